@@ -168,10 +168,36 @@ def test_a_kill_while_saving_leaves_a_whole_file(tmp_path, kind):
             time.sleep(pause)
             writer.kill()
         assert load(path).shape in ((2,), (2_000_000,))
-        assert {file.name for file in tmp_path.iterdir()} <= {"file.pt", ".file.pt.rushlight"}
-    (tmp_path / ".file.pt.rushlight").touch()  # as a kill in the last moment leaves it
+        assert len({file.name for file in tmp_path.iterdir()} - {"file.pt"}) <= 1
     save(1, path)
     assert load(path) == 1 and os.listdir(tmp_path) == ["file.pt"]
+
+
+_KILLED_LAST = """
+import os, sys
+import rushlight as torch
+
+os.replace = lambda *_, **__: os.kill(os.getpid(), 9)
+torch.save(2, sys.argv[1])
+"""
+
+
+def test_only_what_a_kill_left_is_removed(tmp_path):
+    path, own = tmp_path / "file.pt", tmp_path / ".file.pt.rushlight"
+    own.write_text("mine")
+    for _ in range(2):  # the second finds what the first left
+        subprocess.run([sys.executable, "-c", _KILLED_LAST, path])
+        assert own.exists() and len(os.listdir(tmp_path)) == 2
+    save(1, path)
+    assert load(path) == 1 and own.read_text() == "mine" and len(os.listdir(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "/proc/new.pt"])
+def test_errors_name_the_path_of_the_call(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OSError) as error:
+        save(1, name)
+    assert os.path.basename(error.value.filename) == os.path.basename(name)
 
 
 def test_processes_that_save_at_one_place_do_not_meet(tmp_path):

@@ -228,6 +228,34 @@ def test_a_subclass_may_say_how_it_is_saved():
     assert type(found) is torch.nn.Parameter and found.tolist() == [1, 1]
 
 
+def test_functions_have_torchs_names():
+    functions = [torch.nn.functional.interpolate, torch.nn.init.xavier_uniform_, torch.einsum, torch.nn.Linear.forward]
+    file = io.BytesIO()
+    save(functions, file)
+    file.seek(0)
+    assert load(file, weights_only=False) == functions
+    file.seek(0)
+    assert set(get_unsafe_globals_in_checkpoint(file)) == {
+        "torch.nn.functional.interpolate",
+        "torch.nn.init.xavier_uniform_",
+        "torch.functional.einsum",
+        "torch.nn.modules.linear.Linear",
+        "__builtin__.getattr",
+    }
+
+
+def test_what_has_no_name_elsewhere():
+    """torch 2.13 has an `AttributeError` up to Python 3.13, and a `PicklingError` from 3.14 on."""
+
+    class Local:
+        pass
+
+    for nameless, name in ((lambda: 3, "<lambda>"), (Local, "Local"), ([Local()], "Local")):
+        for kind in (AttributeError, pickle.PicklingError):
+            with pytest.raises(kind, match=rf"Can't pickle local object '.*<locals>\.{name}'"):
+                save(nameless, io.BytesIO())
+
+
 def test_where_one_cannot_write(tmp_path):
     with pytest.raises(RuntimeError, match=r"^Parent directory .*/no does not exist\."):
         save(1, tmp_path / "no" / "a.pt")

@@ -1,18 +1,28 @@
 """Files that are replaced at once: nobody ever sees half of one, and a kill leaves the old one.
 
 The new file has no name while it is written, so that the system takes it back if this process is killed. Only a file with a
-name can take another's place: it gets one for that moment (`.FILE.rushlight`), and what a kill just then leaves there, or at any
-time on a file system where every file has a name, goes when the same file is saved again. A lock tells it from the file of
-a process that lives.
+name can take another's place: it gets one for that moment, and what a kill just then leaves there, or at any time on a file
+system where every file has a name, goes when the same file is saved again. The name ends in a digest, so that nobody's own
+file has it, and a lock tells a leftover from the file of a process that lives.
 """
+
+from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
+import hashlib
+import itertools
 import os
-import secrets
 import shutil
 import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    _Made = TypeVar("_Made")
 
 #: As many links as the system follows.
 _LINKS = 40
@@ -33,7 +43,9 @@ def replacing(path: str):
         raise RuntimeError(f"Parent directory {os.path.dirname(given) or parent} does not exist.")
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path} is a directory")
-    old = os.stat(path) if os.path.exists(path) else None
+    old = None
+    with contextlib.suppress(FileNotFoundError):
+        old = os.stat(path)
     if is_open or (old is not None and not stat.S_ISREG(old.st_mode)):
         yield path
         return
@@ -49,9 +61,9 @@ def replacing(path: str):
         except OSError:
             try:
                 temporary, handle = _created(os.path.basename(path), folder, mode)
-            except PermissionError:
-                if old is None:
-                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), given) from None
+            except OSError as error:
+                if old is None or not isinstance(error, PermissionError):
+                    raise OSError(error.errno, error.strerror, given) from None
                 yield path
                 return
         try:
@@ -115,33 +127,38 @@ def _folder(path: str):
 def _linked(handle: int, name: str, folder: int) -> str:
     """The name that a file without one is given, next to the file of this name."""
     _lock(handle)  # before anybody can see it
-    for temporary in _names(name, folder):
-        with contextlib.suppress(FileExistsError):
-            os.link(f"/proc/self/fd/{handle}", temporary, dst_dir_fd=folder, follow_symlinks=True)
-            return temporary
-    raise AssertionError("names do not end")
+
+    def link(temporary: str) -> None:
+        os.link(f"/proc/self/fd/{handle}", temporary, dst_dir_fd=folder, follow_symlinks=True)
+
+    return _first_free(name, folder, link)[0]
 
 
 def _created(name: str, folder: int, mode: int) -> tuple[str, int]:
     """A new file next to the one of this name: its own name and a handle."""
-    for temporary in _names(name, folder):
+
+    def create(temporary: str) -> int:
+        handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, mode, dir_fd=folder)
+        _lock(handle)
+        if not _is_at(handle, temporary, folder):
+            os.close(handle)
+            raise FileExistsError("another process took it for a leftover before it was locked")
+        return handle
+
+    return _first_free(name, folder, create)
+
+
+def _first_free(name: str, folder: int, make: Callable[[str], _Made]) -> tuple[str, _Made]:
+    """A name that a new file may have until it takes its place, and what `make` made there. The names are tried in the same
+    order each time, so that what a killed process left at one of them is found."""
+    encoded = os.fsencode(name)
+    stem = f".{os.fsdecode(encoded[:200])}.rushlight-{hashlib.blake2b(encoded, digest_size=8).hexdigest()}"
+    for number in itertools.count():
+        temporary = f"{stem}-{number}"
+        _remove_leftover(temporary, folder)
         with contextlib.suppress(FileExistsError):
-            handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, mode, dir_fd=folder)
-            _lock(handle)
-            if _is_at(handle, temporary, folder):
-                return temporary, handle
-            os.close(handle)  # another process took it for a leftover before it was locked
-    raise AssertionError("names do not end")
-
-
-def _names(name: str, folder: int):
-    """The names that a new file may have until it takes its place; the first is the same each time, so that what a killed
-    process left there is found."""
-    stem = "." + os.fsdecode(os.fsencode(name)[:200])
-    _remove_leftover(f"{stem}.rushlight", folder)
-    yield f"{stem}.rushlight"
-    while True:
-        yield f"{stem}.{secrets.token_hex(4)}"
+            return temporary, make(temporary)
+    raise AssertionError("numbers do not end")
 
 
 def _remove_leftover(name: str, folder: int) -> None:

@@ -1,8 +1,10 @@
 """From objects to a checkpoint's pickle: torch's names for our classes, and tensors as the few values that describe them."""
 
 import collections
+import operator
 import pickle
 import sys
+import types
 from typing import ClassVar
 
 import rushlight as torch
@@ -39,6 +41,10 @@ class StorageReference:
         self.id = ("storage", kind, key, sys.intern(location), elements)
 
 
+class LocalObjectError(pickle.PicklingError, AttributeError):
+    """A function or class has no name that a file could hold: newer Pythons' class for it, and older ones' beside."""
+
+
 class Pickler(pickle._Pickler):
     def __init__(self, file, protocol: int, compact: bool) -> None:
         super().__init__(file, protocol)
@@ -73,18 +79,27 @@ class Pickler(pickle._Pickler):
     def save_global(self, obj, name=None):
         module, name = _checkpoint_name(obj, name)
         if module is None:
+            path = name or getattr(obj, "__qualname__", "")
+            if "<locals>" in path.split("."):
+                raise LocalObjectError(
+                    f"Can't pickle local object {path!r}\nA function or class is saved as its name: give it one at the top "
+                    "of a module."
+                )
             super().save_global(obj, name)
             return
+        owner, _, last = name.rpartition(".")
         if self.proto >= 4:
             self.save(module)
             self.save(name)
             self.write(pickle.STACK_GLOBAL)
+        elif owner:  # older protocols have no names with dots
+            self.save_reduce(getattr, (operator.attrgetter(owner)(sys.modules[obj.__module__]), last))
         else:
             self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
         self.memoize(obj)
 
-    # The base class finds types through this table before it would ask `save_global`.
-    dispatch: ClassVar[dict] = {**pickle._Pickler.dispatch}
+    # The base class finds functions and types through this table before it would ask `save_global`.
+    dispatch: ClassVar[dict] = {**pickle._Pickler.dispatch, types.FunctionType: save_global}
 
     def save_type(self, obj):
         if obj in (type(None), type(NotImplemented), type(...)):
