@@ -137,6 +137,23 @@ def test_npz_refuses_what_is_no_tensor():
         npz.save({"a": torch.ones(1).bfloat16()})
 
 
+_WITHOUT_END = """
+import resource
+from rushlight import npz
+
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+try:
+    npz.load_file("/dev/zero")
+except npz.NpzError as error:
+    print(error)
+"""
+
+
+def test_npz_refuses_a_device_without_end():
+    done = subprocess.run([sys.executable, "-c", _WITHOUT_END], capture_output=True, text=True)
+    assert done.stdout == "the file is empty\n", done.stderr
+
+
 class Mine:
     pass
 

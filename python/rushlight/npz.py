@@ -183,8 +183,11 @@ def described(path: str) -> dict[str, torch.Tensor]:
 def _read(file: BinaryIO, data: bool = True) -> dict[str, torch.Tensor]:
     tensors = {}
     try:
+        length = file.seek(0, os.SEEK_END)
+        if not length:  # or a device without an end
+            raise NpzError("the file is empty")
         with zipfile.ZipFile(file) as archive:
-            if sum(entry.compress_size for entry in archive.infolist()) > file.seek(0, os.SEEK_END):
+            if sum(entry.compress_size for entry in archive.infolist()) > length:
                 raise NpzError("records of the archive overlap")
             _check_count(file, archive)
             for entry in archive.infolist():
