@@ -130,7 +130,7 @@ class DataLoader(Generic[_T_co]):
             # First, so that no sampler keeps what was there before.
             dataset = share(dataset)
         if sampler is None:
-            sampler = _sampler(dataset, shuffle, generator)
+            sampler = _InfiniteConstantSampler() if streams else _sampler(dataset, shuffle, generator)
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
 
@@ -304,9 +304,7 @@ def _check_order(
 
 
 def _sampler(dataset: Any, shuffle: bool | None, generator: torch.Generator | None) -> Sampler:
-    """The order of a loader that was given none."""
-    if isinstance(dataset, IterableDataset):
-        return _InfiniteConstantSampler()
+    """The order of a loader of samples by index that was given none."""
     return RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
 
 

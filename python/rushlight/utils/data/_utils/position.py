@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import rushlight as torch
 
+from ..dataset import _DatasetKind
 from ..sampler import BatchSampler, RandomSampler, draw_seed
 from .randomness import OwnRandomState, Randomness
 
@@ -61,7 +62,7 @@ class Position:
         return OwnRandomState(lambda: source, order)
 
     def _rest(self, loader):
-        if isinstance(loader.dataset, torch.utils.data.IterableDataset) or not self.batches:
+        if loader._dataset_kind == _DatasetKind.Iterable or not self.batches:
             return loader._index_sampler
         if type(loader.batch_sampler) is BatchSampler and loader.batch_size is not None:
             left = _From(loader.sampler, self.samples)
@@ -116,7 +117,7 @@ class _Unknown(NamedTuple):
 
 
 def _check_that_order_is_known(loader) -> None:
-    streams = isinstance(loader.dataset, torch.utils.data.IterableDataset)
+    streams = loader._dataset_kind == _DatasetKind.Iterable
     reasons = [
         _Unknown(not loader.in_order, "with in_order=False nobody knows which sample is the next"),
         _Unknown(
