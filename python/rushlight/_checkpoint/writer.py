@@ -1,0 +1,41 @@
+"""From objects to the archive: the pickle, the bytes of its storages, and the records that say how to read them."""
+
+import hashlib
+import io
+import mmap
+import sys
+
+from rushlight import _C
+from rushlight.utils.serialization import config
+
+from .errors import translated
+from .options import skipping_data
+from .pickler import Pickler
+
+
+def write(target, folder: str, obj: object, protocol: int, compact: bool, byteorder: bool) -> None:
+    data = io.BytesIO()
+    pickler = Pickler(data, protocol, compact)
+    pickler.dump(obj)
+    alignment = config.save.storage_alignment
+    writer = translated(lambda: _C._CheckpointWriter(target, folder, alignment))
+    writer.record("data.pkl", data.getvalue())
+    writer.record(".format_version", b"1")
+    writer.record(".storage_alignment", str(alignment).encode())
+    if byteorder:
+        writer.record("byteorder", sys.byteorder.encode())
+    for number, storage in enumerate(pickler.storages):
+        writer.record(f"data/{number}", _content(storage))
+    writer.record("version", b"3\n")
+    content = hashlib.blake2b(repr(writer.checksums()).encode(), digest_size=16).digest()
+    writer.record(".data/serialization_id", f"{int.from_bytes(content, 'little'):040d}".encode()[:40])
+    writer.finish()
+    if hasattr(target, "flush"):
+        target.flush()
+
+
+def _content(storage):
+    """The bytes of a storage, or as many zeros, which take no memory."""
+    if skipping_data() and storage.nbytes():
+        return memoryview(mmap.mmap(-1, storage.nbytes(), mmap.MAP_PRIVATE))
+    return memoryview(storage if storage.device.type == "cpu" else storage.cpu())
