@@ -18,6 +18,7 @@ use rushlight_simd::multiversion;
 
 use crate::convert::cast::move_strided;
 use crate::pointwise::GRAIN;
+use crate::streaming;
 
 /// Calls a generic function with the type of a real floating dtype; nothing for other dtypes.
 macro_rules! of_real {
@@ -104,11 +105,17 @@ pub struct Ends<E, const N: usize> {
     pub places: [*mut E; N],
     /// Other processes may have the parameter's memory too.
     pub shared: bool,
+    /// The operands fill more than a core's own caches.
+    far: bool,
 }
 
 impl<E, const N: usize> Ends<E, N> {
+    pub fn new(places: [*mut E; N], shared: bool) -> Ends<E, N> {
+        Ends { places, shared, far: false }
+    }
+
     fn cast<T>(self) -> Ends<T, N> {
-        Ends { places: self.places.map(<*mut E>::cast), shared: self.shared }
+        Ends { places: self.places.map(<*mut E>::cast), shared: self.shared, far: self.far }
     }
 }
 
@@ -121,14 +128,15 @@ const AHEAD: usize = 64;
 /// what is loaded next, and no two would be computed together.
 const BLOCK: usize = 16;
 
-/// `element` of every place of the parameter, the gradient and the state, in this order; all but the gradient are written,
-/// and the parameter's cache lines, if it is shared, are claimed well before.
+/// `element` of every place of the parameter, the gradient and the state, in this order; all but the gradient are written.
+/// The parameter's cache lines, if it is shared, are claimed well before; those of operands that lie far away are asked for
+/// ahead of their turn, without which the processor leaves a quarter of the bandwidth unused.
 ///
 /// # Safety
 /// Each holds `n` elements.
 #[inline(always)]
 unsafe fn block_by_block<T: Real, const N: usize>(
-    Ends { places: ends, shared }: Ends<T, N>,
+    Ends { places: ends, shared, far }: Ends<T, N>,
     n: usize,
     element: impl Fn([T::Wide; N]) -> [T::Wide; N],
 ) {
@@ -143,6 +151,9 @@ unsafe fn block_by_block<T: Real, const N: usize>(
     let whole = n - n % BLOCK;
     for start in (0..whole).step_by(BLOCK) {
         claim(n.min(start + ahead)..n.min(start + ahead + BLOCK));
+        if far {
+            ends.iter().for_each(|end| streaming::fetch(end.wrapping_add(start).cast(), BLOCK * size_of::<T>()));
+        }
         // SAFETY: by the caller's word; a block ends before `whole`.
         unsafe {
             let at = |lane: usize| ends[lane].add(start).cast::<[T; BLOCK]>();
@@ -349,6 +360,8 @@ multiversion! {
 
 /// The operand that is only read.
 const GRADIENT: usize = 1;
+/// The bytes of an operand from which on it lies far away.
+const FAR: usize = 1 << 20;
 /// Elements that pass through buffers at once where operands are strided.
 const TILE: usize = 512;
 
@@ -358,12 +371,13 @@ const TILE: usize = 512;
 /// The plan stays within the operands' memory, and elements have `width` bytes.
 unsafe fn each<const N: usize>(
     plan: &Plan<N>,
-    Ends { places, shared }: Ends<u8, N>,
+    Ends { places, shared, .. }: Ends<u8, N>,
     width: usize,
     step: impl Fn(Ends<u8, N>, usize) + Sync,
 ) {
     let ends = places.map(Address);
     let steps = plan.inner_strides();
+    let far = plan.numel() * width >= FAR;
     let contiguous = plan.inner() == 1 || steps.iter().all(|&step| step == width as isize);
     rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
         plan.runs(range, |offsets, length| {
@@ -371,7 +385,7 @@ unsafe fn each<const N: usize>(
                 let turn = if shared { beginning(length) } else { 0 };
                 for part in [turn..length, 0..turn].into_iter().filter(|part| !part.is_empty()) {
                     let place = |lane: usize| ends[lane].offset(offsets[lane] + (part.start * width) as isize);
-                    step(Ends { places: std::array::from_fn(place), shared }, part.len());
+                    step(Ends { places: std::array::from_fn(place), shared, far }, part.len());
                 }
                 return;
             }
@@ -386,7 +400,7 @@ unsafe fn each<const N: usize>(
                     for lane in 0..N {
                         move_strided(tiles[lane], width as isize, place(lane), steps[lane], n, width);
                     }
-                    step(Ends { places: tiles, shared: false }, n);
+                    step(Ends::new(tiles, false), n);
                     for lane in (0..N).filter(|&lane| lane != GRADIENT) {
                         move_strided(place(lane), steps[lane], tiles[lane], width as isize, n, width);
                     }

@@ -146,7 +146,7 @@ fn run<const N: usize>(tensors: [&Tensor; N], kernel: impl FnOnce(DType, &Plan<N
         crate::host::while_detached(plan.numel(), || {
             let pins = pin_all(tensors.map(Tensor::storage))?;
             let places = std::array::from_fn(|n| pins[n].as_ptr());
-            kernel(dtype, &plan, Ends { places, shared });
+            kernel(dtype, &plan, Ends::new(places, shared));
             Ok(())
         })?;
     }
