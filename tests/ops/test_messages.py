@@ -55,10 +55,6 @@ def test_every_message_shows_a_way_out():
     assert not lost, "\n".join(lost)
 
 
-if __name__ == "__main__":
-    SNAPSHOT.write_text(snapshot())
-
-
 @pytest.mark.parametrize("name", ["nan_to_num", "nn.functional.gelu"])
 def test_out_is_refused_by_the_name_that_was_called(name):
     """Also where the work is another row's."""
@@ -66,3 +62,7 @@ def test_out_is_refused_by_the_name_that_was_called(name):
     function = torch._C._functions[".".join(path)][own]
     with pytest.raises(RuntimeError, match=rf"^{own}\(\): functions with out=... arguments don't support automatic"):
         function(torch.ones(2, requires_grad=True), out=torch.ones(2))
+
+
+if __name__ == "__main__":
+    SNAPSHOT.write_text(snapshot())
