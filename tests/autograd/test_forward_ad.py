@@ -181,3 +181,10 @@ def test_the_text_of_dual_tensors():
         assert repr(x) == "tensor(3., tangent=1.0)" and repr(x.view(1) * 2) == "tensor([6.], tangent=tensor([2.]))"
         assert repr(x * weight).startswith("tensor([3.], grad_fn=<MulBackward0>")
     assert repr(x) == "tensor(3.)"
+
+
+def test_nothing_carries_a_tangent_in_inference_mode():
+    with torch.inference_mode(), fwAD.dual_level():
+        x = fwAD.make_dual(X, V)
+        assert fwAD.unpack_dual(x).tangent is None
+        assert fwAD.unpack_dual(x * x).tangent is None

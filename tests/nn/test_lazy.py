@@ -177,3 +177,13 @@ def test_modules_run_at_the_same_time_in_the_modes_of_the_caller():
     assert not result.requires_grad and result.dtype == torch.bfloat16
     with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
         nn.parallel.parallel_apply([nn.Linear(3, 2)], [torch.ones(1, 2)])
+
+
+@pytest.mark.parametrize("make", [nn.LazyBatchNorm1d, nn.LazyInstanceNorm1d])
+def test_buffers_wait_for_their_sizes_in_another_dtype(make):
+    norm = make(track_running_stats=True).to(torch.float64)
+    assert nn.parameter.is_lazy(norm.running_mean) and norm.running_mean.dtype == torch.float64
+    norm = norm.float().double()
+    assert norm(torch.rand(2, 3, 4, dtype=torch.float64)).dtype == torch.float64
+    assert norm.running_var.shape == (3,) and norm.running_var.dtype == torch.float64
+    assert isinstance(nn.UninitializedBuffer().type(), str)

@@ -145,3 +145,11 @@ def test_a_backward_hook_keeps_the_size_of_a_gradient(register):
     getattr(layer, register)(lambda *_: (torch.ones(3),))
     with pytest.raises(RuntimeError, match="hook 'hook' has changed the size of value"):
         layer(torch.ones(1, 2, requires_grad=True)).sum().backward()
+
+
+def test_a_backward_hook_keeps_the_type_of_a_gradient():
+    layer = nn.Linear(2, 2)
+    layer.register_full_backward_hook(lambda layer, inputs, outputs: (inputs[0].double(),))
+    sentence = r"hook 'hook' has changed the type of value \(was torch.FloatTensor got torch.DoubleTensor\)"
+    with pytest.raises(RuntimeError, match=sentence):
+        layer(torch.ones(1, 2, requires_grad=True)).sum().backward()

@@ -241,3 +241,16 @@ def test_modules_do_not_stand_where_classes_are_sought():
     from rushlight.optim.adam import Adam
 
     assert Adam is optim.Adam and not hasattr(optim, "adam")
+
+
+def test_state_stands_in_the_order_of_files():
+    _, optimizer = stepped(optim.NAdam)
+    assert list(optimizer.state_dict()["state"][0]) == ["step", "mu_product", "exp_avg", "exp_avg_sq"]
+
+
+def test_a_parameter_twice_in_a_group_is_known_by_its_last_place():
+    p = parameter()
+    with pytest.warns(UserWarning, match="duplicate parameters"):
+        optimizer = optim.SGD([p, p], lr=0.1)
+    optimizer.add_param_group({"params": parameter()})
+    assert [group["params"] for group in optimizer.state_dict()["param_groups"]] == [[1, 1], [2]]

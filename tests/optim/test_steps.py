@@ -321,3 +321,29 @@ def test_no_gradient_flows_through_steps_of_all_tensors_at_once(name):
     w.sum().backward()
     with pytest.raises(AssertionError, match="_foreach ops don't support autograd"):
         optimizer.step()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "NAdam"])
+def test_a_differentiable_step_is_recorded_also_where_nothing_else_is(name):
+    p = torch.ones(2, requires_grad=True)
+    p.grad = torch.ones(2)
+    optimizer = getattr(torch.optim, name)([p], lr=0.1, differentiable=True)
+    with (
+        torch.no_grad(),
+        pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-"),
+    ):
+        optimizer.step()
+
+
+def test_lbfgs_keeps_the_rate_that_it_was_given():
+    p = torch.ones(2, requires_grad=True)
+    optimizer = torch.optim.LBFGS([p], max_iter=3)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (p**4).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert type(optimizer.state[p]["t"]) is int

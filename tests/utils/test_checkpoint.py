@@ -232,3 +232,11 @@ def test_what_a_selective_checkpoint_refuses():
     ):
         create_selective_checkpoint_contexts([3])
     assert SelectiveCheckpointContext(is_recompute=True, op_output=1).op_output == 1
+
+
+def test_a_sequence_is_not_cut_into_more_parts_than_it_has():
+    layers = torch.nn.Sequential(*[torch.nn.Linear(2, 2) for _ in range(4)])
+    x = torch.ones(1, 2)
+    with pytest.raises(ValueError, match="must not be zero"):
+        checkpoint_sequential(layers, 5, x, use_reentrant=False)
+    assert torch.equal(checkpoint_sequential(layers, -1, x, use_reentrant=False), layers(x))

@@ -7,6 +7,7 @@ for. Within `no_grad` it is recorded too, and for tangents alone: no gradient pa
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import rushlight as torch
@@ -40,7 +41,8 @@ class _Level:
         self.places: list[Tensor] = []
         self.tangents: list[Tensor] = []
         self.recording = _C._is_recording()
-        self.mode = recorded()
+        # Inference mode records nothing, tangents neither.
+        self.mode = nullcontext() if torch.is_inference_mode_enabled() else recorded()
         self.mode.__enter__()
 
 
@@ -87,12 +89,13 @@ def exit_dual_level(*, level: int | None = None) -> None:
         raise RuntimeError(
             "Trying to exit a forward AD level that was not the last one that was created. This is not supported."
         )
-    _current.mode.__exit__()
+    _current.mode.__exit__(None, None, None)
     _current = None
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """A view of a tensor that carries a tangent, of the same shape and dtype, until the level ends.
+    """A view of a tensor that carries a tangent, of the same shape and dtype, until the level ends; in inference mode it
+    carries none.
 
     >>> import rushlight.autograd.forward_ad as fwAD
     >>> with fwAD.dual_level():
@@ -113,6 +116,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"supported. Tensor is of size {list(tensor.shape)} while the given forward gradient is of size "
             f"{list(tangent.shape)}."
         )
+    if torch.is_inference_mode_enabled():
+        return tensor.view_as(tensor)
     place, dual = watched(tensor, forward=True)
     _current.places.append(place)
     # A copy, since what is computed with the tangent later must not see changes of it.

@@ -241,6 +241,24 @@ for _name in [*dir(Tensor), *(f"__{slot}__" for slot in _SLOTS.split())]:
             setattr(UninitializedTensorMixin, _name, _refusal(f"Tensor.{_name}"))
 
 
+def _kept(name: str) -> Callable[..., Any]:
+    convert = getattr(Tensor, name)
+
+    def converted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = convert(self, *args, **kwargs)
+        if made is self or not isinstance(made, Tensor):
+            return made
+        return UninitializedBuffer(made.requires_grad, made.device, made.dtype)
+
+    converted.__name__ = name
+    return converted
+
+
+# A converted buffer still waits for its sizes; of a parameter a module converts the data alone.
+for _name in "bfloat16 bool byte char cpu cuda double float half int long short to type".split():
+    setattr(UninitializedBuffer, _name, _kept(_name))
+
+
 def is_lazy(param: Any) -> bool:
     """Whether a parameter or buffer still waits for its sizes.
 

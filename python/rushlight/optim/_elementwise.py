@@ -24,7 +24,9 @@ class ElementwiseOptimizer(Optimizer):
     Both work on real numbers: complex tensors are seen as pairs of them.
     """
 
-    # The state that starts as zeros, and the options that files of older versions lack.
+    # The numbers of the state that start as one, the tensors that start as zeros, and the options that files of older
+    # versions lack.
+    _ones: ClassVar[tuple[str, ...]] = ()
     _zeros: ClassVar[tuple[str, ...]] = ()
     _later: ClassVar[dict[str, Any]] = {
         "foreach": None,
@@ -66,6 +68,8 @@ class ElementwiseOptimizer(Optimizer):
     def _begin(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
         """Fills a parameter's state before its first step."""
         own["step"] = torch.tensor(0.0, dtype=step_dtype())
+        for name in self._ones:
+            own[name] = torch.tensor(1.0, dtype=step_dtype())
         for name in self._zeros:
             own[name] = torch.zeros_like(param, requires_grad=False)
 

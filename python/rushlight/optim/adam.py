@@ -122,13 +122,14 @@ class Adam(Optimizer):
             if any_sparse(grads):
                 raise RuntimeError("Adam does not support sparse gradients, please consider SparseAdam instead")
             check_foreach(group, params)
-            if group["capturable"] and any(param.device.type == "cpu" for param in params):
+            if group["capturable"] and not group["fused"] and any(param.device.type == "cpu" for param in params):
                 raise AssertionError(
                     "If capturable=True, params and state_steps must be on supported devices: "
                     "['cuda', 'xpu', 'hpu', 'privateuseone', 'xla']."
                 )
             if group["differentiable"]:
-                self._step_by_operators(group, params, grads)
+                with torch.enable_grad():
+                    self._step_by_operators(group, params, grads)
             else:
                 self._step_fused(group, params, grads)
         return loss

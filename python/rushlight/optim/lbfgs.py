@@ -99,7 +99,8 @@ class LBFGS(Optimizer):
         if len(self.param_groups) != 1:
             raise AssertionError(f"Expected exactly one param_group, but got {len(self.param_groups)}")
         group = self.param_groups[0]
-        lr, tolerance = float(group["lr"]), group["tolerance_change"]
+        lr, tolerance = group["lr"], group["tolerance_change"]
+        lr = lr.item() if isinstance(lr, torch.Tensor) else lr
 
         def evaluated() -> Any:
             with torch.enable_grad():

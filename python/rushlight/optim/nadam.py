@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import rushlight as torch
-
 from ._elementwise import ElementwiseOptimizer
-from .optimizer import check_betas, check_options, check_rate, step_dtype
+from .optimizer import check_betas, check_options, check_rate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +45,7 @@ class NAdam(ElementwiseOptimizer):
     0.9979
     """
 
+    _ones = ("mu_product",)
     _zeros = ("exp_avg", "exp_avg_sq")
     _later = {**ElementwiseOptimizer._later, "decoupled_weight_decay": False}
     _captured = "params, mu_products and state_steps"
@@ -83,10 +82,6 @@ class NAdam(ElementwiseOptimizer):
             "differentiable": differentiable,
         }
         super().__init__(params, defaults)
-
-    def _begin(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
-        super()._begin(group, param, grad, own)
-        own["mu_product"] = torch.tensor(1.0, dtype=step_dtype())
 
     def _count(self, group: dict[str, Any], own: dict[str, Any]) -> None:
         super()._count(group, own)

@@ -250,10 +250,14 @@ class Optimizer:
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         numbers: dict[int, int] = {}
-        groups = []
+        groups: list[dict[str, Any]] = []
+        first = 0
         for group in self.param_groups:
             packed = {key: value for key, value in group.items() if key != "params"}
-            packed["params"] = [numbers.setdefault(id(param), len(numbers)) for param in group["params"]]
+            # A parameter that a group has twice is known by its last place, as in torch.
+            numbers |= {id(param): at for at, param in enumerate(group["params"], first) if id(param) not in numbers}
+            packed["params"] = [numbers[id(param)] for param in group["params"]]
+            first += len(group["params"])
             groups.append(packed)
         state = {numbers[id(key)] if isinstance(key, torch.Tensor) else key: value for key, value in self.state.items()}
         result: dict[str, Any] = {"state": state, "param_groups": groups}

@@ -516,7 +516,7 @@ def checkpoint_sequential(
         use_reentrant, preserve_rng_state: as in `checkpoint`.
 
     Raises:
-        ValueError: an unknown argument.
+        ValueError: an unknown argument, or more segments than modules.
 
     >>> layers = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU(), torch.nn.Linear(2, 1))
     >>> x = torch.ones(1, 2)
@@ -542,11 +542,11 @@ def checkpoint_sequential(
 
         return run
 
-    size = len(parts) // segments
-    for start in range(0, size * (segments - 1), size or 1):
-        run = segment(start, start + size)
-        input = checkpoint(run, input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
-    return segment(size * (segments - 1), len(parts))(input)
+    size, done = len(parts) // segments, 0
+    for start in range(0, size * (segments - 1), size):
+        done = start + size
+        input = checkpoint(segment(start, done), input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
+    return segment(done, len(parts))(input)
 
 
 def __dir__() -> list[str]:

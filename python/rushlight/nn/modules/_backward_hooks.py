@@ -110,7 +110,11 @@ def _gated(values: tuple[Any, ...], reached: Callable) -> tuple[tuple[Any, ...],
         spread = reached(tuple(spread))
         for place, grad in zip(places, grads):
             given = spread[place]
-            if isinstance(given, torch.Tensor) and grad is not None and given.shape != grad.shape:
+            if not isinstance(given, torch.Tensor) or grad is None:
+                continue
+            if given.dtype != grad.dtype or given.device != grad.device:
+                raise RuntimeError(f"hook 'hook' has changed the type of value (was {grad.type()} got {given.type()})")
+            if given.shape != grad.shape:
                 raise RuntimeError("hook 'hook' has changed the size of value")
         return tuple(spread[place] for place in places)
 
