@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rushlight._homes import at_home
+from rushlight._homes import adopt
 
-from .element_transforms import (
+from ._element_transforms import (
     AbsTransform,
     AffineTransform,
     ExpTransform,
@@ -13,7 +13,7 @@ from .element_transforms import (
     SoftplusTransform,
     TanhTransform,
 )
-from .event_transforms import (
+from ._event_transforms import (
     CatTransform,
     CorrCholeskyTransform,
     CumulativeDistributionTransform,
@@ -23,7 +23,7 @@ from .event_transforms import (
     StackTransform,
     StickBreakingTransform,
 )
-from .transform import (
+from ._transform import (
     ComposeTransform,
     IndependentTransform,
     ReshapeTransform,
@@ -54,28 +54,7 @@ __all__ = [
     "identity_transform",
 ]
 
-at_home(
-    __name__,
-    AbsTransform,
-    AffineTransform,
-    CatTransform,
-    ComposeTransform,
-    CorrCholeskyTransform,
-    CumulativeDistributionTransform,
-    ExpTransform,
-    IndependentTransform,
-    LowerCholeskyTransform,
-    PositiveDefiniteTransform,
-    PowerTransform,
-    ReshapeTransform,
-    SigmoidTransform,
-    SoftplusTransform,
-    TanhTransform,
-    SoftmaxTransform,
-    StackTransform,
-    StickBreakingTransform,
-    Transform,
-)
+adopt(globals())
 
 
 def __dir__() -> list[str]:

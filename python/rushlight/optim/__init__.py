@@ -1,6 +1,6 @@
 """Optimizers and schedules of their learning rates."""
 
-from rushlight._homes import at_home
+from rushlight._homes import adopt
 
 from . import lr_scheduler, swa_utils
 from ._adafactor import Adafactor
@@ -41,7 +41,7 @@ __all__ = [
     "swa_utils",
 ]
 
-at_home(__name__, Adafactor, Muon)
+adopt(globals())
 
 TYPE_CHECKING = False
 if not TYPE_CHECKING:

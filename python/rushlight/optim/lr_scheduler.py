@@ -10,7 +10,7 @@ import math
 from bisect import bisect_right
 from collections import Counter
 
-from rushlight._homes import at_home
+from rushlight._homes import adopt
 from rushlight._warnings import warn
 
 from ._lr_base import EPOCH_DEPRECATION_WARNING, LRScheduler, copied, require_optimizer, set_rate
@@ -42,15 +42,7 @@ __all__ = [
     "StepLR",
 ]
 
-at_home(
-    __name__,
-    ChainedScheduler,
-    CosineAnnealingWarmRestarts,
-    CyclicLR,
-    LRScheduler,
-    OneCycleLR,
-    SequentialLR,
-)
+adopt(globals())
 
 
 class _ByFunctions(LRScheduler):

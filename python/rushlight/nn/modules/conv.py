@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import rushlight as torch
-from rushlight._homes import at_home
+from rushlight._homes import adopt
 
 from .. import functional as F
 from .. import init
@@ -348,4 +348,4 @@ from ._lazy_conv import (  # noqa: E402
     LazyConvTranspose3d,
 )
 
-at_home(__name__, LazyConv1d, LazyConv2d, LazyConv3d, LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d)
+adopt(globals())

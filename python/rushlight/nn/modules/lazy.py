@@ -64,9 +64,3 @@ class LazyModuleMixin(_Base):
         del self._initialize_hook, self._load_hook
         if self.cls_to_become is not None:
             self.__class__ = self.cls_to_become
-
-    def _replicate_for_data_parallel(self) -> Any:
-        raise RuntimeError(
-            "Modules with uninitialized parameters can't be used with `DataParallel`. Run a dummy forward pass to "
-            "correctly initialize the modules"
-        )

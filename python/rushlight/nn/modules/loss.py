@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
-from rushlight._homes import at_home
+from rushlight._homes import adopt
 from rushlight._warnings import warn
 
 from .. import functional as F
@@ -47,19 +47,7 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
 ]
 
-at_home(
-    __name__,
-    CosineEmbeddingLoss,
-    HingeEmbeddingLoss,
-    LinearCrossEntropyLoss,
-    MarginRankingLoss,
-    MultiLabelMarginLoss,
-    MultiLabelSoftMarginLoss,
-    MultiMarginLoss,
-    SoftMarginLoss,
-    TripletMarginLoss,
-    TripletMarginWithDistanceLoss,
-)
+adopt(globals())
 
 
 class L1Loss(_Loss):

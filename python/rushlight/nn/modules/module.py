@@ -16,9 +16,8 @@ from rushlight._warnings import warn
 
 from .. import _grads
 from ..parameter import Buffer, Parameter
-from . import _hooks, _state
+from . import _convert, _hooks, _state
 from ._constructors import name_constructor
-from ._convert import parse_to
 from ._hooks import (
     register_module_backward_hook,
     register_module_buffer_registration_hook,
@@ -424,42 +423,7 @@ class Module(_hooks.HasHooks):
         Raises:
             TypeError: the dtype is neither floating point nor complex.
         """
-        place, dtype = parse_to(*args, **kwargs)
-        if dtype is not None:
-            if not isinstance(dtype, torch.dtype):
-                raise TypeError(
-                    f"to() received an invalid combination of arguments - got (dtype={typename(dtype)}, ), but expected "
-                    "one of:\n * (torch.device device, torch.dtype dtype)\n * (torch.dtype dtype)\n * (Tensor tensor)"
-                )
-            if not (dtype.is_floating_point or dtype.is_complex):
-                raise TypeError(
-                    f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
-                )
-            if dtype.is_complex:
-                warn(
-                    "Complex modules are a new feature under active development whose design may change, and some "
-                    "modules might not work as expected when using complex tensors as parameters or buffers.",
-                )
-        memory_format = place.pop("memory_format", None)
-
-        def convert(tensor: Tensor) -> Tensor:
-            wanted = dict(place)
-            if dtype is not None and (tensor.is_floating_point() or tensor.is_complex()):
-                wanted["dtype"] = dtype
-            if memory_format is not None and tensor.dim() in (4, 5):
-                wanted["memory_format"] = memory_format
-            try:
-                return tensor.to(**wanted) if wanted else tensor
-            except NotImplementedError as error:
-                if tensor.is_meta:
-                    sentence, _, rest = str(error).partition("\n")
-                    raise NotImplementedError(
-                        f"{sentence} Please use torch.nn.Module.to_empty() instead of torch.nn.Module.to() when moving "
-                        f"module from meta to a different device.\n{rest}".rstrip()
-                    ) from None
-                raise
-
-        return self._apply(convert)
+        return self._apply(_convert.converter(*args, **kwargs))
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
         """Moves parameters and buffers to a device without their values."""

@@ -8,7 +8,7 @@ import rushlight as torch
 from rushlight.nn import functional as F
 
 from . import constraints
-from .transform import Transform, _Alike
+from ._transform import Transform, _Alike
 from .utils import broadcast_all, lazy_property
 
 TYPE_CHECKING = False

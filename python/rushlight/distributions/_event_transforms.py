@@ -8,8 +8,8 @@ import rushlight as torch
 from rushlight.nn import functional as F
 
 from . import constraints
-from .element_transforms import _clipped_sigmoid
-from .transform import Transform, _Alike
+from ._element_transforms import _clipped_sigmoid
+from ._transform import Transform, _Alike
 from .utils import _sum_rightmost, lazy_property, tril_matrix_to_vec, vec_to_tril_matrix
 
 TYPE_CHECKING = False
