@@ -1,7 +1,9 @@
 """What calls take beside tensors of one device: numbers, `out=`, and what they say to others."""
 
+import pickle
 import re
 
+import numpy as np
 import pytest
 
 import rushlight as torch
@@ -236,3 +238,98 @@ def test_what_is_wrong_first(call, sentence):
     with pytest.raises(TypeError) as caught:
         call(torch.ones(2))
     assert str(caught.value).startswith(sentence)
+
+
+class Index:
+    """A whole number by `__index__` alone, which torch takes for sizes and indices."""
+
+    def __index__(self):
+        return 2
+
+
+class Items:
+    """A sequence whose items, or whose number of items, are the test's."""
+
+    def __init__(self, length, item=1.0):
+        self.length, self.item = length, item
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, place):
+        if isinstance(self.item, Exception):
+            raise self.item
+        return self.item
+
+
+@pytest.mark.parametrize("kind", ["cpu", "meta"])
+def test_a_device_keeps_the_number_that_no_tensor_has(kind):
+    device = torch.device(f"{kind}:1")
+    assert device == torch.device(kind, 1) == pickle.loads(pickle.dumps(device)) == torch.device(device)
+    assert device != torch.device(kind, 0) != torch.device(kind) and device.index == 1
+    assert str(device) == f"{kind}:1" and repr(device) == f"device(type='{kind}', index=1)"
+    made = [torch.zeros(2, device=device), torch.tensor([1.0], device=device), torch.ones(1).to(device)]
+    assert [x.device for x in made] == [torch.device(kind)] * 3
+    with device:
+        assert torch.get_default_device() == device and torch.zeros(1).device == torch.device(kind)
+    x = made[0]
+    # No tensor is where it is sent to, so that it is copied.
+    assert x.to(device) is not x and x.to(kind) is x and torch.as_tensor(x, device=device) is not x
+    assert x.requires_grad_().to(device).grad_fn is not None
+
+
+def test_an_array_sent_to_a_numbered_device_is_copied():
+    array = np.ones(2)
+    for make in (torch.as_tensor, torch.asarray):
+        make(array, device="cpu:0")[0] = 5
+    assert array.tolist() == [1.0, 1.0]
+    with pytest.raises(ValueError, match=r"^can't alias tensor from device 'cpu' to 'cpu:0'"):
+        torch.asarray(array, device="cpu:0", copy=False)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "sentence"),
+    [
+        (lambda: torch.zeros(2, device=Index()), TypeError, "zeros(): argument 'device' must be torch.device, not Index"),
+        (lambda: torch.zeros(2, device=True), TypeError, "zeros(): argument 'device' must be torch.device, not bool"),
+        (lambda: torch.zeros(2, device=-1), RuntimeError, "Device index must not be negative"),
+        (lambda: torch.device("cpu", Index()), TypeError, "device(): argument 'index' (position 2) must be int, not Index"),
+        (lambda: torch.device(Index()), TypeError, "device() received an invalid combination of arguments - got (Index)"),
+        (lambda: torch.Generator(device=Index()), TypeError, "Generator(): argument 'device' must be torch.device, not Index"),
+        (lambda: torch.UntypedStorage(2, device=Index()), TypeError, "UntypedStorage(): argument 'device' must be"),
+        (lambda: torch.ones(1).to(Index()), TypeError, "to() received an invalid combination of arguments - got (Index)"),
+        (lambda: torch.ones(1).__setitem__(0, Index()), TypeError, "can't assign a Index to a torch.FloatTensor"),
+        (lambda: torch.ones(1).cuda("cpu"), RuntimeError, "Invalid device, must be cuda device"),
+        (lambda: torch.tensor(Items(-1)), ValueError, "__len__() should return >= 0"),
+        (lambda: torch.tensor([Items(-1)]), ValueError, "__len__() should return >= 0"),
+        (lambda: torch.tensor(Items("a")), TypeError, "'str' object cannot be interpreted as an integer"),
+        (lambda: torch.tensor(Items(2, KeyError())), ValueError, "could not determine the shape of object type 'Items'"),
+        (lambda: torch.ones(1).new_tensor(Items(-1)), ValueError, "__len__() should return >= 0"),
+        (lambda: torch.tensor([""]), TypeError, "new(): invalid data type 'str'"),
+        (lambda: torch.tensor(np.str_("a")), TypeError, "new(): invalid data type 'numpy.str_'"),
+        (lambda: torch.Tensor(2, device="meta"), RuntimeError, "legacy constructor expects device type: cpu but device type: meta was passed"),
+        (lambda: torch.LongTensor(device="cuda"), RuntimeError, "legacy constructor expects device type: cpu but device type: cuda"),
+        (lambda: torch.ones(2).new([1], device="meta"), RuntimeError, "legacy constructor expects device type: cpu but"),
+        (lambda: torch.Tensor(True), TypeError, "new(): data must be a sequence (got bool)"),
+        (lambda: torch.Tensor({}), TypeError, "new(): data must be a sequence (got dict)"),
+        (lambda: torch.Tensor(np.float32(1)), TypeError, "new(): data must be a sequence (got numpy.float32)"),
+        (lambda: torch.Tensor(1, 2.0), TypeError, "new(): argument 'size' failed to unpack the object at pos 2"),
+        (lambda: torch.Tensor(True, 1), TypeError, "new() received an invalid combination of arguments - got (bool, int), but"),
+        (lambda: torch.Tensor(2, dtype=torch.int32), TypeError, "new() received an invalid combination of arguments - got (int, dtype=torch.dtype), but"),
+        (lambda: torch.LongTensor(foo=1), TypeError, "new() received an invalid combination of arguments - got (foo=int, ), but"),
+        (lambda: torch.nn.functional.interpolate(torch.ones(1, 1, 2), 2.5), TypeError, "upsample_nearest1d() received an invalid combination"),
+        (lambda: torch.nn.functional.interpolate(torch.ones(1, 1, 2), (Index(),)), TypeError, "expected size to be one of int or Tuple[int]"),
+    ],
+)  # fmt: skip
+def test_objects_that_are_almost_numbers_or_sequences(call, error, sentence):
+    with pytest.raises(error) as caught:
+        call()
+    assert str(caught.value).startswith(sentence)
+
+
+def test_the_constructors_of_old_take_their_arguments_by_name_and_device():
+    assert torch.Tensor(size=(2,)).shape == torch.LongTensor(2, device="cpu:0").shape == (2,)
+    assert torch.Tensor(torch.tensor(3), 2).dtype == torch.float32 and torch.Tensor(other=torch.ones(1)).tolist() == [1]
+    made = torch.ones(2, device="meta").new(2), torch.ones(2, device="meta").new([2.0])
+    assert [x.device.type for x in made] == ["meta", "meta"]
+    assert torch.nn.functional.interpolate(torch.ones(1, 1, 4), Index()).shape == (1, 1, 2)

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import operator
+from types import NoneType
 
 import rushlight as torch
 from rushlight import _C
 from rushlight._homes import at_home
+from rushlight._text import kind_of
 from rushlight._warnings import warn_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_HOST = torch.device("cpu")
 
-def build(dtype: torch.dtype, args: tuple[Any, ...]) -> torch.Tensor:
-    """A tensor of a dtype, from sizes, a sequence, a storage or a tensor."""
-    if not args:
-        return torch.empty(0, dtype=dtype)
-    if len(args) > 1 or _is_size(args[0]):
-        return torch.empty(*args, dtype=dtype)
-    (data,) = args
+
+def build(
+    dtype: torch.dtype, args: tuple[Any, ...], kwargs: dict[str, Any], home: torch.device = _HOST
+) -> torch.Tensor:
+    """A tensor of a dtype on its device, from sizes, a sequence, a storage or a tensor."""
+    args, device = _read(args, kwargs)
+    if device is not None and device.type != home.type:
+        raise RuntimeError(
+            f"legacy constructor expects device type: {home.type} but device type: {device.type} was passed"
+        )
+    data = args[0] if args else 0
+    if len(args) > 1 or (_is_size(data) and not isinstance(data, _C.Tensor)):
+        try:
+            return torch.empty(*args or (0,), dtype=dtype, device=home)
+        except TypeError as error:
+            raise TypeError(str(error).replace("empty()", "new()", 1)) from None
     if isinstance(data, torch.Size):
-        return torch.empty(data, dtype=dtype)
+        return torch.empty(data, dtype=dtype, device=home)
     if isinstance(data, _C.Tensor):
         if data.dtype != dtype:
             raise TypeError(f"expected {_options(dtype)} (got {_options(data.dtype)})")
@@ -30,15 +42,45 @@ def build(dtype: torch.dtype, args: tuple[Any, ...]) -> torch.Tensor:
     if isinstance(data, _C.UntypedStorage):
         return torch.empty(0, dtype=dtype).set_(data)
     if isinstance(data, (str, bytes)):
-        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
-    if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
-        raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
-    return torch.tensor(data, dtype=dtype)
+        raise TypeError(f"new(): invalid data type '{kind_of(data)}'")
+    if isinstance(data, dict) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        raise TypeError(f"new(): data must be a sequence (got {kind_of(data)})")
+    return torch.tensor(data, dtype=dtype, device=home)
+
+
+def _read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], torch.device | None]:
+    """The positional arguments, of which the first may come by its name, and the device."""
+    rest = dict(kwargs)
+    device = rest.pop("device", None)
+    read = args
+    if not args and len(rest) == 1:
+        name, value = rest.popitem()
+        if name == "size" and isinstance(value, (list, tuple)):
+            read = (torch.Size(value),)
+        elif name == "data" or (name == "other" and isinstance(value, _C.Tensor)):
+            read = (value,)
+        else:
+            rest = kwargs
+    if rest or not isinstance(device, (NoneType, str, torch.device)) or (len(read) > 1 and not _is_size(read[0])):
+        kinds = [kind_of(value) for value in args] + [f"{name}={kind_of(value)}" for name, value in kwargs.items()]
+        raise TypeError(
+            f"new() received an invalid combination of arguments - got ({', '.join(kinds)}{'' if args else ', '}), "
+            f"but expected one of:{_FORMS}"
+        )
+    return read, None if device is None else torch.device(device)
+
+
+_FORMS = """
+ * (*, torch.device device = None)
+ * (torch.Storage storage)
+ * (Tensor other)
+ * (tuple of ints size, *, torch.device device = None)
+ * (object data, *, torch.device device = None)"""
 
 
 def _is_size(value: Any) -> bool:
-    """Whether it is a whole number, NumPy's among them, and no tensor or bool."""
-    if isinstance(value, (bool, _C.Tensor)):
+    """Whether it is a whole number, NumPy's and tensors of one among them, and no bool."""
+    if isinstance(value, bool):
         return False
     try:
         operator.index(value)
@@ -73,16 +115,10 @@ _IN_C = {
 
 def construct(cls: type[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
     """``Tensor(...)``, and a subclass of it that does not say how it is made."""
-    device = kwargs.pop("device", None)
-    if "data" in kwargs and not args:
-        args = (kwargs.pop("data"),)
-    if kwargs:
-        raise TypeError(f"new() got an unexpected keyword argument '{next(iter(kwargs))}'")
     # `Tensor` takes a tensor of any dtype as it is; its types for one dtype do not.
-    dtype = args[0].dtype if args and isinstance(args[0], _C.Tensor) else torch.get_default_dtype()
-    made = build(dtype, args)
-    if device is not None:
-        made = made.to(device)
+    given = args[0] if len(args) == 1 else kwargs.get("other")
+    dtype = given.dtype if isinstance(given, _C.Tensor) else torch.get_default_dtype()
+    made = build(dtype, args, kwargs)
     return made if cls is _C.Tensor else _C.Tensor._make_subclass(cls, made)
 
 
@@ -98,8 +134,8 @@ class _LegacyType(type):
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, _C.Tensor) and instance.dtype == cls.dtype and instance.device.type == "cpu"
 
-    def __call__(cls, *args: Any) -> torch.Tensor:
-        return build(cls.dtype, args)
+    def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return build(cls.dtype, args, kwargs)
 
 
 class _CudaType(type):

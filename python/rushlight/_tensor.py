@@ -221,13 +221,13 @@ def map_(self, tensor, callable):
 
 
 @_method
-def new(self, *args):
+def new(self, *args, **kwargs):
     """A new tensor of this one's dtype: of a size, or with the elements of a sequence.
 
     >>> torch.ones(2).double().new([1, 2])
     tensor([1., 2.], dtype=torch.float64)
     """
-    return load("rushlight._legacy").build(self.dtype, args)
+    return load("rushlight._legacy").build(self.dtype, args, kwargs, self.device)
 
 
 @_method

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["indented", "must_be_tensor", "typename"]
+__all__ = ["indented", "kind_of", "must_be_tensor", "typename"]
 
 
 def typename(value: object) -> str:
@@ -24,6 +24,15 @@ def typename(value: object) -> str:
     if home.partition(".")[0] == package:
         home = "torch" + home[len(package) :]
     return f"{home}.{kind.__qualname__}"
+
+
+def kind_of(value: object) -> str:
+    """The name of a value's type in torch's sentences about arguments: a class of C says where it is from."""
+    kind = type(value)
+    if isinstance(value, (torch.dtype, torch.device)):
+        return f"torch.{kind.__name__}"
+    made_in_python = kind.__flags__ & 1 << 9
+    return kind.__name__ if made_in_python or kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def indented(text: str, width: int) -> str:

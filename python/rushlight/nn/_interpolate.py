@@ -7,6 +7,8 @@ The weights of an axis do not depend on the others, so that three dimensions are
 from __future__ import annotations
 
 import math
+import operator
+from numbers import Integral
 
 import rushlight as torch
 from rushlight import _C
@@ -58,7 +60,7 @@ def interpolate(
             "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
         )
     dimensions = input.dim() - 2
-    size, factors = _sizes(input, dimensions, size, scale_factor)
+    size, factors = _sizes(input, dimensions, size, scale_factor, mode)
     if recompute_scale_factor and factors is None:
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     if antialias and not (mode in _REACH and input.dim() == 4):
@@ -149,19 +151,25 @@ def _sizes(
     dimensions: int,
     size: int | Sequence[int] | None,
     scale_factor: float | Sequence[float] | None,
+    mode: str,
 ) -> tuple[list[int] | None, list[float] | None]:
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
     if size is not None:
         if not isinstance(size, (list, tuple)):
-            return [size] * dimensions, None  # type: ignore[list-item]
+            return [_length(size, mode, dimensions)] * dimensions, None
         if len(size) != dimensions:
             raise ValueError(
                 "Input and output must have the same number of spatial dimensions, but got input with spatial dimensions of "
                 f"{list(input.shape[2:])} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) "
                 "format and output size in (o1, o2, ...,oK) format."
             )
-        return list(size), None
+        if not all(isinstance(length, (Integral, torch.Tensor)) for length in size):
+            raise TypeError(
+                "expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, int], but got size with "
+                f"types {[type(length) for length in size]}"
+            )
+        return list(map(operator.index, size)), None
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
     if not isinstance(scale_factor, (list, tuple)):
@@ -173,6 +181,17 @@ def _sizes(
             "(N, C, d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) format."
         )
     return None, list(scale_factor)
+
+
+def _length(size: object, mode: str, dimensions: int) -> int:
+    """One length for all dimensions: what Python can index with, and no truth."""
+    try:
+        if not isinstance(size, bool):
+            return operator.index(size)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    kernel = f"upsample_{mode.replace('-', '_')}{dimensions}d" if mode != "area" else f"adaptive_avg_pool{dimensions}d"
+    raise TypeError(f"{kernel}() received an invalid combination of arguments - got (Tensor, list, NoneType)")
 
 
 def _check_mode(input: Tensor, mode: str, align_corners: bool, antialias: bool) -> None:

@@ -65,6 +65,15 @@ fn foreign_number(object: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     })
 }
 
+/// A whole number of Python or NumPy; never a bool, nor an object that is one by `__index__` alone.
+pub fn plain_int(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    Ok(match number(object)? {
+        Some(Scalar::Int(number)) => Some(number),
+        Some(Scalar::UInt(_)) => Some(wide(object)?),
+        _ => None,
+    })
+}
+
 /// An index-like object; never a bool or a float.
 pub fn int(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if object.is_instance_of::<PyBool>() { Ok(None) } else { index(object) }

@@ -1,13 +1,13 @@
 //! `torch.dtype`, `torch.device` and their kind: small immutable values, one object for each dtype.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::fmt;
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple};
 use rushlight::{DType, Device};
-use rushlight_core::device::set_default_device;
 
 use crate::errors::{kind_of, raise};
 use crate::{convert, parse};
@@ -103,12 +103,20 @@ pub fn extract_dtype(object: &Bound<'_, PyAny>) -> Option<DType> {
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
 pub struct PyDevice {
     pub device: Device,
-    indexed: bool,
+    index: Option<u8>,
 }
 
 impl From<Device> for PyDevice {
     fn from(device: Device) -> Self {
-        PyDevice { device, indexed: matches!(device, Device::Cuda(_)) }
+        let index = if let Device::Cuda(index) = device { Some(index) } else { None };
+        PyDevice { device, index }
+    }
+}
+
+impl PyDevice {
+    /// Whether it has a number that no tensor's own device has, as `cpu:0`: what is sent there is a copy, and is on `cpu`.
+    pub fn is_numbered(&self) -> bool {
+        self.index.is_some() && !matches!(self.device, Device::Cuda(_))
     }
 }
 
@@ -121,13 +129,8 @@ impl PyDevice {
             let kind = kind_of(object);
             PyTypeError::new_err(format!("device(): argument '{name}' (position {place}) must be {title}, not {kind}"))
         };
-        let ordinal = |index: i64| match u8::try_from(index) {
-            Ok(index) => Ok(index),
-            Err(_) if index < 0 => Err(PyRuntimeError::new_err("Device index must not be negative")),
-            Err(_) => Err(PyRuntimeError::new_err("Device index is out of range")),
-        };
         let index = match index {
-            Some(object) => match convert::int(object)? {
+            Some(object) => match convert::plain_int(object)? {
                 Some(index) => Some(ordinal(index)?),
                 None => return Err(wrong("index", 2, "int", object)),
             },
@@ -141,9 +144,9 @@ impl PyDevice {
             Some(text) if text.is_instance_of::<PyString>() => text.extract()?,
             other => {
                 if let (Some(object), true) = (other, alone)
-                    && let Some(number) = convert::int(object)?
+                    && let Some(number) = convert::plain_int(object)?
                 {
-                    return Ok(PyDevice { device: Device::Cuda(ordinal(number)?), indexed: true });
+                    return Ok(Device::Cuda(ordinal(number)?).into());
                 }
                 if let (Some(object), false) = (other, alone) {
                     return Err(wrong("type", 1, "str", object));
@@ -155,16 +158,16 @@ impl PyDevice {
                 )));
             }
         };
-        let (device, own) = Device::parse(&text).map_err(raise)?;
-        match (own, index) {
+        let named = named(&text)?;
+        match (named.index, index) {
             (Some(_), Some(_)) => Err(PyRuntimeError::new_err(format!(
                 "type (string) must not include an index because index was passed explicitly: {text}"
             ))),
             (None, Some(index)) => {
-                let device = if let Device::Cuda(_) = device { Device::Cuda(index) } else { device };
-                Ok(PyDevice { device, indexed: true })
+                let device = if let Device::Cuda(_) = named.device { Device::Cuda(index) } else { named.device };
+                Ok(PyDevice { device, index: Some(index) })
             }
-            (own, None) => Ok(PyDevice { device, indexed: own.is_some() }),
+            (_, None) => Ok(named),
         }
     }
 
@@ -175,29 +178,23 @@ impl PyDevice {
 
     #[getter]
     fn index(&self) -> Option<u8> {
-        self.indexed.then_some(match self.device {
-            Device::Cuda(index) => index,
-            _ => 0,
-        })
+        self.index
     }
 
     fn __repr__(&self) -> String {
-        match self.index() {
+        match self.index {
             Some(index) => format!("device(type='{}', index={index})", self.device.kind()),
             None => format!("device(type='{}')", self.device.kind()),
         }
     }
 
     fn __str__(&self) -> String {
-        match self.index() {
-            Some(index) => format!("{}:{index}", self.device.kind()),
-            None => self.device.kind().into(),
-        }
+        self.to_string()
     }
 
     /// Within a `with` block new tensors live here, unless they are told otherwise.
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        let before = set_default_device(Some(slf.get().device));
+        let before = set_default_device(Some(*slf.get()));
         ENTERED.with_borrow_mut(|entered| entered.push(before));
         slf
     }
@@ -208,13 +205,33 @@ impl PyDevice {
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, (String,)) {
-        (py.get_type::<PyDevice>().into_any(), (self.__str__(),))
+        (py.get_type::<PyDevice>().into_any(), (self.to_string(),))
+    }
+}
+
+impl fmt::Display for PyDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.device.kind())?;
+        self.index.map_or(Ok(()), |index| write!(f, ":{index}"))
     }
 }
 
 thread_local! {
     /// The default devices that the `with` blocks around this point put aside.
-    static ENTERED: RefCell<Vec<Option<Device>>> = const { RefCell::new(Vec::new()) };
+    static ENTERED: RefCell<Vec<Option<PyDevice>>> = const { RefCell::new(Vec::new()) };
+    /// Where this thread makes new tensors, in the words in which it was said; the engine knows it without a number.
+    static DEFAULT: Cell<Option<PyDevice>> = const { Cell::new(None) };
+}
+
+/// Where this thread makes new tensors, if it said so.
+pub fn default_device() -> Option<PyDevice> {
+    DEFAULT.get()
+}
+
+/// Says where this thread makes new tensors; gives back what it had said before.
+pub fn set_default_device(device: Option<PyDevice>) -> Option<PyDevice> {
+    rushlight_core::device::set_default_device(device.map(|device| device.device));
+    DEFAULT.replace(device)
 }
 
 static HOST: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -229,14 +246,35 @@ pub fn device_object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyAny
 }
 
 /// Reads a device: a `torch.device`, its name, or a card's number.
-pub fn extract_device(object: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
+pub fn read_device(object: &Bound<'_, PyAny>) -> PyResult<Option<PyDevice>> {
     if let Ok(device) = object.cast::<PyDevice>() {
-        return Ok(Some(device.get().device));
+        return Ok(Some(*device.get()));
     }
-    if let Ok(text) = object.cast::<pyo3::types::PyString>() {
-        return Device::parse(&text.to_cow()?).map(|(device, _)| Some(device)).map_err(raise);
+    if let Ok(text) = object.cast::<PyString>() {
+        return named(&text.to_cow()?).map(Some);
     }
-    Ok(object.extract::<u8>().ok().map(Device::Cuda))
+    Ok(convert::plain_int(object)?.map(ordinal).transpose()?.map(|index| Device::Cuda(index).into()))
+}
+
+/// Reads a device as tensors have it.
+pub fn extract_device(object: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
+    Ok(read_device(object)?.map(|device| device.device))
+}
+
+/// The device of a name such as `"cpu"` or `"cuda:1"`.
+fn named(text: &str) -> PyResult<PyDevice> {
+    Device::parse(text).map(|(device, index)| PyDevice { device, index }).map_err(raise)
+}
+
+/// The number of a device.
+fn ordinal(index: i64) -> PyResult<u8> {
+    u8::try_from(index).map_err(|_| {
+        PyRuntimeError::new_err(if index < 0 {
+            "Device index must not be negative"
+        } else {
+            "Device index is out of range"
+        })
+    })
 }
 
 /// How a tensor holds its elements: `torch.strided`, the only one that tensors have.

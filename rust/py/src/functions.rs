@@ -5,10 +5,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyInt, PyMemoryView};
 use rushlight::{DType, Device, Tensor};
-use rushlight_core::device::{default_device, set_default_device};
 use rushlight_core::dtype as settings;
 
-use crate::dtype::{PyDType, PyDevice, device_object, dtype_object, extract_device, extract_dtype};
+use crate::dtype::{PyDType, PyDevice, default_device, dtype_object, extract_dtype, read_device, set_default_device};
 use crate::errors::{kind_of, raise};
 use crate::{buffer, dlpack, nested, numpy, object, overrides};
 
@@ -18,8 +17,8 @@ fn wanted_dtype(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<O
 }
 
 /// A `device=` argument.
-fn wanted_device(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Device>> {
-    wanted(function, "device", object, extract_device)
+pub fn wanted_device(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PyDevice>> {
+    wanted(function, "device", object, read_device)
 }
 
 /// What stands at an optional argument `name`, which is a `torch.name`.
@@ -37,15 +36,19 @@ fn wanted<T>(
 }
 
 /// The tensor where and as it is wanted; itself where nothing changes.
-pub fn placed(tensor: Tensor, dtype: Option<DType>, device: Option<Device>) -> PyResult<Tensor> {
+fn placed(tensor: Tensor, dtype: Option<DType>, device: Option<PyDevice>) -> PyResult<Tensor> {
     let tensor = match dtype {
         Some(dtype) => rushlight::convert::to_dtype(&tensor, dtype).map_err(raise)?,
         None => tensor,
     };
     match device {
-        Some(device) if device != tensor.device() => rushlight::convert::to_device(&tensor, device).map_err(raise),
-        _ => Ok(tensor),
+        Some(device) if device.is_numbered() && device.device == tensor.device() => {
+            rushlight::op!(rushlight::convert::CLONE, &tensor)
+        }
+        Some(device) => rushlight::convert::to_device(&tensor, device.device),
+        None => Ok(tensor),
     }
+    .map_err(raise)
 }
 
 /// A new tensor of Python numbers, nested sequences of them, arrays or tensors; it never shares memory.
@@ -74,9 +77,10 @@ fn tensor<'py>(
         return Ok(answer);
     }
     let (dtype, device) = (wanted_dtype("tensor", dtype)?, wanted_device("tensor", device)?.or_else(default_device));
-    rushlight::create::warn_of_pinning(pin_memory, device.unwrap_or(Device::Cpu)).map_err(raise)?;
+    let device = device.map_or(Device::Cpu, |device| device.device);
+    rushlight::create::warn_of_pinning(pin_memory, device).map_err(raise)?;
     let made = copied(data, dtype, "torch.tensor")?;
-    finished(py, placed(made, None, device)?, requires_grad)
+    finished(py, rushlight::convert::to_device(&made, device).map_err(raise)?, requires_grad)
 }
 
 /// Numbers, nested sequences, arrays or tensors as a new tensor; `function` is what was called.
@@ -218,7 +222,7 @@ fn asarray<'py>(
                 let (from, to) = (made.dtype().title(), dtype.title());
                 return refuse(format!("can't alias tensor with dtype '{from}' into dtype '{to}'."));
             }
-            (_, Some(device)) if device != made.device() => {
+            (_, Some(device)) if device != made.device().into() => {
                 return refuse(format!("can't alias tensor from device '{}' to '{device}'.", made.device()));
             }
             _ => {}
@@ -295,7 +299,10 @@ fn from_dlpack<'py>(
     device: Option<&Bound<'py, PyAny>>,
     copy: Option<bool>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    object::wrap_bound(py, dlpack::import(ext_tensor, wanted_device("from_dlpack", device)?, copy)?)
+    object::wrap_bound(
+        py,
+        dlpack::import(ext_tensor, wanted_device("from_dlpack", device)?.map(|device| device.device), copy)?,
+    )
 }
 
 /// A NumPy array as a tensor over the same memory, with its sizes, strides (also negative ones) and dtype.
@@ -515,14 +522,14 @@ fn _cuda_device_count() -> usize {
 
 /// Where this thread makes new tensors; nothing where nobody said so.
 #[pyfunction]
-fn _default_device(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
-    default_device().map(|device| device_object(py, device)).transpose()
+fn _default_device() -> Option<PyDevice> {
+    default_device()
 }
 
 #[pyfunction]
 #[pyo3(signature = (device, /))]
 fn _set_default_device(device: Option<&Bound<'_, PyDevice>>) {
-    set_default_device(device.map(|device| device.get().device));
+    set_default_device(device.map(|device| *device.get()));
 }
 
 /// Says why nothing lives on a card.

@@ -5,8 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyInt;
 use rushlight::{DType, Device, Generator};
 
-use crate::dtype::{PyDevice, extract_device};
+use crate::dtype::PyDevice;
 use crate::errors::{kind_of, raise};
+use crate::functions::wanted_device;
 use crate::object;
 
 /// A stream of random numbers with a state of its own; the numbers are torch's for the same seed.
@@ -29,9 +30,7 @@ impl PyGenerator {
     #[new]
     #[pyo3(signature = (device=None))]
     fn new(device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        if let Some(device) = device
-            && !matches!(extract_device(device)?, Some(Device::Cpu))
-        {
+        if wanted_device("Generator", device)?.is_some_and(|device| device.device != Device::Cpu) {
             return Err(PyRuntimeError::new_err("Device type is not supported for torch.Generator() api."));
         }
         Ok(PyGenerator(Generator::fresh()))

@@ -293,10 +293,7 @@ fn exact(value: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     if value.is_exact_instance_of::<PyBool>() || is_own(value) {
         return convert::number(value);
     }
-    if numpy::is_array(value)? {
-        return Ok(None);
-    }
-    Ok(convert::int(value)?.map(Scalar::Int))
+    Ok(convert::plain_int(value)?.map(Scalar::Int))
 }
 
 struct Get;

@@ -62,12 +62,13 @@ impl<'py> Items<'py> {
     }
 }
 
+/// Whether it has items, of which it may still refuse to say how many. A tensor without dimensions is a number.
 fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a living object; the check reads its type.
     !object.is_instance_of::<PyFloat>()
         && !object.is_instance_of::<PyInt>()
         && unsafe { ffi::PySequence_Check(object.as_ptr()) } != 0
-        && object.len().is_ok()
+        && object::as_tensor(object.as_borrowed()).is_none_or(|tensor| tensor.rank() > 0)
 }
 
 #[cold]
@@ -88,10 +89,14 @@ fn sizes(data: &Bound<'_, PyAny>) -> PyResult<Dims> {
         if items.length == 0 {
             break;
         }
-        level = items.get(0)?;
-        if level.is_instance_of::<PyString>() {
-            return Err(PyValueError::new_err("too many dimensions 'str'"));
+        let first = items.get(0).map_err(|_| {
+            PyValueError::new_err(format!("could not determine the shape of object type '{}'", kind_of(&level)))
+        })?;
+        // Text never ends: its first letter is text again.
+        if first.is_instance_of::<PyString>() && first.is_truthy()? {
+            return Err(too_deep(&first));
         }
+        level = first;
     }
     Ok(sizes)
 }
@@ -248,7 +253,7 @@ fn simple(value: &Bound<'_, PyAny>, dtype: DType) -> Option<Scalar> {
 /// A new tensor of Python numbers or nested sequences of them.
 pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
     if data.is_instance_of::<PyString>() {
-        return Err(PyTypeError::new_err("new(): invalid data type 'str'"));
+        return Err(PyTypeError::new_err(format!("new(): invalid data type '{}'", kind_of(data))));
     }
     let sizes = sizes(data)?;
     if numpy::is_array_inside(data)? {

@@ -17,9 +17,10 @@ use rushlight_core::storage::{Block, WeakStorage};
 
 use crate::buffer::{Buffer, Memory};
 use crate::convert;
-use crate::dtype::{PyDevice, extract_device};
+use crate::dtype::PyDevice;
 use crate::errors::{kind_of, raise};
 use crate::files::block_over;
+use crate::functions::wanted_device;
 
 /// What pickles hold of a storage: the function that rebuilds it, and its arguments, the content and the kind of device.
 type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyAny>, &'static str));
@@ -38,7 +39,7 @@ impl PyStorage {
     #[new]
     #[pyo3(signature = (size=0, *, device=None))]
     fn new(size: usize, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let device = device.map(extract_device).transpose()?.flatten().unwrap_or(Device::Cpu);
+        let device = wanted_device("UntypedStorage", device)?.map_or(Device::Cpu, |device| device.device);
         rushlight::call::storage(device, size).map(PyStorage).map_err(raise)
     }
 

@@ -1,11 +1,11 @@
 //! `Tensor.to` and its short forms: other dtypes, other devices, other orders in memory.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use rushlight::{DType, Device, Tensor, Value};
 
-use crate::dtype::{extract_device, extract_dtype};
+use crate::dtype::{PyDevice, extract_dtype, read_device};
 use crate::errors::{kind_of, raise};
 use crate::methods::{Own, named_format};
 use crate::{methods, object, parse};
@@ -14,7 +14,7 @@ use crate::{methods, object, parse};
 #[derive(Default)]
 struct Wanted {
     dtype: Option<DType>,
-    device: Option<Device>,
+    device: Option<PyDevice>,
     copy: bool,
     format: Option<&'static str>,
 }
@@ -29,7 +29,7 @@ impl Wanted {
 fn convert<'py>(own: &Own<'_, 'py>, wanted: &Wanted) -> PyResult<Bound<'py, PyAny>> {
     let tensor = own.tensor;
     let alike = wanted.dtype.is_none_or(|dtype| dtype == tensor.dtype())
-        && wanted.device.is_none_or(|device| device == tensor.device())
+        && wanted.device.is_none_or(|device| device == tensor.device().into())
         && match wanted.format {
             None | Some("preserve_format") => true,
             format => rushlight::create::constant::is_contiguous(tensor.layout(), format).map_err(raise)?,
@@ -41,7 +41,12 @@ fn convert<'py>(own: &Own<'_, 'py>, wanted: &Wanted) -> PyResult<Bound<'py, PyAn
         rushlight::convert::note_dropped(tensor.dtype(), dtype).map_err(raise)?;
     }
     let format = wanted.format.map_or(Value::None, Value::Str);
-    let arguments = [tensor.into(), wanted.dtype.into(), wanted.device.map_or(Value::None, Value::Device), format];
+    let arguments = [
+        tensor.into(),
+        wanted.dtype.into(),
+        wanted.device.map_or(Value::None, |device| Value::Device(device.device)),
+        format,
+    ];
     object::wrap_bound(own.py(), rushlight::convert::TO_DTYPE.tensor(arguments).map_err(raise)?)
 }
 
@@ -55,8 +60,8 @@ fn truth(argument: Argument) -> PyResult<bool> {
     argument.map_or(Ok(false), |flag| flag.is_truthy())
 }
 
-fn device_of(object: &Bound<'_, PyAny>) -> PyResult<Device> {
-    extract_device(object)?.ok_or_else(|| unfit([&Some(object.clone())]))
+fn device_of(object: &Bound<'_, PyAny>) -> PyResult<PyDevice> {
+    read_device(object)?.ok_or_else(|| unfit([&Some(object.clone())]))
 }
 
 /// The error of arguments that no form of `to` takes.
@@ -113,7 +118,7 @@ methods! {
                 (None, false) => given(&dtype).and_then(extract_dtype),
             },
             device: match (like, moved) {
-                (Some(like), _) => Some(like.device()),
+                (Some(like), _) => Some(like.device().into()),
                 (None, true) => None,
                 (None, false) => first.map(device_of).transpose()?,
             },
@@ -125,20 +130,20 @@ methods! {
     }
     fn cpu(own, memory_format) "The tensor in host memory." {
         let format = given(&memory_format).map(named_format).transpose()?;
-        convert(own, &Wanted { device: Some(Device::Cpu), format, ..Wanted::default() })
+        convert(own, &Wanted { device: Some(Device::Cpu.into()), format, ..Wanted::default() })
     }
     fn cuda(own, device, non_blocking = False, memory_format) "The tensor on a card." {
         let _ = (&non_blocking, &memory_format);
-        let device = given(&device).map_or(Ok(Device::Cuda(0)), device_of)?;
-        if !matches!(device, Device::Cuda(_)) {
-            return Err(PyValueError::new_err(format!("Invalid device, must be cuda device but got {device}")));
+        let device = given(&device).map_or(Ok(Device::Cuda(0).into()), device_of)?;
+        if !matches!(device.device, Device::Cuda(_)) {
+            return Err(PyRuntimeError::new_err("Invalid device, must be cuda device"));
         }
         convert(own, &Wanted { device: Some(device), ..Wanted::default() })
     }
     fn type_as(own, other = required) "The tensor in another one's dtype and on its device." {
         let other = other.ok_or_else(|| PyTypeError::new_err(parse::missing("type_as", &["other"])))?;
         let like = object::tensor(&other)?;
-        convert(own, &Wanted { dtype: Some(like.dtype()), device: Some(like.device()), ..Wanted::default() })
+        convert(own, &Wanted { dtype: Some(like.dtype()), device: Some(like.device().into()), ..Wanted::default() })
     }
     fn r#type(own, dtype, non_blocking = False) "The name of the tensor's type, or the tensor in another type." {
         let _ = non_blocking;
@@ -156,7 +161,7 @@ methods! {
     fn new_tensor(own, data = required, dtype, device, requires_grad = False, pin_memory = False) "A new tensor of Python data, with this tensor's dtype and device." {
         let data = data.ok_or_else(|| PyTypeError::new_err(parse::missing("new_tensor", &["data"])))?;
         let dtype = given(&dtype).map(dtype_of).transpose()?.unwrap_or(own.tensor.dtype());
-        let device = given(&device).map(device_of).transpose()?.unwrap_or(own.tensor.device());
+        let device = given(&device).map(device_of).transpose()?.map_or(own.tensor.device(), |device| device.device);
         rushlight::create::warn_of_pinning(truth(given(&pin_memory))?, device).map_err(raise)?;
         let made = crate::functions::copied(&data, Some(dtype), "tensor.new_tensor")?;
         let made = rushlight::convert::to_device(&made, device).map_err(raise)?;
