@@ -27,11 +27,6 @@ class LocationScale(Distribution):
         self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.size(), validate_args=validate_args)
 
-    def _expanded_as(self, cls: type[Distribution], batch_shape: Any, instance: Any) -> Any:
-        """What `expand` of the class ``cls`` gives."""
-        parameters = {"loc": self.loc.expand(batch_shape), "scale": self.scale.expand(batch_shape)}
-        return self._expand_into(cls, instance, batch_shape, **parameters)
-
     @property
     def mean(self) -> Tensor:
         """``loc``."""

@@ -46,7 +46,7 @@ class Beta(ExponentialFamily):
         super().__init__(self._dirichlet._batch_shape, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        return self._expand_into(Beta, _instance, batch_shape, _dirichlet=self._dirichlet.expand(batch_shape))
+        return self._expand_each(Beta, _instance, batch_shape, "_dirichlet")
 
     @property
     def mean(self) -> torch.Tensor:

@@ -34,7 +34,7 @@ class Cauchy(LocationScale):
     """
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        return self._expanded_as(Cauchy, batch_shape, _instance)
+        return self._expand_each(Cauchy, _instance, batch_shape, "loc", "scale")
 
     @property
     def mean(self) -> torch.Tensor:

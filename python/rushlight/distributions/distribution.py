@@ -207,6 +207,11 @@ class Distribution:
         new._validate_args = self._validate_args
         return new
 
+    def _expand_each(self, cls, instance, batch_shape, *names):
+        """`_expand_into` where these parameters are all there is, each of the batch's shape."""
+        parameters = {name: getattr(self, name).expand(batch_shape) for name in names}
+        return self._expand_into(cls, instance, batch_shape, **parameters)
+
     def __repr__(self) -> str:
         names = [name for name in self.arg_constraints if name in self.__dict__]
         values = {name: self.__dict__[name] for name in names}

@@ -55,7 +55,7 @@ class Exponential(ExponentialFamily):
         return self.rate.pow(-2)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        return self._expand_into(Exponential, _instance, batch_shape, rate=self.rate.expand(batch_shape))
+        return self._expand_each(Exponential, _instance, batch_shape, "rate")
 
     def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         return self.rate.new(self._extended_shape(sample_shape)).exponential_() / self.rate

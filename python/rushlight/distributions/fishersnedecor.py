@@ -40,9 +40,7 @@ class FisherSnedecor(Distribution):
         super().__init__(self.df1.size(), validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        names = ("df1", "df2", "_gamma1", "_gamma2")
-        parameters = {name: getattr(self, name).expand(batch_shape) for name in names}
-        return self._expand_into(FisherSnedecor, _instance, batch_shape, **parameters)
+        return self._expand_each(FisherSnedecor, _instance, batch_shape, "df1", "df2", "_gamma1", "_gamma2")
 
     @property
     def mean(self) -> torch.Tensor:

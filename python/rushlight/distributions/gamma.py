@@ -58,8 +58,7 @@ class Gamma(ExponentialFamily):
         return self.concentration / self.rate.pow(2)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        parameters = {name: getattr(self, name).expand(batch_shape) for name in ("concentration", "rate")}
-        return self._expand_into(Gamma, _instance, batch_shape, **parameters)
+        return self._expand_each(Gamma, _instance, batch_shape, "concentration", "rate")
 
     def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         shape = self._extended_shape(sample_shape)

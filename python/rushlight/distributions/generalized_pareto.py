@@ -46,8 +46,7 @@ class GeneralizedPareto(Distribution):
         super().__init__(self.loc.size(), validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        parameters = {name: getattr(self, name).expand(batch_shape) for name in self.arg_constraints}
-        return self._expand_into(GeneralizedPareto, _instance, batch_shape, **parameters)
+        return self._expand_each(GeneralizedPareto, _instance, batch_shape, *self.arg_constraints)
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self):

@@ -38,7 +38,7 @@ class Laplace(LocationScale):
         return (2**0.5) * self.scale
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        return self._expanded_as(Laplace, batch_shape, _instance)
+        return self._expand_each(Laplace, _instance, batch_shape, "loc", "scale")
 
     def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         shape = self._extended_shape(sample_shape)

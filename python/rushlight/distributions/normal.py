@@ -47,7 +47,7 @@ class Normal(LocationScale, ExponentialFamily):
         return self.stddev.pow(2)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        return self._expanded_as(Normal, batch_shape, _instance)
+        return self._expand_each(Normal, _instance, batch_shape, "loc", "scale")
 
     def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         shape = self._extended_shape(sample_shape)

@@ -49,7 +49,7 @@ class Poisson(ExponentialFamily):
         return self.rate
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        return self._expand_into(Poisson, _instance, batch_shape, rate=self.rate.expand(batch_shape))
+        return self._expand_each(Poisson, _instance, batch_shape, "rate")
 
     def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         with torch.no_grad():

@@ -63,8 +63,7 @@ class StudentT(Distribution):
         return variance
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        parameters = {name: getattr(self, name).expand(batch_shape) for name in ("df", "loc", "scale", "_chi2")}
-        return self._expand_into(StudentT, _instance, batch_shape, **parameters)
+        return self._expand_each(StudentT, _instance, batch_shape, "df", "loc", "scale", "_chi2")
 
     def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         shape = self._extended_shape(sample_shape)

@@ -49,8 +49,7 @@ class Uniform(Distribution):
         return (self.high - self.low).pow(2) / 12
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        parameters = {"low": self.low.expand(batch_shape), "high": self.high.expand(batch_shape)}
-        return self._expand_into(Uniform, _instance, batch_shape, **parameters)
+        return self._expand_each(Uniform, _instance, batch_shape, "low", "high")
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self):

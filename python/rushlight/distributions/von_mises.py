@@ -93,8 +93,7 @@ class VonMises(Distribution):
         super().__init__(self.loc.size(), torch.Size(), validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        parameters = {name: getattr(self, name).expand(batch_shape) for name in self.arg_constraints}
-        return self._expand_into(VonMises, _instance, batch_shape, **parameters)
+        return self._expand_each(VonMises, _instance, batch_shape, *self.arg_constraints)
 
     @property
     def mean(self) -> torch.Tensor:

@@ -53,7 +53,38 @@ class Container(Module):
             self.add_module(name, module)
 
 
-class Sequential(Module):
+class _Numbered(Module):
+    """What sequences and lists of modules share: their modules are called by their places."""
+
+    _modules: dict[str, Module]  # type: ignore[assignment]
+
+    def _rename(self, modules: Iterable[Module]) -> None:
+        self._modules = {str(place): module for place, module in enumerate(modules)}
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, index: Any) -> Any: ...
+        def __delitem__(self, index: Any) -> None: ...
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._modules.values())
+
+    def append(self, module: Module) -> Self:
+        """Adds a module at the end."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def pop(self, key: Any) -> Any:
+        """Removes a module and returns it."""
+        module = self[key]
+        del self[key]
+        return module
+
+
+class Sequential(_Numbered):
     """Modules called one after the other, each with the result of the one before.
 
     Args:
@@ -67,8 +98,6 @@ class Sequential(Module):
     >>> net[-1]
     ReLU()
     """
-
-    _modules: dict[str, Module]  # type: ignore[assignment]
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -87,9 +116,6 @@ class Sequential(Module):
     def _name_at(self, index: Any) -> str:
         return next(islice(self._modules, _place(index, len(self)), None))
 
-    def _rename(self, modules: Iterable[Module]) -> None:
-        self._modules = {str(place): module for place, module in enumerate(modules)}
-
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return type(self)(OrderedDict(list(self._modules.items())[index]))
@@ -103,12 +129,6 @@ class Sequential(Module):
         for name in names:
             delattr(self, name)
         self._rename(list(self._modules.values()))
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._modules.values())
 
     def __add__(self, other: Any) -> Sequential:
         self._require_sequential(other)
@@ -138,14 +158,6 @@ class Sequential(Module):
         if other <= 0:
             raise ValueError(f"Non-positive multiplication factor {other} for {type(self)}")
 
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if not name.isdigit()]
-
-    def append(self, module: Module) -> Self:
-        """Adds a module at the end."""
-        self.add_module(str(len(self)), module)
-        return self
-
     def insert(self, index: int, module: Module) -> Self:
         """Puts a module before the one at ``index``."""
         if not isinstance(module, Module):
@@ -163,14 +175,8 @@ class Sequential(Module):
             self.append(module)
         return self
 
-    def pop(self, key: Any) -> Module:
-        """Removes a module and returns it."""
-        module = self[key]
-        del self[key]
-        return module
 
-
-class ModuleList(Module):
+class ModuleList(_Numbered):
     """A list of modules that are registered; it has no ``forward``.
 
     >>> layers = torch.nn.ModuleList([torch.nn.ReLU() for _ in range(3)])
@@ -180,15 +186,10 @@ class ModuleList(Module):
     )
     """
 
-    _modules: dict[str, Module]  # type: ignore[assignment]
-
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
         if modules is not None:
             self.extend(modules)
-
-    def _rename(self, modules: Iterable[Module]) -> None:
-        self._modules = {str(place): module for place, module in enumerate(modules)}
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
@@ -205,25 +206,11 @@ class ModuleList(Module):
         del modules[index]
         self._rename(modules)
 
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._modules.values())
-
     def __iadd__(self, modules: Iterable[Module]) -> Self:
         return self.extend(modules)
 
     def __add__(self, other: Iterable[Module]) -> ModuleList:
         return ModuleList([*self, *other])
-
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if not name.isdigit()]
-
-    def append(self, module: Module) -> Self:
-        """Adds a module at the end."""
-        self.add_module(str(len(self)), module)
-        return self
 
     def insert(self, index: int, module: Module) -> None:
         """Puts a module before the one at ``index``."""
@@ -238,12 +225,6 @@ class ModuleList(Module):
         for module in list(modules):
             self.append(module)
         return self
-
-    def pop(self, key: Any) -> Any:
-        """Removes a module and returns it."""
-        module = self[key]
-        del self[key]
-        return module
 
     def __repr__(self) -> str:
         # Equal neighbours are printed once with their count.
@@ -380,9 +361,6 @@ class ParameterList(Module):
 
     def __iadd__(self, values: Iterable[Any]) -> Self:
         return self.extend(values)
-
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if not name.isdigit()]
 
     def append(self, value: Any) -> Self:
         """Adds a value at the end."""
