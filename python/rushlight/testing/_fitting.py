@@ -12,7 +12,7 @@ import warnings
 import rushlight as torch
 
 from . import _drawing
-from ._fuzz_checks import Failure, Refused, called
+from ._fuzz_case import Failure, Refused, called
 from ._operands import Operand, operand
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rushlight import nn
 
     from ._fuzz import Subject
-    from ._fuzz_checks import Settings
+    from ._fuzz_case import Settings
 
 __all__ = ["fitting"]
 

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import rushlight as torch
 from rushlight import nn
 
-from . import _drawing, _fuzz_checks
+from . import _drawing
 from ._fitting import fitting
-from ._fuzz_checks import Case, Failure, Refused
+from ._fuzz_case import Case, Failure, Refused, Settings
+from ._fuzz_checks import examine
 from ._operands import Operand, draw_operands, operand
 
 TYPE_CHECKING = False
@@ -108,9 +109,7 @@ def fuzz(
     Fuzzed(passed=10, refused=0)
     """
     subject = Subject(function, arguments, writes)
-    settings = _fuzz_checks.Settings(
-        second_order, tuple(dtypes), reference, refusals, eps, atol, rtol, max_rank, max_side
-    )
+    settings = Settings(second_order, tuple(dtypes), reference, refusals, eps, atol, rtol, max_rank, max_side)
     first = _fresh_seed() if seed is None else seed
     state = torch.get_rng_state()
     passed = refused = 0
@@ -122,7 +121,7 @@ def fuzz(
             choices = _drawing.Choices(first + number)
             case = subject.draw(choices, settings)
             try:
-                _fuzz_checks.examine(case)
+                examine(case)
             except Refused as refusal:
                 reason = refusal
                 refused += 1
@@ -148,7 +147,7 @@ def _fresh_seed() -> int:
 
 def _simplest(
     subject: Subject,
-    settings: _fuzz_checks.Settings,
+    settings: Settings,
     made: list[int],
     failure: Failure,
 ) -> tuple[Failure, int]:
@@ -160,7 +159,7 @@ def _simplest(
         simpler = subject.draw(choices, settings)
         size = len(choices.made), choices.made
         try:
-            _fuzz_checks.examine(simpler)
+            examine(simpler)
         except Refused:
             return None
         except Failure as found:
@@ -242,9 +241,7 @@ class Subject:
     def operand_names(self) -> list[str]:
         return [name for name, one in zip(self.names, self.arguments) if isinstance(one, Operand)]
 
-    def draw(
-        self, choose: _drawing.Choices, settings: _fuzz_checks.Settings, form: tuple[Operand, ...] | None = None
-    ) -> Case:
+    def draw(self, choose: _drawing.Choices, settings: Settings, form: tuple[Operand, ...] | None = None) -> Case:
         dtype = settings.dtypes[choose(len(settings.dtypes))]
         if form is None:
             form = self.forms[choose(len(self.forms)) if len(self.forms) > 1 else 0]

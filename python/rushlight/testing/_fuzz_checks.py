@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import random
 from typing import NamedTuple
 
 import rushlight as torch
@@ -11,171 +9,21 @@ from rushlight.autograd._tangents import differentiable
 from rushlight.autograd.gradcheck import GradcheckError
 
 from . import _drawing
+from ._fuzz_case import DIRECTIONS, MANY, Case, Failure, called, cast, raised, random_tensor, tuple_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Callable, Sequence
 
     from rushlight import Tensor, dtype
 
     from ._drawing import Layout
-    from ._fuzz import Subject
 
-__all__ = ["Case", "Failure", "Refused", "Settings", "called", "examine"]
-
-#: Tensors of more elements are moved along some random directions only, and results looked at along some.
-_MANY = 64
-_DIRECTIONS = 4
+__all__ = ["examine"]
 
 #: How far results may be from those in double precision, relative to the largest.
 _COARSE = {torch.float32: 1e-3, torch.complex64: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
 _FINE = 1e-9
-
-
-class Settings(NamedTuple):
-    second_order: bool
-    dtypes: tuple[dtype, ...]
-    reference: Callable[..., Any] | None
-    refusals: tuple[type[Exception], ...]
-    eps: float
-    atol: float
-    rtol: float
-    max_rank: int
-    max_side: int
-
-
-class Refused(Exception):
-    """The function does not take these arguments, or answers them with infinities."""
-
-
-class Failure(Exception):
-    """Something does not hold: `kind` says what, and `code` are lines that show it."""
-
-    def __init__(self, kind: str, text: str, code: str) -> None:
-        super().__init__(text)
-        self.kind = kind
-        self.code = code
-
-
-class Case:
-    """Arguments that were drawn: the memory of each operand (in double precision, unless exact) and its layout."""
-
-    def __init__(
-        self,
-        subject: Subject,
-        settings: Settings,
-        dtype: dtype,
-        layouts: list[Layout],
-        memories: list[Tensor],
-        seed: int,
-    ) -> None:
-        self.subject = subject
-        self.settings = settings
-        self.dtype = dtype
-        self.layouts = layouts
-        self.memories = memories
-        self.seed = seed
-        self.values: list[Tensor] = []  # what the function gives, known once it was called
-
-    def leaves(self, kind: dtype = torch.float64) -> tuple[list[Tensor], list[Tensor]]:
-        """The memories of operands, and the parameters, anew and in a dtype."""
-        memories = [_cast(m, kind).requires_grad_(m.requires_grad) for m in self.memories]
-        return memories, [_cast(p, kind).requires_grad_() for p in self.subject.parameters.values()]
-
-    def results(
-        self,
-        memories: Sequence[Tensor],
-        parameters: Sequence[Tensor],
-        *,
-        contiguous: bool = False,
-        function: Callable[..., Any] | None = None,
-    ) -> list[Tensor]:
-        """The tensors that the function gives or writes to."""
-        writes = self.subject.writes
-        memories = [memory.clone() if at < writes else memory for at, memory in enumerate(memories)]
-        views = [layout.view(memory) for layout, memory in zip(self.layouts, memories)]
-        views = [view.contiguous() if contiguous and at >= writes else view for at, view in enumerate(views)]
-        torch.manual_seed(self.seed)
-        arguments = self.subject.with_operands(views)
-        found = function(*arguments) if function else self.subject(arguments, parameters)
-        return [*_tensors(found), *memories[:writes]]
-
-    def outputs(self, memories: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
-        """The results that may have a gradient."""
-        return [_few(one) for one in self.results(memories, parameters) if differentiable(one)]
-
-    def program(self, lines: str, kind: dtype = torch.float64) -> str:
-        """The given lines behind those that make the operands."""
-        made = ["import rushlight as torch", "from rushlight.testing import assert_close", ""]
-        if self.subject.module is not None:
-            made.append(f"module = module.to({kind})")
-        for name, memory in zip(self.subject.operand_names(), self.memories):
-            values = _cast(memory, kind)
-            numbers = f"tensor({values.tolist()}" if values.numel() else f"zeros({tuple(values.shape)}"
-            grad = ", requires_grad=True" if memory.requires_grad else ""
-            made.append(f"{name} = torch.{numbers}, dtype={values.dtype}{grad})")
-        return "\n".join([*made, lines])
-
-    def call(self, suffix: str = "") -> str:
-        """The call as it is written, with something behind each operand."""
-        return f"{self.subject.shown}({self._arguments(suffix, '.clone()')})"
-
-    def _arguments(self, suffix: str = "", written: str = "") -> str:
-        views = [
-            name + (written if at < self.subject.writes else "") + str(layout) + suffix
-            for at, (name, layout) in enumerate(zip(self.subject.operand_names(), self.layouts))
-        ]
-        return ", ".join(self.subject.with_operands(views, repr))
-
-    def definitions(self) -> str:
-        """Lines that define `call`, a function of all that has a gradient, and `leaves`, these tensors."""
-        names = [name for name, memory in zip(self.subject.operand_names(), self.memories) if memory.requires_grad]
-        lines, call = [], f"{self.subject.shown}({self._arguments()})"
-        if self.subject.parameters:
-            names.append("*parameters")
-            lines.append("names, parameters = zip(*module.named_parameters())")
-            call = f"torch.func.functional_call(module, dict(zip(names, parameters)), ({self._arguments()},))"
-        lines.append(f"def call({', '.join(names)}):")
-        written = self.subject.operand_names()[: self.subject.writes]
-        lines += [f"    {name} = {name}.clone()" for name in written]
-        return "\n".join([*lines, f"    return {', '.join([call, *written])}", f"leaves = {_tuple(names)}", ""])
-
-
-def _cast(tensor: Tensor, kind: dtype) -> Tensor:
-    """A copy in a dtype of the same precision as `kind`; exact dtypes stay."""
-    if not differentiable(tensor):
-        return tensor.detach().clone()
-    if tensor.is_complex():
-        kind = kind if kind.is_complex else kind.to_complex()
-    elif kind.is_complex:
-        kind = kind.to_real()
-    return tensor.detach().to(kind, copy=True)
-
-
-def _tensors(found: Any) -> Iterator[Tensor]:
-    if isinstance(found, torch.Tensor):
-        yield found
-    elif isinstance(found, dict):
-        for value in found.values():
-            yield from _tensors(value)
-    elif isinstance(found, (tuple, list)):
-        for value in found:
-            yield from _tensors(value)
-
-
-def _random(seed: int, shape: tuple[int, ...], kind: dtype = torch.float64) -> Tensor:
-    draw = random.Random(seed)
-    parts = 2 if kind.is_complex else 1
-    values = torch.tensor([draw.uniform(-1, 1) for _ in range(math.prod(shape) * parts)], dtype=torch.float64)
-    return (torch.view_as_complex(values.reshape(*shape, 2)) if kind.is_complex else values.reshape(shape)).to(kind)
-
-
-def _few(output: Tensor) -> Tensor:
-    """The output, or if it is large some sums of it with random weights."""
-    if output.numel() <= _MANY:
-        return output
-    return _random(output.numel(), (_DIRECTIONS, output.numel()), output.dtype) @ output.reshape(-1)
 
 
 def _difference(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float) -> str | None:
@@ -192,7 +40,7 @@ def _difference(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: fl
 
 
 def _weights(outputs: Sequence[Tensor]) -> list[Tensor]:
-    return [_random(at, tuple(one.shape), one.dtype) for at, one in enumerate(outputs)]
+    return [random_tensor(at, tuple(one.shape), one.dtype) for at, one in enumerate(outputs)]
 
 
 def _gradients(outputs: Sequence[Tensor], leaves: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
@@ -207,20 +55,6 @@ def _gradients(outputs: Sequence[Tensor], leaves: Sequence[Tensor], weights: Seq
     return [torch.zeros_like(leaf) if grad is None else grad for leaf, grad in zip(wanted, found)]
 
 
-def called(case: Case) -> list[Tensor]:
-    """What the function gives; raises Refused for arguments that it does not take."""
-    try:
-        with torch.no_grad():
-            values = case.results(*case.leaves(), contiguous=True)
-    except case.settings.refusals as error:
-        raise Refused(f"{type(error).__name__}: {error}") from error
-    except Exception as error:
-        raise _raised("the call", error, case.program(case.call())) from error
-    if any(differentiable(one) and not bool(one.isfinite().all()) for one in values):
-        raise Refused("the result is not finite")
-    return values
-
-
 def examine(case: Case) -> None:
     """Raises Refused for arguments that the function does not take, and Failure for the first thing that does not hold."""
     values = case.values = called(case)
@@ -233,13 +67,9 @@ def examine(case: Case) -> None:
         except GradcheckError as error:
             text = str(error).strip()
         except Exception as error:
-            raise _raised(check.subject, error, check.code(case)) from error
+            raise raised(check.subject, error, check.code(case)) from error
         if text is not None:
             raise Failure(check.sentence, text, check.code(case))
-
-
-def _raised(what: str, error: Exception, code: str) -> Failure:
-    return Failure(f"{what} raises {type(error).__name__}", str(error), code)
 
 
 class Check(NamedTuple):
@@ -285,14 +115,14 @@ def _dtypes(case: Case, values: list[Tensor]) -> str | None:
     if case.dtype in (torch.float64, torch.complex128):
         return None
     single = case.leaves(case.dtype)
-    double = [[_cast(one, torch.float64).requires_grad_(one.requires_grad) for one in part] for part in single]
+    double = [[cast(one, torch.float64).requires_grad_(one.requires_grad) for one in part] for part in single]
     outputs, wanted = case.outputs(*single), case.outputs(*double)
     tolerance = _COARSE[case.dtype]
     text = _difference(outputs, wanted, tolerance)
     if text is not None:
         return text
     weights = _weights(wanted)
-    rounded = [_cast(weight, output.dtype) for weight, output in zip(weights, outputs)]
+    rounded = [cast(weight, output.dtype) for weight, output in zip(weights, outputs)]
     found = _gradients(outputs, [*single[0], *single[1]], rounded)
     return _difference(found, _gradients(wanted, [*double[0], *double[1]], weights), tolerance)
 
@@ -317,11 +147,11 @@ def _along_few(
     """The same with large leaves replaced by how far they are moved in some directions."""
     starts = [leaf.detach() for leaf in leaves]
     directions = [
-        _random(at, (_DIRECTIONS, leaf.numel()), leaf.dtype) if leaf.numel() > _MANY else None
+        random_tensor(at, (DIRECTIONS, leaf.numel()), leaf.dtype) if leaf.numel() > MANY else None
         for at, leaf in enumerate(leaves)
     ]
     moves = [
-        leaf if along is None else torch.zeros(_DIRECTIONS, dtype=leaf.dtype).requires_grad_()
+        leaf if along is None else torch.zeros(DIRECTIONS, dtype=leaf.dtype).requires_grad_()
         for leaf, along in zip(leaves, directions)
     ]
 
@@ -372,7 +202,7 @@ def _given_layouts(case: Case, values: list[Tensor]) -> str | None:
     for kind in _drawing.LAYOUTS[1:]:
         layouts = [_given_layout(at, output, kind) for at, output in enumerate(outputs)]
         weights = [
-            layout.view(_random(at, layout.base, output.dtype))
+            layout.view(random_tensor(at, layout.base, output.dtype))
             for at, (layout, output) in enumerate(zip(layouts, outputs))
         ]
         wanted = _gradients(outputs, leaves, [weight.contiguous() for weight in weights])
@@ -431,7 +261,7 @@ def _lines(lines: str, kind: Callable[[Case], dtype] = lambda case: torch.float6
             "CALL": "call(*leaves)",
             "CONTIGUOUS": case.call(".contiguous()"),
             "VALUES": case.call(),
-            "OPERANDS": _tuple(case.subject.operand_names()),
+            "OPERANDS": tuple_of(case.subject.operand_names()),
             "GRADS": _code_of_given(case) if "GRADS" in lines else "",
             "RTOL": str(case.settings.rtol),
         }
@@ -442,10 +272,6 @@ def _lines(lines: str, kind: Callable[[Case], dtype] = lambda case: torch.float6
         return case.program(definitions + written, kind(case))
 
     return code
-
-
-def _tuple(names: Sequence[str]) -> str:
-    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
 
 
 _OF_VALUES = (

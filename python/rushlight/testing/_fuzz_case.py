@@ -1,0 +1,191 @@
+"""A function that is fuzzed with the arguments that were drawn for it: its results, and the program that calls it."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import NamedTuple
+
+import rushlight as torch
+from rushlight.autograd._tangents import differentiable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from rushlight import Tensor, dtype
+
+    from ._drawing import Layout
+    from ._fuzz import Subject
+
+#: Tensors of more elements are moved along some random directions only, and results looked at along some.
+MANY = 64
+DIRECTIONS = 4
+
+
+class Settings(NamedTuple):
+    second_order: bool
+    dtypes: tuple[dtype, ...]
+    reference: Callable[..., Any] | None
+    refusals: tuple[type[Exception], ...]
+    eps: float
+    atol: float
+    rtol: float
+    max_rank: int
+    max_side: int
+
+
+class Refused(Exception):
+    """The function does not take these arguments, or answers them with infinities."""
+
+
+class Failure(Exception):
+    """Something does not hold: `kind` says what, and `code` are lines that show it."""
+
+    def __init__(self, kind: str, text: str, code: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.code = code
+
+
+class Case:
+    """Arguments that were drawn: the memory of each operand (in double precision, unless exact) and its layout."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        settings: Settings,
+        dtype: dtype,
+        layouts: list[Layout],
+        memories: list[Tensor],
+        seed: int,
+    ) -> None:
+        self.subject = subject
+        self.settings = settings
+        self.dtype = dtype
+        self.layouts = layouts
+        self.memories = memories
+        self.seed = seed
+        self.values: list[Tensor] = []  # what the function gives, known once it was called
+
+    def leaves(self, kind: dtype = torch.float64) -> tuple[list[Tensor], list[Tensor]]:
+        """The memories of operands, and the parameters, anew and in a dtype."""
+        memories = [cast(m, kind).requires_grad_(m.requires_grad) for m in self.memories]
+        return memories, [cast(p, kind).requires_grad_() for p in self.subject.parameters.values()]
+
+    def results(
+        self,
+        memories: Sequence[Tensor],
+        parameters: Sequence[Tensor],
+        *,
+        contiguous: bool = False,
+        function: Callable[..., Any] | None = None,
+    ) -> list[Tensor]:
+        """The tensors that the function gives or writes to."""
+        writes = self.subject.writes
+        memories = [memory.clone() if at < writes else memory for at, memory in enumerate(memories)]
+        views = [layout.view(memory) for layout, memory in zip(self.layouts, memories)]
+        views = [view.contiguous() if contiguous and at >= writes else view for at, view in enumerate(views)]
+        torch.manual_seed(self.seed)
+        arguments = self.subject.with_operands(views)
+        found = function(*arguments) if function else self.subject(arguments, parameters)
+        return [*_tensors(found), *memories[:writes]]
+
+    def outputs(self, memories: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
+        """The results that may have a gradient."""
+        return [_few(one) for one in self.results(memories, parameters) if differentiable(one)]
+
+    def program(self, lines: str, kind: dtype = torch.float64) -> str:
+        """The given lines behind those that make the operands."""
+        made = ["import rushlight as torch", "from rushlight.testing import assert_close", ""]
+        if self.subject.module is not None:
+            made.append(f"module = module.to({kind})")
+        for name, memory in zip(self.subject.operand_names(), self.memories):
+            values = cast(memory, kind)
+            numbers = f"tensor({values.tolist()}" if values.numel() else f"zeros({tuple(values.shape)}"
+            grad = ", requires_grad=True" if memory.requires_grad else ""
+            made.append(f"{name} = torch.{numbers}, dtype={values.dtype}{grad})")
+        return "\n".join([*made, lines])
+
+    def call(self, suffix: str = "") -> str:
+        """The call as it is written, with something behind each operand."""
+        return f"{self.subject.shown}({self._arguments(suffix, '.clone()')})"
+
+    def _arguments(self, suffix: str = "", written: str = "") -> str:
+        views = [
+            name + (written if at < self.subject.writes else "") + str(layout) + suffix
+            for at, (name, layout) in enumerate(zip(self.subject.operand_names(), self.layouts))
+        ]
+        return ", ".join(self.subject.with_operands(views, repr))
+
+    def definitions(self) -> str:
+        """Lines that define `call`, a function of all that has a gradient, and `leaves`, these tensors."""
+        names = [name for name, memory in zip(self.subject.operand_names(), self.memories) if memory.requires_grad]
+        lines, call = [], f"{self.subject.shown}({self._arguments()})"
+        if self.subject.parameters:
+            names.append("*parameters")
+            lines.append("names, parameters = zip(*module.named_parameters())")
+            call = f"torch.func.functional_call(module, dict(zip(names, parameters)), ({self._arguments()},))"
+        lines.append(f"def call({', '.join(names)}):")
+        written = self.subject.operand_names()[: self.subject.writes]
+        lines += [f"    {name} = {name}.clone()" for name in written]
+        return "\n".join([*lines, f"    return {', '.join([call, *written])}", f"leaves = {tuple_of(names)}", ""])
+
+
+def called(case: Case) -> list[Tensor]:
+    """What the function gives; raises Refused for arguments that it does not take."""
+    try:
+        with torch.no_grad():
+            values = case.results(*case.leaves(), contiguous=True)
+    except case.settings.refusals as error:
+        raise Refused(f"{type(error).__name__}: {error}") from error
+    except Exception as error:
+        raise raised("the call", error, case.program(case.call())) from error
+    if any(differentiable(one) and not bool(one.isfinite().all()) for one in values):
+        raise Refused("the result is not finite")
+    return values
+
+
+def raised(what: str, error: Exception, code: str) -> Failure:
+    return Failure(f"{what} raises {type(error).__name__}", str(error), code)
+
+
+def cast(tensor: Tensor, kind: dtype) -> Tensor:
+    """A copy in a dtype of the same precision as `kind`; exact dtypes stay."""
+    if not differentiable(tensor):
+        return tensor.detach().clone()
+    if tensor.is_complex():
+        kind = kind if kind.is_complex else kind.to_complex()
+    elif kind.is_complex:
+        kind = kind.to_real()
+    return tensor.detach().to(kind, copy=True)
+
+
+def _tensors(found: Any) -> Iterator[Tensor]:
+    if isinstance(found, torch.Tensor):
+        yield found
+    elif isinstance(found, dict):
+        for value in found.values():
+            yield from _tensors(value)
+    elif isinstance(found, (tuple, list)):
+        for value in found:
+            yield from _tensors(value)
+
+
+def random_tensor(seed: int, shape: tuple[int, ...], kind: dtype = torch.float64) -> Tensor:
+    draw = random.Random(seed)
+    parts = 2 if kind.is_complex else 1
+    values = torch.tensor([draw.uniform(-1, 1) for _ in range(math.prod(shape) * parts)], dtype=torch.float64)
+    return (torch.view_as_complex(values.reshape(*shape, 2)) if kind.is_complex else values.reshape(shape)).to(kind)
+
+
+def _few(output: Tensor) -> Tensor:
+    """The output, or if it is large some sums of it with random weights."""
+    if output.numel() <= MANY:
+        return output
+    return random_tensor(output.numel(), (DIRECTIONS, output.numel()), output.dtype) @ output.reshape(-1)
+
+
+def tuple_of(names: Sequence[str]) -> str:
+    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
