@@ -2108,7 +2108,7 @@ def _unique2(input: Tensor, sorted: _bool = True, return_inverse: _bool = False,
     """The different elements in order, where each element went, and how often each occurs."""
 def _unique_consecutive(input: Tensor, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """The elements (along `dim`, the slices) without those that equal the one before, where each element went, and how long each run is."""
-def _unique_dim(input: Tensor, dim: _int, sorted: _bool = True, return_inverse: _bool = False, return_counts: _bool = False) -> tuple[Tensor, Tensor, Tensor]:
+def _unique_dim(input: Tensor, dim: _int) -> tuple[Tensor, Tensor, Tensor]:
     """The different slices along `dim` in order, where each slice went, and how often each occurs."""
 def _unsafe_squeeze(input: Tensor, dim: _int) -> Tensor:
     """The same memory without a dimension of size one, without being a view: nobody follows changes of one in the other."""

@@ -340,7 +340,7 @@ def unique(
     if dim is None:
         values, places, counts = _C._unique2(input, sorted, return_inverse, return_counts)
     else:
-        values, places, counts = _C._unique_dim(input, dim, sorted, return_inverse, return_counts)
+        values, places, counts = _C._unique_dim(input, dim)
     return _chosen(values, places, counts, return_inverse, return_counts)
 
 

@@ -11,7 +11,7 @@ import rushlight as torch
 from rushlight import _C
 
 rng = np.random.default_rng(0)
-SHAPES = [(5,), (3, 4), (), (0,), (40000,)]
+SHAPES = [(5,), (3, 4), (), (0,), (40000,), (300_001,)]
 
 
 def numbers(shape, dtype):
@@ -113,6 +113,9 @@ def test_nan_wins_the_largest_square():
 def test_what_does_not_belong_together_is_refused():
     with pytest.raises(RuntimeError, match="has a gradient or state of"):
         _C._fused_sgd([torch.ones(2)], [torch.ones(3)], [], 0.1, 0.0, 0.0, 0.0, False, False, True)
+    with pytest.raises(RuntimeError, match="lists of 2, 1 tensors do not belong together"):
+        pairs = [[torch.ones(2), torch.ones(2)] for _ in range(4)]
+        _C._fused_adam(*pairs, [], [torch.zeros(())], 0.1, 0.9, 0.99, 1e-8, 0.0, False, False, False)
     with pytest.raises(RuntimeError, match="do not belong together"):
         _C._fused_sgd([torch.ones(2)], [], [], 0.1, 0.0, 0.0, 0.0, False, False, True)
 

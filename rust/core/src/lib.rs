@@ -1,7 +1,7 @@
 //! The ground floor: what a tensor is made of, without any arithmetic.
 //!
 //! `dtype`, `element` and `scalar` say what an element is and how types promote, `device` where it lives; `layout`, `broadcast`,
-//! `index` and `plan` are the algebra of sizes and signed strides, pure functions without data; `storage` and `alloc` own
+//! `memory_format`, `index` and `plan` are the algebra of sizes and signed strides, pure functions without data; `storage` and `alloc` own
 //! bytes, `limits` asks how many there are left, `reserve` keeps some for small requests; `counted` is what has several
 //! owners; `shared` owns bytes that several processes see, `file_map` those that show a file; `fork` keeps locks safe over
 //! `fork`, `sleep` waits without one; `error` is the one error of the house.
@@ -21,6 +21,7 @@ pub mod fork;
 pub mod index;
 pub mod layout;
 mod limits;
+pub mod memory_format;
 pub mod plan;
 pub mod reserve;
 pub mod scalar;

@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
-use rushlight_core::alloc::ask;
+use rushlight_core::Result;
+use rushlight_core::alloc::{ask, filled};
 use rushlight_core::fork::{ForkMutex, Rank};
-use rushlight_core::{Class, Error, Result};
 use rustfft::{Fft, FftNum, FftPlanner};
+
+use crate::fallible;
 
 /// Plans of one precision, by length and direction.
 pub struct Plans<T: FftNum> {
@@ -62,7 +64,7 @@ fn kept<K: Ord, P: Clone>(
     if let Some(plan) = plans.get(&key) {
         return Ok(plan.clone());
     }
-    ask(room).map_err(|_| out_of_memory())?;
+    ask(room)?;
     if plans.len() >= KEPT {
         plans.clear();
     }
@@ -88,18 +90,6 @@ impl Lines {
     }
 }
 
-#[cold]
-fn out_of_memory() -> Error {
-    Error::new(Class::Memory, "not enough memory for the working space of a Fourier transform")
-}
-
-fn zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>> {
-    let mut list = Vec::new();
-    list.try_reserve_exact(length).map_err(|_| out_of_memory())?;
-    list.resize(length, T::default());
-    Ok(list)
-}
-
 /// The bytes of a plan's tables. Bluestein's algorithm pads to less than four times the length, and holds a table beside
 /// what it transforms.
 fn tables<T>(n: usize) -> Option<usize> {
@@ -109,15 +99,9 @@ fn tables<T>(n: usize) -> Option<usize> {
 /// Elements worth a task of their own.
 const TASK: usize = 1 << 12;
 
-/// Calls `work` with stretches of lines, in parallel; memory is all that can fail.
+/// Calls `work` with stretches of lines, in parallel.
 fn each(lines: Lines, work: impl Fn(std::ops::Range<usize>) -> Result<()> + Sync) -> Result<()> {
-    let failed = std::sync::atomic::AtomicBool::new(false);
-    rushlight_par::parallel_for(lines.count(), TASK.div_ceil(lines.n.max(1)), |stretch| {
-        if work(stretch).is_err() {
-            failed.store(true, std::sync::atomic::Ordering::Relaxed);
-        }
-    });
-    if failed.into_inner() { Err(out_of_memory()) } else { Ok(()) }
+    fallible::parallel_for(lines.count(), TASK.div_ceil(lines.n.max(1)), work)
 }
 
 /// Transforms complex lines in place, times `scale`.
@@ -131,8 +115,8 @@ pub unsafe fn complex<T: Real>(lines: Lines, data: *mut Complex<T>, forward: boo
     })?;
     let (data, scale) = (Address(data), T::number(scale));
     each(lines, |stretch| {
-        let mut line = zeros::<Complex<T>>(lines.n)?;
-        let mut scratch = zeros::<Complex<T>>(plan.get_inplace_scratch_len())?;
+        let mut line = filled(Complex::<T>::default(), lines.n)?;
+        let mut scratch = filled(Complex::<T>::default(), plan.get_inplace_scratch_len())?;
         for at in stretch {
             let first = lines.first(at, lines.n);
             // SAFETY: by the caller's word.
@@ -160,8 +144,8 @@ pub unsafe fn from_real<T: Real>(lines: Lines, from: *const T, to: *mut Complex<
     let half = lines.n / 2 + 1;
     let (from, to, scale) = (Address(from.cast_mut()), Address(to), T::number(scale));
     each(lines, |stretch| {
-        let (mut line, mut found) = (zeros::<T>(lines.n)?, zeros::<Complex<T>>(half)?);
-        let mut scratch = zeros::<Complex<T>>(plan.get_scratch_len())?;
+        let (mut line, mut found) = (filled(T::default(), lines.n)?, filled(Complex::<T>::default(), half)?);
+        let mut scratch = filled(Complex::<T>::default(), plan.get_scratch_len())?;
         for at in stretch {
             let (first, last) = (lines.first(at, lines.n), lines.first(at, half));
             // SAFETY: by the caller's word.
@@ -190,8 +174,8 @@ pub unsafe fn to_real<T: Real>(lines: Lines, from: *const Complex<T>, to: *mut T
     let half = lines.n / 2 + 1;
     let (from, to, scale) = (Address(from.cast_mut()), Address(to), T::number(scale));
     each(lines, |stretch| {
-        let (mut line, mut found) = (zeros::<Complex<T>>(half)?, zeros::<T>(lines.n)?);
-        let mut scratch = zeros::<Complex<T>>(plan.get_scratch_len())?;
+        let (mut line, mut found) = (filled(Complex::<T>::default(), half)?, filled(T::default(), lines.n)?);
+        let mut scratch = filled(Complex::<T>::default(), plan.get_scratch_len())?;
         for at in stretch {
             let (first, last) = (lines.first(at, half), lines.first(at, lines.n));
             // SAFETY: by the caller's word.

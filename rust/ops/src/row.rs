@@ -6,11 +6,11 @@
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use rushlight_autograd::{Meta, Tensor};
+use rushlight_core::memory_format::{channels_last, has_channels_last};
 use rushlight_core::{DType, Device, Layout, Result};
 use rushlight_cpu::pointwise::Tile;
 
 use crate::autocast::Autocast;
-use crate::create::constant::{channels_last, has_channels_last};
 use crate::derive::Derivative;
 use crate::mapped::Mapped;
 use crate::node;

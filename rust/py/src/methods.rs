@@ -208,7 +208,7 @@ methods! {
     }
     fn is_contiguous(own, memory_format) "Whether the elements lie in memory in the order of a format, without gaps." {
         let format = memory_format.map(|format| named_format(&format)).transpose()?;
-        own.give(rushlight::create::constant::is_contiguous(own.tensor.layout(), format).map_err(raise)?)
+        own.give(rushlight_core::memory_format::is_contiguous(own.tensor.layout(), format).map_err(raise)?)
     }
     fn is_set_to(own, tensor = required) "Whether both tensors show the same elements of the same storage in the same way." {
         let other = required(tensor, "is_set_to", "tensor")?;

@@ -32,7 +32,7 @@ fn convert<'py>(own: &Own<'_, 'py>, wanted: &Wanted) -> PyResult<Bound<'py, PyAn
         && wanted.device.is_none_or(|device| device == tensor.device().into())
         && match wanted.format {
             None | Some("preserve_format") => true,
-            format => rushlight::create::constant::is_contiguous(tensor.layout(), format).map_err(raise)?,
+            format => rushlight_core::memory_format::is_contiguous(tensor.layout(), format).map_err(raise)?,
         };
     if alike && !wanted.copy {
         return own.same();

@@ -6,8 +6,9 @@ use faer::linalg::triangular_solve;
 use faer::mat::{MatMut, MatRef};
 use faer::{Accum, Par};
 use rushlight_core::Result;
+use rushlight_core::alloc::filled;
 
-use super::{Field, Matrices, Numbers, Part, each, with_scratch, zeros};
+use super::{Field, Matrices, Numbers, Part, each, with_scratch};
 
 /// Columns that are factorised before the rest of the matrix follows in one product.
 const PANEL: usize = 32;
@@ -111,7 +112,7 @@ pub unsafe fn reflections<T: Field>(count: usize, a: Matrices<T>, tau: Numbers<T
 
 fn reflect_columns<T: Field>(mut a: MatMut<T>, tau: &mut [T]) -> Result<()> {
     let (m, n) = a.shape();
-    let (mut vector, mut row) = (zeros::<T>(m)?, zeros::<T>(n)?);
+    let (mut vector, mut row) = (filled(T::default(), m)?, filled(T::default(), n)?);
     for k in 0..tau.len() {
         let (beta, factor) = reflection(a.as_mut().col_mut(k).subrows_mut(k, m - k));
         tau[k] = factor;
@@ -184,7 +185,7 @@ fn reflect_one<T: Field>(vectors: MatRef<T>, tau: &[T], to: MatMut<T>, left: boo
     // From the right it is the transposed problem with conjugate vectors.
     let mut to = if left { to } else { to.transpose_mut() };
     let m = to.nrows();
-    let (mut vector, mut row) = (zeros::<T>(m)?, zeros::<T>(to.ncols())?);
+    let (mut vector, mut row) = (filled(T::default(), m)?, filled(T::default(), to.ncols())?);
     let forwards = left == adjoint;
     for step in 0..tau.len() {
         let k = if forwards { step } else { tau.len() - 1 - step };
@@ -218,7 +219,7 @@ pub unsafe fn qr<T: Field>(count: usize, a: Matrices<T>, q: Option<Matrices<T>>,
     each(count, a.rows * a.cols * rank * 4, |index| {
         // SAFETY: by the caller's word; each matrix is one thread's.
         let (mut a, mut r) = unsafe { (a.get(index), r.get(index)) };
-        let mut tau = zeros::<T>(rank)?;
+        let mut tau = filled(T::default(), rank)?;
         reflect_columns(a.as_mut(), &mut tau)?;
         for j in 0..r.ncols() {
             for i in 0..r.nrows() {

@@ -11,7 +11,6 @@ mod spectral;
 
 use std::cell::Cell;
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, Neg, Sub, SubAssign};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
 use faer::linalg::matmul::matmul;
@@ -19,8 +18,10 @@ use faer::mat::{MatMut, MatRef};
 use faer::traits::{ComplexField, RealField};
 use faer::{Accum, Par};
 use num_complex::Complex;
-use rushlight_core::alloc::ask;
-use rushlight_core::{Class, Element, Error, Result};
+use rushlight_core::alloc::{ask, filled, out_of_memory};
+use rushlight_core::{Element, Result};
+
+use crate::fallible;
 
 pub use factor::{cholesky, lu, qr, reflect, reflections, solve_triangular};
 pub use ldl::{ldl, ldl_solve};
@@ -200,16 +201,14 @@ const TASK: usize = 1 << 14;
 
 /// Does `work` for each of `count` matrices, in parallel, where one takes about `cost` multiplications.
 fn each(count: usize, cost: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
-    let failed = AtomicBool::new(false);
-    rushlight_par::parallel_for(count, TASK.div_ceil(cost.max(1)), |indices| {
-        for index in indices {
-            // What can fail is memory alone, and that for any matrix alike.
-            if (cost >= PRODUCTS && prepare().is_err()) || work(index).is_err() {
-                failed.store(true, Ordering::Relaxed);
+    fallible::parallel_for(count, TASK.div_ceil(cost.max(1)), |mut indices| {
+        indices.try_for_each(|index| {
+            if cost >= PRODUCTS {
+                prepare()?;
             }
-        }
-    });
-    if failed.into_inner() { Err(out_of_memory()) } else { Ok(()) }
+            work(index)
+        })
+    })
 }
 
 /// From so many multiplications on faer's products may need the room that they keep for each thread.
@@ -226,7 +225,7 @@ fn prepare() -> Result<()> {
     if READY.get() {
         return Ok(());
     }
-    ask(Some(KEPT)).map_err(|_| out_of_memory())?;
+    ask(Some(KEPT))?;
     multiply::<f64>(1.0)?;
     multiply::<Complex<f64>>(Complex::new(1.0, 0.0))?;
     READY.set(true);
@@ -236,30 +235,19 @@ fn prepare() -> Result<()> {
 /// A product large enough to need the room.
 fn multiply<T: Field + Default>(one: T) -> Result<()> {
     const SIDE: usize = 64;
-    let (from, mut to) = (zeros::<T>(SIDE * SIDE)?, zeros::<T>(SIDE * SIDE)?);
+    let (from, mut to) = (filled(T::default(), SIDE * SIDE)?, filled(T::default(), SIDE * SIDE)?);
     let from = MatRef::from_column_major_slice(&from, SIDE, SIDE);
     let to = MatMut::from_column_major_slice_mut(&mut to, SIDE, SIDE);
     matmul(to, Accum::Replace, from, from, one, Par::Seq);
     Ok(())
 }
 
-#[cold]
-fn out_of_memory() -> Error {
-    Error::new(Class::Memory, "not enough memory for the working space of a factorisation")
-}
-
 /// Gives `work` the scratch memory that an algorithm asks for.
 fn with_scratch<R>(size: StackReq, work: impl FnOnce(&mut MemStack) -> R) -> Result<R> {
-    let mut memory = MemBuffer::try_new(size).map_err(|_| out_of_memory())?;
+    let bytes = size.unaligned_bytes_required();
+    ask(Some(bytes))?;
+    let mut memory = MemBuffer::try_new(size).map_err(|_| out_of_memory(bytes))?;
     Ok(work(MemStack::new(&mut memory)))
-}
-
-/// A list of zeros.
-fn zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>> {
-    let mut list = Vec::new();
-    list.try_reserve_exact(length).map_err(|_| out_of_memory())?;
-    list.resize(length, T::default());
-    Ok(list)
 }
 
 /// Whether all elements are finite.

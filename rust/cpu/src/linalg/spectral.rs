@@ -7,8 +7,9 @@ use faer::linalg::svd::{self as thin, ComputeSvdVectors};
 use faer::mat::{MatMut, MatRef};
 use num_complex::Complex;
 use rushlight_core::Result;
+use rushlight_core::alloc::filled;
 
-use super::{Field, Matrices, Numbers, Part, each, finite, has_nan, with_scratch, zeros};
+use super::{Field, Matrices, Numbers, Part, each, finite, has_nan, with_scratch};
 
 /// A matrix whose squares would leave the numbers' range, brought near one by a power of two, as LAPACK does it.
 struct Scaled<T: Field> {
@@ -44,7 +45,7 @@ impl<T: Field> Scaled<T> {
         }
         let exponent = exponent.clamp(f64::from(-limit), f64::from(limit));
         let (down, back) = (T::Real::number((-exponent).exp2()), T::Real::number(exponent.exp2()));
-        let mut elements = zeros::<T>(rows * cols)?;
+        let mut elements = filled(T::default(), rows * cols)?;
         for j in 0..cols {
             for i in first(j)..rows {
                 elements[j * rows + i] = a[(i, j)].times(down);
@@ -95,7 +96,7 @@ pub unsafe fn svd<T: Field>(
         let scaled = Scaled::of(a)?;
         let a = scaled.as_ref().map_or(a, Scaled::matrix);
         // faer keeps singular values in the matrices' own type.
-        let mut values = zeros::<T>(s.len())?;
+        let mut values = filled(T::default(), s.len())?;
         let (mut u, mut v) = match vectors {
             // SAFETY: as above.
             Some((u, vh)) => unsafe { (Some(u.get(index)), Some(vh.transposed().get(index))) },
@@ -165,7 +166,7 @@ pub unsafe fn eigh<T: Field>(count: usize, on: Symmetric<T>, info: Numbers<i32>)
         }
         let scaled = Scaled::of_triangle(a)?;
         let a = scaled.as_ref().map_or(a, Scaled::matrix);
-        let mut found = zeros::<T>(n)?;
+        let mut found = filled(T::default(), n)?;
         let done = with_scratch(size, |stack| {
             let to = DiagMut::from_slice_mut(&mut found);
             evd::self_adjoint_evd(a, to, vectors, Par::Seq, stack, Default::default())
@@ -223,8 +224,8 @@ macro_rules! general {
                 let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
                 let (none, par) = (ComputeEigenvectors::No, Par::Seq);
                 let size = evd::evd_scratch::<Self>(n, none, wanted, par, Default::default());
-                let (mut re, mut im) = (zeros::<Self>(n)?, zeros::<Self>(n)?);
-                let mut packed = zeros::<Self>(if vectors.is_some() { n * n } else { 0 })?;
+                let (mut re, mut im) = (filled(Self::default(), n)?, filled(Self::default(), n)?);
+                let mut packed = filled(Self::default(), if vectors.is_some() { n * n } else { 0 })?;
                 let done = with_scratch(size, |stack| {
                     let to = (DiagMut::from_slice_mut(&mut re), DiagMut::from_slice_mut(&mut im));
                     let right = vectors.is_some().then(|| MatMut::from_column_major_slice_mut(&mut packed, n, n));

@@ -100,7 +100,7 @@ pub static CONTIGUOUS: Row = Row {
     dtypes: DTypes::ALL,
     run: Run::Compose(|args| {
         let (own, format) = (args.tensor(0)?, args.optional_str(1).unwrap_or("contiguous_format"));
-        if crate::create::constant::is_contiguous(own.layout(), Some(format))? {
+        if rushlight_core::memory_format::is_contiguous(own.layout(), Some(format))? {
             return Ok(Output::Tensor(own.clone()));
         }
         CLONE.call([own.into(), format.into()])

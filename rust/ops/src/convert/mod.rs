@@ -5,12 +5,12 @@ pub mod copy;
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
 
-use crate::create::constant::strides;
 use crate::derive::{Derivative, Saves, formula};
 use crate::mapped::{Batch, Mapped};
 use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
 use crate::sparse::Sparse;
 use crate::value::Value;
+use rushlight_core::memory_format::{has_channels_last, strides};
 
 /// The row behind `.to(dtype)`, `.float()` and every cast in derivatives.
 pub static TO_DTYPE: Row = Row {
@@ -45,7 +45,7 @@ pub static TO_DTYPE: Row = Row {
 
 /// A copy of a tensor with the channels last where those of `like` are; else the tensor itself.
 pub fn in_format_of(tensor: &Tensor, like: &Tensor) -> Result<Tensor> {
-    if tensor.rank() != like.rank() || !crate::create::constant::has_channels_last(like.layout()) {
+    if tensor.rank() != like.rank() || !has_channels_last(like.layout()) {
         return Ok(tensor.clone());
     }
     crate::op!(CLONE, tensor, if like.rank() == 4 { "channels_last" } else { "channels_last_3d" })

@@ -2,7 +2,8 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::Element;
-use rushlight_core::layout::{Dims, checked_new, contiguous_strides, to_dims};
+use rushlight_core::layout::{Dims, checked_new, to_dims};
+use rushlight_core::memory_format;
 use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, dispatch};
 
 use super::{Options, check_fits, factory, fill, sizes};
@@ -23,68 +24,6 @@ const BASE: Row = Row {
     ..Row::BASE
 };
 
-/// Strides in which the last-but-spatial dimension, the channels, changes fastest.
-pub fn channels_last(sizes: &[isize]) -> Dims {
-    let rank = sizes.len();
-    let order: Vec<usize> = std::iter::once(0).chain(2..rank).chain(std::iter::once(1)).collect();
-    let ordered: Vec<isize> = order.iter().map(|&dim| sizes[dim]).collect();
-    let steps = contiguous_strides(&ordered);
-    let mut strides = Dims::from_elem(0, rank);
-    for (&dim, &step) in order.iter().zip(&steps) {
-        strides[dim] = step;
-    }
-    strides
-}
-
-/// Whether the channels of images or volumes come last, with gaps or without: torch keeps that order in results. Where sizes of
-/// one leave it open they do not.
-pub fn has_channels_last(layout: &Layout) -> bool {
-    let (sizes, strides, rank) = (&layout.sizes, &layout.strides, layout.rank());
-    if !matches!(rank, 4 | 5) || strides[1] == 0 {
-        return false;
-    }
-    let mut least = 0;
-    for dim in std::iter::once(1).chain((2..rank).rev()).chain(std::iter::once(0)) {
-        if sizes[dim] == 0 || strides[dim] < least || (dim == 0 && least == strides[1]) {
-            return false;
-        }
-        least = strides[dim].saturating_mul(sizes[dim].max(1));
-    }
-    true
-}
-
-/// Strides of a new tensor in a memory format; `like` is what `preserve_format` preserves.
-pub fn strides(sizes: &[isize], format: Option<&str>, like: Option<&Layout>) -> Result<Dims> {
-    let wanted = match format {
-        Some("channels_last") => Some(4),
-        Some("channels_last_3d") => Some(5),
-        _ => None,
-    };
-    match (wanted, format, like) {
-        (Some(rank), ..) if sizes.len() != rank => {
-            Err(Error::runtime(format!("required rank {rank} tensor to use {} format", format.unwrap_or_default())))
-        }
-        (Some(_), ..) => Ok(channels_last(sizes)),
-        (None, None | Some("preserve_format"), Some(like)) => Ok(like.preserved_strides()),
-        _ => Ok(contiguous_strides(sizes)),
-    }
-}
-
-/// Whether the elements lie in the order of a memory format, without gaps.
-pub fn is_contiguous(layout: &Layout, format: Option<&str>) -> Result<bool> {
-    let ordered = match format {
-        Some("preserve_format") => {
-            return Err(Error::runtime("preserve memory format is unsupported by the contiguous operator"));
-        }
-        Some("channels_last") if layout.rank() != 4 => return Ok(false),
-        Some("channels_last_3d") if layout.rank() != 5 => return Ok(false),
-        Some("channels_last" | "channels_last_3d") => channels_last(&layout.sizes),
-        _ => return Ok(layout.is_contiguous()),
-    };
-    let counts = |dim: &usize| layout.sizes[*dim] != 1;
-    Ok(layout.numel() == 0 || (0..layout.rank()).filter(counts).all(|dim| ordered[dim] == layout.strides[dim]))
-}
-
 fn by_size(args: &Args, value: Scalar) -> Result<Output> {
     let options = Options::of(args)?;
     let tensor = options.empty(&sizes(args, 0)?, options.dtype())?;
@@ -102,7 +41,7 @@ pub static EMPTY: Row = Row {
     run: Run::Compose(|args| {
         let (options, sizes) = (Options::of(args)?, sizes(args, 0)?);
         checked_new(&sizes)?;
-        let layout = Layout { strides: strides(&sizes, args.optional_str(1), None)?, sizes, offset: 0 };
+        let layout = Layout { strides: memory_format::strides(&sizes, args.optional_str(1), None)?, sizes, offset: 0 };
         options.finish(crate::call::allocate(&Spec { layout, dtype: options.dtype(), device: options.device() })?)
     }),
     samples: &["(2, 3)", "(0, 3)", "(1, 2, 2, 2), memory_format=torch.channels_last"],
@@ -293,8 +232,11 @@ pub static SCALAR_TENSOR: Row = Row {
 pub(super) fn like(args: &Args) -> Result<(Options, Tensor)> {
     let (own, options) = (args.tensor(0)?, Options::of(args)?);
     let format = args.row.schema().place("memory_format").and_then(|place| args.optional_str(place));
-    let layout =
-        Layout { sizes: own.sizes().clone(), strides: strides(own.sizes(), format, Some(own.layout()))?, offset: 0 };
+    let layout = Layout {
+        sizes: own.sizes().clone(),
+        strides: memory_format::strides(own.sizes(), format, Some(own.layout()))?,
+        offset: 0,
+    };
     let dtype = options.dtype.unwrap_or(own.dtype());
     let device = options.device.unwrap_or(own.device());
     let tensor = crate::call::allocate(&Spec { layout, dtype, device })?;

@@ -1,8 +1,8 @@
 //! `resize_`: other sizes for the tensor itself.
 
+use rushlight_core::memory_format::{is_contiguous, strides};
 use rushlight_core::{Error, Layout, Result};
 
-use super::constant::{is_contiguous, strides};
 use super::sizes;
 use crate::derive::Derivative;
 use crate::row::{DTypes, Row, Run, Traits, Variants};

@@ -89,11 +89,17 @@ fn columns<'a, const N: usize>(args: &'a Args, places: [usize; N]) -> Result<Vec
     for place in places {
         lists.push(args.tensors(place)?);
     }
-    if lists.iter().any(|list| list.len() != lists[0].len()) {
-        let lengths: Vec<String> = lists.iter().map(|list| list.len().to_string()).collect();
-        return Err(Error::runtime(format!("lists of {} tensors do not belong together", lengths.join(", "))));
-    }
+    check_lengths(lists.iter().map(Vec::len))?;
     (0..lists[0].len()).map(|at| group(std::array::from_fn(|n| lists[n][at]))).collect()
+}
+
+fn check_lengths(lengths: impl IntoIterator<Item = usize>) -> Result<()> {
+    let lengths: Vec<usize> = lengths.into_iter().collect();
+    if lengths.iter().all(|&length| length == lengths[0]) {
+        return Ok(());
+    }
+    let lengths: Vec<String> = lengths.iter().map(usize::to_string).collect();
+    Err(Error::runtime(format!("lists of {} tensors do not belong together", lengths.join(", "))))
 }
 
 /// Checks that a parameter, its gradient (place 1) and its state fit each other and may be written.
@@ -186,6 +192,7 @@ fn sgd(args: &Args) -> Result<Output> {
 fn adam(args: &Args) -> Result<Output> {
     let amsgrad = args.bool(11)?;
     let steps = args.tensors(5)?;
+    check_lengths([args.tensors(0)?.len(), steps.len()])?;
     // SAFETY: layouts stay within their pinned storages.
     unsafe {
         if amsgrad {

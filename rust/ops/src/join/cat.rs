@@ -105,7 +105,7 @@ fn infer_cat(args: &Args) -> Result<Vec<Spec>> {
     if let Some(format) = last(first)
         && tensors.iter().all(|tensor| last(tensor) == Some(format))
     {
-        spec.layout.strides = crate::create::constant::strides(&sizes, Some(format), None)?;
+        spec.layout.strides = rushlight_core::memory_format::strides(&sizes, Some(format), None)?;
     }
     Ok(vec![spec])
 }

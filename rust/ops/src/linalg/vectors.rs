@@ -178,8 +178,8 @@ pub static VANDER: Row = Row {
         if n < 0 {
             return Err(Error::runtime("N must be non-negative."));
         }
-        let rows =
-            if n == 0 { crate::create::zeros(&[x.sizes()[0], 0], grown_dtype(x), x.device())? } else { powers(x, n)? };
+        let grown = rushlight_core::dtype::promote(x.dtype(), DType::I64)?;
+        let rows = if n == 0 { crate::create::zeros(&[x.sizes()[0], 0], grown, x.device())? } else { powers(x, n)? };
         if args.bool(2)? {
             return Ok(Output::Tensor(rows));
         }

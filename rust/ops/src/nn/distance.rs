@@ -182,6 +182,9 @@ pub static PDIST: Row = Row {
         if own.rank() != 2 {
             return Err(Error::runtime(format!("pdist only supports 2D tensors, got: {}D", own.rank())));
         }
+        if !own.dtype().is_floating() {
+            return Err(Error::runtime("pdist only supports floating-point dtypes"));
+        }
         check_p("pdist", p)?;
         let n = own.sizes()[0] as i64;
         let pairs = op!(crate::create::constant::TRIU_INDICES, n, n, 1i64)?;

@@ -233,7 +233,7 @@ pub static EMBEDDING_RENORM: Row = Row {
 
     >>> torch.embedding_renorm_(torch.tensor([[3., 4.]]), torch.tensor([0]), 1.0, 2.0)
     tensor([[0.6000, 0.8000]])",
-    dtypes: DTypes::FLOATS,
+    dtypes: DTypes::INEXACT,
     check: Some(|args| {
         let rank = args.tensor(0)?.rank();
         if rank != 2 {
@@ -251,6 +251,12 @@ pub static EMBEDDING_RENORM: Row = Row {
         let mut rows = numbers(args.tensor(1)?, weight.sizes()[0])?;
         rows.sort_unstable();
         rows.dedup();
+        if !rows.is_empty() && !weight.dtype().is_differentiable() {
+            return Err(Error::runtime(format!(
+                "norm(): input dtype should be either floating point or complex. Got {} instead.",
+                weight.dtype().title()
+            )));
+        }
         for row in rows {
             let own = Tensor::new(
                 weight.storage().clone(),
@@ -258,7 +264,8 @@ pub static EMBEDDING_RENORM: Row = Row {
                 weight.dtype(),
                 weight.device(),
             );
-            let norm = norm(&crate::convert::to_vec::<f64>(&own)?, power);
+            let lengths = Expr::from(&own).abs().done()?;
+            let norm = norm(&crate::convert::to_vec::<f64>(&lengths)?, power);
             if norm > limit {
                 let shorter = crate::op!(crate::pointwise::arith::MUL, &own, Scalar::Float(limit / (norm + 1e-7)))?;
                 crate::copy::copy(&own, &shorter)?;

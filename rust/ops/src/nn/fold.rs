@@ -149,6 +149,9 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
                     by_comma(count)
                 )));
             }
+            if !args.row.dtypes.has(input.dtype()) {
+                return Err(Error::unsupported("im2col_out_cpu", input.dtype()));
+            }
             let taps = (input.sizes()[rank - 3] as i64)
                 .checked_mul(blocks.kernel[0])
                 .and_then(|taps| taps.checked_mul(blocks.kernel[1]))

@@ -148,7 +148,7 @@ pub static MSE: Row = Row {
         formula(0, Saves::input(0).union(Saves::input(1)), mse_gradient),
         formula(1, Saves::input(0).union(Saves::input(1)), |d| -mse_gradient(d)),
     ]),
-    samples: &["t(2, 3), t(2, 3), 0", "t(2, 3), t(2, 3), 1", "t(2, 3), t(3), 2"],
+    samples: &["t(2, 3), t(2, 3), 0", "t(2, 3), t(2, 3), 1", "t(2, 3), t(3), 2", "t(3), t(2, 3), 1"],
     reference: "",
     ..Row::BASE
 };
@@ -440,6 +440,9 @@ pub static KL_DIV: Row = Row {
         let integral = |tensor: &Tensor| !tensor.dtype().is_differentiable();
         if integral(input) || integral(target) {
             return Err(Error::runtime("kl_div: Integral inputs not supported."));
+        }
+        if input.dtype().is_complex() || target.dtype().is_complex() {
+            return Err(Error::runtime("kl_div: Complex inputs not supported."));
         }
         let batchmean = args.optional_str(4) == Some("batchmean");
         let reduction = if batchmean { Reduction::Sum } else { reduction_at(args, [2, 3, 4])? };

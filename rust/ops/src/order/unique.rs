@@ -65,7 +65,7 @@ pub static UNIQUE_CONSECUTIVE: Row = Row {
 pub static UNIQUE_DIM: Row = Row {
     name: "_unique_dim",
     variants: Variants::FUNCTION,
-    signature: "(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
+    signature: "(Tensor self, int dim) -> (Tensor, Tensor, Tensor)",
     doc: "The different slices along `dim` in order, where each slice went, and how often each occurs.
 
     >>> torch._unique_dim(torch.tensor([[3, 1], [1, 2], [3, 1]]), 0)

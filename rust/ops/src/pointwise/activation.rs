@@ -519,6 +519,9 @@ pub static GLU: Row = Row {
         if size % 2 != 0 {
             return Err(Error::runtime(format!("Halving dimension must be even, but dimension {dim} is size {size}")));
         }
+        if !own.dtype().is_floating() {
+            return Err(Error::unsupported("glu_cpu", own.dtype()));
+        }
         let half = |start: isize| crate::view::strided::as_strided(own, &own.layout().slice(dim, start, size / 2, 1));
         (Expr::new(half(0)) * Expr::new(half(size / 2)).sigmoid()).done().map(Output::Tensor)
     }),

@@ -145,10 +145,10 @@ pub static MVLGAMMA: Row = Row {
         if p < 1 {
             return Err(Error::runtime("p has to be greater than or equal to 1"));
         }
-        let own = if own.dtype().is_floating() {
-            own.clone()
-        } else {
-            crate::convert::to_dtype(own, rushlight_core::dtype::default_dtype())?
+        let own = match own.dtype() {
+            dtype if dtype.is_complex() => return Err(Error::unsupported("arange_cpu", dtype)),
+            dtype if dtype.is_floating() => own.clone(),
+            _ => crate::convert::to_dtype(own, rushlight_core::dtype::default_dtype())?,
         };
         // All terms at once: of more than memory holds the allocation says so.
         let (dtype, device, p) = (own.dtype(), own.device(), p as f64);

@@ -4,6 +4,7 @@
 
 use std::f64::consts::{FRAC_2_PI, FRAC_2_SQRT_PI, PI, SQRT_2};
 
+use rushlight_core::Error;
 use rushlight_cpu::tiles;
 use rushlight_simd::Isa;
 
@@ -30,10 +31,10 @@ pub static NDTR: Row = Row {
     dtypes: REAL,
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
-        let own = if own.dtype().is_floating() {
-            own.clone()
-        } else {
-            crate::convert::to_dtype(own, rushlight_core::dtype::default_dtype())?
+        let own = match own.dtype() {
+            dtype if dtype.is_complex() => return Err(Error::unsupported("erf_vml_cpu", dtype)),
+            dtype if dtype.is_floating() => own.clone(),
+            _ => crate::convert::to_dtype(own, rushlight_core::dtype::default_dtype())?,
         };
         (Expr::from(own) * -(1.0 / SQRT_2)).call(&ERFC, []).with(&super::arith::MUL, 0.5).done().map(Output::Tensor)
     }),

@@ -107,6 +107,10 @@ pub static ROUND_DECIMALS: Row = Row {
     run: Run::Defer(|mut args| {
         let decimals = args.int(1)?;
         if decimals == 0 {
+            let dtype = args.tensor(0)?.dtype();
+            if !dtype.is_floating() {
+                return Err(Error::unsupported("round_vml_cpu", dtype));
+            }
             args.values.truncate(1);
             args.row = &ROUND;
             return Ok(args);

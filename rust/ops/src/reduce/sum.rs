@@ -231,6 +231,9 @@ pub static TRACE: Row = Row {
         if own.rank() != 2 {
             return Err(Error::runtime(format!("trace: expected a matrix, but got tensor with dim {}", own.rank())));
         }
+        if !args.row.dtypes.has(own.dtype()) {
+            return Err(Error::unsupported("trace", own.dtype()));
+        }
         Expr::from(own).call(&crate::view::diagonal::DIAGONAL, []).call(&SUM, []).done().map(Output::Tensor)
     }),
     derivative: Derivative::Composed,

@@ -38,6 +38,10 @@ pub static LOCAL_RESPONSE_NORM: Row = Row {
         if own.numel() == 0 {
             return Ok(Output::Tensor(own.clone()));
         }
+        if !own.dtype().is_floating() && own.dtype() != DType::I64 {
+            let kernel = if own.rank() == 3 { "avg_pool2d" } else { "avg_pool3d_out_frame" };
+            return Err(Error::unsupported(kernel, own.dtype()));
+        }
         // Zeros before and behind the channels, where neighbours are missing.
         let mut pad: Ints = std::iter::repeat_n(0, 2 * (own.rank() - 2)).collect();
         pad.extend([size / 2, (size - 1) / 2]);
