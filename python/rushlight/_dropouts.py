@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rushlight import Tensor
 from rushlight._homes import at_home
-from rushlight.nn import functional
+from rushlight.nn import _dropout
 
 
 def _check_chance(p: float) -> None:
@@ -19,7 +19,7 @@ def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     tensor([0., 0.])
     """
     _check_chance(p)
-    return functional.dropout(input, p, train, True)
+    return _dropout.dropout(input, p, train, True)
 
 
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
@@ -32,7 +32,7 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     tensor([[[0., 0.]]])
     """
     _check_chance(p)
-    return functional._drop_whole(input, p, train, False, 2)
+    return _dropout._drop_whole(input, p, train, False, 2)
 
 
 def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
@@ -42,7 +42,7 @@ def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     tensor([[[0., 0.]]])
     """
     _check_chance(p)
-    return functional._drop_whole(input, p, train, True, 2)
+    return _dropout._drop_whole(input, p, train, True, 2)
 
 
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
@@ -55,7 +55,7 @@ def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     tensor([0., 0.])
     """
     _check_chance(p)
-    return functional.alpha_dropout(input, p, train)
+    return _dropout.alpha_dropout(input, p, train)
 
 
 def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
@@ -65,7 +65,7 @@ def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     tensor([0., 0.])
     """
     _check_chance(p)
-    return functional.alpha_dropout(input, p, train, True)
+    return _dropout.alpha_dropout(input, p, train, True)
 
 
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
@@ -75,7 +75,7 @@ def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     tensor([[[0., 0.]]])
     """
     _check_chance(p)
-    return functional.feature_alpha_dropout(input, p, train)
+    return _dropout.feature_alpha_dropout(input, p, train)
 
 
 def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
@@ -85,7 +85,7 @@ def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     tensor([[[0., 0.]]])
     """
     _check_chance(p)
-    return functional.feature_alpha_dropout(input, p, train, True)
+    return _dropout.feature_alpha_dropout(input, p, train, True)
 
 
 at_home(
