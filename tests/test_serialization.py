@@ -244,6 +244,11 @@ def test_functions_have_torchs_names():
     }
 
 
+def test_a_memory_format_of_torchs():
+    file = checkpoint(b"\x80\x04\x8c\x0ctorch._utils\x8c\x13torch.channels_last\x93.")
+    assert load(file, weights_only=False) is torch.channels_last
+
+
 def test_what_has_no_name_elsewhere():
     """torch 2.13 has an `AttributeError` up to Python 3.13, and a `PicklingError` from 3.14 on."""
 

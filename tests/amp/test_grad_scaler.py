@@ -57,6 +57,20 @@ def test_the_factor_falls_and_grows():
     assert other.get_scale() == 16
 
 
+def test_factors_may_be_set():
+    weight, optimizer, scaler = setup(init_scale=8.0)
+    scaler.set_growth_factor(3.0)
+    scaler.set_backoff_factor(0.25)
+    scaler.set_growth_interval(1)
+    assert (scaler.get_growth_factor(), scaler.get_backoff_factor(), scaler.get_growth_interval()) == (3.0, 0.25, 1)
+    for gradient, factor in ((1.0, 24.0), (math.inf, 6.0)):
+        scaler.scale(weight)
+        weight.grad = torch.tensor([gradient, 1.0])
+        scaler.step(optimizer)
+        scaler.update()
+        assert scaler.get_scale() == factor
+
+
 def test_messages():
     weight, optimizer, scaler = setup()
     for name, slip in (("step", scaler.step), ("unscale_", scaler.unscale_), ("update", lambda _: scaler.update(2.0))):

@@ -133,6 +133,8 @@ def home(module: str, name: str) -> tuple[str, str]:
     if module in _BUILT_IN:
         own, prefix = _BUILT_IN[module]
         return own, name.removeprefix(prefix)
+    if name.startswith("torch."):  # so Python calls torch's memory formats: through any module that imported torch
+        return "rushlight", name.removeprefix("torch.")
     if module == "torch._C" and name in _CLASSES:
         return _CLASSES[name]
     if module == "torch" or module.startswith("torch."):
