@@ -231,3 +231,44 @@ def test_a_small_network_learns():
         loss.backward()
         optimizer.step()
     assert loss.item() < 1e-3
+
+
+@pytest.mark.parametrize(("kind", "mode"), [(nn.Conv1d, "zeros"), (nn.Conv2d, "circular"), (nn.LazyConv3d, "zeros")])
+def test_a_subclass_convolves_with_weights_of_its_own(kind, mode):
+    class Doubled(kind):
+        def _conv_forward(self, input, weight, bias):
+            return super()._conv_forward(input, weight * 2, bias)
+
+    space = int(kind.__name__[-2])
+    channels = () if kind is nn.LazyConv3d else (1,)
+    layer = Doubled(*channels, 1, 3, padding=1, padding_mode=mode, bias=False)
+    if kind is nn.LazyConv3d:
+        layer.cls_to_become = None
+    x = torch.rand(1, 1, *[4] * space)
+    twice = layer(x)
+    once = kind._conv_forward(layer, x, layer.weight, layer.bias)
+    assert torch.allclose(twice, once * 2) and not torch.equal(twice, once)
+
+
+def test_convolutions_of_programs_derive_from_what_they_share():
+    class Plain(nn.modules.conv._ConvNd):
+        def __init__(self):
+            super().__init__(2, 4, (3,), (1,), (1,), (1,), False, (0,), 2, True, "zeros")
+
+        def forward(self, x):
+            return F.conv1d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+    class Back(nn.modules.conv._ConvTransposeNd):
+        def __init__(self):
+            super().__init__(2, 4, (3,), (2,), (0,), (1,), True, (0,), 2, True, "zeros")
+
+        def forward(self, x, size=None):
+            extra = self._output_padding(x, size, self.stride, self.padding, self.kernel_size, 1, self.dilation)
+            return F.conv_transpose1d(x, self.weight, self.bias, self.stride, self.padding, extra, self.groups)
+
+    plain, back, x = Plain(), Back(), torch.ones(1, 2, 5)
+    assert plain.weight.shape == (4, 1, 3) and plain(x).shape == (1, 4, 5)
+    assert plain._reversed_padding_repeated_twice == (1, 1)
+    assert back.weight.shape == (2, 2, 3) and back(x).shape == (1, 4, 11) and back(x, [12]).shape == (1, 4, 12)
+    with pytest.raises(ValueError, match=r"requested an output size of \[13\], but valid sizes range from \[11\] to"):
+        back(x, [13])

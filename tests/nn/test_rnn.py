@@ -120,3 +120,22 @@ def test_gradients(kind):
 def test_bad_calls(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+def test_subclasses_see_the_states_pass(kind):
+    class Watched(kind):
+        def permute_hidden(self, hx, permutation):
+            seen.append(permutation if permutation is None else permutation.tolist())
+            return super().permute_hidden(hx, permutation)
+
+    module, x = Watched(3, 4), torch.ones(2, 1, 3)
+    for given, told in ((False, [None]), (True, [None, None])):
+        seen = []
+        state = module(x)[1]
+        seen.clear()
+        module(x, *[state] * given)
+        assert seen == told
+    seen.clear()
+    module(rnn.pack_sequence(sequences(torch.float32), enforce_sorted=False))
+    assert seen == [[2, 0, 3, 1]]

@@ -184,3 +184,16 @@ def test_groups_added_after_the_plateau_began():
         fixed.step(2)
     flexible.step(2)
     assert [group["lr"] for group in sgd.param_groups] == pytest.approx([0.01, 0.1])
+
+
+def test_older_schedules_derive_from_the_older_name():
+    class Halved(schedules._LRScheduler):
+        def __init__(self, optimizer, last_epoch=-1):
+            super().__init__(optimizer, last_epoch)
+
+        def get_lr(self):
+            return [base / 2**self.last_epoch for base in self.base_lrs]
+
+    schedule = Halved(optimizer(1.0))
+    assert isinstance(schedule, schedules.LRScheduler)
+    assert rates(Halved, 2, 1.0) == [1.0, 0.5, 0.25]

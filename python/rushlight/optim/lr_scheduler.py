@@ -45,6 +45,10 @@ __all__ = [
 adopt(globals())
 
 
+class _LRScheduler(LRScheduler):
+    """The older name of `LRScheduler`, which schedules of older programs derive from."""
+
+
 class _ByFunctions(LRScheduler):
     """A schedule by functions of the epoch, one for each group."""
 

@@ -48,10 +48,6 @@ class _ConvNd(Module):
         "out_channels",
         "kernel_size",
     ]
-    # One number or one for each dimension of space, as a tuple; and the function.
-    _spread: Callable[[Any], tuple[int, ...]]
-    _convolve: Callable[..., torch.Tensor]
-    transposed = False
     padding: Any
     weight: torch.Tensor
     bias: torch.Tensor | None
@@ -60,13 +56,15 @@ class _ConvNd(Module):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
+        kernel_size: tuple[int, ...],
+        stride: tuple[int, ...],
+        padding: tuple[int, ...] | str,
+        dilation: tuple[int, ...],
+        transposed: bool,
+        output_padding: tuple[int, ...],
+        groups: int,
+        bias: bool,
+        padding_mode: str,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
@@ -76,17 +74,15 @@ class _ConvNd(Module):
         for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
             if channels % groups != 0:
                 raise ValueError(f"{name} must be divisible by groups\n  {channels} is not divisible by {groups}.")
-        spread = type(self)._spread
-        kernel_size, stride, dilation = spread(kernel_size), spread(stride), spread(dilation)
         _check_padding(padding, padding_mode, stride)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = kernel_size
         self.stride = stride
-        self.padding = padding if isinstance(padding, str) else spread(padding)
+        self.padding = padding
         self.dilation = dilation
-        self.transposed = type(self).transposed
-        self.output_padding = spread(0)
+        self.transposed = transposed
+        self.output_padding = output_padding
         self.groups = groups
         self.padding_mode = padding_mode
         self._reversed_padding_repeated_twice = self._padding_of_sides()
@@ -102,10 +98,10 @@ class _ConvNd(Module):
         first, second = reversed(channels) if self.transposed else channels
         return (first, second // self.groups, *self.kernel_size)
 
-    def _padding_of_sides(self) -> list[int]:
+    def _padding_of_sides(self) -> Sequence[int]:
         """What `functional.pad` adds to each side, last dimension first."""
         if not isinstance(self.padding, str):
-            return list(_reverse_repeat_tuple(self.padding, 2))
+            return _reverse_repeat_tuple(self.padding, 2)
         sides: list[int] = []
         for kernel, dilation in zip(reversed(self.kernel_size), reversed(self.dilation)):
             total = dilation * (kernel - 1) if self.padding == "same" else 0
@@ -145,14 +141,6 @@ class _ConvNd(Module):
             # Weight normalisation and the like replace parameters by computed attributes.
             return self.weight, self.bias
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        weight, bias = self._learned()
-        padding = self.padding
-        if self.padding_mode != "zeros":
-            input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-            padding = self.output_padding
-        return self._convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
-
 
 def _check_padding(padding: Any, mode: str, stride: tuple[int, ...]) -> None:
     if isinstance(padding, str):
@@ -166,7 +154,59 @@ def _check_padding(padding: Any, mode: str, stride: tuple[int, ...]) -> None:
         raise ValueError(f"padding_mode must be one of {modes}, but got padding_mode='{mode}'")
 
 
-class Conv1d(_ConvNd):
+class _Conv(_ConvNd):
+    """What the convolutions that are not transposed share."""
+
+    # One number or one for each dimension of space, as a tuple; and the function.
+    _spread: Callable[[Any], tuple[int, ...]]
+    _convolve: Callable[..., torch.Tensor]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        spread = type(self)._spread
+        super().__init__(
+            in_channels,
+            out_channels,
+            spread(kernel_size),
+            spread(stride),
+            padding if isinstance(padding, str) else spread(padding),
+            spread(dilation),
+            False,
+            spread(0),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return self._conv_forward(input, *self._learned())
+
+    # Under torch's name: programs override it, to convolve with weights of their own making.
+
+    def _conv_forward(self, input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """The convolution with a weight and a bias, padded as this module pads."""
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+            padding = self.output_padding
+        return self._convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+
+
+class Conv1d(_Conv):
     """Convolution (cross-correlation) along one dimension. Arguments and errors as in `Conv2d`.
 
     Shapes: input ``(N, C_in, L)`` or ``(C_in, L)``, weight ``(C_out, C_in / groups, K)``.
@@ -179,7 +219,7 @@ class Conv1d(_ConvNd):
     _convolve = staticmethod(F.conv1d)
 
 
-class Conv2d(_ConvNd):
+class Conv2d(_Conv):
     """Convolution (cross-correlation) of images with learned kernels.
 
     Args:
@@ -205,7 +245,7 @@ class Conv2d(_ConvNd):
     _convolve = staticmethod(F.conv2d)
 
 
-class Conv3d(_ConvNd):
+class Conv3d(_Conv):
     """Convolution (cross-correlation) of volumes. Arguments and errors as in `Conv2d`.
 
     Shapes: input ``(N, C_in, D, H, W)`` or ``(C_in, D, H, W)``, weight ``(C_out, C_in / groups, KD, KH, KW)``.
@@ -219,7 +259,85 @@ class Conv3d(_ConvNd):
 
 
 class _ConvTransposeNd(_ConvNd):
-    transposed = True
+    """What is built with the arguments of `_ConvNd` and finds what the smallest output lacks of the one asked for."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: tuple[int, ...],
+        stride: tuple[int, ...],
+        padding: tuple[int, ...],
+        dilation: tuple[int, ...],
+        transposed: bool,
+        output_padding: tuple[int, ...],
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if padding_mode != "zeros":
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+
+    # Under torch's name: programs with a `forward` of their own call it.
+
+    def _output_padding(
+        self,
+        input: torch.Tensor,
+        output_size: Sequence[int] | None,
+        stride: Sequence[int],
+        padding: Sequence[int],
+        kernel_size: Sequence[int],
+        num_spatial_dims: int,
+        dilation: Sequence[int] | None = None,
+    ) -> Sequence[int]:
+        """What the smallest output that the input can come from lacks of the one asked for."""
+        if output_size is None:
+            return self.output_padding
+        space = num_spatial_dims
+        before = 2 if input.dim() == space + 2 else 1
+        wanted = output_size[before:] if len(output_size) == before + space else output_size
+        if len(wanted) != space:
+            raise ValueError(
+                f"ConvTranspose{space}D: for {input.dim()}D input, output_size must have {space} or {before + space} "
+                f"elements (got {len(wanted)})"
+            )
+        lowest = [
+            (size - 1) * step - 2 * pad + spread * (kernel - 1) + 1
+            for size, step, pad, spread, kernel in zip(
+                input.shape[before:], stride, padding, dilation or (1,) * space, kernel_size
+            )
+        ]
+        highest = [low + step - 1 for low, step in zip(lowest, stride)]
+        if not all(low <= size <= high for low, size, high in zip(lowest, wanted, highest)):
+            raise ValueError(
+                f"requested an output size of {wanted}, but valid sizes range from {lowest} to {highest} (for an input "
+                f"of {input.size()[2:]})"
+            )
+        return [size - low for size, low in zip(wanted, lowest)]
+
+
+class _ConvTranspose(_ConvTransposeNd):
+    """What the transposed convolutions share."""
+
+    _spread: Callable[[Any], tuple[int, ...]]
+    _convolve: Callable[..., torch.Tensor]
 
     def __init__(
         self,
@@ -236,54 +354,35 @@ class _ConvTransposeNd(_ConvNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if padding_mode != "zeros":
-            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+        spread = type(self)._spread
         super().__init__(
             in_channels,
             out_channels,
-            kernel_size,
-            stride,
-            type(self)._spread(padding),
-            dilation,
+            spread(kernel_size),
+            spread(stride),
+            spread(padding),
+            spread(dilation),
+            True,
+            spread(output_padding),
             groups,
             bias,
             padding_mode,
             device,
             dtype,
         )
-        self.output_padding = type(self)._spread(output_padding)
 
     def forward(self, input: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
         weight, bias = self._learned()
-        extra = self.output_padding if output_size is None else self._missing(input, output_size)
+        extra: Sequence[int] = self.output_padding
+        if output_size is not None:
+            sizes = self.kernel_size
+            extra = self._output_padding(
+                input, output_size, self.stride, self.padding, sizes, len(sizes), self.dilation
+            )
         return self._convolve(input, weight, bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
-    def _missing(self, input: torch.Tensor, output_size: Sequence[int]) -> list[int]:
-        """What the smallest output that the input can come from lacks of the one asked for."""
-        space = len(self.kernel_size)
-        before = 2 if input.dim() == space + 2 else 1
-        wanted = output_size[before:] if len(output_size) == before + space else output_size
-        if len(wanted) != space:
-            raise ValueError(
-                f"ConvTranspose{space}D: for {input.dim()}D input, output_size must have {space} or {before + space} "
-                f"elements (got {len(wanted)})"
-            )
-        lowest = [
-            (size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1
-            for size, stride, padding, dilation, kernel in zip(
-                input.shape[before:], self.stride, self.padding, self.dilation, self.kernel_size
-            )
-        ]
-        highest = [low + stride - 1 for low, stride in zip(lowest, self.stride)]
-        if not all(low <= size <= high for low, size, high in zip(lowest, wanted, highest)):
-            raise ValueError(
-                f"requested an output size of {wanted}, but valid sizes range from {lowest} to {highest} (for an input "
-                f"of {input.size()[2:]})"
-            )
-        return [size - low for size, low in zip(wanted, lowest)]
 
-
-class ConvTranspose1d(_ConvTransposeNd):
+class ConvTranspose1d(_ConvTranspose):
     """The transposed convolution along one dimension. Arguments and errors as in `ConvTranspose2d`.
 
     Shapes: input ``(N, C_in, L)`` or ``(C_in, L)``, weight ``(C_in, C_out / groups, K)``.
@@ -296,7 +395,7 @@ class ConvTranspose1d(_ConvTransposeNd):
     _convolve = staticmethod(F.conv_transpose1d)
 
 
-class ConvTranspose2d(_ConvTransposeNd):
+class ConvTranspose2d(_ConvTranspose):
     """The transposed convolution of images: what backward of `Conv2d` does to a gradient.
 
     Args:
@@ -325,7 +424,7 @@ class ConvTranspose2d(_ConvTransposeNd):
     _convolve = staticmethod(F.conv_transpose2d)
 
 
-class ConvTranspose3d(_ConvTransposeNd):
+class ConvTranspose3d(_ConvTranspose):
     """The transposed convolution of volumes. Arguments and errors as in `ConvTranspose2d`.
 
     Shapes: input ``(N, C_in, D, H, W)`` or ``(C_in, D, H, W)``, weight ``(C_in, C_out / groups, KD, KH, KW)``.

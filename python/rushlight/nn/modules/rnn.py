@@ -229,13 +229,13 @@ class RNNBase(Module):
         if not batched:
             input = input.unsqueeze(batch_dim)
             hx = None if hx is None else self._mapped(hx, lambda part: part.unsqueeze(1))
-        if hx is None:
-            hx = self._zeros(input, None)
+        # Nothing to reorder here; classes that override `permute_hidden` expect to see the states.
+        hx = self._zeros(input, None) if hx is None else self.permute_hidden(hx, None)
         self.check_forward_args(input, hx, None)
         output, hx = self._run(input, hx, None)
         if not batched:
-            return output.squeeze(batch_dim), self._mapped(hx, lambda part: part.squeeze(1))
-        return output, hx
+            output, hx = output.squeeze(batch_dim), self._mapped(hx, lambda part: part.squeeze(1))
+        return output, self.permute_hidden(hx, None)
 
     def _run(self, data: Tensor, initial: Any, batch_sizes: Tensor | None) -> tuple[Tensor, Any]:
         """All layers over a sequence or over packed data: the last one's output, and the last states."""
@@ -356,6 +356,8 @@ class LSTM(RNNBase):
         self.check_hidden_size(hidden[1], expected, "Expected hidden[1] size {}, got {}")
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
+        if permutation is None:
+            return hx
         return tuple(super(LSTM, self).permute_hidden(part, permutation) for part in hx)
 
     def _zeros(self, input: Tensor, batch_sizes: Tensor | None) -> Any:
