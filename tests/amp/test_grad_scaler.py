@@ -103,3 +103,20 @@ def test_older_names(kind):
     assert isinstance(mode, torch.autocast)
     with mode:
         assert (torch.ones(1, 1) @ torch.ones(1, 1)).dtype == (torch.float16 if kind == "cpu" else torch.float32)
+
+
+def test_an_optimizer_may_have_no_gradients():
+    weight, optimizer, scaler = setup()
+    scaler.scale(weight)
+    scaler.unscale_(optimizer)
+    with pytest.raises(AssertionError, match="No inf checks were recorded for this optimizer"):
+        scaler.step(optimizer)
+    with pytest.raises(AssertionError, match="No inf checks were recorded prior to update"):
+        scaler.update()
+    # Another one's gradients choose the factor.
+    other = torch.ones(1, requires_grad=True)
+    other.grad = torch.tensor([math.inf])
+    before = scaler.get_scale()
+    scaler.step(torch.optim.SGD([other], lr=1.0))
+    scaler.update()
+    assert scaler.get_scale() == before / 2 and other.item() == 1.0

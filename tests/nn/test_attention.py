@@ -1,6 +1,7 @@
 """Attention: masks of every kind, single sequences, and messages. (Its numbers: `test_recorded`.)"""
 
 import math
+import warnings
 
 import pytest
 
@@ -209,3 +210,35 @@ def test_a_causal_hint_says_more_than_a_mask_where_keys_are_added():
         layer.out_proj.bias, False, None, False, mask,
     )[0]  # fmt: skip
     assert torch.allclose(hinted, plain, atol=1e-6) and not torch.allclose(masked, plain)
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (lambda: nn.Linear(4, 4), "encoder_layer was not TransformerEncoderLayer"),
+        (lambda: nn.TransformerEncoderLayer(4, 2, norm_first=True), "encoder_layer.norm_first was True"),
+        (
+            lambda: nn.TransformerEncoderLayer(4, 2),
+            "encoder_layer.self_attn.batch_first was not True(use batch_first for better inference performance)",
+        ),
+        (
+            lambda: nn.TransformerEncoderLayer(4, 2, batch_first=True, bias=False),
+            "encoder_layer.self_attn was passed bias=False",
+        ),
+        (
+            lambda: nn.TransformerEncoderLayer(4, 2, batch_first=True, activation=torch.tanh),
+            "encoder_layer.activation_relu_or_gelu was not True",
+        ),
+        (lambda: nn.TransformerEncoderLayer(3, 3, batch_first=True), "encoder_layer.self_attn.num_heads is odd"),
+        (lambda: nn.TransformerEncoderLayer(4, 2, batch_first=True), None),
+    ],
+)
+def test_why_sequences_would_not_be_nested(layer, reason):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        encoder = nn.TransformerEncoder(layer(), 1)
+        quiet = nn.TransformerEncoder(layer(), 1, enable_nested_tensor=False)
+    sentence = f"enable_nested_tensor is True, but self.use_nested_tensor is False because {reason}"
+    assert [str(warning.message) for warning in told] == ([] if reason is None else [sentence])
+    assert all(warning.filename == __file__ for warning in told)
+    assert (encoder.use_nested_tensor, quiet.use_nested_tensor) == (reason is None, False)

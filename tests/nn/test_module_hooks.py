@@ -153,3 +153,30 @@ def test_a_backward_hook_keeps_the_type_of_a_gradient():
     sentence = r"hook 'hook' has changed the type of value \(was torch.FloatTensor got torch.DoubleTensor\)"
     with pytest.raises(RuntimeError, match=sentence):
         layer(torch.ones(1, 2, requires_grad=True)).sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("register", "seen"),
+    [
+        ("register_full_backward_hook", ((torch.tensor([2.0]), torch.tensor([0.0])), (torch.tensor([1.0]), None))),
+        ("register_full_backward_pre_hook", ((torch.tensor([1.0]), None),)),
+    ],
+)
+def test_an_output_without_use_gives_zeros(register, seen):
+    class Two(nn.Module):
+        def forward(self, x, y):
+            return x * 2, y * 3
+
+    module, told = Two(), []
+    getattr(module, register)(lambda module, *grads: told.append(grads))
+    a, b = (torch.ones(1, requires_grad=True) for _ in range(2))
+    module(a, b)[0].sum().backward()
+    assert told == [seen] and (a.grad, b.grad) == (torch.tensor([2.0]), torch.tensor([0.0]))
+
+
+@pytest.mark.parametrize("register", ["register_full_backward_hook", "register_full_backward_pre_hook"])
+def test_a_backward_hook_returns_tensors(register):
+    module = Scale()
+    getattr(module, register)(lambda *_: "a")
+    with pytest.raises(TypeError, match="^expected Variable, but hook returned 'str'$"):
+        module(torch.ones(2, requires_grad=True)).sum().backward()

@@ -74,8 +74,8 @@ class GradScaler:
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
         self._growth_tracker = 0
-        # For each optimizer how far it is, and whether its gradients are finite.
-        self._stages: dict[int, tuple[OptState, bool]] = {}
+        # For each optimizer how far it is, and whether its gradients are finite; None while it had no gradients.
+        self._stages: dict[int, tuple[OptState, bool | None]] = {}
 
     def scale(self, outputs: Any) -> Any:
         """A tensor, or all tensors of a list or tuple, times the factor."""
@@ -109,9 +109,9 @@ class GradScaler:
                 "outputs) earlier in the iteration."
             )
 
-    def _divide(self, optimizer: Optimizer) -> bool:
-        """Whether all gradients are finite, after the division."""
-        finite, seen = True, False
+    def _divide(self, optimizer: Optimizer) -> bool | None:
+        """Whether all gradients are finite, after the division; None without gradients."""
+        finite: bool | None = None
         with torch.no_grad():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
@@ -120,12 +120,9 @@ class GradScaler:
                         continue
                     if grad.dtype == torch.float16:
                         raise ValueError("Attempting to unscale FP16 gradients.")
-                    seen = True
                     grad.mul_(1.0 / self._scale)
                     elements = grad._values() if grad.is_sparse else grad
-                    finite = finite and bool(torch.isfinite(elements).all())
-        if not seen:
-            raise AssertionError("No inf checks were recorded for this optimizer.")
+                    finite = finite is not False and bool(torch.isfinite(elements).all())
         return finite
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -141,6 +138,8 @@ class GradScaler:
         if stage is OptState.READY:
             self.unscale_(optimizer)
         _, finite = self._stages[id(optimizer)]
+        if finite is None:
+            raise AssertionError("No inf checks were recorded for this optimizer.")
         result = optimizer.step(*args, **kwargs) if finite else None
         self._stages[id(optimizer)] = (OptState.STEPPED, finite)
         return result
@@ -153,9 +152,10 @@ class GradScaler:
         if new_scale is not None:
             self._scale = self._given(new_scale)
         else:
-            if not self._stages:
+            found = [finite for _, finite in self._stages.values() if finite is not None]
+            if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            self._choose(all(finite for _, finite in self._stages.values()))
+            self._choose(all(found))
         self._stages.clear()
 
     def _choose(self, finite: bool) -> None:

@@ -32,9 +32,9 @@ class BackwardHookFunction(torch.autograd.Function):
 class BackwardHook:
     """The backward hooks of one call of a module: a gate on its inputs and one on its outputs.
 
-    The gate on the outputs runs first in backward: it calls the pre-hooks and keeps the gradients of the outputs. The
-    gate on the inputs then calls the hooks with both. Gradients keep the positions of the arguments; whatever is not a
-    tensor has None.
+    The gate on the outputs runs first in backward: it calls the pre-hooks and keeps the gradients of the outputs, None
+    where nothing reached one. The gate on the inputs then calls the hooks with both. Gradients keep the positions of the
+    arguments; whatever is not a tensor has None. Past a gate every tensor has a gradient: zeros where nothing reached it.
     """
 
     def __init__(self, module: Any, user_hooks: Iterable[Callable], user_pre_hooks: Iterable[Callable]) -> None:
@@ -47,12 +47,12 @@ class BackwardHook:
 
     def setup_input_hook(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         self.inputs = len(args)
-        args, self.inputs_gated = _gated(args, self._inputs_reached)
+        args, self.inputs_gated = _gated(args, self._inputs_reached, whole_before=True)
         return args
 
     def setup_output_hook(self, result: Any) -> Any:
         alone = not isinstance(result, tuple)
-        outputs, _ = _gated((result,) if alone else result, self._outputs_reached)
+        outputs, _ = _gated((result,) if alone else result, self._outputs_reached, whole_before=False)
         return outputs[0] if alone else outputs
 
     def _outputs_reached(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -96,27 +96,43 @@ def _replacement(given: Any, grads: Sequence[Any], who: str, what: str) -> tuple
     return tuple(given)
 
 
-def _gated(values: tuple[Any, ...], reached: Callable) -> tuple[tuple[Any, ...], bool]:
-    """The values with their tensors passed through a gate; False if there is nothing to differentiate."""
+def _gated(values: tuple[Any, ...], reached: Callable, whole_before: bool) -> tuple[tuple[Any, ...], bool]:
+    """The values with their tensors passed through a gate; False if there is nothing to differentiate.
+
+    Zeros stand for gradients that are not there before ``reached`` sees them, or only behind it.
+    """
     places = [place for place, value in enumerate(values) if isinstance(value, torch.Tensor)]
     tensors = [values[place] for place in places]
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
         return values, False
+    kinds = [(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]
+
+    def whole(grads: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(
+            torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad
+            for grad, (shape, dtype, device) in zip(grads, kinds)
+        )
 
     def gate(grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        grads = whole(grads) if whole_before else grads
         spread: list[Any] = [None] * len(values)
         for place, grad in zip(places, grads):
             spread[place] = grad
         spread = reached(tuple(spread))
         for place, grad in zip(places, grads):
             given = spread[place]
-            if not isinstance(given, torch.Tensor) or grad is None:
+            if given is None:
+                continue
+            if not isinstance(given, torch.Tensor):
+                raise TypeError(f"expected Variable, but hook returned '{type(given).__name__}'")
+            if grad is None:
                 continue
             if given.dtype != grad.dtype or given.device != grad.device:
                 raise RuntimeError(f"hook 'hook' has changed the type of value (was {grad.type()} got {given.type()})")
             if given.shape != grad.shape:
                 raise RuntimeError("hook 'hook' has changed the size of value")
-        return tuple(spread[place] for place in places)
+        passed = tuple(spread[place] for place in places)
+        return passed if whole_before else whole(passed)
 
     passed = list(values)
     for place, tensor in zip(places, BackwardHookFunction.apply(gate, *tensors)):

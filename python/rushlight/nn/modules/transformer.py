@@ -6,6 +6,7 @@ import copy
 import math
 
 import rushlight as torch
+from rushlight._warnings import warn
 
 from .. import functional as F
 from .. import init
@@ -221,9 +222,10 @@ class TransformerEncoder(Module):
         encoder_layer: the layer to copy.
         num_layers: how many copies.
         norm: what normalises the result, if anything.
-        enable_nested_tensor, mask_check: accepted; they change nothing.
+        enable_nested_tensor, mask_check: accepted; they change nothing, but for torch's warning of layers with which
+            it would not use nested tensors.
 
-    >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16)
+    >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     >>> torch.nn.TransformerEncoder(layer, 2)(torch.ones(5, 3, 8)).shape
     torch.Size([5, 3, 8])
     """
@@ -242,8 +244,13 @@ class TransformerEncoder(Module):
         self.layers = _copies(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
-        self.enable_nested_tensor = enable_nested_tensor
+        # Sequences are never packed here; these are torch's attributes, and its warning.
+        self.enable_nested_tensor = self.use_nested_tensor = enable_nested_tensor
         self.mask_check = mask_check
+        reason = _why_not_nested(encoder_layer)
+        if enable_nested_tensor and reason:
+            warn(f"enable_nested_tensor is True, but self.use_nested_tensor is False because {reason}")
+            self.use_nested_tensor = False
 
     def forward(
         self,
@@ -257,6 +264,30 @@ class TransformerEncoder(Module):
         for layer in self.layers:
             src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=src_key_padding_mask)
         return src if self.norm is None else self.norm(src)
+
+
+def _why_not_nested(layer: Module) -> str | None:
+    """Why torch would not pack sequences for copies of a layer, in its words."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return "encoder_layer was not TransformerEncoderLayer"
+    attention = layer.self_attn
+    if layer.norm_first:
+        reason = "norm_first was True"
+    elif not attention.batch_first:
+        reason = "self_attn.batch_first was not True(use batch_first for better inference performance)"
+    elif not attention._qkv_same_embed_dim:
+        reason = "self_attn._qkv_same_embed_dim was not True"
+    elif attention.in_proj_bias is None:
+        reason = "self_attn was passed bias=False"
+    elif not layer.activation_relu_or_gelu:
+        reason = "activation_relu_or_gelu was not True"
+    elif layer.norm1.eps != layer.norm2.eps:
+        reason = "norm1.eps was not equal to encoder_layer.norm2.eps"
+    elif attention.num_heads % 2 == 1:
+        reason = "self_attn.num_heads is odd"
+    else:
+        return None
+    return f"encoder_layer.{reason}"
 
 
 class TransformerDecoder(Module):
@@ -315,9 +346,9 @@ class Transformer(Module):
     Raises:
         RuntimeError: the sequences differ in batch or features.
 
-    >>> model = torch.nn.Transformer(8, 2, 1, 1, 16)
-    >>> model(torch.ones(7, 3, 8), torch.ones(5, 3, 8)).shape
-    torch.Size([5, 3, 8])
+    >>> model = torch.nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+    >>> model(torch.ones(3, 7, 8), torch.ones(3, 5, 8)).shape
+    torch.Size([3, 5, 8])
     """
 
     def __init__(
