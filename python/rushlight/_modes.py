@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rushlight import _C
 from rushlight._homes import at_home
+from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,24 +14,31 @@ if TYPE_CHECKING:
     _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class _Mode:
-    """A state of the thread that holds inside a ``with`` block or a decorated function."""
+class _DecoratorContextManager:
+    """A context manager that also decorates functions, under torch's name for those that programs derive from it.
 
-    __slots__ = ("_before",)
-    _before: bool
+    A class that takes arguments overrides ``clone``: each call of a decorated function enters a new one.
+    """
+
+    __slots__ = ()
 
     def __call__(self, function: _F) -> _F:
         import functools
         import inspect
 
         if inspect.isclass(function):
-            raise TypeError("a class cannot be decorated with a gradient mode; decorate its methods")
+            warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
+                "functions or methods. To preserve the current behavior of class decoration, you can directly decorate "
+                "the `__init__` method and nothing else.",
+                FutureWarning,
+            )
         if inspect.isgeneratorfunction(function):
             return self._around_generator(function)
 
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self._clone():
+            with self.clone():
                 return function(*args, **kwargs)
 
         return wrapped  # type: ignore[return-value]
@@ -45,14 +53,14 @@ class _Mode:
             step, argument = generator.send, None
             while True:
                 try:
-                    with self._clone():
+                    with self.clone():
                         value = step(argument)
                 except StopIteration as stop:
                     return stop.value
                 try:
                     step, argument = generator.send, (yield value)
                 except GeneratorExit:
-                    with self._clone():
+                    with self.clone():
                         generator.close()
                     raise
                 except BaseException as error:
@@ -60,13 +68,21 @@ class _Mode:
 
         return wrapped
 
-    def _clone(self) -> Self:
+    def clone(self) -> Self:
+        """Another one that does the same."""
         return type(self)()
 
     if TYPE_CHECKING:
 
         def __enter__(self) -> None: ...
         def __exit__(self, *exception: object) -> None: ...
+
+
+class _Mode(_DecoratorContextManager):
+    """A state of the thread that holds inside."""
+
+    __slots__ = ("_before",)
+    _before: bool
 
 
 class _GradMode(_Mode):
@@ -145,7 +161,12 @@ class set_grad_enabled(_GradMode):
 
     def __init__(self, mode: bool) -> None:
         self.mode = mode
-        self._before = _C._set_grad_enabled(mode)
+        try:
+            self._before = _C._set_grad_enabled(mode)
+        except TypeError:
+            raise TypeError(
+                f"set_grad_enabled(): argument 'enabled' (position 1) must be bool, not {type(mode).__name__}"
+            ) from None
 
     def __call__(self, function: _F) -> _F:
         _C._set_grad_enabled(self._before)
@@ -154,7 +175,7 @@ class set_grad_enabled(_GradMode):
     def __enter__(self) -> None:
         _C._set_grad_enabled(self.mode)
 
-    def _clone(self) -> Self:
+    def clone(self) -> Self:
         return type(self)(self.mode)
 
 
@@ -197,8 +218,9 @@ class inference_mode(_Mode):
         _C._set_grad_enabled(self._grad_before)
         _C._set_inference_enabled(self._before)
 
-    def _clone(self) -> Self:
+    def clone(self) -> Self:
         return type(self)(self.mode)
 
 
+at_home("rushlight.utils._contextlib", _DecoratorContextManager)
 at_home("rushlight.autograd.grad_mode", enable_grad, inference_mode, no_grad, set_grad_enabled)

@@ -196,3 +196,53 @@ def test_what_hooks_copied_may_have_changed_since():
     for pack in (lambda x: x, lambda x: x.view(2), lambda x: x.detach()):
         with pytest.raises(RuntimeError, match="has been modified by an inplace operation: .packed tensor."):
             gradient(pack, lambda x: x)
+
+
+@pytest.mark.parametrize(
+    ("mode", "recording"),
+    [(torch.no_grad, False), (torch.no_grad(), False), (torch.enable_grad(), True), (torch.inference_mode, False)],
+)
+def test_a_mode_on_a_class_holds_while_an_instance_is_made(mode, recording):
+    class Model:
+        def __init__(self, size):
+            self.size, self.within = size, torch.is_grad_enabled()
+
+        def __call__(self):
+            return torch.is_grad_enabled()
+
+    with pytest.warns(FutureWarning, match="^Decorating classes is deprecated and will be disabled") as told:
+        make = mode(Model)
+    made = make(3)
+    assert type(made) is Model and (made.size, made.within, made()) == (3, recording, True)
+    assert told[0].filename == __file__
+
+
+def test_modes_of_programs():
+    from rushlight.utils._contextlib import _DecoratorContextManager
+
+    class Counted(_DecoratorContextManager):
+        def __init__(self, by):
+            self.by = by
+
+        def __enter__(self):
+            seen.append(self.by)
+
+        def __exit__(self, *_):
+            seen.append(-self.by)
+
+        def clone(self):
+            return type(self)(self.by)
+
+    seen = []
+
+    @Counted(2)
+    def work():
+        seen.append(0)
+
+    work()
+    assert seen == [2, 0, -2]
+    assert issubclass(torch.no_grad, _DecoratorContextManager) and type(torch.no_grad().clone()) is torch.no_grad
+    with pytest.raises(
+        TypeError, match=r"^set_grad_enabled\(\): argument 'enabled' \(position 1\) must be bool, not str$"
+    ):
+        torch.set_grad_enabled("a")
