@@ -279,6 +279,42 @@ def test_errors(code, kind, sentence):
     assert str(caught.value).startswith(sentence)
 
 
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("D.constraints.stack([1])", "All elements of cseq must be Constraint instances"),
+        ("D.constraints.cat([D.constraints.real], 0, [1, 2])", "lengths (2) must match cseq (1)"),
+        ("D.constraints.cat([D.constraints.real], 4).check(x)", "dim 4 out of range for value with 1 dimensions"),
+        ("D.constraints.stack([D.constraints.real], 4).check(x)", "dim 4 out of range for value with 1 dimensions"),
+        ("D.constraints.independent(1, 1)", "base_constraint must be a Constraint, got int"),
+        (
+            "D.constraints.independent(D.constraints.real, 'a')",
+            "reinterpreted_batch_ndims must be an int, got str",
+        ),
+        ("D.constraints.independent(D.constraints.real, -1)", "reinterpreted_batch_ndims must be >= 0, got -1"),
+        ("D.CatTransform([1])", "All elements of tseq must be Transform instances"),
+        ("D.CatTransform([exp], 0, [1, 2])", "lengths (2) must match transforms (1)"),
+        ("D.CatTransform([exp], 0, [2])(x)", "x.size(0) = 3 must equal length 2"),
+        ("D.CatTransform([exp], 0, [2]).inv(x)", "y.size(0) = 3 must equal length 2"),
+        ("D.CatTransform([exp], 4, [2])(x)", "dim 4 out of range for tensor with 1 dimensions"),
+        ("D.CatTransform([exp], 4, [2]).log_abs_det_jacobian(x, x)", "dim 4 out of range for x with 1 dimensions"),
+        ("D.StackTransform([1])", "All elements of tseq must be Transform instances"),
+        ("D.StackTransform([exp])(x)", "x.size(0) = 3 must equal len(transforms) 1"),
+        ("D.StackTransform([exp], 4)(x)", "dim 4 out of range for tensor with 1 dimensions"),
+    ],
+)
+def test_parts_that_do_not_fit(code, sentence):
+    with pytest.raises(AssertionError) as caught:
+        eval(code, {"D": D, "exp": D.ExpTransform(), "x": torch.ones(3)})
+    assert str(caught.value) == sentence
+
+
+def test_errors_of_constructors_name_the_class():
+    for kind in (D.Normal, D.Laplace, D.Cauchy):
+        with pytest.raises(TypeError, match=rf"^{kind.__name__}.__init__\(\) missing 2 required positional arguments"):
+            kind()
+
+
 def test_checks_can_be_left_out():
     assert math.isnan(D.Normal(0.0, -1.0, validate_args=False).log_prob(t(0.0)).item())
 

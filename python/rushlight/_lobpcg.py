@@ -68,7 +68,8 @@ def lobpcg(
     """
     import rushlight as torch
 
-    assert A.dim() >= 2 and A.shape[-1] == A.shape[-2], f"A must be square, got shape {A.shape}"
+    if A.dim() < 2 or A.shape[-1] != A.shape[-2]:
+        raise AssertionError(f"A must be square, got shape {A.shape}")
     m = A.shape[-1]
     count = (1 if X is None else X.shape[-1]) if k is None else k
     n = (count if n is None else n) if X is None else X.shape[-1]
@@ -78,11 +79,12 @@ def lobpcg(
             f"requested eigenpairs (={n})"
         )
     if B is not None:
-        assert B.shape == A.shape, f"B shape mismatch: got {B.shape}, expected {tuple(A.shape)}"
+        if B.shape != A.shape:
+            raise AssertionError(f"A and B must have same shape, got {A.shape} vs {B.shape}")
         if B.requires_grad:
             raise ValueError("lobpcg.backward does not support backward with B != I yet.")
-    if X is not None:
-        assert X.shape[-2] == m, f"X shape mismatch: got {X.shape}, expected {(m, n)}"
+    if X is not None and X.shape[-2] != m:
+        raise AssertionError(f"X shape mismatch: got {X.shape}, expected {(m, n)}")
     batch = A.shape[:-2]
     with torch.no_grad():
         guess = torch.randn(*batch, m, n, dtype=A.dtype, device=A.device) if X is None else X.expand(*batch, m, n)

@@ -22,6 +22,7 @@ from rushlight.nn import functional as F
         (lambda: nn.MaxPool2d(2), "MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)"),
         (lambda: nn.ReLU(), "ReLU()"),
         (lambda: nn.ReLU(True), "ReLU(inplace=True)"),
+        (lambda: nn.ELU(1.0, 2), "ELU(alpha=1.0, inplace=True)"),
         (lambda: nn.GELU("tanh"), "GELU(approximate='tanh')"),
         (lambda: nn.Softmax(1), "Softmax(dim=1)"),
         (lambda: nn.LogSoftmax(), "LogSoftmax(dim=None)"),
@@ -202,6 +203,7 @@ def test_embedding():
         (lambda: nn.Conv2d(2, 3, 1, 2, "same"), ValueError, "padding='same' is not supported for strided convolutions"),
         (lambda: nn.Conv2d(2, 3, 1, padding="x"), ValueError, "Invalid padding string 'x', should be one of {"),
         (lambda: nn.Unflatten(1, 3), TypeError, "unflattened_size must be a tuple of ints, but found type int"),
+        (lambda: nn.utils.prune.L1Unstructured(), TypeError, "L1Unstructured.__init__() missing 1 required positional"),
         (lambda: nn.Tanh(3), TypeError, "Tanh.__init__() takes 1 positional argument but 2 were given"),
     ],
 )

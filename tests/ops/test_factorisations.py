@@ -317,6 +317,12 @@ def test_lobpcg_has_a_gradient():
     assert torch.autograd.gradcheck(found, (root @ root.T).requires_grad_(), atol=1e-4)
     with pytest.raises(ValueError, match="LOBPCG algorithm is not applicable"):
         torch.lobpcg(torch.eye(4), 2)
+    with pytest.raises(AssertionError, match=r"A must be square, got shape torch.Size\(\[2, 3\]\)"):
+        torch.lobpcg(torch.ones(2, 3))
+    with pytest.raises(AssertionError, match=r"A and B must have same shape, got torch.Size\(\[9, 9\]\) vs"):
+        torch.lobpcg(torch.eye(9), B=torch.eye(8))
+    with pytest.raises(AssertionError, match=r"X shape mismatch: got torch.Size\(\[8, 1\]\), expected \(9, 1\)"):
+        torch.lobpcg(torch.eye(9), X=torch.ones(8, 1))
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,7 @@ def test_order_of_steps():
     [
         (lambda: schedules.StepLR(3, 1), TypeError, "int is not an Optimizer"),
         (lambda: schedules.StepLR(optimizer(), 1, last_epoch=3), KeyError, "param 'initial_lr' is not specified in param_groups[0] when resuming scheduler"),
+        (lambda: schedules.LambdaLR(optimizer()), TypeError, "LambdaLR.__init__() missing 1 required positional"),
         (lambda: schedules.LambdaLR(optimizer(), [1, 2]), ValueError, "Expected 1 lr_lambdas, but got 2"),
         (lambda: schedules.LinearLR(optimizer(), 0), ValueError, "Starting multiplicative factor expected to be greater than 0 and less or equal to 1."),
         (lambda: schedules.LinearLR(optimizer(), 0.5, 2), ValueError, "Ending multiplicative factor expected to be between 0 and 1."),

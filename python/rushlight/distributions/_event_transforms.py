@@ -10,7 +10,15 @@ from rushlight.nn import functional as F
 from . import constraints
 from ._element_transforms import _clipped_sigmoid
 from ._transform import Transform, _Alike
-from .utils import _sum_rightmost, lazy_property, tril_matrix_to_vec, vec_to_tril_matrix
+from .utils import (
+    _check_all,
+    _check_counts,
+    _check_dim,
+    _sum_rightmost,
+    lazy_property,
+    tril_matrix_to_vec,
+    vec_to_tril_matrix,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -202,11 +210,11 @@ class CatTransform(Transform):
     def __init__(
         self, tseq: Sequence[Transform], dim: int = 0, lengths: Sequence[int] | None = None, cache_size: int = 0
     ) -> None:
-        assert all(isinstance(one, Transform) for one in tseq)
+        _check_all(tseq, Transform, "tseq")
         super().__init__(cache_size=cache_size)
         self.transforms = [one.with_cache(cache_size) for one in tseq] if cache_size else list(tseq)
         self.lengths = [1] * len(self.transforms) if lengths is None else list(lengths)
-        assert len(self.lengths) == len(self.transforms)
+        _check_counts(self.lengths, self.transforms, "transforms")
         self.dim = dim
 
     @lazy_property
@@ -223,19 +231,21 @@ class CatTransform(Transform):
             return self
         return CatTransform(self.transforms, self.dim, self.lengths, cache_size)
 
-    def _parts(self, x):
-        assert -x.dim() <= self.dim < x.dim() and x.size(self.dim) == self.length
-        return torch.split(x, self.lengths, self.dim)
+    def _parts(self, value, name, called="tensor"):
+        _check_dim(self.dim, value, called)
+        if value.size(self.dim) != self.length:
+            raise AssertionError(f"{name}.size({self.dim}) = {value.size(self.dim)} must equal length {self.length}")
+        return torch.split(value, self.lengths, self.dim)
 
     def _call(self, x):
-        return torch.cat([one(part) for one, part in zip(self.transforms, self._parts(x))], dim=self.dim)
+        return torch.cat([one(part) for one, part in zip(self.transforms, self._parts(x, "x"))], dim=self.dim)
 
     def _inverse(self, y):
-        return torch.cat([one.inv(part) for one, part in zip(self.transforms, self._parts(y))], dim=self.dim)
+        return torch.cat([one.inv(part) for one, part in zip(self.transforms, self._parts(y, "y"))], dim=self.dim)
 
     def log_abs_det_jacobian(self, x, y):
         found = []
-        for one, before, after in zip(self.transforms, self._parts(x), self._parts(y)):
+        for one, before, after in zip(self.transforms, self._parts(x, "x", "x"), self._parts(y, "y", "y")):
             slope = one.log_abs_det_jacobian(before, after)
             found.append(_sum_rightmost(slope, self.event_dim - one.event_dim))
         dim = self.dim if self.dim < 0 else self.dim - x.dim()
@@ -266,7 +276,7 @@ class StackTransform(Transform):
     transforms: list[Transform]
 
     def __init__(self, tseq: Sequence[Transform], dim: int = 0, cache_size: int = 0) -> None:
-        assert all(isinstance(one, Transform) for one in tseq)
+        _check_all(tseq, Transform, "tseq")
         super().__init__(cache_size=cache_size)
         self.transforms = [one.with_cache(cache_size) for one in tseq] if cache_size else list(tseq)
         self.dim = dim
@@ -274,18 +284,22 @@ class StackTransform(Transform):
     def with_cache(self, cache_size=1):
         return self if self._cache_size == cache_size else StackTransform(self.transforms, self.dim, cache_size)
 
-    def _slices(self, x):
-        assert -x.dim() <= self.dim < x.dim() and x.size(self.dim) == len(self.transforms)
-        return x.unbind(self.dim)
+    def _slices(self, value, name, called="tensor"):
+        _check_dim(self.dim, value, called)
+        if value.size(self.dim) != len(self.transforms):
+            raise AssertionError(
+                f"{name}.size({self.dim}) = {value.size(self.dim)} must equal len(transforms) {len(self.transforms)}"
+            )
+        return value.unbind(self.dim)
 
     def _call(self, x):
-        return torch.stack([one(part) for one, part in zip(self.transforms, self._slices(x))], dim=self.dim)
+        return torch.stack([one(part) for one, part in zip(self.transforms, self._slices(x, "x"))], dim=self.dim)
 
     def _inverse(self, y):
-        return torch.stack([one.inv(part) for one, part in zip(self.transforms, self._slices(y))], dim=self.dim)
+        return torch.stack([one.inv(part) for one, part in zip(self.transforms, self._slices(y, "y"))], dim=self.dim)
 
     def log_abs_det_jacobian(self, x, y):
-        triples = zip(self.transforms, self._slices(x), self._slices(y))
+        triples = zip(self.transforms, self._slices(x, "x", "x"), self._slices(y, "y", "y"))
         return torch.stack([one.log_abs_det_jacobian(*pair) for one, *pair in triples], dim=self.dim)
 
     @property

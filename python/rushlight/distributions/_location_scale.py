@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rushlight._constructors import name_constructor
+
 from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from rushlight import Tensor
 
 
-class LocationScale(Distribution):
+class _LocationScale(Distribution):
     """``loc + scale * x``, where x is symmetric around zero and has its peak there."""
 
     arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
@@ -22,6 +24,10 @@ class LocationScale(Distribution):
 
     loc: Tensor
     scale: Tensor
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name_constructor(cls)
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)

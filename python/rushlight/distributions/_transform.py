@@ -217,7 +217,6 @@ class ComposeTransform(Transform):
         for near, far in steps:
             event_dim += near.event_dim - far.event_dim
             event_dim = max(event_dim, near.event_dim)
-        assert event_dim >= outer.event_dim
         missing = event_dim - outer.event_dim
         return constraints.independent(outer, missing) if missing else outer
 

@@ -6,7 +6,7 @@ import math
 
 import rushlight as torch
 
-from ._location_scale import LocationScale
+from ._location_scale import _LocationScale
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Cauchy"]
 
 
-class Cauchy(LocationScale):
+class Cauchy(_LocationScale):
     """The Cauchy, or Lorentz, distribution around ``loc`` with half width ``scale`` at half of the peak.
 
     Its density is ``1 / (pi * scale * (1 + ((x - loc) / scale)**2))`` (Johnson, Kotz, Balakrishnan 1994, chapter 16);

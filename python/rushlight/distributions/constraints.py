@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import rushlight as torch
 
+from .utils import _check_all, _check_counts, _check_dim
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -146,8 +148,13 @@ class _IndependentConstraint(Constraint):
     """
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
-        assert isinstance(base_constraint, Constraint) and isinstance(reinterpreted_batch_ndims, int)
-        assert reinterpreted_batch_ndims >= 0
+        _check_base(base_constraint)
+        if not isinstance(reinterpreted_batch_ndims, int):
+            raise AssertionError(
+                f"reinterpreted_batch_ndims must be an int, got {type(reinterpreted_batch_ndims).__name__}"
+            )
+        if reinterpreted_batch_ndims < 0:
+            raise AssertionError(f"reinterpreted_batch_ndims must be >= 0, got {reinterpreted_batch_ndims}")
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, reinterpreted_batch_ndims
 
     @property
@@ -169,6 +176,11 @@ class _IndependentConstraint(Constraint):
         return f"{type(self).__name__[1:]}({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
 
 
+def _check_base(constraint: Any) -> None:
+    if not isinstance(constraint, Constraint):
+        raise AssertionError(f"base_constraint must be a Constraint, got {type(constraint).__name__}")
+
+
 class MixtureSameFamilyConstraint(Constraint):
     """What a mixture may give: values of its components, which have a dimension more in front of the event.
 
@@ -178,7 +190,7 @@ class MixtureSameFamilyConstraint(Constraint):
     """
 
     def __init__(self, base_constraint: Constraint) -> None:
-        assert isinstance(base_constraint, Constraint)
+        _check_base(base_constraint)
         self.base_constraint = base_constraint
 
     @property
@@ -411,10 +423,10 @@ class _Cat(Constraint):
     """
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None) -> None:
-        assert all(isinstance(one, Constraint) for one in cseq)
+        _check_all(cseq, Constraint, "cseq")
         self.cseq = list(cseq)
         self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
-        assert len(self.lengths) == len(self.cseq)
+        _check_counts(self.lengths, self.cseq, "cseq")
         self.dim = dim
 
     @property
@@ -426,7 +438,7 @@ class _Cat(Constraint):
         return max(one.event_dim for one in self.cseq)
 
     def check(self, value):
-        assert -value.dim() <= self.dim < value.dim()
+        _check_dim(self.dim, value, "value")
         parts = torch.split(value.narrow(self.dim, 0, sum(self.lengths)), self.lengths, self.dim)
         return torch.cat([one.check(part) for one, part in zip(self.cseq, parts)], self.dim)
 
@@ -440,7 +452,7 @@ class _Stack(Constraint):
     """
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
-        assert all(isinstance(one, Constraint) for one in cseq)
+        _check_all(cseq, Constraint, "cseq")
         self.cseq, self.dim = list(cseq), dim
 
     @property
@@ -453,7 +465,7 @@ class _Stack(Constraint):
         return dim + 1 if self.dim + dim < 0 else dim
 
     def check(self, value):
-        assert -value.dim() <= self.dim < value.dim()
+        _check_dim(self.dim, value, "value")
         return torch.stack([one.check(value.select(self.dim, n)) for n, one in enumerate(self.cseq)], self.dim)
 
 

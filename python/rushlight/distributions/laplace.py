@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rushlight as torch
 
-from ._location_scale import LocationScale
+from ._location_scale import _LocationScale
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Laplace"]
 
 
-class Laplace(LocationScale):
+class Laplace(_LocationScale):
     """Two exponential distributions back to back at ``loc``: density ``exp(-|x - loc| / scale) / (2 * scale)``.
 
     Args:

@@ -6,7 +6,7 @@ import math
 
 import rushlight as torch
 
-from ._location_scale import LocationScale
+from ._location_scale import _LocationScale
 from .exp_family import ExponentialFamily
 from .utils import _standard_normal
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Normal"]
 
 
-class Normal(LocationScale, ExponentialFamily):
+class Normal(_LocationScale, ExponentialFamily):
     """The normal distribution of mean ``loc`` and standard deviation ``scale``.
 
     Its density is ``exp(-((x - loc) / scale)**2 / 2) / (scale * sqrt(2 * pi))``; samples carry gradients to both

@@ -8,7 +8,7 @@ import rushlight as torch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 __all__ = [
@@ -154,6 +154,21 @@ def vec_to_tril_matrix(vec: torch.Tensor, diag: int = 0) -> torch.Tensor:
     places = torch.arange(n, device=vec.device)
     matrix[..., places < places.view(-1, 1) + (diag + 1)] = vec
     return matrix
+
+
+def _check_all(parts: Iterable[Any], kind: type[Any], name: str) -> None:
+    if not all(isinstance(one, kind) for one in parts):
+        raise AssertionError(f"All elements of {name} must be {kind.__name__} instances")
+
+
+def _check_counts(lengths: list[int], parts: list[Any], name: str) -> None:
+    if len(lengths) != len(parts):
+        raise AssertionError(f"lengths ({len(lengths)}) must match {name} ({len(parts)})")
+
+
+def _check_dim(dim: int, value: torch.Tensor, name: str) -> None:
+    if not -value.dim() <= dim < value.dim():
+        raise AssertionError(f"dim {dim} out of range for {name} with {value.dim()} dimensions")
 
 
 def __dir__() -> list[str]:

@@ -25,7 +25,8 @@ _LOG_2 = math.log(2)
 
 def _mvdigamma(x, p):
     """The derivative of the logarithm of the multivariate gamma function of dimension p."""
-    assert x.gt((p - 1) / 2).all(), "Wrong domain for multivariate digamma function."
+    if not x.gt((p - 1) / 2).all():
+        raise AssertionError("Wrong domain for multivariate digamma function.")
     steps = torch.arange(p, dtype=x.dtype, device=x.device).div(2)
     return torch.digamma(x.unsqueeze(-1) - steps).sum(-1)
 

@@ -10,6 +10,7 @@ import math
 from bisect import bisect_right
 from collections import Counter
 
+from rushlight._constructors import name_constructor
 from rushlight._homes import adopt
 from rushlight._warnings import warn
 
@@ -51,6 +52,10 @@ class _LRScheduler(LRScheduler):
 
 class _ByFunctions(LRScheduler):
     """A schedule by functions of the epoch, one for each group."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name_constructor(cls)
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ class _InPlace(Module):
 
     def _listed(self, *names: str) -> str:
         parts = [f"{name}={getattr(self, name)}" for name in names]
-        return ", ".join(parts + ["inplace=True"] * self.inplace)
+        return ", ".join(parts + ["inplace=True"] * bool(self.inplace))
 
     def extra_repr(self) -> str:
         return self._listed()

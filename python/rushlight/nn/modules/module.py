@@ -10,6 +10,7 @@ from collections import OrderedDict
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._constructors import name_constructor
 from rushlight._names import missing
 from rushlight._text import indented, typename
 from rushlight._warnings import warn
@@ -17,7 +18,6 @@ from rushlight._warnings import warn
 from .. import _grads
 from ..parameter import Buffer, Parameter
 from . import _convert, _hooks, _state
-from ._constructors import name_constructor
 from ._hooks import (
     register_module_backward_hook,
     register_module_buffer_registration_hook,

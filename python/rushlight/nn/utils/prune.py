@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from numbers import Integral, Real
 
 import rushlight as torch
+from rushlight._constructors import name_constructor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -224,6 +225,10 @@ class _Unstructured(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
     # Whether the entries of the largest or of the smallest scores go.
     _largest = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name_constructor(cls)
 
     def __init__(self, amount: float) -> None:
         _check_amount(amount)

@@ -8,10 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .module import Module
 
-
-def name_constructor(cls: type[Module]) -> None:
+def name_constructor(cls: type[Any]) -> None:
     """Gives a class that inherits its constructor from a private one a copy under its own name, which errors tell."""
     shared: Any = cls.__init__
     if not shared.__qualname__.startswith("_") or cls.__name__.startswith("_"):
@@ -19,4 +17,4 @@ def name_constructor(cls: type[Module]) -> None:
     own: Any = FunctionType(shared.__code__, shared.__globals__, "__init__", shared.__defaults__, shared.__closure__)
     own.__kwdefaults__, own.__annotations__ = shared.__kwdefaults__, shared.__annotations__
     own.__module__, own.__doc__, own.__qualname__ = cls.__module__, shared.__doc__, f"{cls.__qualname__}.__init__"
-    cls.__init__ = own  # type: ignore[method-assign]
+    cls.__init__ = own
