@@ -85,6 +85,33 @@ def test_functions_with_a_derivative_forward():
     assert torch.equal(Square.apply(X, 1.0), X * X)
 
 
+def test_functions_with_a_derivative_forward_have_gradients_too():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            ctx.save_for_forward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return 2 * ctx.saved_tensors[0] * grad
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            return 2 * ctx.saved_tensors[0] * tangent
+
+    weight = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    with fwAD.dual_level():
+        y = Square.apply(fwAD.make_dual(torch.arange(3.0).double(), torch.ones(3).double()) * weight)
+        tangent = fwAD.unpack_dual(y).tangent
+        assert tangent.tolist() == [0, 8, 36] and fwAD.unpack_dual(tangent).tangent is None
+        assert fwAD.unpack_dual(Square.apply(y)).tangent.tolist() == [0, 64, 2592]
+        (slope,) = torch.autograd.grad(y.sum(), weight, create_graph=True)
+        assert slope.tolist() == [0, 4, 24] and fwAD.unpack_dual(slope).tangent.tolist() == [0, 8, 24]
+        assert torch.autograd.grad(tangent.sum(), weight)[0].tolist() == [0, 8, 24]
+
+
 def test_levels_and_arguments():
     with pytest.raises(RuntimeError, match="no level exists, make sure to enter_dual_level"):
         fwAD.make_dual(X, V)
@@ -181,6 +208,75 @@ def test_the_text_of_dual_tensors():
         assert repr(x) == "tensor(3., tangent=1.0)" and repr(x.view(1) * 2) == "tensor([6.], tangent=tensor([2.]))"
         assert repr(x * weight).startswith("tensor([3.], grad_fn=<MulBackward0>")
     assert repr(x) == "tensor(3.)"
+
+
+class TestUnpackedBesideParameters:
+    """What was unpacked has no tangent, also where its graph leads to a parameter."""
+
+    def unpacked(self):
+        self.weight = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        self.dual = fwAD.make_dual(torch.arange(3.0).double(), torch.ones(3).double())
+        return fwAD.unpack_dual(self.dual * self.dual * self.weight)
+
+    def test_neither_part_is_dual(self):
+        with fwAD.dual_level():
+            primal, tangent = self.unpacked()
+            assert fwAD.unpack_dual(tangent).tangent is None and fwAD.unpack_dual(primal).tangent is None
+            assert fwAD.unpack_dual(tangent * self.weight).tangent is None
+            assert fwAD.unpack_dual(primal * self.dual).tangent.tolist() == [0, 1, 4]
+            assert fwAD.unpack_dual(tangent * self.dual).tangent.tolist() == [0, 2, 4]
+
+    def test_both_have_gradients(self):
+        with fwAD.dual_level():
+            primal, tangent = self.unpacked()
+            assert torch.autograd.grad(tangent.sum(), self.weight, retain_graph=True)[0].tolist() == [0, 2, 4]
+            (slope,) = torch.autograd.grad(primal.sum(), self.weight, create_graph=True)
+            assert slope.tolist() == [0, 1, 4] and fwAD.unpack_dual(slope).tangent.tolist() == [0, 2, 4]
+
+    def test_they_become_dual_again(self):
+        with fwAD.dual_level():
+            again = fwAD.make_dual(*self.unpacked())
+            tangent = fwAD.unpack_dual(again * again).tangent
+            assert tangent.tolist() == [0, 4, 32]
+            assert torch.autograd.grad(tangent.sum(), self.weight)[0].tolist() == [0, 8, 64]
+
+    def test_a_tensor_becomes_dual_once(self):
+        with fwAD.dual_level():
+            self.unpacked()
+            for dual in (self.dual, self.dual * 2, self.dual * self.weight):
+                with pytest.raises(RuntimeError, match="based on a Tensor that already has a forward gradient"):
+                    fwAD.make_dual(dual, V)
+                with pytest.raises(RuntimeError, match="Setting a forward grad that itself has a forward gradient"):
+                    fwAD.make_dual(X, dual)
+
+    def test_a_later_level_sees_nothing_of_an_earlier_one(self):
+        with fwAD.dual_level():
+            primal, tangent = self.unpacked()
+        with fwAD.dual_level():
+            again = fwAD.make_dual(primal, tangent)
+            assert fwAD.unpack_dual(again * again).tangent.tolist() == [0, 4, 32]
+
+    def test_a_transform_outside_sees_its_own(self):
+        def function(x):
+            with fwAD.dual_level():
+                primal, tangent = fwAD.unpack_dual(fwAD.make_dual(x, torch.ones_like(x)) ** 3 * weight)
+                return fwAD.unpack_dual(fwAD.make_dual(primal, tangent) ** 2).tangent
+
+        weight = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+        # (x**6 * 4)' = 24 * x**5, of which the derivative is 120 * x**4
+        assert torch.allclose(torch.func.jvp(function, (X,), (V,))[1], 120 * X**4 * V)
+        assert torch.allclose(torch.func.vmap(function)(X), 24 * X**5)
+
+    def test_without_any_dual_tensor(self):
+        with fwAD.dual_level():
+            assert fwAD.unpack_dual(torch.ones(1, requires_grad=True)).tangent is None
+
+    @pytest.mark.parametrize("layer", [nn.LayerNorm(3), nn.BatchNorm1d(3), nn.Linear(3, 2), nn.GRU(3, 2)])
+    def test_the_text(self, layer):
+        with fwAD.dual_level():
+            y = layer(fwAD.make_dual(torch.arange(6.0).view(2, 3), torch.ones(2, 3)))
+            text = repr(y[0] if isinstance(y, tuple) else y)
+            assert text.count("tangent=") == 1 and text.count("grad_fn=") == 2
 
 
 def test_nothing_carries_a_tangent_in_inference_mode():

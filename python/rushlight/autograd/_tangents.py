@@ -136,7 +136,7 @@ def pushforward(
             weights.append(torch.zeros_like(output.detach()).requires_grad_() if known else None)
     pairs = [(output, weight) for output, weight in zip(outputs, weights) if weight is not None]
     back: Sequence[Tensor | None] = [None] * len(inputs)
-    if pairs:
+    if pairs and inputs:
         used, starts = zip(*pairs)
         with shown():
             back = autograd.grad(used, list(inputs), starts, create_graph=True, allow_unused=True)

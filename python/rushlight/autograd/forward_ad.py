@@ -11,10 +11,10 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 import rushlight as torch
-from rushlight import _C, Tensor
+from rushlight import _C, Tensor, autograd
 from rushlight._modes import _Mode
 
-from ._tangents import differentiable, pushforward, recorded, released, watched
+from ._tangents import differentiable, pushforward, recorded, released, shown, watched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class _Level:
     def __init__(self) -> None:
         self.places: list[Tensor] = []
         self.tangents: list[Tensor] = []
+        # What the graph knows the level by: the level itself would keep all places alive.
+        self.key = object()
         self.recording = _C._is_recording()
         # Inference mode records nothing, tangents neither.
         self.mode = nullcontext() if torch.is_inference_mode_enabled() else recorded()
@@ -47,6 +49,41 @@ class _Level:
 
 
 _current: _Level | None = None
+#: The key of the level whose tangents are being computed.
+_asked: object = None
+
+
+class _Unpacked(autograd.Function):
+    """The same tensor without the tangent that it has in a level; gradients pass, and tangents of others."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, key: object) -> Tensor:
+        ctx.key = key
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None]:
+        return None if ctx.key is _asked else grad, None
+
+
+def _without_tangent(tensor: Tensor, level: _Level) -> Tensor:
+    left = released(tensor, level.places, level.recording)
+    with shown():
+        kept = left.requires_grad
+    return _Unpacked.apply(left, level.key) if kept else left
+
+
+def _tangent(tensor: Tensor, level: _Level) -> Tensor | None:
+    global _asked
+    before, _asked = _asked, level.key
+    try:
+        with torch.enable_grad():
+            (tangent,) = pushforward([tensor], level.places)(level.tangents)
+            return None if tangent is None else _without_tangent(tangent, level)
+    finally:
+        _asked = before
 
 
 def active() -> bool:
@@ -97,6 +134,10 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     """A view of a tensor that carries a tangent, of the same shape and dtype, until the level ends; in inference mode it
     carries none.
 
+    Raises:
+        RuntimeError: there is no level, the shapes differ, or one of the two has a tangent already.
+        ValueError: one of the two is neither floating nor complex.
+
     >>> import rushlight.autograd.forward_ad as fwAD
     >>> with fwAD.dual_level():
     ...     x = fwAD.make_dual(torch.tensor(3.0), torch.tensor(1.0))
@@ -118,6 +159,14 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         )
     if torch.is_inference_mode_enabled():
         return tensor.view_as(tensor)
+    if _tangent(tensor, _current) is not None:
+        raise RuntimeError(
+            "Making a dual Tensor based on a Tensor that already has a forward gradient at the same level 0 is not supported."
+        )
+    if _tangent(tangent, _current) is not None:
+        raise RuntimeError(
+            "Setting a forward grad that itself has a forward gradient at the same level0 is not supported."
+        )
     place, dual = watched(tensor, forward=True)
     _current.places.append(place)
     # A copy, since what is computed with the tangent later must not see changes of it.
@@ -136,14 +185,8 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     """
     if _current is None:
         return UnpackedDualTensor(tensor, None)
-    with torch.enable_grad():
-        (tangent,) = pushforward([tensor], _current.places)(_current.tangents)
-    if tangent is None:
-        return UnpackedDualTensor(tensor, None)
-    keep = _current.recording
-    return UnpackedDualTensor(
-        released(tensor.view_as(tensor), _current.places, keep), released(tangent, _current.places, keep)
-    )
+    tangent = _tangent(tensor, _current)
+    return UnpackedDualTensor(tensor if tangent is None else _without_tangent(tensor, _current), tangent)
 
 
 class dual_level(_Mode):
@@ -186,11 +229,15 @@ def through_function(kind: Any, ctx: Any, args: tuple[Any, ...], result: Any) ->
         torch.zeros_like(arg) if tangent is None and differentiable(arg) else tangent
         for arg, tangent in zip(args, tangents)
     ]
-    with torch.no_grad():
-        found = kind.jvp(_ForwardContext(ctx), *given)
+    found = kind.jvp(_ForwardContext(ctx), *given)
     alone = not isinstance(result, tuple)
     results, found = ((result,), (found,)) if alone else (result, found)
-    dual = tuple(out if tangent is None else make_dual(out.detach(), tangent) for out, tangent in zip(results, found))
+    level = _current
+    assert level is not None
+    dual = tuple(
+        out if tangent is None else make_dual(_without_tangent(out, level), _without_tangent(tangent, level))
+        for out, tangent in zip(results, found)
+    )
     return dual[0] if alone else dual
 
 
