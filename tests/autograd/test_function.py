@@ -164,6 +164,22 @@ def test_an_exception_in_backward_arrives_unchanged():
         Broken.apply(torch.ones(1, requires_grad=True)).backward()
 
 
+@pytest.mark.parametrize("inputs", [torch.float32, torch.complex64])
+def test_a_gradient_is_of_its_inputs_kind(inputs):
+    class Foreign(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad.to(torch.complex64) if inputs == torch.float32 else grad.real.to(torch.int32)
+
+    x = torch.ones(3, dtype=inputs, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"^Expected isFloatingType\(grad.scalar_type\(\)\) \|\| "):
+        Foreign.apply(x).abs().sum().backward()
+
+
 def test_old_functions_are_refused_with_a_way_out():
     with pytest.warns(DeprecationWarning, match=r"Methods on autograd functions are all static"):
         made = Cube()

@@ -122,7 +122,7 @@ def test_gradients_of_zeros_must_be_zero():
 
 
 def test_gradients_of_another_dtype():
-    narrow = function(lambda ctx, x: x * 2, lambda ctx, g: (g * 2).to(torch.complex128))
+    narrow = function(lambda ctx, x: x * 2, lambda ctx, g: (g * 2).float())
     assert gradcheck(narrow, point(3), check_grad_dtypes=True)  # the engine casts what a function returns
     assert gradcheck(lambda x: x.real, point(3, dtype=torch.complex128), check_grad_dtypes=True, check_forward_ad=True)
 

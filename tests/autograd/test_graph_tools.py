@@ -46,11 +46,29 @@ def test_looking_for_nan_warns_that_it_is_slow_and_names_the_line():
     x = torch.zeros(1, requires_grad=True)
     with pytest.warns(UserWarning, match="Anomaly Detection has been enabled"), torch.autograd.detect_anomaly():
         y = (x * 0).sqrt()
-        with pytest.raises(
-            RuntimeError, match="Function 'SqrtBackward0' returned nan values in its 0th output"
-        ) as raised:
+        with (
+            pytest.raises(
+                RuntimeError, match="Function 'SqrtBackward0' returned nan values in its 0th output"
+            ) as raised,
+            pytest.warns(UserWarning) as told,
+        ):
             (y * 0).sum().backward()
     assert "test_graph_tools.py" in str(raised.value)
+    (said,) = [str(warning.message) for warning in told]
+    assert said.startswith("Error detected in SqrtBackward0. Traceback of forward call that caused the error:\n")
+    assert "y = (x * 0).sqrt()" in said
+
+
+def test_the_traceback_of_forward_is_known_only_if_it_was_asked_for():
+    x = torch.ones(1, requires_grad=True)
+    y = x.exp()
+    y.add_(1)
+    with (
+        torch.autograd.set_detect_anomaly(True, check_nan=False),
+        pytest.raises(RuntimeError, match="modified by an inplace operation"),
+        pytest.warns(UserWarning, match="Error detected in ExpBackward0. No forward pass information available."),
+    ):
+        y.backward()
 
 
 def test_volatile_is_gone():
@@ -180,6 +198,17 @@ def test_threads_of_backward_are_a_setting():
         assert not torch.autograd.is_multithreading_enabled()
     assert torch.autograd.is_multithreading_enabled()
     assert torch.autograd.grad_mode.no_grad is torch.no_grad
+
+
+@pytest.mark.parametrize("found", [3, None])
+def test_what_was_packed_becomes_a_tensor_again(found):
+    x = torch.ones(2, requires_grad=True)
+    with graph.saved_tensors_hooks(lambda tensor: found, lambda packed: packed):
+        y = x.exp()
+    kind = type(found).__name__
+    sentence = f"^Output of saved tensor unpack_hook expected to be a Tensor but got result of type {kind}$"
+    with pytest.raises(TypeError, match=sentence):
+        y.sum().backward()
 
 
 def test_what_hooks_copied_may_have_changed_since():

@@ -433,7 +433,7 @@ def test_slices_by_indices_of_each_sample():
         lambda x, i, s: x.index_add(1, i, s, alpha=2),
         lambda x, i, s: (x + 0 * s[0, 0]).index_copy_(1, i % 2 + torch.tensor([0, 2]), s),
         lambda x, i, s: x.index_fill(0, i, 7),
-        lambda x, i, s: x.index_select(1, i[:1]) * s[:, :1],
+        lambda x, i, s: x.index_select(1, i[0]) * s[:, :1],
         lambda x, i, s: x.masked_fill(x > 0.5, s[0, 0]),
         lambda x, i, s: (x + 0 * s[0, 0]).masked_fill_((x > 0.5)[0], s[0, 0]),
         lambda x, i, s: torch.nn.functional.one_hot(i, 4),

@@ -119,6 +119,16 @@ def test_bad_calls(call, kind, message):
         call(*inputs())
 
 
+def test_nobody_reads_the_mask_where_the_hint_is_enough():
+    attention = nn.MultiheadAttention(4, 2)
+    x = torch.rand(3, 1, 4)
+    future = torch.ones(3, 3, dtype=torch.bool).triu(1)
+    hinted, _ = attention(x, x, x, attn_mask=torch.ones(5, 5), is_causal=True, need_weights=False)
+    assert torch.allclose(hinted, attention(x, x, x, attn_mask=future)[0], atol=1e-6)
+    with pytest.raises(RuntimeError, match="The shape of the 2D attn_mask"):
+        attention(x, x, x, attn_mask=torch.ones(5, 5), is_causal=True)
+
+
 def test_kernels_may_be_chosen():
     from rushlight.nn.attention import SDPBackend, sdpa_kernel
 

@@ -63,6 +63,17 @@ def test_a_state_goes_on(kind):
     assert all(torch.allclose(a, b) for a, b in zip(last, end))
 
 
+@pytest.mark.parametrize("kind, last", [("RNNCell", "ih"), ("LSTMCell", "ih"), ("GRUCell", "hh")])
+def test_gradients_of_a_cell_arrive_in_torchs_order(kind, last):
+    cell, seen = getattr(nn, kind)(3, 2), []
+    for name, parameter in cell.named_parameters():
+        parameter.register_post_accumulate_grad_hook(lambda _, name=name: seen.append(name))
+    out = cell(torch.ones(1, 3))
+    (out[0] if kind == "LSTMCell" else out).sum().backward()
+    first = "hh" if last == "ih" else "ih"
+    assert seen == [f"bias_{last}", f"weight_{last}", f"bias_{first}", f"weight_{first}"]
+
+
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
 def test_cells_are_steps(kind):
     layer = getattr(nn, kind)(3, 4, dtype=torch.float64)

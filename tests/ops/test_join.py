@@ -131,6 +131,13 @@ def test_grids():
     assert torch.block_diag(torch.ones(1, 2), torch.tensor(3.0)).tolist() == [[1, 1, 0], [0, 0, 3]]
 
 
+@pytest.mark.parametrize("widths, number", [((5, 0), 4), ((0, 0, 5, 0), 6), ((0, 0, 0, 0, 5, 0), 8)])
+def test_widths_are_counted_from_the_last_dimension(widths, number):
+    sentence = f"Argument #{number}: Padding size should be less than the corresponding input dimension"
+    with pytest.raises(RuntimeError, match=sentence):
+        torch.nn.functional.pad(torch.ones((1, 2, 3, 4, 5)[: 2 + len(widths) // 2]), widths, mode="reflect")
+
+
 def test_slots():
     x = torch.zeros(3, 3)
     assert torch.slice_scatter(x, torch.ones(1, 3), 0, 1, 2).tolist() == [[0] * 3, [1] * 3, [0] * 3]

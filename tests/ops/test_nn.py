@@ -457,12 +457,18 @@ def test_mixtures_of_any_number_of_taps(taps):
     assert w.grad.tolist() == (seen * given[..., None]).sum(1).tolist()
 
 
-def test_norms_whose_variance_overflows_are_nan():
-    x = torch.tensor([1e20, 2e20, 3e20], requires_grad=True)
-    y = F.layer_norm(x, (3,))
-    y.sum().backward()
-    assert y.isnan().all() and x.grad.isnan().all()
-    assert F.group_norm(x.detach()[None], 1).isnan().all()
+def test_norms_whose_variance_overflows_are_zeros():
+    x = torch.tensor([[1e20, 2e20, 3e20] * 12], requires_grad=True)
+    for y in (
+        F.layer_norm(x, (36,)),
+        F.rms_norm(x, (36,)),
+        F.group_norm(x[..., None], 1),
+        F.instance_norm(x[None]),
+        F.batch_norm(x.T, None, None, training=True),
+    ):
+        x.grad = None
+        y.sum().backward()
+        assert not y.any() and not x.grad.any()
 
 
 @pytest.mark.parametrize("norm", ["layer_norm", "group_norm", "instance_norm", "batch_norm"])
@@ -480,7 +486,7 @@ def test_a_recorded_gradient_of_a_norm_is_that_of_an_unrecorded_one(norm, values
         torch.autograd.grad((run() * weights).sum(), x, create_graph=create_graph)[0] for create_graph in (False, True)
     )
     assert torch.allclose(plain, recorded, equal_nan=True) and recorded.requires_grad
-    assert plain[0, 0].isnan().all() == (values[0] == 1e20) and plain[0, 1].isfinite().all()
+    assert plain.isfinite().all() and plain[0, 0].any() != (values[0] == 1e20)
 
 
 NORMS = {

@@ -146,6 +146,14 @@ def test_softmax_of_extremes():
     assert all(math.isnan(x) for x in torch.softmax(torch.tensor([-INF, -INF]), 0).tolist())
 
 
+@pytest.mark.parametrize("order", [1, 2, 3, 0.5, -2, float("inf")])
+def test_the_norm_of_one_element_is_its_magnitude(order):
+    x = torch.tensor([[1e-30], [-1e30], [0.0]])
+    assert torch.linalg.vector_norm(x, order, dim=1).tolist() == x.abs()[:, 0].tolist()
+    assert torch.tensor([-1e-30]).norm(order) == torch.tensor(1e-30)
+    assert torch.linalg.vector_norm(x, 0, dim=1).tolist() == [1, 1, 0]
+
+
 def test_sums_of_nothing():
     assert torch.empty(0).sum().item() == 0.0
     assert torch.empty(0).prod().item() == 1.0

@@ -40,7 +40,7 @@ REFUSED = {
 LOOPS = {
     "values": """
         segment_reduce cov topk bincount histc histogram.bins_tensor histogram.bin_ct _histogramdd_bin_edges
-        _histogramdd_from_bin_tensors narrow.Tensor tensor_split.tensor_indices_or_sections index_select
+        _histogramdd_from_bin_tensors narrow.Tensor tensor_split.tensor_indices_or_sections
         index_fill.int_Tensor index_fill index_reduce masked_scatter masked_scatter.out_of_place nonzero_static
         repeat_interleave.self_Tensor
         repeat_interleave.Tensor fill_diagonal fill_.Tensor _linalg_lstsq linalg.lstsq linalg.matrix_exp matrix_exp
@@ -50,7 +50,7 @@ LOOPS = {
         embedding_bag _ctc_loss _ctc_loss_backward ctc_loss.IntList ctc_loss.Tensor _fractional_max
     """,
     "gradients": """
-        segment_reduce cov topk narrow.Tensor tensor_split.tensor_indices_or_sections index_select
+        segment_reduce cov topk narrow.Tensor tensor_split.tensor_indices_or_sections
         masked_scatter.out_of_place repeat_interleave.self_Tensor _linalg_lstsq
         linalg.lstsq linalg.matrix_exp matrix_exp rnn_tanh.data rnn_relu.data gru.data lstm lstm.data
         nn.functional.multilabel_margin_loss embedding_dense_backward embedding_bag

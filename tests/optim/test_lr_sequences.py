@@ -103,6 +103,14 @@ def test_reduction_on_a_plateau(options, changes):
     assert {e: pytest.approx(lr) for e, lr in enumerate(found) if e and lr != found[e - 1]} == changes
 
 
+def test_states_of_inner_schedules_stand_last():
+    sgd = optimizer()
+    inner = [schedules.ConstantLR(sgd), schedules.ExponentialLR(sgd, 0.9)]
+    assert list(schedules.ChainedScheduler(inner).state_dict()) == ["_last_lr", "_schedulers"]
+    sequence = schedules.SequentialLR(sgd, inner, [2])
+    assert list(sequence.state_dict()) == ["_milestones", "last_epoch", "_last_lr", "_schedulers"]
+
+
 def test_state_dict():
     sgd = optimizer()
     schedule = schedules.StepLR(sgd, 2)

@@ -29,7 +29,7 @@ class set_detect_anomaly:
 
 class detect_anomaly(set_detect_anomaly):
     """``with torch.autograd.detect_anomaly():`` raises in backward where a gradient becomes NaN, and shows the line of
-    forward.
+    forward. A warning beside each error of a backward pass shows how the program came to that line.
 
     Args:
         check_nan: False only remembers the lines.

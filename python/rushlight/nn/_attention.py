@@ -86,7 +86,9 @@ def multi_head_attention_forward(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
             "`generate_square_subsequent_mask` to create this mask."
         )
-    mask = canonical_mask(attn_mask, "attn_mask", None, "", query.dtype)
+    # A hint that is enough: then nobody reads the mask.
+    causal = is_causal and key_padding_mask is None and not need_weights
+    mask = None if causal else canonical_mask(attn_mask, "attn_mask", None, "", query.dtype)
     if features != embed_dim_to_check:
         raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {features}")
     size = features // num_heads
@@ -115,9 +117,8 @@ def multi_head_attention_forward(
         mask = _with_padding(mask, _nn.pad(padding, (0, added)) if added else padding, batch, num_heads, source)
     if not need_weights:
         # The weights themselves are never made.
-        causal = is_causal and key_padding_mask is None
         dropout = dropout_p if training else 0.0
-        heads = _nn.scaled_dot_product_attention(q, k, v, None if causal else mask, dropout, causal)
+        heads = _nn.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
         return _leave(heads, length, batch, features, out_proj_weight, out_proj_bias, batched), None
     q = q * math.sqrt(1.0 / size)
     scores = q.bmm(k.transpose(1, 2)) if mask is None else torch.baddbmm(mask, q, k.transpose(1, 2))

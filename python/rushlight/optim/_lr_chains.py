@@ -43,6 +43,8 @@ class _OfSchedulers(LRScheduler):
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimizer, with the states of the schedules."""
         state = super().state_dict()
+        # Their states stand last, as in torch's files.
+        del state["_schedulers"]
         state["_schedulers"] = [schedule.state_dict() for schedule in self._schedulers]
         return state
 

@@ -20,6 +20,7 @@ use crate::arithmetic::arithmetic;
 use crate::edge::Edge;
 use crate::modes::{self, GradMode};
 use crate::node::{Call, Gradients, Node};
+use crate::origin;
 use crate::tensor::Tensor;
 use crate::validate;
 
@@ -175,8 +176,8 @@ fn implicit_weight(output: &Tensor) -> Result<Tensor> {
 /// A node in the walk.
 struct Task<'g> {
     node: &'g Arc<Node>,
-    /// Where the tasks of its edges stand in `Walk::targets`.
-    first_target: usize,
+    /// Where the tasks of its edges stand in `Walk::successors`.
+    first_successor: usize,
     /// How many edges still lead here from nodes that have not run.
     dependencies: u32,
     /// Whether its function runs.
@@ -195,7 +196,7 @@ const FEW: usize = 56;
 struct Walk<'g> {
     tasks: Vec<Task<'g>>,
     /// For each edge of each task the task it leads to, or `NOWHERE`.
-    targets: Vec<u32>,
+    successors: Vec<u32>,
     index: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
     captured: Vec<Option<Tensor>>,
 }
@@ -240,7 +241,7 @@ impl<'g> Walk<'g> {
         let shown = modes::current().shown;
         let mut walk = Walk {
             tasks: Vec::with_capacity(FEW),
-            targets: Vec::with_capacity(FEW),
+            successors: Vec::with_capacity(FEW),
             index: HashMap::with_capacity_and_hasher(FEW, BuildHasherDefault::default()),
             captured: Vec::new(),
         };
@@ -250,14 +251,14 @@ impl<'g> Walk<'g> {
         let mut next = 0;
         while next < walk.tasks.len() {
             let node = walk.tasks[next].node;
-            walk.tasks[next].first_target = walk.targets.len();
+            walk.tasks[next].first_successor = walk.successors.len();
             let ends = bounds.iter().any(|bound| Arc::ptr_eq(bound.edge.node(), node));
             for edge in node.edges() {
                 let followed = edge.as_ref().filter(|edge| !ends && edge.is_followed(shown));
-                let target = followed.map_or(NOWHERE, |edge| walk.find_or_add(edge.node()));
-                walk.targets.push(target);
-                if target != NOWHERE {
-                    walk.tasks[target as usize].dependencies += 1;
+                let successor = followed.map_or(NOWHERE, |edge| walk.find_or_add(edge.node()));
+                walk.successors.push(successor);
+                if successor != NOWHERE {
+                    walk.tasks[successor as usize].dependencies += 1;
                 }
             }
             next += 1;
@@ -271,7 +272,7 @@ impl<'g> Walk<'g> {
         if task == fresh {
             self.tasks.push(Task {
                 node,
-                first_target: 0,
+                first_successor: 0,
                 dependencies: 0,
                 executes: false,
                 reached: false,
@@ -282,13 +283,13 @@ impl<'g> Walk<'g> {
         task
     }
 
-    fn targets_of(&self, task: usize) -> &[u32] {
-        let Task { node, first_target, .. } = &self.tasks[task];
-        &self.targets[*first_target..first_target + node.edges().len()]
+    fn successors_of(&self, task: usize) -> &[u32] {
+        let Task { node, first_successor, .. } = &self.tasks[task];
+        &self.successors[*first_successor..first_successor + node.edges().len()]
     }
 
-    fn is_wanted(&self, target: u32) -> bool {
-        target != NOWHERE && (self.tasks[target as usize].executes || self.tasks[target as usize].reached)
+    fn is_wanted(&self, task: u32) -> bool {
+        task != NOWHERE && (self.tasks[task as usize].executes || self.tasks[task as usize].reached)
     }
 
     /// Marks the nodes that lie between the roots and the targets.
@@ -305,7 +306,7 @@ impl<'g> Walk<'g> {
             }
         }
         for task in self.topological_order().into_iter().rev() {
-            if self.targets_of(task).iter().any(|&target| self.is_wanted(target)) {
+            if self.successors_of(task).iter().any(|&successor| self.is_wanted(successor)) {
                 self.tasks[task].executes = true;
             }
         }
@@ -316,11 +317,11 @@ impl<'g> Walk<'g> {
         let mut order: Vec<usize> = (0..waiting.len()).filter(|&task| waiting[task] == 0).collect();
         let mut next = 0;
         while next < order.len() {
-            for &target in self.targets_of(order[next]) {
-                if target != NOWHERE {
-                    waiting[target as usize] -= 1;
-                    if waiting[target as usize] == 0 {
-                        order.push(target as usize);
+            for &successor in self.successors_of(order[next]) {
+                if successor != NOWHERE {
+                    waiting[successor as usize] -= 1;
+                    if waiting[successor as usize] == 0 {
+                        order.push(successor as usize);
                     }
                 }
             }
@@ -346,17 +347,17 @@ impl<'g> Walk<'g> {
             if !self.tasks[place].executes {
                 continue;
             }
-            let first = self.tasks[place].first_target;
+            let first = self.tasks[place].first_successor;
             for (number, edge) in node.edges().iter().enumerate() {
-                let target = self.targets[first + number];
-                let (Some(edge), true) = (edge, self.is_wanted(target)) else { continue };
+                let successor = self.successors[first + number];
+                let (Some(edge), true) = (edge, self.is_wanted(successor)) else { continue };
                 if let Some(grad) = results.get_mut(number).and_then(Option::take) {
-                    self.deliver(target as usize, edge.output, grad)?;
+                    self.deliver(successor as usize, edge.output, grad)?;
                 }
-                let task = &mut self.tasks[target as usize];
+                let task = &mut self.tasks[successor as usize];
                 task.dependencies -= 1;
                 if task.dependencies == 0 {
-                    ready.push((task.node.sequence(), Reverse(target as usize)));
+                    ready.push((task.node.sequence(), Reverse(successor as usize)));
                 }
             }
         }
@@ -412,7 +413,7 @@ impl<'g> Walk<'g> {
         // What comes of such a node is for tangents too.
         let _mode = (node.is_for_tangents() && options.create_graph).then(GradMode::tangents_alone);
         let function = node.function();
-        let needs: SmallVec<[bool; 8]> = self.targets_of(place).iter().map(|&target| self.is_wanted(target)).collect();
+        let needs: SmallVec<[bool; 8]> = self.successors_of(place).iter().map(|&task| self.is_wanted(task)).collect();
         let given = hooks.map(|hooks| (hooks, grads.clone()));
         let mut results = match grads.iter().all(Option::is_none) && !function.runs_without_gradients() {
             true => SmallVec::from_elem(None, needs.len()),
@@ -446,12 +447,30 @@ fn check_nan(node: &Node, results: &Gradients) -> Result<()> {
     Ok(())
 }
 
-/// Adds the node and the user's line that recorded it. An exception of Python's shows no note.
+/// Adds the node and the user's line that recorded it. An exception of Python's shows no note; what the search for
+/// anomalies says of it stands in a warning.
 #[cold]
 fn explain(error: Error, node: &Node) -> Error {
+    if modes::anomaly_enabled()
+        && let Err(raised) = origin::warn(&accusation(node))
+    {
+        return raised;
+    }
     match node.origin().describe() {
         Some(line) => error.note(format!("in {}, the derivative of the call at {line}", node.name())),
         None => error.note(format!("in {}", node.name())),
+    }
+}
+
+fn accusation(node: &Node) -> String {
+    match node.trace() {
+        Some(lines) => {
+            format!("Error detected in {}. Traceback of forward call that caused the error:\n{lines}", node.name())
+        }
+        None => format!(
+            "Error detected in {}. No forward pass information available. Enable detect anomaly during forward pass for more information.",
+            node.name()
+        ),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::edge::{Edge, Edges};
 use crate::hooks::NodeHooks;
 use crate::inplace::Slice;
 use crate::modes;
-use crate::origin::Origin;
+use crate::origin::{self, Origin};
 use crate::saved::SavedTensor;
 use crate::tensor::Tensor;
 
@@ -70,6 +70,8 @@ pub struct Node<F: ?Sized = dyn Backward> {
     outputs: SmallVec<[OutputMeta; 1]>,
     sequence: u64,
     origin: Origin,
+    /// The lines that led to the forward call, if it was recorded under the search for anomalies.
+    trace: Option<Box<str>>,
     for_tangents: bool,
     hooks: OnceBox<Arc<NodeHooks>>,
     function: F,
@@ -126,6 +128,7 @@ impl<F: Backward> Node<F> {
         let sequence = SEQUENCE.get();
         SEQUENCE.set(sequence + 1);
         let for_tangents = serves_tangents(&edges);
+        let trace = if modes::anomaly_enabled() { origin::trace() } else { None };
         let room = Arc::<Node<F>>::new_uninit();
         let place = Arc::as_ptr(&room).cast_mut().cast::<Node<F>>();
         // Half a kilobyte is written where it stays, field by field, instead of being moved there as a whole.
@@ -135,6 +138,7 @@ impl<F: Backward> Node<F> {
             (&raw mut (*place).outputs).write(outputs);
             (&raw mut (*place).sequence).write(sequence);
             (&raw mut (*place).origin).write(Origin::here());
+            (&raw mut (*place).trace).write(trace);
             (&raw mut (*place).for_tangents).write(for_tangents);
             (&raw mut (*place).hooks).write(OnceBox::new());
             (&raw mut (*place).function).write(function);
@@ -154,6 +158,7 @@ impl<F: Backward> Node<F> {
             outputs: SmallVec::from_buf([output]),
             sequence: u64::MAX,
             origin: Origin::default(),
+            trace: None,
             for_tangents,
             hooks: hooks.map(|hooks| OnceBox::with_value(Box::new(hooks))).unwrap_or_default(),
             function,
@@ -195,6 +200,11 @@ impl<F: Backward + ?Sized> Node<F> {
     /// The user's line that ran the forward function.
     pub fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// All lines that led to the forward call; nothing unless the search for anomalies was on.
+    pub(crate) fn trace(&self) -> Option<&str> {
+        self.trace.as_deref()
     }
 
     pub fn function(&self) -> &F {

@@ -2,6 +2,8 @@
 
 use std::sync::OnceLock;
 
+use rushlight_core::Result;
+
 /// A code object's number and an instruction offset in it; zero where nothing is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Origin {
@@ -16,6 +18,10 @@ pub struct Locator {
     pub here: fn() -> Origin,
     /// In words for people: file, line, function.
     pub describe: fn(Origin) -> Option<String>,
+    /// All lines that led here, the outermost first, one below the other. Slow, and it waits for the interpreter.
+    pub trace: fn() -> Option<String>,
+    /// Warns at the user's line; fails where warnings are errors.
+    pub warn: fn(&str) -> Result<()>,
 }
 
 static LOCATOR: OnceLock<Locator> = OnceLock::new();
@@ -23,6 +29,15 @@ static LOCATOR: OnceLock<Locator> = OnceLock::new();
 /// Installs Python's locator; the first one stays.
 pub fn set_locator(locator: Locator) {
     let _ = LOCATOR.set(locator);
+}
+
+/// All lines that led here, where the search for anomalies wants to show them.
+pub(crate) fn trace() -> Option<Box<str>> {
+    LOCATOR.get().and_then(|locator| (locator.trace)()).map(String::into_boxed_str)
+}
+
+pub(crate) fn warn(message: &str) -> Result<()> {
+    LOCATOR.get().map_or(Ok(()), |locator| (locator.warn)(message))
 }
 
 impl Origin {

@@ -53,6 +53,17 @@ pub(crate) fn fit<'a>(
         }
         fitted = Some((arithmetic()?.sum_to)(grad, &meta.sizes)?);
     }
+    if !grad.dtype().is_floating() && grad.dtype().is_complex() != meta.dtype.is_complex() {
+        return Err(Error::runtime(
+            "Expected isFloatingType(grad.scalar_type()) || (input_is_complex == grad_is_complex) to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)",
+        )
+        .hint(format!(
+            "{} returned a gradient of {} at index {index} for an input of {}: what part of it is meant, only the function knows.",
+            function(),
+            grad.dtype(),
+            meta.dtype
+        )));
+    }
     if grad.dtype() != meta.dtype {
         fitted = Some((arithmetic()?.cast)(fitted.as_ref().unwrap_or(grad), meta.dtype)?);
     }

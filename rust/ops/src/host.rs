@@ -40,21 +40,21 @@ pub fn while_detached(elements: usize, work: impl FnOnce() -> Result<()>) -> Res
 }
 
 /// Waits until no other thread runs a closure with the interpreter's lock released.
-pub type Alone = fn();
+pub type Wait = fn();
 
-static ALONE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+static WAIT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-pub fn set_alone(alone: Alone) {
-    ALONE.store(alone as *mut (), Ordering::Release);
+pub fn set_wait(wait: Wait) {
+    WAIT.store(wait as *mut (), Ordering::Release);
 }
 
 /// Gives a tensor another storage or geometry, once no kernel of another thread can be reading the old one.
 pub fn replace_meta(tensor: &Tensor, meta: Meta) {
-    let alone = ALONE.load(Ordering::Acquire);
-    if !alone.is_null() {
-        // SAFETY: only `set_alone` stores here, and it stores an `Alone`.
-        let alone: Alone = unsafe { std::mem::transmute(alone) };
-        alone();
+    let wait = WAIT.load(Ordering::Acquire);
+    if !wait.is_null() {
+        // SAFETY: only `set_wait` stores here, and it stores a `Wait`.
+        let wait: Wait = unsafe { std::mem::transmute(wait) };
+        wait();
     }
     // SAFETY: whoever else reads geometry holds the interpreter's lock, which is ours, or has just been waited for; what
     // runs without the lock itself replaces no geometry.

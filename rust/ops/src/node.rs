@@ -233,7 +233,7 @@ impl RowNode {
 
     fn fitted(&self, grad: Option<Tensor>, facts: &Facts) -> Result<Option<Tensor>> {
         let spread =
-            !std::ptr::eq(self.row, &mapped::MAP) && self.results.iter().any(|result| !result.axes().is_empty());
+            !std::ptr::eq(self.row, &mapped::HIDE) && self.results.iter().any(|result| !result.axes().is_empty());
         let fitted = grad.map(|grad| match spread {
             true => fit(mapped::gathered(grad, &self.results, facts)?, facts),
             false => fit(grad, facts),

@@ -59,7 +59,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     rushlight::install();
     rushlight::host::set_detach(attach::while_detached);
-    rushlight::host::set_alone(attach::wait_until_alone);
+    rushlight::host::set_wait(attach::wait_until_alone);
     attach::IN_CHILD.enrol();
     rushlight::host::set_warn(autograd::warn);
     let class = class::make(py)?;

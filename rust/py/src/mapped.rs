@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rushlight::mapped::levels::{self, Randomness};
-use rushlight::mapped::{each, map, unmap};
+use rushlight::mapped::{each, hide, show};
 
 use crate::errors::raise;
 use crate::object;
@@ -56,7 +56,7 @@ fn _vmap_hide<'py>(
     level: i64,
     size: isize,
 ) -> PyResult<Bound<'py, PyAny>> {
-    object::wrap_bound(py, map(object::tensor(tensor)?, dim, level, size).map_err(raise)?)
+    object::wrap_bound(py, hide(object::tensor(tensor)?, dim, level, size).map_err(raise)?)
 }
 
 /// Shows a hidden dimension.
@@ -68,7 +68,7 @@ fn _vmap_show<'py>(
     level: i64,
     size: isize,
 ) -> PyResult<Bound<'py, PyAny>> {
-    object::wrap_bound(py, unmap(object::tensor(tensor)?, dim, level, size).map_err(raise)?)
+    object::wrap_bound(py, show(object::tensor(tensor)?, dim, level, size).map_err(raise)?)
 }
 
 /// The numbers of the maps that a tensor has samples of.

@@ -331,7 +331,11 @@ fn of_a_loss(row: &Row, param: &Param, object: &Bound<'_, PyAny>) -> Option<PyEr
     let asks_sizes = matches!(name, "mse_loss" | "l1_loss" | "smooth_l1_loss" | "huber_loss")
         || name.starts_with("binary_cross_entropy");
     match shown(param) {
-        "reduction" if row.namespace == "nn.functional" && !joins_texts => {
+        "reduction" if joins_texts => {
+            let kind = kind_of(object);
+            Some(PyTypeError::new_err(format!("unsupported operand type(s) for +: '{kind}' and 'str'")))
+        }
+        "reduction" if row.namespace == "nn.functional" => {
             let text = object.str().map(|text| text.to_string()).unwrap_or_default();
             Some(PyValueError::new_err(format!("{text} is not a valid value for reduction")))
         }

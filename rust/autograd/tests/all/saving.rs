@@ -110,6 +110,15 @@ fn anomaly_detection_names_the_function() {
     let z = mul(&y, &sum(&x).unwrap()).unwrap();
     set_anomaly(true, true);
     let error = run(&z);
-    set_anomaly(false, true);
     assert_eq!(error.unwrap_err().sentence(), "Function 'MulBackward0' returned nan values in its 1th output.");
+    let without = "Error detected in MulBackward0. No forward pass information available. Enable detect anomaly during forward pass for more information.";
+    assert_eq!(warnings(), [without]);
+    at_line(7);
+    let z = mul(&mul(&x, &tensor(&[0.0])).unwrap(), &x).unwrap();
+    at_line(0);
+    let error = run(&sum(&z).unwrap());
+    set_anomaly(false, true);
+    assert!(error.is_err());
+    let with = "Error detected in MulBackward0. Traceback of forward call that caused the error:\nprogram.py, line 7";
+    assert_eq!(warnings(), [with]);
 }

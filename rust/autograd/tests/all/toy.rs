@@ -74,17 +74,28 @@ fn setup() {
         origin::set_locator(origin::Locator {
             here: || LINE.with(|line| Origin { code: 1, offset: line.get() }),
             describe: |origin| (origin.offset != 0).then(|| format!("program.py, line {}", origin.offset)),
+            trace: || Some(format!("program.py, line {}", LINE.with(std::cell::Cell::get))),
+            warn: |message| {
+                WARNINGS.with_borrow_mut(|warnings| warnings.push(message.to_string()));
+                Ok(())
+            },
         });
     });
 }
 
 thread_local! {
     static LINE: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    static WARNINGS: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
 /// Pretends that the user's program is at this line.
 pub fn at_line(line: u32) {
     LINE.set(line);
+}
+
+/// What the user of this thread was told since the last call.
+pub fn warnings() -> Vec<String> {
+    WARNINGS.take()
 }
 
 type Derivative = dyn Fn(&Call<'_>, &[SavedTensor], Tensor) -> Result<Gradients> + Send + Sync;

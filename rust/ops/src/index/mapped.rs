@@ -121,11 +121,11 @@ pub fn put(batch: &Batch) -> Found {
 /// Whole slices along a dimension.
 pub fn select(batch: &Batch) -> Found {
     let (own, index) = (batch.args.tensor(0)?, batch.args.tensor(2)?);
-    if own.rank() == 0 || index.rank() != 1 {
+    if own.rank() == 0 || index.rank() > 1 {
         return Ok(None);
     }
     let dim = rushlight_core::layout::wrap_dim(batch.args.int(1)?, own.rank())?;
-    let count = index.sizes()[0];
+    let count = index.numel() as isize;
     let whole = match (batch.differs_at(0), batch.differs_at(2)) {
         (_, false) => op!(INDEX_SELECT, batch.tensor(0)?, dim + 1, batch.one(2)?)?,
         (false, true) => {
@@ -175,14 +175,14 @@ fn changed(batch: &Batch, scatter: Option<Scatter>) -> Found {
     let Some(scatter) = scatter else { return Ok(None) };
     let shown = super::gather::long(&batch.tensor(2)?)?;
     // What is wrong with an index its sample says.
-    if index.rank() != 1 || refuse_outside(&shown, own.sizes()[dim], |_| no_elements()).is_err() {
+    if index.rank() > 1 || refuse_outside(&shown, own.sizes()[dim], |_| no_elements()).is_err() {
         return Ok(None);
     }
     let mut sizes = vec![batch.size];
     sizes.extend_from_slice(own.sizes());
-    sizes[dim + 1] = index.sizes()[0];
+    sizes[dim + 1] = index.numel() as isize;
     let mut ones = vec![1; own.rank() + 1];
-    (ones[0], ones[dim + 1]) = (batch.size, index.sizes()[0]);
+    (ones[0], ones[dim + 1]) = (batch.size, sizes[dim + 1]);
     let each = op!(EXPAND, op!(RESHAPE, shown, sizes_value(&ones))?, sizes_value(&sizes))?;
     scatter(batch, &batch.tensor(0)?, dim as i64 + 1, &each).map(|whole| Some(Output::Tensor(whole)))
 }

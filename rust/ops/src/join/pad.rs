@@ -278,8 +278,10 @@ fn sources(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>
         }
         if too_far {
             return Err(Error::runtime(match mode {
+                // torch counts the widths from the last dimension on.
                 Mode::Reflect => format!(
-                    "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding ({before}, {after}) at dimension {dim} of input {}",
+                    "Argument #{}: Padding size should be less than the corresponding input dimension, but got: padding ({before}, {after}) at dimension {dim} of input {}",
+                    2 + 2 * (own.rank() - dim),
                     Shape(own.sizes())
                 ),
                 Mode::Circular => "Padding value causes wrapping around more than once.".into(),

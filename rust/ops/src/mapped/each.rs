@@ -6,7 +6,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
 
 use super::levels::{Randomness, current, without};
-use super::{Batch, each_tensor, one_sample, unmap};
+use super::{Batch, each_tensor, one_sample, show};
 use crate::call::{Target, call_into};
 use crate::create::zeros;
 use crate::join::cat::STACK;
@@ -104,7 +104,7 @@ pub fn recorded(batch: &Batch) -> Result<Output> {
     begin_loop(batch.args.row);
     let shown = replaced(batch.args, |tensor| match tensor.axis(level) {
         None => Ok(tensor.clone()),
-        Some(_) => unmap(tensor, 0, level, size),
+        Some(_) => show(tensor, 0, level, size),
     })?;
     let mut results = Vec::with_capacity(size as usize);
     for place in 0..size {

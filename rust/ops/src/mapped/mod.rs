@@ -26,7 +26,7 @@ use crate::row::{Row, Run, Spec};
 use crate::value::{Args, Output, Value};
 
 pub use errors::{no_choice, no_elements, no_item, no_memory, no_one_shape, no_room};
-pub use rows::{MAP, UNMAP, map, unmap};
+pub use rows::{HIDE, SHOW, hide, show};
 pub use rules::{aligned, joined, parted, spread};
 
 /// What a row makes of mapped operands.
@@ -185,7 +185,7 @@ pub fn call(args: Args, target: Target) -> Result<Output> {
             }
             if let (Mapped::Each, Derivative::Composed) = (way(&args), &row.derivative) {
                 let output = each::recorded(&Batch { args: &args, level, size });
-                return each_tensor(output?, |tensor| map(&tensor, Some(0), level, size));
+                return each_tensor(output?, |tensor| hide(&tensor, Some(0), level, size));
             }
             let output = {
                 let _off = GradMode::new(false);
@@ -302,7 +302,7 @@ pub fn gathered(grad: Tensor, results: &[Facts], argument: &Facts) -> Result<Ten
         }
         done.push(axis.level);
         grad = match grad.axis(axis.level) {
-            Some(_) => op!(SUM_DIM, unmap(&grad, 0, axis.level, axis.size)?, &[0i64][..], false)?,
+            Some(_) => op!(SUM_DIM, show(&grad, 0, axis.level, axis.size)?, &[0i64][..], false)?,
             None => op!(MUL, grad, Value::Scalar((axis.size as i64).into()))?,
         };
     }

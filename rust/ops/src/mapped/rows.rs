@@ -13,10 +13,10 @@ use crate::reduce::sum::SUM_DIM;
 use crate::row::{DTypes, Row, Run, Variants};
 use crate::value::Value;
 
-pub static ROWS: &[&Row] = &[&MAP, &UNMAP];
+pub static ROWS: &[&Row] = &[&HIDE, &SHOW];
 
 /// A dimension hidden: the tensor of one sample, which stands for all. Without a dimension all samples are the same.
-pub static MAP: Row = Row {
+pub static HIDE: Row = Row {
     name: "_add_batch_dim",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int? dim, int level, int size) -> Tensor",
@@ -30,7 +30,7 @@ pub static MAP: Row = Row {
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
         let (dim, level, size) = (d.args.optional_int(1), d.int(2), d.int(3));
-        let shown = d.grad().done().and_then(|grad| unmap(&grad, dim.unwrap_or(0) as usize, level, size as isize));
+        let shown = d.grad().done().and_then(|grad| show(&grad, dim.unwrap_or(0) as usize, level, size as isize));
         match dim {
             Some(_) => Expr::new(shown),
             None => Expr::new(shown.and_then(|grad| op!(SUM_DIM, grad, &[0i64][..], false))),
@@ -40,7 +40,7 @@ pub static MAP: Row = Row {
 };
 
 /// A hidden dimension shown as a dimension of the result; a tensor that is not mapped there is repeated along it.
-pub static UNMAP: Row = Row {
+pub static SHOW: Row = Row {
     name: "_remove_batch_dim",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int dim, int level, int size) -> Tensor",
@@ -52,7 +52,7 @@ pub static UNMAP: Row = Row {
         let (dim, level) = (d.int(1), d.int(2));
         let was_mapped = d.facts(0).is_some_and(|facts| facts.axes().iter().any(|axis| axis.level == level));
         match (d.grad().done(), was_mapped) {
-            (Ok(grad), true) => Expr::new(map(&grad, Some(dim as usize), level, d.int(3) as isize)),
+            (Ok(grad), true) => Expr::new(hide(&grad, Some(dim as usize), level, d.int(3) as isize)),
             (Ok(grad), false) => Expr::new(op!(SUM_DIM, grad, &[dim][..], false)),
             (Err(error), _) => Expr::failed(error),
         }
@@ -61,16 +61,16 @@ pub static UNMAP: Row = Row {
 };
 
 /// Hides a dimension, or none.
-pub fn map(tensor: &Tensor, dim: Option<usize>, level: i64, size: isize) -> Result<Tensor> {
+pub fn hide(tensor: &Tensor, dim: Option<usize>, level: i64, size: isize) -> Result<Tensor> {
     if tensor.is_sparse() {
         return Err(crate::sparse::no_memory());
     }
-    MAP.tensor([Value::Own(resolved(tensor)?), dim.into(), level.into(), (size as i64).into()])
+    HIDE.tensor([Value::Own(resolved(tensor)?), dim.into(), level.into(), (size as i64).into()])
 }
 
 /// Shows a hidden dimension.
-pub fn unmap(tensor: &Tensor, dim: usize, level: i64, size: isize) -> Result<Tensor> {
-    let shown = UNMAP.tensor([tensor.into(), dim.into(), level.into(), (size as i64).into()])?;
+pub fn show(tensor: &Tensor, dim: usize, level: i64, size: isize) -> Result<Tensor> {
+    let shown = SHOW.tensor([tensor.into(), dim.into(), level.into(), (size as i64).into()])?;
     // What was made under the map is seen through its results alone: they are no views of it.
     if shown.base().is_some_and(Tensor::is_mapped) { shown.without_base() } else { Ok(shown) }
 }

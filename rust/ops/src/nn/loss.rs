@@ -159,11 +159,16 @@ fn mse_gradient(d: &Derive) -> Expr {
 
 /// The reduction, or the one that `size_average` and `reduce` mean, its older spelling; the three stand at these places.
 pub fn reduction_at(args: &Args, [average, reduce, word]: [usize; 3]) -> Result<Reduction> {
-    let (average, reduce) = (args.optional_bool(average), args.optional_bool(reduce));
-    if average.is_none() && reduce.is_none() {
-        return Reduction::parse(args.str(word)?);
+    match deprecated_at(args, [average, reduce])? {
+        Some(reduction) => Ok(reduction),
+        None => Reduction::parse(args.str(word)?),
     }
-    let (reduction, word) = match (average, reduce) {
+}
+
+/// What the two older arguments mean, if one of them is given.
+pub fn deprecated_at(args: &Args, [average, reduce]: [usize; 2]) -> Result<Option<Reduction>> {
+    let (reduction, word) = match (args.optional_bool(average), args.optional_bool(reduce)) {
+        (None, None) => return Ok(None),
         (_, Some(false)) => (Reduction::None, "none"),
         (Some(false), _) => (Reduction::Sum, "sum"),
         _ => (Reduction::Mean, "mean"),
@@ -171,7 +176,7 @@ pub fn reduction_at(args: &Args, [average, reduce, word]: [usize; 3]) -> Result<
     crate::host::warn(&format!(
         "size_average and reduce args will be deprecated, please use reduction='{word}' instead."
     ))?;
-    Ok(reduction)
+    Ok(Some(reduction))
 }
 
 fn warn_of_broadcasting(input: &Tensor, target: &Tensor) -> Result<()> {
@@ -445,8 +450,14 @@ pub static KL_DIV: Row = Row {
             return Err(Error::runtime("kl_div: Complex inputs not supported."));
         }
         let batchmean = args.optional_str(4) == Some("batchmean");
-        let reduction = if batchmean { Reduction::Sum } else { reduction_at(args, [2, 3, 4])? };
-        if reduction == Reduction::Mean {
+        let deprecated = deprecated_at(args, [2, 3])?;
+        let batchmean = batchmean && deprecated.is_none();
+        let reduction = match deprecated {
+            Some(reduction) => reduction,
+            None if batchmean => Reduction::Sum,
+            None => Reduction::parse(args.str(4)?)?,
+        };
+        if deprecated.is_none() && reduction == Reduction::Mean {
             crate::host::warn(
                 "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the next major release.",
             )?;

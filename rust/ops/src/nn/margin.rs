@@ -5,7 +5,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result, Scalar};
 
 use super::Reduction;
-use super::loss::{check_stays, reduction_at};
+use super::loss::{check_stays, deprecated_at, reduction_at};
 use crate::autocast::Autocast;
 use crate::derive::Derivative;
 use crate::expr::Expr;
@@ -184,12 +184,7 @@ Stirling's approximation of what does not depend on the input.
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::Single,
     run: Run::Compose(|args| {
-        let reduction = match (args.optional_bool(4), args.optional_bool(6)) {
-            (None, None) => Reduction::parse(args.str(7)?)?,
-            (_, Some(false)) => Reduction::None,
-            (Some(false), _) => Reduction::Sum,
-            _ => Reduction::Mean,
-        };
+        let reduction = reduction_at(args, [4, 6, 7])?;
         let (own, target) = (expr(args, 0)?, expr(args, 1)?);
         let mut each = if args.bool(2)? {
             own.clone().exp() - target.clone() * own
@@ -236,7 +231,7 @@ pub static GAUSSIAN_NLL_LOSS: Row = Row {
             return Err(Error::value("var is of incorrect size")
                 .hint("var has the input's shape, or that without the last dimension, or 1 in its place."));
         };
-        let reduction = Reduction::parse(args.str(5)?)?;
+        let reduction = Reduction::parse_or(args.str(5)?, "is not valid")?;
         if variance.numel() > 0 && variance.device() == rushlight_core::Device::Cpu {
             let every = crate::mapped::samples(&variance);
             let negative = Expr::from(every).below(0i64).call(&crate::reduce::truth::ANY, []).done()?;
@@ -261,6 +256,7 @@ pub static GAUSSIAN_NLL_LOSS: Row = Row {
     errors: &[
         ("t(2), t(2), pos(3)", "ValueError", "var is of incorrect size"),
         ("t(2), t(2), -pos(2)", "ValueError", "var has negative entry/entries"),
+        ("t(2), t(2), pos(2), reduction='foo'", "ValueError", "foo is not valid"),
     ],
     ..LOSS
 };
@@ -273,10 +269,14 @@ pub static MULTILABEL_SOFT_MARGIN_LOSS: Row = Row {
     >>> torch.nn.functional.multilabel_soft_margin_loss(torch.zeros(1, 2), torch.tensor([[1., 0.]]))
     tensor(0.6931)",
     run: Run::Compose(|args| {
-        let reduction = reduction_at(args, [3, 4, 5])?;
+        let reduction = match deprecated_at(args, [3, 4])? {
+            Some(reduction) => reduction,
+            None => Reduction::parse_or(args.str(5)?, "is not valid")?,
+        };
         let (own, target) = (expr(args, 0)?, expr(args, 1)?);
         let Some(&labels) = args.tensor(0)?.sizes().last() else {
-            return Err(Error::index("Dimension out of range (expected to be in range of [-1, 0], but got -1)"));
+            return Err(Error::index("Dimension specified as -1 but tensor has no dimensions")
+                .hint("x.reshape(1) gives it a dimension."));
         };
         let hit = target.clone() * own.clone().call(&LOGSIGMOID, []);
         let miss = (1.0 - target) * (-own).call(&LOGSIGMOID, []);
@@ -287,11 +287,15 @@ pub static MULTILABEL_SOFT_MARGIN_LOSS: Row = Row {
         reduced(each.sum_along(-1) / labels as f64, reduction)
     }),
     samples: &["t(2, 3), t(2, 3).sigmoid()", "t(2, 3), t(2, 3).sigmoid(), pos(3), reduction='none'"],
-    errors: &[(
-        "t(2, 3), t(2)",
-        "RuntimeError",
-        "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1",
-    )],
+    errors: &[
+        (
+            "t(2, 3), t(2)",
+            "RuntimeError",
+            "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1",
+        ),
+        ("t(2, 3), t(2, 3), reduction='foo'", "ValueError", "foo is not valid"),
+        ("t(), t()", "IndexError", "Dimension specified as -1 but tensor has no dimensions"),
+    ],
     ..LOSS
 };
 

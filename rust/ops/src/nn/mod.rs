@@ -40,16 +40,20 @@ pub enum Reduction {
 
 impl Reduction {
     pub fn parse(text: &str) -> Result<Reduction> {
+        if text == "elementwise_mean" {
+            crate::host::warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.")?;
+            return Ok(Reduction::Mean);
+        }
+        Reduction::parse_or(text, "is not a valid value for reduction")
+    }
+
+    /// One of the three words, or torch's complaint.
+    pub fn parse_or(text: &str, complaint: &str) -> Result<Reduction> {
         match text {
             "none" => Ok(Reduction::None),
             "mean" => Ok(Reduction::Mean),
             "sum" => Ok(Reduction::Sum),
-            "elementwise_mean" => {
-                crate::host::warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.")?;
-                Ok(Reduction::Mean)
-            }
-            _ => Err(Error::value(format!("{text} is not a valid value for reduction"))
-                .hint("It is \"mean\", \"sum\" or \"none\".")),
+            _ => Err(Error::value(format!("{text} {complaint}")).hint("It is \"mean\", \"sum\" or \"none\".")),
         }
     }
 

@@ -512,7 +512,7 @@ pub static GLU: Row = Row {
     run: Run::Compose(|args| {
         let own = args.tensor(0)?;
         if own.rank() == 0 {
-            return Err(Error::runtime("glu does not support 0-dimensional tensors"));
+            return Err(Error::runtime("glu does not support scalars because halving size must be even"));
         }
         let dim = rushlight_core::layout::wrap_dim(args.int(1)?, own.rank())?;
         let size = own.sizes()[dim];
@@ -526,7 +526,10 @@ pub static GLU: Row = Row {
         (Expr::new(half(0)) * Expr::new(half(size / 2)).sigmoid()).done().map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
-    errors: &[("t(3)", "RuntimeError", "Halving dimension must be even, but dimension 0 is size 3")],
+    errors: &[
+        ("t(3)", "RuntimeError", "Halving dimension must be even, but dimension 0 is size 3"),
+        ("t()", "RuntimeError", "glu does not support scalars because halving size must be even"),
+    ],
     samples: &["t(2, 4)", "t(2, 4), 0", "t(2, 3, 4).transpose(1, 2), 1"],
     reference: "np.split(self, 2, dim)[0] / (1 + np.exp(-np.split(self, 2, dim)[1]))",
     ..ACTIVATION

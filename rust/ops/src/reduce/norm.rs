@@ -259,6 +259,8 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
 fn run(args: &Args, results: &[Tensor]) -> Result<()> {
     let own = args.tensor(0)?;
     let ord = args.scalar(1)?.f64();
+    // Of one element it is the magnitude, whose powers may be too large or too small for the dtype.
+    let ord = if own.numel() == results[0].numel() && ord != 0.0 { 1.0 } else { ord };
     let compute = args.dtype(4).unwrap_or(own.dtype()).compute();
     super::run(args, Over::of(args, 2)?, results, folds_of(ord), compute, &[ord])
 }

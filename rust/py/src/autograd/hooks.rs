@@ -103,8 +103,13 @@ impl engine::saved::SavedTensorHooks for SavedHooks {
     fn unpack(&self, packed: &engine::saved::Packed) -> rushlight::Result<Tensor> {
         attach::acquire(|py| {
             let packed = packed.downcast_ref::<Held>().map_or_else(|| py.None(), |packed| packed.get(py));
-            let tensor = self.unpack.bind(py).call1((packed,))?;
-            object::tensor(&tensor).cloned()
+            let found = self.unpack.bind(py).call1((packed,))?;
+            object::tensor(&found).cloned().map_err(|_| {
+                let kind = kind_of(&found);
+                pyo3::exceptions::PyTypeError::new_err(format!(
+                    "Output of saved tensor unpack_hook expected to be a Tensor but got result of type {kind}"
+                ))
+            })
         })
     }
 }

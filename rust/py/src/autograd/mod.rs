@@ -201,7 +201,12 @@ fn carried<T>(result: PyResult<T>) -> rushlight::Result<T> {
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    engine::origin::set_locator(engine::origin::Locator { here: origin::here, describe: origin::describe });
+    engine::origin::set_locator(engine::origin::Locator {
+        here: origin::here,
+        describe: origin::describe,
+        trace: origin::trace,
+        warn: |message| warn(message, Warning::General),
+    });
     module.add_function(wrap_pyfunction!(_backward, module)?)?;
     module.add_function(wrap_pyfunction!(_grad, module)?)?;
     module.add_function(wrap_pyfunction!(_queue_callback, module)?)?;

@@ -118,6 +118,15 @@ pub fn describe(origin: Origin) -> Option<String> {
     })
 }
 
+/// The lines that run on this thread, as Python shows them below an exception.
+pub fn trace() -> Option<String> {
+    attach::attached(|py| {
+        let lines = py.import("traceback")?.call_method0("format_stack")?;
+        lines.extract::<Vec<String>>().map(|lines| lines.concat())
+    })
+    .ok()
+}
+
 fn read(code: &Bound<'_, PyAny>, offset: u32) -> PyResult<String> {
     let mut line: u32 = code.getattr("co_firstlineno")?.extract()?;
     for entry in code.call_method0("co_lines")?.try_iter()? {

@@ -89,9 +89,7 @@ impl Groups {
     }
 
     fn rstd<T: Float>(&self, variance: T) -> f64 {
-        let variance = variance.wide();
-        // Beyond the largest number: dividing by it would make zeros of numbers that are not alike.
-        if variance == f64::INFINITY { f64::NAN } else { 1.0 / (variance + self.eps).sqrt() }
+        1.0 / (variance.wide() + self.eps).sqrt()
     }
 
     /// Mean and variance out of what was measured.

@@ -10,6 +10,7 @@ mod kernel;
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{Dims, Error, Result};
+use smallvec::SmallVec;
 
 use crate::autocast::Autocast;
 use crate::derive::Derivative;
@@ -312,37 +313,50 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
     if extra.iter().any(|&n| n < 0) {
         return Err(Error::runtime("negative output_padding is not supported"));
     }
-    if (0..dims).any(|dim| extra[dim] >= plan.stride[dim] && extra[dim] >= plan.dilation[dim]) {
-        let axes = &["depth", "height", "width"][3 - dims..];
-        let list = |name: &str, values: &[i64]| -> String {
+    let wide = |dim: usize| extra[dim] >= plan.stride[dim] && extra[dim] >= plan.dilation[dim];
+    if plan.input.sizes()[0] > 0 && (0..dims).any(wide) {
+        // torch sees a sequence as an image of one row.
+        let (axes, row) = (&["depth", "height", "width"][3 - dims.max(2)..], dims == 1);
+        let list = |name: &str, values: &[i64], of_row: i64| -> String {
+            let values = row.then_some(&of_row).into_iter().chain(values);
             axes.iter().zip(values).map(|(axis, value)| format!(" {name}_{axis}: {value}")).collect()
         };
         return Err(Error::runtime(format!(
             "output padding must be smaller than either stride or dilation, but got{}{}{}",
-            list("output_padding", &extra),
-            list("stride", &plan.stride),
-            list("dilation", &plan.dilation)
+            list("output_padding", &extra, 0),
+            list("stride", &plan.stride, 1),
+            list("dilation", &plan.dilation, 1)
         )));
     }
     let mut size = Ints::from_slice(&[plan.input.sizes()[0] as i64, weight.sizes()[1] as i64 * plan.groups]);
+    // From the first window's begin to the last one's end, and how much of it stays, with what is added.
+    let whole: SmallVec<[i128; 3]> = (0..dims)
+        .map(|dim| {
+            let steps = (plan.input.sizes()[2 + dim] as i128 - 1) * i128::from(plan.stride[dim]);
+            steps + i128::from(plan.dilation[dim]) * (weight.sizes()[2 + dim] as i128 - 1) + 1
+        })
+        .collect();
+    let left = |dim: usize| whole[dim] + i128::from(extra[dim]) - 2 * i128::from(plan.padding[dim]);
+    let own: SmallVec<[i128; 3]> = (0..dims).map(left).collect();
+    if own.iter().any(|&own| own < 0 || own == 0 && plan.input.numel() > 0) {
+        // As above.
+        let listed = |sizes: &mut dyn Iterator<Item = i128>| {
+            let row = (dims == 1).then_some(1);
+            row.into_iter().chain(sizes).map(|size| size.to_string()).collect::<Vec<_>>().join(" x ")
+        };
+        return Err(Error::runtime(format!(
+            "Given input size per channel: ({}). Calculated output size per channel: ({}). Output size is too small",
+            listed(&mut plan.input.sizes()[2..].iter().map(|&size| size as i128)),
+            listed(&mut own.iter().copied())
+        ))
+        .hint("Pad the input, or take a larger one."));
+    }
     for dim in 0..dims {
-        let steps = (plan.input.sizes()[2 + dim] as i128 - 1) * i128::from(plan.stride[dim]);
-        let reach = i128::from(plan.dilation[dim]) * (weight.sizes()[2 + dim] as i128 - 1) + 1;
-        let before = i128::from(plan.padding[dim]);
-        let own = steps + reach + i128::from(extra[dim]) - 2 * before;
-        if own < 0 {
-            return Err(Error::runtime(format!(
-                "Given input size per channel: {}. Calculated output size per channel: {own}. Output size is too small",
-                Shape(&plan.input.sizes()[2..])
-            ))
-            .hint("Pad the input, or take a larger one."));
-        }
         // What is left behind the last window.
-        let behind = steps + reach - own - before;
+        let behind = whole[dim] - own[dim] - i128::from(plan.padding[dim]);
         let narrow = |n| i64::try_from(n).map_err(|_| Error::runtime("numel: integer multiplication overflow"));
         plan.padding[dims + dim] = narrow(behind)?;
-        let own = narrow(own)?;
-        size.push(own);
+        size.push(narrow(own[dim])?);
     }
     plan.check_elements(weight, true)?;
     let result = CONV_INPUT.tensor([
@@ -455,6 +469,8 @@ public_transposed! {
         &["t(2, 2, 4), t(2, 3, 3), t(3)", "t(4, 4), t(4, 3, 3), stride=2, padding=1, output_padding=1, groups=2"],
         &[
             ("t(1, 2, 5), t(3, 3, 2)", "RuntimeError", "Given transposed=1, weight of size [3, 3, 2], expected input[1, 2, 5] to have 3 channels, but got 2 channels instead"),
+            ("t(1, 2, 1), t(2, 3, 2), padding=1", "RuntimeError", "Given input size per channel: (1 x 1). Calculated output size per channel: (1 x 0). Output size is too small"),
+            ("t(1, 2, 5), t(2, 3, 2), output_padding=2", "RuntimeError", "output padding must be smaller than either stride or dilation, but got output_padding_height: 0 output_padding_width: 2 stride_height: 1 stride_width: 1 dilation_height: 1 dilation_width: 1"),
             ("t(1, 2, 5), t(2, 3, 2), t(2)", "RuntimeError", "Given transposed=1, weight of size [2, 3, 2], expected bias to be 1-dimensional with 3 elements, but got bias of size [2] instead"),
         ],
         "The transposed convolution of sequences `(N, C, L)` or `(C, L)` with filters `(C, F / groups, K)`.

@@ -20,7 +20,7 @@ fn plan(args: &Args) -> Result<Plan> {
         )));
     }
     if groups <= 0 {
-        return Err(Error::runtime(format!("Expected num_groups to be greater than 0, got {groups}")));
+        return Err(Error::runtime(format!("Expected num groups to be greater than 0, got {groups}")));
     }
     let (batch, channels) = (own.sizes()[0], own.sizes()[1]);
     let groups = groups as isize;
@@ -76,6 +76,7 @@ pub static GROUP_NORM: Row = Row {
     samples: &["t(2, 4), 2", "t(2, 6, 3), 3, pos(6), t(6)"],
     errors: &[
         ("t(4), 2", "RuntimeError", "Expected at least 2 dimensions for input tensor but received 1"),
+        ("t(2, 4), -2", "RuntimeError", "Expected num groups to be greater than 0, got -2"),
         (
             "t(2, 3), 2",
             "RuntimeError",

@@ -359,7 +359,7 @@ fn composed(d: &Derive) -> Result<Vec<Option<Tensor>>> {
     let (middle, variance) = (seen(d.result_of(1), &statistic)?, seen(d.result_of(2), &statistic)?);
     let input = seen(d.input(0), &plan.view)?;
     let centred = if plan.centred { input - middle } else { input };
-    let rstd = variance.clone().below(f64::INFINITY).choose((variance + plan.eps).rsqrt(), f64::NAN);
+    let rstd = (variance + plan.eps).rsqrt();
     let normal = centred.clone() * rstd.clone();
 
     let grad = seen(d.grad(), &plan.view)?;

@@ -144,6 +144,10 @@ pub static RMS_NORM: Row = Row {
     tensor([[0.8485, 1.1314]])",
     dtypes: DTypes::INEXACT,
     run: Run::Compose(|args| {
+        let (rank, least) = (args.tensor(0)?.rank(), args.ints(1)?.len());
+        if rank < least {
+            return Err(Error::value(format!("Input tensor must have at least {least} dimensions, but got {rank}")));
+        }
         let shape = check_shape(args, "*", &[("weight", 2)])?;
         let own = args.tensor(0)?;
         let dtype = own.dtype();
@@ -179,6 +183,7 @@ pub static RMS_NORM: Row = Row {
             "RuntimeError",
             "Given normalized_shape=[4], expected input with shape [*4], but got input of size[2, 3]",
         ),
+        ("t(3), (2, 3)", "ValueError", "Input tensor must have at least 2 dimensions, but got 1"),
         (
             "t(2, 3), (3,), t(2)",
             "RuntimeError",

@@ -64,18 +64,22 @@ fn check_step(args: &Args, states: &[&Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// The products of input and state with their weights, and the biases.
-fn products(args: &Args, state: &Tensor) -> Result<[Tensor; 2]> {
-    let (input, w_ih, w_hh) = (args.tensor(0)?, args.tensor(2)?, args.tensor(3)?);
-    let own = op!(LINEAR, input, w_ih, args.optional_tensor(4))?;
-    Ok([own, op!(LINEAR, state, w_hh, args.optional_tensor(5))?])
+/// The product of the input with its weight, and the bias. Which of the two products comes first is which comes last in
+/// backward: as in torch.
+fn of_input(args: &Args) -> Result<Tensor> {
+    op!(LINEAR, args.tensor(0)?, args.tensor(2)?, args.optional_tensor(4))
+}
+
+/// The same of the state.
+fn of_state(args: &Args, state: &Tensor) -> Result<Tensor> {
+    op!(LINEAR, state, args.tensor(3)?, args.optional_tensor(5))
 }
 
 fn simple_cell(args: &Args, activation: &'static Row) -> Result<Output> {
     let state = args.tensor(1)?;
     check_step(args, &[state])?;
-    let [input, own] = products(args, state)?;
-    op!(activation, &op!(ADD, &input, &own)?).map(Output::Tensor)
+    let own = of_state(args, state)?;
+    op!(activation, &op!(ADD, &of_input(args)?, &own)?).map(Output::Tensor)
 }
 
 pub static RNN_TANH_CELL: Row = Row {
@@ -147,8 +151,8 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(3 * H, I)`, w_hh `(3 * H,
     run: Run::Compose(|args| {
         let state = args.tensor(1)?;
         check_step(args, &[state])?;
-        let [input, own] = products(args, state)?;
-        op!(GRU_GATES, &input, &own, state).map(Output::Tensor)
+        let input = of_input(args)?;
+        op!(GRU_GATES, &input, &of_state(args, state)?, state).map(Output::Tensor)
     }),
     samples: &["t(2, 3), t(2, 2), t(6, 3), t(6, 2)", "t(2, 3), t(2, 2), t(6, 3), t(6, 2), t(6), t(6)"],
     errors: &[(
@@ -179,8 +183,8 @@ Shapes: input `(N, I)`, both of hx and both results `(N, H)`, w_ih `(4 * H, I)`,
         let states = args.tensors(1)?;
         let [output, state] = states[..] else { return Err(Error::runtime("lstm_cell expects two hidden states")) };
         check_step(args, &states)?;
-        let [input, own] = products(args, output)?;
-        LSTM_GATES.call([op!(ADD, &input, &own)?.into(), state.into()])
+        let own = of_state(args, output)?;
+        LSTM_GATES.call([op!(ADD, &of_input(args)?, &own)?.into(), state.into()])
     }),
     samples: &[
         "t(2, 3), [t(2, 2), t(2, 2)], t(8, 3), t(8, 2)",
