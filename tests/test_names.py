@@ -48,6 +48,11 @@ def test_classes_live_where_torch_has_them(name, home):
     [
         ("compile", "module 'torch' has no attribute 'compile'\nNothing is compiled"),
         ("compiler.compile", "module 'torch.compiler' has no attribute 'compile'\nNothing is compiled"),
+        (
+            "legacy.nn",
+            "module 'torch' has no attribute 'legacy'\nThe port of Lua's torch is gone: torch.nn and torch.optim",
+        ),
+        ("utils.ffi", "module 'torch.utils' has no attribute 'ffi'\nLibraries in C are loaded by ctypes or cffi"),
         ("fx", "module 'torch' has no attribute 'fx'\nNothing is compiled"),
         ("utils.swap_tensor", "module 'torch.utils' has no attribute 'swap_tensor'\nDid you mean 'swap_tensors'?"),
         ("cuda.is_availabel", "module 'torch.cuda' has no attribute 'is_availabel'\nDid you mean 'is_available'?"),
@@ -56,6 +61,20 @@ def test_classes_live_where_torch_has_them(name, home):
 def test_missing_names_say_what_to_do(name, told):
     with pytest.raises(AttributeError) as caught:
         operator.attrgetter(name)(torch)
+    assert str(caught.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    "statement, told",
+    [
+        ("import rushlight.legacy.nn", "No module named 'torch.legacy'\nThe port of Lua's torch is gone"),
+        ("from rushlight import legacy", "No module named 'torch.legacy'\nThe port of Lua's torch is gone"),
+        ("from rushlight.utils.ffi import create_extension", "No module named 'torch.utils.ffi'\nLibraries in C are"),
+    ],
+)
+def test_modules_that_are_gone_say_what_took_their_place(statement, told):
+    with pytest.raises(ImportError) as caught:
+        exec(statement)
     assert str(caught.value).startswith(told)
 
 

@@ -446,6 +446,13 @@ def test_the_runner_says_what_is_wrong(tmp_path):
     done = run(None, "-m", "rushlight", str(tmp_path / "missing.py"))
     assert done.returncode == 1 and "can't open file" in done.stderr
     assert "usage: python -m rushlight" in run(None, "-m", "rushlight").stdout
+    for line, told in [
+        ("x.cuda(async=True)", "`async` is a word of Python's own since 3.7: write non_blocking=True."),
+        ("print(\u201ca\u201d)", "The line has typographic quotes; Python's are ' and \"."),
+    ]:
+        (tmp_path / "old.py").write_text(line, encoding="utf-8")
+        done = run(None, "-m", "rushlight", str(tmp_path / "old.py"))
+        assert done.returncode == 1 and done.stderr.splitlines()[-1] == told
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,9 @@ def _run_script(path):
             code = compile(file.read(), path, "exec")
     except OSError as error:
         sys.exit(f"python -m rushlight: can't open file {path!r}: {error.strerror}")
+    except SyntaxError as error:
+        _explain(error)
+        raise
     main = types.ModuleType("__main__")
     main.__file__ = path
     main.__spec__ = None
@@ -26,6 +29,15 @@ def _run_script(path):
     sys.modules["__main__"] = main
     sys.path[0] = os.path.dirname(os.path.abspath(path))
     exec(code, main.__dict__)
+
+
+def _explain(error):
+    """Adds to a syntax error what programs of torch's first years, or copied from a page, run into."""
+    line = error.text or ""
+    if "async" in line:
+        error.add_note("`async` is a word of Python's own since 3.7: write non_blocking=True.")
+    if any(quote in line for quote in "\u2018\u2019\u201c\u201d"):
+        error.add_note("The line has typographic quotes; Python's are ' and \".")
 
 
 def main():

@@ -46,8 +46,11 @@ INSTEAD = {
     "torch.export": _EAGER.format("save a module's state_dict with torch.save."),
     "torch.fx": _EAGER.format("there are no graphs of them to change. Hooks of modules see every call."),
     "torch.hub": "Nothing is downloaded: load a state_dict with torch.load, or torch.safetensors.",
+    "torch.legacy": "The port of Lua's torch is gone: torch.nn and torch.optim have its modules and optimizers.",
     "torch.library": "Operators of one's own are functions, or torch.autograd.Function where they have gradients of their own.",
     "torch.onnx": _EAGER.format("there are no graphs of them to export."),
+    "torch.utils.ffi": "Libraries in C are loaded by ctypes or cffi: tensor.data_ptr() is where a tensor's elements lie, and "
+    "torch.utils.dlpack hands tensors over without a copy.",
     # The release notes of 0.2 print it so.
     "torch.utils.weight_norm": "Did you mean 'torch.nn.utils.weight_norm'?",
 }

@@ -1,5 +1,6 @@
 """The rare methods of `Tensor`, written in Python and attached to the engine's class."""
 
+from functools import wraps
 from types import NoneType
 
 from rushlight import _utils
@@ -327,6 +328,24 @@ def reinforce(self, *arguments):
     )
 
 
+_cuda = Tensor.cuda
+
+
+@_method
+@wraps(_cuda)
+def cuda(self, *args, **kwargs):
+    if "async" in kwargs:
+        # A word of Python's own since 3.7, so that it comes as `**{"async": True}`.
+        warn("'async' is deprecated; use 'non_blocking'", DeprecationWarning)
+        kwargs["non_blocking"] = kwargs.pop("async")
+    return _cuda(self, *args, **kwargs)
+
+
+def _creator(self):
+    warn("creator is now called grad_fn", DeprecationWarning)
+    return self.grad_fn
+
+
 def _volatile(self):
     warn("volatile was removed (Variable.volatile is always False)")
     return False
@@ -338,6 +357,7 @@ def _set_volatile(self, value):
 
 for _name, _attribute in {
     "volatile": property(_volatile, _set_volatile, doc="Always False; `no_grad` took its place."),
+    "creator": property(_creator, doc="The old name of `grad_fn`."),
     "name": property(lambda self: None, doc="None: tensors of a graph have no names."),
 }.items():
     setattr(Tensor, _name, _attribute)

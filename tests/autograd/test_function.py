@@ -451,6 +451,20 @@ def test_what_is_left_of_older_names():
         assert x.volatile is False
     with pytest.warns(UserWarning, match="volatile was removed and now has no effect"):
         x.volatile = True
+    with pytest.warns(DeprecationWarning, match="creator is now called grad_fn"):
+        assert (x * 2).creator.name() == "MulBackward0"
+
+    def moved(**options):
+        try:
+            return x.cuda(**options).device.type
+        except RuntimeError as error:
+            return str(error)
+
+    with pytest.warns(DeprecationWarning, match="'async' is deprecated; use 'non_blocking'") as told:
+        assert moved(**{"async": True}) == moved(non_blocking=True)
+    assert told[0].filename == __file__
+    with pytest.raises(TypeError, match="unexpected keyword argument 'asynch'"):
+        x.cuda(asynch=True)
     with pytest.raises(AttributeError):
         x.name = "weight"
     with pytest.raises(RuntimeError, match=r"reinforce\(\) was removed"):

@@ -283,6 +283,28 @@ def test_aut_18_inference(mode):
     assert model(torch.ones(1, 2)).requires_grad
 
 
+def test_aut_18_volatile():
+    """The argument itself: what is computed with such a tensor has no history, where a program asks for the old meaning."""
+    model, volatile = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)), torch.utils.backcompat.volatile
+    with pytest.warns(UserWarning, match="volatile was removed and now has no effect"):
+        assert model(torch.autograd.Variable(torch.ones(4, 2), volatile=True)).requires_grad
+    volatile.enabled = True
+    try:
+        with pytest.warns(DeprecationWarning, match="Use `with torch.no_grad"):
+            x = torch.autograd.Variable(torch.ones(4, 2), volatile=True)
+        y = model(x)
+        loss = nn.functional.mse_loss(y * model[2].weight.sum(), torch.zeros(4, 1))
+        with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="can't be volatile and require_grad"):
+            torch.autograd.Variable(torch.ones(1), requires_grad=True, volatile=True)
+    finally:
+        volatile.enabled = False
+    for result in (x, y, loss):
+        assert result.volatile is True and result.requires_grad is False and result.grad_fn is None
+        assert isinstance(result, torch.autograd.Variable)
+    assert torch.equal(y.as_subclass(torch.Tensor), model(torch.ones(4, 2)))
+    assert model(torch.ones(4, 2)).requires_grad
+
+
 def test_aut_19_backward_twice():
     """The graph is gone after the first backward, unless it was asked to stay."""
     x = torch.ones(2, requires_grad=True)

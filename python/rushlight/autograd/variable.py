@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rushlight._C import Tensor
+from rushlight._loading import load
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
@@ -21,6 +22,9 @@ class _Meta(type):
 class Variable(metaclass=_Meta):
     """Returns the tensor itself, with `requires_grad` set.
 
+    ``volatile`` has no effect, unless ``torch.utils.backcompat.volatile.enabled`` is set: then nothing that is computed
+    with the tensor is recorded.
+
     Raises:
         TypeError: what is no tensor.
         ValueError: ``volatile`` beside ``requires_grad``.
@@ -30,7 +34,10 @@ class Variable(metaclass=_Meta):
     """
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = False, volatile: Any = None) -> Any:
-        if volatile is not None:
+        unrecorded = volatile is not None and load("rushlight.utils.backcompat").volatile.enabled
+        if unrecorded:
+            warn("volatile is deprecated. Use `with torch.no_grad():` instead.", DeprecationWarning)
+        elif volatile is not None:
             warn("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.")
         if volatile and requires_grad:
             raise ValueError("Variable can't be volatile and require_grad at the same time!")
@@ -38,6 +45,8 @@ class Variable(metaclass=_Meta):
             data = Tensor()
         if not isinstance(data, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+        if unrecorded and volatile:
+            return data.detach().as_subclass(load("rushlight.autograd._volatile").VolatileTensor)
         return data.detach().requires_grad_(requires_grad)
 
 

@@ -193,7 +193,8 @@ class _Conv(_ConvNd):
         )
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return self._conv_forward(input, *self._learned())
+        weight, bias = self._learned()
+        return self._conv_forward(input, weight, bias)
 
     # Under torch's name: programs override it, to convolve with weights of their own making.
 

@@ -2,7 +2,8 @@
 
 `broadcast_warning` and `keepdim_warning` are torch's switches for programs older than broadcasting; here they work.
 `strict_broadcast` and `ambiguous_reduction` are for programs of today: they name broadcasts and reductions that are often
-slips. All are off until asked for, and cost nothing then; they hold for all threads of the process.
+slips. `volatile` gives the argument of `Variable` its old meaning. All are off until asked for, and cost nothing then; they
+hold for all threads of the process.
 
 >>> torch.utils.backcompat.broadcast_warning.enabled
 False
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from rushlight import _C
 
-__all__ = ["ambiguous_reduction", "broadcast_warning", "keepdim_warning", "strict_broadcast"]
+__all__ = ["ambiguous_reduction", "broadcast_warning", "keepdim_warning", "strict_broadcast", "volatile"]
 
 _level = 0
 
@@ -27,8 +28,8 @@ def _truth(switch: str, value: object) -> bool:
     return value
 
 
-class _Warning:
-    """A warning that is off until its ``enabled`` is set."""
+class _Setting:
+    """Something that is off until its ``enabled`` is set."""
 
     def __init__(self, switch: str) -> None:
         self._switch = switch
@@ -45,11 +46,13 @@ class _Warning:
 
 
 # Tensors of different shapes and as many elements meet by broadcasting; once, they met element by element.
-broadcast_warning = _Warning("set_backcompat_broadcast_warn")
+broadcast_warning = _Setting("set_backcompat_broadcast_warn")
 # A dimension is reduced and `keepdim` is not given; once, the dimension was kept.
-keepdim_warning = _Warning("set_backcompat_keepdim_warn")
+keepdim_warning = _Setting("set_backcompat_keepdim_warn")
 # All of several dimensions are taken because no `dim` is given (`x.sum()`, `x.squeeze()`): a `torch.AmbiguousReduction`.
-ambiguous_reduction = _Warning("ambiguous_reduction.enabled")
+ambiguous_reduction = _Setting("ambiguous_reduction.enabled")
+# What is computed with `Variable(data, volatile=True)` is not recorded, as before 0.4; else the argument has no effect.
+volatile = _Setting("volatile.enabled")
 
 
 class _Switch(type):
