@@ -112,6 +112,36 @@ def test_results_that_are_many():
     assert type(x.sum().item()) is float
 
 
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("numel", (torch.ones(2),)),
+        ("is_floating_point", (torch.ones(2),)),
+        ("is_complex", (torch.ones(2),)),
+        ("is_nonzero", (torch.ones(1),)),
+        ("is_same_size", (torch.ones(2), torch.ones(2))),
+        ("result_type", (torch.ones(2), 1)),
+        ("can_cast", (torch.float32, torch.int32)),
+        ("promote_types", (torch.float32, torch.int32)),
+        ("sparse_coo_tensor", ([[0]], [1.0], (2,))),
+    ],
+)
+def test_questions_are_put_as_the_functions_that_were_called(name, args):
+    function, seen = getattr(torch, name), []
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        found = function(*args)
+    assert seen == [function]
+    assert str(found) == str(function(*args))
+    if name not in ("can_cast", "promote_types", "sparse_coo_tensor"):
+        assert function(*[Duck() if isinstance(arg, torch.Tensor) else arg for arg in args])[0] == f"torch.{name}"
+
+
 def test_the_most_derived_class_wins_and_strangers_do_not_mix():
     plain, derived, other = made(Plain), made(Derived), made(Other)
     assert type(plain + derived) is type(derived + plain) is Derived

@@ -5,6 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight import _C
 from rushlight._loading import load
+from rushlight._overridable import overridable
 from rushlight._text import must_be_tensor
 
 TYPE_CHECKING = False
@@ -23,6 +24,7 @@ def typename(obj: object) -> str:
     return load("rushlight._text").typename(obj)
 
 
+@overridable
 def is_floating_point(input: Tensor) -> bool:
     """Whether the elements are floating-point numbers.
 
@@ -33,6 +35,7 @@ def is_floating_point(input: Tensor) -> bool:
     return input.is_floating_point()
 
 
+@overridable
 def is_complex(input: Tensor) -> bool:
     """Whether the elements are complex numbers.
 
@@ -43,6 +46,7 @@ def is_complex(input: Tensor) -> bool:
     return input.is_complex()
 
 
+@overridable
 def is_signed(input: Tensor) -> bool:
     """Whether the elements may be negative: of all dtypes but the unsigned ones and bool.
 
@@ -53,6 +57,7 @@ def is_signed(input: Tensor) -> bool:
     return input.is_signed()
 
 
+@overridable
 def is_conj(input: Tensor) -> bool:
     """Whether the elements are conjugates of what is stored, computed where they are read.
 
@@ -63,6 +68,7 @@ def is_conj(input: Tensor) -> bool:
     return input.is_conj()
 
 
+@overridable
 def is_neg(input: Tensor) -> bool:
     """Whether the elements are negatives of what is stored, computed where they are read, as imaginary parts of conjugates are.
 
@@ -73,6 +79,7 @@ def is_neg(input: Tensor) -> bool:
     return input.is_neg()
 
 
+@overridable
 def is_inference(input: Tensor) -> bool:
     """Whether a tensor was made in inference mode.
 
@@ -85,6 +92,7 @@ def is_inference(input: Tensor) -> bool:
     return input.is_inference()
 
 
+@overridable
 def is_nonzero(input: Tensor) -> bool:
     """The truth of the one element.
 
@@ -98,6 +106,7 @@ def is_nonzero(input: Tensor) -> bool:
     return bool(input)
 
 
+@overridable
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both tensors have the same sizes.
 
@@ -118,6 +127,7 @@ def is_storage(obj: object) -> bool:
     return isinstance(obj, _C.UntypedStorage)
 
 
+@overridable
 def numel(input: Tensor) -> int:
     """The number of elements.
 
@@ -128,6 +138,7 @@ def numel(input: Tensor) -> int:
     return input.numel()
 
 
+@overridable
 def get_device(input: Tensor) -> int:
     """The number of the card, or -1 on the host.
 
@@ -138,6 +149,7 @@ def get_device(input: Tensor) -> int:
     return input.get_device()
 
 
+@overridable
 def detach(input: Tensor) -> Tensor:
     """The same elements, in the same memory, without history.
 
@@ -149,6 +161,7 @@ def detach(input: Tensor) -> Tensor:
     return input.detach()
 
 
+@overridable
 def detach_(input: Tensor) -> Tensor:
     """`detach` in place: the tensor itself loses its history.
 
@@ -160,6 +173,7 @@ def detach_(input: Tensor) -> Tensor:
     return input.detach_()
 
 
+@overridable
 def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether values of one dtype may be written into tensors of another.
 
@@ -169,6 +183,7 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     return _C._can_cast(from_, to)
 
 
+@overridable
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """The smallest dtype that holds both.
 
@@ -178,6 +193,7 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     return _C._promote_types(type1, type2)
 
 
+@overridable
 def result_type(tensor: Tensor | complex, other: Tensor | complex) -> dtype:
     """The dtype in which two operands meet.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._overridable import overridable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["addmm", "check_sparse_tensor_invariants", "mm", "sparse_coo_tensor", "sum"]
 
 
+@overridable
 def sparse_coo_tensor(
     indices: Any = None,
     values: Any = None,
