@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import rushlight as torch
@@ -99,6 +100,39 @@ def test_what_is_close():
     assert_close({"a": [1.0, None]}, {"a": [1.00000001, None]})
     assert_close(T([1.0]), T([1.0], dtype=torch.float64), check_dtype=False)
     assert_close(T([1.0, 2.0], dtype=torch.bfloat16), T([1.0, 2.015625], dtype=torch.bfloat16))
+
+
+def test_none_arrays_and_numbers_of_numpy():
+    for actual, expected, text in (
+        (T([1.0]), None, "None mismatch: tensor([1.]) is not None"),
+        ([1, None], [1, 2], "None mismatch: None is not 2\n\nThe failure occurred for item [1]"),
+        (
+            np.ones(1),
+            np.ones(1, "float32"),
+            "The values for attribute 'dtype' do not match: torch.float64 != torch.float32.",
+        ),
+        (np.bool_(True), False, "Booleans mismatch: True is not False"),
+    ):
+        with pytest.raises(AssertionError) as caught:
+            assert_close(actual, expected)
+        assert str(caught.value) == text
+    assert_close([np.ones(2), np.float32(1), np.int64(3), np.bool_(True)], [np.ones(2), 1.0, 3, True])
+    assert_close(1, np.int64(1), allow_subclasses=False)
+
+    class A(torch.Tensor):
+        pass
+
+    class B(torch.Tensor):
+        pass
+
+    assert_close(T([1.0]).as_subclass(A), T([1.0]))
+    for actual, expected in (
+        (T([1.0]).as_subclass(A), T([1.0]).as_subclass(B)),
+        (np.ones(1), T([1.0])),
+        (np.array(["a"]), np.array(["a"])),
+    ):
+        with pytest.raises(TypeError, match="No comparison pair was able to handle inputs of type"):
+            assert_close(actual, expected)
 
 
 def test_misuse():

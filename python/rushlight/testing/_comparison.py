@@ -1,8 +1,9 @@
-"""Closeness of tensors, numbers, and sequences and mappings of them, with torch's tolerances and sentences."""
+"""Closeness of tensors, arrays, numbers, and sequences and mappings of them, with torch's tolerances and sentences."""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -52,8 +53,8 @@ def assert_close(
 ) -> None:
     """Raises AssertionError unless ``abs(actual - expected) <= atol + rtol * abs(expected)`` everywhere.
 
-    The tolerances follow the dtype, zero for integers; of two dtypes the coarser one counts. Sequences and mappings are
-    compared item by item. ``msg`` replaces the message, or makes a new one of it.
+    The tolerances follow the dtype, zero for integers; of two dtypes the coarser one counts. NumPy's arrays are compared with
+    arrays, its numbers with any; sequences and mappings item by item. ``msg`` replaces the message, or makes a new one of it.
 
     >>> torch.testing.assert_close(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0000001]))
     """
@@ -76,17 +77,17 @@ def _compare(actual, expected, tolerance, equal_nan, checks, allow_subclasses):
         except _Mismatch as found:
             raise _Mismatch(str(found), (key, *found.place)) from None
 
-    if not allow_subclasses and type(actual) is not type(expected):
-        raise TypeError(_unable(actual, expected))
-    if isinstance(actual, torch.Tensor) and isinstance(expected, torch.Tensor):
-        _compare_tensors(actual.detach(), expected.detach(), tolerance, equal_nan, checks)
+    actual, expected = _plain(actual), _plain(expected)
+    if actual is None or expected is None:
+        if actual is not expected:
+            raise _Mismatch(f"None mismatch: {actual} is not {expected}")
+    elif (tensors := _tensors(actual, expected, allow_subclasses)) is not None:
+        _compare_tensors(*tensors, tolerance, equal_nan, checks)
     elif isinstance(actual, bool) and isinstance(expected, bool):
         if actual is not expected:
             raise _Mismatch(f"Booleans mismatch: {actual} is not {expected}")
     elif _is_number(actual) and _is_number(expected):
         _compare_numbers(actual, expected, tolerance, equal_nan, checks["dtype"])
-    elif actual is None and expected is None:
-        return
     elif _is_sequence(actual) and _is_sequence(expected):
         if len(actual) != len(expected):
             raise _Mismatch(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}")
@@ -104,6 +105,29 @@ def _compare(actual, expected, tolerance, equal_nan, checks, allow_subclasses):
             inner(key, actual[key], expected[key])
     else:
         raise TypeError(_unable(actual, expected))
+
+
+def _plain(value):
+    """A number of NumPy's as Python's own."""
+    numpy = sys.modules.get("numpy")
+    return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
+
+
+def _tensors(actual, expected, allow_subclasses):
+    """Two tensors, or two arrays as tensors; None of what is neither."""
+    same = type(actual) is type(expected)
+    related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
+    if not (same or (allow_subclasses and related)):
+        return None
+    if isinstance(actual, torch.Tensor):
+        return actual.detach(), expected.detach()
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(actual, numpy.ndarray):
+        return None
+    try:
+        return torch.as_tensor(actual), torch.as_tensor(expected)
+    except TypeError:  # of strings, or objects
+        return None
 
 
 def _unable(actual, expected):
