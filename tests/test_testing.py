@@ -171,7 +171,6 @@ def test_nothing_imports_hypothesis_unasked():
 
 
 def test_properties_find_what_does_not_broadcast():
-    np = pytest.importorskip("numpy")
     from rushlight.testing.properties import assert_broadcasts, tensor_of
 
     column, row = np.arange(3.0).reshape(3, 1), np.arange(2.0)
