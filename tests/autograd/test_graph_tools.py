@@ -275,3 +275,35 @@ def test_modes_of_programs():
         TypeError, match=r"^set_grad_enabled\(\): argument 'enabled' \(position 1\) must be bool, not str$"
     ):
         torch.set_grad_enabled("a")
+
+
+def test_packing_is_not_recorded():
+    x = torch.ones(3, requires_grad=True)
+    with graph.saved_tensors_hooks(lambda saved: saved.tolist(), torch.tensor):
+        with torch.no_grad():
+            assert x.numpy().tolist() == [1.0] * 3  # what cannot be recorded may leave
+        total = (x.exp() * x.exp()).sum()
+    total.backward()
+    seen = []
+
+    def pack(saved):
+        seen.append((saved * 2).requires_grad)
+        return saved
+
+    with graph.saved_tensors_hooks(pack, lambda saved: saved):
+        (x.exp() * x).sum()
+    assert seen and not any(seen)
+
+
+def test_gradient_hooks_clear_in_place():
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda grad: grad.zero_())
+    y.sum().backward()
+    assert x.grad.tolist() == [0.0] * 3
+
+
+def test_inference_records_nothing_whatever_the_grad_mode():
+    x = torch.ones(2, requires_grad=True)
+    with torch.inference_mode(), torch.enable_grad():
+        assert torch.is_grad_enabled() and not (x * 2).requires_grad

@@ -147,3 +147,17 @@ def test_inp_7_optimizers_keep_the_storage(make):
         optimizer.step()
     assert [p.data_ptr() for p in net.parameters()] == addresses
     assert not any(torch.equal(p, value) for p, value in zip(net.parameters(), values))
+
+
+def test_d_7_lines_are_the_users():
+    """A layer's own file says nothing: the line that called it does, and the way out stands beside."""
+    layer = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sigmoid())
+    first = inspect.currentframe().f_lineno
+    y = layer(torch.ones(1, 2))
+    y.add_(1)
+    with pytest.raises(RuntimeError) as raised:
+        y.sum().backward()
+    message = str(raised.value)
+    assert f"changed in place at {__file__}:{first + 2}, in" in message
+    assert f"the derivative of the call at {__file__}:{first + 1}, in" in message
+    assert "make a new tensor there" in message

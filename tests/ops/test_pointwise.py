@@ -459,3 +459,55 @@ def test_limits_are_all_numbers_or_all_tensors():
         x.clamp(max=1j)
     with pytest.raises(NotImplementedError, match="clamp is not supported for complex types"):
         torch.clamp_min(x, 1j)
+
+
+def test_numbers_keep_their_digits_in_derivatives():
+    """What a derivative computes of numbers alone is computed in double precision, whatever the default dtype."""
+    x = torch.tensor([0.5], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.grad(torch.lerp(x, x.detach(), 0.2), x)[0].item() == 0.8
+    below = torch.tensor([-0.5], dtype=torch.float64, requires_grad=True)
+    slope = torch.autograd.grad(torch.celu(below, 0.3), below)[0].item()
+    assert slope == pytest.approx(math.exp(-0.5 / 0.3), rel=1e-14)
+    slope = torch.autograd.grad(torch.special.zeta(1.3, x), x)[0].item()
+    assert slope == pytest.approx(-1.3 * torch.special.zeta(2.3, x).item(), rel=1e-14)
+
+
+def test_operands_that_meet_the_result_are_read_first():
+    """Where one of two that share memory has gaps the change is that of a copy; two without gaps are refused."""
+    for change, other in [
+        (lambda x: x[0], lambda x: x[:, 0]),
+        (lambda x: x[:, 1:], lambda x: x[:, :-1]),
+        (lambda x: x.diagonal(), lambda x: x[0]),
+        (lambda x: x[:2, :2], lambda x: x[1:, 1:]),
+    ]:
+        x, wanted = torch.arange(9.0).view(3, 3), torch.arange(9.0).view(3, 3)
+        change(x).add_(other(x))
+        change(wanted).copy_(change(wanted) + other(wanted).clone())
+        assert torch.equal(x, wanted)
+    z = torch.tensor([1 + 1j, 2 + 3j])
+    assert z.add_(z.real).tolist() == [2 + 1j, 4 + 3j]
+    x = torch.arange(6.0)
+    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor"):
+        x[1:].add_(x[:-1])
+
+
+def test_one_element_that_stands_for_many_is_filled():
+    assert torch.zeros(1).expand(3).fill_(2).tolist() == [2.0, 2.0, 2.0]
+    assert torch.ones(2, 1).expand(2, 3).zero_().tolist() == [[0.0] * 3] * 2
+    assert torch.ones(1).expand(2).fill_(torch.tensor(4.0)).tolist() == [4.0, 4.0]
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        torch.zeros(1).expand(3).add_(1)
+
+
+def test_the_first_derivative_of_digamma_ends_at_zero():
+    assert torch.polygamma(1, torch.tensor([math.inf, 0.0])).tolist() == [0.0, math.inf]
+
+
+def test_results_that_are_not_needed_may_change():
+    """As in torch, the gradients of these follow from what they were given."""
+    for function in (torch.logaddexp, torch.logaddexp2):
+        a = torch.tensor([0.5, 1.0], requires_grad=True)
+        function(a, a * 2).add_(1).sum().backward()
+        assert a.grad is not None
+    a = torch.tensor([0.5], requires_grad=True)
+    torch.erfinv(a).add_(1).sum().backward()

@@ -325,3 +325,11 @@ def test_one_of_more_dimensions_than_a_set_has(name):
     values, places = getattr(x, name)(*arguments)
     assert values.dim() == places.dim() == 64 and values.item() == 1 and places.item() == 0
     assert getattr(x, name)(*arguments, keepdim=True).values.dim() == 65
+
+
+def test_areas_of_nothing():
+    assert torch.cumulative_trapezoid(torch.zeros(2, 0)).shape == (2, 0)
+    assert torch.cumulative_trapezoid(torch.zeros(0, 2), dim=0).shape == (0, 2)
+    assert torch.cumulative_trapezoid(torch.zeros(0, 2), torch.zeros(0), dim=0).shape == (0, 2)
+    with pytest.raises(RuntimeError, match="There must be one `x` value for each sample point"):
+        torch.cumulative_trapezoid(torch.zeros(0, 2), torch.zeros(3), dim=0)

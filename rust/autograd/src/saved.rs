@@ -236,9 +236,11 @@ impl SavedTensor {
             version.current(),
             self.version
         ));
+        let way =
+            "the derivative needs it as it was: make a new tensor there (y = y + 1, not y += 1), or change a clone()";
         match version.origin(self.version + 1).describe() {
-            Some(line) => error.hint(format!("changed in place at {line}")),
-            None => error,
+            Some(line) => error.hint(format!("changed in place at {line}\n  {way}")),
+            None => error.hint(way),
         }
     }
 }

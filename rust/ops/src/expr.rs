@@ -4,7 +4,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::DimSet;
-use rushlight_core::{Error, Result, Scalar};
+use rushlight_core::{Device, Error, Result, Scalar};
 
 use crate::row::Row;
 use crate::short::{self, Operand};
@@ -78,7 +78,7 @@ impl Expr {
     pub fn done(self) -> Result<Tensor> {
         match self {
             Expr::Tensor(tensor) => Ok(tensor),
-            Expr::Number(number) => crate::create::scalar_tensor(number),
+            Expr::Number(number) => precise(number),
             Expr::Nothing => Err(Error::runtime("an undefined gradient was used as a tensor")),
             Expr::Failed(error) => Err(error),
         }
@@ -97,7 +97,7 @@ impl Expr {
         let first = match self {
             Expr::Failed(_) | Expr::Nothing => return self,
             Expr::Number(number) if row.schema().params[0].kind == Kind::Operand => Value::Scalar(number),
-            Expr::Number(number) => match crate::create::scalar_tensor(number) {
+            Expr::Number(number) => match precise(number) {
                 Ok(tensor) => Value::Own(tensor),
                 Err(error) => return Expr::Failed(error),
             },
@@ -121,7 +121,8 @@ impl Expr {
                 Expr::new(short::binary(row, Operand::Tensor(&left), right, None))
             }
             (left, Expr::Tensor(right)) => left.call(row, [Value::Own(right)]),
-            (left, Expr::Number(right)) => left.call(row, [Value::Scalar(right)]),
+            // Of numbers alone a row would make the default dtype, which knows fewer digits than they.
+            (Expr::Number(left), right) => Expr::new(precise(left)).binary(row, right),
         }
     }
 
@@ -140,6 +141,11 @@ impl Expr {
             (0..rank).map(|dim| if reduced.has(dim) { 1 } else { own.next().map_or(1, |&n| n as i64) }).collect();
         self.call(&crate::view::RESHAPE, [Value::Ints(sizes)])
     }
+}
+
+/// A number as a 0-d tensor in double precision, which leaves the dtype to the tensors that it meets.
+fn precise(number: Scalar) -> Result<Tensor> {
+    crate::create::scalar_of(number, number.dtype(), Device::Cpu)
 }
 
 macro_rules! arithmetic {

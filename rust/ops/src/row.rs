@@ -63,14 +63,16 @@ impl Traits {
     pub const BROADCASTS: Traits = Traits(32);
     /// It minds marks of conjugates and negatives (`Form::Mirrored`), as all views do.
     pub const SEES_MIRRORED: Traits = Traits(64);
-    /// It takes its numbers in double precision, whatever the dtype of its tensors.
-    pub const WIDE_NUMBERS: Traits = Traits(256);
     /// It draws random numbers.
     pub const DRAWS: Traits = Traits(128);
+    /// It takes its numbers in double precision, whatever the dtype of its tensors.
+    pub const WIDE_NUMBERS: Traits = Traits(256);
     /// In place it leaves no trace in the graph and asks nothing of its tensor, as in torch.
     pub const UNRECORDED_IN_PLACE: Traits = Traits(512);
     /// In place it writes into an expanded tensor too, and tells that this is old.
     pub const WRITES_EXPANDED: Traits = Traits(1024);
+    /// In place all its elements become the same, so that one may stand for many.
+    pub const UNIFORM: Traits = Traits(4096);
     /// Its result is row-major, however its tensor lies.
     pub const ROW_MAJOR: Traits = Traits(2048);
 
@@ -78,7 +80,7 @@ impl Traits {
         Traits(self.0 | other.0)
     }
 
-    const NAMES: [(Traits, &'static str); 12] = [
+    const NAMES: [(Traits, &'static str); 13] = [
         (Traits::BROADCASTS, "broadcasts"),
         (Traits::SEES_MEMORY, "sees memory"),
         (Traits::NEEDS_VALUES, "needs values"),
@@ -90,6 +92,7 @@ impl Traits {
         (Traits::DRAWS, "draws"),
         (Traits::UNRECORDED_IN_PLACE, "unrecorded in place"),
         (Traits::WRITES_EXPANDED, "writes expanded"),
+        (Traits::UNIFORM, "uniform"),
         (Traits::ROW_MAJOR, "row-major"),
     ];
 

@@ -75,24 +75,49 @@ pub fn check_no_self_overlap(tensor: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// Refuses an input that shares part of the result's memory; lying exactly on it is fine.
+/// What the memory of an input is to that of a result.
+#[derive(PartialEq, Eq)]
+pub enum Overlap {
+    /// It is other memory, or element lies on element.
+    Harmless,
+    /// Both have gaps, or one has: whether an element of one is another element of the other nobody has asked.
+    Unknown,
+    /// Elements are other elements of the result.
+    Partial,
+}
+
+/// Refuses an input that may share part of the result's memory; lying exactly on it is fine.
 pub fn check_overlap(out: &Tensor, input: &Tensor) -> Result<()> {
+    if overlap(out, input) == Overlap::Harmless { Ok(()) } else { Err(shared_memory()) }
+}
+
+/// Whether an input must be read before the result is written. Like torch, refuses two that fill their memory and share a
+/// part of it; what torch computes in an order that nobody promises is here computed as from a copy.
+pub fn must_be_copied(out: &Tensor, input: &Tensor) -> Result<bool> {
+    match overlap(out, input) {
+        Overlap::Harmless => Ok(false),
+        Overlap::Unknown => Ok(true),
+        Overlap::Partial => Err(shared_memory()),
+    }
+}
+
+fn overlap(out: &Tensor, input: &Tensor) -> Overlap {
     if !out.storage().shares_bytes(input.storage()) {
-        return Ok(());
+        return Overlap::Harmless;
     }
     let (a, b) = (out.layout(), input.layout());
     if a == b && out.dtype() == input.dtype() {
-        return Ok(());
+        return Overlap::Harmless;
     }
     let bytes = |tensor: &Tensor, layout: &Layout| {
         let width = tensor.dtype().size() as isize;
         layout.span().map(|(low, high)| (low.saturating_mul(width), (high + 1).saturating_mul(width)))
     };
-    let (Some(x), Some(y)) = (bytes(out, a), bytes(input, b)) else { return Ok(()) };
+    let (Some(x), Some(y)) = (bytes(out, a), bytes(input, b)) else { return Overlap::Harmless };
     if x.1 <= y.0 || y.1 <= x.0 || (out.dtype() == input.dtype() && interleave(a, b)) {
-        return Ok(());
+        return Overlap::Harmless;
     }
-    Err(shared_memory())
+    if a.is_dense() && b.is_dense() { Overlap::Partial } else { Overlap::Unknown }
 }
 
 #[cold]
@@ -106,7 +131,7 @@ fn shared_memory() -> Error {
 pub fn apart<'a>(args: &Args<'a>, own: &Tensor) -> Result<Option<Args<'a>>> {
     let shares = |tensor: &Tensor| {
         tensor.storage().shares_bytes(own.storage())
-            && (tensor.layout() == own.layout() || check_overlap(own, tensor).is_err())
+            && (tensor.layout() == own.layout() || overlap(own, tensor) != Overlap::Harmless)
     };
     if !args.each_tensor().skip(1).any(|(_, tensor)| shares(tensor)) {
         return Ok(None);
@@ -236,7 +261,8 @@ pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
 
 /// The kernel that fills `out` itself, if the row has such a one. An argument that lies exactly there must be read before.
 fn direct_kernel(args: &Args, out: &Tensor) -> Option<&'static Kernel> {
-    let apart = |tensor: &Tensor| !tensor.storage().shares_bytes(out.storage()) || check_overlap(out, tensor).is_err();
+    let apart =
+        |tensor: &Tensor| !tensor.storage().shares_bytes(out.storage()) || overlap(out, tensor) != Overlap::Harmless;
     match &args.row.run {
         Run::Kernel(kernel) if args.row.out.direct && !out.is_mirrored() && args.all_tensors(apart) => Some(kernel),
         _ => None,

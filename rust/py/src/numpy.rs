@@ -11,6 +11,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use rushlight::copy::readable;
 use rushlight::{DType, Device, Layout, Storage, Tensor};
+use rushlight_autograd::modes;
 use rushlight_core::layout::Dims;
 
 use crate::buffer::{Buffer, Memory};
@@ -148,7 +149,7 @@ pub fn exportable(tensor: &Tensor) -> PyResult<()> {
     if tensor.is_sparse() {
         return Err(PyTypeError::new_err("can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first."));
     }
-    if tensor.requires_grad() {
+    if tensor.requires_grad() && modes::grad_enabled() {
         return Err(PyRuntimeError::new_err(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
         ));

@@ -4,7 +4,6 @@ use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, dispatch};
 use rushlight_par::Address;
 
-use super::Sortable;
 use crate::pointwise::GRAIN;
 
 /// What is searched and how: contiguous lines, each for as many values; behind equal elements, or before them.
@@ -36,7 +35,7 @@ pub unsafe fn search(
 impl Search {
     /// # Safety
     /// Lines of this search's length at `sorted`, `n` elements at `values`, `n` places at `to`.
-    unsafe fn run<T: Sortable>(&self, sorted: *const T, values: *const T, to: *mut i64, n: usize) {
+    unsafe fn run<T: Copy + PartialOrd>(&self, sorted: *const T, values: *const T, to: *mut i64, n: usize) {
         let (sorted, values, to) = (Address(sorted.cast_mut()), Address(values.cast_mut()), Address(to));
         let steps = self.line.max(1).ilog2() as usize + 1;
         rushlight_par::parallel_for(n, (GRAIN / steps).max(1), |range| {
@@ -44,12 +43,14 @@ impl Search {
                 let start = i / self.per_line.max(1) * self.line;
                 // SAFETY: by the caller's word; unaligned because foreign memory may be.
                 unsafe {
-                    let wanted = values.at(i).read_unaligned().key();
+                    let wanted = values.at(i).read_unaligned();
                     let (mut low, mut high) = (0, self.line);
                     while low < high {
                         let middle = (low + high) / 2;
-                        let own = sorted.at(start + middle).read_unaligned().key();
-                        if own < wanted || (self.right && own == wanted) { low = middle + 1 } else { high = middle }
+                        let own = sorted.at(start + middle).read_unaligned();
+                        // As torch compares: whatever meets a nan goes behind it.
+                        let ends = if self.right { own > wanted } else { own >= wanted };
+                        if ends { high = middle } else { low = middle + 1 }
                     }
                     to.at(i).write(low as i64);
                 }

@@ -9,6 +9,7 @@
 //! words before anything is copied, and whatever a row hands over to asks all of it again.
 
 mod devices;
+mod made;
 pub mod mirrored;
 mod numbers;
 mod overlapping;
@@ -234,15 +235,18 @@ fn pointwise(body: &Pointwise, args: &Args, target: Target) -> Result<Output> {
     if !small && !args.row.traits.has(Traits::WIDE_NUMBERS) {
         numbers::check(args, compute)?;
     }
-    let rounded = if body.promote == Promote::ToBool { in_half(&operands, compute, device)? } else { SmallVec::new() };
-    let operands = instead(operands, &rounded);
+    let rounded =
+        if body.promote == Promote::ToBool { made::in_half(&operands, compute, device)? } else { made::Made::new() };
+    let operands = made::instead(operands, &rounded);
     let sizes = common_sizes(args.row, &operands, in_place)?;
     let layout = match args.row.traits.has(Traits::ROW_MAJOR) {
         true => Layout::contiguous(&sizes),
         false => result_layout(&sizes, layouts(&operands)),
     };
     let result = Spec { layout, dtype: body.promote.result(compute), device };
-    let written = Written::find(args, target, &operands, result)?;
+    let written = Written::find(args, target, result)?;
+    let copies = made::copied(&written, &operands)?;
+    let operands = made::instead(operands, &copies);
     run(written.tensor(), body, args.row, &operands, &numbers, compute)?;
     written.record(args)
 }
@@ -279,15 +283,6 @@ fn promoted(body: &Pointwise, row: &Row, operands: &Operands, numbers: &Numbers)
     if row.dtypes.has(compute) { Ok(compute) } else { Err(not_implemented(row, compute)) }
 }
 
-/// The operands, with those that were rounded in the place of what they were made from.
-fn instead<'a>(operands: Operands<'a>, rounded: &'a [Option<Tensor>]) -> Operands<'a> {
-    if rounded.is_empty() {
-        return operands;
-    }
-    let each = operands.iter().zip(rounded);
-    each.map(|(operand, rounded)| rounded.as_ref().map_or(*operand, Operand::Tensor)).collect()
-}
-
 fn layouts<'a>(operands: &Operands<'a>) -> impl Iterator<Item = &'a Layout> {
     operands.iter().filter_map(|operand| match operand {
         Operand::Tensor(tensor) => Some(tensor.layout()),
@@ -304,28 +299,22 @@ enum Written<'a, 'v> {
 
 impl<'a, 'v> Written<'a, 'v> {
     /// Step 5: allocates the result, or finds out whether the target may take it.
-    fn find(args: &'a Args<'v>, target: Target<'a>, operands: &Operands, result: Spec) -> Result<Written<'a, 'v>> {
+    fn find(args: &'a Args<'v>, target: Target<'a>, result: Spec) -> Result<Written<'a, 'v>> {
         let row = args.row;
-        let (place, out) = match target {
-            Target::Fresh => return allocate(&result).map(Written::Fresh),
+        match target {
+            Target::Fresh => allocate(&result).map(Written::Fresh),
             Target::InPlace => {
                 let own = args.tensor(0)?;
                 let change = node::Change::begin(args)?;
                 crate::variants::check_in_place(row, own, &result.layout.sizes, result.dtype)?;
-                (Written::InPlace(change, own), own)
+                Ok(Written::InPlace(change, own))
             }
             Target::Out(outs) => {
                 let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
                 crate::variants::check_out(args, 0, out, &result)?;
-                (Written::Out(out), out)
-            }
-        };
-        for operand in operands {
-            if let Operand::Tensor(tensor) = operand {
-                crate::variants::check_overlap(out, tensor)?;
+                Ok(Written::Out(out))
             }
         }
-        Ok(place)
     }
 
     fn tensor(&self) -> &Tensor {
@@ -363,22 +352,6 @@ fn run(
         Device::Cuda(_) => Err(no_cuda(row)),
         _ => Ok(()),
     }
-}
-
-/// What a question in a half type asks about: operands of another dtype are rounded to it before they are compared, or a
-/// half that was made from 0.1 would not equal 0.1. Nothing in other dtypes.
-fn in_half(operands: &Operands, dtype: DType, device: Device) -> Result<SmallVec<[Option<Tensor>; 4]>> {
-    if !dtype.is_half() {
-        return Ok(SmallVec::new());
-    }
-    let rounded = |operand: &Operand| match operand {
-        Operand::Number(number) => crate::create::scalar_of(*number, dtype, device).map(Some),
-        Operand::Tensor(tensor) if tensor.dtype() != dtype => {
-            crate::convert::to_dtype(&tensor.detach(), dtype).map(Some)
-        }
-        Operand::Tensor(_) => Ok(None),
-    };
-    operands.iter().map(rounded).collect()
 }
 
 /// The row's loop for a dtype, and what it computes in: half types go by way of float32, unless the loop is about their bits.
@@ -568,9 +541,16 @@ fn overwrite(body: fn(&Args, &Tensor) -> Result<()>, args: &Args) -> Result<Outp
     check_devices(args)?;
     let own = args.tensor(0)?;
     crate::variants::check_writable(own)?;
-    crate::variants::check_no_self_overlap(own)?;
+    let each = if args.row.traits.has(Traits::UNIFORM) && own.layout().expanded().next().is_some() {
+        let layout = own.layout();
+        let seen_once = layout.expanded().collect::<Vec<_>>().into_iter().rev();
+        &Tensor::with_meta(own.meta_with(seen_once.fold(layout.clone(), |layout, dim| layout.select(dim, 0))))
+    } else {
+        own
+    };
+    crate::variants::check_no_self_overlap(each)?;
     let change = node::Change::begin(args)?;
-    body(args, own)?;
+    body(args, each)?;
     change.finish()
 }
 

@@ -148,6 +148,8 @@ pub static LOG1P: Row = Row {
     ..UNARY
 };
 
+const PAIR: Saves = Saves::input(0).union(Saves::input(1));
+
 pub static LOGADDEXP: Row = Row {
     name: "logaddexp",
     variants: crate::row::Variants::BOTH.union(crate::row::Variants::OUT),
@@ -166,8 +168,8 @@ pub static LOGADDEXP: Row = Row {
     }),
     dtypes: DTypes::INEXACT,
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).union(Saves::RESULT), |d| d.grad() * (d.input(0) - d.result()).exp().conj()),
-        formula(1, Saves::input(1).union(Saves::RESULT), |d| d.grad() * (d.input(1) - d.result()).exp().conj()),
+        formula(0, PAIR, |d| d.grad() / ((d.input(1) - d.input(0)).exp() + 1.0).conj()),
+        formula(1, PAIR, |d| d.grad() / ((d.input(0) - d.input(1)).exp() + 1.0).conj()),
     ]),
     reference: "np.log(np.exp(self) + np.exp(other))",
     ..BINARY
@@ -191,12 +193,8 @@ pub static LOGADDEXP2: Row = Row {
     }),
     dtypes: DTypes::INEXACT,
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).union(Saves::RESULT), |d| {
-            d.grad() * (d.input(0) - d.result()).call(&EXP2, []).conj()
-        }),
-        formula(1, Saves::input(1).union(Saves::RESULT), |d| {
-            d.grad() * (d.input(1) - d.result()).call(&EXP2, []).conj()
-        }),
+        formula(0, PAIR, |d| d.grad() / ((d.input(1) - d.input(0)).call(&EXP2, []) + 1.0).conj()),
+        formula(1, PAIR, |d| d.grad() / ((d.input(0) - d.input(1)).call(&EXP2, []) + 1.0).conj()),
     ]),
     reference: "np.log2(np.exp2(self) + np.exp2(other))",
     ..BINARY

@@ -340,11 +340,14 @@ pub fn zeta(s: f64, q: f64) -> f64 {
     if s == 1.0 {
         return f64::INFINITY;
     }
-    if s.is_nan() || q.is_nan() || s < 1.0 || (q <= 0.0 && q != q.floor() && s != s.floor()) {
+    if s < 1.0 {
         return f64::NAN;
     }
     if q <= 0.0 && q == q.floor() {
         return f64::INFINITY;
+    }
+    if s.is_nan() || q.is_nan() || (q <= 0.0 && s != s.floor()) {
+        return f64::NAN;
     }
     if q < FAR {
         let rest = q - q.floor();

@@ -152,15 +152,7 @@ pub static POW_TENSOR: Row = Row {
         }),
         formula(1, Saves::input(0).union(Saves::input(1)).union(Saves::RESULT), |d| {
             let base = d.input(0);
-            let log = match base.clone() {
-                Expr::Number(number) => Expr::new(crate::create::scalar_of(
-                    number,
-                    if number.is_complex() { DType::C128 } else { DType::F64 },
-                    rushlight_core::Device::Cpu,
-                ))
-                .log(),
-                other => other.log(),
-            };
+            let log = base.clone().log();
             let flat = match (base, d.input(1)) {
                 (Expr::Number(number), exponent) if number.is_zero() => Some(at_least_zero(exponent)),
                 (Expr::Number(_), _) => None,

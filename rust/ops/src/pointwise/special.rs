@@ -119,8 +119,8 @@ pub static ERFINV: Row = Row {
     dtypes: REAL,
     run: float(tiles! { for<S> [f32, f64] (|x| S::erfinv(x)) }),
     refuses: "erfinv_vml_cpu",
-    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| {
-        d.result().square().exp() * (0.5 * PI.sqrt()) * d.grad()
+    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        d.input(0).call(&ERFINV, []).square().exp() * (0.5 * PI.sqrt()) * d.grad()
     })]),
     samples: &["unit(2, 3)", "unit()"],
     ..UNARY
@@ -192,6 +192,8 @@ pub static POLYGAMMA_METHOD: Row = Row {
     run: float(tiles! {
         for<S> [f32, f64] (|x; n| if n == 0.0 {
             S::digamma(x)
+        } else if n == 1.0 && x > T::MAX {
+            0.0
         } else if n == 1.0 && x < 0.5 {
             // Reflected at one half.
             let ratio = PI as T / S::sin(PI as T * x);

@@ -23,7 +23,9 @@ enum Spacing<'a> {
 /// The areas between neighbouring samples.
 fn areas(own: &Tensor, dim: usize, spacing: &Spacing, name: &str) -> Result<Expr> {
     let count = own.sizes()[dim];
-    let sides = Expr::from(sliced(own, dim, 1, count - 1, 1)?) + Expr::from(sliced(own, dim, 0, count - 1, 1)?);
+    let between = (count - 1).max(0);
+    let side = |start: isize| sliced(own, dim, start, between, 1).map(Expr::from);
+    let sides = side(count.min(1))? + side(0)?;
     Ok(match spacing {
         Spacing::Even(step) => sides * (step / 2.0),
         Spacing::At(places) => {

@@ -96,6 +96,7 @@ impl engine::saved::SavedTensorHooks for SavedHooks {
     fn pack(&self, tensor: Tensor) -> rushlight::Result<engine::saved::Packed> {
         attach::acquire(|py| {
             let tensor = object::wrap_bound(py, tensor)?;
+            let _off = engine::modes::GradMode::new(false);
             Ok(Box::new(Held::new(self.pack.bind(py).call1((tensor,))?.unbind())) as engine::saved::Packed)
         })
     }

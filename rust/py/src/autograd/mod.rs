@@ -201,6 +201,7 @@ fn carried<T>(result: PyResult<T>) -> rushlight::Result<T> {
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    origin::find_home(module.py())?;
     engine::origin::set_locator(engine::origin::Locator {
         here: origin::here,
         describe: origin::describe,

@@ -2,6 +2,8 @@
 //!
 //! Code objects that were seen are kept in a table for ever (they are few, and bounded), so that an origin may outlive
 //! its function. Reading the line itself would cost microseconds, so it waits until somebody asks.
+//!
+//! Lines of this package tell a user nothing (`linear.py` does not say which layer), so they are left for their callers'.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -29,13 +31,34 @@ static CODES: ForkMutex<Option<Codes>> = ForkMutex::new(Rank::Tables, None);
 type Lasti = unsafe extern "C" fn(*mut ffi::PyFrameObject) -> std::ffi::c_int;
 /// `PyFrame_GetLasti`, half the price of reading `f_lasti`; the stable ABI leaves it out, so it may be missing.
 static LASTI: OnceLock<Option<Lasti>> = OnceLock::new();
+type Back = unsafe extern "C" fn(*mut ffi::PyFrameObject) -> *mut ffi::PyFrameObject;
+/// `PyFrame_GetBack`, which the stable ABI leaves out too.
+static BACK: OnceLock<Option<Back>> = OnceLock::new();
+
+/// Where the files of this package lie, with a separator behind it.
+static HOME: OnceLock<String> = OnceLock::new();
+/// The bit of a code object's number that says that its file is one of these.
+const INSIDE: u32 = 1 << 31;
+/// So many callers are looked at.
+const CALLERS: usize = 32;
+
+/// A power of two.
+const SEEN: usize = 64;
 
 thread_local! {
-    /// The code object seen last and its number: loops run in one function.
-    static LAST: Cell<(usize, u32)> = const { Cell::new((0, 0)) };
+    /// Code objects seen lately and their numbers, each at a place that its address names: loops run in few functions.
+    static LATELY: [Cell<(usize, u32)>; SEEN] = const { [const { Cell::new((0, 0)) }; SEEN] };
 }
 
-/// Where the interpreter stands on this thread; nothing where the thread is detached.
+/// Finds the package's own files; before, every line counts as the user's.
+pub fn find_home(py: Python<'_>) -> PyResult<()> {
+    let package = py.import("sys")?.getattr("modules")?.get_item("rushlight")?;
+    let path: String = package.getattr("__path__")?.get_item(0)?.extract()?;
+    let _ = HOME.set(path + std::path::MAIN_SEPARATOR_STR);
+    Ok(())
+}
+
+/// Where the user's program stands on this thread; nothing where the thread is detached.
 pub fn here() -> Origin {
     if attach::is_detached() {
         return Origin::default();
@@ -47,10 +70,70 @@ pub fn here() -> Origin {
             return Origin::default();
         }
         let py = Python::assume_attached();
+        let code = code_of(frame);
+        if code & INSIDE == 0 {
+            return Origin { code, offset: offset_of(py, frame) };
+        }
+        caller(py, frame).unwrap_or_else(|| Origin { code: code & !INSIDE, offset: offset_of(py, frame) })
+    }
+}
+
+/// The nearest caller outside of this package.
+///
+/// # Safety
+/// A living frame, on a thread that is attached.
+unsafe fn caller(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> Option<Origin> {
+    // SAFETY: by the caller's word; every frame but the first is owned here while it is looked at.
+    unsafe {
+        let mut owned: Option<Bound<'_, PyAny>> = None;
+        for _ in 0..CALLERS {
+            let frame = owned.as_ref().map_or(frame, |frame| frame.as_ptr().cast());
+            let back = back_of(py, frame)?;
+            let next = back.as_ptr().cast();
+            let code = code_of(next);
+            if code & INSIDE == 0 {
+                return Some(Origin { code, offset: offset_of(py, next) });
+            }
+            owned = Some(back);
+        }
+        None
+    }
+}
+
+/// The number of a frame's code object.
+///
+/// # Safety
+/// A living frame.
+unsafe fn code_of(frame: *mut ffi::PyFrameObject) -> u32 {
+    // SAFETY: by the caller's word.
+    unsafe {
         let code = ffi::PyFrame_GetCode(frame).cast::<ffi::PyObject>();
         let number = number_of(code);
         ffi::Py_DecRef(code);
-        Origin { code: number, offset: offset_of(py, frame) }
+        number
+    }
+}
+
+/// The frame that called a frame.
+///
+/// # Safety
+/// A living frame.
+unsafe fn back_of(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: by the caller's word; the symbol has had this type since it appeared.
+    unsafe {
+        let back = BACK.get_or_init(|| {
+            let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"PyFrame_GetBack".as_ptr());
+            std::mem::transmute::<*mut std::ffi::c_void, Option<Back>>(symbol)
+        });
+        let caller = match back {
+            Some(back) => back(frame).cast(),
+            None => ffi::PyObject_GetAttr(frame.cast(), pyo3::intern!(py, "f_back").as_ptr()),
+        };
+        let caller = Bound::from_owned_ptr_or_opt(py, caller);
+        if caller.is_none() {
+            ffi::PyErr_Clear();
+        }
+        caller.filter(|caller| !caller.is_none())
     }
 }
 
@@ -83,7 +166,8 @@ unsafe fn offset_of(py: Python<'_>, frame: *mut ffi::PyFrameObject) -> u32 {
 /// `code` is a living code object.
 unsafe fn number_of(code: *mut ffi::PyObject) -> u32 {
     let key = code as usize;
-    let (last, number) = LAST.get();
+    let slot = (key >> 4) % SEEN;
+    let (last, number) = LATELY.with(|lately| lately[slot].get());
     if last == key {
         return number;
     }
@@ -95,14 +179,28 @@ unsafe fn number_of(code: *mut ffi::PyObject) -> u32 {
             // SAFETY: a living code object; the table owns it from here on.
             unsafe { ffi::Py_IncRef(code) };
             codes.objects.push(key);
-            let number = codes.objects.len() as u32;
+            // SAFETY: a living code object.
+            let inside = if unsafe { is_inside(code) } { INSIDE } else { 0 };
+            let number = codes.objects.len() as u32 | inside;
             codes.numbers.insert(key, number);
             number
         }
         None => return 0,
     };
-    LAST.set((key, number));
+    LATELY.with(|lately| lately[slot].set((key, number)));
     number
+}
+
+/// Whether a code object is this package's.
+///
+/// # Safety
+/// `code` is a living code object, and the thread is attached.
+unsafe fn is_inside(code: *mut ffi::PyObject) -> bool {
+    // SAFETY: by the caller's word.
+    let code = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), code) };
+    let Ok(file) = code.getattr(pyo3::intern!(code.py(), "co_filename")) else { return false };
+    let Ok(file) = file.extract::<String>() else { return false };
+    HOME.get().is_some_and(|home| file.starts_with(home.as_str()))
 }
 
 /// File, line, function and the line's text.
