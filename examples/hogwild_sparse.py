@@ -75,8 +75,10 @@ def main():
         for worker in workers:
             worker.join()
         rate = options.samples * options.epochs / (time.perf_counter() - start)
-        kind = "threads" if options.threads else "processes"
-        print(f"{processes} {kind}: {rate:9,.0f} samples/s, right on {right(weights, unseen):.1%} of unseen samples")
+        kinds = ("thread", "threads") if options.threads else ("process", "processes")
+        print(
+            f"{processes} {kinds[processes > 1]}: {rate:9,.0f} samples/s, right on {right(weights, unseen):.1%} of unseen samples"
+        )
 
 
 if __name__ == "__main__":

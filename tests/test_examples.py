@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -217,3 +218,11 @@ def check_refusal(process, code, sentence):
     assert process.returncode == code
     assert sentence in errors.splitlines()[-1]
     assert "Traceback" not in errors and "train" not in output
+
+
+@pytest.mark.parametrize("options", [[], ["--atomic", "--threads"]])
+def test_the_sparse_model_learns(options):
+    program = [sys.executable, PROGRAM.with_name("hogwild_sparse.py"), "--samples", "2000", "--epochs", "2", *options]
+    done = subprocess.run(program, capture_output=True, text=True)
+    shares = [float(share) for share in re.findall(r"right on ([\d.]+)% of unseen samples$", done.stdout, re.MULTILINE)]
+    assert len(shares) == 2 and min(shares) > 60, done
