@@ -68,6 +68,40 @@ def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
     return set_state(_rebuild_parameter(data, requires_grad, backward_hooks), state)
 
 
+# How programs send many gradients at once; names and arguments are torch's.
+
+
+def _flatten_dense_tensors(tensors):
+    """The elements of tensors of one dtype, one after the other in a tensor of one dimension."""
+    import rushlight as torch
+
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+def _unflatten_dense_tensors(flat, tensors):
+    """Views of what `_flatten_dense_tensors` gave, each with the shape of one of the tensors."""
+    sizes = [tensor.numel() for tensor in tensors]
+    return tuple(part.view(tensor.shape) for part, tensor in zip(flat.split(sizes), tensors))
+
+
+def _take_tensors(tensors, size_limit):
+    """Yields lists of tensors of one kind, in order and each of so many bytes at the most, or of one tensor."""
+    gathered = {}
+    for tensor in tensors:
+        parts = (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
+        size = sum(part.nbytes for part in parts)
+        kind = tensor.dtype, tensor.device, tensor.is_sparse
+        chunk, held = gathered.get(kind, ([], 0))
+        if held > 0 and held + size > size_limit:
+            yield chunk
+            chunk, held = [], 0
+        chunk.append(tensor)
+        gathered[kind] = chunk, held + size
+    for chunk, _ in gathered.values():
+        if chunk:
+            yield chunk
+
+
 def set_state(obj, state):
     """The state of an object: by its own method, or attribute by attribute (a dict, and slots beside it)."""
     from rushlight import Tensor

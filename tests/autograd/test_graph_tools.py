@@ -19,7 +19,7 @@ def test_hooks_of_several_tensors():
     a, b, unused = (torch.ones(2, requires_grad=True) for _ in range(3))
     seen, first = [], []
     handle = graph.register_multi_grad_hook([a, b, unused], seen.append)
-    other = graph.register_multi_grad_hook([a, b], first.append, mode="any")
+    other = graph.register_multi_grad_hook([a, torch.ones(2), b], first.append, mode="any")
     for _ in range(2):
         (a + b * 2).sum().backward()
     assert [[None if g is None else g.tolist() for g in grads] for grads in seen] == [[[1, 1], [2, 2], None]] * 2

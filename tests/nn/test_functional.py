@@ -204,3 +204,11 @@ def test_dropout_under_the_names_of_operators(name):
     for suffix in ("", "_"):
         with pytest.raises(RuntimeError, match="dropout probability has to be between 0 and 1, but got 1.5"):
             getattr(torch, name + suffix)(x, 1.5, True)
+
+
+@pytest.mark.parametrize(("function", "size"), [(F.adaptive_avg_pool2d, (2, 3)), (F.adaptive_max_pool3d, [1, None, 2])])
+def test_adaptive_pools_have_a_dimension_for_each_size(function, size):
+    for shape in ((), (1,), (1,) * len(size)):
+        with pytest.raises(ValueError, match=f"^Input dimension should be at least {len(size) + 1}$"):
+            function(torch.ones(shape), size)
+    assert function(torch.ones((2,) * (len(size) + 1)), size).shape[0] == 2

@@ -113,6 +113,8 @@ def test_gradients(kind):
         (lambda: nn.GRU(3, 4, proj_size=2), ValueError, "proj_size argument is only supported for LSTM"),
         (lambda: nn.RNN(3, 4, nonlinearity="x"), ValueError, "Unknown nonlinearity 'x'. Select from 'tanh' or 'relu'"),
         (lambda: nn.LSTM(3, 0), ValueError, "hidden_size must be greater than zero"),
+        (lambda: nn.LSTM(3, 4, 2, dropout="a"), ValueError, "could not convert string to float: 'a'"),
+        (lambda: nn.LSTM(3, 4, 2, dropout=None), TypeError, "float\\(\\) argument must be a string or a real number"),
         (
             lambda: nn.GRUCell(3, 4)(torch.ones(2, 5)),
             RuntimeError,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from threading import local
 
+from rushlight._modes import _DecoratorContextManager as _DecoratorContextManager
 from rushlight._modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 TYPE_CHECKING = False

@@ -231,7 +231,7 @@ def register_multi_grad_hook(
     """Calls ``fn`` in each backward pass that computes gradients of some tensors.
 
     Args:
-        tensors: that require gradients.
+        tensors: that require gradients; with ``mode="any"`` those that do not are left out.
         fn: gets for ``mode="all"`` the list of all gradients, None for those that the pass did not compute, at the pass's
             end; for ``mode="any"`` the first gradient that is computed.
         mode: ``"all"`` or ``"any"``.
@@ -243,6 +243,8 @@ def register_multi_grad_hook(
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    if mode == "any":
+        tensors = [tensor for tensor in tensors if tensor.requires_grad]
     found: dict[int, Tensor] = {}
 
     def finish() -> None:

@@ -36,8 +36,8 @@ def mapped(cls: Any, args: tuple[Any, ...], split: bool) -> tuple[tuple[Any] | N
     own = _writes_vmap(cls)
     if cls.generate_vmap_rule and own:
         raise RuntimeError(
-            f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overriden vmap staticmethod. "
-            "Please set generate_vmap_rule=False or delete the overriden vmap staticmethod to avoid ambiguity. For more details, "
+            f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overridden vmap staticmethod. "
+            "Please set generate_vmap_rule=False or delete the overridden vmap staticmethod to avoid ambiguity. For more details, "
             "please see https://pytorch.org/docs/main/notes/extending.func.html"
         )
     if cls.generate_vmap_rule:

@@ -14,21 +14,27 @@ if TYPE_CHECKING:
     from rushlight import Tensor
 
 
-def canonical_mask(
-    mask: Tensor | None, name: str, other: Tensor | None, other_name: str, dtype: torch.dtype
+# Under torch's name and with its arguments: programs with an attention of their own call it.
+
+
+def _canonical_mask(
+    mask: Tensor | None,
+    mask_name: str,
+    other_type: torch.dtype | None,
+    other_name: str,
+    target_type: torch.dtype,
+    check_other: bool = True,
 ) -> Tensor | None:
     """A mask as numbers to add: minus infinity where a boolean one is true."""
     if mask is None:
         return None
     if mask.dtype != torch.bool and not mask.is_floating_point():
-        raise AssertionError(f"only bool and floating types of {name} are supported")
-    if other is not None and mask.dtype != other.dtype:
-        warn(
-            f"Support for mismatched {name} and {other_name} is deprecated. Use same type for both instead.",
-        )
+        raise AssertionError(f"only bool and floating types of {mask_name} are supported")
+    if check_other and other_type is not None and mask.dtype != other_type:
+        warn(f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both instead.")
     if mask.is_floating_point():
         return mask
-    return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask, -math.inf)
+    return torch.zeros_like(mask, dtype=target_type).masked_fill_(mask, -math.inf)
 
 
 @overridable
@@ -80,7 +86,8 @@ def multi_head_attention_forward(
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
     length, batch, features = query.shape
-    padding = canonical_mask(key_padding_mask, "key_padding_mask", attn_mask, "attn_mask", query.dtype)
+    other = None if attn_mask is None else attn_mask.dtype
+    padding = _canonical_mask(key_padding_mask, "key_padding_mask", other, "attn_mask", query.dtype)
     if is_causal and attn_mask is None:
         raise RuntimeError(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
@@ -88,7 +95,7 @@ def multi_head_attention_forward(
         )
     # A hint that is enough: then nobody reads the mask.
     causal = is_causal and key_padding_mask is None and not need_weights
-    mask = None if causal else canonical_mask(attn_mask, "attn_mask", None, "", query.dtype)
+    mask = None if causal else _canonical_mask(attn_mask, "attn_mask", None, "", query.dtype)
     if features != embed_dim_to_check:
         raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {features}")
     size = features // num_heads

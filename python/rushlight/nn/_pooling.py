@@ -24,6 +24,8 @@ def _filled(output_size: Any, input: Tensor) -> Any:
     """The sizes asked for, with the input's own where one is ``None``."""
     if not isinstance(output_size, (list, tuple)):
         return output_size
+    if input.dim() <= len(output_size):
+        raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
     return tuple(own if size is None else size for size, own in zip(output_size, input.shape[-len(output_size) :]))
 
 

@@ -1,8 +1,23 @@
-"""The older spelling of ``reduction``: two booleans."""
+"""The older spellings of ``reduction``: a number, and two booleans."""
 
 from __future__ import annotations
 
 from rushlight._warnings import warn
+
+
+def get_enum(reduction: str) -> int:
+    """The number of a reduction, which losses of programs switch by.
+
+    Raises:
+        ValueError: another word.
+    """
+    if reduction == "elementwise_mean":
+        warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.")
+        reduction = "mean"
+    words = ("none", "mean", "sum")
+    if reduction not in words:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return words.index(reduction)
 
 
 def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:

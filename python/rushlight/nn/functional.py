@@ -18,6 +18,8 @@ from rushlight._overridable import overridable
 from rushlight._overridable import overridden as _overridden
 from rushlight._warnings import warn
 
+from . import _reduction as _Reduction  # noqa: F401 # programs with losses of their own ask it for `get_enum`
+from ._attention import _canonical_mask as _canonical_mask
 from ._attention import multi_head_attention_forward as multi_head_attention_forward
 from ._ctc import ctc_loss as ctc_loss
 from ._dropout import alpha_dropout as alpha_dropout
@@ -77,7 +79,7 @@ def rrelu(
 rrelu_ = torch.rrelu_
 
 
-def _legacy_softmax_dim(name: str, dimensions: int, stacklevel: int) -> int:
+def _get_softmax_dim(name: str, dimensions: int, stacklevel: int) -> int:
     index(stacklevel)  # The warning finds the line by itself, but a tensor that slipped in here is an error.
     warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.")
     return 0 if dimensions in (0, 1, 3) else 1
@@ -96,7 +98,7 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     if _overridden((input,)):
         return _answer(softmax, (input,), {"dim": dim, "_stacklevel": _stacklevel, "dtype": dtype})
     if dim is None:
-        dim = _legacy_softmax_dim("softmax", input.dim(), _stacklevel)
+        dim = _get_softmax_dim("softmax", input.dim(), _stacklevel)
     return torch.softmax(input, dim) if dtype is None else torch.softmax(input, dim, dtype=dtype)
 
 
@@ -115,7 +117,7 @@ def log_softmax(
     if _overridden((input,)):
         return _answer(log_softmax, (input,), {"dim": dim, "_stacklevel": _stacklevel, "dtype": dtype})
     if dim is None:
-        dim = _legacy_softmax_dim("log_softmax", input.dim(), _stacklevel)
+        dim = _get_softmax_dim("log_softmax", input.dim(), _stacklevel)
     return torch.log_softmax(input, dim) if dtype is None else torch.log_softmax(input, dim, dtype=dtype)
 
 
@@ -167,7 +169,7 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     tensor([0.5000, 0.5000])
     """
     if dim is None:
-        dim = _legacy_softmax_dim("softmin", input.dim(), _stacklevel)
+        dim = _get_softmax_dim("softmin", input.dim(), _stacklevel)
     return softmax(-input, dim, dtype=dtype)
 
 

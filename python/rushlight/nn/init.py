@@ -392,6 +392,11 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: torch.Generator | No
         return tensor.copy_((q.T if wide else q).reshape(tensor.shape)).mul_(gain)
 
 
+# Torch's names for what runs without recording, as all functions here do; programs import them.
+_no_grad_uniform_, _no_grad_normal_, _no_grad_trunc_normal_ = uniform_, normal_, trunc_normal_
+_no_grad_fill_, _no_grad_zero_ = constant_, zeros_
+
+
 def _deprecated(function: Callable[..., Any]) -> Callable[..., Any]:
     new_name = function.__name__
     old_name = new_name[:-1]

@@ -557,6 +557,9 @@ class Module(_hooks.HasHooks):
         return self._get_name() + "(\n  " + "\n  ".join(lines + below) + "\n)"
 
 
+# Torch's name, which texts of modules in programs are made with.
+_addindent = indented
+
 _NO_EXTRA_STATE = (
     "Reached a code path in Module.{}() that should never be called.\n"
     "  A module that keeps an extra state writes both: get_extra_state() and set_extra_state(state)."

@@ -76,6 +76,7 @@ class RNNBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        self.dropout = float(dropout)
         _check_dropout(dropout, num_layers)
         _check_types(("bias", bias, bool), ("batch_first", batch_first, bool))
         _check_sizes(input_size, hidden_size, num_layers, proj_size)
@@ -87,7 +88,6 @@ class RNNBase(Module):
         self.num_layers = num_layers
         self.bias = bias
         self.batch_first = batch_first
-        self.dropout = float(dropout)
         self.bidirectional = bidirectional
         self.proj_size = proj_size
 

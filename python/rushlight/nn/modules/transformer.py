@@ -35,7 +35,10 @@ __all__ = [
 ]
 
 
-def _function(activation: Activation) -> Callable[[Tensor], Tensor]:
+# Under torch's names: programs with transformers of their own import both.
+
+
+def _get_activation_fn(activation: Activation) -> Callable[[Tensor], Tensor]:
     if not isinstance(activation, str):
         return activation
     if activation not in ("relu", "gelu"):
@@ -43,8 +46,8 @@ def _function(activation: Activation) -> Callable[[Tensor], Tensor]:
     return F.relu if activation == "relu" else F.gelu
 
 
-def _copies(layer: Module, count: int) -> ModuleList:
-    return ModuleList([copy.deepcopy(layer) for _ in range(count)])
+def _get_clones(module: Module, N: int) -> ModuleList:
+    return ModuleList([copy.deepcopy(module) for _ in range(N)])
 
 
 def _causal(mask: Tensor | None, said: bool | None) -> bool:
@@ -95,7 +98,7 @@ class _Layer(Module):
             setattr(self, f"norm{part}", LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype))
         for part in parts:
             setattr(self, f"dropout{part}", Dropout(dropout))
-        self.activation = _function(activation)
+        self.activation = _get_activation_fn(activation)
 
     _attentions: tuple[str, ...] = ("self_attn",)
 
@@ -241,7 +244,7 @@ class TransformerEncoder(Module):
         mask_check: bool = True,
     ) -> None:
         super().__init__()
-        self.layers = _copies(encoder_layer, num_layers)
+        self.layers = _get_clones(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
         # Sequences are never packed here; these are torch's attributes, and its warning.
@@ -302,7 +305,7 @@ class TransformerDecoder(Module):
 
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
-        self.layers = _copies(decoder_layer, num_layers)
+        self.layers = _get_clones(decoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
 

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def _ntuple(count: int, name: str) -> Callable[[Any], tuple[Any, ...]]:
+def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
     def spread(value: Any) -> tuple[Any, ...]:
         if hasattr(value, "__iter__"):
             return tuple(value)
-        return (value,) * count
+        return (value,) * n
 
     spread.__name__ = spread.__qualname__ = name
     return spread
