@@ -279,6 +279,63 @@ class TestUnpackedBesideParameters:
             assert text.count("tangent=") == 1 and text.count("grad_fn=") == 2
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+class TestForwardOverReverse:
+    """A walk back passes tangents on, whether it is recorded or not."""
+
+    def test_the_gradient_of_what_is_dual(self, create_graph):
+        x = X.clone().requires_grad_()
+        for function, second in ((lambda x: x**3, 6 * X), (lambda x: x.exp() ** 2, 4 * (2 * X).exp())):
+            for wanted in (0, 1):
+                with fwAD.dual_level():
+                    dual = fwAD.make_dual(x, V)
+                    (slope,) = torch.autograd.grad(function(dual).sum(), (x, dual)[wanted], create_graph=create_graph)
+                    assert slope.requires_grad == create_graph
+                    assert torch.allclose(fwAD.unpack_dual(slope).tangent, second * V)
+
+    def test_what_is_dual_and_then_requires_gradients(self, create_graph):
+        with fwAD.dual_level():
+            dual = fwAD.make_dual(X, V).requires_grad_()
+            (slope,) = torch.autograd.grad((dual**3).sum(), dual, create_graph=create_graph)
+            assert torch.allclose(fwAD.unpack_dual(slope).tangent, 6 * X * V)
+
+    def test_the_graph_serves_gradients_no_more(self, create_graph):
+        x = X.clone().requires_grad_()
+        with fwAD.dual_level():
+            (slope,) = torch.autograd.grad((fwAD.make_dual(x, V) ** 3).sum(), x, create_graph=create_graph)
+            if not create_graph:
+                assert slope.grad_fn is None and slope.is_leaf and (slope * 2).grad_fn is None
+            moved = fwAD.unpack_dual(slope * slope)
+            assert torch.allclose(moved.tangent, 36 * X**3 * V)
+            assert moved.primal.requires_grad == moved.tangent.requires_grad == create_graph
+
+    def test_inside_of_transforms(self, create_graph):
+        weight = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+
+        def slope(x):
+            return torch.autograd.grad((x**3 * weight**2).sum(), weight, create_graph=create_graph)[0]
+
+        # 4 * sum(x**3), whose derivative is 12 * x**2
+        assert torch.allclose(torch.func.jvp(slope, (X,), (V,))[1], (12 * X**2 * V).sum())
+        assert torch.allclose(torch.func.jacfwd(slope)(X), 12 * X**2)
+
+        def along(x):
+            return torch.func.jvp(slope, (x,), (V,))[1]
+
+        assert torch.allclose(torch.func.jvp(along, (X,), (V,))[1], (24 * X * V * V).sum())
+
+    def test_gradients_of_parameters(self, create_graph):
+        layer = nn.Linear(3, 2).double()
+        with torch.no_grad():
+            layer.weight.copy_(torch.arange(6.0).view(2, 3))
+            layer.bias.zero_()
+        with fwAD.dual_level():
+            loss = layer(fwAD.make_dual(X, V)).pow(2).sum()
+            slopes = torch.autograd.grad(loss, list(layer.parameters()), create_graph=create_graph)
+            weight, bias = (fwAD.unpack_dual(slope).tangent.tolist() for slope in slopes)
+        assert weight == [[10.0, -10.0, 5.0], [32.5, -28.0, 21.5]] and bias == [0.0, 3.0]
+
+
 def test_nothing_carries_a_tangent_in_inference_mode():
     with torch.inference_mode(), fwAD.dual_level():
         x = fwAD.make_dual(X, V)

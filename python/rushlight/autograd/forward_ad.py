@@ -81,9 +81,13 @@ def _tangent(tensor: Tensor, level: _Level) -> Tensor | None:
     try:
         with torch.enable_grad():
             (tangent,) = pushforward([tensor], level.places)(level.tangents)
-            return None if tangent is None else _without_tangent(tangent, level)
     finally:
         _asked = before
+    if tangent is None:
+        return None
+    # Gradients pass through a tangent where they pass through the tensor, or through a tangent that was given.
+    with torch.set_grad_enabled(tensor.requires_grad or any(given.requires_grad for given in level.tangents)):
+        return _without_tangent(tangent, level)
 
 
 def active() -> bool:
@@ -186,7 +190,10 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     if _current is None:
         return UnpackedDualTensor(tensor, None)
     tangent = _tangent(tensor, _current)
-    return UnpackedDualTensor(tensor if tangent is None else _without_tangent(tensor, _current), tangent)
+    if tangent is None:
+        return UnpackedDualTensor(tensor, None)
+    with torch.set_grad_enabled(tensor.requires_grad):
+        return UnpackedDualTensor(_without_tangent(tensor, _current), tangent)
 
 
 class dual_level(_Mode):
