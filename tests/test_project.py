@@ -47,6 +47,8 @@ CLOSED_TO_FORKS = {
     "py/src/autograd/function.rs:node": "used with the interpreter's lock held, so that nobody else can fork",
     "py/src/autograd/function.rs:noted": "used with the interpreter's lock held, so that nobody else can fork",
     "py/src/autograd/function.rs:saved": "used with the interpreter's lock held, so that nobody else can fork",
+    "py/src/autograd/origin.rs:BACK": "set with the interpreter's lock held, so that nobody else can fork",
+    "py/src/autograd/origin.rs:HOME": "set with the interpreter's lock held, so that nobody else can fork",
     "py/src/autograd/origin.rs:LASTI": "set with the interpreter's lock held, so that nobody else can fork",
     "py/src/entry.rs:CALLABLES": "set when the engine starts",
     "simd/src/testing.rs:TURN": "of tests",

@@ -295,6 +295,16 @@ class Summed(torch.autograd.Function):
         return Summed.apply(x.movedim(in_dims[0], 0)), 0
 
 
+def test_a_function_is_mapped_in_one_way():
+    class Both(Summed):
+        generate_vmap_rule = True
+
+    with pytest.raises(
+        RuntimeError, match="has both generate_vmap_rule=True and an overridden vmap staticmethod. Please"
+    ):
+        torch.vmap(Both.apply)(torch.ones(4, 2))
+
+
 def test_functions_with_gradients_of_their_own():
     factor = torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
     out = torch.vmap(lambda x: Double.apply(x, factor))(A)
