@@ -13,7 +13,7 @@ def test_copy_of_a_number():
     x = torch.zeros(2)
     assert x.copy_(2.5) is x and x.tolist() == [2.5, 2.5]
     assert torch.zeros(2, dtype=torch.int32).copy_(2.5).tolist() == [2, 2]
-    with pytest.raises(TypeError, match=r"^copy_\(\): argument 'src' \(position 1\) must be Tensor, not str"):
+    with pytest.raises(TypeError, match=r"^copy_\(\): argument 'other' \(position 1\) must be Tensor, not str"):
         x.copy_("a")
 
 

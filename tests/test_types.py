@@ -50,3 +50,10 @@ def test_every_name(tmp_path):
     program = tmp_path / "names.py"
     program.write_text("\n".join(lines))
     assert "Success" in (said := check(program)), said
+
+
+def test_bool_has_no_integer_limits():
+    with pytest.raises(TypeError, match=r"torch\.bool is not supported by torch\.iinfo"):
+        torch.iinfo(torch.bool)
+    with pytest.raises(TypeError, match="requires an integer input type"):
+        torch.iinfo(torch.float32)

@@ -648,8 +648,8 @@ class Tensor:
         """The complex conjugate of each element, computed at once; a real tensor itself."""
     def contiguous(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """The tensor in row-major memory: itself if it already is, else a copy."""
-    def copy_(self, src: Tensor | _Number, non_blocking: _bool = False) -> Self:
-        """Overwrites the elements with those of `src`, broadcast and cast."""
+    def copy_(self, other: Tensor | _Number, non_blocking: _bool = False) -> Self:
+        """Overwrites the elements with those of `other`, broadcast and cast."""
     def copysign(self, other: Tensor | _Number) -> Tensor:
         """The magnitudes of `self` with the signs of `other`."""
     def copysign_(self, other: Tensor | _Number) -> Self:
@@ -1655,7 +1655,7 @@ def asarray(
     dtype: _dtype | None = None,
     device: _DeviceLike | None = None,
     copy: _bool | None = None,
-    requires_grad: _bool = False,
+    requires_grad: _bool | None = None,
 ) -> Tensor: ...
 def frombuffer(
     buffer: _Buffer, *, dtype: _dtype, count: _int = ..., offset: _int = 0, requires_grad: _bool = False

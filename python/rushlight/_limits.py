@@ -101,7 +101,9 @@ class iinfo(_Info):
     _shown = ("min", "max")
 
     def __init__(self, type: _C.dtype) -> None:
-        if _checked("iinfo", type).is_floating_point or type.is_complex or type == _C.bool:
+        if _checked("iinfo", type) == _C.bool:
+            raise TypeError(f"{type} is not supported by torch.iinfo")
+        if type.is_floating_point or type.is_complex:
             raise TypeError("torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'")
         self._dtype = type
 

@@ -509,7 +509,7 @@ def asarray(
     dtype: _dtype | None = None,
     device: _DeviceLike | None = None,
     copy: _bool | None = None,
-    requires_grad: _bool = False,
+    requires_grad: _bool | None = None,
 ) -> Tensor: ...
 def frombuffer(
     buffer: _Buffer, *, dtype: _dtype, count: _int = ..., offset: _int = 0, requires_grad: _bool = False

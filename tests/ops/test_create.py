@@ -275,3 +275,23 @@ def test_random_numbers_overwrite_no_element_twice(name):
 def test_strides_beyond_the_last_integer():
     with pytest.raises(RuntimeError, match="^Storage size calculation overflowed"):
         torch.empty_strided((2, 3), (-(2**63), 2))
+
+
+def test_asarray_keeps_the_history_unless_told():
+    leaf = torch.ones(1, requires_grad=True)
+    assert torch.asarray(leaf).requires_grad and torch.asarray(leaf, copy=True).grad_fn.name() == "CloneBackward0"
+    assert not torch.asarray(leaf, requires_grad=False).requires_grad and leaf.requires_grad
+    assert torch.asarray(torch.ones(1), requires_grad=True).is_leaf
+    with pytest.warns(UserWarning, match="unspecified requires_grad now defaults to obj.requires_grad"):
+        torch.set_warn_always(True)
+        try:
+            torch.asarray(leaf * 2)
+        finally:
+            torch.set_warn_always(False)
+
+
+@pytest.mark.parametrize("name", ["tril_indices", "triu_indices"])
+def test_indices_are_int32_or_int64(name):
+    assert getattr(torch, name)(2, 2, dtype=torch.int32).dtype is torch.int32
+    with pytest.raises(NotImplementedError, match=f"\"{name}\" not implemented for 'Float'"):
+        getattr(torch, name)(2, 2, dtype=torch.float32)

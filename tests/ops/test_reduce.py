@@ -333,3 +333,10 @@ def test_areas_of_nothing():
     assert torch.cumulative_trapezoid(torch.zeros(0, 2), torch.zeros(0), dim=0).shape == (0, 2)
     with pytest.raises(RuntimeError, match="There must be one `x` value for each sample point"):
         torch.cumulative_trapezoid(torch.zeros(0, 2), torch.zeros(3), dim=0)
+
+
+def test_norms_are_not_narrowed():
+    assert torch.linalg.vector_norm(torch.ones(2, dtype=torch.float16), dtype=torch.float32).dtype is torch.float32
+    for own, asked in [(torch.float32, torch.float16), (torch.float16, torch.bfloat16), (torch.float64, torch.float32)]:
+        with pytest.raises(RuntimeError, match="should be convertible without narrowing to the specified dtype"):
+            torch.linalg.vector_norm(torch.ones(2, dtype=own), dtype=asked)

@@ -170,7 +170,7 @@ fn as_tensor<'py>(
 ///     dtype: the data's own without one; for a buffer the default dtype.
 ///     device: the data's own without one, or the default device.
 ///     copy: whether the memory is shared.
-///     requires_grad: whether the result collects gradients; unless it does, it has no history.
+///     requires_grad: whether the result collects gradients; without it a tensor keeps its history, and with False has none.
 ///
 /// Raises:
 ///     ValueError: ``copy=False`` where the data cannot be shared as it is.
@@ -182,21 +182,21 @@ fn as_tensor<'py>(
 /// >>> shared, copied
 /// (tensor([5., 2.]), tensor([1., 2.]))
 #[pyfunction]
-#[pyo3(signature = (obj, *, dtype=None, device=None, copy=None, requires_grad=false))]
+#[pyo3(signature = (obj, *, dtype=None, device=None, copy=None, requires_grad=None))]
 fn asarray<'py>(
     py: Python<'py>,
     obj: &Bound<'py, PyAny>,
     dtype: Option<&Bound<'py, PyAny>>,
     device: Option<&Bound<'py, PyAny>>,
     copy: Option<bool>,
-    requires_grad: bool,
+    requires_grad: Option<bool>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let flag = |flag: bool| PyBool::new(py, flag).to_owned().into_any();
     let keywords = [
         ("dtype", dtype.cloned()),
         ("device", device.cloned()),
         ("copy", copy.map(flag)),
-        ("requires_grad", requires_grad.then(|| flag(true))),
+        ("requires_grad", requires_grad.map(flag)),
     ];
     if let Some(answer) = overrides::mode_answer("asarray", obj, keywords)? {
         return Ok(answer);
@@ -236,8 +236,18 @@ fn asarray<'py>(
     } else {
         placed
     };
-    let made = if own && !requires_grad && made.requires_grad() { made.detach() } else { made };
-    finished(py, made, requires_grad)
+    if own && made.requires_grad() {
+        match requires_grad {
+            Some(false) => return object::wrap_bound(py, made.detach()),
+            Some(true) => {}
+            None => rushlight::warn_once!(
+                "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass requires_grad=False explicitly to get the old behavior and silence this warning."
+            )
+            .map_err(raise)?,
+        }
+        return object::wrap_bound(py, made);
+    }
+    finished(py, made, requires_grad == Some(true))
 }
 
 /// A one-dimensional tensor over the memory of an object with a buffer, such as `bytearray` or `array.array`.

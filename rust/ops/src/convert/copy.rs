@@ -18,8 +18,8 @@ use crate::value::{Args, Output};
 pub static COPY: Row = Row {
     name: "copy",
     variants: Variants::INPLACE,
-    signature: "(Tensor self, Tensor|Scalar src, bool non_blocking=False) -> Tensor",
-    doc: "Overwrites the elements with those of `src`, broadcast and cast.
+    signature: "(Tensor self, Tensor|Scalar other, bool non_blocking=False) -> Tensor",
+    doc: "Overwrites the elements with those of `other`, broadcast and cast.
 
     >>> torch.zeros(2).copy_(torch.tensor([3, 4]))
     tensor([3., 4.])",
@@ -63,7 +63,7 @@ pub static COPY: Row = Row {
         "RuntimeError",
         "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
     )],
-    reference: "np.broadcast_to(src, self.shape)",
+    reference: "np.broadcast_to(other, self.shape)",
     ..Row::BASE
 };
 

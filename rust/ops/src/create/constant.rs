@@ -482,6 +482,9 @@ fn triangle(args: &Args, before: bool) -> Result<Output> {
             return Err(Error::runtime(format!("{name} must be non-negative, got{size}")));
         }
     }
+    if !matches!(options.dtype.unwrap_or(DType::I64), DType::I32 | DType::I64) {
+        return Err(Error::unsupported(if before { "tril_indices" } else { "triu_indices" }, options.dtype()));
+    }
     // The main diagonal belongs to both triangles.
     let offset = i128::from(args.int(2)?) + i128::from(before);
     // The diagonal enters the matrix at row `first` and leaves it at row `last`.

@@ -1,7 +1,7 @@
 //! Norms of vectors.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::dtype::{c64, c128};
+use rushlight_core::dtype::{c64, c128, promote};
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::folds;
 use rushlight_cpu::reduce::Fold;
@@ -237,6 +237,14 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
                 "linalg.vector_norm: dtype should be {kind} for {kind} inputs, but got {}",
                 asked.title()
             )));
+        }
+        if promote(asked, own.dtype())? != asked {
+            return Err(Error::runtime(format!(
+                "linalg.vector_norm: the dtype of the input ({}) should be convertible without narrowing to the specified dtype ({})",
+                own.dtype().title(),
+                asked.title()
+            ))
+            .hint("The norm of the dtype's own elements can be narrowed afterwards: x.norm().to(dtype)."));
         }
     }
     let ord = real_order(args.scalar(1)?)?;
