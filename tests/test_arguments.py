@@ -333,3 +333,19 @@ def test_the_constructors_of_old_take_their_arguments_by_name_and_device():
     made = torch.ones(2, device="meta").new(2), torch.ones(2, device="meta").new([2.0])
     assert [x.device.type for x in made] == ["meta", "meta"]
     assert torch.nn.functional.interpolate(torch.ones(1, 1, 4), Index()).shape == (1, 1, 2)
+
+
+def test_results_at_out_have_a_class_of_their_own():
+    x, places = torch.tensor([2.0, 1.0]), torch.empty(2, dtype=torch.int64)
+    found = torch.sort(x, out=(torch.empty(2), places))
+    assert type(found) is torch.return_types.sort_out and found.values.tolist() == [1, 2] and found.indices is places
+    assert repr(found).startswith("torch.return_types.sort_out(") and not isinstance(found, torch.return_types.sort)
+    assert type(torch.aminmax(x, out=(torch.empty(()), torch.empty(())))).__name__ == "aminmax_out"
+    assert type(torch.linalg.qr(torch.eye(2), out=(torch.empty(2, 2), torch.empty(2, 2)))).__name__ == "linalg_qr_out"
+    assert type(pickle.loads(pickle.dumps(found))) is type(found)
+
+
+def test_parts_are_copied_to_out():
+    parts = [torch.zeros(2), torch.zeros(2)]
+    assert torch.split_copy(torch.arange(4.0), 2, out=parts) is None
+    assert [part.tolist() for part in parts] == [[0, 1], [2, 3]]

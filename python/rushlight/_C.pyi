@@ -528,7 +528,7 @@ class Tensor:
     def as_strided_(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Self:
         """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
     def as_strided_scatter(self, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-        """A row-major copy with `src` in place of the elements that sizes, strides and offset name."""
+        """A copy with the strides of `self` and with `src` in place of the elements that sizes, strides and offset name."""
     def asin(self) -> Tensor:
         """The inverse sine of each element; nan outside of -1 to 1."""
     def asin_(self) -> Self:

@@ -91,3 +91,71 @@ def test_the_first_fault_is_torchs(call, kind, sentence):
     with pytest.raises(kind) as caught:
         call()
     assert type(caught.value) is kind and str(caught.value).split("\n")[0] == sentence
+
+
+U16 = torch.uint16
+
+
+@pytest.mark.parametrize(
+    ("call", "kernel", "dtype"),
+    [
+        (lambda: torch.clamp(ones(2).to(U16), 0, 1), "clamp_scalar_cpu", "UInt16"),
+        (lambda: torch.clamp(ones(2).to(U16), 0), "clamp_min_scalar_cpu", "UInt16"),
+        (lambda: torch.clamp(ones(2).to(U16), max=0), "clamp_max_scalar_cpu", "UInt16"),
+        (lambda: torch.clamp(ones(2).to(U16), ones(2).to(U16)), "maximum_cpu", "UInt16"),
+        (lambda: torch.clamp_max(ones(2) * 1j, ones(2)), "minimum_cpu", "ComplexFloat"),
+        (lambda: torch.relu(ones(2).to(U16)), "clamp_min_scalar_cpu", "UInt16"),
+        (lambda: torch.nn.functional.relu6(ones(2).to(U16)), "clamp_scalar_cpu", "UInt16"),
+        (lambda: torch.nn.functional.softshrink(ones(2).int()), "softshrink_check", "Int"),
+        (lambda: torch.round(ones(2) * 1j), "round_vml_cpu", "ComplexFloat"),
+        (lambda: torch.i0(ones(2) * 1j), "i0_vml_cpu", "ComplexFloat"),
+        (lambda: torch.polygamma(0, ones(2) * 1j), "digamma", "ComplexFloat"),
+        (lambda: torch.polygamma(1, ones(2) * 1j), "trigamma", "ComplexFloat"),
+        (lambda: torch.polygamma(2, ones(2) * 1j), "polygamma", "ComplexFloat"),
+        (lambda: torch.softmax(ones(2, 2).long(), 0), "softmax_kernel_impl", "Long"),
+        (lambda: torch.log_softmax(ones(2, 2).long(), 1), "log_softmax_lastdim_kernel_impl", "Long"),
+        (lambda: torch.median(ones(2, 2).bool(), 1), "median_out", "Bool"),
+        (lambda: torch.nanmedian(ones(2, 2) * 1j, 1), "median_out", "ComplexFloat"),
+        (lambda: torch.median(ones(2, 2).bool()), "median_cpu", "Bool"),
+        (lambda: torch.histc(ones(2) * 1j), "aminmax_cpu", "ComplexFloat"),
+        (lambda: torch.histc(ones(2).bool()), "linspace_cpu", "Bool"),
+        (lambda: torch.histc(ones(2).long(), 2, 0, 1), "histogram_cpu", "Long"),
+        (lambda: torch.index_add(ones(2).to(U16), 0, torch.tensor([0]), ones(1).to(U16)), "index_add_", "UInt16"),
+        (lambda: torch.addr(ones(2).to(U16), ones(2).to(U16), ones(2).to(U16)), "addr_cpu", "UInt16"),
+        (lambda: torch.inner(ones(2).bool(), ones(2).bool()), "dot", "Bool"),
+        (lambda: torch.linalg.cross(ones(3).bool(), ones(3).bool()), "cross", "Bool"),
+        (lambda: torch.native_group_norm(ones(2, 4).int(), None, None, 2, 4, 1, 2, 0.1), "GroupNormKernelImpl", "Int"),
+        (lambda: torch.nn.functional.avg_pool3d(ones(1, 2, 2, 2).int(), 2), "avg_pool3d_out_frame", "Int"),
+        (lambda: torch.nn.functional.adaptive_avg_pool3d(ones(1, 2, 2, 2).int(), 2), "adaptive_avg_pool3d_cpu", "Int"),
+        (lambda: torch.nn.functional.adaptive_max_pool2d(ones(1, 2, 2).int(), 2), "adaptive_max_pool2d", "Int"),
+        (lambda: torch.max_pool1d_with_indices(ones(1, 2).bool(), 2), "max_pool2d", "Bool"),
+        (lambda: torch.nn.functional.multi_margin_loss(ones(3, 4).int(), torch.tensor([0, 1, 2])), "multi_margin_loss_cpu_kernel", "Int"),
+        (lambda: torch.nn.functional.grid_sample(ones(1, 1, 2, 2, 2).int(), ones(1, 2, 2, 2, 3).int(), align_corners=True), "grid_sampler3d_cpu", "Int"),
+    ],
+)  # fmt: skip
+def test_a_dtype_is_refused_by_the_kernel_that_torch_names(call, kernel, dtype):
+    with pytest.raises(NotImplementedError) as caught:
+        call()
+    assert str(caught.value).split("\n")[0] == f"\"{kernel}\" not implemented for '{dtype}'"
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "sentence"),
+    [
+        (lambda: torch.addmm(ones(2, 2).double(), ones(2, 3), ones(2, 2)), RuntimeError, "self and mat2 must have the same dtype, but got Double and Float"),
+        (lambda: torch.addmm(ones(3, 3), ones(2, 3).double(), ones(3, 2)), RuntimeError, "mat1 and mat2 must have the same dtype, but got Double and Float"),
+        (lambda: torch.index_add(ones(2), 0, torch.tensor([0, 1, 5]), ones(2, 2).double()), RuntimeError, "index_add_(): self (Float) and source (Double) must have the same scalar type"),
+        (lambda: torch.index_add(ones(2, 2), 0, torch.tensor([0, 5]), ones(1, 3)), RuntimeError, "index_add_(): Number of indices (2) should be equal to source.size(dim): (1), for dim: 0"),
+        (lambda: torch.index_add(torch.tensor(1.0), 0, torch.tensor([0]), ones(1)), RuntimeError, "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = [] source.shape = [1]"),
+        (lambda: torch.index_add(ones(2, 2), 1, torch.tensor([2]), ones(2, 1)), RuntimeError, "index 2 is out of bounds for dimension 1 with size 2"),
+        (lambda: torch.index_add(ones(2, 2), 1, torch.tensor([2]), ones(2, 1), alpha=2), IndexError, "index out of range in self"),
+        (lambda: torch.index_add(ones(2, 2, 2), 1, torch.tensor([2]), ones(2, 1, 2)), IndexError, "index out of range in self"),
+        (lambda: torch.linalg.eigvals(ones(2, 3)), RuntimeError, "linalg.eigvals: A must be batches of square matrices, but they are 2 by 3 matrices"),
+        (lambda: torch.empty_strided((2,), (-1,)), RuntimeError, "Storage size calculation overflowed with sizes=[2] and strides=[-1]"),
+        (lambda: torch.split_copy(ones(4), 2, out=[ones(2)]), RuntimeError, "split_copy() expected an out= argument of size 2, got size 1"),
+    ],
+)  # fmt: skip
+def test_the_first_fault_of_several_tensors(call, kind, sentence):
+    with pytest.raises(kind) as caught:
+        call()
+    assert type(caught.value) is kind and str(caught.value).split("\n")[0] == sentence

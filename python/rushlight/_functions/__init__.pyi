@@ -130,7 +130,7 @@ def as_strided_(input: Tensor, size: Sequence[_int], stride: Sequence[_int], sto
 def as_strided_copy(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None, *, out: Tensor | None = None) -> Tensor:
     """The view of the same name, copied into memory of its own."""
 def as_strided_scatter(input: Tensor, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-    """A row-major copy with `src` in place of the elements that sizes, strides and offset name."""
+    """A copy with the strides of `input` and with `src` in place of the elements that sizes, strides and offset name."""
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse sine of each element; nan outside of -1 to 1."""
 def asin_(input: Tensor) -> Tensor:
@@ -1065,7 +1065,7 @@ def split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
     """Views of `split_size` indices of `dim` each; the last may be shorter."""
 @overload
 def split(input: Tensor, split_size: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
-def split_copy(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+def split_copy(input: Tensor, split_size: _int, dim: _int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """The view of the same name, copied into memory of its own."""
 def split_with_sizes(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
     """Views of as many indices of `dim` as each entry of `split_sizes` says."""

@@ -117,10 +117,18 @@ pub fn clone(tensor: &Tensor) -> Result<Tensor> {
     laid_out(tensor, Layout { sizes: tensor.sizes().clone(), strides, offset: 0 })
 }
 
-/// The copy that a row changes: row-major where it says so.
+/// The copy that a row changes: row-major, or with gaps, where it says so.
 pub fn to_change(row: &Row, tensor: &Tensor) -> Result<Tensor> {
-    if row.traits.has(Traits::ROW_MAJOR) && !tensor.is_mapped() {
+    let layout = tensor.layout();
+    if tensor.is_mapped() {
+        clone(tensor)
+    } else if row.traits.has(Traits::ROW_MAJOR) {
         laid_out(tensor, Layout::contiguous(tensor.sizes()))
+    } else if row.traits.has(Traits::KEEPS_STRIDES)
+        && !layout.overlaps()
+        && layout.strides.iter().all(|&step| step >= 0)
+    {
+        laid_out(tensor, Layout { offset: 0, ..layout.clone() })
     } else {
         clone(tensor)
     }

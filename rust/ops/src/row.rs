@@ -75,12 +75,14 @@ impl Traits {
     pub const UNIFORM: Traits = Traits(4096);
     /// Its result is row-major, however its tensor lies.
     pub const ROW_MAJOR: Traits = Traits(2048);
+    /// Its result has the strides of its tensor, with the gaps between elements that a slice has.
+    pub const KEEPS_STRIDES: Traits = Traits(8192);
 
     pub const fn union(self, other: Traits) -> Traits {
         Traits(self.0 | other.0)
     }
 
-    const NAMES: [(Traits, &'static str); 13] = [
+    const NAMES: [(Traits, &'static str); 14] = [
         (Traits::BROADCASTS, "broadcasts"),
         (Traits::SEES_MEMORY, "sees memory"),
         (Traits::NEEDS_VALUES, "needs values"),
@@ -94,6 +96,7 @@ impl Traits {
         (Traits::WRITES_EXPANDED, "writes expanded"),
         (Traits::UNIFORM, "uniform"),
         (Traits::ROW_MAJOR, "row-major"),
+        (Traits::KEEPS_STRIDES, "keeps strides"),
     ];
 
     pub const fn has(self, other: Traits) -> bool {

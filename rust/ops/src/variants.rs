@@ -327,10 +327,11 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                 }
             };
             if results.len() != outs.len() {
-                return Err(Error::type_(format!(
-                    "{}(): expected {} tensors in out=",
+                return Err(Error::runtime(format!(
+                    "{}() expected an out= argument of size {}, got size {}",
                     row.python_name(),
-                    results.len()
+                    results.len(),
+                    outs.len()
                 )));
             }
             for (place, (out, result)) in outs.iter().zip(&results).enumerate() {

@@ -237,7 +237,7 @@ pub fn scalar_object<'py>(py: Python<'py>, scalar: Scalar) -> PyResult<Bound<'py
 pub fn output(py: Python<'_>, row: &'static Row, output: Output) -> PyResult<*mut ffi::PyObject> {
     match output {
         Output::Tensor(tensor) => object::wrap(py, tensor),
-        Output::Tuple(tensors) => named(py, row, tensors),
+        Output::Tuple(tensors) => named(py, row, tensors, false),
         Output::List(tensors) => tuple(py, tensors).map(|tuple| tuple.into_any().into_ptr()),
         Output::Bool(flag) => Ok(PyBool::new(py, flag).to_owned().into_any().into_ptr()),
         Output::Int(number) => Ok(number.into_pyobject(py)?.into_any().into_ptr()),
@@ -247,16 +247,24 @@ pub fn output(py: Python<'_>, row: &'static Row, output: Output) -> PyResult<*mu
     }
 }
 
+/// What a call gives that wrote to the tensors at `out=`.
+pub fn written(py: Python<'_>, row: &'static Row, result: Output) -> PyResult<*mut ffi::PyObject> {
+    match result {
+        Output::Tuple(tensors) => named(py, row, tensors, true),
+        other => output(py, row, other),
+    }
+}
+
 pub fn tuple(py: Python<'_>, tensors: Vec<Tensor>) -> PyResult<Bound<'_, PyTuple>> {
     let objects = tensors.into_iter().map(|tensor| object::wrap_bound(py, tensor)).collect::<PyResult<Vec<_>>>()?;
     PyTuple::new(py, objects)
 }
 
-fn named(py: Python<'_>, row: &'static Row, tensors: Vec<Tensor>) -> PyResult<*mut ffi::PyObject> {
+fn named(py: Python<'_>, row: &'static Row, tensors: Vec<Tensor>, out: bool) -> PyResult<*mut ffi::PyObject> {
     let plain = tuple(py, tensors)?;
     match row.schema().returns {
         Returns::Named(fields) if fields.iter().all(|field| !field.is_empty()) => {
-            let class = crate::results::class(py, row, fields)?;
+            let class = crate::results::class(py, row, fields, out)?;
             Ok(class.call1((plain,))?.into_ptr())
         }
         _ => Ok(plain.into_any().into_ptr()),

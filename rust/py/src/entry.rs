@@ -177,7 +177,7 @@ fn attempt<'a, 'py>(py: Python<'py>, callable: &Callable, call: &Call<'a, 'py>) 
                 return Ok(py.None().into_ptr());
             }
             if outs.len() > 1 {
-                return Ok(convert::output(py, overload.row, result)?);
+                return Ok(convert::written(py, overload.row, result)?);
             }
             return Ok(out.to_owned().into_ptr());
         }

@@ -4,14 +4,15 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use rushlight::Row;
+use rushlight::row::Variants;
 use rushlight::signature::Returns;
 
 static CLASSES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
-/// The class for a row's results, made on first use.
-pub fn class<'py>(py: Python<'py>, row: &'static Row, fields: &[&str]) -> PyResult<Bound<'py, PyAny>> {
+/// The class for a row's results, made on first use; those of `out=` have one of their own.
+pub fn class<'py>(py: Python<'py>, row: &'static Row, fields: &[&str], out: bool) -> PyResult<Bound<'py, PyAny>> {
     let classes = CLASSES.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
-    let name = row.flat_name();
+    let name = row.flat_name() + if out { "_out" } else { "" };
     let key = (&name, PyTuple::new(py, fields)?);
     if let Some(class) = classes.get_item(&key)? {
         return Ok(class);
@@ -30,7 +31,10 @@ pub fn _return_types(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         if let Returns::Named(fields) = row.schema().returns
             && fields.iter().all(|field| !field.is_empty())
         {
-            all.set_item(row.flat_name(), class(py, row, fields)?)?;
+            all.set_item(row.flat_name(), class(py, row, fields, false)?)?;
+            if row.variants.has(Variants::OUT) {
+                all.set_item(row.flat_name() + "_out", class(py, row, fields, true)?)?;
+            }
         }
     }
     Ok(all)

@@ -95,6 +95,9 @@ pub fn results(names: &Names) -> String {
     for row in names.values().flatten() {
         if let Some(fields) = named(row) {
             classes.insert(row.flat_name(), fields);
+            if row.variants.has(Variants::OUT) {
+                classes.insert(row.flat_name() + "_out", fields);
+            }
         }
     }
     let mut text = format!(

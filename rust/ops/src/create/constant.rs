@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::Element;
-use rushlight_core::layout::{Dims, checked_new, to_dims};
+use rushlight_core::layout::{Dims, Shape, checked_new, to_dims};
 use rushlight_core::memory_format;
 use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, dispatch};
 
@@ -123,10 +123,19 @@ fn strided(args: &Args, first: usize, options: &Options, dtype: DType, device: D
     }
     let mut layout = Layout { sizes, strides, offset: 0 };
     checked_new(&layout.sizes)?;
-    let overflow = || Error::runtime("Storage size calculation overflowed");
-    // With negative strides the first element stands where the others have room before it.
-    if let Some((low, _)) = layout.checked_span().ok_or_else(overflow)? {
-        layout.offset = low.checked_neg().ok_or_else(overflow)?;
+    if layout.checked_span().is_none_or(|span| span.is_some_and(|(low, _)| low < 0)) {
+        return Err(Error::runtime(format!(
+            "Storage size calculation overflowed with sizes={} and strides={}",
+            Shape(&layout.sizes),
+            Shape(&layout.strides)
+        )));
+    }
+    // Where nothing is stepped over, a negative stride becomes that of rows without gaps.
+    for dim in (0..layout.rank()).rev() {
+        if layout.strides[dim] < 0 {
+            let inner = layout.strides.get(dim + 1).zip(layout.sizes.get(dim + 1));
+            layout.strides[dim] = inner.map_or(1, |(stride, &size)| stride.saturating_mul(size.max(1)));
+        }
     }
     options.finish(crate::call::allocate(&Spec { layout, dtype, device })?)
 }

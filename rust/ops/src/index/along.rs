@@ -91,11 +91,13 @@ fn vector(tensor: &Tensor) -> Tensor {
 #[cold]
 pub fn outside_of(table: &Tensor, dim: usize, bad: i64, columns: bool) -> Error {
     let size = table.sizes()[dim];
-    let told = match (table.rank() > 1 && table.numel() == 0, size) {
-        (true, 0) => Error::runtime("index_select(): self indexing axis dim should be positive"),
-        (true, _) => Error::runtime(format!("INDICES element is out of DATA bounds, id={bad} axis_dim={size}")),
-        _ if columns => Error::runtime(format!("INDICES element is out of DATA bounds, id={bad} axis_dim={size}")),
-        _ => Error::index("index out of range in self"),
+    let empty = table.rank() > 1 && table.numel() == 0;
+    let told = if empty && size == 0 {
+        Error::runtime("index_select(): self indexing axis dim should be positive")
+    } else if empty || columns {
+        Error::runtime(format!("INDICES element is out of DATA bounds, id={bad} axis_dim={size}"))
+    } else {
+        Error::index("index out of range in self")
     };
     told.hint(format!("{bad} is none of the {size} indices of dimension {dim}."))
 }
@@ -126,21 +128,26 @@ pub static INDEX_ADD: Row = Row {
     out: Out::STRICT,
     dtypes: DTypes::COMMON,
     traits: Traits::ROW_MAJOR,
-    refuses: "scatter_gather_tensor_cpu",
     mapped: Mapped::Rule(super::mapped::add),
     run: Run::Update(Update {
         check: |args| {
             let (own, source) = (args.tensor(0)?, args.tensor(3)?);
-            check_add(args, "index_add_()")?;
-            if !args.row.dtypes.has(own.dtype()) {
-                return Err(crate::call::not_implemented(args.row, own.dtype()));
-            }
+            check_index(args, "index_add_()")?;
             if own.dtype() != source.dtype() {
                 return Err(Error::runtime(format!(
                     "index_add_(): self ({}) and source ({}) must have the same scalar type",
                     own.dtype().title(),
                     source.dtype().title()
                 )));
+            }
+            check_slices(args, "index_add_()")?;
+            if !args.row.dtypes.has(own.dtype()) {
+                let kernel = match own.rank() {
+                    0 | 1 => "index_add_",
+                    _ if scatters(args, own) => "scatter_gather_tensor_cpu",
+                    _ => "add_stub",
+                };
+                return Err(Error::unsupported(kernel, own.dtype()));
             }
             crate::create::check_fits(args.scalar(4)?, own.dtype())
         },
@@ -182,9 +189,15 @@ fn selected(d: &Derive) -> Expr {
     }
 }
 
-fn check_add(args: &Args, name: &str) -> Result<()> {
-    let (own, index, source) = (args.tensor(0)?, args.tensor(2)?, args.tensor(3)?);
-    let dim = wrap_dim(args.int(1)?, own.rank())?;
+/// Whether torch adds slices as `scatter_add` does, which tells of indices in words of its own.
+fn scatters(args: &Args, own: &Tensor) -> bool {
+    own.rank() == 2 && args.scalar(4).is_ok_and(Scalar::is_one)
+}
+
+/// Refuses what is no vector of indices.
+fn check_index(args: &Args, name: &str) -> Result<()> {
+    let index = args.tensor(2)?;
+    wrap_dim(args.int(1)?, args.tensor(0)?.rank())?;
     if index.rank() > 1 {
         return Err(Error::index(format!(
             "{name}: Index is supposed to be a vector, but got dim: {} with type: {} and size: {}",
@@ -199,27 +212,33 @@ fn check_add(args: &Args, name: &str) -> Result<()> {
             index.dtype().title()
         )));
     }
+    Ok(())
+}
+
+/// Refuses slices that are not as many as the indices, or of another shape than those that they are added to.
+fn check_slices(args: &Args, name: &str) -> Result<()> {
+    let (own, index, source) = (args.tensor(0)?, args.tensor(2)?, args.tensor(3)?);
+    let dim = wrap_dim(args.int(1)?, own.rank())?;
     let along = source.sizes().get(dim).copied().unwrap_or(1);
-    let apart = |tensor: &Tensor| {
-        let mut sizes = tensor.sizes().clone();
-        if dim < sizes.len() {
+    if index.numel() as isize != along {
+        return Err(Error::runtime(format!(
+            "{name}: Number of indices ({}) should be equal to source.size(dim): ({along}), for dim: {dim}",
+            index.numel()
+        )));
+    }
+    let mut slices = [own, source].map(|tensor| tensor.sizes().clone());
+    if own.rank() > 0 && source.rank() > dim {
+        for sizes in &mut slices {
             sizes.remove(dim);
         }
-        sizes
-    };
-    if source.rank().max(1) != own.rank().max(1) || apart(source) != apart(own) {
+    }
+    if slices[0] != slices[1] {
         return Err(Error::runtime(format!(
             "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {} source.shape = {}",
             Shape(own.sizes()),
             Shape(source.sizes())
         ))
         .shapes([own.sizes().as_slice(), source.sizes().as_slice()]));
-    }
-    if index.numel() as isize != along {
-        return Err(Error::runtime(format!(
-            "{name}: Number of indices ({}) should be equal to source.size(dim): ({along}), for dim: {dim}",
-            index.numel()
-        )));
     }
     Ok(())
 }
@@ -229,12 +248,11 @@ fn merge(args: &Args, target: &Tensor, source: &Tensor, way: Merge) -> Result<()
     let (target, source, index) = (vector(target), vector(source), vector(args.tensor(2)?));
     let dim = wrap_dim(args.int(1)?, target.rank())?;
     let size = target.sizes()[dim];
-    // Sums of slices, not of numbers, are told of in other words, and none are made where there are no elements.
-    let sliced = matches!(way, Merge::Add) && target.rank() > 1;
-    if sliced && target.numel() == 0 {
+    // No sums of slices are made where there are no elements.
+    if matches!(way, Merge::Add) && target.rank() > 1 && target.numel() == 0 {
         return Ok(());
     }
-    refuse_outside(&index, size, |bad| match sliced {
+    refuse_outside(&index, size, |bad| match scatters(args, &target) {
         true => Error::runtime(format!("index {bad} is out of bounds for dimension {dim} with size {size}")),
         false => Error::index("index out of range in self"),
     })?;
@@ -476,7 +494,8 @@ pub static INDEX_REDUCE: Row = Row {
             if own.dtype() != source.dtype() {
                 return Err(Error::runtime("index_reduce(): self and source must have the same scalar type".to_owned()));
             }
-            check_add(args, "index_reduce()")
+            check_index(args, "index_reduce()")?;
+            check_slices(args, "index_reduce()")
         },
         cpu: |args, target| {
             let way = reduction(args)?;

@@ -100,14 +100,21 @@ fn infer_cat(args: &Args) -> Result<Vec<Spec>> {
         sizes[dim] = length;
     }
     let mut spec = Spec::new(&sizes, common(&tensors)?, first);
-    // Images whose channels lie last stay so.
-    let last = |tensor: &Tensor| crate::create::resize::format_of(tensor.layout());
-    if let Some(format) = last(first)
-        && tensors.iter().all(|tensor| last(tensor) == Some(format))
-    {
-        spec.layout.strides = rushlight_core::memory_format::strides(&sizes, Some(format), None)?;
+    if let Some(strides) = with_channels_last(&tensors, first, &sizes)? {
+        spec.layout.strides = strides;
     }
     Ok(vec![spec])
+}
+
+/// The strides of what is joined of images whose channels lie last: they stay so.
+fn with_channels_last(tensors: &[&Tensor], first: &Tensor, sizes: &[isize]) -> Result<Option<Dims>> {
+    let last = |tensor: &Tensor| crate::create::resize::format_of(tensor.layout());
+    match last(first) {
+        Some(format) if tensors.iter().all(|tensor| last(tensor) == Some(format)) => {
+            rushlight_core::memory_format::strides(sizes, Some(format), None).map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Along which dimension the tensors would join, if there is one.
@@ -203,8 +210,20 @@ fn infer_stack(args: &Args) -> Result<Vec<Spec>> {
             Shape(tensors[at].sizes())
         )));
     }
-    sizes.insert(wrap_dim(args.int(1)?, sizes.len() + 1)?, tensors.len() as isize);
-    Ok(vec![Spec::new(&sizes, common(&tensors)?, first)])
+    let dim = wrap_dim(args.int(1)?, sizes.len() + 1)?;
+    let mut joined = sizes.clone();
+    sizes.insert(dim, tensors.len() as isize);
+    let mut spec = Spec::new(&sizes, common(&tensors)?, first);
+    // They lie as if they were joined along `dim`, which is then split.
+    if let Some(size) = joined.get_mut(dim) {
+        let inner = *size;
+        *size = size.saturating_mul(tensors.len() as isize);
+        if let Some(mut strides) = with_channels_last(&tensors, first, &joined)? {
+            strides.insert(dim, strides[dim] * inner);
+            spec.layout.strides = strides;
+        }
+    }
+    Ok(vec![spec])
 }
 
 fn run_stack(args: &Args, results: &[Tensor]) -> Result<()> {

@@ -119,7 +119,9 @@ Without `dims` the elements roll as if they stood in one row.
                 }
                 wrap_dim(dim, own.rank())?;
             }
-            Ok(vec![Spec::new(own.sizes(), own.dtype(), own)])
+            let spec = Spec::new(own.sizes(), own.dtype(), own);
+            // Without dimensions the elements stand in one row.
+            Ok(vec![if dims.is_empty() { spec } else { spec.formatted(own.layout()) }])
         },
         cpu: |args, results| {
             let own = args.tensor(0)?;

@@ -72,6 +72,7 @@ macro_rules! slots {
             out: Out::STRICT,
             doc: $doc,
             dtypes: DTypes::ALL,
+            traits: Traits::KEEPS_STRIDES,
             mapped: Mapped::Rule(|batch| in_each(batch, $place)),
             run: Run::Update(Update { check: |args| check(args, $place), cpu: |args, target| write(args, target, $place) }),
             derivative: Derivative::Formulas(&[
@@ -148,12 +149,13 @@ fn diagonal(own: &Layout, args: &Args) -> Result<Layout> {
 pub static AS_STRIDED_SCATTER: Row = Row {
     name: "as_strided_scatter",
     signature: "(Tensor self, Tensor src, int[] size, int[] stride, int? storage_offset=None) -> Tensor",
-    doc: "A row-major copy with `src` in place of the elements that sizes, strides and offset name.
+    doc:
+        "A copy with the strides of `self` and with `src` in place of the elements that sizes, strides and offset name.
 
     >>> torch.as_strided_scatter(torch.zeros(4), torch.ones(2), (2,), (2,))
     tensor([1., 0., 1., 0.])",
     dtypes: DTypes::ALL,
-    traits: Traits::SEES_MEMORY,
+    traits: Traits::SEES_MEMORY.union(Traits::KEEPS_STRIDES),
     run: Run::Update(Update { check: |args| check(args, strided), cpu: |args, target| write(args, target, strided) }),
     derivative: Derivative::Formulas(&[
         formula(0, Saves::NOTHING, inside_alone),

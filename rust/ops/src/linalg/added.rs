@@ -51,9 +51,6 @@ fn check_mats(own: &Tensor, a: &Tensor, b: &Tensor) -> Result<Dims> {
             return Err(Error::runtime(format!("{place} must be a matrix, got {}-D tensor", tensor.rank())));
         }
     }
-    check_shapes(a, b, own.sizes())?;
-    let sizes = Dims::from_slice(&[a.sizes()[0], b.sizes()[1]]);
-    check_addend(own, &sizes)?;
     let differ = |x: &str, y: &str, left: &Tensor, right: &Tensor| {
         Error::runtime(format!(
             "{x} and {y} must have the same dtype, but got {} and {}",
@@ -67,6 +64,9 @@ fn check_mats(own: &Tensor, a: &Tensor, b: &Tensor) -> Result<Dims> {
     if a.dtype() != b.dtype() {
         return Err(differ("mat1", "mat2", a, b));
     }
+    check_shapes(a, b, own.sizes())?;
+    let sizes = Dims::from_slice(&[a.sizes()[0], b.sizes()[1]]);
+    check_addend(own, &sizes)?;
     check_dtype("addmm_impl_cpu_", a.dtype())?;
     Ok(sizes)
 }
@@ -339,6 +339,9 @@ pub static ADDR: Row = Row {
         check_addend(own, &[x.sizes()[0], y.sizes()[0]])?;
         let (beta, alpha) = factors(args)?;
         let dtype = promote(promote(own.dtype(), x.dtype())?, y.dtype())?;
+        if DTypes::WIDE.has(dtype) {
+            return Err(Error::unsupported("addr_cpu", dtype));
+        }
         let exact = dtype.is_integral() || dtype == DType::Bool;
         for (name, factor) in [("beta", beta), ("alpha", alpha)] {
             if exact && (factor.is_floating() || factor.is_complex()) {

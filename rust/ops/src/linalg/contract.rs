@@ -75,6 +75,9 @@ pub static INNER: Row = Row {
             ))
             .shapes([a.sizes().as_slice(), b.sizes().as_slice()]));
         }
+        if a.rank() == 1 && b.rank() == 1 {
+            return op!(super::matrix::DOT, a, b).map(Output::Tensor);
+        }
         contract(a, b, &[a.rank() - 1], &[b.rank() - 1]).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,

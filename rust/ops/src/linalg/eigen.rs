@@ -132,6 +132,7 @@ pub static EIGVALS: Row = Row {
     autocast: Autocast::Single,
     run: Run::Compose(|args| {
         let a = args.tensor(0)?;
+        check_square("linalg.eigvals", a)?;
         let [values, _] = results(EIG_KERNEL.call([a.into(), is_watched(a).into()])?)?;
         Ok(Output::Tensor(values))
     }),
@@ -140,7 +141,7 @@ pub static EIGVALS: Row = Row {
     errors: &[(
         "t(2, 3)",
         "RuntimeError",
-        "linalg.eig: A must be batches of square matrices, but they are 2 by 3 matrices",
+        "linalg.eigvals: A must be batches of square matrices, but they are 2 by 3 matrices",
     )],
     ..Row::BASE
 };

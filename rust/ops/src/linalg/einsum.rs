@@ -252,7 +252,12 @@ fn contract(terms: Vec<Term>, output: &[Label]) -> Result<Tensor> {
     let Some(mut result) = terms.pop_front() else { return Err(wrong("must provide at least one operand")) };
     while let Some(next) = terms.pop_front() {
         let wanted = |label: &Label| output.contains(label) || terms.iter().any(|term| term.labels.contains(label));
-        result = pair(result, next, wanted)?;
+        // The one whose own names the output begins with stands left: then the product lies as the output does.
+        let first = |own: &Term, other: &Term| {
+            output.iter().position(|label| own.labels.contains(label) && !other.labels.contains(label))
+        };
+        let swapped = first(&result, &next).zip(first(&next, &result)).is_some_and(|(left, right)| right < left);
+        result = if swapped { pair(next, result, wanted) } else { pair(result, next, wanted) }?;
     }
     let result = summed(result, |label| output.contains(label))?;
     let order: Vec<usize> =

@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
 
-use super::dense::{batch_sizes, check_matrix, matrix_sizes, results, sized};
+use super::dense::{batch_sizes, by_columns, check_matrix, matrix_sizes, results, sized};
 use super::eigen::{EIGH_KERNEL, eigvalsh};
 use super::solve::{drop_last, is_vector};
 use super::svd::{SVD_KERNEL, singular_values};
@@ -141,7 +141,13 @@ pub static LSTSQ_KERNEL: Row = Row {
         let rcond = args.optional_scalar(2).map(|number| Expr::from(number.f64()));
         let tolerance = Tolerance { absolute: Some(Expr::from(0.0)), relative: rcond };
         let inverse = pseudo_inverse(args.tensor(0)?, tolerance, false)?;
-        Expr::from(inverse).matmul(args.tensor(1)?).done().map(Output::Tensor)
+        let solution = Expr::from(inverse).matmul(args.tensor(1)?).done()?;
+        // It stands where torch's solver took the sides from, by columns that are as long as the longer of both.
+        let [rows, cols] = matrix_sizes(args.tensor(0)?);
+        let (mut sizes, dim) = (solution.sizes().clone(), solution.rank() - 2);
+        sizes[dim] = rows.max(cols);
+        let place = by_columns(&sizes, solution.dtype(), &solution).layout.slice(dim, 0, cols, 1);
+        crate::copy::laid_out(&solution, place).map(Output::Tensor)
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[0, 1],

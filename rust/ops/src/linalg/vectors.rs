@@ -2,6 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
+use rushlight_core::dtype::promote;
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{DType, Error, Result, Scalar};
 
@@ -340,6 +341,10 @@ fn cross(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {
         ])
     };
     let (a, b) = (stretch(a)?, stretch(b)?);
+    let dtype = promote(a.dtype(), b.dtype())?;
+    if !DTypes::NUMBERS.has(dtype) {
+        return Err(Error::unsupported("cross", dtype));
+    }
     (Expr::from(rolled(&a, -1)?) * rolled(&b, -2)? - Expr::from(rolled(&a, -2)?) * rolled(&b, -1)?).done()
 }
 

@@ -223,7 +223,8 @@ fn check(input: &Tensor, grid: &Tensor, mode: Mode) -> Result<()> {
         )));
     }
     if !input.dtype().is_floating() {
-        return Err(Error::unsupported(&format!("grid_sampler_{dims}d_cpu_kernel_impl"), input.dtype()));
+        let kernel = if dims == 3 { "grid_sampler3d_cpu" } else { "grid_sampler_2d_cpu_kernel_impl" };
+        return Err(Error::unsupported(kernel, input.dtype()));
     }
     if grid.dtype() != input.dtype() {
         return Err(Error::runtime(format!(

@@ -336,7 +336,7 @@ pub static MULTI_MARGIN_LOSS: Row = Row {
             )));
         }
         if !own.dtype().is_floating() {
-            return Err(Error::unsupported("multi_margin_loss", own.dtype()));
+            return Err(Error::unsupported("multi_margin_loss_cpu_kernel", own.dtype()));
         }
         let shape = crate::view::reshape::sizes_value;
         let rows = op!(crate::view::RESHAPE, own, shape(&[batch, classes]))?;

@@ -167,7 +167,8 @@ pub static CHANNEL_SHUFFLE: Row = Row {
         }
         let rest: isize = sizes[2..].iter().product();
         let apart = op!(crate::view::RESHAPE, own, sizes_value(&[sizes[0], groups, channels / groups, rest]))?;
-        op!(crate::view::RESHAPE, &permuted(&apart, &[0, 2, 1, 3])?, sizes_value(sizes)).map(Output::Tensor)
+        let moved = op!(crate::view::RESHAPE, &permuted(&apart, &[0, 2, 1, 3])?, sizes_value(sizes))?;
+        crate::convert::in_format_of(&moved, own).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 6, 2), 3", "t(1, 4, 2, 2), 2"],

@@ -103,7 +103,15 @@ fn histc_infer(args: &Args) -> Result<Vec<Spec>> {
     let own = args.tensor(0)?;
     let bins = args.int(1)?;
     if !own.dtype().is_floating() {
-        return Err(Error::unsupported("histogram_cpu", own.dtype()));
+        // Where the range is asked of the elements that comes first, then the edges, then the count.
+        let counted = DTypes::INTS.has(own.dtype()) || own.dtype().is_complex();
+        let asked = args.scalar(2)?.f64() == args.scalar(3)?.f64() && own.numel() > 0;
+        let kernel = match own.dtype() {
+            dtype if asked && !DTypes::REAL.union(DTypes::BOOL).has(dtype) => "aminmax_cpu",
+            _ if !counted => "linspace_cpu",
+            _ => "histogram_cpu",
+        };
+        return Err(Error::unsupported(kernel, own.dtype()));
     }
     if bins <= 0 {
         return Err(Error::runtime(format!("torch.histogram(): bins must be > 0, but got {bins} for dimension 0")));

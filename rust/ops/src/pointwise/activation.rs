@@ -34,13 +34,14 @@ pub static RELU: Row = Row {
     >>> torch.relu(torch.tensor([-1., 2.]))
     tensor([0., 2.])",
     dtypes: DTypes::REAL,
+    refuses: "clamp_min_scalar_cpu",
     run: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x| if x < 0 as T { 0 } else { x });
         for<S> [f32, f64] (|x| if x > 0.0 || x.is_nan() { x } else { 0.0 })
     }),
     check: Some(|args| match args.tensor(0)?.dtype() {
         DType::Bool => Err(Error::runtime("Boolean inputs not supported for relu")),
-        dtype if dtype.is_complex() => Err(Error::not_implemented("clamp is not supported for complex types")),
+        dtype if dtype.is_complex() => Err(super::clamp::complex()),
         _ => Ok(()),
     }),
     cuda: Some("self > 0 ? self : 0"),
@@ -312,6 +313,7 @@ pub static HARDTANH: Row = Row {
     >>> torch.nn.functional.hardtanh(torch.tensor([-3., 0.5]))
     tensor([-1.0000,  0.5000])",
     dtypes: DTypes::REAL,
+    refuses: "clamp_scalar_cpu",
     run: common(tiles! {
         for<S> [i8, i16, i32, i64, u8] (|x; low, high| {
             let x = if x < low { low } else { x };
@@ -333,7 +335,7 @@ pub static HARDTANH: Row = Row {
         if args.float(1)? > args.float(2)? {
             return Err(Error::new(Class::Value, "min_val cannot be greater than max_val"));
         }
-        Ok(())
+        super::no_complex(args, super::clamp::complex)
     }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
         activation_backward::gate(d, &activation_backward::WINDOW_BACKWARD, [d.scalar(1), d.scalar(2)])
@@ -441,6 +443,7 @@ pub static SOFTSHRINK: Row = Row {
     >>> torch.nn.functional.softshrink(torch.tensor([-1., 0.25, 2.]))
     tensor([-0.5000,  0.0000,  1.5000])",
     out: Out::FOUND,
+    refuses: "softshrink_check",
     run: common(tiles! {
         for<S> [f32, f64] (|x; lambd| if x > lambd { x - lambd } else if x < -lambd { x + lambd } else { x * 0.0 })
     }),

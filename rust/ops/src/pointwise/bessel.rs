@@ -22,6 +22,7 @@ pub static I0: Row = Row {
     >>> torch.i0(torch.tensor([0., 1.]))
     tensor([1.0000, 1.2661])",
     dtypes: REAL,
+    refuses: "i0_vml_cpu",
     run: float(tiles! { for<S> [f32, f64] (|x| bessel::i0(f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&I1, []))]),
     reference: "np.i0(self)",

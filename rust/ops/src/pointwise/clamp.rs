@@ -13,16 +13,19 @@ const LIMIT: Row =
     Row { dtypes: DTypes::COMMON.without(DTypes::COMPLEX), refuses: "clamp_cpu", check: Some(real), ..Row::BASE };
 
 fn real(args: &Args) -> rushlight_core::Result<()> {
-    let refusal = || Error::not_implemented("clamp is not supported for complex types");
-    no_complex(args, refusal)?;
+    no_complex(args, complex)?;
     match [1, 2].iter().any(|&place| args.optional_scalar(place).is_some_and(rushlight_core::Scalar::is_complex)) {
         true if args.row.name.starts_with('_') && args.tensor(0)?.dtype().is_floating() => {
             Err(Error::runtime("value cannot be converted to type double without overflow")
                 .hint("Limits are real numbers."))
         }
-        true => Err(refusal()),
+        true => Err(complex()),
         false => Ok(()),
     }
+}
+
+pub fn complex() -> Error {
+    Error::not_implemented("clamp is not supported for complex types")
 }
 
 /// Leaves the limits that are given and says which they are.
@@ -63,7 +66,12 @@ pub static CLAMP: Row = Row {
                 as_numbers(&mut args)?;
                 choose(args, [&BOTH, &ONLY_MIN, &ONLY_MAX])
             }
-            (true, false) => choose(args, [&BOTH_TENSOR, &CLAMP_MIN_TENSOR, &CLAMP_MAX_TENSOR]),
+            (true, false) => {
+                if args.tensor(0)?.dtype().is_complex() {
+                    return Err(complex());
+                }
+                choose(args, [&BOTH_TENSOR, &CLAMP_MIN_TENSOR, &CLAMP_MAX_TENSOR])
+            }
             (false, _) => choose(args, [&BOTH, &ONLY_MIN, &ONLY_MAX]),
         }
     }),
@@ -109,6 +117,7 @@ pub static BOTH: Row = Row {
     signature: "(Tensor self, Scalar min, Scalar max) -> Tensor",
     doc: "Limits elements to `min .. max`.",
     out: Out::FOUND,
+    refuses: "clamp_scalar_cpu",
     run: with_numbers(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x; low, high| {
             let x = if x < low { low } else { x };
@@ -153,6 +162,7 @@ const MIN: Row = Row {
     >>> torch.clamp_min(torch.tensor([-2., 3.]), 0)
     tensor([0., 3.])",
     out: Out::FOUND,
+    refuses: "clamp_min_scalar_cpu",
     run: with_numbers(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x; low| if x < low { low } else { x });
         for<S> [f32, f64] (|x; low| if x >= low || x.is_nan() { x } else { low });
@@ -190,6 +200,7 @@ const MAX: Row = Row {
     >>> torch.clamp_max(torch.tensor([-2., 3.]), 0)
     tensor([-2.,  0.])",
     out: Out::FOUND,
+    refuses: "clamp_max_scalar_cpu",
     run: with_numbers(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x; high| if x > high { high } else { x });
         for<S> [f32, f64] (|x; high| if x <= high || x.is_nan() { x } else { high });
@@ -242,6 +253,8 @@ pub static CLAMP_MIN_TENSOR: Row = Row {
 
     >>> torch.clamp_min(torch.tensor([-2., 3.]), torch.tensor([0., 4.]))
     tensor([0., 4.])",
+    refuses: "maximum_cpu",
+    check: None,
     run: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, low| if x < low { low } else { x });
         for<S> [f32, f64] (|x, low| if x >= low || x.is_nan() { x } else { low });
@@ -266,6 +279,8 @@ pub static CLAMP_MAX_TENSOR: Row = Row {
 
     >>> torch.clamp_max(torch.tensor([-2., 3.]), torch.tensor([0., 4.]))
     tensor([-2.,  3.])",
+    refuses: "minimum_cpu",
+    check: None,
     run: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, high| if x > high { high } else { x });
         for<S> [f32, f64] (|x, high| if x <= high || x.is_nan() { x } else { high });

@@ -87,7 +87,6 @@ point, or before it if negative.
     out: Out::FOUND,
     dtypes: DTypes::REAL.union(DTypes::WIDE),
     run: common(tiles! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.even()) }),
-    check: Some(|args| no_complex(args, || Error::not_implemented("round is not supported for complex inputs"))),
     refuses: "round_vml_cpu",
     derivative: FLAT,
     reference: "np.round(self)",

@@ -202,9 +202,17 @@ pub static POLYGAMMA_METHOD: Row = Row {
             polygamma(f64::from(n), f64::from(x)) as T
         })
     }),
-    check: Some(|args| match args.int(1)? {
-        n if n < 0 => Err(Error::runtime("polygamma(n, x) does not support negative n.")),
-        _ => Ok(()),
+    check: Some(|args| {
+        let name = match args.int(1)? {
+            0 => "digamma",
+            1 => "trigamma",
+            2.. => "polygamma",
+            _ => return Err(Error::runtime("polygamma(n, x) does not support negative n.")),
+        };
+        match args.tensor(0)?.dtype() {
+            dtype if dtype.is_complex() => Err(Error::unsupported(name, dtype)),
+            _ => Ok(()),
+        }
     }),
     node: "PolygammaBackward0",
     derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {

@@ -179,7 +179,8 @@ pub static RENORM: Row = Row {
         let norm = VECTOR_NORM.tensor([own.into(), p.into(), dims.into(), true.into(), wide.into()])?;
         let long = Expr::from(&norm).above(maxnorm);
         let factor = long.choose(Expr::from(maxnorm) / (Expr::from(norm) + 1e-7), 1.0);
-        crate::convert::to_dtype(&(factor * own).done()?, own.dtype()).map(Output::Tensor)
+        let shrunk = crate::convert::to_dtype(&(factor * own).done()?, own.dtype())?;
+        crate::convert::contiguous(&shrunk).map(Output::Tensor)
     }),
     derivative: Derivative::Composed,
     samples: &["t(2, 3), 2, 0, 1", "t(2, 3), 1, 1, 0.5"],

@@ -147,10 +147,11 @@ fn total(d: &Derive, value: Expr) -> Expr {
 
 fn infer(args: &Args) -> Result<Vec<Spec>> {
     let own = args.tensor(0)?;
-    super::one_dim(args, 1)?;
+    let dim = super::one_dim(args, 1)?;
     let dtype = args.dtype(2).unwrap_or(own.dtype());
     if !dtype.is_floating() {
-        return Err(Error::unsupported(&format!("{}_lastdim_kernel_impl", args.row.python_name()), dtype)
+        let place = if dim + 1 < own.rank() { "" } else { "_lastdim" };
+        return Err(Error::unsupported(&format!("{}{place}_kernel_impl", args.row.python_name()), dtype)
             .hint("Give floats, or a dtype: softmax(x, dim, dtype=torch.float32)."));
     }
     crate::convert::note_dropped(own.dtype(), dtype)?;

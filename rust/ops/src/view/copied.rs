@@ -47,7 +47,7 @@ macro_rules! copies {
 }
 
 const PLAIN: Variants = Variants::FUNCTION.union(Variants::OUT);
-const LIST: Variants = Variants::FUNCTION;
+const LISTS: Variants = Variants::FUNCTION.union(Variants::OUT);
 
 copies! {
     ALIAS "alias_copy" "AliasBackward0_copy" "(Tensor self) -> Tensor" narrow::ALIAS, PLAIN,
@@ -116,7 +116,7 @@ copies! {
         ],
         "    >>> torch.select_copy(torch.tensor([[1, 2], [3, 4]]), 0, 1)
     tensor([3, 4])";
-    SPLIT "split_copy" "SplitBackward0_copy" "(Tensor self, int split_size, int dim=0) -> Tensor[]" split::SPLIT, LIST,
+    SPLIT "split_copy" "SplitBackward0_copy" "(Tensor self, int split_size, int dim=0) -> Tensor[]" split::SPLIT, LISTS,
         "np.split(self, range(split_size, self.shape[dim], split_size), dim)"
         &["t(4), 2", "t(2, 5), 2, 1"],
         &[
@@ -126,7 +126,7 @@ copies! {
         ],
         "    >>> torch.split_copy(torch.arange(5), 2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))";
-    SPLIT_WITH_SIZES "split_with_sizes_copy" "SplitWithSizesBackward0_copy" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES, Variants::FUNCTION.union(Variants::OUT),
+    SPLIT_WITH_SIZES "split_with_sizes_copy" "SplitWithSizesBackward0_copy" "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]" split::SPLIT_WITH_SIZES, LISTS,
         "np.split(self, np.cumsum(split_sizes)[:-1], dim)"
         &["t(4), (1, 3)", "t(2, 4), (0, 4), 1"],
         &[
@@ -167,7 +167,7 @@ copies! {
         "    >>> torch.transpose_copy(torch.tensor([[1, 2], [3, 4]]), 0, 1)
     tensor([[1, 3],
             [2, 4]])";
-    UNBIND "unbind_copy" "UnbindBackward0_copy" "(Tensor self, int dim=0) -> Tensor[]" narrow::UNBIND, Variants::FUNCTION.union(Variants::OUT),
+    UNBIND "unbind_copy" "UnbindBackward0_copy" "(Tensor self, int dim=0) -> Tensor[]" narrow::UNBIND, LISTS,
         "list(np.moveaxis(self, dim, 0))"
         &["t(2, 3)", "t(2, 3), 1"],
         &[

@@ -113,6 +113,7 @@ pub static NATIVE_GROUP_NORM: Row = Row {
             )));
         }
         check_mixed(own, &[args.optional_tensor(1), args.optional_tensor(2)])?;
+        check_floating(own, "GroupNormKernelImpl")?;
         let plan =
             Plan { view: [samples, groups, channels / groups, run], pooled: false, centred: true, eps: args.float(7)? };
         let normal = plan.run(&NORMALIZE_GROUP, own, args.optional_tensor(1), args.optional_tensor(2))?;

@@ -238,7 +238,10 @@ fn max_pool(args: &Args, dims: usize) -> Result<Vec<Tensor>> {
     let plan = Plan::read(args, dims, Some(4), args.bool(5)?)?;
     let input = args.tensor(0)?;
     if !DTypes::REAL.has(input.dtype()) || (dims == 1 && !input.dtype().is_floating()) {
-        let kernel = if dims == 1 { "max_pool1d_impl".into() } else { words(args, dims) };
+        let kernel = match (dims, args.row.name) {
+            (1, "max_pool1d") => "max_pool1d_impl".into(),
+            _ => words(args, dims.max(2)),
+        };
         return Err(Error::unsupported(&kernel, input.dtype()));
     }
     let [kernel, stride, padding, dilation] = plan.lists;

@@ -6,7 +6,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Means, Window};
 
-use super::{MEANT, Plan, computed, count_planes, even_window, formatted, shown, unfit, with_space, words};
+use super::{MEANT, Plan, computed, count_planes, even_window, formatted, shown, unfit, with_space};
 use crate::autocast::Autocast;
 use crate::derive::{Derivative, Saves, formula};
 use crate::expr::Expr;
@@ -174,7 +174,8 @@ fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
     let plan = Plan::read(args, dims, None, args.bool(4)?)?;
     let space: Vec<i64> = input.sizes()[input.rank() - dims..].iter().map(|&n| n as i64).collect();
     if !input.dtype().is_floating() && input.dtype() != DType::I64 {
-        return Err(Error::unsupported(&words(args, dims.max(2)), input.dtype()));
+        let kernel = if dims == 3 { "avg_pool3d_out_frame" } else { "avg_pool2d" };
+        return Err(Error::unsupported(kernel, input.dtype()));
     }
     let counts_padding = args.bool(5)?;
     let [kernel, stride, padding, _] = &plan.lists;
@@ -290,7 +291,8 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
         )));
     }
     if !input.dtype().is_floating() {
-        return Err(Error::unsupported(&name, input.dtype()));
+        let kernel = if dims == 3 { "adaptive_avg_pool3d_cpu" } else { &name };
+        return Err(Error::unsupported(kernel, input.dtype()));
     }
     let sizes = shown(input, dims);
     if let Some(at) = (0..dims).find(|dim| input.sizes()[rank - dims + dim] == 0) {
@@ -310,7 +312,10 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
             windows.push(start, end, end - start);
         }
     }
-    windows.apply(input, None).map(Output::Tensor)
+    let means = windows.apply(input, None)?;
+    // Means over the whole volume keep the order of its channels.
+    let whole = dims == 3 && output.iter().all(|&n| n == 1);
+    if whole { crate::convert::in_format_of(&means, input) } else { Ok(means) }.map(Output::Tensor)
 }
 
 macro_rules! adaptive_rows {

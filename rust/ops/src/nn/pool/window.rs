@@ -160,7 +160,8 @@ fn adaptive_max_pool(args: &Args, dims: usize) -> Result<Output> {
         .hint("Give each output size as a number from 0 on."));
     }
     if !input.dtype().is_floating() {
-        return Err(Error::unsupported(&format!("adaptive_max_pool{}d_cpu", dims.max(2)), input.dtype()));
+        let kernel = if dims == 3 { "adaptive_max_pool3d_cpu" } else { "adaptive_max_pool2d" };
+        return Err(Error::unsupported(kernel, input.dtype()));
     }
     ADAPTIVE.call([input.into(), output.into()])
 }
