@@ -1,5 +1,7 @@
 """Forward-mode differentiation: tangents, and what they pass through."""
 
+import weakref
+
 import pytest
 
 import rushlight as torch
@@ -324,6 +326,20 @@ class TestForwardOverReverse:
 
         assert torch.allclose(torch.func.jvp(along, (X,), (V,))[1], (24 * X * V * V).sum())
 
+    def test_dual_leaves(self, create_graph):
+        with fwAD.dual_level():
+            leaf = fwAD.make_dual(X, V).requires_grad_()
+            assert leaf.requires_grad and leaf.is_leaf and leaf.grad_fn is None
+            primal, tangent = fwAD.unpack_dual(leaf)
+            assert primal.requires_grad and torch.equal(tangent, V)
+            assert torch.equal(fwAD.unpack_dual(leaf.sin()).tangent, X.cos() * V)
+            (slope,) = torch.autograd.grad((leaf**3).sum(), leaf, create_graph=create_graph)
+            assert torch.allclose(fwAD.unpack_dual(slope).tangent, 6 * X * V)
+            (leaf**3).sum().backward()
+            assert torch.equal(leaf.grad, 3 * X**2) and fwAD.unpack_dual(leaf.grad).tangent is None
+            assert torch.equal(fwAD.unpack_dual(leaf.requires_grad_(False)).tangent, V) and not leaf.requires_grad
+        assert leaf.is_leaf and torch.equal(leaf.grad, 3 * X**2)
+
     def test_gradients_of_parameters(self, create_graph):
         layer = nn.Linear(3, 2).double()
         with torch.no_grad():
@@ -334,6 +350,29 @@ class TestForwardOverReverse:
             slopes = torch.autograd.grad(loss, list(layer.parameters()), create_graph=create_graph)
             weight, bias = (fwAD.unpack_dual(slope).tangent.tolist() for slope in slopes)
         assert weight == [[10.0, -10.0, 5.0], [32.5, -28.0, 21.5]] and bias == [0.0, 3.0]
+
+
+def test_nobody_lives_on_with_a_gradient():
+    leaf = X.clone().requires_grad_()
+    alive = weakref.ref(leaf)
+    with fwAD.dual_level():
+        for _ in range(2):
+            (fwAD.make_dual(leaf, V) ** 3).sum().backward()
+    assert torch.allclose(leaf.grad, 6 * X**2)
+    del leaf
+    assert alive() is None
+
+
+def test_hooks_hear_of_gradients_alone():
+    heard = []
+    x = X.clone().requires_grad_()
+    with fwAD.dual_level():
+        y = fwAD.make_dual(x, V) * 2
+        y.register_hook(lambda grad: heard.append(grad) or grad * 10)
+        y.retain_grad()
+        assert torch.equal(fwAD.unpack_dual(y * 3).tangent, 6 * V) and not heard and y.grad is None
+        (slope,) = torch.autograd.grad((y * y).sum(), x)
+        assert len(heard) == 1 and torch.equal(fwAD.unpack_dual(slope).tangent, 80 * V)
 
 
 def test_nothing_carries_a_tangent_in_inference_mode():

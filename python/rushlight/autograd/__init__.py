@@ -235,10 +235,6 @@ def grad(
     outputs, inputs = _places(outputs), _places(inputs)
     found: tuple[Any, ...]  # None for an input that was not used
     keep = create_graph if retain_graph is None else retain_graph
-    moving = not create_graph and _C._are_tangents_enabled()
-    if moving:
-        # Tangents pass through every walk: this one is recorded, and afterwards serves them alone.
-        keep = create_graph = True
     if is_grads_batched:
         from rushlight.autograd._maps import Level
 
@@ -249,10 +245,6 @@ def grad(
             found = tuple(None if g is None else level.show(g) for g in found)
     else:
         found = _C._grad(outputs, inputs, _weights(outputs, grad_outputs), keep, create_graph, allow_unused)
-    if moving:
-        from rushlight.autograd._tangents import for_tangents
-
-        found = tuple(None if g is None else for_tangents(g) for g in found)
     if materialize_grads:
         from rushlight import zeros_like
 

@@ -86,15 +86,6 @@ def watched(tensor: Tensor, forward: bool = False) -> tuple[Tensor, Tensor]:
     return place, _Alias.apply(place)
 
 
-def for_tangents(tensor: Tensor) -> Tensor:
-    """A tensor through whose graph only tangents pass, and no gradients."""
-    with shown():
-        if not tensor.requires_grad:
-            return tensor
-    with torch.no_grad():
-        return _Alias.apply(tensor)
-
-
 def _savable(tensor: Tensor) -> Tensor:
     """The tensor, or its copy where it was made in inference mode and could not be kept for a walk back."""
     return tensor.clone() if tensor.is_inference() and not torch.is_inference_mode_enabled() else tensor

@@ -23,7 +23,8 @@ static TURNS: [ForkMutex<()>; 16] = [const { ForkMutex::new(Rank::Graph, ()) }; 
 impl AccumulateGrad {
     pub(crate) fn node(variable: &Tensor, hooks: Option<Arc<NodeHooks>>) -> Arc<Node<AccumulateGrad>> {
         let function = AccumulateGrad { variable: variable.clone() };
-        Node::leaf(function, OutputMeta::from(variable), variable.is_for_tangents(), hooks)
+        let edges = variable.tangent_edge().map(Some).into_iter().collect();
+        Node::leaf(function, edges, OutputMeta::from(variable), variable.is_for_tangents(), hooks)
     }
 
     pub fn variable(&self) -> &Tensor {
@@ -36,20 +37,31 @@ impl Backward for AccumulateGrad {
         "torch::autograd::AccumulateGrad"
     }
 
-    fn apply(&self, _call: &Call<'_>, mut grads: Gradients) -> Result<Gradients> {
+    fn apply(&self, call: &Call<'_>, mut grads: Gradients) -> Result<Gradients> {
+        if call.needs(0) {
+            // The walk is after the leaf's tangent.
+            return Ok(grads);
+        }
         // A leaf that was frozen since the graph was built takes no gradient.
         if let Some(grad) = grads.pop().flatten().filter(|_| self.variable.is_watched()) {
             accumulate(&self.variable, grad)?;
             self.variable.extra().after_accumulate.each(|hook| hook(&self.variable))?;
         }
-        Ok(Gradients::new())
+        Ok(Gradients::from_elem(None, call.needs.len()))
     }
 
     fn release(&self) {}
 }
 
+/// A gradient that stays with its tensor has no tangent, unless its graph is kept too: that graph leads to the tensor, which
+/// would live for ever.
+fn without_tangent(grad: Tensor) -> Tensor {
+    if !modes::grad_enabled() && grad.is_for_tangents() { grad.detach() } else { grad }
+}
+
 fn accumulate(variable: &Tensor, grad: Tensor) -> Result<()> {
     let table = arithmetic()?;
+    let grad = without_tangent(grad);
     // Declared before the lock, and so dropped after it is open again: the end of a tensor may run the host's code.
     let sum;
     let _turn = TURNS[variable.id() / 64 % TURNS.len()].lock();
@@ -83,9 +95,10 @@ fn keep(variable: &Tensor, grad: &Tensor) -> Result<Tensor> {
 
 /// Keeps the gradient of a tensor that is not a leaf.
 pub(crate) fn retain(tensor: &Tensor, grad: &Tensor) -> Result<()> {
+    let grad = without_tangent(grad.clone());
     let sum = match tensor.grad() {
-        None => clone_like(grad, tensor)?,
-        Some(sum) => together(&sum, grad)?,
+        None => clone_like(&grad, tensor)?,
+        Some(sum) => together(&sum, &grad)?,
     };
     tensor.put_grad(Some(sum));
     Ok(())

@@ -199,6 +199,8 @@ struct Walk<'g> {
     successors: Vec<u32>,
     index: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
     captured: Vec<Option<Tensor>>,
+    /// Whether it is after tangents: then it is none of the user's, and no hook hears of it.
+    shown: bool,
 }
 
 /// Addresses differ in their middle bits already: one multiplication spreads them.
@@ -223,7 +225,7 @@ impl Hasher for AddressHasher {
 fn walk(roots: Vec<(Edge, Tensor)>, targets: Option<Vec<Target>>, options: Options) -> Result<Vec<Option<Tensor>>> {
     let (edges, weights): (Vec<Edge>, Vec<Tensor>) = roots.into_iter().unzip();
     let callbacks = Callbacks::open();
-    let _mode = GradMode::new(options.create_graph);
+    let _mode = GradMode::of_walk(options.create_graph);
     let mut walk = Walk::list(&edges, &[]);
     match &targets {
         None => walk.tasks.iter_mut().for_each(|task| task.executes = true),
@@ -238,12 +240,12 @@ fn walk(roots: Vec<(Edge, Tensor)>, targets: Option<Vec<Target>>, options: Optio
 impl<'g> Walk<'g> {
     /// Lists all nodes that the roots reach, not beyond `bounds`, and counts dependencies.
     fn list(roots: &'g [Edge], bounds: &[Target]) -> Walk<'g> {
-        let shown = modes::current().shown;
         let mut walk = Walk {
             tasks: Vec::with_capacity(FEW),
             successors: Vec::with_capacity(FEW),
             index: HashMap::with_capacity_and_hasher(FEW, BuildHasherDefault::default()),
             captured: Vec::new(),
+            shown: modes::current().shown,
         };
         for root in roots {
             walk.find_or_add(root.node());
@@ -254,7 +256,7 @@ impl<'g> Walk<'g> {
             walk.tasks[next].first_successor = walk.successors.len();
             let ends = bounds.iter().any(|bound| Arc::ptr_eq(bound.edge.node(), node));
             for edge in node.edges() {
-                let followed = edge.as_ref().filter(|edge| !ends && edge.is_followed(shown));
+                let followed = edge.as_ref().filter(|edge| !ends && edge.is_followed(walk.shown));
                 let successor = followed.map_or(NOWHERE, |edge| walk.find_or_add(edge.node()));
                 walk.successors.push(successor);
                 if successor != NOWHERE {
@@ -378,7 +380,7 @@ impl<'g> Walk<'g> {
         *place = Some(match place.take() {
             None => grad,
             Some(sum)
-                if !modes::grad_enabled()
+                if !modes::recording()
                     && is_sole_owner(&sum)
                     && sum.is_plain()
                     && !grad.is_mapped()
@@ -397,7 +399,7 @@ impl<'g> Walk<'g> {
         let node = self.tasks[place].node;
         let mut grads = std::mem::take(&mut self.tasks[place].grads);
         grads.resize(node.outputs().len(), None);
-        let hooks = node.existing_hooks();
+        let hooks = node.existing_hooks().filter(|_| !self.shown);
         if let Some(hooks) = hooks {
             hooks.run_tensor_hooks(&mut grads)?;
         }
@@ -419,11 +421,12 @@ impl<'g> Walk<'g> {
             true => SmallVec::from_elem(None, needs.len()),
             false => function.apply(&Call { node, needs: &needs, slice: None }, grads)?,
         };
-        if !options.retain_graph {
+        // A tangent of what this walk finds passes here once more.
+        if !options.retain_graph && !modes::current().tangents {
             function.release();
         }
         validate::check_results(node, &mut results)?;
-        if modes::anomaly_enabled() && modes::anomaly_checks_nan() {
+        if !self.shown && modes::anomaly_enabled() && modes::anomaly_checks_nan() {
             check_nan(node, &results)?;
         }
         if let Some((hooks, given)) = given {

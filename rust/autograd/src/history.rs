@@ -112,19 +112,25 @@ impl Tensor {
         if requires && self.is_for_tangents() {
             return self.require_gradients_too();
         }
+        if !requires && let Some(edge) = self.tangent_edge() {
+            self.change_history(Some(edge));
+        }
         self.set_flag(REQUIRES_GRAD, requires && !self.flag(HISTORY));
         Ok(())
     }
 
-    /// Gradients may be asked for at this tensor, through which only tangents passed.
+    /// Makes a tensor through which only tangents passed a leaf: they still do, behind its accumulator.
     fn require_gradients_too(&self) -> Result<()> {
-        let _grad = GradMode::new(true);
-        let shown = modes::set_tangents_shown(true);
-        let edge = self.gradient_edge();
-        let node = edge.map(|edge| Node::new(Identity, Edges::from_elem(edge, 1), smallvec![OutputMeta::from(self)]));
-        modes::set_tangents_shown(shown);
-        self.change_history(Some(Edge::new(node?, 0)));
+        let edge = self.gradient_edge()?;
+        self.change_history(edge);
+        self.set_flag(HISTORY | FOR_TANGENTS, false);
+        self.set_flag(REQUIRES_GRAD, true);
         Ok(())
+    }
+
+    /// Where the tangent of a leaf that requires gradients comes from, if it has one.
+    pub(crate) fn tangent_edge(&self) -> Option<Edge> {
+        if modes::tangents_ever() && !self.flag(HISTORY) { self.0.history.get() } else { None }
     }
 
     /// The same elements and history, but no view: changes of them are nobody else's.

@@ -95,6 +95,11 @@ impl GradMode {
         GradMode::of(Modes { grad: enabled, tangents: enabled && now.tangents, ..now })
     }
 
+    /// In a walk that is itself to be recorded or not. Tangents pass through it in either case.
+    pub(crate) fn of_walk(create_graph: bool) -> Self {
+        GradMode::of(Modes { grad: create_graph, ..current() })
+    }
+
     /// What is recorded is for tangents alone.
     pub(crate) fn tangents_alone() -> Self {
         GradMode::of(Modes { grad: false, tangents: true, ..current() })

@@ -146,15 +146,16 @@ impl<F: Backward> Node<F> {
         }
     }
 
-    /// A node without inputs, which runs before all others that are ready.
+    /// A node that runs before all others that are ready; it has no inputs, or one that only tangents know.
     pub(crate) fn leaf(
         function: F,
+        edges: Edges,
         output: OutputMeta,
         for_tangents: bool,
         hooks: Option<Arc<NodeHooks>>,
     ) -> Arc<Node<F>> {
         Arc::new(Node {
-            edges: Edges::new(),
+            edges,
             outputs: SmallVec::from_buf([output]),
             sequence: u64::MAX,
             origin: Origin::default(),
