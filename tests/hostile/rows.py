@@ -10,6 +10,7 @@ seconds of computing or waiting, nor a message that shows the engine's inside, n
 """
 
 import gc
+import math
 import os
 import random
 import re
@@ -404,7 +405,8 @@ class Case:
     def call(self):
         results = tensors_in(self.function(*self.args, **self.kwargs))
         for result in results:
-            if result.numel() < 10_000 and result.device.type == "cpu":
+            # Of a tensor without elements too, a list has as many lists as the sizes before the first zero say.
+            if math.prod(size or 1 for size in result.shape) < 10_000 and result.device.type == "cpu":
                 repr(result)
                 result.detach().clone().tolist()
         tracked = [result for result in results if result.requires_grad and result.numel() < 10_000_000]
