@@ -301,9 +301,3 @@ def test_gradient_hooks_clear_in_place():
     y.register_hook(lambda grad: grad.zero_())
     y.sum().backward()
     assert x.grad.tolist() == [0.0] * 3
-
-
-def test_inference_records_nothing_whatever_the_grad_mode():
-    x = torch.ones(2, requires_grad=True)
-    with torch.inference_mode(), torch.enable_grad():
-        assert torch.is_grad_enabled() and not (x * 2).requires_grad

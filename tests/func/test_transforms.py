@@ -342,3 +342,13 @@ def test_what_functions_must_give_forward():
     assert func.jacfwd(lambda x: x > 0)(torch.ones(2)).tolist() == [[0, 0], [0, 0]]
     with pytest.raises(ValueError, match="expected `in_dims` to be int or a .potentially nested. tuple"):
         func.vmap(torch.sin, in_dims=[0])(torch.ones(2))
+
+
+def test_gradients_pass_inference_mode():
+    x = torch.tensor([1.0, 2.0])
+    with torch.inference_mode():
+        assert func.grad(lambda x: (x**3).sum())(x).tolist() == [3.0, 12.0]
+        with torch.enable_grad():
+            assert func.grad(lambda x: (x**3).sum())(x).tolist() == [3.0, 12.0]
+        rows = func.vmap(func.grad(lambda x: (x**3).sum()))(torch.ones(2, 2))
+        assert rows.tolist() == [[3.0, 3.0], [3.0, 3.0]]

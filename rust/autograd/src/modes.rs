@@ -19,7 +19,7 @@ pub struct Modes {
 impl Modes {
     #[inline]
     pub fn recording(self) -> bool {
-        (self.grad || self.tangents) && !self.inference
+        self.grad || self.tangents && !self.inference
     }
 }
 
