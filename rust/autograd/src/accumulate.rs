@@ -1,24 +1,45 @@
-//! Where gradients arrive: a leaf's `.grad`.
+//! Accumulates gradients in a leaf's `.grad`.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use rushlight_core::fork::{ForkMutex, Rank};
-use rushlight_core::layout::{Dims, contiguous_strides};
-use rushlight_core::{Layout, Result};
+use rushlight_core::layout::contiguous_strides;
+use rushlight_core::{Dims, Layout, Result};
 
 use crate::arithmetic::{arithmetic, clone_as};
-use crate::hooks::NodeHooks;
+use crate::graph::{AccumulateGrad, Backward, Call, Gradients, Node, NodeHooks, OutputMeta, Tensor};
 use crate::modes;
-use crate::node::{Backward, Call, Gradients, Node, OutputMeta};
-use crate::tensor::Tensor;
+use crate::saved::{NoMutationHook, run_mutation_hook};
 
-/// The node at the end of every path: it adds what arrives to the gradient of its leaf.
-pub struct AccumulateGrad {
-    variable: Tensor,
+/// Locks for additions into the gradient of one leaf; all leaves share these few locks. Under a lock only one kernel runs:
+/// anything that may run Python code or drop a tensor of others comes before or after.
+static LOCKS: [ForkMutex<()>; 16] = [const { ForkMutex::new(Rank::Graph, ()) }; 16];
+
+thread_local! {
+    static ACCUMULATING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Threads that add to the same leaf take turns; leaves share these few locks.
-static TURNS: [ForkMutex<()>; 16] = [const { ForkMutex::new(Rank::Graph, ()) }; 16];
+/// Whether this thread holds a lock of an accumulation. Threads that hold the GIL may wait for such a lock, so its
+/// holder must not wait for the GIL: kernels that it runs with the GIL keep it.
+pub fn is_accumulating() -> bool {
+    ACCUMULATING.get()
+}
+
+/// Sets `is_accumulating` until it is dropped.
+struct Accumulating(bool);
+
+impl Accumulating {
+    fn begin() -> Self {
+        Accumulating(ACCUMULATING.replace(true))
+    }
+}
+
+impl Drop for Accumulating {
+    fn drop(&mut self) {
+        ACCUMULATING.set(self.0);
+    }
+}
 
 impl AccumulateGrad {
     pub(crate) fn node(variable: &Tensor, hooks: Option<Arc<NodeHooks>>) -> Arc<Node<AccumulateGrad>> {
@@ -39,13 +60,13 @@ impl Backward for AccumulateGrad {
 
     fn apply(&self, call: &Call<'_>, mut grads: Gradients) -> Result<Gradients> {
         if call.needs(0) {
-            // The walk is after the leaf's tangent.
+            // The backward pass computes the leaf's tangent.
             return Ok(grads);
         }
-        // A leaf that was frozen since the graph was built takes no gradient.
-        if let Some(grad) = grads.pop().flatten().filter(|_| self.variable.is_watched()) {
+        // A leaf that was frozen since the graph was built gets no gradient.
+        if let Some(grad) = grads.pop().flatten().filter(|_| self.variable.is_tracked()) {
             accumulate(&self.variable, grad)?;
-            self.variable.extra().after_accumulate.each(|hook| hook(&self.variable))?;
+            self.variable.autograd_meta().after_accumulate.each(|hook| hook(&self.variable))?;
         }
         Ok(Gradients::from_elem(None, call.needs.len()))
     }
@@ -53,52 +74,76 @@ impl Backward for AccumulateGrad {
     fn release(&self) {}
 }
 
-/// A gradient that stays with its tensor has no tangent, unless its graph is kept too: that graph leads to the tensor, which
-/// would live for ever.
+/// A gradient that is stored in its tensor has no tangent, unless its graph is kept too: that graph leads to the
+/// tensor, which would never be freed.
 fn without_tangent(grad: Tensor) -> Tensor {
     if !modes::grad_enabled() && grad.is_for_tangents() { grad.detach() } else { grad }
 }
 
+/// Adds a gradient to a leaf's: in place if that is not recorded, or by a new tensor, which is computed without a lock,
+/// and again if another thread has changed the leaf's gradient meanwhile.
 fn accumulate(variable: &Tensor, grad: Tensor) -> Result<()> {
-    let table = arithmetic()?;
     let grad = without_tangent(grad);
-    // Declared before the lock, and so dropped after it is open again: the end of a tensor may run the host's code.
-    let sum;
-    let _turn = TURNS[variable.id() / 64 % TURNS.len()].lock();
-    sum = variable.grad();
-    match &sum {
-        None => variable.put_grad(Some(keep(variable, &grad)?)),
-        Some(sum) if !modes::grad_enabled() && (grad.is_sparse() || !sum.is_sparse()) => (table.add_)(sum, &grad)?,
-        Some(sum) => variable.put_grad(Some(together(sum, &grad)?)),
+    let lock = || LOCKS[variable.id() / 64 % LOCKS.len()].lock();
+    loop {
+        let sum = variable.grad();
+        match &sum {
+            None => {
+                if variable.exchange_grad(None, &mut Some(keep(variable, &grad)?)) {
+                    return Ok(());
+                }
+            }
+            Some(sum) if !modes::grad_enabled() && (grad.is_sparse() || !sum.is_sparse()) => {
+                let add_ = arithmetic()?.add_;
+                run_mutation_hook(sum)?;
+                let _suspended = NoMutationHook::begin();
+                let _locked = lock();
+                if variable.has_grad(sum) {
+                    let _accumulating = Accumulating::begin();
+                    return add_(sum, &grad);
+                }
+            }
+            Some(sum) => {
+                let version = {
+                    let _locked = lock();
+                    sum.version_or_zero()
+                };
+                let mut new = Some(add_gradients(sum, &grad)?);
+                let _locked = lock();
+                if sum.version_or_zero() == version && variable.exchange_grad(Some(sum), &mut new) {
+                    return Ok(());
+                }
+            }
+        }
     }
-    Ok(())
 }
 
-/// The sum of two gradients. To a sparse one nothing dense can be added, but to a dense one anything.
-pub(crate) fn together(sum: &Tensor, grad: &Tensor) -> Result<Tensor> {
+/// The sum of two gradients. A dense gradient cannot be added into a sparse one, but any gradient can be added into a
+/// dense one.
+pub(crate) fn add_gradients(sum: &Tensor, grad: &Tensor) -> Result<Tensor> {
     let (first, second) = if sum.is_sparse() { (grad, sum) } else { (sum, grad) };
     (arithmetic()?.add)(first, second)
 }
 
-/// The first gradient of a leaf: taken as it is if nobody else holds it and it lies in memory as the leaf does.
+/// The first gradient of a leaf: used as it is if no other handle exists and it has the leaf's strides.
 fn keep(variable: &Tensor, grad: &Tensor) -> Result<Tensor> {
     if grad.is_sparse() {
         let own = !modes::grad_enabled() && grad.owners() == 1;
         return if own { Ok(grad.detach()) } else { (arithmetic()?.clone)(grad) };
     }
-    if !modes::grad_enabled() && is_sole_owner(grad) && lies_alike(grad, variable) {
+    if !modes::grad_enabled() && is_sole_owner(grad) && same_layout(grad, variable) {
         let plain = !grad.is_view() && !grad.requires_grad();
         return Ok(if plain { grad.clone() } else { grad.detach() });
     }
     clone_like(grad, variable)
 }
 
-/// Keeps the gradient of a tensor that is not a leaf.
+/// Stores the gradient of a tensor that is not a leaf.
 pub(crate) fn retain(tensor: &Tensor, grad: &Tensor) -> Result<()> {
     let grad = without_tangent(grad.clone());
     let sum = match tensor.grad() {
         None => clone_like(&grad, tensor)?,
-        Some(sum) => together(&sum, &grad)?,
+        Some(sum) => add_gradients(&sum, &grad)?,
     };
     tensor.put_grad(Some(sum));
     Ok(())
@@ -116,7 +161,7 @@ fn clone_like(grad: &Tensor, variable: &Tensor) -> Result<Tensor> {
     clone_as(grad, &layout)
 }
 
-/// Those of the variable where it is dense.
+/// The variable's strides if it is dense.
 fn strides_of_gradient(variable: &Layout) -> Dims {
     if variable.is_dense() && !variable.is_contiguous() {
         variable.strides.clone()
@@ -125,7 +170,7 @@ fn strides_of_gradient(variable: &Layout) -> Dims {
     }
 }
 
-/// Whether no other handle leads to this tensor's elements (a view's forgotten base does not count).
+/// Whether no other handle leads to this tensor's elements (a view's base without other handles does not count).
 pub(crate) fn is_sole_owner(tensor: &Tensor) -> bool {
     let hidden = match tensor.base() {
         None => 0,
@@ -135,7 +180,7 @@ pub(crate) fn is_sole_owner(tensor: &Tensor) -> bool {
     tensor.owners() == 1 && tensor.storage().owners() == 1 + hidden
 }
 
-fn lies_alike(grad: &Tensor, variable: &Tensor) -> bool {
+fn same_layout(grad: &Tensor, variable: &Tensor) -> bool {
     let wanted = strides_of_gradient(variable.layout());
     let strides = grad.layout().strides.iter().zip(&wanted);
     grad.sizes() == variable.sizes() && grad.sizes().iter().zip(strides).all(|(&size, (a, b))| size == 1 || a == b)

@@ -1,25 +1,13 @@
-//! Where a gradient goes: into an output's place of a node.
+//! Edges of the graph: an edge leads to one output of a node, and a gradient flows along it.
 //!
-//! A chain of a hundred thousand nodes must not be dropped by a hundred thousand nested calls, so the last owner of a node
-//! puts it on a list of its thread, and whoever came first empties the list.
+//! Dropping a chain of a hundred thousand nodes must not take a hundred thousand nested calls. So the last owner of a
+//! node puts it on a list of its thread, and the outermost drop empties the list.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
-use crate::node::Node;
-
-/// The `output`-th output of `node`'s forward function.
-#[derive(Clone)]
-pub struct Edge {
-    node: ManuallyDrop<Arc<Node>>,
-    pub output: u32,
-}
-
-/// One edge for each differentiable input; none where an input needs no gradient.
-pub type Edges = SmallVec<[Option<Edge>; 2]>;
+use crate::graph::{Edge, Node};
 
 impl Edge {
     #[inline]
@@ -32,30 +20,31 @@ impl Edge {
         &self.node
     }
 
-    /// Whether walks follow it: where tangents are not `shown`, nothing leads to what serves them alone.
+    /// Whether backward passes follow the edge: if tangents are not `tangents_visible`, they skip nodes for tangents
+    /// only.
     #[inline]
-    pub fn is_followed(&self, shown: bool) -> bool {
-        shown || !self.node.is_for_tangents()
+    pub fn is_followed(&self, tangents_visible: bool) -> bool {
+        tangents_visible || !self.node.is_for_tangents()
     }
 }
 
 impl Drop for Edge {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: taken once, here, and never used again.
+        // SAFETY: taken once, here, and not used afterwards.
         let node = unsafe { ManuallyDrop::take(&mut self.node) };
         if Arc::strong_count(&node) == 1 {
-            bury(node);
+            drop_iteratively(node);
         }
     }
 }
 
 thread_local! {
-    /// The nodes still to be dropped, while this thread is at it.
+    /// The nodes still to be dropped, while a drop on this thread is in progress.
     static PENDING: RefCell<Option<Vec<Arc<Node>>>> = const { RefCell::new(None) };
 }
 
-fn bury(node: Arc<Node>) {
+fn drop_iteratively(node: Arc<Node>) {
     let mut node = Some(node);
     let first = PENDING.try_with(|pending| {
         let mut pending = pending.borrow_mut();
@@ -70,7 +59,7 @@ fn bury(node: Arc<Node>) {
             }
         }
     });
-    // At the end of a thread its list may be gone already; then nodes drop nested.
+    // At the end of a thread its list may be gone already; then nodes are dropped in nested calls.
     drop(node);
     if first == Ok(true) {
         while let Some(next) = PENDING.with(|pending| pending.borrow_mut().as_mut().and_then(Vec::pop)) {

@@ -1,9 +1,10 @@
-//! The walk backwards: from the roots, through every node that is needed, to the leaves.
+//! The backward pass: from the roots, through every node that is needed, to the leaves.
 //!
-//! First the part of the graph that the roots reach is listed and each node's dependencies are counted. Then nodes
-//! run as soon as all gradients that they wait for have arrived, those recorded last first. Everything happens on the
-//! calling thread, in an order that depends on the graph alone, so sums of gradients have the same bits each time; several
-//! threads may walk at once, since all state of a walk is its own. Nothing recurses, so depth does not matter.
+//! First the engine lists the part of the graph that the roots reach and counts each node's dependencies. Then each
+//! node runs as soon as all its gradients have arrived, the most recently recorded first. Everything happens on the
+//! calling thread, in an order that depends on the graph alone, so sums of gradients have the same bits each time.
+//! Several threads may run backward passes at once, because they share no state. There is no recursion, so depth does
+//! not matter.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -15,21 +16,18 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 use smallvec::SmallVec;
 
-use crate::accumulate::{is_sole_owner, together};
+use crate::accumulate::{add_gradients, is_sole_owner};
 use crate::arithmetic::arithmetic;
-use crate::edge::Edge;
+use crate::graph::{Call, Edge, Gradients, Node, Tensor};
 use crate::modes::{self, GradMode};
-use crate::node::{Call, Gradients, Node};
-use crate::origin;
-use crate::tensor::Tensor;
-use crate::validate;
+use crate::{source_location, validate};
 
-/// How a walk is done.
+/// The options of a backward pass.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Options {
-    /// Keep what was saved, so that the graph can be walked again.
+    /// Keep saved tensors, so that the graph can be used again.
     pub retain_graph: bool,
-    /// Record the walk itself, for gradients of gradients.
+    /// Record the backward pass itself, for gradients of gradients.
     pub create_graph: bool,
 }
 
@@ -51,13 +49,16 @@ pub fn backward(
             for input in inputs {
                 input.retain_grad()?;
                 if let Some(edge) = input.gradient_edge()? {
-                    targets.push(Target { edge, use_: if input.is_leaf() { Use::Accumulate } else { Use::Reach } });
+                    targets.push(Target {
+                        edge,
+                        action: if input.is_leaf() { TargetAction::Accumulate } else { TargetAction::Reach },
+                    });
                 }
             }
             Some(targets)
         }
     };
-    walk(roots, targets, options).map(drop)
+    run_graph(roots, targets, options).map(drop)
 }
 
 /// The gradients of `outputs` (weighted by `grads`) with respect to `inputs`; `.grad` stays as it is.
@@ -77,9 +78,9 @@ pub fn grad(
         let Some(edge) = input.gradient_edge()? else {
             return Err(Error::runtime("One of the differentiated Tensors does not require grad"));
         };
-        targets.push(Target { edge, use_: Use::Capture });
+        targets.push(Target { edge, action: TargetAction::Capture });
     }
-    let captured = walk(roots, Some(targets), options)?;
+    let captured = run_graph(roots, Some(targets), options)?;
     if let (false, Some(index)) = (allow_unused, captured.iter().position(Option::is_none)) {
         return Err(Error::runtime(format!(
             "The differentiated Tensor at index {index} appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."
@@ -88,36 +89,36 @@ pub fn grad(
     Ok(captured)
 }
 
-/// The gradients that arrive at `targets` from `roots`, inside of a walk and in its mode. What lies behind a target is not
-/// looked at.
+/// The gradients that arrive at `targets` from `roots`, inside a backward pass and in its mode. The graph behind a
+/// target is not visited.
 pub(crate) fn between(roots: Vec<(Edge, Tensor)>, targets: &[Option<Edge>]) -> Result<Gradients> {
     let (edges, weights): (Vec<Edge>, Vec<Tensor>) = roots.into_iter().unzip();
-    let capture = |edge: &Edge| Target { edge: edge.clone(), use_: Use::Capture };
+    let capture = |edge: &Edge| Target { edge: edge.clone(), action: TargetAction::Capture };
     let wanted: Vec<Target> = targets.iter().flatten().map(capture).collect();
-    let mut walk = Walk::list(&edges, &wanted);
-    walk.select(&wanted);
-    walk.run(&edges, weights, Options { retain_graph: true, create_graph: modes::recording() })?;
-    let mut captured = std::mem::take(&mut walk.captured).into_iter();
+    let mut graph_task = GraphTask::list(&edges, &wanted);
+    graph_task.select(&wanted);
+    graph_task.run(&edges, weights, Options { retain_graph: true, create_graph: modes::recording() })?;
+    let mut captured = std::mem::take(&mut graph_task.captured).into_iter();
     Ok(targets.iter().map(|target| target.as_ref().and_then(|_| captured.next().flatten())).collect())
 }
 
-/// What the walk does where it reaches a target.
+/// The action of a backward pass at a target.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
-    /// Hands the gradient to the caller.
+enum TargetAction {
+    /// Returns the gradient to the caller.
     Capture,
     /// Runs the leaf's accumulator.
     Accumulate,
-    /// Nothing but the hooks, one of which keeps the gradient.
+    /// Runs only the hooks, one of which keeps the gradient.
     Reach,
 }
 
 struct Target {
     edge: Edge,
-    use_: Use,
+    action: TargetAction,
 }
 
-/// Where the walk begins, with which gradients.
+/// The roots of the backward pass, with their gradients.
 fn roots(outputs: &[Tensor], grads: &[Option<Tensor>]) -> Result<Vec<(Edge, Tensor)>> {
     let mut weights = Vec::with_capacity(outputs.len());
     for (index, output) in outputs.iter().enumerate() {
@@ -173,37 +174,37 @@ fn implicit_weight(output: &Tensor) -> Result<Tensor> {
     (arithmetic()?.full)(output.sizes(), 1.0, output.dtype(), output.device())
 }
 
-/// A node in the walk.
-struct Task<'g> {
+/// A node in the backward pass.
+struct NodeTask<'g> {
     node: &'g Arc<Node>,
-    /// Where the tasks of its edges stand in `Walk::successors`.
+    /// The index of the first of its edges' tasks in `GraphTask::successors`.
     first_successor: usize,
-    /// How many edges still lead here from nodes that have not run.
+    /// The number of edges from nodes that have not run yet.
     dependencies: u32,
     /// Whether its function runs.
     executes: bool,
-    /// Whether its gradients are wanted for themselves.
+    /// Whether its gradients are themselves requested.
     reached: bool,
-    /// Which output's gradient goes to which place of the captured ones.
+    /// Which output's gradient goes to which captured slot.
     captures: SmallVec<[(u32, usize); 1]>,
     grads: Gradients,
 }
 
-const NOWHERE: u32 = u32::MAX;
-/// Room for this many nodes is taken at once.
-const FEW: usize = 56;
+const NO_TASK: u32 = u32::MAX;
+/// Capacity for this many nodes is allocated at once.
+const INITIAL_CAPACITY: usize = 56;
 
-struct Walk<'g> {
-    tasks: Vec<Task<'g>>,
-    /// For each edge of each task the task it leads to, or `NOWHERE`.
+struct GraphTask<'g> {
+    tasks: Vec<NodeTask<'g>>,
+    /// For each edge of each task the task it leads to, or `NO_TASK`.
     successors: Vec<u32>,
     index: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
     captured: Vec<Option<Tensor>>,
-    /// Whether it is after tangents: then it is none of the user's, and no hook hears of it.
-    shown: bool,
+    /// Whether it computes tangents; then no user's hook is called.
+    tangents_visible: bool,
 }
 
-/// Addresses differ in their middle bits already: one multiplication spreads them.
+/// Addresses differ in their middle bits, and one multiplication spreads them.
 #[derive(Default)]
 struct AddressHasher(u64);
 
@@ -222,57 +223,61 @@ impl Hasher for AddressHasher {
     }
 }
 
-fn walk(roots: Vec<(Edge, Tensor)>, targets: Option<Vec<Target>>, options: Options) -> Result<Vec<Option<Tensor>>> {
+fn run_graph(
+    roots: Vec<(Edge, Tensor)>,
+    targets: Option<Vec<Target>>,
+    options: Options,
+) -> Result<Vec<Option<Tensor>>> {
     let (edges, weights): (Vec<Edge>, Vec<Tensor>) = roots.into_iter().unzip();
     let callbacks = Callbacks::open();
-    let _mode = GradMode::of_walk(options.create_graph);
-    let mut walk = Walk::list(&edges, &[]);
+    let _mode = GradMode::for_backward(options.create_graph);
+    let mut graph_task = GraphTask::list(&edges, &[]);
     match &targets {
-        None => walk.tasks.iter_mut().for_each(|task| task.executes = true),
-        Some(targets) => walk.select(targets),
+        None => graph_task.tasks.iter_mut().for_each(|task| task.executes = true),
+        Some(targets) => graph_task.select(targets),
     }
-    walk.run(&edges, weights, options)?;
-    let captured = std::mem::take(&mut walk.captured);
+    graph_task.run(&edges, weights, options)?;
+    let captured = std::mem::take(&mut graph_task.captured);
     callbacks.run()?;
     Ok(captured)
 }
 
-impl<'g> Walk<'g> {
-    /// Lists all nodes that the roots reach, not beyond `bounds`, and counts dependencies.
-    fn list(roots: &'g [Edge], bounds: &[Target]) -> Walk<'g> {
-        let mut walk = Walk {
-            tasks: Vec::with_capacity(FEW),
-            successors: Vec::with_capacity(FEW),
-            index: HashMap::with_capacity_and_hasher(FEW, BuildHasherDefault::default()),
+impl<'g> GraphTask<'g> {
+    /// Lists all nodes that the roots reach, up to `bounds`, and counts dependencies.
+    fn list(roots: &'g [Edge], bounds: &[Target]) -> GraphTask<'g> {
+        let mut graph_task = GraphTask {
+            tasks: Vec::with_capacity(INITIAL_CAPACITY),
+            successors: Vec::with_capacity(INITIAL_CAPACITY),
+            index: HashMap::with_capacity_and_hasher(INITIAL_CAPACITY, BuildHasherDefault::default()),
             captured: Vec::new(),
-            shown: modes::current().shown,
+            tangents_visible: modes::current().tangents_visible,
         };
         for root in roots {
-            walk.find_or_add(root.node());
+            graph_task.find_or_add(root.node());
         }
         let mut next = 0;
-        while next < walk.tasks.len() {
-            let node = walk.tasks[next].node;
-            walk.tasks[next].first_successor = walk.successors.len();
+        while next < graph_task.tasks.len() {
+            let node = graph_task.tasks[next].node;
+            graph_task.tasks[next].first_successor = graph_task.successors.len();
             let ends = bounds.iter().any(|bound| Arc::ptr_eq(bound.edge.node(), node));
             for edge in node.edges() {
-                let followed = edge.as_ref().filter(|edge| !ends && edge.is_followed(walk.shown));
-                let successor = followed.map_or(NOWHERE, |edge| walk.find_or_add(edge.node()));
-                walk.successors.push(successor);
-                if successor != NOWHERE {
-                    walk.tasks[successor as usize].dependencies += 1;
+                let followed = edge.as_ref().filter(|edge| !ends && edge.is_followed(graph_task.tangents_visible));
+                let successor = followed.map_or(NO_TASK, |edge| graph_task.find_or_add(edge.node()));
+                graph_task.successors.push(successor);
+                if successor != NO_TASK {
+                    graph_task.tasks[successor as usize].dependencies += 1;
                 }
             }
             next += 1;
         }
-        walk
+        graph_task
     }
 
     fn find_or_add(&mut self, node: &'g Arc<Node>) -> u32 {
         let fresh = self.tasks.len() as u32;
         let task = *self.index.entry(Arc::as_ptr(node).addr()).or_insert(fresh);
         if task == fresh {
-            self.tasks.push(Task {
+            self.tasks.push(NodeTask {
                 node,
                 first_successor: 0,
                 dependencies: 0,
@@ -286,25 +291,25 @@ impl<'g> Walk<'g> {
     }
 
     fn successors_of(&self, task: usize) -> &[u32] {
-        let Task { node, first_successor, .. } = &self.tasks[task];
+        let NodeTask { node, first_successor, .. } = &self.tasks[task];
         &self.successors[*first_successor..first_successor + node.edges().len()]
     }
 
     fn is_wanted(&self, task: u32) -> bool {
-        task != NOWHERE && (self.tasks[task as usize].executes || self.tasks[task as usize].reached)
+        task != NO_TASK && (self.tasks[task as usize].executes || self.tasks[task as usize].reached)
     }
 
-    /// Marks the nodes that lie between the roots and the targets.
+    /// Marks the nodes between the roots and the targets.
     fn select(&mut self, targets: &[Target]) {
         self.captured = vec![None; targets.len()];
         for (place, target) in targets.iter().enumerate() {
             let Some(&task) = self.index.get(&Arc::as_ptr(target.edge.node()).addr()) else { continue };
             let task = &mut self.tasks[task as usize];
             task.reached = true;
-            match target.use_ {
-                Use::Accumulate => task.executes = true,
-                Use::Capture => task.captures.push((target.edge.output, place)),
-                Use::Reach => {}
+            match target.action {
+                TargetAction::Accumulate => task.executes = true,
+                TargetAction::Capture => task.captures.push((target.edge.output, place)),
+                TargetAction::Reach => {}
             }
         }
         for task in self.topological_order().into_iter().rev() {
@@ -320,7 +325,7 @@ impl<'g> Walk<'g> {
         let mut next = 0;
         while next < order.len() {
             for &successor in self.successors_of(order[next]) {
-                if successor != NOWHERE {
+                if successor != NO_TASK {
                     waiting[successor as usize] -= 1;
                     if waiting[successor as usize] == 0 {
                         order.push(successor as usize);
@@ -336,7 +341,7 @@ impl<'g> Walk<'g> {
         let mut ready = BinaryHeap::new();
         for (edge, weight) in edges.iter().zip(weights) {
             let task = self.find(edge);
-            self.deliver(task, edge.output, weight)?;
+            self.add_gradient(task, edge.output, weight)?;
         }
         for (place, task) in self.tasks.iter().enumerate() {
             if task.dependencies == 0 && (task.executes || task.reached) {
@@ -354,7 +359,7 @@ impl<'g> Walk<'g> {
                 let successor = self.successors[first + number];
                 let (Some(edge), true) = (edge, self.is_wanted(successor)) else { continue };
                 if let Some(grad) = results.get_mut(number).and_then(Option::take) {
-                    self.deliver(successor as usize, edge.output, grad)?;
+                    self.add_gradient(successor as usize, edge.output, grad)?;
                 }
                 let task = &mut self.tasks[successor as usize];
                 task.dependencies -= 1;
@@ -370,8 +375,8 @@ impl<'g> Walk<'g> {
         self.index[&Arc::as_ptr(edge.node()).addr()] as usize
     }
 
-    /// Adds a gradient to those that wait at a task.
-    fn deliver(&mut self, task: usize, output: u32, grad: Tensor) -> Result<()> {
+    /// Adds a gradient to those that have arrived at a task.
+    fn add_gradient(&mut self, task: usize, output: u32, grad: Tensor) -> Result<()> {
         let task = &mut self.tasks[task];
         if task.grads.is_empty() {
             task.grads.resize(task.node.outputs().len(), None);
@@ -383,23 +388,23 @@ impl<'g> Walk<'g> {
                 if !modes::recording()
                     && is_sole_owner(&sum)
                     && sum.is_plain()
-                    && !grad.is_mapped()
+                    && !grad.is_batched()
                     && sum.layout().is_contiguous() =>
             {
                 (arithmetic()?.add_)(&sum, &grad)?;
                 sum
             }
-            Some(sum) => together(&sum, &grad)?,
+            Some(sum) => add_gradients(&sum, &grad)?,
         });
         Ok(())
     }
 
-    /// Runs a node: the hooks of its tensors, what the caller wants to have, its function.
+    /// Runs a node: the hooks of its tensors, the captures, its function.
     fn visit(&mut self, place: usize, options: Options) -> Result<Gradients> {
         let node = self.tasks[place].node;
         let mut grads = std::mem::take(&mut self.tasks[place].grads);
         grads.resize(node.outputs().len(), None);
-        let hooks = node.existing_hooks().filter(|_| !self.shown);
+        let hooks = node.existing_hooks().filter(|_| !self.tangents_visible);
         if let Some(hooks) = hooks {
             hooks.run_tensor_hooks(&mut grads)?;
         }
@@ -412,8 +417,8 @@ impl<'g> Walk<'g> {
         if let Some(hooks) = hooks {
             hooks.run_pre_hooks(&mut grads)?;
         }
-        // What comes of such a node is for tangents too.
-        let _mode = (node.is_for_tangents() && options.create_graph).then(GradMode::tangents_alone);
+        // The results of such a node are for tangents only, too.
+        let _mode = (node.is_for_tangents() && options.create_graph).then(GradMode::tangents_only);
         let function = node.function();
         let needs: SmallVec<[bool; 8]> = self.successors_of(place).iter().map(|&task| self.is_wanted(task)).collect();
         let given = hooks.map(|hooks| (hooks, grads.clone()));
@@ -421,12 +426,12 @@ impl<'g> Walk<'g> {
             true => SmallVec::from_elem(None, needs.len()),
             false => function.apply(&Call { node, needs: &needs, slice: None }, grads)?,
         };
-        // A tangent of what this walk finds passes here once more.
+        // A tangent of this pass's results needs the saved tensors once more.
         if !options.retain_graph && !modes::current().tangents {
             function.release();
         }
         validate::check_results(node, &mut results)?;
-        if !self.shown && modes::anomaly_enabled() && modes::anomaly_checks_nan() {
+        if !self.tangents_visible && modes::anomaly_enabled() && modes::anomaly_checks_nan() {
             check_nan(node, &results)?;
         }
         if let Some((hooks, given)) = given {
@@ -450,22 +455,22 @@ fn check_nan(node: &Node, results: &Gradients) -> Result<()> {
     Ok(())
 }
 
-/// Adds the node and the user's line that recorded it. An exception of Python's shows no note; what the search for
-/// anomalies says of it stands in a warning.
+/// Adds the node and the user's line that recorded it. A Python exception shows no note, but a warning of anomaly
+/// detection has the same information.
 #[cold]
 fn explain(error: Error, node: &Node) -> Error {
     if modes::anomaly_enabled()
-        && let Err(raised) = origin::warn(&accusation(node))
+        && let Err(raised) = source_location::warn(&anomaly_message(node))
     {
         return raised;
     }
-    match node.origin().describe() {
+    match node.source_location().describe() {
         Some(line) => error.note(format!("in {}, the derivative of the call at {line}", node.name())),
         None => error.note(format!("in {}", node.name())),
     }
 }
 
-fn accusation(node: &Node) -> String {
+fn anomaly_message(node: &Node) -> String {
     match node.trace() {
         Some(lines) => {
             format!("Error detected in {}. Traceback of forward call that caused the error:\n{lines}", node.name())
@@ -477,22 +482,22 @@ fn accusation(node: &Node) -> String {
     }
 }
 
-/// What is to be done once the walk that runs now has ended.
+/// A function to be called when the current backward pass has ended.
 pub type Callback = Box<dyn FnOnce() -> Result<()>>;
 
 thread_local! {
-    /// One list for each walk that this thread is in; a node may begin another walk.
+    /// One list for each active backward pass of this thread, because a node may begin another one.
     static CALLBACKS: RefCell<Vec<Vec<Callback>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Whether this thread is inside a walk.
-pub fn walking() -> bool {
-    CALLBACKS.with_borrow(|walks| !walks.is_empty())
+/// Whether this thread is inside a backward pass.
+pub fn in_backward() -> bool {
+    CALLBACKS.with_borrow(|passes| !passes.is_empty())
 }
 
-/// Runs `callback` when the current walk has ended.
+/// Runs `callback` when the current backward pass has ended.
 pub fn queue_callback(callback: Callback) -> Result<()> {
-    CALLBACKS.with_borrow_mut(|walks| match walks.last_mut() {
+    CALLBACKS.with_borrow_mut(|passes| match passes.last_mut() {
         Some(list) => {
             list.push(callback);
             Ok(())
@@ -501,19 +506,19 @@ pub fn queue_callback(callback: Callback) -> Result<()> {
     })
 }
 
-/// The list of one walk.
+/// The list of one backward pass.
 struct Callbacks;
 
 impl Callbacks {
     fn open() -> Callbacks {
-        CALLBACKS.with_borrow_mut(|walks| walks.push(Vec::new()));
+        CALLBACKS.with_borrow_mut(|passes| passes.push(Vec::new()));
         Callbacks
     }
 
-    /// Runs them all; those that they queue themselves too.
+    /// Runs all callbacks, including those that they queue themselves.
     fn run(self) -> Result<()> {
         loop {
-            let list = CALLBACKS.with_borrow_mut(|walks| walks.last_mut().map(std::mem::take)).unwrap_or_default();
+            let list = CALLBACKS.with_borrow_mut(|passes| passes.last_mut().map(std::mem::take)).unwrap_or_default();
             if list.is_empty() {
                 return Ok(());
             }

@@ -1,36 +1,23 @@
-//! A tensor's part in the graph: whether it requires gradients, which node made it, and its gradient.
+//! A tensor's part in the graph: whether it requires gradients, the node that made it, and its gradient.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
-use once_cell::race::OnceBox;
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 use smallvec::smallvec;
 
-use crate::accumulate::AccumulateGrad;
-use crate::edge::{Edge, Edges};
-use crate::hooks::{AfterAccumulate, HookHandle, HookList, NodeHooks, TensorHook};
-use crate::lock::Slot;
+use crate::graph::{
+    AccumulateGrad, AfterAccumulate, AutogradMeta, Backward, Call, Edge, Edges, FOR_TANGENTS, Gradients, HISTORY, Node,
+    NodeHooks, OutputMeta, REQUIRES_GRAD, RETAINS_GRAD, Tensor, TensorHook, VIEW,
+};
+use crate::hook_list::HookHandle;
 use crate::modes::{self, GradMode, InferenceMode};
-use crate::node::{Backward, Call, Gradients, Node, OutputMeta};
-use crate::tensor::{FOR_TANGENTS, HISTORY, REQUIRES_GRAD, RETAINS_GRAD, Tensor, VIEW};
-use crate::view::shown;
+use crate::view::replay_view;
 
-/// What only leaves that require gradients, and tensors whose gradient is kept, need.
-#[derive(Default)]
-pub(crate) struct Extra {
-    grad: Slot<Tensor>,
-    /// Weak, because the accumulator owns its tensor.
-    accumulator: Slot<Weak<Node<AccumulateGrad>>>,
-    /// The accumulator's hooks, kept here because it lives only as long as a graph that leads to it.
-    hooks: OnceBox<Arc<NodeHooks>>,
-    pub(crate) after_accumulate: HookList<AfterAccumulate>,
-}
-
-/// The derivative of what changes nothing.
+/// The derivative of the identity.
 struct Identity;
 
 impl Backward for Identity {
@@ -45,13 +32,13 @@ impl Backward for Identity {
     fn release(&self) {}
 }
 
-/// Held while the history of a tensor that others may see is exchanged: a fork waits for it.
-/// Inside it nothing else is taken, so it ranks above the lock of an accumulation.
-static CHANGING: ForkMutex<()> = ForkMutex::new(Rank::Tables, ());
+/// Held while the history of a shared tensor is exchanged, so that a fork waits for it. No other lock is taken inside,
+/// so it ranks above the lock of an accumulation.
+static HISTORY_LOCK: ForkMutex<()> = ForkMutex::new(Rank::Tables, ());
 
 impl Tensor {
-    pub(crate) fn extra(&self) -> &Extra {
-        self.0.extra.get_or_init(Box::default)
+    pub(crate) fn autograd_meta(&self) -> &AutogradMeta {
+        self.0.autograd_meta.get_or_init(Box::default)
     }
 
     fn flag(&self, flag: u8) -> bool {
@@ -68,20 +55,20 @@ impl Tensor {
 
     #[inline]
     pub fn requires_grad(&self) -> bool {
-        self.is_watched() && (!self.is_for_tangents() || modes::current().shown)
+        self.is_tracked() && (!self.is_for_tangents() || modes::current().tangents_visible)
     }
 
     /// Whether calls with this tensor are recorded: because it requires gradients, or for its tangent.
     #[inline]
-    pub fn is_watched(&self) -> bool {
+    pub fn is_tracked(&self) -> bool {
         let flags = self.0.flags.load(Relaxed);
         if flags & (REQUIRES_GRAD | HISTORY) != 0 {
             return true;
         }
-        flags & VIEW != 0 && self.base().is_some_and(Tensor::is_watched)
+        flags & VIEW != 0 && self.base().is_some_and(Tensor::is_tracked)
     }
 
-    /// Whether what is recorded of this tensor serves tangents alone.
+    /// Whether the records of this tensor are for tangents only.
     pub fn is_for_tangents(&self) -> bool {
         let flags = self.0.flags.load(Relaxed);
         if flags & (REQUIRES_GRAD | HISTORY) != 0 {
@@ -90,8 +77,8 @@ impl Tensor {
         flags & VIEW != 0 && self.base().is_some_and(Tensor::is_for_tangents)
     }
 
-    /// Makes this tensor, which is fresh, a leaf at which tangents begin.
-    pub fn watch_for_tangents(&self) {
+    /// Makes this new tensor a leaf at which tangents begin.
+    pub fn track_tangents(&self) {
         self.set_flag(REQUIRES_GRAD | FOR_TANGENTS, true);
     }
 
@@ -119,7 +106,8 @@ impl Tensor {
         Ok(())
     }
 
-    /// Makes a tensor through which only tangents passed a leaf: they still do, behind its accumulator.
+    /// Makes a tensor that is for tangents only a leaf that requires gradients; tangents still pass through it, behind
+    /// its accumulator.
     fn require_gradients_too(&self) -> Result<()> {
         let edge = self.gradient_edge()?;
         self.change_history(edge);
@@ -128,12 +116,12 @@ impl Tensor {
         Ok(())
     }
 
-    /// Where the tangent of a leaf that requires gradients comes from, if it has one.
+    /// The edge to the tangent of a leaf that requires gradients, if it has one.
     pub(crate) fn tangent_edge(&self) -> Option<Edge> {
-        if modes::tangents_ever() && !self.flag(HISTORY) { self.0.history.get() } else { None }
+        if modes::tangents_used() && !self.flag(HISTORY) { self.0.history.get() } else { None }
     }
 
-    /// The same elements and history, but no view: changes of them are nobody else's.
+    /// The same elements and history, but not a view: in-place changes do not affect a base.
     pub fn without_base(&self) -> Result<Tensor> {
         let own = self.detach();
         if let Some(edge) = self.gradient_edge()? {
@@ -142,33 +130,34 @@ impl Tensor {
         Ok(own)
     }
 
-    /// The same elements behind a node that changes nothing: where the graph inside of another node begins.
-    pub fn door(&self) -> Result<Tensor> {
-        let door = self.detach();
+    /// The same elements behind an identity node, where the inner graph of another node begins.
+    pub fn subgraph_input(&self) -> Result<Tensor> {
+        let subgraph_input = self.detach();
         if let Some(edge) = self.gradient_edge()? {
             let outputs = smallvec![OutputMeta::from(self)];
-            door.set_history(Node::new(Identity, Edges::from_elem(Some(edge), 1), outputs), 0);
+            subgraph_input.set_history(Node::new(Identity, Edges::from_elem(Some(edge), 1), outputs), 0);
         }
-        Ok(door)
+        Ok(subgraph_input)
     }
 
-    /// Whether the user made this tensor, rather than a recorded operator.
+    /// Whether no recorded operator made this tensor.
     pub fn is_leaf(&self) -> bool {
         !self.requires_grad() || !self.flag(HISTORY) && !self.has_stale_history()
     }
 
     /// Whether this is a view whose base got a history after the view was made.
     fn has_stale_history(&self) -> bool {
-        self.view_info().is_some_and(|view| view.base.is_watched() && view.seen.load(Relaxed) != self.version_or_zero())
+        self.view_info()
+            .is_some_and(|view| view.base.is_tracked() && view.history_version.load(Relaxed) != self.version_or_zero())
     }
 
-    /// The node that made this tensor. Fails for views that an in-place change left without a meaning.
+    /// The node that made this tensor. Fails for views that an in-place change has invalidated.
     pub fn grad_fn(&self) -> Result<Option<Arc<Node>>> {
-        let shown = modes::current().shown;
-        Ok(self.history()?.filter(|edge| edge.is_followed(shown)).map(|edge| edge.node().clone()))
+        let tangents_visible = modes::current().tangents_visible;
+        Ok(self.history()?.filter(|edge| edge.is_followed(tangents_visible)).map(|edge| edge.node().clone()))
     }
 
-    /// Which of its node's outputs this tensor is.
+    /// The index of this tensor among its node's outputs.
     pub fn output_nr(&self) -> Result<u32> {
         Ok(self.history()?.map_or(0, |edge| edge.output))
     }
@@ -178,11 +167,11 @@ impl Tensor {
         if self.flag(HISTORY) { self.0.history.get() } else { None }
     }
 
-    /// The history, brought up to date first if this is a view whose base changed in place.
+    /// The history, updated first if this is a view whose base was changed in place.
     pub(crate) fn history(&self) -> Result<Option<Edge>> {
         let Some(view) = self.view_info() else { return Ok(self.stored_history()) };
         let version = self.version_or_zero();
-        if view.seen.load(Relaxed) == version || !(self.flag(HISTORY) || view.base.is_watched()) {
+        if view.history_version.load(Relaxed) == version || !(self.flag(HISTORY) || view.base.is_tracked()) {
             return Ok(self.stored_history());
         }
         if !view.base.is_for_tangents() {
@@ -191,13 +180,13 @@ impl Tensor {
         let fresh = {
             let _inference = InferenceMode::new(false);
             let _grad = GradMode::new(true);
-            shown(&view.base, view.replay.as_ref(), self.layout())?
+            replay_view(&view.base, view.replay.as_ref(), self.layout())?
         };
         self.change_history(fresh.stored_history());
         Ok(self.stored_history())
     }
 
-    /// Where this tensor's gradient goes: to the node that made it, or to a leaf's accumulator, or nowhere.
+    /// The edge for this tensor's gradient: to the node that made it, or to a leaf's accumulator, or none.
     #[inline]
     pub fn gradient_edge(&self) -> Result<Option<Edge>> {
         let flags = self.0.flags.load(Relaxed);
@@ -211,29 +200,30 @@ impl Tensor {
         Ok(Some(Edge::new(self.accumulator(), 0)))
     }
 
-    /// The node that collects this leaf's gradient; one for all graphs that live at a time.
+    /// The node that accumulates this leaf's gradient; all graphs that exist at a time share it.
     pub fn accumulator(&self) -> Arc<Node> {
-        let extra = self.extra();
-        if let Some(living) = extra.accumulator.with(|weak| weak.as_ref().and_then(Weak::upgrade)) {
+        let autograd_meta = self.autograd_meta();
+        if let Some(living) = autograd_meta.accumulator.with(|weak| weak.as_ref().and_then(Weak::upgrade)) {
             return living;
         }
-        let made = AccumulateGrad::node(self, extra.hooks.get().cloned());
+        let made = AccumulateGrad::node(self, autograd_meta.hooks.get().cloned());
         let weak = Arc::downgrade(&made);
-        // Another thread may have made one meanwhile; the first stays.
-        let (living, _outdated) = extra.accumulator.with(|place| match place.as_ref().and_then(Weak::upgrade) {
-            Some(other) => (Some(other), Some(weak)),
-            None => (None, place.replace(weak)),
-        });
+        // Another thread may have made one meanwhile; the first is kept.
+        let (living, _outdated) =
+            autograd_meta.accumulator.with(|place| match place.as_ref().and_then(Weak::upgrade) {
+                Some(other) => (Some(other), Some(weak)),
+                None => (None, place.replace(weak)),
+            });
         living.unwrap_or(made)
     }
 
     pub(crate) fn reset_accumulator(&self) {
-        if let Some(extra) = self.0.extra.get() {
-            extra.accumulator.replace(None);
+        if let Some(autograd_meta) = self.0.autograd_meta.get() {
+            autograd_meta.accumulator.replace(None);
         }
     }
 
-    /// Gives a history to a result that nobody else sees yet.
+    /// Sets the history of a result that is not shared yet.
     #[inline]
     pub fn set_history(&self, node: Arc<Node>, output: u32) {
         let flags = self.0.flags.load(Relaxed) & !(REQUIRES_GRAD | FOR_TANGENTS);
@@ -241,17 +231,17 @@ impl Tensor {
         self.0.flags.store(flags | HISTORY | tangents, Relaxed);
         self.0.history.replace(Some(Edge::new(node, output)));
         if let Some(view) = self.view_info() {
-            view.seen.store(self.version_or_zero(), Relaxed);
+            view.history_version.store(self.version_or_zero(), Relaxed);
         }
     }
 
-    /// Makes `node`, which changed this tensor in place, its history. For a tensor that is not a view: the history of a
-    /// changed view is its base's (see `InPlace`).
+    /// Makes `node`, which changed this tensor in place, its history. Not for views: changing a view sets the history
+    /// of its base (see `InPlace`).
     pub fn rebase_history(&self, node: Arc<Node>, output: u32) {
         self.change_history(Some(Edge::new(node, output)));
     }
 
-    /// Exchanges the history of a tensor that others may see, and moves the hook that keeps its gradient.
+    /// Exchanges the history of a tensor that may be shared, and moves the hook of `retain_grad`.
     pub(crate) fn change_history(&self, history: Option<Edge>) {
         if self.flag(RETAINS_GRAD) {
             if let Some(old) = self.stored_history() {
@@ -264,7 +254,7 @@ impl Tensor {
         let flag = history.is_some();
         let tangents = history.as_ref().is_some_and(|edge| edge.node().is_for_tangents());
         let old = {
-            let _changing = CHANGING.lock();
+            let _changing = HISTORY_LOCK.lock();
             self.0.history.replace(history)
         };
         self.set_flag(HISTORY, flag);
@@ -273,12 +263,12 @@ impl Tensor {
             self.set_flag(REQUIRES_GRAD, false);
         }
         if let Some(view) = self.view_info() {
-            view.seen.store(self.version_or_zero(), Relaxed);
+            view.history_version.store(self.version_or_zero(), Relaxed);
         }
         drop(old);
     }
 
-    /// Cuts this tensor off from its history: it becomes a leaf that requires no gradient.
+    /// Removes this tensor's history: it becomes a leaf that requires no gradient.
     pub fn detach_(&self) -> Result<()> {
         if self.is_view() {
             return Err(Error::runtime(
@@ -292,17 +282,36 @@ impl Tensor {
 
     #[inline]
     pub fn grad(&self) -> Option<Tensor> {
-        self.0.extra.get().and_then(|extra| extra.grad.get())
+        self.0.autograd_meta.get().and_then(|autograd_meta| autograd_meta.grad.get())
     }
 
-    /// Puts a gradient in without any check.
+    /// Whether the gradient is this very tensor.
+    pub(crate) fn has_grad(&self, wanted: &Tensor) -> bool {
+        self.autograd_meta().grad.with(|grad| grad.as_ref().is_some_and(|grad| grad.ptr_eq(wanted)))
+    }
+
+    /// Exchanges the gradient with `new` if it is still `old`; returns whether it was. Drops no tensor.
+    pub(crate) fn exchange_grad(&self, old: Option<&Tensor>, new: &mut Option<Tensor>) -> bool {
+        self.autograd_meta().grad.with(|grad| {
+            let same = match (&*grad, old) {
+                (Some(grad), Some(old)) => grad.ptr_eq(old),
+                (grad, old) => grad.is_none() && old.is_none(),
+            };
+            if same {
+                std::mem::swap(grad, new);
+            }
+            same
+        })
+    }
+
+    /// Sets the gradient without any check.
     pub(crate) fn put_grad(&self, grad: Option<Tensor>) {
-        if grad.is_some() || self.0.extra.get().is_some() {
-            self.extra().grad.replace(grad);
+        if grad.is_some() || self.0.autograd_meta.get().is_some() {
+            self.autograd_meta().grad.replace(grad);
         }
     }
 
-    /// Assigns `.grad`, which must look like the tensor.
+    /// Sets `.grad`, which must have the tensor's sizes, dtype and device.
     pub fn set_grad(&self, grad: Option<Tensor>) -> Result<()> {
         if let Some(grad) = &grad {
             if grad.ptr_eq(self) {
@@ -312,7 +321,7 @@ impl Tensor {
                 return Err(Error::runtime(format!(
                     "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that assume they match.",
                     grad.dtype().c_name(),
-                    self.dtype().title()
+                    self.dtype().display_name()
                 )));
             }
             if grad.device().kind() != self.device().kind() {
@@ -352,25 +361,25 @@ impl Tensor {
         Ok(())
     }
 
-    /// Calls `hook` with this tensor's gradient whenever it is computed; what it returns takes the gradient's place.
+    /// Calls `hook` with this tensor's gradient whenever it is computed; a result replaces the gradient.
     pub fn register_hook(&self, hook: TensorHook) -> Result<HookHandle> {
         let Some(edge) = self.gradient_edge()? else {
             return Err(Error::runtime("cannot register a hook on a tensor that doesn't require gradient"));
         };
         let hooks = edge.node().hooks();
         if !self.flag(HISTORY) {
-            let _ = self.extra().hooks.set(Box::new(hooks.clone()));
+            let _ = self.autograd_meta().hooks.set(Box::new(hooks.clone()));
         }
         Ok(hooks.add_tensor_hook(edge.output, hook))
     }
 
-    /// Visits Python's objects that die with this tensor's last handle, as far as they are found at once: those of
-    /// its hooks and of the node that made it. For the host's collector, which may believe what it is shown only
-    /// where nobody else has a handle.
+    /// Visits the Python objects that are freed with this tensor's last handle, as far as they are found at once: those
+    /// of its hooks and of the node that made it. It serves Python's garbage collector, which may rely on the result
+    /// only if no other handle exists.
     pub fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
-        if let Some(extra) = self.0.extra.get() {
-            extra.after_accumulate.objects(visit);
-            if let Some(hooks) = extra.hooks.get().filter(|hooks| Arc::strong_count(hooks) == 1) {
+        if let Some(autograd_meta) = self.0.autograd_meta.get() {
+            autograd_meta.after_accumulate.objects(visit);
+            if let Some(hooks) = autograd_meta.hooks.get().filter(|hooks| Arc::strong_count(hooks) == 1) {
                 hooks.objects(visit);
             }
         }
@@ -379,11 +388,11 @@ impl Tensor {
         }
     }
 
-    /// Forgets the hooks, of which the host's collector found that nobody can reach them.
+    /// Drops the hooks, which Python's garbage collector found to be unreachable.
     pub fn forget_objects(&self) {
-        if let Some(extra) = self.0.extra.get() {
-            extra.after_accumulate.clear();
-            extra.hooks.get().into_iter().for_each(|hooks| hooks.clear());
+        if let Some(autograd_meta) = self.0.autograd_meta.get() {
+            autograd_meta.after_accumulate.clear();
+            autograd_meta.hooks.get().into_iter().for_each(|hooks| hooks.clear());
         }
         if let Some(edge) = self.stored_history().filter(|edge| Arc::strong_count(edge.node()) == 2) {
             edge.node().existing_hooks().into_iter().for_each(NodeHooks::clear);
@@ -398,6 +407,6 @@ impl Tensor {
         if !self.is_leaf() {
             return Err(Error::runtime("post accumulate grad hooks cannot be registered on non-leaf tensors"));
         }
-        Ok(self.extra().after_accumulate.add(hook))
+        Ok(self.autograd_meta().after_accumulate.add(hook))
     }
 }

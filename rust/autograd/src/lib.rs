@@ -1,45 +1,48 @@
-//! The tensor's body and reverse-mode differentiation; no operator is known here.
+//! The tensor type and reverse-mode differentiation, independent of any operator.
 //!
-//! A forward operator leaves a `Node` behind that knows its derivative (`node`, `record`), what it saved (`saved`) and
-//! where its gradients go. The `engine` walks the nodes backwards from the roots; `accumulate` is where a gradient
-//! arrives at a leaf. In-place changes are counted (`version`) and rewrite the history of what they change, views
-//! included (`view`, `inplace`). `modes` switches recording on and off. The few operations that the engine itself
-//! performs on gradients are handed in from above (`arithmetic`).
+//! The types of tensors and nodes are in `graph`, their methods in the other files.
+//! A call of an operator records a `Node` with its derivative (`node`, `record`), its saved tensors (`saved`) and the
+//! edges for its gradients; `custom` records a user's own function. The `engine` runs the nodes backwards from the
+//! roots, and `accumulate` adds gradients to leaves. In-place changes are counted (`version`) and rewrite the history of
+//! the tensor and its views (`view`, `inplace`). `modes` switches recording on and off. The few operations that the
+//! engine itself performs on gradients are installed by a higher crate (`arithmetic`).
 
 pub mod accumulate;
 pub mod arithmetic;
+mod batched;
+pub mod custom;
 mod edge;
-mod enclosed;
 pub mod engine;
+pub mod graph;
 mod history;
+mod hook_list;
 pub mod hooks;
 pub mod inplace;
 mod lock;
-mod mapped;
 pub mod modes;
 pub mod node;
-pub mod origin;
 pub mod record;
 pub mod saved;
+pub mod source_location;
 mod sparse;
+mod subgraph;
 mod tensor;
 mod validate;
 mod version;
 mod view;
 
-pub use accumulate::AccumulateGrad;
 pub use arithmetic::{Arithmetic, install};
-pub use edge::{Edge, Edges};
-pub use enclosed::Enclosed;
 pub use engine::{backward, grad, queue_callback};
-pub use hooks::HookHandle;
+pub use graph::{
+    AccumulateGrad, Backward, BatchDim, Call, Coo, Edge, Edges, Form, Gradients, Node, OutputMeta, Replay, SparseParts,
+    Tensor, TensorMeta, ViewKind, WeakTensor,
+};
+pub use hook_list::HookHandle;
 pub use inplace::InPlace;
-pub use mapped::Axis;
-pub use node::{Backward, Call, Gradients, Node, OutputMeta, Ticket};
-pub use origin::Origin;
+pub use node::SequenceRange;
 pub use record::{collect_edges, record, should_record};
 pub use saved::{SavedTensor, released};
-pub use sparse::{Coo, Parts};
-pub use tensor::{Form, Meta, Tensor, WeakTensor, set_python_release};
+pub use source_location::SourceLocation;
+pub use subgraph::Subgraph;
+pub use tensor::set_python_release;
 pub use version::Version;
-pub use view::{Replay, ViewKind};

@@ -1,22 +1,21 @@
-//! A place for one value that several threads may read and exchange.
+//! A slot for one value that several threads may read and exchange.
 //!
-//! The lock is four bytes and is held for a few instructions only: never while anything is allocated, dropped or called.
-//! It bears the number of the process (its fork generation) that took it, so in a forked child a lock whose holder did not
-//! come along counts as open. The values kept in slots are single pointers, which a fork cannot catch half-written; the one
-//! wider value, a tensor's history, is changed under a registered lock besides (see `history`).
-
-use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU32, Ordering};
+//! The lock is four bytes and is held for a few instructions only, never during an allocation, a drop or a call. It
+//! stores the fork generation of the process that took it, so in a forked child a lock held by a thread of the parent
+//! counts as free. The values in slots are single pointers, which a fork cannot interrupt half-written; the one wider
+//! value, a tensor's history, is in addition changed under a registered lock (see `history`).
 
 use rushlight_core::fork;
+use rushlight_core::sync::atomic::{AtomicU32, Ordering};
+use rushlight_core::sync::{self, UnsafeCell, hint, thread};
 
 pub(crate) struct Slot<T> {
-    /// Zero, or one more than the generation of the process whose thread is inside.
+    /// Zero, or one more than the generation of the process whose thread holds the lock.
     holder: AtomicU32,
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: the value is touched only by the holder.
+// SAFETY: the value is accessed only by the thread that holds the lock.
 unsafe impl<T: Send> Sync for Slot<T> {}
 
 impl<T> Default for Slot<T> {
@@ -26,9 +25,11 @@ impl<T> Default for Slot<T> {
 }
 
 impl<T> Slot<T> {
-    #[inline]
-    pub(crate) const fn new(value: Option<T>) -> Self {
-        Slot { holder: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    sync::const_fn! {
+        #[inline]
+        pub(crate) const fn new(value: Option<T>) -> Self {
+            Slot { holder: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        }
     }
 
     #[inline]
@@ -39,7 +40,7 @@ impl<T> Slot<T> {
         self.with(|value| value.clone())
     }
 
-    /// Puts `value` in and hands back what was there, so that the caller drops it after the lock is open again.
+    /// Stores `value` and returns the old one, so that the caller drops it after the lock is released.
     #[inline]
     pub(crate) fn replace(&self, value: Option<T>) -> Option<T> {
         self.with(|place| std::mem::replace(place, value))
@@ -65,7 +66,7 @@ impl<T> Slot<T> {
             if seen != mine && self.holder.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return;
             }
-            if round < 64 { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if round < 64 { hint::spin_loop() } else { thread::yield_now() }
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Switches: whether operators record, for gradients or for tangents (per thread), inference mode (per thread), anomaly
-//! detection (for the process).
+//! Switches: whether operators are recorded, for gradients or for tangents (per thread), inference mode (per thread),
+//! anomaly detection (for the process).
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What holds on a thread. The switches stand in one place, because each look at a thread's own variables is a call.
+/// The modes of a thread. They share one variable, because each access to a thread-local variable is a call.
 #[derive(Clone, Copy)]
 pub struct Modes {
     pub grad: bool,
     pub inference: bool,
-    /// Whether a tangent may be asked for: then calls are recorded where gradients are not, for tangents alone.
+    /// Whether a tangent may be requested: then calls without gradients are recorded too, for tangents only.
     pub tangents: bool,
-    /// Whether what was recorded for tangents alone is seen: by walks, and by who asks what requires a gradient.
-    pub shown: bool,
+    /// Whether records for tangents only are visible, to backward passes and to `requires_grad`.
+    pub tangents_visible: bool,
 }
 
 impl Modes {
@@ -25,11 +25,11 @@ impl Modes {
 
 thread_local! {
     static MODES: Cell<Modes> =
-        const { Cell::new(Modes { grad: true, inference: false, tangents: false, shown: false }) };
+        const { Cell::new(Modes { grad: true, inference: false, tangents: false, tangents_visible: false }) };
 }
 
-/// Whether any thread ever asked for tangents: until then nothing is recorded for them alone.
-static TANGENTS_EVER: AtomicBool = AtomicBool::new(false);
+/// Whether any thread ever enabled tangents: until then nothing is recorded for them.
+static TANGENTS_USED: AtomicBool = AtomicBool::new(false);
 
 #[inline]
 pub fn current() -> Modes {
@@ -37,27 +37,27 @@ pub fn current() -> Modes {
 }
 
 #[inline]
-pub(crate) fn tangents_ever() -> bool {
-    TANGENTS_EVER.load(Relaxed)
+pub(crate) fn tangents_used() -> bool {
+    TANGENTS_USED.load(Relaxed)
 }
 
-/// Whether calls leave nodes behind: for gradients, or where those are switched off for tangents.
+/// Whether calls are recorded: for gradients, or for tangents if gradients are disabled.
 #[inline]
 pub fn recording() -> bool {
     current().recording()
 }
 
-/// Sets whether tangents may be asked for on this thread and returns the old state.
+/// Sets whether tangents may be requested on this thread and returns the old state.
 pub fn set_tangents_enabled(enabled: bool) -> bool {
     if enabled {
-        TANGENTS_EVER.store(true, Relaxed);
+        TANGENTS_USED.store(true, Relaxed);
     }
     MODES.replace(Modes { tangents: enabled, ..current() }).tangents
 }
 
-/// Sets whether this thread sees what was recorded for tangents alone and returns the old state.
-pub fn set_tangents_shown(shown: bool) -> bool {
-    MODES.replace(Modes { shown, ..current() }).shown
+/// Sets whether records for tangents only are visible to this thread and returns the old state.
+pub fn set_tangents_visible(tangents_visible: bool) -> bool {
+    MODES.replace(Modes { tangents_visible, ..current() }).tangents_visible
 }
 
 static ANOMALY: AtomicBool = AtomicBool::new(false);
@@ -83,7 +83,8 @@ pub fn set_inference_enabled(enabled: bool) -> bool {
     MODES.replace(Modes { inference: enabled, ..current() }).inference
 }
 
-/// Recording on or off until the guard is dropped: for gradients, and off for tangents too.
+/// Enables or disables recording for gradients until the guard is dropped. Disabling it also disables recording for
+/// tangents.
 pub struct GradMode {
     before: Modes,
     _this_thread: PhantomData<*const ()>,
@@ -95,13 +96,13 @@ impl GradMode {
         GradMode::of(Modes { grad: enabled, tangents: enabled && now.tangents, ..now })
     }
 
-    /// In a walk that is itself to be recorded or not. Tangents pass through it in either case.
-    pub(crate) fn of_walk(create_graph: bool) -> Self {
+    /// The mode of a backward pass, which is itself recorded if `create_graph`. Tangents are recorded in either case.
+    pub(crate) fn for_backward(create_graph: bool) -> Self {
         GradMode::of(Modes { grad: create_graph, ..current() })
     }
 
-    /// What is recorded is for tangents alone.
-    pub(crate) fn tangents_alone() -> Self {
+    /// Records for tangents only.
+    pub(crate) fn tangents_only() -> Self {
         GradMode::of(Modes { grad: false, tangents: true, ..current() })
     }
 
@@ -124,7 +125,7 @@ pub struct InferenceMode {
 }
 
 impl InferenceMode {
-    /// Entering records nothing; leaving (`false`) within an outer inference mode records again.
+    /// `true` disables recording; `false` within an outer inference mode enables it again.
     pub fn new(enabled: bool) -> Self {
         InferenceMode { before: set_inference_enabled(enabled), _grad: GradMode::new(!enabled) }
     }
@@ -140,7 +141,7 @@ pub fn anomaly_enabled() -> bool {
     ANOMALY.load(Relaxed)
 }
 
-/// Whether anomaly detection also looks for NaN in every gradient.
+/// Whether anomaly detection also checks every gradient for NaN.
 pub fn anomaly_checks_nan() -> bool {
     CHECK_NAN.load(Relaxed)
 }

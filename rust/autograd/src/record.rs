@@ -1,22 +1,20 @@
-//! What an operator does after it ran: leave a node behind.
+//! Recording of a call after an operator has run.
 
 use std::sync::Arc;
 
 use rushlight_core::Result;
 use smallvec::SmallVec;
 
-use crate::edge::Edges;
+use crate::graph::{Backward, Edges, Node, OutputMeta, Tensor};
 use crate::modes;
-use crate::node::{Backward, Node, OutputMeta};
-use crate::tensor::Tensor;
 
 /// Whether a call with these differentiable inputs must be recorded.
 #[inline]
 pub fn should_record(inputs: &[Option<&Tensor>]) -> bool {
-    modes::recording() && inputs.iter().flatten().any(|input| input.is_watched())
+    modes::recording() && inputs.iter().flatten().any(|input| input.is_tracked())
 }
 
-/// Where the gradients of these inputs go.
+/// The edges for the gradients of these inputs.
 #[inline]
 pub fn collect_edges(inputs: &[Option<&Tensor>]) -> Result<Edges> {
     let mut edges = Edges::with_capacity(inputs.len());
@@ -29,8 +27,8 @@ pub fn collect_edges(inputs: &[Option<&Tensor>]) -> Result<Edges> {
     Ok(edges)
 }
 
-/// Records a call: `inputs` are its differentiable inputs in the order of the gradients that `function` returns, none for one
-/// that was not given; `outputs` its differentiable outputs, fresh from the kernel.
+/// Records a call: `inputs` are its differentiable inputs in the order of the gradients that `function` returns, `None`
+/// for an omitted one; `outputs` are its differentiable outputs, new from the kernel.
 #[inline]
 pub fn record<F: Backward>(function: F, inputs: &[Option<&Tensor>], outputs: &[&Tensor]) -> Result<()> {
     let edges = collect_edges(inputs)?;

@@ -1,9 +1,9 @@
-//! Tensors that a forward function keeps for its derivative.
+//! Tensors that a forward function saves for its derivative.
 //!
-//! A saved input is the tensor itself. A saved output must not be: the tensor owns the node that saves it. So its elements
-//! are kept without history, and the history is put back when the node asks for them. Either way the version at the time of
-//! saving is remembered, and a later change in place is an error that names both lines. Programs may ask for saved
-//! tensors to be packed otherwise (moved to another device, to a file) by hooks of their thread.
+//! A saved input is the tensor itself. A saved output cannot be, because the tensor owns the node that saves it. So its
+//! elements are saved without history, and the history is attached again when the node needs it. Either way the version
+//! at the time of saving is stored, and a later in-place change is an error that names both lines. Programs may install
+//! hooks on their thread that pack saved tensors in another form (on another device, in a file).
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -14,11 +14,10 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 
 use crate::arithmetic::arithmetic;
-use crate::edge::Edge;
+use crate::graph::{Call, Edge, Node, Tensor};
 use crate::lock::Slot;
 use crate::modes;
-use crate::node::{Call, Node, forward_name};
-use crate::tensor::Tensor;
+use crate::node::forward_name;
 use crate::version::Version;
 
 /// A saved tensor in the form that hooks gave it.
@@ -30,35 +29,52 @@ pub trait SavedTensorHooks: Send + Sync {
     fn unpack(&self, packed: &Packed) -> Result<Tensor>;
 }
 
-/// Is told of each tensor that is about to be changed in place.
-pub type Watcher = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
+/// Called with each tensor that is about to be changed in place.
+pub type MutationHook = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
 
-/// Whether any thread ever watched: until then nobody pays for the look.
-static EVER_WATCHED: AtomicBool = AtomicBool::new(false);
+/// Whether any thread ever set a mutation hook; until then the thread's hook is not looked up.
+static EVER_HOOKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static HOOKS: RefCell<Vec<Arc<dyn SavedTensorHooks>>> = const { RefCell::new(Vec::new()) };
-    static WATCHER: RefCell<Option<Watcher>> = const { RefCell::new(None) };
+    static MUTATION_HOOK: RefCell<Option<MutationHook>> = const { RefCell::new(None) };
 }
 
-/// From here on `watcher` is told of this thread's changes in place; nobody if none.
-pub fn set_watcher(watcher: Option<Watcher>) {
-    EVER_WATCHED.store(true, Ordering::Relaxed);
-    let before = WATCHER.replace(watcher);
+/// Sets the function that is called for this thread's in-place changes; `None` removes it.
+pub fn set_mutation_hook(hook: Option<MutationHook>) {
+    EVER_HOOKED.store(true, Ordering::Relaxed);
+    let before = MUTATION_HOOK.replace(hook);
     drop(before);
 }
 
 #[inline]
-pub(crate) fn about_to_change(tensor: &Tensor) -> Result<()> {
-    if EVER_WATCHED.load(Ordering::Relaxed)
-        && let Some(watcher) = WATCHER.with_borrow(Option::clone)
+pub(crate) fn run_mutation_hook(tensor: &Tensor) -> Result<()> {
+    if EVER_HOOKED.load(Ordering::Relaxed)
+        && let Some(hook) = MUTATION_HOOK.with_borrow(Option::clone)
     {
-        return watcher(tensor);
+        return hook(tensor);
     }
     Ok(())
 }
 
-/// From here on this thread packs what it saves with `hooks`.
+/// Removes this thread's mutation hook until it is dropped: for changes under a lock, before which the hook was called.
+pub(crate) struct NoMutationHook(Option<MutationHook>);
+
+impl NoMutationHook {
+    pub(crate) fn begin() -> NoMutationHook {
+        NoMutationHook(if EVER_HOOKED.load(Ordering::Relaxed) { MUTATION_HOOK.take() } else { None })
+    }
+}
+
+impl Drop for NoMutationHook {
+    fn drop(&mut self) {
+        if let Some(hook) = self.0.take() {
+            MUTATION_HOOK.set(Some(hook));
+        }
+    }
+}
+
+/// Packs what this thread saves from now on with `hooks`.
 pub fn push_hooks(hooks: Arc<dyn SavedTensorHooks>) {
     HOOKS.with_borrow_mut(|stack| stack.push(hooks));
 }
@@ -72,7 +88,7 @@ pub struct SavedTensor {
     /// Empty once released.
     content: Slot<Content>,
     version: u32,
-    /// Which output of the saving node this is, if it is one.
+    /// The index of the output of the saving node, if it is one.
     output: Option<u32>,
 }
 
@@ -86,7 +102,7 @@ struct PackedTensor {
     packed: Packed,
     hooks: Arc<dyn SavedTensorHooks>,
     version: Arc<Version>,
-    /// An input's history; an output's is its node.
+    /// An input's history; an output's history is its node.
     history: Option<Edge>,
 }
 
@@ -112,7 +128,7 @@ impl SavedTensor {
         SavedTensor::new(tensor, None)
     }
 
-    /// Saves an input whose memory the call changed, after the change was counted: what the derivative means is gone.
+    /// Saves an input whose memory the call changed, after the change was counted, so that using it is an error.
     pub fn overwritten(tensor: &Tensor) -> Result<SavedTensor> {
         let saved = SavedTensor::new(tensor, None)?;
         Ok(SavedTensor { version: saved.version.wrapping_sub(1), ..saved })
@@ -127,7 +143,7 @@ impl SavedTensor {
     fn new(tensor: &Tensor, output: Option<u32>) -> Result<SavedTensor> {
         if tensor.is_inference() && !modes::inference_enabled() {
             if modes::current().tangents {
-                // Nobody counts its changes, but a tangent asks for the values as they are now.
+                // Its changes are not counted, but a tangent needs the present values.
                 return SavedTensor::new(&(arithmetic()?.clone)(tensor)?, output);
             }
             return Err(Error::runtime(
@@ -144,7 +160,7 @@ impl SavedTensor {
         Ok(SavedTensor { content: Slot::new(Some(content)), version, output })
     }
 
-    /// Packs what is saved with hooks of its own.
+    /// Packs this saved tensor with hooks of its own.
     pub fn set_hooks(&self, hooks: Arc<dyn SavedTensorHooks>) -> Result<()> {
         match self.content.get() {
             Some(Content::Tensor(tensor)) => {
@@ -161,7 +177,7 @@ impl SavedTensor {
         }
     }
 
-    /// Lets the tensor go; asking for it again is an error.
+    /// Releases the tensor; using it afterwards is an error.
     pub fn release(&self) {
         let content = self.content.replace(None);
         drop(content);
@@ -177,12 +193,13 @@ impl SavedTensor {
         }
         let (tensor, history) = match content {
             Content::Tensor(tensor) if self.output.is_none() => return Ok(tensor),
-            // A derivative that nobody records does not ask for its output's history.
+            // A derivative that is not recorded does not need its output's history.
             Content::Tensor(tensor) if !modes::recording() && !call.needs.is_empty() => return Ok(tensor),
             Content::Tensor(tensor) => (tensor, None),
             Content::Packed(ref packed) => {
                 let tensor = packed.hooks.unpack(&packed.packed)?;
-                // Changes concern what hooks gave back only if it is what was saved, and no copy.
+                // In-place changes matter for a tensor returned by hooks only if it is the saved tensor itself, not a
+                // copy.
                 if packed.version.current() != self.version && Arc::ptr_eq(&tensor.shared_version(), &packed.version) {
                     return Err(self.changed(call.node, &content));
                 }
@@ -237,15 +254,23 @@ impl SavedTensor {
             self.version
         ));
         let way =
-            "the derivative needs it as it was: make a new tensor there (y = y + 1, not y += 1), or change a clone()";
-        match version.origin(self.version + 1).describe() {
+            "the derivative needs its old value: make a new tensor there (y = y + 1, not y += 1), or change a clone()";
+        match version.source_location(self.version + 1).describe() {
             Some(line) => error.hint(format!("changed in place at {line}\n  {way}")),
             None => error.hint(way),
         }
     }
 }
 
-/// What is said to who goes backward through a node that gave away what it kept.
+impl Call<'_> {
+    /// The tensor that the forward function saved; fails if it was changed or released since.
+    #[inline]
+    pub fn unpack(&self, saved: &SavedTensor) -> Result<Tensor> {
+        saved.unpack(self)
+    }
+}
+
+/// The error for a second backward pass through a node whose saved tensors were released.
 #[cold]
 pub fn released() -> Error {
     Error::runtime(
@@ -260,5 +285,5 @@ fn legacy_type(dtype: DType, device: Device) -> String {
         Device::Cuda(_) => "torch.cuda",
         Device::Meta => "torch.meta",
     };
-    format!("{module}.{}Tensor", dtype.title())
+    format!("{module}.{}Tensor", dtype.display_name())
 }

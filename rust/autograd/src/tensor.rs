@@ -1,6 +1,7 @@
-//! The tensor: a counted handle on a body that holds geometry, version, history and the link to its Python object.
+//! The tensor: a counted handle on a `TensorImpl` that holds layout, version, history and the link to its Python
+//! object.
 //!
-//! A tensor that nobody differentiates is one allocation: history, view and the rest stand empty. A view holds its base, and
+//! A tensor without gradients is one allocation: history, view and the rest are empty. A view holds its base, and
 //! counts its changes there.
 
 use std::cell::UnsafeCell;
@@ -10,86 +11,24 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use once_cell::race::OnceBox;
-use rushlight_core::counted::{Counted, WeakCounted};
-use rushlight_core::layout::{Dims, Shape};
-use rushlight_core::{DType, Device, Error, Layout, Result, Storage};
+use rushlight_core::counted::Counted;
+use rushlight_core::layout::Shape;
+use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Storage};
 
 use crate::arithmetic::arithmetic;
-use crate::edge::Edge;
-use crate::history::Extra;
+use crate::graph::{Form, INFERENCE, Replay, Tensor, TensorImpl, TensorMeta, VIEW, View, ViewKind, WeakTensor};
 use crate::lock::Slot;
-use crate::mapped::Axis;
 use crate::modes;
-use crate::sparse::Coo;
 use crate::version::{Counter, Version};
-use crate::view::{Replay, View, ViewKind, shown};
+use crate::view::replay_view;
 
-/// What the elements are and where they lie.
-#[derive(Clone)]
-pub struct Meta {
-    pub storage: Storage,
-    pub layout: Layout,
-    pub dtype: DType,
-    pub device: Device,
-    pub form: Form,
-}
-
-/// How the elements follow from what is stored.
-#[derive(Clone)]
-pub enum Form {
-    /// They are what is stored.
-    Plain,
-    /// They are the mirror images, in the real axis, of what is stored: of complex numbers the conjugates, of real ones,
-    /// which then are imaginary parts of such a tensor, the negatives. torch's conjugate and negative bits.
-    Mirrored,
-    /// They stand elsewhere, with their places.
-    Sparse(Arc<Coo>),
-    /// They are those of one sample of a batch; the others lie in the same storage.
-    Mapped(Arc<[Axis]>),
-}
-
-impl Meta {
-    /// Elements that are what is stored.
+impl TensorMeta {
+    /// Elements that are stored as they are.
     #[inline]
-    pub fn new(storage: Storage, layout: Layout, dtype: DType, device: Device) -> Meta {
-        Meta { storage, layout, dtype, device, form: Form::Plain }
+    pub fn new(storage: Storage, layout: Layout, dtype: DType, device: Device) -> TensorMeta {
+        TensorMeta { storage, layout, dtype, device, form: Form::Plain }
     }
 }
-
-/// A leaf that gradients are collected for.
-pub(crate) const REQUIRES_GRAD: u8 = 1;
-/// A result of a recorded operator.
-pub(crate) const HISTORY: u8 = 2;
-pub(crate) const VIEW: u8 = 4;
-pub(crate) const RETAINS_GRAD: u8 = 8;
-const INFERENCE: u8 = 16;
-/// Its gradients serve tangents alone: nobody else sees that it requires any.
-pub(crate) const FOR_TANGENTS: u8 = 32;
-
-pub(crate) struct Body {
-    meta: UnsafeCell<Meta>,
-    pub(crate) flags: AtomicU8,
-    /// The node that made this tensor.
-    pub(crate) history: Slot<Edge>,
-    /// Unused in a view, whose base counts.
-    version: Counter,
-    view: Option<View>,
-    pub(crate) extra: OnceBox<Extra>,
-    /// The tensor's Python object: borrowed, unless `owns_python`.
-    python: AtomicPtr<c_void>,
-    owns_python: AtomicBool,
-}
-
-// SAFETY: `meta` is the one unsynchronised field. It is changed only through `set_meta`, whose callers see to it that nobody reads.
-unsafe impl Sync for Body {}
-
-/// A handle; clones are the same tensor.
-#[derive(Clone)]
-pub struct Tensor(pub(crate) Counted<Body>);
-
-/// A handle that does not keep the tensor alive.
-#[derive(Clone)]
-pub struct WeakTensor(WeakCounted<Body>);
 
 impl WeakTensor {
     pub fn upgrade(&self) -> Option<Tensor> {
@@ -104,12 +43,13 @@ impl WeakTensor {
 
 static PYTHON_RELEASE: OnceLock<fn(*mut c_void)> = OnceLock::new();
 
-/// Installs what is called with the Python object that a dying body owns. It may be called on any thread, attached or not.
+/// Installs the function that is called with the Python object that a dropped `TensorImpl` owns. It may be called on
+/// any thread, with or without the GIL.
 pub fn set_python_release(release: fn(*mut c_void)) {
     let _ = PYTHON_RELEASE.set(release);
 }
 
-impl Drop for Body {
+impl Drop for TensorImpl {
     #[inline]
     fn drop(&mut self) {
         if *self.owns_python.get_mut()
@@ -122,33 +62,33 @@ impl Drop for Body {
 
 impl Tensor {
     #[inline(always)]
-    fn build(meta: Meta, flags: u8, version: Counter, view: Option<View>) -> Tensor {
-        Tensor(Counted::new(Body {
+    fn build(meta: TensorMeta, flags: u8, version: Counter, view: Option<View>) -> Tensor {
+        Tensor(Counted::new(TensorImpl {
             meta: UnsafeCell::new(meta),
             flags: AtomicU8::new(flags),
             history: Slot::new(None),
             version,
             view,
-            extra: OnceBox::new(),
+            autograd_meta: OnceBox::new(),
             python: AtomicPtr::new(std::ptr::null_mut()),
             owns_python: AtomicBool::new(false),
         }))
     }
 
-    /// A plain tensor: no history, version zero. In inference mode it becomes an inference tensor.
+    /// A plain tensor without history, at version zero. In inference mode it becomes an inference tensor.
     #[inline]
     pub fn new(storage: Storage, layout: Layout, dtype: DType, device: Device) -> Tensor {
-        Tensor::with_meta(Meta::new(storage, layout, dtype, device))
+        Tensor::with_meta(TensorMeta::new(storage, layout, dtype, device))
     }
 
-    /// The same of any form.
+    /// The same with any form.
     #[inline]
-    pub fn with_meta(meta: Meta) -> Tensor {
+    pub fn with_meta(meta: TensorMeta) -> Tensor {
         let flags = if modes::inference_enabled() { INFERENCE } else { 0 };
         Tensor::build(meta, flags, Counter::default(), None)
     }
 
-    /// Another geometry over the elements of `base`, of the same dtype. History is the caller's to record.
+    /// Another geometry over the elements of `base`, of the same dtype. The caller records the history.
     #[inline]
     pub fn view_of(base: &Tensor, layout: Layout) -> Tensor {
         Tensor::view(base, base.meta_with(layout), None, false)
@@ -160,12 +100,12 @@ impl Tensor {
     }
 
     /// A view that geometry alone does not describe; `replay` makes the same view of another tensor shaped like `base`.
-    pub fn view_with(base: &Tensor, meta: Meta, replay: Replay) -> Tensor {
+    pub fn view_with(base: &Tensor, meta: TensorMeta, replay: Replay) -> Tensor {
         Tensor::view(base, meta, Some(replay), false)
     }
 
     #[inline(always)]
-    fn view(base: &Tensor, meta: Meta, replay: Option<Replay>, many: bool) -> Tensor {
+    fn view(base: &Tensor, meta: TensorMeta, replay: Option<Replay>, many: bool) -> Tensor {
         if base.is_inference() {
             return Tensor::build(meta, INFERENCE, Counter::default(), None);
         }
@@ -182,7 +122,7 @@ impl Tensor {
         let view = match base.view_info() {
             None => View::new(base.clone(), replay, kind),
             Some(parent) => {
-                // A view of a view forbids what its parent forbade.
+                // A view of a view inherits its parent's restriction.
                 let kind = if parent.kind() == ViewKind::Ordinary { kind } else { parent.kind() };
                 View::new(parent.base.clone(), chain(base, parent, replay, &meta.layout), kind)
             }
@@ -190,26 +130,26 @@ impl Tensor {
         Tensor::build(meta, VIEW, Counter::default(), Some(view))
     }
 
-    /// The same elements without history; changes in place are counted together.
+    /// The same elements without history; the version counter is shared.
     pub fn detach(&self) -> Tensor {
         self.detach_as(self.meta().clone())
     }
 
-    /// The same bytes as elements of another kind or geometry, without history; changes in place are counted together.
-    pub fn detach_as(&self, meta: Meta) -> Tensor {
+    /// The same bytes with another dtype or geometry, without history; the version counter is shared.
+    pub fn detach_as(&self, meta: TensorMeta) -> Tensor {
         if self.is_inference() {
             return Tensor::build(meta, INFERENCE, Counter::default(), None);
         }
         Tensor::build(meta, 0, Counter::shared(self.shared_version()), None)
     }
 
-    /// The same elements without history, whose changes in place nobody counts: torch's `.data`.
+    /// The same elements without history and with a version counter of their own: torch's `.data`.
     pub fn data(&self) -> Tensor {
         Tensor::build(self.meta().clone(), self.0.flags.load(Ordering::Relaxed) & INFERENCE, Counter::default(), None)
     }
 
     #[inline]
-    pub fn meta(&self) -> &Meta {
+    pub fn meta(&self) -> &TensorMeta {
         // SAFETY: see `set_meta`.
         unsafe { &*self.0.meta.get() }
     }
@@ -217,14 +157,14 @@ impl Tensor {
     /// Changes storage, geometry or type of the tensor itself.
     ///
     /// # Safety
-    /// Nobody holds a borrow of the old value (`meta`, `layout`, `sizes`...), and no other thread reads it now. Threads that
-    /// compute without the interpreter's lock do read it, so to hold that lock is not enough: they have to be waited for.
-    pub unsafe fn set_meta(&self, meta: Meta) {
-        // Living graphs go on collecting for this leaf, whatever its sizes are now, but not in another dtype.
+    /// No borrow of the old value exists (`meta`, `layout`, `sizes`...), and no other thread reads it now. Threads that
+    /// compute without the GIL do read it, so holding the GIL is not enough: the caller must wait for them.
+    pub unsafe fn set_meta(&self, meta: TensorMeta) {
+        // Existing graphs continue to accumulate into this leaf even if its sizes change, but not in another dtype.
         if (self.dtype(), self.device()) != (meta.dtype, meta.device) {
             self.reset_accumulator();
         }
-        // SAFETY: by the caller's word nobody reads.
+        // SAFETY: the caller guarantees that nothing reads the old value.
         unsafe { *self.0.meta.get() = meta };
     }
 
@@ -248,23 +188,23 @@ impl Tensor {
         self.meta().device
     }
 
-    /// Whether the elements are what is stored.
+    /// Whether the elements are stored as they are.
     #[inline]
     pub fn is_plain(&self) -> bool {
         matches!(self.meta().form, Form::Plain)
     }
 
-    /// See `Form::Mirrored`.
+    /// See `Form::LazyConj`.
     #[inline]
-    pub fn is_mirrored(&self) -> bool {
-        matches!(self.meta().form, Form::Mirrored)
+    pub fn is_lazy_conj(&self) -> bool {
+        matches!(self.meta().form, Form::LazyConj)
     }
 
-    /// What the tensor is, in another geometry.
+    /// The tensor's metadata with another geometry.
     #[inline]
-    pub fn meta_with(&self, layout: Layout) -> Meta {
-        let Meta { storage, dtype, device, form, .. } = self.meta();
-        Meta { storage: storage.clone(), layout, dtype: *dtype, device: *device, form: form.clone() }
+    pub fn meta_with(&self, layout: Layout) -> TensorMeta {
+        let TensorMeta { storage, dtype, device, form, .. } = self.meta();
+        TensorMeta { storage: storage.clone(), layout, dtype: *dtype, device: *device, form: form.clone() }
     }
 
     #[inline]
@@ -282,13 +222,13 @@ impl Tensor {
         self.meta().layout.numel()
     }
 
-    /// Whether both handles are the same tensor.
+    /// Whether both handles refer to the same tensor.
     #[inline]
     pub fn ptr_eq(&self, other: &Tensor) -> bool {
         Counted::ptr_eq(&self.0, &other.0)
     }
 
-    /// A number that no other living tensor has.
+    /// A number that is unique among living tensors.
     #[inline]
     pub fn id(&self) -> usize {
         Counted::as_ptr(&self.0) as usize
@@ -298,7 +238,7 @@ impl Tensor {
         WeakTensor(Counted::downgrade(&self.0))
     }
 
-    /// How many handles there are.
+    /// The number of handles.
     #[inline]
     pub fn owners(&self) -> usize {
         Counted::owners(&self.0)
@@ -319,7 +259,7 @@ impl Tensor {
         self.0.view.is_some()
     }
 
-    /// The tensor that this one is a view of.
+    /// The tensor of which this one is a view.
     pub fn base(&self) -> Option<&Tensor> {
         self.view_info().map(|view| &view.base)
     }
@@ -330,7 +270,7 @@ impl Tensor {
         }
     }
 
-    /// The counter of in-place changes: a view's is its base's, and detached tensors share it.
+    /// The counter of in-place changes: a view uses its base's, and detached tensors share it.
     #[inline]
     fn counter(&self) -> &Counter {
         match self.view_info() {
@@ -356,7 +296,7 @@ impl Tensor {
         Ok(self.version_or_zero())
     }
 
-    /// Counts an in-place change and notes where it happened.
+    /// Counts an in-place change and records where it happened.
     #[inline]
     pub fn bump_version(&self) {
         if !self.is_inference() {
@@ -375,7 +315,7 @@ impl Tensor {
         self.0.python.store(object, Ordering::Release);
     }
 
-    /// Whether the body keeps its Python object alive (instead of the other way round).
+    /// Whether the `TensorImpl` keeps its Python object alive (instead of the reverse).
     #[inline]
     pub fn owns_python(&self) -> bool {
         self.0.owns_python.load(Ordering::Acquire)
@@ -389,12 +329,13 @@ impl Tensor {
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Meta { layout, dtype, device, .. } = self.meta();
+        let TensorMeta { layout, dtype, device, .. } = self.meta();
         write!(f, "Tensor({}, {dtype}, {device})", Shape(&layout.sizes))
     }
 }
 
-/// How the base shows a view of the view `parent`: by geometry, unless one of the two steps needs a replay.
+/// How to make a view of the view `parent` directly from the base: by geometry, unless one of the two steps needs a
+/// replay.
 fn chain(parent: &Tensor, info: &View, replay: Option<Replay>, layout: &Layout) -> Option<Replay> {
     let first = info.replay.clone();
     match (first, replay) {
@@ -409,7 +350,7 @@ fn chain(parent: &Tensor, info: &View, replay: Option<Replay>, layout: &Layout) 
         }
         (Some(first), Some(second)) => {
             let layout = parent.layout().clone();
-            Some(Arc::new(move |base| second(&shown(base, Some(&first), &layout)?)))
+            Some(Arc::new(move |base| second(&replay_view(base, Some(&first), &layout)?)))
         }
     }
 }

@@ -1,14 +1,13 @@
-//! Gradients must look like what they are gradients of.
+//! Checks that gradients match the tensors whose gradients they are.
 
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 
 use crate::arithmetic::arithmetic;
-use crate::node::{Gradients, Node, OutputMeta};
-use crate::tensor::Tensor;
+use crate::graph::{Gradients, Node, OutputMeta, Tensor};
 
-/// Checks what a node's function returned: as many gradients as there are inputs, each shaped like its input. What
-/// broadcasting stretched is summed, and another dtype is cast.
+/// Checks a node's results: as many gradients as inputs, each shaped like its input. Broadcast dimensions are summed,
+/// and another dtype is cast.
 pub(crate) fn check_results(node: &Node, results: &mut Gradients) -> Result<()> {
     let expected = node.edges().len();
     if results.len() < expected || results.iter().skip(expected).any(Option::is_some) {
@@ -33,8 +32,7 @@ pub(crate) fn check_results(node: &Node, results: &mut Gradients) -> Result<()> 
     Ok(())
 }
 
-/// The gradient in the form that its target has; nothing if it has it already. `function` is asked for its name only to
-/// complain of it.
+/// The gradient in the form of its target; `None` if it has that form already. `function` supplies the name for errors.
 pub(crate) fn fit<'a>(
     function: impl Fn() -> &'a str,
     index: usize,
@@ -58,7 +56,7 @@ pub(crate) fn fit<'a>(
             "Expected isFloatingType(grad.scalar_type()) || (input_is_complex == grad_is_complex) to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)",
         )
         .hint(format!(
-            "{} returned a gradient of {} at index {index} for an input of {}: what part of it is meant, only the function knows.",
+            "{} returned a gradient of {} at index {index} for an input of {}: return one of the input's dtype.",
             function(),
             grad.dtype(),
             meta.dtype
@@ -78,13 +76,13 @@ pub(crate) fn fit<'a>(
     Ok(fitted)
 }
 
-/// Whether `sizes` is what broadcasting makes of `from`.
+/// Whether broadcasting stretches `from` to `sizes`.
 fn is_stretched(sizes: &[isize], from: &[isize]) -> bool {
     sizes.len() >= from.len()
         && sizes.iter().rev().zip(from.iter().rev()).all(|(size, from)| size == from || *from == 1)
 }
 
-/// A hook may replace a gradient by one of the same kind only.
+/// Checks that a hook replaced a gradient by one of the same kind.
 pub(crate) fn check_hook_result(name: &str, old: &Tensor, new: &Tensor) -> Result<()> {
     if new.dtype() != old.dtype() || new.device() != old.device() {
         return Err(Error::runtime(format!(
@@ -103,7 +101,7 @@ pub(crate) fn check_hook_result(name: &str, old: &Tensor, new: &Tensor) -> Resul
     Ok(())
 }
 
-/// The same for all gradients of a node: as many as there were, each of its kind or absent.
+/// The same for all gradients of a node: as many as before, each of the same kind or absent.
 pub(crate) fn check_hook_results(name: &str, old: &Gradients, new: &Gradients) -> Result<()> {
     if old.len() != new.len() {
         return Err(Error::runtime(format!(
@@ -121,11 +119,11 @@ pub(crate) fn check_hook_results(name: &str, old: &Gradients, new: &Gradients) -
 
 /// torch's name for tensors of this dtype and device.
 fn type_name(tensor: &Tensor) -> String {
-    let title = tensor.dtype().title();
+    let display_name = tensor.dtype().display_name();
     match (tensor.device(), tensor.dtype()) {
-        (Device::Meta, _) => format!("Meta{title}Type"),
-        (Device::Cuda(_), _) => format!("torch.cuda.{title}Tensor"),
-        (Device::Cpu, DType::BF16 | DType::C64 | DType::C128) => format!("CPU{title}Type"),
-        (Device::Cpu, _) => format!("torch.{title}Tensor"),
+        (Device::Meta, _) => format!("Meta{display_name}Type"),
+        (Device::Cuda(_), _) => format!("torch.cuda.{display_name}Tensor"),
+        (Device::Cpu, DType::BF16 | DType::C64 | DType::C128) => format!("CPU{display_name}Type"),
+        (Device::Cpu, _) => format!("torch.{display_name}Tensor"),
     }
 }

@@ -1,20 +1,20 @@
 //! How often a tensor's elements were changed in place, and where.
 //!
-//! Views and `detach` share the counter of the tensor they come from. The place of the last few changes is remembered, so
-//! that an error can name the first change that came after a tensor was saved.
+//! Views and `detach` share the counter of the tensor they come from. The locations of the last few changes are stored,
+//! so that an error can name the first change after a tensor was saved.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, Ordering::Relaxed};
 
-use crate::origin::Origin;
+use crate::source_location::SourceLocation;
 
 const REMEMBERED: usize = 4;
 
 #[derive(Default)]
 pub struct Version {
     count: AtomicU32,
-    /// The origin of the change that led to version `v` stands at `v % REMEMBERED`.
-    origins: [AtomicU64; REMEMBERED],
+    /// The source location of the change that led to version `v` is at `v % REMEMBERED`.
+    source_locations: [AtomicU64; REMEMBERED],
 }
 
 impl Version {
@@ -25,19 +25,20 @@ impl Version {
 
     #[inline]
     pub fn bump(&self) {
-        // Two changes at once may exchange their places; the count misses neither.
+        // Two simultaneous changes may exchange their entries; both are counted.
         let version = self.count.fetch_add(1, Relaxed).wrapping_add(1);
-        self.origins[version as usize % REMEMBERED].store(Origin::here().pack(), Relaxed);
+        self.source_locations[version as usize % REMEMBERED].store(SourceLocation::here().pack(), Relaxed);
     }
 
-    /// Where version `version` came from, or the oldest later change that is still remembered.
-    pub fn origin(&self, version: u32) -> Origin {
+    /// The location of the change to `version`, or of the oldest later change that is still stored.
+    pub fn source_location(&self, version: u32) -> SourceLocation {
         let oldest = self.current().saturating_sub(REMEMBERED as u32 - 1);
-        Origin::unpack(self.origins[version.max(oldest) as usize % REMEMBERED].load(Relaxed))
+        SourceLocation::unpack(self.source_locations[version.max(oldest) as usize % REMEMBERED].load(Relaxed))
     }
 }
 
-/// A tensor's counter: given by the tensor it comes from, or made when first needed. None yet means version zero.
+/// A tensor's counter: shared with the tensor it comes from, or made when first needed. An empty counter means version
+/// zero.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicPtr<Version>);
 
@@ -67,7 +68,7 @@ impl Counter {
         let kept = match self.0.compare_exchange(std::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => made,
             Err(other) => {
-                // SAFETY: nobody else saw the one just made.
+                // SAFETY: the one just made was not shared.
                 drop(unsafe { Arc::from_raw(made) });
                 other
             }
@@ -78,7 +79,7 @@ impl Counter {
 
     pub(crate) fn share(&self) -> Arc<Version> {
         let version: *const Version = self.get_or_make();
-        // SAFETY: the pointer came from `Arc::into_raw`, and this counter keeps one count.
+        // SAFETY: the pointer came from `Arc::into_raw`, and this counter keeps one reference.
         unsafe {
             Arc::increment_strong_count(version);
             Arc::from_raw(version)
@@ -91,7 +92,7 @@ impl Drop for Counter {
     fn drop(&mut self) {
         let version = *self.0.get_mut();
         if !version.is_null() {
-            // SAFETY: the count that `shared` or `make` put here.
+            // SAFETY: the reference that `shared` or `make` stored here.
             drop(unsafe { Arc::from_raw(version) });
         }
     }

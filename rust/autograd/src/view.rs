@@ -1,34 +1,18 @@
-//! What a view knows about the tensor whose elements it shows.
+//! The relation of a view to its base.
 //!
-//! A view's base is never a view itself. After the base, or another view of it, was changed in place, the view's own history
-//! is out of date; it is made anew from the base's when somebody asks (see `history`).
+//! A view's base is never a view itself. After the base, or another view of it, was changed in place, the view's own
+//! history is out of date; it is derived again from the base's when it is needed (see `history`).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use rushlight_core::{Error, Layout, Result};
 
+use crate::graph::{Replay, Tensor, View, ViewKind};
 use crate::node::forward_name;
-use crate::tensor::Tensor;
 
-/// How a view came to be, which decides whether it may be changed in place while gradients are recorded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum ViewKind {
-    Ordinary,
-    /// One of several views that one function returned.
-    MultiOutput,
-    NoGrad,
-    Inference,
-    CustomFunction,
-}
-
-/// Shows a base as this view once more, where sizes and strides alone do not say how (another dtype).
-pub type Replay = Arc<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync>;
-
-/// The view of a base that has this geometry. A replay knows the one with which the view was made; a change of geometry in
-/// place comes after it.
-pub(crate) fn shown(base: &Tensor, replay: Option<&Replay>, layout: &Layout) -> Result<Tensor> {
+/// The view of a base with this geometry. A replay gives the geometry with which the view was made; later in-place
+/// changes of the geometry are applied after it.
+pub(crate) fn replay_view(base: &Tensor, replay: Option<&Replay>, layout: &Layout) -> Result<Tensor> {
     let as_strided = crate::arithmetic::arithmetic()?.as_strided;
     match replay {
         None => as_strided(base, layout),
@@ -39,18 +23,10 @@ pub(crate) fn shown(base: &Tensor, replay: Option<&Replay>, layout: &Layout) -> 
     }
 }
 
-pub(crate) struct View {
-    pub(crate) base: Tensor,
-    pub(crate) replay: Option<Replay>,
-    /// The version to which the view's history belongs.
-    pub(crate) seen: AtomicU32,
-    kind: AtomicU8,
-}
-
 impl View {
     pub(crate) fn new(base: Tensor, replay: Option<Replay>, kind: ViewKind) -> View {
-        let seen = AtomicU32::new(base.version_or_zero());
-        View { base, replay, seen, kind: AtomicU8::new(kind as u8) }
+        let history_version = AtomicU32::new(base.version_or_zero());
+        View { base, replay, history_version, kind: AtomicU8::new(kind as u8) }
     }
 
     pub(crate) fn kind(&self) -> ViewKind {
@@ -62,8 +38,8 @@ impl View {
         self.kind.store(kind as u8, Relaxed);
     }
 
-    /// Refuses views whose history an in-place change would falsify. `view` is being changed itself, or its base was
-    /// (`indirect`).
+    /// Returns an error for views whose history an in-place change would make wrong. Either `view` itself is changed,
+    /// or its base was (`indirect`).
     pub(crate) fn check_change(&self, view: &Tensor, indirect: bool) -> Result<()> {
         let kind = self.kind();
         if kind == ViewKind::Ordinary {

@@ -1,7 +1,8 @@
-//! Memory for tensors: 64-byte aligned, and reused before the system is asked.
+//! Allocates memory for tensors: 64-byte aligned, and reused before more is requested from the system.
 //!
-//! Sizes are rounded up to classes, four to a power of two. Small blocks wait in a list of the thread that freed them,
-//! large ones in one list for the process, since fresh pages cost more than the arithmetic on them. What waits is bounded.
+//! Sizes are rounded up to classes, four to a power of two. Small free blocks stay in a list of the thread that freed
+//! them. Large free blocks stay in one list for the process, because fresh pages cost more than most arithmetic on
+//! them. The total size of cached blocks is bounded.
 
 use std::alloc::{Layout as MemoryLayout, alloc, dealloc};
 use std::cell::UnsafeCell;
@@ -17,14 +18,17 @@ use crate::{limits, reserve};
 
 pub const ALIGNMENT: usize = 64;
 const SMALL: usize = 64 << 10;
-/// From here on pages come straight from the system, aligned for huge pages.
+/// Blocks of this size and above are mapped directly from the system and aligned for huge pages.
 const MAPPED: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 const SMALL_CLASSES: usize = 44;
-/// How many bytes of one small class a thread keeps, at most: the results of a training step, not those of an epoch.
+/// The most bytes of one small class that a thread caches: enough for the results of a training step.
 const KEPT: usize = 256 << 10;
-/// So many blocks it may keep whatever their size.
+/// The number of blocks that a thread may cache whatever their size.
 const FEW: usize = 32;
+/// Whether blocks wait and are used again, in sizes of classes. In a build for a sanitizer they come from the system one by one, as
+/// long as asked for, so that it sees whatever is read after a block's end or beyond it.
+const REUSES: bool = !cfg!(sanitized);
 
 /// Rounds a size up to its class.
 #[inline]
@@ -56,7 +60,8 @@ const fn small_size(class: usize) -> usize {
     power - (class % 4) * if eighth < ALIGNMENT { ALIGNMENT } else { eighth }
 }
 
-/// Free blocks of one size. The first word of each names the next: a list needs no memory of its own.
+/// Free blocks of one size. The first word of each block holds the address of the next, so a list needs no extra
+/// memory.
 #[derive(Clone, Copy)]
 struct List {
     first: *mut u8,
@@ -74,10 +79,10 @@ impl List {
     }
 
     /// # Safety
-    /// Nobody uses the block, which is at least one word long.
+    /// The block is at least one word long and nothing else uses it.
     #[inline]
     unsafe fn push(&mut self, block: NonNull<u8>) {
-        // SAFETY: by the caller's word.
+        // SAFETY: the caller guarantees that the block has room for a pointer and is unused.
         unsafe { block.cast().write(self.first) };
         self.first = block.as_ptr();
         self.count += 1;
@@ -92,7 +97,7 @@ impl Drop for Local {
     fn drop(&mut self) {
         for (class, list) in self.lists.iter_mut().enumerate() {
             while let Some(block) = list.pop() {
-                // SAFETY: a list holds blocks of its class only.
+                // SAFETY: a list holds only blocks of its own class.
                 unsafe { system_free(block, small_size(class)) };
             }
         }
@@ -107,19 +112,19 @@ thread_local! {
 
 #[derive(Default)]
 struct Large {
-    /// Waiting blocks by class size.
-    blocks: BTreeMap<usize, Vec<Waiting>>,
+    /// Cached blocks by class size.
+    blocks: BTreeMap<usize, Vec<FreeBlock>>,
     bytes: usize,
 }
 
-struct Waiting(NonNull<u8>);
-// SAFETY: a waiting block belongs to nobody.
-unsafe impl Send for Waiting {}
+struct FreeBlock(NonNull<u8>);
+// SAFETY: a cached block has no other owner.
+unsafe impl Send for FreeBlock {}
 
 static LARGE: ForkMutex<Large> = ForkMutex::new(Rank::FreeList, Large { blocks: BTreeMap::new(), bytes: 0 });
 
-/// How many bytes of large blocks may wait: an eighth of the memory that the machine or a control group leaves to this process
-/// and its neighbours.
+/// How many bytes of large blocks may be cached: an eighth of the memory that the machine or a control group grants to
+/// this process and those that share it.
 fn large_limit() -> usize {
     static LIMIT: OnceNonZeroUsize = OnceNonZeroUsize::new();
     LIMIT.get_or_init(|| NonZeroUsize::MIN.saturating_add(limits::most() / 8)).get()
@@ -128,6 +133,9 @@ fn large_limit() -> usize {
 /// A block of at least `bytes` bytes, uninitialised.
 #[inline]
 pub fn allocate(bytes: usize) -> Result<NonNull<u8>> {
+    if !REUSES {
+        return allocate_or_retry(bytes.max(1)).ok_or_else(|| out_of_memory(bytes));
+    }
     if bytes <= SMALL {
         return allocate_small(small_class(bytes)).ok_or_else(|| out_of_memory(bytes));
     }
@@ -135,33 +143,36 @@ pub fn allocate(bytes: usize) -> Result<NonNull<u8>> {
         return Err(out_of_memory(bytes));
     }
     let size = class_size(bytes);
-    // Also where a block waits: what was given up is set aside again as soon as there is room.
+    // The reserve is also restored when a cached block is available.
     reserve::hold();
-    take_large(size).or_else(|| insist(size)).ok_or_else(|| out_of_memory(bytes))
+    take_large(size).or_else(|| allocate_or_retry(size)).ok_or_else(|| out_of_memory(bytes))
 }
 
 /// A block of a small class.
 #[inline]
 fn allocate_small(class: usize) -> Option<NonNull<u8>> {
-    take_small(class).or_else(|| insist(small_size(class)))
+    take_small(class).or_else(|| allocate_or_retry(small_size(class)))
 }
 
-/// A block of a small class for a value that nobody can refuse: the reserve stands behind it.
+/// A block of a small class for a value whose allocation cannot fail: it falls back on the reserve.
 #[inline]
 pub(crate) fn allocate_value(class: usize) -> Option<NonNull<u8>> {
-    take_small(class).or_else(|| insist_to_the_last(small_size(class)))
+    take_small(class).or_else(|| allocate_with_reserve(small_size(class)))
 }
 
-/// A block of a small class that waits in this thread.
+/// A cached block of a small class from this thread's list.
 #[inline]
 fn take_small(class: usize) -> Option<NonNull<u8>> {
-    // SAFETY: the cell is this thread's own and no reference outlives this closure.
+    if !REUSES {
+        return None;
+    }
+    // SAFETY: the cell belongs to this thread and no reference outlives this closure.
     LOCAL.try_with(|local| unsafe { (&mut *local.get()).lists[class].pop() }).ok().flatten()
 }
 
-/// Asks the system, and once more after giving back what waits.
+/// Requests memory from the system; on failure releases the cached blocks and tries once more.
 #[cold]
-fn insist(size: usize) -> Option<NonNull<u8>> {
+fn allocate_or_retry(size: usize) -> Option<NonNull<u8>> {
     let ask = || if reserve::hold() { system_allocate(size) } else { None };
     ask().or_else(|| {
         release_cached();
@@ -169,9 +180,9 @@ fn insist(size: usize) -> Option<NonNull<u8>> {
     })
 }
 
-/// Asks the system, and once more after giving back the reserve and what waits.
+/// Requests memory from the system; on failure releases the reserve and the cached blocks and tries once more.
 #[cold]
-fn insist_to_the_last(size: usize) -> Option<NonNull<u8>> {
+fn allocate_with_reserve(size: usize) -> Option<NonNull<u8>> {
     system_allocate(size).or_else(|| {
         reserve::give_up();
         release_cached();
@@ -179,15 +190,17 @@ fn insist_to_the_last(size: usize) -> Option<NonNull<u8>> {
     })
 }
 
-/// Gives a block back.
+/// Frees a block.
 ///
 /// # Safety
-/// `pointer` came from `allocate(bytes)` and nobody uses it any more.
+/// `pointer` came from `allocate(bytes)` and is no longer used.
 #[inline]
 pub unsafe fn free(pointer: NonNull<u8>, bytes: usize) {
-    // SAFETY: by the caller's word.
+    // SAFETY: the caller guarantees that the block came from `allocate` with this size and is unused.
     unsafe {
-        if bytes <= SMALL {
+        if !REUSES {
+            system_free(pointer, bytes.max(1));
+        } else if bytes <= SMALL {
             free_small(pointer, small_class(bytes));
         } else if !keep_large(pointer, class_size(bytes)) {
             system_free(pointer, class_size(bytes));
@@ -195,30 +208,31 @@ pub unsafe fn free(pointer: NonNull<u8>, bytes: usize) {
     }
 }
 
-/// Gives a block of a small class back.
+/// Frees a block of a small class.
 ///
 /// # Safety
-/// `pointer` came from `allocate_small(class)` or `allocate_value(class)`, and nobody uses it any more.
+/// `pointer` came from `allocate_small(class)` or `allocate_value(class)`, and is no longer used.
 #[inline]
 pub(crate) unsafe fn free_small(pointer: NonNull<u8>, class: usize) {
     let kept = LOCAL.try_with(|local| {
-        // SAFETY: the cell is this thread's own and no reference outlives this closure.
+        // SAFETY: the cell belongs to this thread and no reference outlives this closure.
         let list = unsafe { &mut (&mut *local.get()).lists[class] };
         let count = list.count as usize;
-        let room = count < FEW || count * small_size(class) < KEPT;
+        let room = REUSES && (count < FEW || count * small_size(class) < KEPT);
         if room {
-            // SAFETY: by the caller's word.
+            // SAFETY: the caller guarantees that the block is of this class and unused.
             unsafe { list.push(pointer) };
         }
         room
     });
     if kept != Ok(true) {
-        // SAFETY: by the caller's word.
+        // SAFETY: the caller guarantees that the block is of this class and unused.
         unsafe { system_free(pointer, small_size(class)) };
     }
 }
 
-/// Room for `count` values, for lists whose length a program chooses: too many of them are an error, not the end.
+/// Capacity for `count` values, for lists whose length the program chooses. A failed allocation is an error and does
+/// not abort.
 pub fn list<T>(count: usize) -> Result<Vec<T>> {
     let bytes = count.saturating_mul(size_of::<T>());
     let mut list = Vec::new();
@@ -235,18 +249,18 @@ pub fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>> {
     Ok(list)
 }
 
-/// The values of an iterator that knows how many they are.
+/// The values of an iterator whose length is known.
 pub fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>> {
     let mut list = self::list(values.len())?;
     list.extend(values);
     Ok(list)
 }
 
-/// Refuses work that would take more bytes than there are, before it begins in places that cannot say no: the room is taken
-/// and given back untouched.
+/// Returns an error if `bytes` bytes are not available. Called before work whose own allocations cannot fail; the
+/// memory is allocated and freed untouched.
 pub fn ask(bytes: Option<usize>) -> Result<()> {
     let room = list::<u8>(bytes.unwrap_or(usize::MAX))?;
-    // An allocation that nobody looks at may be left out.
+    // The compiler may remove an allocation whose result is unused.
     std::hint::black_box(&room);
     Ok(())
 }
@@ -268,11 +282,11 @@ fn keep_large(pointer: NonNull<u8>, size: usize) -> bool {
         return false;
     }
     large.bytes += size;
-    large.blocks.entry(size).or_default().push(Waiting(pointer));
+    large.blocks.entry(size).or_default().push(FreeBlock(pointer));
     true
 }
 
-/// Returns every waiting large block to the system.
+/// Returns every cached large block to the system.
 pub fn release_cached() {
     let taken = {
         let mut large = LARGE.lock();
@@ -281,7 +295,7 @@ pub fn release_cached() {
     };
     for (size, list) in taken {
         for block in list {
-            // SAFETY: the block was waiting with this class size.
+            // SAFETY: the block was cached with this class size.
             unsafe { system_free(block.0, size) };
         }
     }
@@ -291,7 +305,7 @@ fn system_allocate(size: usize) -> Option<NonNull<u8>> {
     if !limits::allow(size) {
         return None;
     }
-    if size < MAPPED {
+    if size < MAPPED || !REUSES {
         let layout = MemoryLayout::from_size_align(size, ALIGNMENT).ok()?;
         // SAFETY: the layout has a size above zero.
         return NonNull::new(unsafe { alloc(layout) });
@@ -299,7 +313,7 @@ fn system_allocate(size: usize) -> Option<NonNull<u8>> {
     map_aligned(size)
 }
 
-/// Anonymous pages that begin at a huge page's boundary; the ends that alignment cuts off go back at once.
+/// Anonymous pages that begin at a huge page's boundary. The unaligned ends are unmapped at once.
 fn map_aligned(size: usize) -> Option<NonNull<u8>> {
     let size = size.next_multiple_of(4096);
     let span = size.checked_add(HUGE_PAGE)?;
@@ -327,9 +341,9 @@ fn map_aligned(size: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// `pointer` came from `system_allocate(size)`.
 unsafe fn system_free(pointer: NonNull<u8>, size: usize) {
-    // SAFETY: by the caller's word; the size decides which of the two calls made it.
+    // SAFETY: the caller guarantees the size, and the size decides which of the two calls made the block.
     unsafe {
-        if size < MAPPED {
+        if size < MAPPED || !REUSES {
             dealloc(pointer.as_ptr(), MemoryLayout::from_size_align_unchecked(size, ALIGNMENT));
         } else {
             libc::munmap(pointer.as_ptr().cast(), size.next_multiple_of(4096));
@@ -337,7 +351,7 @@ unsafe fn system_free(pointer: NonNull<u8>, size: usize) {
     }
 }
 
-/// torch's sentence for memory that is not there.
+/// torch's sentence for a failed allocation.
 #[cold]
 pub fn out_of_memory(bytes: usize) -> Error {
     Error::runtime(format!(
@@ -364,6 +378,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(not(sanitized))]
     fn a_freed_block_comes_back() {
         for bytes in [10, 5000, 200_000, 9 << 20] {
             let first = allocate(bytes).unwrap();

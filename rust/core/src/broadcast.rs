@@ -1,14 +1,17 @@
 //! Broadcasting: shapes are aligned at the right, and a size of one stretches.
 
-use crate::error::{Error, Result};
-use crate::layout::{Dims, Layout, Shape, product};
+use std::fmt;
 
-/// The shape that both operands take.
+use crate::dims::Dims;
+use crate::error::{Error, Result};
+use crate::layout::{Layout, Shape, product};
+
+/// The shape to which both operands broadcast.
 pub fn broadcast(a: &[isize], b: &[isize]) -> Result<Dims> {
     let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
     let mut sizes = Dims::from_slice(long);
     let missing = long.len() - short.len();
-    // From the right, so that of several mismatches the last dimension's is reported.
+    // Dimensions are compared from the right, so the last mismatch is the one reported.
     for (dim, &size) in short.iter().enumerate().rev() {
         let place = &mut sizes[missing + dim];
         if *place == 1 {
@@ -20,7 +23,7 @@ pub fn broadcast(a: &[isize], b: &[isize]) -> Result<Dims> {
     Ok(sizes)
 }
 
-/// The shape that all operands take.
+/// The shape to which all operands broadcast.
 pub fn broadcast_all<'a>(shapes: impl IntoIterator<Item = &'a [isize]>) -> Result<Dims> {
     let mut shapes = shapes.into_iter();
     let Some(first) = shapes.next() else { return Ok(Dims::new()) };
@@ -31,26 +34,71 @@ pub fn broadcast_all<'a>(shapes: impl IntoIterator<Item = &'a [isize]>) -> Resul
     Ok(sizes)
 }
 
-/// How two shapes meet.
-pub struct Meeting {
-    /// Each is stretched along some dimension.
+/// `torch.broadcast_shapes`: `broadcast_all` with torch's error for this function.
+pub fn broadcast_shapes<'a>(shapes: impl IntoIterator<Item = &'a [isize]>) -> Result<Dims> {
+    let mut sizes = Dims::new();
+    for (place, shape) in shapes.into_iter().enumerate() {
+        sizes = match broadcast(&sizes, shape) {
+            Ok(met) if shape.iter().all(|&size| size >= 0) => met,
+            _ => return Err(not_broadcastable(place, shape, &sizes)),
+        };
+    }
+    Ok(sizes)
+}
+
+/// The error for a shape that does not broadcast with those before it. It names the mismatch nearest to the last
+/// dimension.
+#[cold]
+fn not_broadcastable(place: usize, shape: &[isize], sizes: &[isize]) -> Error {
+    let from_end = |dims: &[isize], back: usize| dims.iter().rev().nth(back - 1).copied().unwrap_or(1);
+    let fits = |size: isize, wanted: isize| size >= 0 && (size == wanted || size == 1 || wanted == 1);
+    let back = (1..=shape.len()).find(|&back| !fits(from_end(shape, back), from_end(sizes, back))).unwrap_or(1);
+    let size = from_end(shape, back);
+    if size < 0 {
+        return Error::runtime(format!("Trying to create tensor with negative dimension ({size}): ({size})"));
+    }
+    let mut expected = Dims::from_slice(sizes);
+    for (wanted, &size) in expected.iter_mut().rev().zip(shape.iter().rev()).take(back - 1) {
+        *wanted = if *wanted == 1 { size } else { *wanted };
+    }
+    Error::runtime(format!(
+        "Attempting to broadcast a dimension of length {size} at -{back}! Mismatching argument at index {place} had {}; but expected shape should be broadcastable to {}",
+        Tuple(shape),
+        Shape(&expected)
+    ))
+}
+
+/// Displays sizes as a Python tuple.
+struct Tuple<'a>(&'a [isize]);
+
+impl fmt::Display for Tuple<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let each: Vec<String> = self.0.iter().map(isize::to_string).collect();
+        let end = if each.len() == 1 { "," } else { "" };
+        write!(f, "({}{end})", each.join(", "))
+    }
+}
+
+/// How two shapes broadcast.
+pub struct BroadcastInfo {
+    /// Each shape is stretched along some dimension.
     pub both_stretch: bool,
-    /// One has dimensions that the other has not.
+    /// One shape has dimensions that the other does not have.
     pub implied: bool,
     /// The last dimension that is stretched, counted from the left of the longer shape.
     pub axis: usize,
 }
 
-/// How two shapes meet that broadcast.
-pub fn meeting_of(a: &[isize], b: &[isize]) -> Meeting {
+/// How two shapes that broadcast do so.
+pub fn broadcast_info(a: &[isize], b: &[isize]) -> BroadcastInfo {
     let rank = a.len().max(b.len());
     let size = |shape: &[isize], axis: usize| {
         if axis + shape.len() < rank { 1 } else { shape[axis + shape.len() - rank] }
     };
-    let stretched =
+    let unsqueezed =
         |own: &[isize], other: &[isize]| (0..rank).rev().find(|&axis| size(own, axis) == 1 && size(other, axis) != 1);
-    let (first, second) = (stretched(a, b), stretched(b, a));
-    Meeting {
+    let (first, second) = (unsqueezed(a, b), unsqueezed(b, a));
+    BroadcastInfo {
         both_stretch: first.is_some() && second.is_some(),
         implied: a.len() != b.len(),
         axis: first.max(second).unwrap_or(0),
@@ -68,26 +116,26 @@ fn mismatch(a: &[isize], b: &[isize], axis: usize) -> Error {
     error.shapes([a, b]).axis(axis).fit(advice(a, b))
 }
 
-/// The nearest change that would make the two shapes fit.
+/// The nearest change that would make the two shapes broadcast.
 fn advice(a: &[isize], b: &[isize]) -> String {
     const EQUAL: &str = "They have the same number of elements: .view or .reshape makes the shapes equal.";
     let equal = product(a) == product(b);
     if equal && a.len() != b.len() {
         return EQUAL.into();
     }
-    let ways: [Way; 2] = if a.len() == b.len() { [turned, stretched] } else { [stretched, turned] };
-    if let Some(way) = way_out(ways, [a, b], ["a", "b"], broadcast_quietly) {
+    let ways: [ShapeFixes; 2] = if a.len() == b.len() { [transposed, unsqueezed] } else { [unsqueezed, transposed] };
+    if let Some(way) = hint(ways, [a, b], ["a", "b"], can_broadcast) {
         return way;
     }
     if equal {
         return EQUAL.into();
     }
-    "Every size must be equal to the other's, or one of the two must be 1.".into()
+    "Sizes must be equal, or one of the two must be 1.".into()
 }
 
-/// The call that makes one of two shapes fit the other, as a sentence: of the first way that does, a transpose or a dimension.
-pub fn way_out(
-    ways: [Way; 2],
+/// A sentence with the call that makes one of two shapes match the other. The first candidate that works is used.
+pub fn hint(
+    ways: [ShapeFixes; 2],
     shapes: [&[isize]; 2],
     names: [&str; 2],
     fits: impl Fn(&[isize], &[isize]) -> bool,
@@ -101,19 +149,19 @@ pub fn way_out(
     Some(format!("They would fit after {}.{call}.", names[at]))
 }
 
-/// Shapes that calls make of a shape, each with its call.
-pub type Way = fn(&[isize]) -> Vec<(Dims, String)>;
+/// The shapes that a kind of call can make of a shape, each with the call's text.
+pub type ShapeFixes = fn(&[isize]) -> Vec<(Dims, String)>;
 
 /// With the last two dimensions exchanged.
-pub fn turned(shape: &[isize]) -> Vec<(Dims, String)> {
+pub fn transposed(shape: &[isize]) -> Vec<(Dims, String)> {
     let Some(last) = shape.len().checked_sub(1).filter(|&last| last > 0) else { return Vec::new() };
     let mut sizes = Dims::from_slice(shape);
     sizes.swap(last - 1, last);
     vec![(sizes, "transpose(-2, -1)".into())]
 }
 
-/// With one more dimension, wherever.
-pub fn stretched(shape: &[isize]) -> Vec<(Dims, String)> {
+/// With one more dimension, at any position.
+pub fn unsqueezed(shape: &[isize]) -> Vec<(Dims, String)> {
     let with = |dim: usize| {
         let mut sizes = Dims::from_slice(shape);
         sizes.insert(dim, 1);
@@ -123,17 +171,17 @@ pub fn stretched(shape: &[isize]) -> Vec<(Dims, String)> {
 }
 
 /// Whether two shapes broadcast.
-pub fn broadcast_quietly(a: &[isize], b: &[isize]) -> bool {
+pub fn can_broadcast(a: &[isize], b: &[isize]) -> bool {
     a.iter().rev().zip(b.iter().rev()).all(|(x, y)| x == y || *x == 1 || *y == 1)
 }
 
-/// Whether a tensor of `own` sizes stretches to these.
-pub fn expands(own: &[isize], sizes: &[isize]) -> bool {
+/// Whether a tensor of `own` sizes expands to `sizes`.
+pub fn can_expand(own: &[isize], sizes: &[isize]) -> bool {
     own.len() <= sizes.len() && own.iter().rev().zip(sizes.iter().rev()).all(|(own, size)| own == size || *own == 1)
 }
 
 impl Layout {
-    /// The same elements seen in a larger shape: new and stretched dimensions get a stride of zero.
+    /// The same elements with a larger shape: new and stretched dimensions get a stride of zero.
     pub fn broadcast_to(&self, sizes: &[isize]) -> Result<Layout> {
         if sizes.len() < self.rank() {
             let whole = broadcast(sizes, &self.sizes)?;
@@ -169,17 +217,30 @@ mod tests {
     }
 
     #[test]
+    fn shapes_of_a_call_are_told_of_by_their_place() {
+        let of = |shapes: &[&[isize]]| broadcast_shapes(shapes.iter().copied()).map_err(|error| error.to_string());
+        assert_eq!(of(&[]).unwrap().as_slice(), [0isize; 0]);
+        assert_eq!(of(&[&[2], &[3, 1], &[]]).unwrap().as_slice(), [3, 2]);
+        assert_eq!(
+            of(&[&[2, 3, 1], &[4, 5]]).unwrap_err(),
+            "Attempting to broadcast a dimension of length 4 at -2! Mismatching argument at index 1 had (4, 5); but expected shape should be broadcastable to [2, 3, 5]"
+        );
+        assert!(of(&[&[2], &[3]]).unwrap_err().contains("index 1 had (3,);"));
+        assert_eq!(of(&[&[2], &[1, -3]]).unwrap_err(), "Trying to create tensor with negative dimension (-3): (-3)");
+    }
+
+    #[test]
     fn how_shapes_meet() {
-        let facts = |a: &[isize], b: &[isize]| {
-            let meeting = meeting_of(a, b);
-            (meeting.both_stretch, meeting.implied, meeting.axis)
+        let info = |a: &[isize], b: &[isize]| {
+            let info = broadcast_info(a, b);
+            (info.both_stretch, info.implied, info.axis)
         };
-        assert_eq!(facts(&[4, 1], &[4]), (true, true, 1));
-        assert_eq!(facts(&[4, 1], &[1, 4]), (true, false, 1));
-        assert_eq!(facts(&[3, 4], &[4]), (false, true, 0));
-        assert_eq!(facts(&[3, 4], &[]), (false, true, 1));
-        assert_eq!(facts(&[1, 4], &[4]), (false, true, 0));
-        assert_eq!(facts(&[2, 1, 5], &[3, 1]), (true, true, 2));
+        assert_eq!(info(&[4, 1], &[4]), (true, true, 1));
+        assert_eq!(info(&[4, 1], &[1, 4]), (true, false, 1));
+        assert_eq!(info(&[3, 4], &[4]), (false, true, 0));
+        assert_eq!(info(&[3, 4], &[]), (false, true, 1));
+        assert_eq!(info(&[1, 4], &[4]), (false, true, 0));
+        assert_eq!(info(&[2, 1, 5], &[3, 1]), (true, true, 2));
     }
 
     #[test]

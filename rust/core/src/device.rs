@@ -1,11 +1,11 @@
-//! Where bytes live.
+//! Devices: where a tensor's bytes are.
 
 use std::cell::Cell;
 use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// A device: the host, a CUDA card by index, or `meta`, where tensors have sizes and no data.
+/// A device: the host, a CUDA GPU by index, or `meta`, whose tensors have sizes and no data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Device {
     Cpu,
@@ -13,7 +13,7 @@ pub enum Device {
     Meta,
 }
 
-/// What torch's own message counts up.
+/// The device types that torch's message lists.
 const KINDS: [&str; 20] = [
     "cpu",
     "cuda",
@@ -60,7 +60,7 @@ impl Device {
             }
             _ if KINDS.contains(&kind) => {
                 return Err(Error::runtime(format!("PyTorch is not linked with support for {kind} devices"))
-                    .hint("rushlight computes on the CPU so far: device='cpu'."));
+                    .hint("rushlight runs on the CPU only at present: use device='cpu'."));
             }
             _ => {
                 return Err(Error::runtime(format!(
@@ -85,13 +85,13 @@ thread_local! {
     static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
 }
 
-/// Where this thread makes new tensors, if it said so: `torch.set_default_device`.
+/// The device on which this thread creates tensors, if `torch.set_default_device` has set one.
 #[inline]
 pub fn default_device() -> Option<Device> {
     DEFAULT.get()
 }
 
-/// Says where this thread makes new tensors; gives back what it had said before.
+/// Sets the device on which this thread creates tensors; returns the previous setting.
 pub fn set_default_device(device: Option<Device>) -> Option<Device> {
     DEFAULT.replace(device)
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 pub use crate::element::{Cast, Element};
 
-/// One byte that is true unless it is zero. Memory may come from anywhere, so Rust's `bool` would be unsound.
+/// One byte that is true unless it is zero. The bytes may come from outside, where Rust's `bool` would be unsound.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 #[repr(transparent)]
 pub struct Bool(pub u8);
@@ -49,7 +49,7 @@ pub enum DType {
     U64,
 }
 
-/// What kind of number a dtype holds, in the order of promotion.
+/// The category of a dtype, in the order of promotion.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Category {
     Bool,
@@ -109,7 +109,7 @@ impl DType {
     }
 
     /// The name that torch's messages use: `Float`.
-    pub const fn title(self) -> &'static str {
+    pub const fn display_name(self) -> &'static str {
         match self {
             DType::U8 => "Byte",
             DType::I8 => "Char",
@@ -129,7 +129,7 @@ impl DType {
         }
     }
 
-    /// The name in C that a few of torch's messages use: `float`, `long int`, `c10::Half`.
+    /// The C name that a few of torch's messages use: `float`, `long int`, `c10::Half`.
     pub const fn c_name(self) -> &'static str {
         match self {
             DType::U8 => "unsigned char",
@@ -167,7 +167,7 @@ impl DType {
         self.category() == Category::Complex
     }
 
-    /// Integers only; `bool` is none.
+    /// Whether this is an integer dtype; `bool` is not.
     pub fn is_integral(self) -> bool {
         self.category() == Category::Integral
     }
@@ -176,7 +176,8 @@ impl DType {
         !matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool)
     }
 
-    /// The signed integers of as many bits as unsigned ones: sums, products and operations on bits are the same for both.
+    /// The signed integer dtype of the same width. Sums, products and bit operations are the same for signed and
+    /// unsigned.
     pub const fn signed(self) -> DType {
         match self {
             DType::U8 => DType::I8,
@@ -187,12 +188,14 @@ impl DType {
         }
     }
 
-    /// uint16, uint32 and uint64: created, cast, copied and compared, but without promotion among integers and bool.
+    /// uint16, uint32 and uint64: they can be created, cast, copied and compared, but do not promote with integers and
+    /// bool.
     pub fn is_wide_unsigned(self) -> bool {
         matches!(self, DType::U16 | DType::U32 | DType::U64)
     }
 
-    /// The largest number of a floating type that is narrower than Python's, and of the parts of a complex one.
+    /// The largest finite number of a floating dtype that is narrower than Python's float, or of the parts of a complex
+    /// dtype.
     pub fn greatest(self) -> Option<f64> {
         match self {
             DType::F16 => Some(65504.0),
@@ -210,7 +213,7 @@ impl DType {
         self.is_floating() || self.is_complex()
     }
 
-    /// The complex dtype whose parts are of this floating dtype.
+    /// The complex dtype whose parts have this floating dtype.
     pub fn to_complex(self) -> DType {
         match self {
             DType::F64 | DType::C128 => DType::C128,
@@ -218,7 +221,7 @@ impl DType {
         }
     }
 
-    /// The real dtype of a complex one's parts; every other dtype is its own.
+    /// The dtype of a complex dtype's parts; every other dtype is returned unchanged.
     pub fn to_real(self) -> DType {
         match self {
             DType::C64 => DType::F32,
@@ -227,7 +230,7 @@ impl DType {
         }
     }
 
-    /// The dtype in which arithmetic is done: half types compute in float32.
+    /// The dtype of the arithmetic: half types compute in float32.
     pub fn compute(self) -> DType {
         if self.is_half() { DType::F32 } else { self }
     }
@@ -236,6 +239,14 @@ impl DType {
 impl std::fmt::Display for DType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "torch.{}", self.name())
+    }
+}
+
+impl Error {
+    /// The error for a dtype that a kernel does not support, with the kernel's name.
+    #[cold]
+    pub fn unsupported(kernel: &str, dtype: DType) -> Self {
+        Error::not_implemented(format!("\"{kernel}\" not implemented for '{}'", dtype.display_name()))
     }
 }
 
@@ -249,13 +260,13 @@ pub fn default_dtype() -> DType {
 pub fn set_default_dtype(dtype: DType) -> Result<()> {
     if !dtype.is_floating() {
         return Err(Error::type_("only floating-point types are supported as the default type")
-            .hint(format!("{dtype} is none.")));
+            .hint(format!("{dtype} is not a floating-point dtype.")));
     }
     DEFAULT.store(dtype as u8, Ordering::Relaxed);
     Ok(())
 }
 
-/// The smallest dtype that holds both, as `torch.promote_types`.
+/// The smallest dtype that holds both, as in `torch.promote_types`.
 pub fn promote(a: DType, b: DType) -> Result<DType> {
     use Category::{Bool, Complex, Floating, Integral};
     if a == b {
@@ -264,8 +275,8 @@ pub fn promote(a: DType, b: DType) -> Result<DType> {
     if (a.is_wide_unsigned() && !b.is_differentiable()) || (b.is_wide_unsigned() && !a.is_differentiable()) {
         return Err(Error::runtime(format!(
             "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {} and {}",
-            a.title(),
-            b.title()
+            a.display_name(),
+            b.display_name()
         )));
     }
     let (low, high) = if a.category() <= b.category() { (a, b) } else { (b, a) };
@@ -295,7 +306,7 @@ pub fn promote(a: DType, b: DType) -> Result<DType> {
     })
 }
 
-/// Whether a value of `from` may be written into a tensor of `to`, as `torch.can_cast`.
+/// Whether a value of `from` may be written into a tensor of `to`, as in `torch.can_cast`.
 pub fn can_cast(from: DType, to: DType) -> bool {
     if from.is_complex() && !to.is_complex() {
         return false;
@@ -306,7 +317,7 @@ pub fn can_cast(from: DType, to: DType) -> bool {
     from == DType::Bool || to != DType::Bool
 }
 
-/// Turns a `DType` into a type: `dispatch!(dtype, T in [f32, f64] => expression, else => fallback)`.
+/// Maps a `DType` to a type: `dispatch!(dtype, T in [f32, f64] => expression, else => fallback)`.
 ///
 /// The list may be one of the words `all`, `real` (all but complex), `numbers` (all but bool), `integers`, `floats`.
 #[macro_export]

@@ -6,7 +6,7 @@ use num_complex::Complex;
 use crate::dtype::{Bool, DType};
 use crate::scalar::Scalar;
 
-/// A type that stands in tensors.
+/// The type of a tensor's elements.
 pub trait Element: Copy + Send + Sync + PartialEq + Default + std::fmt::Debug + 'static {
     const DTYPE: DType;
     fn from_scalar(scalar: Scalar) -> Self;
@@ -57,8 +57,9 @@ element! {
     Bool => Bool, |s| s.truth().into(), |x| Scalar::Bool(x.get());
 }
 
-/// Conversion as torch does it: integers wrap, floats out of an integer's range give the processor's sentinel (the
-/// smallest int32 or int64, cut to size), complex numbers lose their imaginary part, anything but zero is true.
+/// Conversion with torch's rules: integers wrap; floats outside an integer's range give the processor's sentinel (the
+/// smallest int32 or int64, truncated to the width); complex numbers lose their imaginary part; every value other than
+/// zero is true.
 pub trait Cast<T> {
     fn cast(self) -> T;
 }
@@ -107,7 +108,7 @@ macro_rules! cast_floats_to_integers {
             #[inline(always)]
             fn cast(self) -> i32 {
                 let inside = if (-2147483648.0..2147483648.0).contains(&self) { self } else { -2147483648.0 };
-                // SAFETY: it lies in the range, its own bounds included; NaN does not.
+                // SAFETY: the value lies in the range, bounds included; NaN fails that comparison.
                 unsafe { inside.to_int_unchecked() }
             }
         }

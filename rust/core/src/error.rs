@@ -1,4 +1,4 @@
-//! The one error of the house: torch's class and torch's sentence first, then what helps.
+//! The error type of the engine: torch's class and sentence first, then help.
 //!
 //! Programs match on torch's sentences, so the first line is torch's own. The lines after it show the operands' shapes
 //! aligned to the right, a caret under the axis that failed, and the nearest fix.
@@ -7,12 +7,11 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::dtype::DType;
-use crate::layout::Dims;
+use crate::dims::Dims;
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The Python exception class that an error becomes.
+/// The class of the Python exception that an error becomes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     Runtime,
@@ -25,30 +24,30 @@ pub enum Class {
     LinAlg,
 }
 
-/// An exception of Python's.
+/// A Python exception.
 pub type Foreign = Arc<dyn Any + Send + Sync>;
 
-/// An error with the facts that its message needs. Built in steps: `Error::runtime(..).shapes(..).axis(..).hint(..)`.
+/// An error with the details that its message shows. Built in steps: `Error::runtime(..).shapes(..).axis(..).hint(..)`.
 #[derive(Clone)]
-pub struct Error(Box<Facts>);
+pub struct Error(Box<ErrorData>);
 
 #[derive(Clone)]
-struct Facts {
+struct ErrorData {
     class: Class,
     sentence: String,
     operator: Option<&'static str>,
     shapes: Vec<Dims>,
     axis: Option<usize>,
     hint: Option<String>,
-    /// Whether the hint speaks of the shapes that are shown.
+    /// Whether the hint refers to the shapes that are shown.
     fitted: bool,
-    /// An exception of Python's on its way through the engine, carried unchanged.
+    /// A Python exception that passes through the engine unchanged.
     foreign: Option<Foreign>,
 }
 
 impl Error {
     pub fn new(class: Class, sentence: impl Into<String>) -> Self {
-        Error(Box::new(Facts {
+        Error(Box::new(ErrorData {
             class,
             sentence: sentence.into(),
             operator: None,
@@ -80,13 +79,7 @@ impl Error {
         Error::new(Class::NotImplemented, sentence)
     }
 
-    /// Refuses a dtype in the name of the kernel that lacks it.
-    #[cold]
-    pub fn unsupported(kernel: &str, dtype: DType) -> Self {
-        Error::not_implemented(format!("\"{kernel}\" not implemented for '{}'", dtype.title()))
-    }
-
-    /// Wraps an exception of Python's, to be raised again as it is.
+    /// Wraps a Python exception, which is raised again unchanged.
     pub fn foreign(exception: Foreign) -> Self {
         let mut error = Error::runtime("an exception passed through the engine");
         error.0.foreign = Some(exception);
@@ -99,33 +92,33 @@ impl Error {
         self
     }
 
-    /// The failing axis, counted from the left of the longest shape.
+    /// The axis that failed, counted from the left of the longest shape.
     pub fn axis(mut self, axis: usize) -> Self {
         self.0.axis = Some(axis);
         self
     }
 
-    /// Without the axis of shapes that are shown no more.
+    /// Removes the axis; used when its shapes are no longer shown.
     pub fn no_axis(mut self) -> Self {
         self.0.axis = None;
         self
     }
 
-    /// The nearest way out, a sentence of its own.
+    /// The nearest fix, as a sentence of its own.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self.0.fitted = false;
         self
     }
 
-    /// The nearest way out for operands of the shapes that are shown.
+    /// The nearest fix for operands of the shapes that are shown.
     pub fn fit(self, way: impl Into<String>) -> Self {
         let mut error = self.hint(way);
         error.0.fitted = true;
         error
     }
 
-    /// One more line, after the way out.
+    /// One more line, after the hint.
     pub fn note(mut self, line: impl fmt::Display) -> Self {
         self.0.hint = Some(match self.0.hint {
             Some(hint) => format!("{hint}\n  {line}"),
@@ -134,7 +127,7 @@ impl Error {
         self
     }
 
-    /// Names the operator, unless one deeper down that users can call has already done so.
+    /// Names the operator, unless an inner operator that users can call has already been named.
     pub fn operator(mut self, name: &'static str) -> Self {
         if self.0.operator.is_none_or(private) {
             self.0.operator = Some(name);
@@ -142,26 +135,26 @@ impl Error {
         self
     }
 
-    /// Names the operator that was called, and shows what it was called with. What operators deeper down have shown stays
-    /// where it is among that, for then it says more.
+    /// Names the operator that was called and shows its operands' shapes. If an inner operator has shown shapes and
+    /// they are among these operands', its axis and hint are kept, because they are more specific.
     pub fn called(mut self, name: &'static str, shapes: Vec<Dims>) -> Self {
-        let facts = &mut *self.0;
+        let data = &mut *self.0;
         let some = shapes.iter().any(|shape| !shape.is_empty());
-        let foreign = facts.operator.is_some() && !facts.shapes.iter().all(|shape| shapes.contains(shape));
+        let foreign = data.operator.is_some() && !data.shapes.iter().all(|shape| shapes.contains(shape));
         if some && foreign {
-            facts.axis = None;
-            facts.hint = facts.hint.take().filter(|_| !facts.fitted);
+            data.axis = None;
+            data.hint = data.hint.take().filter(|_| !data.fitted);
         }
-        if some && (foreign || facts.shapes.is_empty()) {
-            facts.shapes = shapes;
+        if some && (foreign || data.shapes.is_empty()) {
+            data.shapes = shapes;
         }
-        if facts.operator.is_none_or(|inner| private(inner) || !private(name)) {
-            facts.operator = Some(name);
+        if data.operator.is_none_or(|inner| private(inner) || !private(name)) {
+            data.operator = Some(name);
         }
         self
     }
 
-    /// The same in other words, if it is of this class; another error, as want of memory, stays what it is.
+    /// The same error in other words if it is of this class. Other errors, such as a failed allocation, are unchanged.
     pub fn reworded(self, class: Class, words: impl FnOnce() -> Error) -> Error {
         if self.class() == class { words() } else { self }
     }
@@ -180,7 +173,7 @@ impl Error {
     }
 }
 
-/// Whether users cannot call it.
+/// Whether the name is private, so that users cannot call the operator.
 fn private(name: &str) -> bool {
     name.rsplit('.').next().is_some_and(|own| own.starts_with('_'))
 }
@@ -191,18 +184,18 @@ fn sizes(shape: &[isize]) -> Vec<String> {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let facts = &*self.0;
-        f.write_str(&facts.sentence)?;
-        if let Some(operator) = facts.operator {
+        let data = &*self.0;
+        f.write_str(&data.sentence)?;
+        if let Some(operator) = data.operator {
             write!(f, "\n  in {}", operator.trim_start_matches('_'))?;
-            match facts.shapes.len() {
+            match data.shapes.len() {
                 0 => {}
                 1 => f.write_str(" with the shape")?,
                 _ => f.write_str(" with shapes, aligned to the right:")?,
             }
         }
-        let rank = facts.shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
-        let table: Vec<Vec<String>> = facts.shapes.iter().map(|shape| sizes(shape)).collect();
+        let rank = data.shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
+        let table: Vec<Vec<String>> = data.shapes.iter().map(|shape| sizes(shape)).collect();
         let cell = |row: &Vec<String>, column: usize| -> String {
             let missing = rank - row.len();
             if column < missing { String::new() } else { row[column - missing].clone() }
@@ -221,12 +214,12 @@ impl fmt::Display for Error {
             }
             f.write_str(")")?;
         }
-        if let (Some(axis), false) = (facts.axis, table.is_empty()) {
+        if let (Some(axis), false) = (data.axis, table.is_empty()) {
             let before: usize = widths.iter().take(axis).map(|width| width + 2).sum();
             let width = widths.get(axis).copied().unwrap_or(1);
             write!(f, "\n     {}{} axis {axis}", " ".repeat(before), "^".repeat(width.max(1)))?;
         }
-        if let Some(hint) = &facts.hint {
+        if let Some(hint) = &data.hint {
             write!(f, "\n  {hint}")?;
         }
         Ok(())

@@ -1,16 +1,16 @@
 //! The fork registry: every process-wide lock of rushlight is taken before `fork` and released on both sides.
 //!
-//! A thread that holds a lock does not exist in the child, so an unregistered lock could stay closed there for ever.
-//! `prepare` takes the registered locks in the order of their rank, and the registry's own last, since whoever holds a lock
-//! may still enrol another; parent and child release them in reverse.
-//! Hooks that must rebuild something in the child (the thread pool forgets its dead workers) run after the release.
+//! A thread that holds a lock does not exist in the child, so an unregistered lock could stay locked there forever.
+//! `prepare` takes the registered locks in the order of their rank and the registry's own lock last, because a thread
+//! that holds a lock may still register another. Parent and child release them in reverse. Hooks that rebuild something
+//! in the child (the thread pool forgets its dead workers) run after the release.
 
-use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-/// The order in which locks are taken before a fork: a holder of one lock may take only locks of a higher rank.
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{self, Mutex, MutexGuard, Once, PoisonError, UnsafeCell};
+
+/// The order in which locks are taken before a fork. A thread that holds a lock may take only locks of a higher rank.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Rank {
@@ -32,52 +32,79 @@ struct Entry {
 trait Registered: Sync {
     fn acquire(&self);
     /// # Safety
-    /// Only after `acquire` by the same thread (in the child: by the thread that forked).
+    /// Called only after `acquire` by the same thread (in the child: by the thread that forked).
     unsafe fn release(&self);
 }
 
-static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
-static CHILD_HOOKS: Mutex<Vec<fn()>> = Mutex::new(Vec::new());
-static INSTALLED: Once = Once::new();
-static GENERATION: AtomicU64 = AtomicU64::new(0);
+sync::statics! {
+    static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+    static CHILD_HOOKS: Mutex<Vec<fn()>> = Mutex::new(Vec::new());
+    static INSTALLED: Once = Once::new();
+    static GENERATION: AtomicU64 = AtomicU64::new(0);
+    static OPEN: Slot = Slot(UnsafeCell::new(None));
+}
 
-/// How many forks lie between this process and the first one that used rushlight.
+/// The number of forks between the first process that used rushlight and this one.
 pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// What every forked child runs, after the locks are open again. Declare it as a `static` and enrol it before it matters.
+/// A function that every forked child runs after the locks are released. Declare it as a `static` and enrol it before
+/// it is needed.
 pub struct ChildHook {
     hook: fn(),
-    enrolled: AtomicBool,
+    registered: AtomicBool,
 }
 
 impl ChildHook {
-    pub const fn new(hook: fn()) -> Self {
-        ChildHook { hook, enrolled: AtomicBool::new(false) }
+    sync::const_fn! {
+        pub const fn new(hook: fn()) -> Self {
+            ChildHook { hook, registered: AtomicBool::new(false) }
+        }
     }
 
     #[inline]
-    pub fn enrol(&self) {
-        if !self.enrolled.load(Ordering::Acquire) {
-            self.enlist();
+    pub fn register(&self) {
+        if !self.registered.load(Ordering::Acquire) {
+            self.register_hook();
         }
     }
 
     #[cold]
-    fn enlist(&self) {
+    fn register_hook(&self) {
         install();
         let mut hooks = CHILD_HOOKS.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.enrolled.swap(true, Ordering::AcqRel) {
+        if !self.registered.swap(true, Ordering::AcqRel) {
             hooks.push(self.hook);
         }
     }
 }
 
-/// A process-wide lock that is closed over `fork`. Declare it as a `static`; it registers itself on first use.
+#[cfg(debug_assertions)]
+sync::thread_local! {
+    /// The number of registered locks that this thread holds.
+    static HELD: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Panics in development builds if this thread holds a registered lock. Called before anything that may wait for the
+/// GIL or run Python code: another thread may hold the GIL while it waits for the lock.
+#[inline]
+#[track_caller]
+pub fn assert_no_lock_held() {
+    #[cfg(debug_assertions)]
+    assert!(HELD.with(std::cell::Cell::get) == 0, "a registered lock is held where Python code may run");
+}
+
+/// Counts a lock that this thread takes or releases. A thread that ends has no counter any more.
+#[cfg(debug_assertions)]
+fn count_held(taken: bool) {
+    let _ = HELD.try_with(|held| held.set(if taken { held.get() + 1 } else { held.get() - 1 }));
+}
+
+/// A process-wide lock that is held across `fork`. Declare it as a `static`; it registers itself on first use.
 pub struct ForkMutex<T> {
     rank: Rank,
-    enrolled: AtomicBool,
+    registered: AtomicBool,
     mutex: Mutex<()>,
     held: UnsafeCell<Option<MutexGuard<'static, ()>>>,
     value: UnsafeCell<T>,
@@ -87,31 +114,35 @@ pub struct ForkMutex<T> {
 unsafe impl<T: Send> Sync for ForkMutex<T> {}
 
 impl<T> ForkMutex<T> {
-    pub const fn new(rank: Rank, value: T) -> Self {
-        ForkMutex {
-            rank,
-            enrolled: AtomicBool::new(false),
-            mutex: Mutex::new(()),
-            held: UnsafeCell::new(None),
-            value: UnsafeCell::new(value),
+    sync::const_fn! {
+        pub const fn new(rank: Rank, value: T) -> Self {
+            ForkMutex {
+                rank,
+                registered: AtomicBool::new(false),
+                mutex: Mutex::new(()),
+                held: UnsafeCell::new(None),
+                value: UnsafeCell::new(value),
+            }
         }
     }
 }
 
 impl<T: Send + 'static> ForkMutex<T> {
     pub fn lock(&'static self) -> ForkGuard<'static, T> {
-        if !self.enrolled.load(Ordering::Acquire) {
-            self.enrol();
+        if !self.registered.load(Ordering::Acquire) {
+            self.register();
         }
         let guard = self.mutex.lock().unwrap_or_else(PoisonError::into_inner);
+        #[cfg(debug_assertions)]
+        count_held(true);
         ForkGuard { value: &self.value, _guard: guard }
     }
 
     #[cold]
-    fn enrol(&'static self) {
+    fn register(&'static self) {
         install();
         let mut entries = entries();
-        if !self.enrolled.swap(true, Ordering::AcqRel) {
+        if !self.registered.swap(true, Ordering::AcqRel) {
             entries.push(Entry { rank: self.rank, lock: self });
             entries.sort_by_key(|entry| entry.rank);
         }
@@ -120,7 +151,8 @@ impl<T: Send + 'static> ForkMutex<T> {
 
 impl<T: Send + 'static> Registered for ForkMutex<T> {
     fn acquire(&self) {
-        // SAFETY: registered locks are statics (`lock` asks for `&'static self`), so the guard may live as long as the process.
+        // SAFETY: registered locks are statics (`lock` takes `&'static self`), so the guard may live as long as the
+        // process.
         let this: &'static Self = unsafe { &*(self as *const Self) };
         let guard = this.mutex.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the mutex is held, and only the holder touches the slot.
@@ -140,6 +172,13 @@ pub struct ForkGuard<'a, T> {
     _guard: MutexGuard<'a, ()>,
 }
 
+#[cfg(debug_assertions)]
+impl<T> Drop for ForkGuard<'_, T> {
+    fn drop(&mut self) {
+        count_held(false);
+    }
+}
+
 impl<T> Deref for ForkGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
@@ -155,20 +194,17 @@ impl<T> DerefMut for ForkGuard<'_, T> {
     }
 }
 
-/// Makes `fork` take and release the registered locks. Done when the engine starts, before a second thread could fork.
+/// Makes `fork` take and release the registered locks. Called when the engine starts, before a second thread could
+/// fork.
 pub fn install() {
-    INSTALLED.call_once(|| {
-        // SAFETY: the three handlers are `extern "C"` functions that live as long as the process and do not unwind.
-        unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
-    });
+    INSTALLED.call_once(|| sync::at_fork(prepare, parent, child));
 }
 
-/// The two guards that stay alive from `prepare` to `release`, in parent and child alike.
+/// The two guards that are held from `prepare` to `release`, in parent and child alike.
 type Guards = (MutexGuard<'static, Vec<Entry>>, MutexGuard<'static, Vec<fn()>>);
 struct Slot(UnsafeCell<Option<Guards>>);
 // SAFETY: touched only by the forking thread while it holds both mutexes.
 unsafe impl Sync for Slot {}
-static OPEN: Slot = Slot(UnsafeCell::new(None));
 
 extern "C" fn prepare() {
     loop {
@@ -181,7 +217,7 @@ extern "C" fn prepare() {
             unsafe { *OPEN.0.get() = Some((entries, hooks)) };
             return;
         }
-        // A lock was enrolled meanwhile: it has its place in the order, so all of them again.
+        // A lock was registered meanwhile. It has a place in the order, so all locks are taken again.
         drop(entries);
         open(&known);
     }
@@ -191,17 +227,17 @@ fn entries() -> MutexGuard<'static, Vec<Entry>> {
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Opens locks that `prepare` closed on this thread.
+/// Releases locks that `prepare` took on this thread.
 fn open(entries: &[Entry]) {
     for entry in entries.iter().rev() {
-        // SAFETY: by the caller's word.
+        // SAFETY: `prepare` acquired these locks on this thread.
         unsafe { entry.lock.release() };
     }
 }
 
-/// Opens every lock again and returns the hooks that the child runs.
+/// Releases every lock and returns the hooks that the child runs.
 fn release() -> Vec<fn()> {
-    // SAFETY: see `Slot`; `prepare` filled it on this very thread.
+    // SAFETY: see `Slot`; `prepare` filled it on this thread.
     let Some((entries, hooks)) = (unsafe { (*OPEN.0.get()).take() }) else { return Vec::new() };
     open(&entries);
     hooks.clone()
@@ -215,5 +251,22 @@ extern "C" fn child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     for hook in release() {
         hook();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ForkMutex, Rank, assert_no_lock_held};
+
+    static LOCK: ForkMutex<()> = ForkMutex::new(Rank::FreeList, ());
+
+    #[test]
+    fn a_lock_counts_until_it_is_released() {
+        drop(LOCK.lock());
+        assert_no_lock_held();
+        let held = LOCK.lock();
+        assert!(std::panic::catch_unwind(assert_no_lock_held).is_err());
+        drop(held);
+        assert_no_lock_held();
     }
 }

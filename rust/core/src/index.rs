@@ -1,17 +1,19 @@
-//! What `x[...]` means: integers, slices, None and Ellipsis become steps of a view, tensors the places of a gather.
+//! The meaning of `x[...]`: integers, slices, None and Ellipsis become steps of a view, tensors become the indices of a
+//! gather.
 //!
-//! A pure function over geometry: the border brings the items, the operators carry the steps out.
+//! This is a pure function over geometry: the Python layer passes the items, and the operators execute the steps.
 
 use smallvec::SmallVec;
 
+use crate::dims::Dims;
 use crate::error::{Error, Result};
-use crate::layout::{Dims, Layout};
+use crate::layout::Layout;
 
 /// One entry between the brackets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Item {
     Int(i64),
-    /// As written, with the ends that Python puts where none is; `start` and `stop` may lie far outside.
+    /// As written, with Python's defaults for omitted ends; `start` and `stop` may lie far outside.
     Slice {
         start: isize,
         stop: isize,
@@ -19,9 +21,9 @@ pub enum Item {
     },
     NewAxis,
     Ellipsis,
-    /// True keeps and False empties a new dimension of size one.
+    /// True keeps a new dimension of size one, and False makes it empty.
     Bool(bool),
-    /// Indices or a mask; a mask stands for as many dimensions as it has.
+    /// Indices or a mask; a mask indexes as many dimensions as it has.
     Tensor {
         rank: usize,
         mask: bool,
@@ -38,28 +40,28 @@ pub enum Step {
 
 /// An item that gathers: its number, and the first dimension of the view that it indexes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
+pub struct GatherIndex {
     pub item: usize,
     pub dim: usize,
 }
 
-/// What an index expression asks for.
-pub struct Brackets {
+/// The meaning of an index expression.
+pub struct IndexExpr {
     pub steps: SmallVec<[Step; 4]>,
     /// The geometry after all steps.
     pub layout: Layout,
-    pub places: SmallVec<[Place; 4]>,
+    pub gathers: SmallVec<[GatherIndex; 4]>,
 }
 
-impl Brackets {
-    /// Brackets that leave a tensor of this geometry as it is.
+impl IndexExpr {
+    /// An index expression that leaves a tensor of this geometry unchanged.
     #[inline]
-    pub fn of(own: &Layout) -> Brackets {
-        Brackets { steps: SmallVec::new(), layout: own.clone(), places: SmallVec::new() }
+    pub fn of(own: &Layout) -> IndexExpr {
+        IndexExpr { steps: SmallVec::new(), layout: own.clone(), gathers: SmallVec::new() }
     }
 
-    /// Works an index expression out; `bare` if its one item stands in no tuple. The answer is large, so it is filled where it
-    /// stands.
+    /// Interprets an index expression; `bare` means that its one item is not in a tuple. The result is large, so it is
+    /// filled in place.
     pub fn read(&mut self, items: &[Item], bare: bool) -> Result<()> {
         let rank = self.layout.rank();
         let taken = items.iter().map(dims_taken).sum::<usize>();
@@ -69,9 +71,9 @@ impl Brackets {
                     "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number",
                 ),
                 [Item::Slice { .. }] if bare => Error::index("slice() cannot be applied to a 0-dim tensor.")
-                    .hint("x.reshape(1) gives it a dimension."),
+                    .hint("Use x.reshape(1) to add a dimension."),
                 _ => Error::index(format!("too many indices for tensor of dimension {rank}"))
-                    .hint("At most one index for each dimension; a mask counts for as many as it has."),
+                    .hint("Use at most one index per dimension; a mask counts once for each of its dimensions."),
             });
         }
         let mut dim = 0;
@@ -97,7 +99,7 @@ impl Brackets {
                     dim += 1;
                 }
                 Item::Ellipsis => {
-                    // A second ellipsis has nothing left to stand for.
+                    // A second ellipsis stands for no dimensions.
                     if !items[..at].contains(&Item::Ellipsis) {
                         dim += rank - taken;
                     }
@@ -106,12 +108,12 @@ impl Brackets {
                     self.layout = self.layout.unsqueeze(dim);
                     self.steps.push(Step::Unsqueeze { dim });
                     if let Item::Bool(_) = item {
-                        self.places.push(Place { item: at, dim });
+                        self.gathers.push(GatherIndex { item: at, dim });
                     }
                     dim += 1;
                 }
                 Item::Tensor { .. } => {
-                    self.places.push(Place { item: at, dim });
+                    self.gathers.push(GatherIndex { item: at, dim });
                     dim += dims_taken(item);
                 }
             }
@@ -134,7 +136,7 @@ pub fn bounds(start: isize, stop: isize, step: isize, size: isize) -> Result<(is
     if step == 0 {
         return Err(Error::value("slice step cannot be zero"));
     }
-    // Going down, the end before the first element is -1.
+    // For a negative step, the end before the first element is -1.
     let (low, high) = if step > 0 { (0, size) } else { (-1, size - 1) };
     let clamp = |at: isize| if at < 0 { at.saturating_add(size).max(low) } else { at.min(high) };
     let (start, stop) = (clamp(start), clamp(stop));
@@ -148,8 +150,8 @@ pub fn bounds(start: isize, stop: isize, step: isize, size: isize) -> Result<(is
     Ok((if length == 0 { start.clamp(0, size) } else { start }, length))
 }
 
-/// Where the dimensions of the indices stand in the result of a gather: in place of the indexed dimensions if those follow
-/// each other, else in front of all.
+/// Where the dimensions of the indices stand in the result of a gather: in place of the indexed dimensions if those are
+/// adjacent, else first.
 pub fn subspace(dims: &[usize]) -> usize {
     let adjacent = dims.windows(2).all(|pair| pair[1] == pair[0] + 1);
     if adjacent { dims.first().copied().unwrap_or(0) } else { 0 }
@@ -167,9 +169,9 @@ pub fn gathered(sizes: &[isize], dims: &[usize], common: &[isize]) -> Dims {
 mod tests {
     use super::*;
 
-    fn read(own: &Layout, items: &[Item]) -> Result<Brackets> {
-        let mut brackets = Brackets::of(own);
-        brackets.read(items, false).map(|()| brackets)
+    fn read(own: &Layout, items: &[Item]) -> Result<IndexExpr> {
+        let mut expr = IndexExpr::of(own);
+        expr.read(items, false).map(|()| expr)
     }
 
     const ALL: Item = Item::Slice { start: 0, stop: isize::MAX, step: 1 };
@@ -222,8 +224,8 @@ mod tests {
     #[test]
     fn masks_stand_for_several_dimensions() {
         let items = [Item::Tensor { rank: 2, mask: true }, Item::Int(1)];
-        let brackets = read(&Layout::contiguous(&[3, 4, 5]), &items).unwrap();
-        assert_eq!(brackets.layout.sizes.as_slice(), [3, 4]);
-        assert_eq!(brackets.places.as_slice(), [Place { item: 0, dim: 0 }]);
+        let expr = read(&Layout::contiguous(&[3, 4, 5]), &items).unwrap();
+        assert_eq!(expr.layout.sizes.as_slice(), [3, 4]);
+        assert_eq!(expr.gathers.as_slice(), [GatherIndex { item: 0, dim: 0 }]);
     }
 }

@@ -1,19 +1,16 @@
 //! Sizes, signed strides and an offset: where the elements of a view lie in its storage.
 //!
-//! Everything here is arithmetic on small integers, without data. Strides count elements and may be negative or zero;
-//! the offset is the place of the element whose indices are all zero.
+//! Everything here is integer arithmetic without data. Strides count elements and may be negative or zero; the offset
+//! is the position of the element whose indices are all zero.
 
 use std::cmp::Ordering;
 
 use smallvec::SmallVec;
 
+use crate::dims::Dims;
 use crate::error::{Error, Result};
 
-/// Sizes or strides. Up to five dimensions stand inline: with a sixth, a tensor's geometry would pass the 128 bytes that
-/// the compiler moves without a call.
-pub type Dims = SmallVec<[isize; 5]>;
-
-/// A mask of dimensions, one bit each, fits a word up to here; what works with masks refuses more.
+/// The most dimensions for which a mask with one bit each fits a word; code that uses masks rejects more.
 pub const MAX_RANK: usize = 64;
 
 #[derive(PartialEq, Eq, Debug)]
@@ -30,13 +27,13 @@ impl Clone for Layout {
     }
 }
 
-/// A copy of a list, as one block; the list's own `clone` goes element by element.
+/// A copy of a list as one block; the list's own `clone` copies element by element.
 #[inline]
 pub fn copied(dims: &Dims) -> Dims {
     if dims.spilled() {
         return Dims::from_slice(dims);
     }
-    // SAFETY: a list that stands inline owns no memory: it is plain numbers.
+    // SAFETY: an inline list owns no memory and consists of plain numbers.
     unsafe { std::ptr::read(dims) }
 }
 
@@ -52,7 +49,7 @@ pub fn contiguous_strides(sizes: &[isize]) -> Dims {
     strides
 }
 
-/// The number of elements of a view, or an error where it does not fit.
+/// The number of elements of a view, or an error if it overflows.
 #[inline]
 pub fn checked_numel(sizes: &[isize]) -> Result<usize> {
     match count(sizes)? {
@@ -61,7 +58,7 @@ pub fn checked_numel(sizes: &[isize]) -> Result<usize> {
     }
 }
 
-/// The number of elements of a new tensor, or an error where it does not fit.
+/// The number of elements of a new tensor, or an error if it overflows.
 #[inline]
 pub fn checked_new(sizes: &[isize]) -> Result<usize> {
     count(sizes)?.ok_or_else(|| storage_overflow(sizes))
@@ -70,11 +67,11 @@ pub fn checked_new(sizes: &[isize]) -> Result<usize> {
 #[cold]
 fn storage_overflow(sizes: &[isize]) -> Error {
     Error::runtime(format!("Storage size calculation overflowed with sizes={}", Shape(sizes)))
-        .hint("That many bytes cannot be counted in 64 bits.")
+        .hint("The size in bytes does not fit in 64 bits.")
 }
 
-/// The number of elements; nothing where it does not fit. A size of zero counts as one: the other sizes, and their strides,
-/// must fit all the same.
+/// The number of elements; `None` if it overflows. A size of zero counts as one, because the other sizes and their
+/// strides must fit all the same.
 #[inline]
 fn count(sizes: &[isize]) -> Result<Option<usize>> {
     let mut numel = Some(1isize);
@@ -84,14 +81,14 @@ fn count(sizes: &[isize]) -> Result<Option<usize>> {
                 "Trying to create tensor with negative dimension {size}: {}",
                 Shape(sizes)
             ))
-            .hint("Sizes count from 0 on."));
+            .hint("Sizes must be non-negative."));
         }
         numel = numel.and_then(|numel| numel.checked_mul(size.max(1)));
     }
     Ok(numel.map(|numel| if sizes.contains(&0) { 0 } else { numel as usize }))
 }
 
-/// Turns a dimension that may be negative into an index; a 0-d tensor counts as one-dimensional.
+/// Converts a dimension that may be negative into an index; a 0-d tensor counts as one-dimensional.
 #[inline]
 pub fn wrap_dim(dim: i64, rank: usize) -> Result<usize> {
     let span = rank.max(1) as i64;
@@ -109,14 +106,14 @@ pub fn wrap_dim(dim: i64, rank: usize) -> Result<usize> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DimSet {
     All,
-    /// A bit for each, of which there is room for 64.
+    /// One bit for each dimension, up to 64.
     Some(u64),
 }
 
 impl DimSet {
     pub const NONE: DimSet = DimSet::Some(0);
 
-    /// The dimensions that a list names, which may count from the end; an empty list means all of them.
+    /// The dimensions in a list; negative ones count from the end, and an empty list means all of them.
     pub fn of(dims: &[i64], rank: usize) -> Result<DimSet> {
         if dims.is_empty() {
             return Ok(DimSet::All);
@@ -129,14 +126,14 @@ impl DimSet {
             let dim = wrap_dim(dim, rank)?;
             if mask & (1 << dim) != 0 {
                 return Err(Error::runtime(format!("dim {dim} appears multiple times in the list of dims"))
-                    .hint("Name each dimension once; a negative one counts from the end."));
+                    .hint("Name each dimension once; negative dimensions count from the end."));
             }
             mask |= 1 << dim;
         }
         Ok(DimSet::Some(mask))
     }
 
-    /// Whether `dim`, counted from the front, is among them.
+    /// Whether `dim`, counted from the front, is in the set.
     #[inline]
     pub fn has(self, dim: usize) -> bool {
         match self {
@@ -145,7 +142,7 @@ impl DimSet {
         }
     }
 
-    /// The first of them.
+    /// The first dimension of the set.
     pub fn first(self) -> usize {
         match self {
             DimSet::All => 0,
@@ -154,13 +151,13 @@ impl DimSet {
     }
 }
 
-/// The product of sizes whose product is known to fit, or among which is a zero.
+/// The product of sizes. It is known to fit, or one of the sizes is zero.
 #[inline]
 pub fn product(sizes: &[isize]) -> usize {
     sizes.iter().fold(1isize, |product, &size| product.wrapping_mul(size)) as usize
 }
 
-/// An offset that goes on by `steps`. It fits where there are elements; empty views may stand anywhere.
+/// An offset plus `steps`. The sum fits if there are elements; the offset of an empty view is arbitrary.
 #[inline]
 fn moved(offset: isize, steps: isize, stride: isize) -> isize {
     offset.wrapping_add(steps.wrapping_mul(stride))
@@ -212,8 +209,8 @@ impl Layout {
         true
     }
 
-    /// The number of elements, if the strides are the ones that `contiguous` gives; the offset may be any. Stricter than
-    /// `is_contiguous` where a size is one or zero, and both questions in one walk.
+    /// The number of elements, if the strides are those that `contiguous` gives; the offset is arbitrary. This is
+    /// stricter than `is_contiguous` for sizes of one or zero, and answers both questions in one pass.
     #[inline]
     pub fn row_major(&self) -> Option<usize> {
         let (sizes, strides) = (self.sizes.as_slice(), self.strides.as_slice());
@@ -227,14 +224,14 @@ impl Layout {
         Some(if sizes.contains(&0) { 0 } else { step as usize })
     }
 
-    /// Whether sizes and strides are the same. Most lists are short: a comparison by `memcmp` costs more than it saves.
+    /// Whether sizes and strides are equal. Most lists are short, and a call of `memcmp` costs more than it saves.
     #[inline]
-    pub fn lies_like(&self, other: &Layout) -> bool {
+    pub fn same_geometry(&self, other: &Layout) -> bool {
         let alike = |a: &[isize], b: &[isize]| a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x == y);
         alike(&self.sizes, &other.sizes) && alike(&self.strides, &other.strides)
     }
 
-    /// Whether the elements fill one gap-free stretch of memory, in whatever order of dimensions, without overlap.
+    /// Whether the elements fill one stretch of memory without gaps or overlap, in any order of dimensions.
     pub fn is_dense(&self) -> bool {
         if self.row_major().is_some() || self.sizes.contains(&0) {
             return true;
@@ -251,12 +248,12 @@ impl Layout {
         true
     }
 
-    /// The dimensions that are one element seen several times.
+    /// The dimensions along which one element repeats.
     pub fn expanded(&self) -> impl Iterator<Item = usize> + use<'_> {
         (0..self.rank()).filter(|&dim| self.sizes[dim] > 1 && self.strides[dim] == 0)
     }
 
-    /// Whether two different indices may name the same element (a stride of zero, or dimensions that interleave).
+    /// Whether two different indices may refer to the same element (a stride of zero, or dimensions that interleave).
     pub fn overlaps(&self) -> bool {
         if self.sizes.contains(&0) {
             return false;
@@ -274,7 +271,7 @@ impl Layout {
         false
     }
 
-    /// The lowest and the highest element offset that an index can reach; nothing for an empty view.
+    /// The lowest and the highest element offset that an index can reach; `None` for an empty view.
     pub fn span(&self) -> Option<(isize, isize)> {
         if self.sizes.contains(&0) {
             return None;
@@ -287,7 +284,7 @@ impl Layout {
         Some((low, high))
     }
 
-    /// Like `span`, but with every step checked, for geometry that somebody outside gives.
+    /// Like `span`, but with checked arithmetic, for geometry that comes from outside.
     pub fn checked_span(&self) -> Option<Option<(isize, isize)>> {
         let (mut low, mut high) = (self.offset, self.offset);
         if self.sizes.contains(&0) {
@@ -300,7 +297,53 @@ impl Layout {
         Some(Some((low, high)))
     }
 
-    /// The number of bytes from the first to the last element, or an error where that, or their number, is no number.
+    /// Returns an error if the layout is invalid or exceeds a storage of `bytes` bytes. The elements may be the first
+    /// ones of a batch: `batch` has the sizes and strides of its dimensions, and all of its elements must fit.
+    pub fn check_within(
+        &self,
+        bytes: usize,
+        width: usize,
+        batch: impl IntoIterator<Item = (isize, isize)>,
+    ) -> Result<()> {
+        if self.sizes.len() != self.strides.len() {
+            return Err(Error::runtime("mismatch in length of strides and shape").hint(format!(
+                "There are {} sizes and {} strides.",
+                self.sizes.len(),
+                self.strides.len()
+            )));
+        }
+        if self.offset < 0 {
+            return Err(Error::runtime(format!("Tensor: invalid storage offset {}", self.offset))
+                .hint("The storage offset must be non-negative; it counts elements."));
+        }
+        checked_numel(&self.sizes)?;
+        let mut whole = self.clone();
+        for (size, stride) in batch {
+            whole.sizes.push(size);
+            whole.strides.push(stride);
+        }
+        let held = (bytes / width) as isize;
+        match whole.checked_span() {
+            Some(Some((low, high))) if low >= 0 && high < held => Ok(()),
+            Some(None) => Ok(()),
+            _ => Err(self.outside(bytes, width)),
+        }
+    }
+
+    #[cold]
+    fn outside(&self, bytes: usize, width: usize) -> Error {
+        let needed = |(_, high): (isize, isize)| high.saturating_add(1).saturating_mul(width as isize);
+        Error::runtime(format!(
+            "setStorage: sizes {}, strides {}, storage offset {}, and itemsize {width} requiring a storage size of {} are out of bounds for storage of size {bytes}",
+            Shape(&self.sizes),
+            Shape(&self.strides),
+            self.offset,
+            self.checked_span().flatten().map_or(0, needed),
+        ))
+        .hint("Use fewer elements, smaller strides or a smaller offset: the last element must lie within the storage.")
+    }
+
+    /// The number of bytes from the first to the last element, or an error if it or the number of elements overflows.
     pub fn checked_bytes(&self, width: usize) -> Result<usize> {
         checked_numel(&self.sizes)?;
         let reach = match self.checked_span() {
@@ -332,7 +375,7 @@ impl Layout {
         view
     }
 
-    /// Leaves one index of `dim`, which disappears.
+    /// Selects one index of `dim`, which is removed.
     pub fn fix(&mut self, dim: usize, index: isize) {
         self.offset = moved(self.offset, index, self.strides[dim]);
         for later in dim + 1..self.rank() {
@@ -350,8 +393,8 @@ impl Layout {
         view
     }
 
-    /// Leaves `length` elements of `dim` from `start` on, `step` apart. Nothing of a dimension that runs backwards is left
-    /// where it is: its end may lie before the storage.
+    /// Restricts `dim` to `length` elements from `start` on, `step` apart. An empty result of a dimension that runs
+    /// backwards keeps its offset, because its end may lie before the storage.
     pub fn cut(&mut self, dim: usize, start: isize, length: isize, step: isize) {
         let stride = self.strides[dim];
         if length > 0 || stride > 0 {
@@ -361,13 +404,13 @@ impl Layout {
         self.strides[dim] = stride.wrapping_mul(step);
     }
 
-    /// The strides in units of which `width` make an element. Of what has no second element a stride may be anything, and
-    /// wraps; it leads nowhere.
+    /// The strides in units of which `width` make an element. The stride of a dimension with fewer than two elements
+    /// may wrap; it is never followed.
     pub fn strides_in(&self, width: isize) -> impl ExactSizeIterator<Item = isize> {
         self.strides.iter().map(move |stride| stride.wrapping_mul(width))
     }
 
-    /// The same memory in parts, `count` to an element: where the first of each lies.
+    /// The same memory in parts, `count` to an element: the position of the first part of each.
     pub fn parts(&self, count: isize) -> Layout {
         Layout {
             sizes: copied(&self.sizes),
@@ -376,7 +419,7 @@ impl Layout {
         }
     }
 
-    /// Complex elements as pairs of real ones, a new last dimension.
+    /// Complex elements as pairs of real ones, in a new last dimension.
     pub fn pairs(&self) -> Layout {
         let mut pairs = self.parts(2);
         pairs.sizes.push(2);
@@ -414,13 +457,13 @@ impl Layout {
         view
     }
 
-    /// Drops those dimensions of size one that `drops` names.
+    /// Removes the dimensions of size one for which `drops` returns true.
     pub fn squeeze(&self, drops: impl Fn(usize) -> bool) -> Layout {
         let kept = (0..self.rank()).filter(|&d| self.sizes[d] != 1 || !drops(d));
         self.permute(&kept.collect::<SmallVec<[usize; 6]>>())
     }
 
-    /// Strides under which the same elements show `sizes` in row-major order, where no copy is needed.
+    /// Strides under which the same elements have `sizes` in row-major order, if no copy is needed.
     pub fn view_strides(&self, sizes: &[isize]) -> Option<Dims> {
         let numel = self.numel();
         if numel == 0 {
@@ -462,7 +505,7 @@ impl Layout {
         (new == 0).then_some(strides)
     }
 
-    /// Strides for a fresh result that keeps the order in memory, as `torch.preserve_format` does.
+    /// Strides for a new result that keeps the order in memory, as `torch.preserve_format` does.
     pub fn preserved_strides(&self) -> Dims {
         if self.is_contiguous() {
             contiguous_strides(&self.sizes)
@@ -473,8 +516,8 @@ impl Layout {
         }
     }
 
-    /// Strides without gaps, the dimensions in the order of their steps. One that stands still keeps its place among the
-    /// others, and of two with equal steps the longer is the outer one.
+    /// Strides without gaps, with the dimensions in the order of their strides. A dimension of stride zero keeps its
+    /// place among the others, and of two with equal strides the longer is the outer one.
     fn packed_strides(&self) -> Dims {
         let rank = self.rank();
         let mut order: SmallVec<[usize; 8]> = (0..rank).rev().collect();
@@ -505,11 +548,11 @@ impl Layout {
     }
 }
 
-/// Fills in one `-1` of a requested shape.
+/// Infers one `-1` of a requested shape.
 pub fn infer_size(requested: &[i64], numel: usize) -> Result<Dims> {
     let unfit = || {
         Error::runtime(format!("shape '{}' is invalid for input of size {numel}", Shape(&to_dims(requested))))
-            .hint(format!("Sizes multiply to {numel}; -1 stands for the one that makes them."))
+            .hint(format!("The sizes must multiply to {numel}; one of them may be -1 and is then inferred."))
     };
     let mut unknown = None;
     let mut known = 1i64;

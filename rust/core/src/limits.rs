@@ -1,12 +1,13 @@
-//! How much memory may still be taken: the machine's, and that of every control group above this process (v1 and v2).
+//! How much memory may still be allocated, by the machine and by every control group above this process (v1 and v2).
 //!
-//! Pages are charged when they are made present, and where there are none left the kernel kills instead of refusing, so the
-//! question is asked before. Smaller requests than `LARGE` are not worth it.
+//! Pages are charged when they become present, and if none are left the kernel kills the process instead of failing the
+//! request, so large requests are checked beforehand. Requests smaller than `LARGE` are not checked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Requests from here on are compared with what is left: filling their pages takes much longer than asking.
+/// Requests of this size and above are compared with what is left: filling their pages takes much longer than the
+/// check.
 const LARGE: usize = 1 << 30;
 
 /// Whether a request may be made at all.
@@ -14,12 +15,13 @@ pub fn allow(bytes: usize) -> bool {
     bytes < LARGE || bytes <= available()
 }
 
-/// Bytes that can be taken now, or `usize::MAX` where nothing can be read.
+/// The bytes that can be allocated now, or `usize::MAX` if no limit can be read.
 pub fn available() -> usize {
     machine(Path::new("/proc/meminfo"), "MemAvailable").min(own_groups(group_available))
 }
 
-/// Bytes that this process and its neighbours may have together, or `usize::MAX` where nothing can be read.
+/// The bytes that this process and those in its control group may have together, or `usize::MAX` if no limit can be
+/// read.
 pub fn most() -> usize {
     machine(Path::new("/proc/meminfo"), "MemTotal").min(own_groups(group_limit))
 }
@@ -28,7 +30,7 @@ fn own_groups(of: OfGroup) -> usize {
     groups(Path::new("/proc/self/cgroup"), Path::new("/sys/fs/cgroup"), of)
 }
 
-/// What is asked of each group; the least answer counts.
+/// The limit that is computed for each group; the smallest one counts.
 type OfGroup = fn(&Path, &Names) -> usize;
 
 fn machine(meminfo: &Path, name: &str) -> usize {
@@ -43,7 +45,7 @@ fn machine(meminfo: &Path, name: &str) -> usize {
     }
 }
 
-/// The files that tell a group's limit and use, and the prefix of its counts of reclaimable file pages.
+/// The files with a group's limit and use, and the prefix of its counts of reclaimable file pages.
 struct Names {
     limit: &'static str,
     usage: &'static str,
@@ -73,7 +75,8 @@ fn groups(membership: &Path, root: &Path, of: OfGroup) -> usize {
     least
 }
 
-/// The least of a group and all above it. Inside a container the path may not exist; the mount's root is the group then.
+/// The minimum over a group and all above it. Inside a container the path may not exist; the mount's root is the group
+/// then.
 fn chain(root: &Path, path: &str, names: &Names, of: OfGroup) -> usize {
     let own: PathBuf = root.join(path);
     own.ancestors()
@@ -87,7 +90,7 @@ fn number(group: &Path, name: &str) -> Option<usize> {
     fs::read_to_string(group.join(name)).ok()?.trim().parse().ok()
 }
 
-/// "max", or no such file, is no limit.
+/// "max", or a missing file, means no limit.
 fn group_limit(group: &Path, names: &Names) -> usize {
     number(group, names.limit).unwrap_or(usize::MAX)
 }

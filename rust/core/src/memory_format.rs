@@ -1,6 +1,7 @@
-//! Orders of elements in memory that have names.
+//! Memory formats: named orders of elements in memory.
 
-use crate::layout::{Dims, Layout, contiguous_strides};
+use crate::dims::Dims;
+use crate::layout::{Layout, contiguous_strides};
 use crate::{Error, Result};
 
 /// Strides in which the last-but-spatial dimension, the channels, changes fastest.
@@ -16,8 +17,8 @@ pub fn channels_last(sizes: &[isize]) -> Dims {
     strides
 }
 
-/// Whether the channels of images or volumes come last, with gaps or without: torch keeps that order in results. Where sizes of
-/// one leave it open they do not.
+/// Whether the channels of images or volumes come last, with gaps or without: torch keeps that order in results.
+/// Strides that sizes of one leave ambiguous do not count as channels last.
 pub fn has_channels_last(layout: &Layout) -> bool {
     let (sizes, strides, rank) = (&layout.sizes, &layout.strides, layout.rank());
     if !matches!(rank, 4 | 5) || strides[1] == 0 {
@@ -33,7 +34,7 @@ pub fn has_channels_last(layout: &Layout) -> bool {
     true
 }
 
-/// Strides of a new tensor in a memory format; `like` is what `preserve_format` preserves.
+/// Strides of a new tensor in a memory format; `like` is the layout that `preserve_format` preserves.
 pub fn strides(sizes: &[isize], format: Option<&str>, like: Option<&Layout>) -> Result<Dims> {
     let wanted = match format {
         Some("channels_last") => Some(4),

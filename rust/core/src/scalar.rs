@@ -1,4 +1,4 @@
-//! A Python number: what operators take beside tensors.
+//! A Python number: an argument that operators accept in addition to tensors.
 
 use num_complex::Complex64;
 
@@ -8,7 +8,7 @@ use crate::dtype::DType;
 pub enum Scalar {
     Bool(bool),
     Int(i64),
-    /// Only for values above `i64::MAX`.
+    /// Used only for values above `i64::MAX`.
     UInt(u64),
     Float(f64),
     Complex(Complex64),
@@ -18,7 +18,7 @@ impl Scalar {
     pub const ZERO: Scalar = Scalar::Int(0);
     pub const ONE: Scalar = Scalar::Int(1);
 
-    /// The dtype that this number has in promotion, before the default dtype is applied.
+    /// The dtype of this number in promotion, before the default dtype is applied.
     pub fn dtype(self) -> DType {
         match self {
             Scalar::Bool(_) => DType::Bool,
@@ -66,16 +66,15 @@ impl Scalar {
         }
     }
 
-    /// Whether a dtype holds the number, as torch decides before it converts: fractions may be lost, but not beyond the
-    /// greatest number.
-    /// Unsigned types take negative integers that wrap around once.
+    /// Whether a dtype can hold the number, by torch's rule for conversions: fractions may be lost, but the number must
+    /// not exceed the greatest one. Unsigned types accept negative integers that wrap around once.
     pub fn fits(self, dtype: DType) -> bool {
         if let Scalar::Complex(value) = self
             && !dtype.is_complex()
         {
             return dtype == DType::Bool || (value.im == 0.0 && Scalar::Float(value.re).fits(dtype));
         }
-        // Whole numbers become infinite without a word.
+        // Whole numbers overflow to infinity without an error.
         if !dtype.is_integral() && self.is_integral() {
             return true;
         }
@@ -90,7 +89,7 @@ impl Scalar {
         let bits = dtype.size() as i32 * 8 - i32::from(dtype.is_signed());
         let limit = 2f64.powi(bits);
         match self {
-            // The greatest 64-bit numbers are the next power of two as floats.
+            // As floats, the greatest 64-bit integers round up to the next power of two.
             Scalar::Float(value) => {
                 let (least, greatest) = (if dtype.is_signed() { -limit } else { 0.0 }, limit - 1.0);
                 value >= least && value <= greatest

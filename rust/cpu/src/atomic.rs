@@ -1,14 +1,15 @@
-//! Additions that none of another thread or process can undo: an element is exchanged only while it is what was read.
+//! Atomic additions, which no other thread or process can undo: an element is exchanged only if it still has the value
+//! that was read.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rushlight_core::plan::Plan;
+use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{Layout, Scalar};
 
-use crate::index::gather::Side;
+use crate::index::gather::IndexedOperand;
 use crate::pointwise::GRAIN;
 
-/// A number that can be added to in memory that others add to.
+/// A number that can be added to in shared memory.
 pub trait Number: Copy {
     fn product(number: Self, factor: Scalar) -> Self;
 
@@ -28,7 +29,7 @@ macro_rules! number {
 
             #[inline(always)]
             unsafe fn add(place: *mut u8, number: $float) {
-                // SAFETY: by the caller's word.
+                // SAFETY: guaranteed by the caller (see `# Safety`).
                 let cell = unsafe { <$bits>::from_ptr(place.cast()) };
                 let mut old = cell.load(Ordering::Relaxed);
                 loop {
@@ -49,14 +50,14 @@ number!(f64, AtomicU64);
 /// `to += factor * from`, element by element.
 ///
 /// # Safety
-/// Both hold elements `T` at every place of their layouts, which have the same sizes; those of `to` are aligned.
-pub unsafe fn add<T: Number>(to: Side, from: Side, factor: Scalar) {
-    let plan = Plan::new([to.layout, from.layout], [size_of::<T>(); 2]);
-    let [out, input] = plan.inner_strides();
-    rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
-        plan.runs(range, |at, n| {
+/// Both hold elements `T` at every position of their layouts, which have the same sizes; those of `to` are aligned.
+pub unsafe fn add<T: Number>(to: IndexedOperand, from: IndexedOperand, factor: Scalar) {
+    let nest = LoopNest::new([to.layout, from.layout], [size_of::<T>(); 2]);
+    let [out, input] = nest.inner_strides();
+    rushlight_par::parallel_for(nest.numel(), GRAIN, |range| {
+        nest.runs(range, |at, n| {
             for place in 0..n as isize {
-                // SAFETY: by the caller's word.
+                // SAFETY: guaranteed by the caller (see `# Safety`).
                 unsafe {
                     let number = from.at(at[1] + place * input).cast::<T>().read_unaligned();
                     T::add(to.at(at[0] + place * out), T::product(number, factor));
@@ -66,23 +67,23 @@ pub unsafe fn add<T: Number>(to: Side, from: Side, factor: Scalar) {
     });
 }
 
-/// `to[index[i]] += factor * from[i]`, on one thread, so that an index that comes twice always adds in the same order.
+/// `to[index[i]] += factor * from[i]`, on one thread, so that repeated indices are always added in the same order.
 ///
 /// # Safety
-/// As `add`, where `from` has as many rows as the index has 64-bit integers, each of which is a row of `to`, and the rows of
-/// both have the same sizes. Nobody else writes to the index.
-pub unsafe fn add_rows<T: Number>(to: Side, index: Side, from: Side, factor: Scalar) {
+/// As `add`, where `from` has as many rows as the index has 64-bit integers, each of which is a row of `to`, and the
+/// rows of both have the same sizes. No other thread writes to the index.
+pub unsafe fn add_rows<T: Number>(to: IndexedOperand, index: IndexedOperand, from: IndexedOperand, factor: Scalar) {
     let row = to.layout.strides[0] * size_of::<T>() as isize;
     let mut target = Layout { sizes: from.layout.sizes.clone(), ..to.layout.clone() };
     target.strides[0] = 0;
     let mut names = Layout { offset: index.layout.offset, ..from.layout.clone() };
     names.strides.fill(0);
     names.strides[0] = index.layout.strides[0];
-    let plan = Plan::new([&target, from.layout, &names], [size_of::<T>(), size_of::<T>(), size_of::<i64>()]);
-    let [out, input, step] = plan.inner_strides();
-    plan.runs(0..plan.numel(), |at, n| {
+    let nest = LoopNest::new([&target, from.layout, &names], [size_of::<T>(), size_of::<T>(), size_of::<i64>()]);
+    let [out, input, step] = nest.inner_strides();
+    nest.runs(0..nest.numel(), |at, n| {
         for place in 0..n as isize {
-            // SAFETY: by the caller's word.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 let named = index.at(at[2] + place * step).cast::<i64>().read_unaligned() as isize;
                 let number = from.at(at[1] + place * input).cast::<T>().read_unaligned();

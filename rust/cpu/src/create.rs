@@ -1,21 +1,21 @@
-//! One value in every element of a gap-free stretch of memory.
+//! Filling a contiguous range of memory with one value.
 
 use rushlight_par::parallel_for;
 
 /// Elements that one task writes; smaller stretches are written at once.
 const GRAIN: usize = 1 << 16;
 
-/// Writes the first `width` bytes of `bits` to `count` places from `start` on.
+/// Writes the first `width` bytes of `bits` to `count` elements from `start` on.
 ///
 /// # Safety
-/// The stretch of `count * width` bytes is writable, and `width` is a size that an element type has.
+/// The range of `count * width` bytes is writable, and `width` is the size of an element type.
 pub unsafe fn fill(start: *mut u8, count: usize, width: usize, bits: [u64; 2]) {
     let bytes: [u8; 16] = bytes_of(bits);
     let start = start as usize;
     let uniform = bytes[..width].iter().all(|byte| *byte == bytes[0]);
     parallel_for(count, GRAIN, |range| {
         let (first, length) = ((start + range.start * width) as *mut u8, range.len());
-        // SAFETY: ranges lie within the stretch and do not overlap.
+        // SAFETY: ranges lie within the caller's memory and do not overlap.
         unsafe {
             match width {
                 _ if uniform => first.write_bytes(bytes[0], length * width),
@@ -39,7 +39,7 @@ fn bytes_of(bits: [u64; 2]) -> [u8; 16] {
 /// `length` elements from `first` on are writable.
 unsafe fn repeat<T: Copy>(first: *mut T, length: usize, value: T) {
     for place in 0..length {
-        // SAFETY: by the caller's word; foreign memory may be unaligned.
+        // SAFETY: guaranteed by the caller (see `# Safety`); foreign memory may be unaligned.
         unsafe { first.add(place).write_unaligned(value) };
     }
 }

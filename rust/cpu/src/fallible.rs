@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use rushlight_core::{Error, Result};
 
-/// [`rushlight_par::parallel_for`] over stretches whose work may fail: all of them run, and the first error is told.
+/// [`rushlight_par::parallel_for`] over ranges whose work may fail: all of them run, and the first error is returned.
 pub fn parallel_for(count: usize, grain: usize, work: impl Fn(Range<usize>) -> Result<()> + Sync) -> Result<()> {
     let failed = OnceLock::<Error>::new();
     rushlight_par::parallel_for(count, grain, |stretch| {

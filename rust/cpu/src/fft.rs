@@ -1,7 +1,7 @@
 //! Discrete Fourier transforms along one dimension, by rustfft.
 //!
-//! Every line is transformed by itself, so the bits do not depend on the number of threads. Plans, which hold tables of
-//! sines, are kept for the lengths that came last.
+//! Every line is transformed separately, so the bits do not depend on the number of threads. Plans, which hold tables
+//! of sines, are cached by length.
 
 use rushlight_par::Address;
 use std::collections::BTreeMap;
@@ -29,10 +29,10 @@ impl<T: FftNum> Plans<T> {
     }
 }
 
-/// More plans than this are forgotten together.
+/// When more plans than this are cached, all are dropped.
 const KEPT: usize = 64;
 
-/// A precision that transforms are computed in.
+/// The precision of a transform.
 pub trait Real: FftNum + Default {
     fn plans() -> &'static ForkMutex<Plans<Self>>;
     fn number(value: f64) -> Self;
@@ -54,7 +54,7 @@ macro_rules! real {
 
 real! { f32 f64 }
 
-/// The plan at `key`, made where it is missing and there is memory for its tables: the planner itself would end the process.
+/// The plan for `key`, made if it is missing and there is memory for its tables; the planner itself would abort.
 fn kept<K: Ord, P: Clone>(
     plans: &mut BTreeMap<K, P>,
     key: K,
@@ -71,7 +71,7 @@ fn kept<K: Ord, P: Clone>(
     Ok(plans.entry(key).or_insert_with(make).clone())
 }
 
-/// Where the lines of a dimension lie: `outer` blocks of `n` times `inner` elements.
+/// The position of the lines of a dimension: `outer` blocks of `n` times `inner` elements.
 #[derive(Clone, Copy)]
 pub struct Lines {
     pub outer: usize,
@@ -84,22 +84,22 @@ impl Lines {
         self.outer * self.inner
     }
 
-    /// The first element of a line where its dimension is `n` long; the others follow `inner` apart.
+    /// The first element of a line whose dimension has `n` elements; consecutive elements are `inner` apart.
     fn first(self, line: usize, n: usize) -> usize {
         line / self.inner * n * self.inner + line % self.inner
     }
 }
 
-/// The bytes of a plan's tables. Bluestein's algorithm pads to less than four times the length, and holds a table beside
-/// what it transforms.
+/// The bytes of a plan's tables. Bluestein's algorithm pads to less than four times the length, and holds a table
+/// besides its data.
 fn tables<T>(n: usize) -> Option<usize> {
     n.checked_mul(8 * size_of::<Complex<T>>())
 }
 
-/// Elements worth a task of their own.
+/// The least number of elements worth a task.
 const TASK: usize = 1 << 12;
 
-/// Calls `work` with stretches of lines, in parallel.
+/// Calls `work` with ranges of lines, in parallel.
 fn each(lines: Lines, work: impl Fn(std::ops::Range<usize>) -> Result<()> + Sync) -> Result<()> {
     fallible::parallel_for(lines.count(), TASK.div_ceil(lines.n.max(1)), work)
 }
@@ -107,7 +107,7 @@ fn each(lines: Lines, work: impl Fn(std::ops::Range<usize>) -> Result<()> + Sync
 /// Transforms complex lines in place, times `scale`.
 ///
 /// # Safety
-/// The memory holds all lines, and nobody else touches it.
+/// The memory holds all lines, and nothing else accesses it.
 pub unsafe fn complex<T: Real>(lines: Lines, data: *mut Complex<T>, forward: bool, scale: f64) -> Result<()> {
     let plan = kept(&mut T::plans().lock().complex, (lines.n, forward), tables::<T>(lines.n), || {
         let mut planner = FftPlanner::new();
@@ -119,7 +119,7 @@ pub unsafe fn complex<T: Real>(lines: Lines, data: *mut Complex<T>, forward: boo
         let mut scratch = filled(Complex::<T>::default(), plan.get_inplace_scratch_len())?;
         for at in stretch {
             let first = lines.first(at, lines.n);
-            // SAFETY: by the caller's word.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 for (i, element) in line.iter_mut().enumerate() {
                     *element = data.at(first + i * lines.inner).read_unaligned();
@@ -134,10 +134,10 @@ pub unsafe fn complex<T: Real>(lines: Lines, data: *mut Complex<T>, forward: boo
     })
 }
 
-/// Transforms real lines; of each, the `n / 2 + 1` frequencies that are not the conjugates of others.
+/// Transforms real lines to `n / 2 + 1` frequencies each; the others are conjugates of these.
 ///
 /// # Safety
-/// `from` holds the lines, `to` those of the results, and nobody else touches them.
+/// `from` holds the lines, `to` those of the results, and nothing else accesses them.
 pub unsafe fn from_real<T: Real>(lines: Lines, from: *const T, to: *mut Complex<T>, scale: f64) -> Result<()> {
     let make = || RealFftPlanner::new().plan_fft_forward(lines.n);
     let plan = kept(&mut T::plans().lock().forward, lines.n, tables::<T>(lines.n), make)?;
@@ -148,12 +148,12 @@ pub unsafe fn from_real<T: Real>(lines: Lines, from: *const T, to: *mut Complex<
         let mut scratch = filled(Complex::<T>::default(), plan.get_scratch_len())?;
         for at in stretch {
             let (first, last) = (lines.first(at, lines.n), lines.first(at, half));
-            // SAFETY: by the caller's word.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 for (i, element) in line.iter_mut().enumerate() {
                     *element = from.at(first + i * lines.inner).read_unaligned();
                 }
-                // It refuses wrong lengths alone, and these are the plan's.
+                // It fails only for wrong lengths, and these are the plan's.
                 let _ = plan.process_with_scratch(&mut line, &mut found, &mut scratch);
                 for (i, element) in found.iter().enumerate() {
                     to.at(last + i * lines.inner).write(*element * scale);
@@ -164,10 +164,10 @@ pub unsafe fn from_real<T: Real>(lines: Lines, from: *const T, to: *mut Complex<
     })
 }
 
-/// The other way: `n / 2 + 1` frequencies become `n` real numbers.
+/// The inverse: `n / 2 + 1` frequencies become `n` real numbers.
 ///
 /// # Safety
-/// `from` holds the frequencies, `to` the lines, and nobody else touches them.
+/// `from` holds the frequencies, `to` the lines, and nothing else accesses them.
 pub unsafe fn to_real<T: Real>(lines: Lines, from: *const Complex<T>, to: *mut T, scale: f64) -> Result<()> {
     let make = || RealFftPlanner::new().plan_fft_inverse(lines.n);
     let plan = kept(&mut T::plans().lock().inverse, lines.n, tables::<T>(lines.n), make)?;
@@ -178,17 +178,17 @@ pub unsafe fn to_real<T: Real>(lines: Lines, from: *const Complex<T>, to: *mut T
         let mut scratch = filled(Complex::<T>::default(), plan.get_scratch_len())?;
         for at in stretch {
             let (first, last) = (lines.first(at, half), lines.first(at, lines.n));
-            // SAFETY: by the caller's word.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 for (i, element) in line.iter_mut().enumerate() {
                     *element = from.at(first + i * lines.inner).read_unaligned();
                 }
-                // Frequencies that are their own conjugates count by their real parts.
+                // Only the real parts of frequencies that are their own conjugates count.
                 line[0].im = T::default();
                 if lines.n.is_multiple_of(2) {
                     line[half - 1].im = T::default();
                 }
-                // It refuses wrong lengths and those imaginary parts alone.
+                // It fails only for wrong lengths and for non-zero imaginary parts there.
                 let _ = plan.process_with_scratch(&mut line, &mut found, &mut scratch);
                 for (i, element) in found.iter().enumerate() {
                     to.at(last + i * lines.inner).write(*element * scale);
@@ -208,7 +208,7 @@ mod tests {
         let lines = Lines { outer: 2, n: 5, inner: 3 };
         let data: Vec<f64> = (0..30).map(|i| (i * i % 17) as f64).collect();
         let (mut spectrum, mut back) = (vec![Complex::default(); 18], vec![0.0; 30]);
-        // SAFETY: the vectors are as long as the lines say.
+        // SAFETY: the vectors have the lengths of the lines.
         unsafe {
             from_real(lines, data.as_ptr(), spectrum.as_mut_ptr(), 1.0).unwrap();
             to_real(lines, spectrum.as_ptr(), back.as_mut_ptr(), 0.2).unwrap();

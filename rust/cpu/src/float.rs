@@ -1,9 +1,9 @@
-//! What kernels of fused sums need of `f32` and `f64`: arithmetic, and a way through `f64`.
+//! Operations on `f32` and `f64` that kernels of fused sums need: arithmetic, and conversion to and from `f64`.
 
 use rushlight_core::Element;
 use rushlight_simd::Math;
 
-/// The arithmetic that both float types share.
+/// The arithmetic of both float types.
 pub trait Float:
     Math
     + Element

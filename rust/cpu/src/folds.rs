@@ -1,25 +1,66 @@
-//! `folds!`: from an expression to a reduction's kernels, one set for each dtype.
+//! `folds!`: from expressions to a reduction's kernels, one set for each dtype, and to the expressions' text.
 
-/// Bytes of accumulators that run side by side in a row, so that additions need not wait for each other.
+use rushlight_core::DType;
+
+use crate::reduce::Fold;
+
+/// Bytes of accumulators that are updated independently in a row, so that additions need not wait for each other.
 pub const LANES: usize = 256;
 
-/// Makes a `fn(DType) -> Option<Fold>`: where an accumulator starts, how it takes an element, how two join, and what it
-/// means in the end.
+/// The kernels of a reduction, and the expressions that they are made from.
+#[derive(Clone, Copy)]
+pub struct Folds {
+    /// The kernels for a compute dtype.
+    pub cpu: fn(DType) -> Option<Fold>,
+    /// The expressions, from which the functions of other devices are made: see `rushlight_cuda::kernels`.
+    pub expressions: &'static [FoldExpressions],
+}
+
+/// The text of the expressions of a fold.
+pub struct FoldExpressions {
+    /// The dtypes of the elements, `T` in the text.
+    pub dtypes: &'static [DType],
+    /// The dtypes of accumulator and result, `A` and `O`, if they differ.
+    pub accumulator: Option<DType>,
+    pub result: Option<DType>,
+    /// The initial value of an accumulator.
+    pub start: &'static str,
+    /// Adds an element to an accumulator.
+    pub take: Step,
+    /// Combines two accumulators.
+    pub join: Step,
+    /// Computes the result from an accumulator and its number of elements.
+    pub done: Step,
+}
+
+/// One expression of a fold.
+pub struct Step {
+    /// The names of the two parameters.
+    pub parameters: [&'static str; 2],
+    /// The names of the operator's numbers.
+    pub numbers: &'static [&'static str],
+    /// The value, in Rust.
+    pub value: &'static str,
+}
+
+/// Makes [`Folds`] from an accumulator's initial value, how it takes an element, how two join, and the final result.
 ///
 /// ```
 /// use rushlight_cpu::folds;
 /// use rushlight_core::DType;
 ///
-/// let pick = folds! {
+/// let folds = folds! {
 ///     for<S> [f32, f64] (0.0; |a, x| a + x; |a, b| a + b; |a, n| a / n as T);
 ///     for<S> [i32, i64 => i64] (0; |a, x| a + i64::from(x != 0); |a, b| a + b; |a, n| a)
 /// };
-/// assert!(pick(DType::F32).is_some() && pick(DType::Bool).is_none());
+/// assert!((folds.cpu)(DType::F32).is_some() && (folds.cpu)(DType::Bool).is_none());
+/// assert_eq!(folds.expressions[0].take.value, "a + x");
 /// ```
 ///
-/// `[f32 => f64 => i64]` accumulates in `f64` and gives `i64`. In the expressions `T`, `A` and `O` name the element, the
-/// accumulator and the result, `S` the instruction set, and `n` the number of elements. Names behind `;` in the second
-/// expression are the row's numbers as `f64`; the last may read them too.
+/// `[f32 => f64 => i64]` accumulates in `f64` and gives `i64`. In the expressions `T`, `A` and `O` name the element,
+/// the accumulator and the result, `S` the instruction set, and `n` the number of elements. Names behind `;` in the
+/// second expression are the operator's numbers as `f64`; the last may read them too. The text is translated into device
+/// functions, as that of [`tiles!`](crate::tiles) is.
 #[macro_export]
 macro_rules! folds {
     ($(for<$S:ident> [$($T:ty),+ $(=> $A:ty $(=> $O:ty)?)?] $f:tt);+ $(;)?) => {{
@@ -27,8 +68,36 @@ macro_rules! folds {
             $($crate::folds!(@each dtype, $S, [$($T),+], [$($A $(, $O)?)?], $f);)+
             None
         }
-        pick as fn($crate::reexport::DType) -> Option<$crate::reduce::Fold>
+        const EXPRESSIONS: &[$crate::folds::FoldExpressions] =
+            &[$($crate::folds!(@text [$($T),+], [$($A $(, $O)?)?], $f)),+];
+        $crate::folds::Folds { cpu: pick, expressions: EXPRESSIONS }
     }};
+    (@text [$($T:ty),+], [$($A:ty $(, $O:ty)?)?],
+        ($start:expr; |$a:ident, $x:ident $(; $($p:ident),+)?| $take:expr; |$l:ident, $r:ident| $join:expr; |$v:ident, $n:ident $(; $($q:ident),+)?| $done:expr)) => {
+        $crate::folds::FoldExpressions {
+            dtypes: &[$(<$T as $crate::reexport::Element>::DTYPE),+],
+            accumulator: $crate::folds!(@dtype $($A)?),
+            result: $crate::folds!(@dtype $($($O)?)?),
+            start: stringify!($start),
+            take: $crate::folds::Step {
+                parameters: [stringify!($a), stringify!($x)],
+                numbers: &[$($(stringify!($p)),+)?],
+                value: stringify!($take),
+            },
+            join: $crate::folds::Step {
+                parameters: [stringify!($l), stringify!($r)],
+                numbers: &[],
+                value: stringify!($join),
+            },
+            done: $crate::folds::Step {
+                parameters: [stringify!($v), stringify!($n)],
+                numbers: &[$($(stringify!($q)),+)?],
+                value: stringify!($done),
+            },
+        }
+    };
+    (@dtype) => { None };
+    (@dtype $T:ty) => { Some(<$T as $crate::reexport::Element>::DTYPE) };
     (@each $dtype:ident, $S:ident, [$($T:ty),+], $kinds:tt, $f:tt) => {
         $(if $dtype == <$T as $crate::reexport::Element>::DTYPE {
             return Some($crate::folds!(@fold $S, $T, $kinds, $f));
@@ -60,7 +129,7 @@ macro_rules! folds {
                     let mut total = [start; LANES];
                     let mut i = 0;
                     while i + LANES <= n {
-                        // Sixteen elements for each lane in a row, then their sum joins: a tree of two levels.
+                        // Sixteen elements for each accumulator in turn, then their sum joins: a tree of two levels.
                         let mut part = [start; LANES];
                         let end = (n - n % LANES).min(i + 16 * LANES);
                         while i < end {
@@ -76,7 +145,8 @@ macro_rules! folds {
                             *slot = $join;
                         }
                     }
-                    // What is left makes blocks of halves, quarters and so on: each joins the level of its size.
+                    // The remainder is split into blocks of halves, quarters and so on: each joins the level of its
+                    // size.
                     let mut half = LANES / 2;
                     while half > 0 {
                         if (n - i) & half != 0 {

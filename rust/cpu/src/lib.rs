@@ -1,8 +1,8 @@
-//! Kernels for the host, by family: skeletons over raw memory that rows fill with an expression, and algorithms.
+//! Kernels for the CPU, by family: skeletons over raw memory that operators fill with an expression, and algorithms.
 //!
-//! Nothing here knows tensors, autograd or operators. A kernel gets addresses, strides and dtypes, and its results are
-//! the same bits for any number of threads: sums, and writes to one place, are cut at fixed places, and partial results
-//! meet in a fixed order.
+//! Nothing here depends on tensors, autograd or operators. A kernel gets addresses, strides and dtypes, and its results
+//! are the same bits for any number of threads: sums, and writes to one position, are split at fixed positions, and
+//! partial results are combined in a fixed order.
 
 pub mod atomic;
 pub mod convert;
@@ -20,9 +20,9 @@ pub mod pointwise;
 pub mod reduce;
 mod streaming;
 pub mod tiles;
-mod turn;
+mod transpose;
 
-/// What the macros of this crate need to name in other crates.
+/// Names from other crates that this crate's macros use.
 #[doc(hidden)]
 pub mod reexport {
     pub use rushlight_core::{DType, Element, Scalar};

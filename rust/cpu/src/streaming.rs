@@ -1,22 +1,22 @@
-//! Stores that bypass the caches, and fetches that run ahead of them.
+//! Stores that bypass the caches, and prefetches ahead of them.
 //!
-//! A result that fills more than the caches leaves nothing there for its reader, and reading its lines before they are
-//! overwritten costs a third of the bandwidth. What is computed in small steps into a buffer goes past the caches in whole
-//! lines; meanwhile the operands' lines are asked for long before their turn, since arithmetic between two loads
-//! leaves the memory idle otherwise.
+//! A result larger than the caches evicts everything else, and reading its lines before they are overwritten costs a
+//! third of the bandwidth. Results that are computed in small steps into a buffer are written past the caches in whole
+//! lines. Meanwhile the operands' lines are prefetched well in advance, because otherwise the memory is idle during the
+//! arithmetic between two loads.
 
 use rushlight_simd::{Isa, Level, multiversion};
 
-/// From so many bytes on a fresh result is streamed.
+/// New results of this many bytes and above are streamed.
 pub const LEAST: usize = 32 << 20;
-/// The bytes of the widest operand that a step takes: eight lines, which the processor can ask for at once.
+/// The bytes of the widest operand that a step takes: eight lines, which the processor can fetch concurrently.
 pub const STEP: usize = 512;
-/// How far ahead operands are asked for.
+/// How far ahead operands are prefetched.
 const AHEAD: usize = 8 * STEP;
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
 
-/// Asks for what stands `AHEAD` behind `bytes` bytes at `from`.
+/// Prefetches `bytes` bytes at `AHEAD` behind `from`.
 #[inline(always)]
 pub fn fetch(from: *const u8, bytes: usize) {
     for at in (0..bytes).step_by(LINE) {
@@ -24,11 +24,11 @@ pub fn fetch(from: *const u8, bytes: usize) {
     }
 }
 
-/// Asks for the line at an address, which may be anywhere.
+/// Prefetches the line at an address, which may be invalid.
 #[inline(always)]
 pub fn ask(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint; it reads nothing.
+    // SAFETY: a hint that reads nothing.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address.cast());
@@ -38,13 +38,14 @@ pub fn ask(address: *const u8) {
 }
 
 multiversion! {
-    /// Copies bytes past the caches where the target begins a line; `finish` makes them seen.
+    /// Copies bytes with streaming stores if the target begins a line; `finish` makes them visible.
     ///
     /// # Safety
     /// Both sides hold `bytes` bytes and do not overlap.
     pub unsafe fn store<S>(to: *mut u8, from: *const u8, bytes: usize) {
         let whole = if (to as usize).is_multiple_of(LINE) { bytes / LINE * LINE } else { 0 };
-        // SAFETY: by the caller's word; the alignment of `to` was just asked for, and the level allows the instructions.
+        // SAFETY: guaranteed by the caller (see `# Safety`); the alignment of `to` was just checked, and the level
+        // allows the instructions.
         unsafe {
             for at in (0..whole).step_by(LINE) {
                 line::<S>(to.add(at), from.add(at));
@@ -55,10 +56,10 @@ multiversion! {
 }
 
 multiversion! {
-    /// [`store`] from large memory: it is asked for ahead of its turn.
+    /// [`store`] from large memory, which is prefetched.
     ///
     /// # Safety
-    /// As for `store`.
+    /// Same as for `store`.
     pub unsafe fn copy<S>(to: *mut u8, from: *const u8, bytes: usize) {
         let whole = if (to as usize).is_multiple_of(LINE) { bytes / LINE * LINE } else { 0 };
         // SAFETY: as in `store`.
@@ -73,13 +74,13 @@ multiversion! {
     }
 }
 
-/// One line past the caches.
+/// One line with streaming stores.
 ///
 /// # Safety
 /// Both sides hold a line, `to` begins one, and the machine has the instructions of `S`.
 #[inline(always)]
 pub unsafe fn line<S: Isa>(to: *mut u8, from: *const u8) {
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe {
         #[cfg(target_arch = "x86_64")]
         {
@@ -103,11 +104,11 @@ pub unsafe fn line<S: Isa>(to: *mut u8, from: *const u8) {
     }
 }
 
-/// Other threads see what was stored.
+/// Makes the stores visible to other threads.
 #[inline(always)]
 pub fn finish() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has it.
+    // SAFETY: every x86-64 has the instruction.
     unsafe {
         std::arch::x86_64::_mm_sfence()
     }

@@ -1,49 +1,119 @@
-//! `tiles!`: from an expression to a row's loops, one for each compute dtype.
+//! `tiles!`: from an expression to an operator's loops, one for each compute dtype, and to the expression's text.
 
 use std::mem::MaybeUninit;
 
-/// How many elements a loop takes at once. The block stands in registers, so that a result may lie on its own input.
+use rushlight_core::DType;
+
+use crate::pointwise::Tile;
+
+/// The number of elements that a loop takes at once. The block is held in registers, so that a result may be written
+/// over its own input.
 pub const LANES: usize = 32;
 
-/// Makes a `fn(DType) -> Option<Tile>` out of expressions over the elements of an operand each.
+/// The loops of an elementwise operator, and the expressions that they are made from.
+#[derive(Clone, Copy)]
+pub struct Loops {
+    /// The loop for a compute dtype.
+    pub cpu: fn(DType) -> Option<Tile>,
+    /// The expressions, from which the functions of other devices are made: see `rushlight_cuda::kernels`.
+    pub expressions: &'static [Expression],
+    /// Unsigned integers use the loops and expressions of the signed ones.
+    pub signless: bool,
+}
+
+impl Loops {
+    /// The expression for a compute dtype, and the dtype that it is written for.
+    pub fn expression(&self, dtype: DType) -> Option<(&'static Expression, DType)> {
+        let dtype = if self.signless { dtype.signed() } else { dtype };
+        self.expressions.iter().find(|expression| expression.dtypes.contains(&dtype)).map(|found| (found, dtype))
+    }
+}
+
+/// The text of an expression that computes one element of the result.
+pub struct Expression {
+    /// The dtypes of the elements, `T` in the text.
+    pub dtypes: &'static [DType],
+    /// The dtype of the value, if it differs.
+    pub result: Option<DType>,
+    /// The names of the operands' elements.
+    pub operands: &'static [&'static str],
+    /// The names of the operator's numbers.
+    pub numbers: &'static [&'static str],
+    /// The names of numbers that may be absent.
+    pub optional: &'static [&'static str],
+    /// The value, in Rust.
+    pub value: &'static str,
+}
+
+/// Makes [`Loops`] from expressions over the elements of the operands.
 ///
 /// ```
 /// use rushlight_cpu::tiles;
 /// use rushlight_core::DType;
 ///
-/// let pick = tiles! {
+/// let loops = tiles! {
 ///     for<S> [f32, f64] (|x, y; alpha| S::mul_add(alpha, y, x));
 ///     for<S> [i32, i64] (|x, y; alpha| x.wrapping_add(alpha.wrapping_mul(y)));
 /// };
-/// assert!(pick(DType::F32).is_some() && pick(DType::Bool).is_none());
+/// assert!((loops.cpu)(DType::F32).is_some() && (loops.cpu)(DType::Bool).is_none());
+/// assert_eq!(loops.expressions[0].value, "S::mul_add(alpha, y, x)");
 /// ```
 ///
-/// Names before `;` are elements of the operands in order, names behind it the row's numbers, converted to `T`, and names
-/// behind `;;` numbers that may be absent: an `Option<T>` each. `T` is
-/// the dtype of a loop and `S` its instruction set (`S::exp(x)` is the vector form of `exp`). `[f32, f64 => Bool]` gives
-/// results of another type. After `signless;` unsigned integers take the loops of the signed ones: for what gives the same bits.
+/// Names before `;` are elements of the operands in order, names behind it the operator's numbers, converted to `T`,
+/// and names behind `;;` numbers that may be absent: an `Option<T>` each. `T` is the dtype of a loop and `S` its
+/// instruction set (`S::exp(x)` is the vector form of `exp`). `[f32, f64 => Bool]` gives results of another type. After
+/// `signless;` unsigned integers use the loops of the signed ones, for operations that give the same bits.
+///
+/// `(|x| S::sin(x)) by sines::<T>` has a hand-written loop, a [`Tile`]. The expression states what the loop computes.
+///
+/// `cargo dev generate` translates the text into device functions. An expression may therefore use only a subset of Rust:
+/// operators, calls, methods, casts, `if`, and `let` before the value.
 #[macro_export]
 macro_rules! tiles {
     (signless; $($loops:tt)+) => {{
+        const SIGNED: $crate::tiles::Loops = $crate::tiles!($($loops)+);
         fn signless(dtype: $crate::reexport::DType) -> Option<$crate::pointwise::Tile> {
-            $crate::tiles!($($loops)+)(dtype.signed())
+            (SIGNED.cpu)(dtype.signed())
         }
-        signless as fn($crate::reexport::DType) -> Option<$crate::pointwise::Tile>
+        $crate::tiles::Loops { cpu: signless, signless: true, ..SIGNED }
     }};
-    ($(for<$S:ident> [$($T:ty),+ $(=> $O:ty)?] $f:tt);+ $(;)?) => {{
+    ($(for<$S:ident> [$($T:ty),+ $(=> $O:ty)?] $f:tt $(by $tile:expr)?);+ $(;)?) => {{
         fn pick(dtype: $crate::reexport::DType) -> Option<$crate::pointwise::Tile> {
-            $($crate::tiles!(@each dtype, $S, [$($T),+], [$($O)?], $f);)+
+            $($crate::tiles!(@each dtype, $S, [$($T),+], [$($O)?], $f, [$($tile)?]);)+
             None
         }
-        pick as fn($crate::reexport::DType) -> Option<$crate::pointwise::Tile>
+        const EXPRESSIONS: &[$crate::tiles::Expression] = &[$($crate::tiles!(@text [$($T),+], [$($O)?], $f)),+];
+        $crate::tiles::Loops { cpu: pick, expressions: EXPRESSIONS, signless: false }
     }};
-    (@each $dtype:ident, $S:ident, [$($T:ty),+], $O:tt, $f:tt) => {
+    (@text [$($T:ty),+], [$($O:ty)?], (|$($x:ident),+ $(; $($p:ident),+)? $(;; $($o:ident),+)?| $value:expr)) => {
+        $crate::tiles::Expression {
+            dtypes: &[$(<$T as $crate::reexport::Element>::DTYPE),+],
+            result: $crate::tiles!(@result $($O)?),
+            operands: &[$(stringify!($x)),+],
+            numbers: &[$($(stringify!($p)),+)?],
+            optional: &[$($(stringify!($o)),+)?],
+            value: stringify!($value),
+        }
+    };
+    (@result) => { None };
+    (@result $O:ty) => { Some(<$O as $crate::reexport::Element>::DTYPE) };
+    (@each $dtype:ident, $S:ident, [$($T:ty),+], $O:tt, $f:tt, $tile:tt) => {
         $(if $dtype == <$T as $crate::reexport::Element>::DTYPE {
-            return Some($crate::tiles!(@tile $S, $T, $O, $f));
+            return Some($crate::tiles!(@tile $S, $T, $O, $f, $tile));
         })+
     };
-    (@tile $S:ident, $T:ty, [], $f:tt) => { $crate::tiles!(@tile $S, $T, [$T], $f) };
-    (@tile $S:ident, $T:ty, [$O:ty], (|$($x:ident),+ $(; $($p:ident),+)? $(;; $($o:ident),+)?| $value:expr)) => {
+    (@tile $S:ident, $T:ty, [], $f:tt, $tile:tt) => { $crate::tiles!(@tile $S, $T, [$T], $f, $tile) };
+    (@tile $S:ident, $T:ty, [$O:ty], (|$($x:ident),+ $(; $($p:ident),+)? $(;; $($o:ident),+)?| $value:expr), [$tile:expr]) => {{
+        #[allow(dead_code)]
+        type T = $T;
+        // Never called: it makes the compiler check the expression.
+        #[allow(dead_code)]
+        fn value<$S: $crate::reexport::Isa>($($x: T),+ $(, $($p: T),+)? $(, $($o: Option<T>),+)?) -> $O {
+            $value
+        }
+        $tile as $crate::pointwise::Tile
+    }};
+    (@tile $S:ident, $T:ty, [$O:ty], (|$($x:ident),+ $(; $($p:ident),+)? $(;; $($o:ident),+)?| $value:expr), []) => {
         $crate::reexport::simd_loop!(for<$S> |out: *mut u8, inputs: *const *const u8, n: usize, numbers: &[$crate::reexport::Scalar]| {
             use $crate::tiles::LANES;
             #[allow(dead_code)]
@@ -54,7 +124,8 @@ macro_rules! tiles {
             $($(if let Some(number) = _given.next() { $p = <T as $crate::reexport::Element>::from_scalar(*number); })+)?
             $($(let $o = _given.next().map(|number| <T as $crate::reexport::Element>::from_scalar(*number));)+)?
             let mut done = 0usize;
-            // SAFETY: the caller gives n elements behind each pointer; blocks are of LANES, and a pad is one.
+            // SAFETY: the caller gives n elements behind each pointer; blocks have LANES elements, and a pad is one
+            // block.
             unsafe {
                 let mut _next = inputs;
                 $(let $x = (*_next).cast::<T>(); _next = _next.add(1);)+
@@ -83,18 +154,18 @@ macro_rules! tiles {
     };
 }
 
-/// The end of an operand that does not fill a block, in room for one.
+/// Copies the end of an operand that does not fill a block to a pad.
 ///
-/// Far from the loops, as `store_part` is: a call inside would cost them their registers, and a block whose address leaves
-/// its place in them.
+/// Kept out of the loops, like `store_part`: a call inside would cost them their registers, and taking a block's
+/// address would force it out of them.
 ///
 /// # Safety
-/// `left` elements stand at `from`, fewer than a block.
+/// There are `left` elements at `from`, fewer than a block.
 #[cold]
 #[inline(never)]
 pub unsafe fn padded<T: Copy + Default>(pad: &mut MaybeUninit<[T; LANES]>, from: *const T, left: usize) -> *const T {
     let pad = pad.write([T::default(); LANES]).as_mut_ptr();
-    // SAFETY: by the caller's word; bytes, because foreign memory may be unaligned.
+    // SAFETY: guaranteed by the caller (see `# Safety`); as bytes, because foreign memory may be unaligned.
     unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), pad.cast::<u8>(), left * size_of::<T>()) };
     pad
 }
@@ -106,6 +177,6 @@ pub unsafe fn padded<T: Copy + Default>(pad: &mut MaybeUninit<[T; LANES]>, from:
 #[cold]
 #[inline(never)]
 pub unsafe fn store_part<O>(to: *mut O, block: [MaybeUninit<O>; LANES], left: usize) {
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe { std::ptr::copy_nonoverlapping(block.as_ptr().cast::<u8>(), to.cast::<u8>(), left * size_of::<O>()) }
 }

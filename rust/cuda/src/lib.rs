@@ -1,4 +1,6 @@
-//! CUDA, found at run time: nothing is linked, and a machine without a driver loses nothing.
+//! Detects CUDA at run time: nothing is linked, and no driver is required.
+
+pub mod kernels;
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -9,14 +11,15 @@ use rushlight_core::Error;
 /// The names under which the NVIDIA driver's library is installed.
 const DRIVER: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
-/// How many cards the driver shows; none where there is no driver or it cannot start. Asked once per process.
+/// The number of CUDA devices; zero if there is no driver or it cannot start. Determined once per process.
 pub fn device_count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| ask().unwrap_or(0))
 }
 
-/// Why nothing lives on a card yet, in torch's words for a machine without a driver and for a library without kernels.
-pub fn refusal() -> Error {
+/// The error for using a CUDA device, in torch's words for a machine without a driver and for a library without
+/// kernels.
+pub fn unsupported() -> Error {
     let sentence = match device_count() {
         0 => {
             "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from \
@@ -24,11 +27,11 @@ pub fn refusal() -> Error {
         }
         _ => "CUDA error: no kernel image is available for execution on the device",
     };
-    Error::runtime(sentence).hint("rushlight computes on the CPU so far, whatever cards there are: device='cpu'.")
+    Error::runtime(sentence).hint("rushlight runs on the CPU only at present: use device='cpu'.")
 }
 
 fn ask() -> Option<usize> {
-    // SAFETY: loading the driver runs its initialisers, which are written to be loaded by any program.
+    // SAFETY: loading the driver runs its initialisers, which any program may load.
     let driver = DRIVER.iter().find_map(|name| unsafe { Library::new(*name) }.ok())?;
     // SAFETY: the driver's C interface gives these functions these types.
     let (init, count) = unsafe {
@@ -37,7 +40,7 @@ fn ask() -> Option<usize> {
         (*init, *count)
     };
     let mut cards = 0;
-    // SAFETY: as above; the library stays loaded for ever.
+    // SAFETY: as above; the library is never unloaded.
     let status = unsafe { if init(0) == 0 { count(&raw mut cards) } else { 1 } };
     std::mem::forget(driver);
     (status == 0).then_some(cards.max(0) as usize)

@@ -1,4 +1,4 @@
-//! The end that has the table: a thread that accepts, and one for each peer.
+//! The server: it owns the table, with one thread that accepts connections and one for each peer.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Result};
@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 
 use rushlight_core::fork;
 
-use crate::table::{Answer, Question, Table};
+use crate::question::{Request, Response};
+use crate::table::Table;
 use crate::wire::{LONGEST_TOKEN, Message};
 
 const PEERS: usize = 4096;
-/// Who has not said who it is by then is sent away, however busily it speaks.
-const INTRODUCTION: Duration = Duration::from_secs(10);
+/// A connection that has not authenticated by then is closed, even if it keeps sending.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const STACK: usize = 256 << 10;
-/// What a stranger may say: a token.
+/// The longest message that is accepted before authentication.
 const STRANGE: usize = LONGEST_TOKEN + 64;
 
 struct Shared {
@@ -31,14 +32,14 @@ struct Shared {
 /// Serves until it is dropped.
 pub struct Server {
     shared: Arc<Shared>,
-    /// The listening socket, to end the wait of the thread that accepts.
+    /// The listening socket, used to end the wait of the accepting thread.
     listening: TcpListener,
     port: u16,
     generation: u64,
 }
 
 impl Server {
-    /// Listens at an address; port 0 takes a free one.
+    /// Listens at an address; port 0 selects a free one.
     pub fn new(host: &str, port: u16, token: Vec<u8>) -> Result<Server> {
         if token.len() > LONGEST_TOKEN {
             return Err(std::io::Error::new(
@@ -67,7 +68,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A forked child has the sockets too, but not the right to end the parent's conversations.
+        // A forked child has the sockets too, but must not end the parent's connections.
         if self.generation != fork::generation() {
             return;
         }
@@ -75,8 +76,8 @@ impl Drop for Server {
         for (_, stream) in self.shared.peers.lock().unwrap_or_else(PoisonError::into_inner).drain() {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        // The thread that accepts wakes up, sees that it is over, and closes the port. The standard library shuts streams
-        // down only; to the system both are sockets.
+        // The accepting thread wakes up, sees the shutdown, and closes the port. The standard library shuts down
+        // streams only; for the system both are sockets.
         if let Ok(listening) = self.listening.try_clone() {
             let _ = TcpStream::from(OwnedFd::from(listening)).shutdown(Shutdown::Both);
         }
@@ -84,12 +85,12 @@ impl Drop for Server {
 }
 
 /// Reads until a deadline.
-struct Hurried<'a> {
+struct DeadlineStream<'a> {
     stream: &'a TcpStream,
     deadline: Instant,
 }
 
-impl Read for Hurried<'_> {
+impl Read for DeadlineStream<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -108,7 +109,7 @@ impl Shared {
                 return;
             }
             let Ok((stream, _)) = stream else {
-                // Out of descriptors, say: others may close theirs.
+                // For example, out of descriptors: other connections may close theirs.
                 thread::sleep(Duration::from_millis(10));
                 continue;
             };
@@ -133,22 +134,25 @@ impl Shared {
 
     fn serve(&self, mut stream: TcpStream) -> Result<()> {
         stream.set_nodelay(true)?;
-        let hello = Message::read(&mut Hurried { stream: &stream, deadline: Instant::now() + INTRODUCTION }, STRANGE)?;
+        let hello = Message::read(
+            &mut DeadlineStream { stream: &stream, deadline: Instant::now() + HANDSHAKE_TIMEOUT },
+            STRANGE,
+        )?;
         let known =
             hello.is_some_and(|hello| hello.kind == 0 && hello.fields.first().is_some_and(|token| self.knows(token)));
-        Message::from(Answer::Truth(known)).write(&mut stream)?;
+        Message::from(Response::Truth(known)).write(&mut stream)?;
         if !known {
             return Ok(());
         }
         stream.set_read_timeout(None)?;
         while let Some(message) = Message::read_any(&mut stream)? {
-            let answer = self.table.ask(Question::try_from(message)?);
+            let answer = self.table.ask(Request::try_from(message)?);
             Message::from(answer).write(&mut stream)?;
         }
         Ok(())
     }
 
-    /// Compares in a time that does not tell how much of the token is right.
+    /// Compares in constant time, so that the duration does not reveal how much of the token is right.
     fn knows(&self, token: &[u8]) -> bool {
         token.len() == self.token.len() && token.iter().zip(&self.token).fold(0, |found, (a, b)| found | (a ^ b)) == 0
     }

@@ -2,7 +2,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::{Answer, Client, Question, Server, Table};
+use super::{Client, Request, Response, Server, Table};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -21,24 +21,24 @@ fn server() -> Server {
 #[test]
 fn a_table_answers() {
     let table = Table::default();
-    assert_eq!(table.ask(Question::Get(vec![bytes("a")])), Answer::Truth(false));
-    assert_eq!(table.ask(Question::Set(bytes("a"), bytes("x"))), Answer::Truth(true));
-    assert_eq!(table.ask(Question::Add(bytes("n"), 5)), Answer::Number(5));
-    assert_eq!(table.ask(Question::Add(bytes("n"), -7)), Answer::Number(-2));
-    assert!(matches!(table.ask(Question::Add(bytes("n"), i64::MIN)), Answer::Refused(_)));
-    assert!(matches!(table.ask(Question::Add(bytes("a"), 1)), Answer::Refused(_)));
-    assert_eq!(table.ask(Question::Append(bytes("a"), bytes("y"))), Answer::Truth(true));
-    let both = Question::Get(vec![bytes("a"), bytes("n")]);
-    assert_eq!(table.ask(both), Answer::Values(vec![bytes("xy"), bytes("-2")]));
+    assert_eq!(table.ask(Request::Get(vec![bytes("a")])), Response::Truth(false));
+    assert_eq!(table.ask(Request::Set(bytes("a"), bytes("x"))), Response::Truth(true));
+    assert_eq!(table.ask(Request::Add(bytes("n"), 5)), Response::Number(5));
+    assert_eq!(table.ask(Request::Add(bytes("n"), -7)), Response::Number(-2));
+    assert!(matches!(table.ask(Request::Add(bytes("n"), i64::MIN)), Response::Refused(_)));
+    assert!(matches!(table.ask(Request::Add(bytes("a"), 1)), Response::Refused(_)));
+    assert_eq!(table.ask(Request::Append(bytes("a"), bytes("y"))), Response::Truth(true));
+    let both = Request::Get(vec![bytes("a"), bytes("n")]);
+    assert_eq!(table.ask(both), Response::Values(vec![bytes("xy"), bytes("-2")]));
     let compare =
-        |expected: &str, desired: &str| table.ask(Question::CompareSet(bytes("c"), bytes(expected), bytes(desired)));
-    assert_eq!(compare("x", "one"), Answer::Values(vec![bytes("x")]));
-    assert_eq!(compare("", "one"), Answer::Values(vec![bytes("one")]));
-    assert_eq!(compare("x", "two"), Answer::Values(vec![bytes("one")]));
-    assert_eq!(compare("one", "two"), Answer::Values(vec![bytes("two")]));
-    assert_eq!(table.ask(Question::Delete(bytes("c"))), Answer::Truth(true));
-    assert_eq!(table.ask(Question::Delete(bytes("c"))), Answer::Truth(false));
-    assert_eq!(table.ask(Question::Keys), Answer::Values(vec![bytes("a"), bytes("n")]));
+        |expected: &str, desired: &str| table.ask(Request::CompareSet(bytes("c"), bytes(expected), bytes(desired)));
+    assert_eq!(compare("x", "one"), Response::Values(vec![bytes("x")]));
+    assert_eq!(compare("", "one"), Response::Values(vec![bytes("one")]));
+    assert_eq!(compare("x", "two"), Response::Values(vec![bytes("one")]));
+    assert_eq!(compare("one", "two"), Response::Values(vec![bytes("two")]));
+    assert_eq!(table.ask(Request::Delete(bytes("c"))), Response::Truth(true));
+    assert_eq!(table.ask(Request::Delete(bytes("c"))), Response::Truth(false));
+    assert_eq!(table.ask(Request::Keys), Response::Values(vec![bytes("a"), bytes("n")]));
 }
 
 #[test]
@@ -47,13 +47,13 @@ fn peers_wait_for_each_other() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let client = client(&server);
-            while client.ask(Question::Wait(vec![bytes("late")]), LONG, &mut || Ok(())).unwrap() != Answer::Truth(true)
+            while client.ask(Request::Wait(vec![bytes("late")]), LONG, &mut || Ok(())).unwrap() != Response::Truth(true)
             {
             }
-            client.ask(Question::Get(vec![bytes("late")]), LONG, &mut || Ok(())).unwrap()
+            client.ask(Request::Get(vec![bytes("late")]), LONG, &mut || Ok(())).unwrap()
         });
-        client(&server).ask(Question::Set(bytes("late"), bytes("here")), LONG, &mut || Ok(())).unwrap();
-        assert_eq!(waiting.join().unwrap(), Answer::Values(vec![bytes("here")]));
+        client(&server).ask(Request::Set(bytes("late"), bytes("here")), LONG, &mut || Ok(())).unwrap();
+        assert_eq!(waiting.join().unwrap(), Response::Values(vec![bytes("here")]));
     });
 }
 
@@ -62,7 +62,7 @@ fn strangers_are_sent_away() {
     let server = server();
     let wrong = Client::connect("127.0.0.1", server.port(), b"other", LONG, &mut || Ok(()));
     assert_eq!(wrong.err().unwrap().kind(), ErrorKind::PermissionDenied);
-    // Garbage, lying lengths and silence end that conversation only.
+    // Garbage, false lengths and silence end only that connection.
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0, 255, 255, 255, 255], &[0, 1, 0, 0, 0, 255, 255, 255, 127], &[]]
     {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
@@ -72,18 +72,18 @@ fn strangers_are_sent_away() {
         let _ = stream.read_to_end(&mut rest);
         assert!(rest.len() <= 10, "{rest:?}");
     }
-    assert_eq!(client(&server).ask(Question::Keys, LONG, &mut || Ok(())).unwrap(), Answer::Values(vec![]));
+    assert_eq!(client(&server).ask(Request::Keys, LONG, &mut || Ok(())).unwrap(), Response::Values(vec![]));
 }
 
 #[test]
 fn who_lost_the_server_is_told() {
     let server = server();
     let client = client(&server);
-    client.ask(Question::Keys, LONG, &mut || Ok(())).unwrap();
+    client.ask(Request::Keys, LONG, &mut || Ok(())).unwrap();
     let port = server.port();
     drop(server);
-    assert!(client.ask(Question::Keys, LONG, &mut || Ok(())).is_err());
-    let again = client.ask(Question::Keys, LONG, &mut || Ok(()));
+    assert!(client.ask(Request::Keys, LONG, &mut || Ok(())).is_err());
+    let again = client.ask(Request::Keys, LONG, &mut || Ok(()));
     assert_eq!(again.unwrap_err().kind(), ErrorKind::NotConnected);
     let short = Duration::from_millis(150);
     assert!(Client::connect("127.0.0.1", port, b"token", short, &mut || Ok(())).is_err());
@@ -93,7 +93,21 @@ fn who_lost_the_server_is_told() {
 fn a_wait_can_be_interrupted() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // Nobody answers; the caller has enough.
+    // There is no server; the pause function interrupts the wait.
     let found = Client::connect("127.0.0.1", port, b"", LONG, &mut || Err(ErrorKind::Interrupted.into()));
     assert_eq!(found.err().unwrap().kind(), ErrorKind::Interrupted);
+}
+
+#[test]
+fn a_request_within_a_request_is_an_error() {
+    let server = server();
+    let client = client(&server);
+    let mut inner = None;
+    let wait = Request::Wait(vec![bytes("never")]);
+    let found = client.ask(wait, LONG, &mut || {
+        inner = Some(client.ask(Request::Keys, LONG, &mut || Ok(())).unwrap_err().kind());
+        Err(ErrorKind::Interrupted.into())
+    });
+    assert_eq!(found.unwrap_err().kind(), ErrorKind::Interrupted);
+    assert_eq!(inner, Some(ErrorKind::ResourceBusy));
 }

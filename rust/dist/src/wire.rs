@@ -1,19 +1,19 @@
-//! A message: a kind, and fields of bytes with their lengths before them, all numbers with the lowest byte first.
+//! The format of a message: a kind, and fields of bytes preceded by their lengths. All numbers are little-endian.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 
-use crate::table::{Answer, Question};
+use crate::question::{Request, Response};
 
-/// What a message may hold; the memory for it grows with what arrives, not with what is promised.
+/// The largest message; memory for it is allocated as the data arrive, not from the stated length.
 pub(crate) const LONGEST: usize = 1 << 28;
-/// What a field takes beside its bytes.
+/// The overhead of a field.
 const FIELD: usize = size_of::<Vec<u8>>();
-/// The first message is a token, from a stranger.
+/// The largest first message, a token from an unauthenticated peer.
 pub(crate) const LONGEST_TOKEN: usize = 1 << 10;
 
-/// How much of a message fields of these lengths take.
-pub(crate) fn room(lengths: impl Iterator<Item = usize>) -> usize {
-    lengths.fold(0, |room, length| room.saturating_add(length).saturating_add(FIELD))
+/// How much of a message fields of these lengths use.
+pub(crate) fn buffer_size(lengths: impl Iterator<Item = usize>) -> usize {
+    lengths.fold(0, |buffer_size, length| buffer_size.saturating_add(length).saturating_add(FIELD))
 }
 
 pub(crate) struct Message {
@@ -34,9 +34,9 @@ impl Message {
         stream.write_all(&self.encode()?)
     }
 
-    /// As it travels.
+    /// The encoded message.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        let size = room(self.fields.iter().map(Vec::len));
+        let size = buffer_size(self.fields.iter().map(Vec::len));
         if size > LONGEST {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
@@ -53,7 +53,7 @@ impl Message {
         Ok(bytes)
     }
 
-    /// The next message; nothing where the peer has closed the stream between two.
+    /// The next message; `None` if the peer has closed the stream between two messages.
     pub fn read(stream: &mut impl Read, longest: usize) -> Result<Option<Message>> {
         let mut kind = [0];
         if stream.read(&mut kind)? == 0 {
@@ -88,72 +88,72 @@ fn integer(bytes: &[u8]) -> Result<i64> {
     Ok(i64::from_le_bytes(bytes.try_into().map_err(|_| broken("a number that is not 8 bytes"))?))
 }
 
-impl From<Question> for Message {
-    fn from(question: Question) -> Message {
-        match question {
-            Question::Set(key, value) => Message::new(1, vec![key, value]),
-            Question::Get(keys) => Message::new(2, keys),
-            Question::Add(key, amount) => Message::new(3, vec![key, amount.to_le_bytes().to_vec()]),
-            Question::CompareSet(key, expected, desired) => Message::new(4, vec![key, expected, desired]),
-            Question::Wait(keys) => Message::new(5, keys),
-            Question::Check(keys) => Message::new(6, keys),
-            Question::Delete(key) => Message::new(7, vec![key]),
-            Question::Append(key, tail) => Message::new(8, vec![key, tail]),
-            Question::Keys => Message::new(9, Vec::new()),
+impl From<Request> for Message {
+    fn from(request: Request) -> Message {
+        match request {
+            Request::Set(key, value) => Message::new(1, vec![key, value]),
+            Request::Get(keys) => Message::new(2, keys),
+            Request::Add(key, amount) => Message::new(3, vec![key, amount.to_le_bytes().to_vec()]),
+            Request::CompareSet(key, expected, desired) => Message::new(4, vec![key, expected, desired]),
+            Request::Wait(keys) => Message::new(5, keys),
+            Request::Check(keys) => Message::new(6, keys),
+            Request::Delete(key) => Message::new(7, vec![key]),
+            Request::Append(key, tail) => Message::new(8, vec![key, tail]),
+            Request::Keys => Message::new(9, Vec::new()),
         }
     }
 }
 
-impl TryFrom<Message> for Question {
+impl TryFrom<Message> for Request {
     type Error = Error;
 
-    fn try_from(message: Message) -> Result<Question> {
+    fn try_from(message: Message) -> Result<Request> {
         let Message { kind, fields } = message;
         match kind {
-            2 => return Ok(Question::Get(fields)),
-            5 => return Ok(Question::Wait(fields)),
-            6 => return Ok(Question::Check(fields)),
+            2 => return Ok(Request::Get(fields)),
+            5 => return Ok(Request::Wait(fields)),
+            6 => return Ok(Request::Check(fields)),
             _ => {}
         }
         let mut fields = fields.into_iter();
         let mut next = || fields.next().ok_or_else(|| broken("a message with too few fields"));
-        let question = match kind {
-            1 => Question::Set(next()?, next()?),
-            3 => Question::Add(next()?, integer(&next()?)?),
-            4 => Question::CompareSet(next()?, next()?, next()?),
-            7 => Question::Delete(next()?),
-            8 => Question::Append(next()?, next()?),
-            9 => Question::Keys,
-            _ => return Err(broken("an unknown question")),
+        let request = match kind {
+            1 => Request::Set(next()?, next()?),
+            3 => Request::Add(next()?, integer(&next()?)?),
+            4 => Request::CompareSet(next()?, next()?, next()?),
+            7 => Request::Delete(next()?),
+            8 => Request::Append(next()?, next()?),
+            9 => Request::Keys,
+            _ => return Err(broken("an unknown request")),
         };
         if fields.next().is_some() {
             return Err(broken("a message with too many fields"));
         }
-        Ok(question)
+        Ok(request)
     }
 }
 
-impl From<Answer> for Message {
-    fn from(answer: Answer) -> Message {
+impl From<Response> for Message {
+    fn from(answer: Response) -> Message {
         match answer {
-            Answer::Values(values) => Message::new(1, values),
-            Answer::Truth(truth) => Message::new(2, vec![vec![u8::from(truth)]]),
-            Answer::Number(number) => Message::new(3, vec![number.to_le_bytes().to_vec()]),
-            Answer::Refused(why) => Message::new(4, vec![why.into_bytes()]),
+            Response::Values(values) => Message::new(1, values),
+            Response::Truth(truth) => Message::new(2, vec![vec![u8::from(truth)]]),
+            Response::Number(number) => Message::new(3, vec![number.to_le_bytes().to_vec()]),
+            Response::Refused(why) => Message::new(4, vec![why.into_bytes()]),
         }
     }
 }
 
-impl TryFrom<Message> for Answer {
+impl TryFrom<Message> for Response {
     type Error = Error;
 
-    fn try_from(message: Message) -> Result<Answer> {
+    fn try_from(message: Message) -> Result<Response> {
         let Message { kind, fields } = message;
         match (kind, fields.as_slice()) {
-            (1, _) => Ok(Answer::Values(fields)),
-            (2, [truth]) => Ok(Answer::Truth(truth.as_slice() == [1])),
-            (3, [number]) => Ok(Answer::Number(integer(number)?)),
-            (4, [why]) => Ok(Answer::Refused(String::from_utf8_lossy(why).into_owned())),
+            (1, _) => Ok(Response::Values(fields)),
+            (2, [truth]) => Ok(Response::Truth(truth.as_slice() == [1])),
+            (3, [number]) => Ok(Response::Number(integer(number)?)),
+            (4, [why]) => Ok(Response::Refused(String::from_utf8_lossy(why).into_owned())),
             _ => Err(broken("an unknown answer")),
         }
     }

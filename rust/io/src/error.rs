@@ -1,4 +1,4 @@
-//! Everything that can be wrong with a file, as values.
+//! The errors of reading a file.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ pub enum Error {
     NotAnArchive,
     /// No end of the central directory: most often a truncated file.
     NoCentralDirectory,
-    /// The archive contradicts itself.
+    /// The archive is inconsistent.
     BadArchive(String),
-    /// A record that is not there.
+    /// A record is missing.
     NoRecord(String),
-    /// The bytes of a record do not have the checksum that the archive states.
+    /// The bytes of a record do not match their checksum.
     BadChecksum(String),
     /// The data end in the middle of an opcode or of a storage.
     UnexpectedEnd {
@@ -23,14 +23,14 @@ pub enum Error {
     },
     /// An opcode that is unknown or that only a full unpickler may run.
     Opcode(u8),
-    /// A global that is not on the list of allowed names.
+    /// A global that is not in the list of allowed names.
     Global(String),
-    /// A well-known opcode in an impossible place; `at` is the opcode's offset.
+    /// A known opcode in an impossible position; `at` is the opcode's offset.
     Pickle {
         at: usize,
         what: String,
     },
-    /// Well-formed, but beyond what honest files need.
+    /// Well-formed, but beyond the limits, which valid files do not reach.
     Limit(&'static str),
     /// Well-formed, but larger than the memory that is left.
     Memory {

@@ -1,21 +1,21 @@
-//! The format before torch 1.6, read only: five pickles (a magic number, a version, facts about the writer,
-//! the object, the keys of its storages), then each storage as a count of elements and its bytes.
+//! The format before torch 1.6, read only: five pickles (a magic number, a version, the writer's platform, the object,
+//! the keys of its storages), then each storage as a count of elements and its bytes.
 
 use crate::pickle::{Limits, Outcome, Policy, Step, interpret};
 use crate::{Error, Result};
 
-/// 119547037146038801333356, as a pickle spells it.
+/// 119547037146038801333356, as a pickle encodes it.
 const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
 const VERSION: i64 = 1001;
 
 /// A file of the old format up to its storages.
 pub struct Legacy {
     pub object: Outcome,
-    /// Where the object's pickle begins.
+    /// The position of the object's pickle.
     pub start: usize,
-    /// In the order in which the storages follow.
+    /// The keys in the order in which the storages follow.
     pub keys: Vec<String>,
-    /// Where the first storage begins.
+    /// The position of the first storage.
     pub storages: usize,
     pub little_endian: bool,
 }
@@ -39,11 +39,11 @@ pub fn read(bytes: &[u8], policy: &Policy, limits: Limits) -> Result<Legacy> {
     if !matches!(value(&version, version.root), Some(&Step::Int(VERSION))) {
         return Err(wrong("Invalid protocol version"));
     }
-    let facts = next(&plain)?;
+    let sys_info = next(&plain)?;
     let object = next(policy)?;
     let last = next(&plain)?;
     let start = position - last.length - object.length;
-    Ok(Legacy { start, object, keys: keys(&last)?, storages: position, little_endian: little_endian(&facts) })
+    Ok(Legacy { start, object, keys: keys(&last)?, storages: position, little_endian: little_endian(&sys_info) })
 }
 
 /// The step that made the value.
@@ -63,9 +63,9 @@ fn keys(outcome: &Outcome) -> Result<Vec<String>> {
     Ok(keys)
 }
 
-fn little_endian(facts: &Outcome) -> bool {
-    let values: Vec<&Step> = facts.steps.iter().filter(|step| step.makes_value()).collect();
-    let pairs = facts.steps.iter().filter_map(|step| match step {
+fn little_endian(sys_info: &Outcome) -> bool {
+    let values: Vec<&Step> = sys_info.steps.iter().filter(|step| step.makes_value()).collect();
+    let pairs = sys_info.steps.iter().filter_map(|step| match step {
         Step::SetItems { items, .. } => Some(items),
         _ => None,
     });

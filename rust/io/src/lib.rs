@@ -1,12 +1,12 @@
 //! File formats: what `save` writes and `load` reads, without executing anything.
 //!
 //! - [`zip`]: the archive around a checkpoint, read with every bound checked and written as torch writes it;
-//! - [`pickle`]: a bounded interpreter of pickle's opcodes that yields a list of [`pickle::Step`]s, plain
-//!   data which the caller turns into objects of its own;
-//! - [`legacy`]: the format before torch 1.6, a row of pickles followed by raw storages.
+//! - [`pickle`]: a bounded interpreter of pickle's opcodes that yields a list of [`pickle::Step`]s, plain data from
+//!   which the caller builds its own objects;
+//! - [`legacy`]: the format before torch 1.6, several pickles followed by raw storages.
 //!
-//! The crate knows neither tensors nor Python. Whatever the bytes, the answer is a value or an [`Error`],
-//! after work and memory proportional to their number.
+//! The crate depends on neither tensors nor Python. Any sequence of bytes gives a value or an [`Error`], with time and
+//! memory proportional to its length.
 
 mod error;
 pub mod legacy;

@@ -1,20 +1,20 @@
-//! Where bytes come from: a file or memory, read at offsets and never beyond the end.
+//! Sources of bytes: a file or memory, read at offsets and never beyond the end.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::{Error, Result};
 
-/// Room for bytes whose number a file says.
-pub(crate) fn room(bytes: usize) -> Result<Vec<u8>> {
-    let mut room = Vec::new();
-    room.try_reserve_exact(bytes).map_err(|_| Error::Memory { bytes })?;
-    Ok(room)
+/// A buffer for a number of bytes that a file states.
+pub(crate) fn with_capacity(bytes: usize) -> Result<Vec<u8>> {
+    let mut with_capacity = Vec::new();
+    with_capacity.try_reserve_exact(bytes).map_err(|_| Error::Memory { bytes })?;
+    Ok(with_capacity)
 }
 
-/// The bytes of a file as a vector of their own.
+/// A copy of the bytes of a file.
 pub(crate) fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut copy = room(bytes.len())?;
+    let mut copy = with_capacity(bytes.len())?;
     copy.extend_from_slice(bytes);
     Ok(copy)
 }
@@ -26,14 +26,14 @@ pub trait Source {
     /// Fills `into` from `offset` on, or fails.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<()>;
 
-    /// A range as a vector; a range beyond the end fails before any memory is taken.
+    /// A range as a vector; a range beyond the end fails before any memory is allocated.
     fn range(&self, offset: u64, length: u64) -> Result<Vec<u8>> {
         let end = offset.checked_add(length).filter(|&end| end <= self.size());
         if end.is_none() {
             let missing = length.saturating_sub(self.size().saturating_sub(offset));
             return Err(Error::UnexpectedEnd { missing: missing as usize });
         }
-        let mut bytes = room(length as usize)?;
+        let mut bytes = with_capacity(length as usize)?;
         bytes.resize(length as usize, 0);
         self.read_at(offset, &mut bytes)?;
         Ok(bytes)
@@ -81,7 +81,7 @@ impl Source for FileSource {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        // A file that has shrunk meanwhile gives an error here; a mapping would end the process.
+        // Reading a file that was truncated meanwhile is an error; accessing a mapping would end the process.
         Ok(self.file.read_exact_at(into, offset)?)
     }
 }

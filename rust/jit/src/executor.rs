@@ -1,26 +1,27 @@
-//! The queue of tasks that nobody has begun, and the threads that take from it.
+//! The queue of tasks that have not begun, and the threads that run them.
 //!
-//! A thread is added when a task comes and none is idle, since tasks may block; idle threads go after a while. In a forked
-//! child the threads do not exist: the queue is forgotten there, and who waits for a task of it runs it himself.
+//! A thread is added when a task is queued and none is idle, because tasks may block; idle threads end after a while.
+//! The threads do not exist in a forked child: the queue is discarded there, and a thread that waits for a queued task
+//! runs it itself.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use rushlight_core::fork::{ChildHook, ForkMutex, Rank};
-use rushlight_core::sleep;
+use rushlight_core::futex;
+use rushlight_core::sync::atomic::{AtomicU32, Ordering};
+use rushlight_core::sync::{self, thread};
 
 use crate::future::Future;
 use crate::waits;
 
-/// More tasks than this run one after the other, whatever they wait for.
+/// The maximum number of threads. Further tasks run one after the other.
 const THREADS: usize = 64;
-/// Python's own frames need room.
+/// The stack size; Python's frames need room.
 const STACK: usize = 16 << 20;
-/// How long an idle thread stays.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long an idle thread waits for a task.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 trait Run: Send + Sync {
     fn run(&self);
@@ -40,14 +41,17 @@ struct Queue {
 }
 
 const EMPTY: Queue = Queue { tasks: VecDeque::new(), threads: 0, idle: 0, closed: false };
-static QUEUE: ForkMutex<Queue> = ForkMutex::new(Rank::Pool, EMPTY);
-/// Counts what idle threads should look at.
-static NEWS: AtomicU32 = AtomicU32::new(0);
-static HOOK: ChildHook = ChildHook::new(forget);
+sync::statics! {
+    static QUEUE: ForkMutex<Queue> = ForkMutex::new(Rank::Pool, EMPTY);
+    /// Incremented whenever idle threads should check the queue.
+    static WAKEUPS: AtomicU32 = AtomicU32::new(0);
+    static HOOK: ChildHook = ChildHook::new(forget);
+}
 
-/// Queues a task; its future has the result. The task sees the gradient modes of the thread that forked it.
+/// Queues a task and returns a future with its result. The task runs with the gradient modes of the thread that forked
+/// it.
 pub fn fork<T: Send + Sync + 'static>(task: impl FnOnce() -> T + Send + 'static) -> Arc<Future<T>> {
-    HOOK.enrol();
+    HOOK.register();
     let future = Arc::new(Future::new(Box::new(task)));
     let mut queue = QUEUE.lock();
     if queue.closed {
@@ -58,20 +62,20 @@ pub fn fork<T: Send + Sync + 'static>(task: impl FnOnce() -> T + Send + 'static)
     queue.threads += usize::from(short);
     drop(queue);
     if short {
-        // Where the system refuses threads the task waits for an idle one, or for who waits for it.
+        // If the system cannot start a thread, the task waits for an idle one, or for the thread that waits for it.
         let thread = thread::Builder::new().name("rushlight-jit".into()).stack_size(STACK).spawn(work);
         if thread.is_err() {
             QUEUE.lock().threads -= 1;
         }
     }
-    NEWS.fetch_add(1, Ordering::Release);
-    sleep::wake(&NEWS, 1);
+    WAKEUPS.fetch_add(1, Ordering::Release);
+    futex::wake(&WAKEUPS, 1);
     future
 }
 
 fn work() {
     loop {
-        let news = NEWS.load(Ordering::Acquire);
+        let news = WAKEUPS.load(Ordering::Acquire);
         let mut queue = QUEUE.lock();
         if let Some(task) = queue.tasks.pop_front() {
             drop(queue);
@@ -84,25 +88,25 @@ fn work() {
         }
         queue.idle += 1;
         drop(queue);
-        sleep::while_equal(&NEWS, news, PATIENCE);
+        futex::wait(&WAKEUPS, news, IDLE_TIMEOUT);
         let mut queue = QUEUE.lock();
         queue.idle -= 1;
-        if queue.tasks.is_empty() && NEWS.load(Ordering::Acquire) == news {
+        if queue.tasks.is_empty() && WAKEUPS.load(Ordering::Acquire) == news {
             queue.threads -= 1;
             return;
         }
     }
 }
 
-/// Takes no more tasks, drops those that nobody has begun, and waits until those that run are done.
+/// Accepts no more tasks, drops those that have not begun, and waits until the running ones are done.
 pub fn close() {
     let mut queue = QUEUE.lock();
     queue.closed = true;
     let dropped = std::mem::take(&mut queue.tasks);
     drop(queue);
     drop(dropped);
-    NEWS.fetch_add(1, Ordering::Release);
-    sleep::wake(&NEWS, i32::MAX);
+    WAKEUPS.fetch_add(1, Ordering::Release);
+    futex::wake(&WAKEUPS, i32::MAX);
     while QUEUE.lock().threads > 0 {
         thread::sleep(Duration::from_millis(1));
     }
@@ -110,7 +114,7 @@ pub fn close() {
 
 fn forget() {
     let lost = std::mem::replace(&mut *QUEUE.lock(), EMPTY);
-    // The tasks may own what only the parent may end.
+    // The tasks may own objects that only the parent may drop.
     std::mem::forget(lost);
     waits::forget();
 }

@@ -1,9 +1,10 @@
-//! Tasks that run beside their caller: `fork` gives a future at once, `wait` gives what the task returned.
+//! Tasks that run concurrently with their caller: `fork` returns a future at once, and `wait` returns what the task
+//! returned.
 //!
-//! Tasks may block and may fork and wait themselves, so they have threads of their own instead of the pool's workers. Nested
-//! waits cannot starve, however few threads there are: who waits for a task that nobody has begun runs it himself, so a
-//! sleeping thread always waits for one that is at work. `future` is one task's state, `executor` the queue and the threads,
-//! `waits` finds circles of tasks that wait for each other.
+//! Tasks may block and may fork and wait themselves, so they have threads of their own instead of the pool's workers.
+//! Nested waits cannot starve, however few threads there are: a thread that waits for a task that has not begun runs it
+//! itself, so a sleeping thread always waits for a running task. `future` is one task's state, `executor` the queue and
+//! the threads, and `waits` finds cycles of tasks that wait for each other.
 
 mod executor;
 mod future;

@@ -51,7 +51,7 @@ fn sleeping_tasks_overlap() {
     let futures: Vec<_> = (0..4)
         .map(|_| {
             let meeting = meeting.clone();
-            // Returns only when all four are there.
+            // Returns only when all four tasks have arrived.
             fork(move || meeting.wait().is_leader())
         })
         .collect();

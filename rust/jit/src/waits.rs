@@ -1,31 +1,31 @@
-//! Which thread sleeps for which: a circle would sleep for ever, so the one who would close it gets an error instead.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! Which thread sleeps for which. A cycle would sleep forever, so the wait that would close it is an error.
 
 use rushlight_core::fork::{ForkMutex, Rank};
+use rushlight_core::sync;
+use rushlight_core::sync::atomic::{AtomicU64, Ordering};
 
-/// Pairs of a sleeping thread and the one that runs what it waits for.
-static WAITS: ForkMutex<Vec<(u64, u64)>> = ForkMutex::new(Rank::Tables, Vec::new());
-
-thread_local! {
-    static NUMBER: u64 = {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    };
+sync::statics! {
+    /// Pairs of a sleeping thread and the one that runs what it waits for.
+    static WAITS: ForkMutex<Vec<(u64, u64)>> = ForkMutex::new(Rank::Tables, Vec::new());
+    static NEXT: AtomicU64 = AtomicU64::new(1);
 }
 
-/// A number of this thread's own, never zero.
+sync::thread_local! {
+    static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A number that identifies this thread, never zero.
 pub(crate) fn this_thread() -> u64 {
     NUMBER.with(|number| *number)
 }
 
 #[derive(Debug)]
-pub(crate) struct Circle;
+pub(crate) struct Deadlock;
 
-/// This thread sleeps until it is dropped.
+/// Records that this thread sleeps, until it is dropped.
 pub(crate) struct Waiting(u64);
 
-pub(crate) fn begin(runner: u64) -> Result<Waiting, Circle> {
+pub(crate) fn begin(runner: u64) -> Result<Waiting, Deadlock> {
     let own = this_thread();
     let mut waits = WAITS.lock();
     let mut next = runner;
@@ -38,7 +38,7 @@ pub(crate) fn begin(runner: u64) -> Result<Waiting, Circle> {
             }
         }
     }
-    Err(Circle)
+    Err(Deadlock)
 }
 
 impl Drop for Waiting {
@@ -47,7 +47,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A forked child has none of the threads that slept.
+/// A forked child has none of the sleeping threads.
 pub(crate) fn forget() {
     WAITS.lock().clear();
 }

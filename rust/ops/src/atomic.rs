@@ -1,17 +1,19 @@
-//! An addition that loses nothing where several processes add to the same elements: for Hogwild, and no operator.
+//! Atomic additions from several processes to the same elements, for Hogwild. It is not an operator.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
 use rushlight_cpu::atomic::{self, Number};
-use rushlight_cpu::index::gather::Side;
+use rushlight_cpu::index::gather::IndexedOperand;
+use rushlight_dispatch::{copy, host, variants, vmap};
 
+use crate::convert;
 use crate::index::gather::{check_values, long};
-use crate::{Tensor, convert, copy, variants};
 
 /// `target += alpha * update`, or `target[index[i]] += alpha * update[i]`; not recorded.
 pub fn add(target: &Tensor, index: Option<&Tensor>, update: &Tensor, alpha: Scalar) -> Result<()> {
-    if [Some(target), Some(update), index].into_iter().flatten().any(Tensor::is_mapped) {
-        return Err(crate::mapped::no_elements());
+    if [Some(target), Some(update), index].into_iter().flatten().any(Tensor::is_batched) {
+        return Err(vmap::data_error());
     }
     variants::check_writable(target)?;
     variants::check_no_self_overlap(target)?;
@@ -28,7 +30,7 @@ fn add_numbers<T: Number>(target: &Tensor, index: Option<&Tensor>, update: &Tens
     if [Some(target), Some(update), index].into_iter().flatten().any(|tensor| tensor.device() != Device::Cpu) {
         return Err(Error::runtime("atomic_add_() works on tensors of the CPU"));
     }
-    if target.is_mirrored() {
+    if target.is_lazy_conj() {
         return Err(Error::runtime("atomic_add_() adds to memory as it is; resolve_neg() the target first"));
     }
     let index = index.map(|index| rows(target, index, update)).transpose()?;
@@ -36,13 +38,13 @@ fn add_numbers<T: Number>(target: &Tensor, index: Option<&Tensor>, update: &Tens
         Some(_) => update.layout().clone(),
         None => update.layout().broadcast_to(target.sizes())?,
     };
-    crate::host::while_detached(source.numel(), || {
+    host::while_detached(source.numel(), || {
         let (out, input) = (target.storage().pin()?, update.storage().pin()?);
         if !(out.as_ptr() as usize).is_multiple_of(size_of::<T>()) {
             return Err(Error::runtime("atomic_add_() wants elements at addresses that are multiples of their size"));
         }
-        let to = Side { pointer: out.as_ptr(), layout: target.layout() };
-        let from = Side { pointer: input.as_ptr(), layout: &source };
+        let to = IndexedOperand { pointer: out.as_ptr(), layout: target.layout() };
+        let from = IndexedOperand { pointer: input.as_ptr(), layout: &source };
         match &index {
             None => {
                 // SAFETY: layouts of the same sizes within their pinned storages; the target's elements are aligned.
@@ -50,8 +52,8 @@ fn add_numbers<T: Number>(target: &Tensor, index: Option<&Tensor>, update: &Tens
             }
             Some(index) => {
                 let pin = index.storage().pin()?;
-                let names = Side { pointer: pin.as_ptr(), layout: index.layout() };
-                // SAFETY: as above; `rows` has checked the sizes and the index, which is this function's own.
+                let names = IndexedOperand { pointer: pin.as_ptr(), layout: index.layout() };
+                // SAFETY: as above; `rows` has checked the sizes and the index, which is not shared.
                 unsafe { atomic::add_rows::<T>(to, names, from, alpha) }
             }
         }
@@ -61,12 +63,13 @@ fn add_numbers<T: Number>(target: &Tensor, index: Option<&Tensor>, update: &Tens
     Ok(())
 }
 
-/// A copy of an index that names rows of the target, one for each row of the update; others may be writing the original.
+/// A copy of an index of the target's rows, with one entry for each row of the update; other threads may be writing to
+/// the original.
 fn rows(target: &Tensor, index: &Tensor, update: &Tensor) -> Result<Tensor> {
     if index.rank() != 1 || !matches!(index.dtype(), DType::I64 | DType::I32) {
         return Err(Error::index(format!(
             "atomic_add_(): index must be a vector of int64 or int32, got {} of shape {}",
-            index.dtype().title(),
+            index.dtype().display_name(),
             Shape(index.sizes())
         )));
     }

@@ -1,80 +1,98 @@
-//! Operators: each in a room of its own, all but those of sparse tensors and the two doors of `vmap` in one table.
+//! The operators, and the Rust API. All operators are in one table, except those of sparse tensors and the two entry
+//! points of `vmap`.
 //!
-//! `row` says what an operator is, `table` lists them, `names` what Python finds of them. `call` is the life of a call,
-//! `short` its way for small operands. `signature` and `value` carry arguments, `promote` finds their common dtype, `copy`
-//! moves elements, `operands` gives kernels plain ones; `derive` and `expr` are the derivatives, `node` the place in the graph; `variants` and `out` in-place and
-//! `out=`. Beside a call stand `autocast` (mixed precision), `backcompat` (warnings on demand), `profile` (who took how
-//! long), `generator` (random streams), `mapped` (the samples of a `vmap`), `atomic` (additions of several processes) and `host`, what the engine
-//! asks of the interpreter.
-//! The rooms: `create`, `convert`, `pointwise`, `reduce`, `view`, `index`, `join`, `linalg`, `fft`, `order`, `nn`, `fused`, `sparse`.
+//! - `table` lists the operators, `names` maps them to Python's names.
+//! - `expr_ext` declares the operators that derivatives use most as methods, `expr_ext_impl` implements the methods;
+//!   `vmap` has the two entry points of `vmap`, `atomic` additions from several processes.
+//! - The families: `create`, `convert`, `pointwise`, `reduce`, `view`, `index`, `join`, `linalg`, `fft`, `order`, `nn`,
+//!   `fused`, `sparse`.
+//!
+//! The definition of an operator and the steps of a call are in the crate `dispatch`.
 
 pub mod atomic;
-pub mod autocast;
-pub mod backcompat;
-pub mod call;
 pub mod convert;
-pub mod copy;
 pub mod create;
-pub mod derive;
-mod enclosed;
-pub mod expr;
+pub mod expr_ext;
+mod expr_ext_impl;
 pub mod fft;
 pub mod fused;
-pub mod generator;
-pub mod host;
 pub mod index;
 pub mod join;
-pub mod keeper;
 pub mod linalg;
-pub mod mapped;
 pub mod names;
 pub mod nn;
-pub mod node;
-pub mod operands;
 pub mod order;
-pub mod out;
 pub mod pointwise;
-pub mod profile;
-pub mod promote;
 pub mod reduce;
-pub mod row;
-pub mod short;
-pub mod signature;
 pub mod sparse;
 pub mod table;
-pub mod value;
-pub mod variants;
 pub mod view;
+pub mod vmap;
 
-pub use call::call;
+use rushlight_dispatch::primitives::{Primitives, SparsePrimitives};
+use rushlight_dispatch::vmap::empty;
+
 pub use convert::{item, to_vec};
-pub use create::from_slice;
-pub use enclosed::{Alone, set_memory};
-pub use generator::Generator;
-pub use row::Row;
 pub use rushlight_autograd::Tensor;
 pub use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, Storage};
-pub use value::{Args, Ints, Output, Value};
+pub use rushlight_dispatch::create::from_slice;
+pub use rushlight_dispatch::generator::Generator;
+pub use rushlight_dispatch::op;
+pub use rushlight_dispatch::operator::{Args, Operator};
+pub use rushlight_dispatch::value::{Ints, Output, Target, Value};
 
-/// Hands autograd the few operators that it performs itself. Calling it again does nothing.
+static PRIMITIVES: Primitives = Primitives {
+    add: &pointwise::arith::ADD,
+    sub: &pointwise::arith::SUB,
+    mul: &pointwise::arith::MUL,
+    div: &pointwise::divide::DIV,
+    neg: &pointwise::arith::NEG,
+    conj: &pointwise::complex::CONJ_AT_ONCE,
+    real: &pointwise::complex::REAL_PART,
+    clone: &convert::CLONE,
+    reshape: &view::RESHAPE,
+    expand: &view::expand::EXPAND,
+    select: &view::narrow::SELECT,
+    narrow: &view::narrow::NARROW,
+    stack: &join::STACK,
+    sum: &reduce::sum::SUM_DIM,
+    add_batch_dim: &vmap::ADD_BATCH_DIM,
+    remove_batch_dim: &vmap::REMOVE_BATCH_DIM,
+    cast: convert::to_dtype,
+    copy_: convert::copy::copy_,
+    sum_to: reduce::sum_to,
+    sparse: SparsePrimitives {
+        over_values: sparse::elementwise::over_values,
+        sum: sparse::add::sum,
+        add_into_dense: sparse::add::into_dense,
+        to_dense: &sparse::TO_DENSE,
+        bodies: sparse::bodies::BODIES,
+    },
+    table: table::OPERATORS,
+};
+
+/// Installs the few operators that the lower crates call; derivatives need them. Calling it again has no effect.
 pub fn install() {
     rushlight_core::fork::install();
+    rushlight_dispatch::primitives::install(&PRIMITIVES);
     rushlight_autograd::install(rushlight_autograd::Arithmetic {
         add: |a, b| op!(pointwise::arith::ADD, a, b),
         clone: |tensor| op!(convert::CLONE, tensor),
         add_: |a, b| {
             let args = Args::new(&pointwise::arith::ADD, [a.into(), b.into(), Value::Scalar(Scalar::ONE)]);
-            call::call_into(args, call::Target::InPlace).map(drop)
+            args.call_into(Target::InPlace).map(drop)
         },
-        empty: mapped::room,
-        full: |sizes, value, dtype, device| create::full(sizes, Scalar::Float(value), dtype, device),
+        empty,
+        full: |sizes, value, dtype, device| {
+            rushlight_dispatch::create::full(sizes, Scalar::Float(value), dtype, device)
+        },
         copy_: convert::copy::copy_,
         as_strided: view::strided::as_strided,
         sum_to: reduce::sum_to,
         cast: convert::to_dtype,
         has_nan: |tensor| match tensor.device() {
             Device::Meta => Ok(false),
-            _ => Ok(convert::item(&op!(reduce::truth::ANY, op!(pointwise::compare::ISNAN, tensor)?)?)?
+            _ => Ok(convert::item(&op!(reduce::all_any::ANY, op!(pointwise::compare::ISNAN, tensor)?)?)?
                 == Scalar::Bool(true)),
         },
     });

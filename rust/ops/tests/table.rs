@@ -1,29 +1,30 @@
-//! What every row of the operator table must state, checked on the table itself. What the rows compute is checked from
-//! Python (`tests/ops/test_table_*.py`), where NumPy can say what is right.
+//! Requirements on every operator definition, checked on the table itself. Python tests check their results
+//! (`tests/ops/test_table_*.py`) against NumPy.
 
+use rushlight::sparse::bodies::BODIES;
+use rushlight::{Device, sparse, table, vmap};
+use rushlight_dispatch::operator::{Derivative, Implementation, Operator, Promote, Sparse};
+use rushlight_dispatch::signature::{Kind, Param, Returns, Schema};
+use rushlight_dispatch::value::Arg;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rushlight::derive::Derivative;
-use rushlight::row::{Promote, Run};
-use rushlight::signature::{Kind, Param, Returns, Schema};
-use rushlight::{Row, mapped, sparse, table};
+/// The number of operators with an implementation for the CPU alone. A new kernel without one for CUDA must be added
+/// here; the number may only decrease. Pointwise operators do not count: their expressions are for all devices.
+const WITHOUT_CUDA: usize = 201;
 
-/// Rows with a kernel for the host and none for CUDA. Whoever adds a row says here whether it is one more; there are no
-/// kernels for CUDA yet, and once there are the number may only fall.
-const WITHOUT_CUDA: usize = 330;
-
-/// Fails with a line for every row that `wrong` has something to say about.
-fn every_row(wrong: impl Fn(&'static Row) -> Option<String>) {
-    let rows = table::ROWS.iter().chain(sparse::ROWS).chain(mapped::rows::ROWS);
-    let lines: Vec<String> = rows.filter_map(|row| wrong(row).map(|text| format!("{}: {text}", row.name))).collect();
+/// Fails with a line for every operator for which `wrong` returns an error.
+fn every_operator(wrong: impl Fn(&'static Operator) -> Option<String>) {
+    let rows = table::OPERATORS.iter().chain(sparse::OPERATORS).chain(vmap::OPERATORS);
+    let lines: Vec<String> = rows.filter_map(|op| wrong(op).map(|text| format!("{}: {text}", op.name))).collect();
     assert!(lines.is_empty(), "{} rows\n{}", lines.len(), lines.join("\n"));
 }
 
-/// Whether a row stands in no table: Python has its documentation, and samples are of dense tensors outside of `vmap`.
-fn is_apart(row: &'static Row) -> bool {
-    sparse::ROWS.iter().chain(mapped::rows::ROWS).any(|other| std::ptr::eq(*other, row))
+/// Whether an operator is not in the table: its documentation is in Python, and samples are dense tensors outside of
+/// `vmap`.
+fn is_apart(op: &'static Operator) -> bool {
+    sparse::OPERATORS.iter().chain(vmap::OPERATORS).any(|other| std::ptr::eq(*other, op))
 }
 
 fn kind_text(kind: Kind) -> &'static str {
@@ -51,8 +52,8 @@ fn kind_text(kind: Kind) -> &'static str {
 fn param_text(param: &Param) -> String {
     let optional = if param.optional { "?" } else { "" };
     let default = param.default.map(|text| format!("={text}")).unwrap_or_default();
-    let loose = if param.loose { "*" } else { "" };
-    format!("{}{optional} {loose}{}{default}", kind_text(param.kind), param.name)
+    let variadic = if param.variadic { "*" } else { "" };
+    format!("{}{optional} {variadic}{}{default}", kind_text(param.kind), param.name)
 }
 
 fn signature_text(schema: &Schema) -> String {
@@ -74,11 +75,11 @@ fn signature_text(schema: &Schema) -> String {
 
 #[test]
 fn signatures_print_back_to_themselves() {
-    every_row(|row| match Schema::parse(row.signature) {
-        None => Some(format!("{} cannot be read", row.signature)),
+    every_operator(|op| match Schema::parse(op.signature) {
+        None => Some(format!("{} cannot be read", op.signature)),
         Some(schema) => {
             let text = signature_text(&schema);
-            (text != row.signature.replace("Tensor?[]", "Tensor[]")).then(|| format!("{} became {text}", row.signature))
+            (text != op.signature.replace("Tensor?[]", "Tensor[]")).then(|| format!("{} became {text}", op.signature))
         }
     });
 }
@@ -105,49 +106,55 @@ fn a_signature_with_a_mistake_is_not_read() {
 #[test]
 fn names_are_unique() {
     let mut seen = BTreeSet::new();
-    every_row(|row| (row.name.is_empty() || row.python_name().is_empty()).then(|| "no name".into()));
-    for row in table::ROWS {
-        assert!(seen.insert((row.namespace, row.name)), "{} stands twice", row.name);
+    every_operator(|op| (op.name.is_empty() || op.python_name().is_empty()).then(|| "no name".into()));
+    for op in table::OPERATORS {
+        assert!(seen.insert((op.namespace, op.name)), "{} stands twice", op.name);
     }
-    let own: BTreeSet<_> = table::ROWS.iter().map(|row| (row.namespace, row.python_name())).collect();
-    every_row(|row| {
+    let own: BTreeSet<_> = table::OPERATORS.iter().map(|op| (op.namespace, op.python_name())).collect();
+    every_operator(|op| {
         let taken = |alias: &&&str| own.contains(&alias.rsplit_once('.').unwrap_or(("", alias)));
-        let alias = row.aliases.iter().find(taken)?;
-        // Overloads of one operator share their aliases with nobody else's name.
-        Some(format!("its alias {alias} is another row's name"))
+        let alias = op.aliases.iter().find(taken)?;
+        // Overloads of one operator share their aliases; no other operator may have them.
+        Some(format!("its alias {alias} is another operator's name"))
     });
 }
 
 #[test]
 fn a_derivative_or_a_reason_is_stated() {
-    every_row(|row| match (&row.derivative, &row.run) {
-        (Derivative::Unstated, _) => Some("says nothing of its derivative".into()),
+    every_operator(|op| match (&op.derivative, &op.implementation) {
+        (Derivative::Unspecified, _) => Some("says nothing of its derivative".into()),
         (Derivative::NonDifferentiable(reason), _) if reason.len() < 8 => Some("no reason given".into()),
-        (Derivative::Formulas(_) | Derivative::Joint(_), Run::Compose(_)) => {
+        (Derivative::Formulas(_) | Derivative::Joint(_), Implementation::CompositeImplicit(_)) => {
             Some("a composition takes the derivatives of its parts".into())
         }
-        (Derivative::Composed, Run::Pointwise(_) | Run::Kernel(_) | Run::View(_) | Run::Views(_)) => {
-            Some("is no composition".into())
-        }
+        (
+            Derivative::CompositeImplicit,
+            Implementation::Pointwise(_)
+            | Implementation::Kernel(_)
+            | Implementation::View(_)
+            | Implementation::MultiView(_),
+        ) => Some("is no composition".into()),
         (Derivative::Formulas([]), _) => Some("an empty list of formulas".into()),
-        (Derivative::Formulas(list), _) => list.iter().find_map(|formula| tensor_at(row, formula.input)),
-        (Derivative::Joint(joint), _) => joint.inputs.iter().find_map(|&place| tensor_at(row, place)),
+        (Derivative::Formulas(list), _) => list.iter().find_map(|formula| tensor_at(op, formula.input)),
+        (Derivative::Joint(joint), _) => joint.inputs.iter().find_map(|&arg| tensor_at(op, arg)),
         _ => None,
     });
 }
 
-/// What is wrong with a derivative for the parameter at `place`.
-fn tensor_at(row: &Row, place: usize) -> Option<String> {
-    match row.schema().params.get(place).map(|param| param.kind) {
+/// Checks a derivative for an argument.
+fn tensor_at(op: &Operator, arg: Arg) -> Option<String> {
+    arg.check(op, &[]);
+    let place = arg.position();
+    match op.schema().params.get(place).map(|param| param.kind) {
         Some(Kind::Tensor | Kind::Operand | Kind::Tensors) => None,
         Some(kind) => Some(format!("a derivative for parameter {place}, which is {kind:?}")),
         None => Some(format!("a derivative for parameter {place}, which does not exist")),
     }
 }
 
-/// Whether some arguments of the right types are still wrong: shapes that do not fit, dimensions out of range.
-fn can_fail(row: &Row) -> bool {
-    let kinds: Vec<Kind> = row.schema().params.iter().map(|param| param.kind).collect();
+/// Whether arguments of the right types may still be invalid: shapes that do not match, dimensions out of range.
+fn can_fail(op: &Operator) -> bool {
+    let kinds: Vec<Kind> = op.schema().params.iter().map(|param| param.kind).collect();
     let operands = kinds.iter().filter(|kind| matches!(kind, Kind::Tensor | Kind::Operand)).count();
     operands > 1 || kinds.iter().any(|kind| matches!(kind, Kind::Int | Kind::Ints | Kind::IntOrInts | Kind::Tensors))
 }
@@ -165,37 +172,37 @@ fn samples_and_bad_calls_are_given() {
         "ZeroDivisionError",
         "LinAlgError",
     ];
-    // Overloads of one name share their bad calls.
+    // Overloads of one name share their invalid calls.
     let refused: BTreeSet<&str> =
-        table::ROWS.iter().filter(|row| !row.errors.is_empty()).map(|row| row.python_name()).collect();
-    every_row(|row| {
-        if is_apart(row) {
+        table::OPERATORS.iter().filter(|op| !op.errors.is_empty()).map(|op| op.python_name()).collect();
+    every_operator(|op| {
+        if is_apart(op) {
             return None;
         }
-        if row.samples.is_empty() {
+        if op.samples.is_empty() {
             return Some("no sample".into());
         }
-        if !refused.contains(row.python_name()) && can_fail(row) && !row.name.starts_with('_') {
+        if !refused.contains(op.python_name()) && can_fail(op) && !op.name.starts_with('_') {
             return Some("can fail and has no bad call".into());
         }
         let mut seen = BTreeSet::new();
-        let mut calls = row.samples.iter().chain(row.errors.iter().map(|(sample, ..)| sample));
+        let mut calls = op.samples.iter().chain(op.errors.iter().map(|(sample, ..)| sample));
         if let Some(twice) = calls.find(|sample| !seen.insert(**sample)) {
             return Some(format!("the call {twice} stands twice"));
         }
-        let odd = row.errors.iter().find(|(_, class, text)| !CLASSES.contains(class) || text.is_empty());
+        let odd = op.errors.iter().find(|(_, class, text)| !CLASSES.contains(class) || text.is_empty());
         odd.map(|(sample, class, _)| format!("the bad call {sample} gives {class} or no sentence"))
     });
 }
 
 #[test]
 fn documentation_has_an_example() {
-    every_row(|row| {
-        if row.name.starts_with('_') || is_apart(row) {
+    every_operator(|op| {
+        if op.name.starts_with('_') || is_apart(op) {
             return None;
         }
-        let example = row.doc.lines().find(|line| line.trim_start().starts_with(">>> "));
-        match (row.doc.chars().next(), example) {
+        let example = op.doc.lines().find(|line| line.trim_start().starts_with(">>> "));
+        match (op.doc.chars().next(), example) {
             (None, _) => Some("no documentation".into()),
             (_, None) => Some("no example".into()),
             (Some(first), _) if first.is_whitespace() => Some("documentation that starts with a space".into()),
@@ -206,23 +213,24 @@ fn documentation_has_an_example() {
 
 #[test]
 fn pointwise_rows_compute_what_they_accept() {
-    every_row(|row| {
-        let Run::Pointwise(body) = &row.run else { return None };
+    every_operator(|op| {
+        let Implementation::Pointwise(body) = &op.implementation else { return None };
         let computes = |dtype: &rushlight::DType| body.promote != Promote::IntToFloat || dtype.is_differentiable();
-        let missing: Vec<&str> = row
+        let missing: Vec<&str> = op
             .dtypes
             .list()
             .filter(computes)
-            .filter(|dtype| (body.cpu)(dtype.compute()).is_none())
+            .map(rushlight::DType::compute)
+            .filter(|&dtype| (body.loops.cpu)(dtype).is_none() || body.loops.expression(dtype).is_none())
             .map(|dtype| dtype.name())
             .collect();
-        (!missing.is_empty()).then(|| format!("no loop for {}", missing.join(", ")))
+        (!missing.is_empty()).then(|| format!("no loop, or no expression, for {}", missing.join(", ")))
     });
 }
 
 #[test]
 fn accepted_dtypes_are_stated() {
-    every_row(|row| row.dtypes.list().next().is_none().then(|| "accepts no dtype".into()));
+    every_operator(|op| op.dtypes.list().next().is_none().then(|| "accepts no dtype".into()));
 }
 
 fn root() -> PathBuf {
@@ -231,6 +239,16 @@ fn root() -> PathBuf {
 
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A missing body would be an error at the call only, and an unused one would never run.
+#[test]
+fn each_body_for_sparse_operands_is_listed_once() {
+    every_operator(|op| {
+        let declared = usize::from(matches!(op.sparse, Sparse::Opaque | Sparse::CompositeImplicit));
+        let listed = BODIES.iter().filter(|(own, _)| std::ptr::eq(*own, op)).count();
+        (declared != listed).then(|| format!("declares {declared} bodies for sparse operands, {listed} are listed"))
+    });
 }
 
 #[test]
@@ -242,26 +260,13 @@ fn the_pool_of_entry_points_is_large_enough() {
     assert!(needed < pool, "{needed} names, {pool} entry points: enlarge POOL in rust/py/src/entry.rs");
 }
 
-#[test]
-fn the_count_of_rows_without_cuda_is_stated() {
-    let computes =
-        |row: &Row| !matches!(row.run, Run::Compose(_) | Run::Defer(_) | Run::View(_) | Run::Retype(_) | Run::Views(_));
-    let lacks = |row: &&&Row| row.cuda.is_none() && computes(row);
-    let count = table::ROWS.iter().filter(lacks).count();
-    assert!(
-        count <= WITHOUT_CUDA,
-        "{count} rows lack a CUDA kernel, {WITHOUT_CUDA} did: raise the number if that is meant"
-    );
-    assert_eq!(count, WITHOUT_CUDA, "fewer rows lack one: lower WITHOUT_CUDA in {}", file!());
-}
-
-/// Files in which a word occurs, outside tests, papers and what is generated.
+/// Files that contain a word, outside of tests, documentation and generated files.
 fn files_with(word: &str, folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
         let path = entry.expect("a folder's entry").path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let skipped = ["tests", "tests.rs", "target", "__pycache__"].contains(&name.as_str());
-        let source = [".rs", ".py", ".cu"].iter().any(|end| name.ends_with(end));
+        let source = [".rs", ".py", ".cu", ".cuh"].iter().any(|end| name.ends_with(end));
         if path.is_dir() && !skipped {
             files_with(word, &path, found);
         } else if source && !skipped {
@@ -276,7 +281,7 @@ fn files_with(word: &str, folder: &Path, found: &mut BTreeSet<String>) {
 
 #[test]
 fn an_operator_is_its_room_and_a_line_of_the_table() {
-    // An operator that nothing else is made of. Its mathematics (`simd`, `cpu`) stands below the operators.
+    // An operator of which no other is composed. Its mathematics (`simd`, `cpu`) is in lower crates.
     let mut found = BTreeSet::new();
     for folder in ["rust/ops", "rust/py", "rust/autograd", "rust/dev", "rust/cuda", "python"] {
         files_with("heaviside", &root().join(folder), &mut found);
@@ -284,4 +289,17 @@ fn an_operator_is_its_room_and_a_line_of_the_table() {
     let room: Vec<&String> = found.iter().filter(|file| *file != "rust/ops/src/table.rs").collect();
     assert!(found.contains("rust/ops/src/table.rs"), "{found:?}");
     assert!(room.len() == 1 && room[0].starts_with("rust/ops/src/pointwise/"), "{found:?}");
+}
+
+#[test]
+fn the_number_of_operators_without_cuda_falls() {
+    let lacks = |op: &&&Operator| {
+        !matches!(op.implementation, Implementation::Pointwise(_)) && !op.implementation.runs_on(Device::Cuda(0))
+    };
+    let count = table::OPERATORS.iter().filter(lacks).count();
+    assert!(
+        count <= WITHOUT_CUDA,
+        "{count} operators have no CUDA kernel, {WITHOUT_CUDA} had none: raise the number if that is meant"
+    );
+    assert_eq!(count, WITHOUT_CUDA, "fewer operators lack one: lower WITHOUT_CUDA in {}", file!());
 }

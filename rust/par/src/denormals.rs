@@ -1,9 +1,11 @@
-//! Whether arithmetic takes denormal numbers for zero: a switch of the processor, one for each thread.
+//! Whether arithmetic flushes denormal numbers to zero: a processor flag of each thread.
 //!
-//! Denormals are what is left of a momentum whose gradient has died, and each costs a processor a hundred times the work
-//! of another number. The helpers of a loop compute as its caller does, so that results do not depend on who took a piece.
+//! Denormals arise, for example, in a momentum whose gradient is zero, and each costs a processor a hundred times the
+//! work of another number. The helpers of a loop use the flag of its caller, so that results do not depend on which
+//! thread takes a piece.
 
-/// Makes this thread's arithmetic flush denormal numbers to zero, or keep them; false where the processor cannot.
+/// Makes this thread's arithmetic flush denormal numbers to zero, or keep them; false if the processor has no such
+/// flag.
 pub fn set_flush_denormal(flush: bool) -> bool {
     register::FLUSH != 0 && {
         let word = register::read();
@@ -19,7 +21,7 @@ pub(crate) fn flushes() -> bool {
     register::read() & register::FLUSH != 0
 }
 
-/// Calls `work` with denormals flushed or kept, and leaves the thread as it was.
+/// Calls `work` with denormals flushed or kept, and restores the thread's flag afterwards.
 pub(crate) fn with_flush<R>(flush: bool, work: impl FnOnce() -> R) -> R {
     let before = flushes();
     set_flush_denormal(flush);
@@ -32,7 +34,7 @@ pub(crate) fn with_flush<R>(flush: bool, work: impl FnOnce() -> R) -> R {
 mod register {
     use std::arch::asm;
 
-    /// Of MXCSR: results that are denormal become zero, and so do operands.
+    /// The bits of MXCSR that flush denormal results and operands to zero.
     pub const FLUSH: u32 = 1 << 15 | 1 << 6;
 
     pub fn read() -> u32 {
@@ -52,7 +54,7 @@ mod register {
 mod register {
     use std::arch::asm;
 
-    /// Of FPCR: denormals, operands or results, become zero.
+    /// The bit of FPCR that flushes denormal operands and results to zero.
     pub const FLUSH: u64 = 1 << 24;
 
     pub fn read() -> u64 {

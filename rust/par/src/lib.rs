@@ -1,15 +1,18 @@
-//! Threads: how many there are, and loops that use them.
+//! The number of threads, and parallel loops.
 //!
-//! This is the only crate that names rayon. Sums are cut at multiples of a grain that the caller chooses, not by the number
-//! of threads, and combined in a fixed tree, so that they have the same bits on any machine; work whose parts never meet may
-//! be cut by the number of threads. The calling thread starts at once and takes part; helpers that wake too late find
-//! nothing left and are not waited for. `threads` knows the count, `pool` owns the workers and survives `fork`, `job` shares
-//! one loop out, `denormals` keeps its arithmetic alike on all of them.
+//! This is the only crate that uses rayon. Sums are split at multiples of a grain that the caller chooses, not by the
+//! number of threads, and combined in a fixed tree, so that they have the same bits on any machine; work whose parts
+//! are independent may be split by the number of threads. The calling thread starts at once and takes part; helpers
+//! that wake too late find nothing left and are not waited for.
+//!
+//! `threads` has the count, `pool` owns the workers and survives `fork`, `job` runs one loop, `inside` notices loops within loops, `denormals` makes the
+//! floating-point flags equal on all threads.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
 mod address;
 mod denormals;
+mod inside;
 mod job;
 mod pool;
 mod threads;
@@ -21,12 +24,12 @@ pub use address::Address;
 pub use denormals::set_flush_denormal;
 pub use threads::{cores, num_threads, set_group, set_num_threads};
 
-/// Whether this thread already runs inside a parallel loop; another one would run inline.
+/// Whether this thread already runs inside a parallel loop; a nested loop runs inline.
 pub fn in_parallel_region() -> bool {
-    pool::inside()
+    inside::is_inside()
 }
 
-/// Runs `f` over `0..len`, cut at multiples of `grain`, on as many threads as there are.
+/// Runs `f` over `0..len`, split at multiples of `grain`, on as many threads as there are.
 ///
 /// Every call of `f` gets exactly one piece, also when everything runs on one thread.
 pub fn parallel_for(len: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
@@ -40,7 +43,8 @@ pub fn parallel_for(len: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
     parallel_tasks(len.div_ceil(grain), |piece| f(bounds(piece, len, grain)));
 }
 
-/// `parallel_for` whose pieces may fail: the first error in the order of the pieces. The others run all the same.
+/// `parallel_for` whose pieces may fail: returns the first error in the order of the pieces. All pieces run in any
+/// case.
 pub fn try_parallel_for<E: Send>(
     len: usize,
     grain: usize,
@@ -49,8 +53,8 @@ pub fn try_parallel_for<E: Send>(
     parallel_reduce(len, grain, f, Result::and).unwrap_or(Ok(()))
 }
 
-/// Maps the pieces of `0..len` and combines the values as a binary tree over neighbours, whose shape depends on nothing
-/// but `len` and `grain`. Nothing for an empty range.
+/// Maps the pieces of `0..len` and combines the values as a binary tree over neighbours, whose shape depends only on
+/// `len` and `grain`. `None` for an empty range.
 pub fn parallel_reduce<T: Send>(
     len: usize,
     grain: usize,
@@ -65,7 +69,7 @@ pub fn parallel_reduce<T: Send>(
     let slots = Slots((0..pieces).map(|_| UnsafeCell::new(None)).collect());
     parallel_tasks(pieces, |piece| {
         let value = map(bounds(piece, len, grain));
-        // SAFETY: each piece is claimed by one thread, and nobody reads before all are done.
+        // SAFETY: each piece is claimed by one thread, and the slots are read after all are done.
         unsafe { *slots.place(piece) = Some(value) };
     });
     let mut values: Vec<T> = slots.0.into_iter().filter_map(UnsafeCell::into_inner).collect();
@@ -83,15 +87,16 @@ pub fn parallel_reduce<T: Send>(
     values.pop()
 }
 
-/// Runs `f(0)` to `f(n - 1)`, in any order and on any thread. A panic of one arrives here; the rest may then be skipped.
+/// Runs `f(0)` to `f(n - 1)`, in any order and on any thread. A panic in one is propagated to the caller; the rest may
+/// then be skipped.
 pub fn parallel_tasks(n: usize, f: impl Fn(usize) + Sync) {
     let threads = num_threads();
-    if threads.min(n) <= 1 || pool::inside() {
+    if threads.min(n) <= 1 || inside::is_inside() {
         (0..n).for_each(f);
         return;
     }
     match pool::workers(threads - 1) {
-        Some(pool) => job::run(&pool, n, threads.min(n) - 1, &f),
+        Some(pool) => job::run(&pool.mailboxes, |helper| pool.spawn(helper), n, threads.min(n) - 1, &f),
         None => (0..n).for_each(f),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// The number of threads is one for the whole process, so tests that set it take turns.
+/// The number of threads is a setting of the process, so tests that change it run one at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> std::sync::MutexGuard<'static, ()> {

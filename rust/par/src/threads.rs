@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
 use once_cell::race::{OnceBox, OnceNonZeroUsize};
 
-/// More threads than this are never started, whatever is asked for.
+/// The upper limit of the number of threads, regardless of the requested number.
 const MOST: usize = 1 << 10;
 
-/// The answer, once it is known; zero until then.
+/// The number of threads, once it is known; zero until then.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
-/// What `set_num_threads` asked for; zero if nobody has.
+/// The number given to `set_num_threads`; zero if it was not called.
 static REQUESTED: AtomicUsize = AtomicUsize::new(0);
-/// Where the parent of this process writes how many processes work together; null outside a group.
+/// A counter in shared memory of the processes that work together, which the parent process writes; null outside a
+/// group.
 static GROUP: AtomicPtr<AtomicUsize> = AtomicPtr::new(ptr::null_mut());
 
 /// The number of threads of a parallel loop, the calling one included.
@@ -25,21 +26,22 @@ pub fn num_threads() -> usize {
     }
 }
 
-/// Asks for `n` threads from the next loop on. Legal at any time; loops that run finish as they began.
+/// Sets the number of threads for the loops that follow. It may be called at any time; loops that run finish as they
+/// began.
 pub fn set_num_threads(n: usize) {
     let n = n.clamp(1, MOST);
     REQUESTED.store(n, Relaxed);
     THREADS.store(n, Relaxed);
 }
 
-/// Makes this process one of several that work together, `members` of them at any time: by default each takes its share
-/// of the cores. A number that the program or the environment asked for stays.
+/// Declares this process as one of `members` processes that work together: by default each takes its share of the
+/// cores. A number set by the program or the environment is kept.
 pub fn set_group(members: &'static AtomicUsize) {
     GROUP.store(ptr::from_ref(members).cast_mut(), Relaxed);
     THREADS.store(REQUESTED.load(Relaxed), Relaxed);
 }
 
-/// As if nobody had asked for a number.
+/// Resets the number of threads to the default.
 #[cfg(test)]
 pub(crate) fn forget_request() {
     REQUESTED.store(0, Relaxed);
@@ -55,21 +57,21 @@ fn resolve() -> usize {
         requested => Some(requested),
     };
     let cores = CORES.get_or_init(cores).get();
-    // SAFETY: null, or what `set_group` was given for ever.
+    // SAFETY: null, or a `'static` reference given to `set_group`.
     let n = match (asked, unsafe { GROUP.load(Relaxed).as_ref() }) {
         (Some(n), _) => n.min(MOST),
-        // Asked anew each time, since members come and go.
+        // Read each time, because the members change.
         (None, Some(members)) => return (cores / members.load(Relaxed).max(1)).max(1),
         (None, None) => cores,
     };
-    // Somebody may have set a number meanwhile; that one stands.
+    // A number that was set meanwhile is kept.
     match THREADS.compare_exchange(0, n, Relaxed, Relaxed) {
         Ok(_) => n,
         Err(other) => other,
     }
 }
 
-/// Cores that this process may use: the standard library heeds affinity and the quota of cgroup v1 and v2.
+/// The cores that this process may use: the standard library respects affinity and the quota of cgroup v1 and v2.
 pub fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
@@ -78,7 +80,7 @@ fn environment() -> Option<usize> {
     ["RUSHLIGHT_NUM_THREADS", "OMP_NUM_THREADS"].into_iter().find_map(|name| parse(&std::env::var(name).ok()?))
 }
 
-/// OpenMP allows a list, one number for each level of nesting: the first counts.
+/// OpenMP allows a list, one number for each level of nesting; the first one is used.
 fn parse(text: &str) -> Option<usize> {
     text.split(',').next()?.trim().parse().ok().filter(|&n| n > 0)
 }

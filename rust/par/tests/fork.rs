@@ -24,7 +24,7 @@ fn children_of_a_busy_process_work() {
         }
         let outcome = std::panic::catch_unwind(|| {
             for round in 0..200 {
-                // SAFETY: the child runs our own fork-safe code and leaves through `_exit`.
+                // SAFETY: the child runs only fork-safe code of ours and exits through `_exit`.
                 match unsafe { libc::fork() } {
                     -1 => panic!("fork failed"),
                     0 => {

@@ -1,10 +1,10 @@
-//! Whether this thread holds the interpreter's lock, known without asking the interpreter.
+//! Tracks whether this thread holds the GIL, without asking the interpreter.
 //!
-//! A thread that comes from Python holds it. Here it is released around long work and taken again where the engine calls
-//! Python, so both directions go through this file.
+//! A thread that comes from Python holds it. It is released here around long work and acquired again when the engine
+//! calls Python, so both directions go through this file.
 //!
-//! Work without the lock reads the geometry of tensors that other threads know too. Whoever replaces a tensor's geometry
-//! (`set_`, `resize_`, `.data =`) therefore holds the lock and waits until nobody works without it.
+//! Work without the GIL reads the geometry of tensors that other threads use too. A thread that replaces a tensor's
+//! geometry (`set_`, `resize_`, `.data =`) therefore holds the GIL and waits until no thread works without it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use rushlight::Result;
-use rushlight_core::fork::ChildHook;
+use rushlight_core::fork::{self, ChildHook};
 
 use crate::errors::carry;
 
@@ -20,18 +20,19 @@ thread_local! {
     static DETACHED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How many threads are in work that runs without the lock. Changed by threads that hold it.
+/// The number of threads that run work without the GIL. Only changed by threads that hold it.
 static WORKING: AtomicUsize = AtomicUsize::new(0);
-/// How many threads wait until nobody is. Meanwhile nobody else begins, or they might wait for ever.
+/// The number of threads that wait for `WORKING` to become zero. Meanwhile no other thread begins such work, so that
+/// the wait ends.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the lock was released by `release` on this thread.
+/// Whether `release` released the GIL on this thread.
 #[inline]
 pub fn is_detached() -> bool {
     DETACHED.get()
 }
 
-/// Says that this thread works without the lock, or no longer does, until the guard is dropped, also by a panic.
+/// Marks whether this thread works without the GIL, until the guard is dropped, also by a panic.
 struct Flag(bool);
 
 impl Flag {
@@ -64,15 +65,16 @@ fn forget_threads() {
     WAITING.store(0, Ordering::Release);
 }
 
-/// Waits until no other thread works without the lock, and returns holding it. Whoever works without it itself does not come
-/// here: two that waited for each other would wait for ever.
+/// Waits until no other thread works without the GIL, and returns holding it. A thread that itself works without it
+/// must not call this: two such threads would wait for each other forever.
 pub fn wait_until_alone() {
-    debug_assert!(!is_detached(), "geometry is replaced with the lock");
+    debug_assert!(!is_detached(), "geometry is replaced only with the GIL");
+    fork::assert_no_lock_held();
     if WORKING.load(Ordering::Acquire) == 0 {
         return;
     }
     WAITING.fetch_add(1, Ordering::AcqRel);
-    // SAFETY: not detached, so this thread came from Python and holds the lock.
+    // SAFETY: not detached, so this thread came from Python and holds the GIL.
     let py = unsafe { Python::assume_attached() };
     while WORKING.load(Ordering::Acquire) > 0 {
         py.detach(|| std::thread::sleep(Duration::from_micros(50)));
@@ -80,14 +82,15 @@ pub fn wait_until_alone() {
     WAITING.fetch_sub(1, Ordering::AcqRel);
 }
 
-/// Work that stays on this thread although the lock is released around it.
+/// Work that stays on this thread although the GIL is released around it.
 struct Here<T>(T);
 // SAFETY: `release` runs the work on the calling thread; nothing moves.
 unsafe impl<T> Send for Here<T> {}
 
-/// Waits without the interpreter's lock for what other threads do. The wait touches no tensor, so a thread that replaces
-/// geometry need not wait for its end, which may depend on that very thread.
+/// Waits without the GIL for other threads. The wait uses no tensor, so a thread that replaces geometry need not wait
+/// for its end, which may depend on that very thread.
 pub fn idle<T>(py: Python<'_>, wait: impl FnOnce() -> T) -> T {
+    fork::assert_no_lock_held();
     let wait = Here(wait);
     py.detach(move || {
         let wait = wait;
@@ -96,35 +99,37 @@ pub fn idle<T>(py: Python<'_>, wait: impl FnOnce() -> T) -> T {
     .0
 }
 
-/// Runs `work` without the interpreter's lock, unless somebody waits for the end of such work.
+/// Runs `work` without the GIL, unless a thread waits for the end of such work.
 pub fn release<T>(py: Python<'_>, work: impl FnOnce() -> T) -> T {
     if WAITING.load(Ordering::Acquire) > 0 {
         return work();
     }
-    // Set before the lock goes and cleared after it is back: a call's geometry stays from its checks to its kernel.
+    // Set before the GIL is released and cleared after it is acquired again: a call's geometry does not change between
+    // its checks and its kernel.
     let _flag = Flag::set(true);
     idle(py, work)
 }
 
-/// Runs `body` with the interpreter's lock, from wherever the engine is.
+/// Runs `body` with the GIL, from any state of the engine.
 pub fn acquire<T>(body: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T> {
     attached(body).map_err(carry)
 }
 
-/// The same for a body that keeps its errors.
+/// The same for a body that handles its own errors.
 pub fn attached<T>(body: impl FnOnce(Python<'_>) -> T) -> T {
+    fork::assert_no_lock_held();
     Python::attach(|py| {
         let _flag = Flag::set(false);
         body(py)
     })
 }
 
-/// What the engine calls around long kernels.
+/// Called by the engine around long kernels.
 pub fn while_detached(work: &mut dyn FnMut()) {
     if is_detached() {
         return work();
     }
-    // SAFETY: kernels are called from Python's side of this thread, which holds the lock unless `release` gave it away.
+    // SAFETY: kernels are called on a thread from Python, which holds the GIL unless `release` released it.
     let py = unsafe { Python::assume_attached() };
     release(py, work);
 }

@@ -1,4 +1,4 @@
-//! What Python reads from a tensor without a call: shape, dtype, gradient and the like.
+//! Attributes that Python reads from a tensor: shape, dtype, gradient and so on.
 
 use std::ffi::{CStr, c_void};
 
@@ -6,7 +6,8 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::types::PyTuple;
 use pyo3::{IntoPyObjectExt, ffi, prelude::*};
 use rushlight::view::{complex, transpose};
-use rushlight::{Device, Tensor, op};
+use rushlight::{Device, Tensor};
+use rushlight_dispatch::{host, op};
 
 use crate::dtype::{device_object, dtype_object, sparse_coo, strided};
 use crate::errors::{kind_of, raise};
@@ -16,7 +17,7 @@ use crate::overrides::{self, Public};
 type Read = for<'py> fn(Python<'py>, &Tensor) -> PyResult<Bound<'py, PyAny>>;
 type Write = fn(&Bound<'_, PyAny>, &Tensor) -> PyResult<()>;
 
-/// An attribute: its name, its documentation, how it is read, and how it is written if it is.
+/// An attribute: its name, its documentation, its getter, and its setter if it has one.
 struct Attribute {
     name: &'static CStr,
     doc: &'static CStr,
@@ -29,7 +30,7 @@ const fn attribute(name: &'static CStr, doc: &'static CStr, read: Read) -> Attri
 }
 
 impl Attribute {
-    fn title(&self) -> &'static str {
+    fn display_name(&self) -> &'static str {
         self.name.to_str().unwrap_or_default()
     }
 
@@ -42,7 +43,7 @@ fn give<'py>(py: Python<'py>, value: impl IntoPyObjectExt<'py>) -> PyResult<Boun
     value.into_bound_py_any(py)
 }
 
-/// The tensor that an operator gives.
+/// The tensor that an operator returns.
 fn made(py: Python<'_>, tensor: rushlight::Result<Tensor>) -> PyResult<Bound<'_, PyAny>> {
     object::wrap_bound(py, tensor.map_err(raise)?)
 }
@@ -56,7 +57,7 @@ static ATTRIBUTES: &[Attribute] = &[
         Ok(dtype_object(py, t.dtype())?.into_bound(py).into_any())
     }),
     attribute(c"device", c"Where the elements are.", |py, t| device_object(py, t.device())),
-    attribute(c"layout", c"How the elements are held.", |py, t| {
+    attribute(c"layout", c"How the elements are stored.", |py, t| {
         give(py, if t.is_sparse() { sparse_coo(py)? } else { strided(py)? })
     }),
     attribute(c"shape", c"The sizes of the dimensions.", |py, t| crate::size::make(py, t.sizes())),
@@ -71,13 +72,13 @@ static ATTRIBUTES: &[Attribute] = &[
         give(py, t.numel() * t.dtype().size())
     }),
     attribute(c"is_cpu", c"Whether the elements are in host memory.", |py, t| give(py, t.device() == Device::Cpu)),
-    attribute(c"is_cuda", c"Whether the elements are on a card.", |py, t| {
+    attribute(c"is_cuda", c"Whether the elements are on a CUDA device.", |py, t| {
         give(py, matches!(t.device(), Device::Cuda(_)))
     }),
-    attribute(c"is_meta", c"Whether there are sizes only, and no elements.", |py, t| {
+    attribute(c"is_meta", c"Whether the tensor has sizes only, and no elements.", |py, t| {
         give(py, t.device() == Device::Meta)
     }),
-    attribute(c"is_sparse", c"Whether places and values of some elements stand for all.", |py, t| {
+    attribute(c"is_sparse", c"Whether only the indices and values of some elements are stored.", |py, t| {
         give(py, t.is_sparse())
     }),
     attribute(c"is_sparse_csr", c"Always false.", |py, _| give(py, false)),
@@ -86,7 +87,7 @@ static ATTRIBUTES: &[Attribute] = &[
     attribute(c"is_mkldnn", c"Always false.", |py, _| give(py, false)),
     attribute(c"is_mps", c"Always false.", |py, _| give(py, false)),
     attribute(c"is_xpu", c"Always false.", |py, _| give(py, false)),
-    attribute(c"names", c"A name for each dimension: none has one.", |py, t| {
+    attribute(c"names", c"The name of each dimension; always None.", |py, t| {
         Ok(PyTuple::new(py, t.sizes().iter().map(|_| py.None()))?.into_any())
     }),
     attribute(c"T", c"The tensor with its dimensions reversed.", |py, t| made(py, transpose::reversed(t))),
@@ -99,7 +100,7 @@ static ATTRIBUTES: &[Attribute] = &[
         .writable(|value, t| assign(&op!(complex::REAL, t).map_err(raise)?, value)),
     attribute(c"imag", c"The imaginary parts, as a view.", |py, t| made(py, op!(complex::IMAG, t)))
         .writable(|value, t| assign(&op!(complex::IMAG, t).map_err(raise)?, value)),
-    attribute(c"data", c"The same elements without history, whose changes autograd does not see.", |py, t| {
+    attribute(c"data", c"The same elements without history; autograd does not track their changes.", |py, t| {
         object::wrap_bound(py, t.data())
     })
     .writable(|value, t| {
@@ -111,7 +112,7 @@ static ATTRIBUTES: &[Attribute] = &[
         }
         crate::body::set_data(t, other)
     }),
-    attribute(c"grad", c"The gradient that backward() collected, or None.", read_grad).writable(|value, t| {
+    attribute(c"grad", c"The gradient that backward() accumulated, or None.", read_grad).writable(|value, t| {
         let grad = if value.is_none() {
             None
         } else {
@@ -119,7 +120,7 @@ static ATTRIBUTES: &[Attribute] = &[
         };
         t.set_grad(grad).map_err(raise)
     }),
-    attribute(c"_grad", c"The gradient that backward() collected, or None.", |py, t| optional(py, t.grad())),
+    attribute(c"_grad", c"The gradient that backward() accumulated, or None.", |py, t| optional(py, t.grad())),
     attribute(c"grad_fn", c"The node that made this tensor, or None.", |py, t| match t.grad_fn().map_err(raise)? {
         Some(node) => crate::autograd::node_object(py, node),
         None => Ok(py.None().into_bound(py)),
@@ -129,7 +130,7 @@ static ATTRIBUTES: &[Attribute] = &[
     })
     .writable(|value, t| {
         let wanted = value.extract().map_err(|_| PyRuntimeError::new_err("requires_grad must be a bool"))?;
-        // Unlike `requires_grad_`, which may repeat what holds anyway.
+        // Unlike `requires_grad_`, which accepts the value that already holds.
         if wanted && !t.is_leaf() {
             return Err(PyRuntimeError::new_err("you can only change requires_grad flags of leaf variables."));
         }
@@ -137,17 +138,17 @@ static ATTRIBUTES: &[Attribute] = &[
     }),
     attribute(c"is_leaf", c"Whether no recorded operator made this tensor.", |py, t| give(py, t.is_leaf())),
     attribute(c"retains_grad", c"Whether backward() keeps this tensor's gradient.", |py, t| give(py, t.retains_grad())),
-    attribute(c"output_nr", c"Which of its node's results this tensor is.", |py, t| {
+    attribute(c"output_nr", c"The index of this tensor among its node's results.", |py, t| {
         give(py, t.output_nr().map_err(raise)?)
     }),
     attribute(c"_version", c"How often the elements were changed in place.", |py, t| {
         give(py, t.version().map_err(raise)?)
     }),
-    attribute(c"_base", c"The tensor that this one is a view of, or None.", |py, t| optional(py, t.base().cloned())),
-    attribute(c"__array_interface__", c"The elements' place in memory, for NumPy.", crate::numpy::interface),
+    attribute(c"_base", c"The tensor of which this one is a view, or None.", |py, t| optional(py, t.base().cloned())),
+    attribute(c"__array_interface__", c"The elements' address and layout, for NumPy.", crate::numpy::interface),
 ];
 
-/// What is assigned to an attribute that wants a tensor; a refusal begins with `sentence`.
+/// The tensor that is assigned to an attribute; the error for other objects begins with `sentence`.
 fn assigned<'a>(value: &'a Bound<'_, PyAny>, sentence: &str) -> PyResult<&'a Tensor> {
     match object::tensor(value) {
         Ok(tensor) => Ok(tensor),
@@ -155,16 +156,16 @@ fn assigned<'a>(value: &'a Bound<'_, PyAny>, sentence: &str) -> PyResult<&'a Ten
     }
 }
 
-/// The gradient; asking a result for one that nobody keeps is answered with torch's warning.
+/// The gradient. Reading that of a non-leaf without `retain_grad` gives torch's warning.
 fn read_grad<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
     let grad = tensor.grad();
     if grad.is_none() && !tensor.is_leaf() && !tensor.retains_grad() {
-        rushlight::host::warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more information.").map_err(raise)?;
+        host::warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more information.").map_err(raise)?;
     }
     optional(py, grad)
 }
 
-/// Overwrites a tensor with another one or a number.
+/// Overwrites a tensor with another tensor or a number.
 fn assign(target: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<()> {
     if object::is_tensor(value) {
         return rushlight::convert::copy::copy_(target, object::tensor(value)?).map_err(raise);
@@ -174,16 +175,16 @@ fn assign(target: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<()> {
 
 extern "C" fn read(own: *mut ffi::PyObject, closure: *mut c_void) -> *mut ffi::PyObject {
     guarded(std::ptr::null_mut(), |py| {
-        if overrides::expected() {
+        if overrides::ever_overridden() {
             // SAFETY: as below.
             unsafe {
-                let public = Public::Attribute((*closure.cast::<Attribute>()).title(), "__get__");
+                let public = Public::Attribute((*closure.cast::<Attribute>()).display_name(), "__get__");
                 if let Some(answer) = overrides::answer(py, &public, &[own], &[], &[])? {
                     return Ok(answer);
                 }
             }
         }
-        // SAFETY: CPython calls this on an instance, with the attribute that `getset` put there.
+        // SAFETY: CPython calls this on an instance, with the attribute that `getset` stored there.
         let (tensor, attribute) = unsafe { (tensor_or_error(own)?, &*closure.cast::<Attribute>()) };
         (attribute.read)(py, tensor).map(Bound::into_ptr)
     })
@@ -191,10 +192,10 @@ extern "C" fn read(own: *mut ffi::PyObject, closure: *mut c_void) -> *mut ffi::P
 
 extern "C" fn write(own: *mut ffi::PyObject, value: *mut ffi::PyObject, closure: *mut c_void) -> std::ffi::c_int {
     guarded(-1, |py| {
-        if overrides::expected() && !value.is_null() {
+        if overrides::ever_overridden() && !value.is_null() {
             // SAFETY: as below.
             unsafe {
-                let public = Public::Attribute((*closure.cast::<Attribute>()).title(), "__set__");
+                let public = Public::Attribute((*closure.cast::<Attribute>()).display_name(), "__set__");
                 if let Some(answer) = overrides::answer(py, &public, &[own, value], &[], &[])? {
                     ffi::Py_DecRef(answer);
                     return Ok(0);
@@ -219,13 +220,13 @@ extern "C" fn write(own: *mut ffi::PyObject, value: *mut ffi::PyObject, closure:
 /// # Safety
 /// `own` lives as long as the result is used.
 unsafe fn tensor_or_error<'a>(own: *mut ffi::PyObject) -> PyResult<&'a Tensor> {
-    // SAFETY: by the caller's word the object is alive.
+    // SAFETY: the caller guarantees that the object is alive.
     unsafe { object::tensor_of(own) }.ok_or_else(|| PyRuntimeError::new_err("the tensor is gone"))
 }
 
-/// Runs a body at the border: an error or a panic becomes a Python exception.
+/// Runs a body called by CPython: an error or a panic becomes a Python exception.
 fn guarded<T>(failed: T, body: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
-    // SAFETY: only CPython calls these functions, attached.
+    // SAFETY: only CPython calls these functions, with the GIL.
     let py = unsafe { Python::assume_attached() };
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(py))) {
         Ok(Ok(value)) => value,
@@ -240,7 +241,7 @@ fn guarded<T>(failed: T, body: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
     }
 }
 
-/// The attributes as CPython's type constructor wants them; leaked, as the class lives for ever.
+/// The attributes in the form of CPython's type constructor; leaked, because the class is never freed.
 pub fn getset() -> *mut ffi::PyGetSetDef {
     let mut list: Vec<ffi::PyGetSetDef> = ATTRIBUTES
         .iter()
@@ -256,7 +257,7 @@ pub fn getset() -> *mut ffi::PyGetSetDef {
         name: c"__dict__".as_ptr(),
         get: Some(ffi::PyObject_GenericGetDict),
         set: Some(ffi::PyObject_GenericSetDict),
-        doc: c"What programs have attached to the tensor.".as_ptr(),
+        doc: c"Attributes that programs have set on the tensor.".as_ptr(),
         closure: std::ptr::null_mut(),
     });
     // SAFETY: the end of the list is a zeroed entry.

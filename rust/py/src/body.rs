@@ -1,35 +1,36 @@
-//! What a tensor is made of, as Python may take it apart and put it together: its storage, its geometry, its class.
+//! The parts of a tensor that Python may take and replace: its storage, its geometry, its class.
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use rushlight::view::narrow;
-use rushlight::{Device, Layout, Storage, Tensor, op};
-use rushlight_autograd::{Form, Meta};
+use rushlight::{Device, Layout, Storage, Tensor};
+use rushlight_autograd::{Form, TensorMeta};
 use rushlight_core::layout::to_dims;
+use rushlight_dispatch::allocate::storage;
+use rushlight_dispatch::{host, op, subgraph};
 
 use crate::errors::{kind_of, raise};
-use crate::methods;
 use crate::storage::PyStorage;
-use crate::{convert, object, parse};
+use crate::{errors, memory_access, methods, object, scalars};
 
 methods! {
-    fn untyped_storage(own) "The bytes that this tensor shows, shared with all of its views." {
-        with_memory(own.tensor)?;
+    fn untyped_storage(own) "The storage of this tensor, shared with all of its views." {
+        memory_access::with_memory(own.tensor)?;
         Ok(Bound::new(own.py(), PyStorage(own.tensor.storage().clone()))?.into_any())
     }
-    fn share_memory_(own) "Moves the elements to memory that processes share; views follow. Does nothing if they are there." {
-        with_memory(own.tensor)?;
+    fn share_memory_(own) "Moves the elements to shared memory; views follow. Does nothing if they are there already." {
+        memory_access::with_memory(own.tensor)?;
         crate::storage::share(own.tensor.storage())?;
         own.same()
     }
-    fn set_(own, source, storage_offset, size, stride) "Makes this tensor show other bytes: a tensor's, or a storage's from an offset on." {
-        with_memory(own.tensor)?;
+    fn set_(own, source, storage_offset, size, stride) "Sets the storage and geometry of this tensor: those of a tensor, or of a storage from an offset on." {
+        memory_access::with_memory(own.tensor)?;
         let other = source.as_ref().and_then(|source| object::tensor(source).ok());
         let is_whole = storage_offset.is_none() && size.is_none() && stride.is_none();
         let is_cut = matches!((&storage_offset, &size), (Some(offset), Some(size))
-            if convert::int(offset)?.is_some() && convert::ints(size)?.is_some());
+            if scalars::int(offset)?.is_some() && scalars::ints(size)?.is_some());
         let meta = match &source {
             None if is_whole => empty(own.tensor)?,
             Some(source) if (is_whole || is_cut) && object::is_tensor(source) => {
@@ -43,49 +44,40 @@ methods! {
             }
             _ => {
                 let kinds = [&source, &storage_offset, &size, &stride].into_iter().flatten().map(kind_of);
-                let sentence = parse::invalid_combination("set_", kinds, std::iter::empty());
+                let sentence = errors::invalid_combination("set_", kinds, std::iter::empty());
                 return Err(PyTypeError::new_err(format!(
                     "{sentence}\n * ()\n * (torch.Storage source)\n * (torch.Storage source, int storage_offset, tuple of ints size, tuple of ints stride = None)\n * (Tensor source)\n * (Tensor source, int storage_offset, tuple of ints size, tuple of ints stride = None)"
                 )));
             }
         };
-        rushlight::set_memory(own.tensor, other, || rushlight::host::replace_meta(own.tensor, meta)).map_err(raise)?;
+        subgraph::set_memory(own.tensor, other, || host::replace_meta(own.tensor, meta)).map_err(raise)?;
         own.same()
     }
-    fn register_hook(own, hook = required) "Calls `hook(grad)` whenever the gradient is computed; what it returns takes the gradient's place." {
+    fn register_hook(own, hook = required) "Calls `hook(grad)` whenever the gradient is computed; its result replaces the gradient." {
         own.give(crate::autograd::register_hook(own.tensor, given("register_hook", hook)?)?)
     }
     fn register_post_accumulate_grad_hook(own, hook = required) "Calls `hook(tensor)` after a gradient was added to `.grad`." {
         own.give(crate::autograd::register_post_hook(own.tensor, given("register_post_accumulate_grad_hook", hook)?)?)
     }
-    fn as_subclass(own, cls = required) "The same tensor, recorded, as an instance of a class that derives from Tensor." {
+    fn as_subclass(own, cls = required) "The same tensor, with its history, as an instance of a class that derives from Tensor." {
         let class = given("as_subclass", cls)?;
         object::wrap_as(&class, op!(narrow::ALIAS, own.tensor).map_err(raise)?)
     }
 }
 
-/// An argument that has no default.
+/// A required argument.
 pub fn given<'py>(name: &str, argument: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     argument.ok_or_else(|| PyTypeError::new_err(format!("{name}() missing 1 required positional argument")))
 }
 
-/// Refuses a sparse tensor, whose elements stand in two others, and a mapped one, which is many.
-pub fn with_memory(tensor: &Tensor) -> PyResult<()> {
-    match tensor.meta().form {
-        Form::Sparse(_) => Err(raise(rushlight::sparse::no_memory())),
-        Form::Mapped(_) => Err(raise(rushlight::mapped::no_memory())),
-        Form::Plain | Form::Mirrored => Ok(()),
-    }
-}
-
-/// A tensor that shows conjugates goes on to show them, whatever it looks at.
+/// The form of the result: a conjugate view stays one regardless of its new elements.
 fn form_of(tensor: &Tensor) -> Form {
-    if tensor.is_mirrored() { Form::Mirrored } else { Form::Plain }
+    if tensor.is_lazy_conj() { Form::LazyConj } else { Form::Plain }
 }
 
-/// Another tensor's elements, which are of the same dtype.
-fn like(tensor: &Tensor, source: &Tensor) -> PyResult<Meta> {
-    with_memory(source)?;
+/// Another tensor's elements, which have the same dtype.
+fn like(tensor: &Tensor, source: &Tensor) -> PyResult<TensorMeta> {
+    memory_access::with_memory(source)?;
     let (own, other) = (tensor.dtype(), source.dtype());
     if own != other {
         let message = format!("Could not set tensor of type {} to a tensor of type {}", other.c_name(), own.c_name());
@@ -98,26 +90,26 @@ fn like(tensor: &Tensor, source: &Tensor) -> PyResult<Meta> {
             source.device()
         )));
     }
-    Ok(Meta { form: form_of(tensor), ..source.meta().clone() })
+    Ok(TensorMeta { form: form_of(tensor), ..source.meta().clone() })
 }
 
 /// No elements, of the same dtype and device.
-fn empty(tensor: &Tensor) -> PyResult<Meta> {
+fn empty(tensor: &Tensor) -> PyResult<TensorMeta> {
     let (dtype, device) = (tensor.dtype(), tensor.device());
-    let storage = rushlight::call::storage(device, 0).map_err(raise)?;
-    Ok(Meta::new(storage, Layout::contiguous(&[0]), dtype, device))
+    let storage = storage(device, 0).map_err(raise)?;
+    Ok(TensorMeta::new(storage, Layout::contiguous(&[0]), dtype, device))
 }
 
-/// Geometry that a caller gives for a storage's bytes: all of it must lie inside.
+/// Geometry from a caller for a storage's bytes: all elements must lie inside.
 fn within(
     tensor: &Tensor,
     storage: &Storage,
     offset: Option<Bound<'_, PyAny>>,
     size: Option<Bound<'_, PyAny>>,
     stride: Option<Bound<'_, PyAny>>,
-) -> PyResult<Meta> {
+) -> PyResult<TensorMeta> {
     let dtype = tensor.dtype();
-    let number = |value: &Bound<'_, PyAny>| match convert::ints(value)? {
+    let number = |value: &Bound<'_, PyAny>| match scalars::ints(value)? {
         Some(numbers) => Ok(to_dims(&numbers)),
         None => Err(PyTypeError::new_err("set_(): sizes and strides must be tuples of ints")),
     };
@@ -131,32 +123,11 @@ fn within(
     if let Some(offset) = &offset {
         layout.offset = offset.extract()?;
     }
-    let fits = layout.sizes.len() == layout.strides.len()
-        && layout.sizes.iter().all(|&size| size >= 0)
-        && rushlight_core::layout::checked_numel(&layout.sizes).is_ok()
-        && layout.checked_span().is_some_and(|span| {
-            span.is_none_or(|(low, high)| {
-                low >= 0
-                    && (high as usize)
-                        .saturating_add(1)
-                        .checked_mul(dtype.size())
-                        .is_some_and(|needed| needed <= storage.len())
-            })
-        });
-    if !fits {
-        return Err(PyRuntimeError::new_err(format!(
-            "setStorage: sizes {:?}, strides {:?}, storage offset {}, and itemsize {} are out of bounds for storage of size {}",
-            layout.sizes,
-            layout.strides,
-            layout.offset,
-            dtype.size(),
-            storage.len()
-        )));
-    }
-    Ok(Meta { form: form_of(tensor), ..Meta::new(storage.clone(), layout, dtype, storage.device()) })
+    layout.check_within(storage.len(), dtype.size(), []).map_err(raise)?;
+    Ok(TensorMeta { form: form_of(tensor), ..TensorMeta::new(storage.clone(), layout, dtype, storage.device()) })
 }
 
-/// An argument that was given, be it None, or that was left out.
+/// An argument that was given, even as None, or that was omitted.
 struct Given<'py>(Option<Bound<'py, PyAny>>);
 
 impl<'py> FromPyObject<'_, 'py> for Given<'py> {
@@ -199,14 +170,14 @@ fn _make_subclass<'py>(
     object::wrap_as(cls, leaf)
 }
 
-/// Another tensor's elements in this one's place, for `tensor.data = other`.
+/// Replaces this tensor's elements by another one's, for `tensor.data = other`.
 pub fn set_data(tensor: &Tensor, other: &Tensor) -> PyResult<()> {
     if kind(tensor.device()) != kind(other.device()) {
         return Err(PyRuntimeError::new_err(
             "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.",
         ));
     }
-    rushlight::host::replace_meta(tensor, other.meta().clone());
+    host::replace_meta(tensor, other.meta().clone());
     Ok(())
 }
 
@@ -216,6 +187,6 @@ fn kind(device: Device) -> &'static str {
 
 pub fn add(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> PyResult<()> {
     let function = wrap_pyfunction!(_make_subclass, module)?;
-    // SAFETY: the class lives for ever.
+    // SAFETY: the class is never freed.
     unsafe { Bound::from_borrowed_ptr(module.py(), class.cast()) }.setattr("_make_subclass", function)
 }

@@ -9,38 +9,9 @@ use rushlight::{DType, Device, Layout, Storage, Tensor};
 use rushlight_core::storage::Exported as Shown;
 
 use crate::errors::raise;
-use crate::files::block_over;
-use crate::numpy::exportable;
+use crate::foreign_buffer::{Buffer, block_over};
+use crate::memory_access::exportable;
 use crate::object;
-use crate::reclaim::Owned;
-
-/// A buffer that is held until the storage over it dies.
-pub struct Buffer(Box<ffi::Py_buffer>);
-
-// SAFETY: released attached, see `reclaim`.
-unsafe impl Send for Buffer {}
-
-impl Owned for Buffer {
-    fn end(mut self: Box<Self>, _: Python<'_>) {
-        // SAFETY: filled by `PyObject_GetBuffer`, released once.
-        unsafe { ffi::PyBuffer_Release(&raw mut *self.0) };
-    }
-}
-
-impl Buffer {
-    pub fn get(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Buffer> {
-        let mut view: Box<ffi::Py_buffer> = Box::new(ffi::Py_buffer::new());
-        // SAFETY: a living object and memory for the answer.
-        if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } != 0 {
-            return Err(PyErr::fetch(object.py()));
-        }
-        Ok(Buffer(view))
-    }
-
-    pub fn view(&self) -> &ffi::Py_buffer {
-        &self.0
-    }
-}
 
 /// The bytes of an object with a buffer as a one-dimensional tensor over the same memory.
 pub fn import(object: &Bound<'_, PyAny>, dtype: DType, count: isize, offset: isize) -> PyResult<Tensor> {
@@ -78,10 +49,10 @@ pub fn import(object: &Bound<'_, PyAny>, dtype: DType, count: isize, offset: isi
     Ok(Tensor::new(Storage::new(block), Layout::contiguous(&[count]), dtype, Device::Cpu))
 }
 
-/// A storage's bytes as an object with a buffer; what NumPy arrays over tensors hold on to.
+/// A storage's bytes as an object with a buffer, which NumPy arrays over tensors hold.
 #[pyclass(frozen, module = "rushlight._C")]
 pub struct Memory {
-    /// Keeps the bytes in place; declared first, so that it ends before the storage it points into.
+    /// Keeps the bytes in place; declared first, so that it is dropped before the storage it points into.
     pin: Pinned,
     _storage: Storage,
 }
@@ -96,7 +67,7 @@ impl Memory {
     pub fn of(storage: &Storage) -> PyResult<Memory> {
         let storage = storage.clone();
         let pin = storage.export().map_err(raise)?;
-        // SAFETY: the pin points into the storage's shared part, which the field beside it keeps alive.
+        // SAFETY: the pin points into the storage's shared part, which the other field keeps alive.
         let pin = unsafe { std::mem::transmute::<Shown<'_>, Shown<'static>>(pin) };
         Ok(Memory { pin: Pinned(pin), _storage: storage })
     }
@@ -111,7 +82,7 @@ impl Memory {
             let pin = slf.get().pin.0.pin();
             (pin.as_ptr(), pin.block().len(), slf.get()._storage.is_read_only())
         };
-        // SAFETY: CPython gives memory for the answer; the object keeps the bytes in place.
+        // SAFETY: CPython gives memory for the result; the object keeps the bytes in place.
         let failed = unsafe {
             ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer.cast(), bytes as isize, c_int::from(read_only), flags)
         };
@@ -119,9 +90,9 @@ impl Memory {
     }
 }
 
-/// What a tensor's buffer needs while somebody looks at it.
+/// State of a tensor's buffer while a view of it exists.
 struct Exported {
-    /// Byte strides behind the sizes.
+    /// The sizes, followed by the strides in bytes.
     dims: Vec<ffi::Py_ssize_t>,
     _memory: Memory,
 }
@@ -129,7 +100,7 @@ struct Exported {
 /// Fills in a view of the tensor's own elements.
 ///
 /// # Safety
-/// `view` is memory for the answer, as CPython's buffer protocol gives it.
+/// `view` is memory for the result, from CPython's buffer protocol.
 pub unsafe fn export(own: &Bound<'_, PyAny>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
     let tensor = object::tensor(own)?;
     let refuse = |why: &str| Err(PyBufferError::new_err(why.to_owned()));
@@ -160,7 +131,8 @@ pub unsafe fn export(own: &Bound<'_, PyAny>, view: *mut ffi::Py_buffer, flags: c
     let mut exported = Box::new(Exported { dims, _memory: Memory::of(tensor.storage())? });
     let start = exported._memory.pin.0.pin().as_ptr();
     let sizes = exported.dims.as_mut_ptr();
-    // SAFETY: by the caller's word; what the view points to lives in `exported` until the view is released.
+    // SAFETY: guaranteed by the caller (see `# Safety`); the memory that the view points to lives in `exported` until
+    // the view is released.
     unsafe {
         (*view).buf = start.wrapping_offset(layout.offset * width).cast();
         (*view).len = layout.numel() as isize * width;
@@ -180,11 +152,11 @@ pub unsafe fn export(own: &Bound<'_, PyAny>, view: *mut ffi::Py_buffer, flags: c
 /// # Safety
 /// `view` was filled in by `export`.
 pub unsafe fn release(view: *mut ffi::Py_buffer) {
-    // SAFETY: by the caller's word; CPython releases a view once.
+    // SAFETY: guaranteed by the caller (see `# Safety`); CPython releases a view once.
     unsafe { drop(Box::from_raw((*view).internal.cast::<Exported>())) };
 }
 
-/// The codes of 64-bit integers: C's `long` where it has 64 bits, because that is NumPy's `int64` there.
+/// The codes of 64-bit integers: C's `long` if it has 64 bits, because that is NumPy's `int64` then.
 const LONG: (&std::ffi::CStr, &std::ffi::CStr) =
     if size_of::<std::ffi::c_long>() == 8 { (c"l", c"L") } else { (c"q", c"Q") };
 

@@ -1,4 +1,5 @@
-//! The class `Tensor`: made by hand from CPython's type constructor, because a body's life decides the object's.
+//! The class `Tensor`, made with CPython's type constructor, because the lifetime of a `TensorImpl` controls that of
+//! its object.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::offset_of;
@@ -8,7 +9,7 @@ use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::object::{self, Object};
+use crate::object::{self, Object, slot};
 use crate::{attributes, body, methods, number, protocol, sparse, to};
 
 const DOC: &CStr = c"An n-dimensional array of elements of one dtype, on one device, with gradients.
@@ -26,7 +27,7 @@ tensor([[2., 4.],
         [6., 8.]])
 ";
 
-/// `Tensor(...)`: the legacy constructor, which lives in Python.
+/// `Tensor(...)`: the legacy constructor, which is implemented in Python.
 ///
 /// # Safety
 /// Only the interpreter calls it, as the class's `tp_new`.
@@ -36,7 +37,7 @@ unsafe fn construct(
     args: *mut ffi::PyObject,
     kwargs: *mut ffi::PyObject,
 ) -> PyResult<*mut ffi::PyObject> {
-    // SAFETY: CPython passes a class, a tuple, and a dictionary or nothing.
+    // SAFETY: CPython passes a class, a tuple, and a dictionary or null.
     let (class, args, kwargs) = unsafe {
         (
             Bound::from_borrowed_ptr(py, class.cast()),
@@ -54,7 +55,7 @@ impl shell::MethodDef<shell::newfunc::Func> for Construct {
     const METH: shell::newfunc::Func = construct;
 }
 
-/// A tensor's hash is its identity, so that parameters may stand in dictionaries.
+/// A tensor's hash is its identity, so that parameters may be keys of dictionaries.
 ///
 /// # Safety
 /// `own` is a living object.
@@ -111,15 +112,11 @@ pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     }
     // SAFETY: the class was just made.
     let bound = unsafe { Bound::from_borrowed_ptr(py, class) };
-    // Messages of the interpreter name it without its module, as they do a class made by Python.
+    // The interpreter's messages then show its name without the module, as for a class made in Python.
     bound.setattr("__name__", "Tensor")?;
     bound.setattr("__rdiv__", bound.getattr("__rtruediv__")?)?;
     object::set_class(class.cast());
     Ok(class.cast())
-}
-
-pub fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
-    ffi::PyType_Slot { slot: number, pfunc: function }
 }
 
 fn member(name: &'static std::ffi::CStr, offset: usize) -> ffi::PyMemberDef {

@@ -1,4 +1,4 @@
-//! The store of `rushlight-dist` for `distributed/store.py`, which says in torch's words what is asked and answered.
+//! The store of `rushlight-dist` for `distributed/store.py`, which translates torch's interface into its requests.
 
 use std::io::ErrorKind;
 use std::mem::take;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList};
-use rushlight_dist::{Answer, Client, Question, Server, Table};
+use rushlight_dist::{Client, Request, Response, Server, Table};
 
 use crate::attach::{acquire, idle};
 
-/// What `release` runs may look whether Ctrl-C was pressed.
+/// Called during `release` to check for Ctrl-C.
 fn look() -> std::io::Result<()> {
     acquire(|py| py.check_signals()).map_err(|error| std::io::Error::other(crate::errors::raise(error)))
 }
@@ -20,35 +20,35 @@ fn seconds(value: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-fn question(name: &str, fields: Vec<Bound<'_, PyAny>>) -> PyResult<Question> {
+fn request(name: &str, fields: Vec<Bound<'_, PyAny>>) -> PyResult<Request> {
     let amount =
         fields.get(1).and_then(|field| field.cast::<PyInt>().ok()).map(|amount| amount.extract()).transpose()?;
     let taken = fields.len() - usize::from(amount.is_some());
     let mut all = fields.into_iter().take(taken).map(|field| field.extract()).collect::<PyResult<Vec<Vec<u8>>>>()?;
     Ok(match (name, amount, all.as_mut_slice()) {
-        ("set", None, [key, value]) => Question::Set(take(key), take(value)),
-        ("add", Some(amount), [key]) => Question::Add(take(key), amount),
+        ("set", None, [key, value]) => Request::Set(take(key), take(value)),
+        ("add", Some(amount), [key]) => Request::Add(take(key), amount),
         ("compare_set", None, [key, expected, desired]) => {
-            Question::CompareSet(take(key), take(expected), take(desired))
+            Request::CompareSet(take(key), take(expected), take(desired))
         }
-        ("append", None, [key, tail]) => Question::Append(take(key), take(tail)),
-        ("delete", None, [key]) => Question::Delete(take(key)),
-        ("keys", None, []) => Question::Keys,
-        ("get", None, _) => Question::Get(all),
-        ("wait", None, _) => Question::Wait(all),
-        ("check", None, _) => Question::Check(all),
-        _ => return Err(PyTypeError::new_err(format!("no such question: {name}"))),
+        ("append", None, [key, tail]) => Request::Append(take(key), take(tail)),
+        ("delete", None, [key]) => Request::Delete(take(key)),
+        ("keys", None, []) => Request::Keys,
+        ("get", None, _) => Request::Get(all),
+        ("wait", None, _) => Request::Wait(all),
+        ("check", None, _) => Request::Check(all),
+        _ => return Err(PyTypeError::new_err(format!("no such request: {name}"))),
     })
 }
 
-fn answer(py: Python<'_>, answer: Answer) -> PyResult<Py<PyAny>> {
-    Ok(match answer {
-        Answer::Values(values) => {
+fn response(py: Python<'_>, response: Response) -> PyResult<Py<PyAny>> {
+    Ok(match response {
+        Response::Values(values) => {
             PyList::new(py, values.iter().map(|value| PyBytes::new(py, value)))?.into_any().unbind()
         }
-        Answer::Truth(truth) => truth.into_pyobject(py)?.to_owned().into_any().unbind(),
-        Answer::Number(number) => number.into_pyobject(py)?.into_any().unbind(),
-        Answer::Refused(why) => return Err(PyValueError::new_err(why)),
+        Response::Truth(truth) => truth.into_pyobject(py)?.to_owned().into_any().unbind(),
+        Response::Number(number) => number.into_pyobject(py)?.into_any().unbind(),
+        Response::Refused(why) => return Err(PyValueError::new_err(why)),
     })
 }
 
@@ -69,16 +69,16 @@ impl PyTable {
     #[pyo3(signature = (name, fields, timeout, /))]
     fn ask(&self, py: Python<'_>, name: &str, fields: Vec<Bound<'_, PyAny>>, timeout: f64) -> PyResult<Py<PyAny>> {
         seconds(timeout)?;
-        // Its lock may have been held by a thread that the child does not have.
+        // Its lock may have been held by a thread that does not exist in the child.
         if self.generation != rushlight_core::fork::generation() {
             return Err(std::io::Error::from(std::io::ErrorKind::NotConnected).into());
         }
-        let question = question(name, fields)?;
-        answer(py, idle(py, || self.table.ask(question)))
+        let request = request(name, fields)?;
+        response(py, idle(py, || self.table.ask(request)))
     }
 }
 
-/// The end of a store that has the table; serves until it is dropped.
+/// The server of a store, which owns the table; serves until it is dropped.
 #[pyclass(name = "_StoreServer", module = "rushlight._C", frozen)]
 struct PyServer(Server);
 
@@ -95,7 +95,7 @@ impl PyServer {
     }
 }
 
-/// The end of a store that asks.
+/// The client of a store.
 #[pyclass(name = "_StoreClient", module = "rushlight._C", frozen)]
 struct PyClient(Client);
 
@@ -109,12 +109,12 @@ impl PyClient {
 
     #[pyo3(signature = (name, fields, timeout, /))]
     fn ask(&self, py: Python<'_>, name: &str, fields: Vec<Bound<'_, PyAny>>, timeout: f64) -> PyResult<Py<PyAny>> {
-        let (question, timeout) = (question(name, fields)?, seconds(timeout)?);
-        let found = idle(py, || self.0.ask(question, timeout, &mut look));
-        answer(
+        let (request, timeout) = (request(name, fields)?, seconds(timeout)?);
+        let found = idle(py, || self.0.ask(request, timeout, &mut look));
+        response(
             py,
             found.map_err(|error| match error.kind() {
-                // What is wrong is the question, not the connection.
+                // The request is invalid, not the connection.
                 ErrorKind::InvalidInput => PyValueError::new_err(error.to_string()),
                 _ => error.into(),
             })?,

@@ -1,26 +1,28 @@
 //! DLPack 1.x: tensors to and from other libraries, over the same memory.
 //!
-//! A capsule named `dltensor` (old) or `dltensor_versioned` (new) points to a structure that says where the elements are
-//! and how to let them go. Who takes the tensor renames the capsule; a capsule that nobody took lets go by itself. The
-//! old form cannot say that memory is read-only, so such tensors leave in the new form only.
+//! A capsule named `dltensor` (old) or `dltensor_versioned` (new) points to a structure that describes the elements and
+//! how to free them. A consumer that takes the tensor renames the capsule; a capsule that was not taken frees the
+//! tensor itself. The old form has no flag for read-only memory, so such tensors are exported in the new form only.
 //!
-//! Negative strides are taken as they come, but do not leave: some consumers end the process at the sight of them. Such
-//! tensors leave as copies that say so, where the form and the consumer allow it.
+//! Negative strides are imported as they are, but not exported, because some consumers abort when they see them. Such
+//! tensors are exported as copies and marked as such, if the form and the consumer allow it.
 
 use std::ffi::{CStr, c_void};
 
 use pyo3::exceptions::{PyAssertionError, PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
-use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt};
+use pyo3::{ffi, intern};
 use rushlight::{DType, Device, Layout, Storage, Tensor};
-use rushlight_core::layout::{Dims, MAX_RANK};
+use rushlight_core::Dims;
+use rushlight_core::layout::MAX_RANK;
 use rushlight_core::storage::Block;
+use rushlight_dispatch::{copy, vmap};
 
 use crate::buffer::Memory;
 use crate::errors::{kind_of, raise};
-use crate::reclaim::{Keep, Owned};
+use crate::memory_access;
+use crate::reclaim::{DeferredDrop, Owned};
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -64,7 +66,7 @@ struct Versioned {
 const READ_ONLY: u64 = 1;
 const COPIED: u64 = 2;
 const HOST: i32 = 1;
-/// Pages that a card reads directly: for the host, memory like any other.
+/// Memory that a CUDA device reads directly: for the host, memory like any other.
 const PINNED_HOST: i32 = 3;
 const OLD: &CStr = c"dltensor";
 const NEW: &CStr = c"dltensor_versioned";
@@ -94,7 +96,7 @@ fn dtype_of(code: DataType) -> PyResult<DType> {
     })
 }
 
-/// Where a tensor is, in DLPack's numbers.
+/// A tensor's device, in DLPack's numbers.
 pub fn device(tensor: &Tensor) -> PyResult<(i32, i32)> {
     match tensor.device() {
         Device::Cpu => Ok((HOST, 0)),
@@ -103,12 +105,13 @@ pub fn device(tensor: &Tensor) -> PyResult<(i32, i32)> {
     }
 }
 
-/// Whether some step is taken backwards. A step along a dimension of one element is never taken.
+/// Whether some stride is negative. Strides of dimensions of one element do not count.
 fn steps_back(layout: &Layout) -> bool {
     layout.sizes.iter().zip(&layout.strides).any(|(size, stride)| *size > 1 && *stride < 0)
 }
 
-/// A tensor on its way out: the structure, and what it points to. The structure stands first: their addresses are one.
+/// An exported tensor: the structure, and the data that it points to. The structure comes first, so that both have the
+/// same address.
 #[repr(C)]
 struct Export<T> {
     managed: T,
@@ -119,25 +122,25 @@ struct Export<T> {
 /// Ends an export; may be called on any thread.
 ///
 /// # Safety
-/// The structure is one that we exported, and nobody uses it any more.
+/// The structure is one that we exported, and it is no longer used.
 unsafe extern "C" fn end_old(managed: *mut Managed) {
-    // SAFETY: the context is the export that the structure stands in; a consumer ends it once.
+    // SAFETY: the context is the export that contains the structure; a consumer ends it once.
     unsafe { drop(Box::from_raw((*managed).context.cast::<Export<Managed>>())) }
 }
 
 /// # Safety
-/// The structure is one that we exported, and nobody uses it any more.
+/// The structure is one that we exported, and it is no longer used.
 unsafe extern "C" fn end_new(managed: *mut Versioned) {
     // SAFETY: as above.
     unsafe { drop(Box::from_raw((*managed).context.cast::<Export<Versioned>>())) }
 }
 
-/// Lets go of what nobody took.
+/// Frees an export that was not taken.
 ///
 /// # Safety
-/// Only the interpreter calls it, with a capsule of ours that dies.
+/// Only the interpreter calls it, with a capsule of ours that is being destroyed.
 unsafe extern "C" fn unused(capsule: *mut ffi::PyObject) {
-    // SAFETY: called by the interpreter with the dying capsule; only one that still has its first name holds a tensor.
+    // SAFETY: called by the interpreter with the capsule; only one that still has its first name holds a tensor.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, OLD.as_ptr()) != 0 {
             let managed = ffi::PyCapsule_GetPointer(capsule, OLD.as_ptr()).cast::<Managed>();
@@ -150,9 +153,9 @@ unsafe extern "C" fn unused(capsule: *mut ffi::PyObject) {
 }
 
 /// # Safety
-/// The structure is a producer's, and nobody uses it any more.
+/// The structure is a producer's, and it is no longer used.
 unsafe fn end_managed(managed: *mut Managed) {
-    // SAFETY: by the caller's word the structure is alive and nobody uses it after this.
+    // SAFETY: the caller guarantees that the structure is alive and not used after this.
     unsafe {
         if let Some(deleter) = (*managed).deleter {
             deleter(managed);
@@ -161,7 +164,7 @@ unsafe fn end_managed(managed: *mut Managed) {
 }
 
 /// # Safety
-/// The structure is a producer's, and nobody uses it any more.
+/// The structure is a producer's, and it is no longer used.
 unsafe fn end_versioned(managed: *mut Versioned) {
     // SAFETY: as above.
     unsafe {
@@ -171,15 +174,15 @@ unsafe fn end_versioned(managed: *mut Versioned) {
     }
 }
 
-/// What a consumer asks of `Tensor.__dlpack__`.
-pub struct Wanted<'py> {
+/// The arguments of `Tensor.__dlpack__`.
+pub struct ExportOptions<'py> {
     pub stream: Option<Bound<'py, PyAny>>,
     pub max_version: Option<Bound<'py, PyAny>>,
     pub dl_device: Option<Bound<'py, PyAny>>,
     pub copy: Option<Bound<'py, PyAny>>,
 }
 
-/// An argument read as a pair of integers or a flag; nothing for none.
+/// An argument read as a pair of integers or a flag; `None` if it is absent.
 fn read<'py, T: FromPyObjectOwned<'py>>(
     given: Option<Bound<'py, PyAny>>,
     name: &str,
@@ -193,7 +196,7 @@ fn read<'py, T: FromPyObjectOwned<'py>>(
 }
 
 /// `Tensor.__dlpack__`.
-pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: Wanted<'py>) -> PyResult<Bound<'py, PyAny>> {
+pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: ExportOptions<'py>) -> PyResult<Bound<'py, PyAny>> {
     if tensor.requires_grad() {
         return Err(PyBufferError::new_err("Can't export tensors that require gradient, use tensor.detach()"));
     }
@@ -212,32 +215,32 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: Wanted<'py>) -> PyR
         && place != HOST
     {
         return Err(PyBufferError::new_err(format!(
-            "cannot move a tensor on cpu to device type {place}; tensor.to(device) can, where there is one"
+            "cannot move a tensor on cpu to device type {place}; use tensor.to(device)"
         )));
     }
     let new =
         read::<(u32, u32)>(wanted.max_version, "max_version", "tuple of ints")?.is_some_and(|(major, _)| major >= 1);
-    if tensor.is_mapped() {
-        return Err(raise(rushlight::mapped::no_elements()));
+    if tensor.is_batched() {
+        return Err(raise(vmap::data_error()));
     }
-    crate::body::with_memory(tensor)?;
+    memory_access::with_memory(tensor)?;
     let copy = read::<bool>(wanted.copy, "copy", "bool")?;
     let copied = copy == Some(true) || (copy.is_none() && new && steps_back(tensor.layout()));
     let fresh;
     let tensor = if copied {
-        fresh = rushlight::copy::clone(tensor).map_err(raise)?;
+        fresh = copy::clone(tensor).map_err(raise)?;
         &fresh
     } else {
         tensor
     };
-    if tensor.is_mirrored() {
+    if tensor.is_lazy_conj() {
         let bit = if tensor.dtype().is_complex() { "conjugate" } else { "negative" };
         return Err(PyBufferError::new_err(format!("Can't export tensors with the {bit} bit set")));
     }
     let layout = tensor.layout();
     if steps_back(layout) {
         return Err(PyBufferError::new_err(
-            "a tensor with negative strides leaves as a copy only: export tensor.contiguous(), or allow a copy and DLPack 1.0",
+            "a tensor with negative strides can only be exported as a copy: export tensor.contiguous(), or allow a copy and DLPack 1.0",
         ));
     }
     let read_only = tensor.storage().is_read_only();
@@ -247,7 +250,7 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: Wanted<'py>) -> PyR
     let mut dims: Vec<i64> = layout.sizes.iter().chain(&layout.strides).map(|n| *n as i64).collect();
     let shape = dims.as_mut_ptr();
     let strided = Strided {
-        data: crate::methods::address(tensor) as *mut c_void,
+        data: memory_access::address(tensor) as *mut c_void,
         device_type: HOST,
         device_id: 0,
         ndim: layout.rank() as i32,
@@ -278,26 +281,26 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: Wanted<'py>) -> PyR
         unsafe { (*export).managed.context = export.cast() };
         (export.cast::<c_void>(), OLD)
     };
-    // SAFETY: the structure stands first in the export; the result is a new reference or an error.
+    // SAFETY: the structure comes first in the export; the result is a new reference or an error.
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyCapsule_New(pointer, name.as_ptr(), Some(unused))) }
 }
 
-/// A structure of another library that lets go of its tensor.
-enum Taken {
+/// A structure of another library, which frees its tensor when dropped.
+enum Imported {
     Old(*mut Managed),
     New(*mut Versioned),
 }
 
-// SAFETY: nothing but its end is left to do, and DLPack allows that on any thread.
-unsafe impl Send for Taken {}
+// SAFETY: the structure is only freed, and DLPack allows that on any thread.
+unsafe impl Send for Imported {}
 
-impl Owned for Taken {
+impl Owned for Imported {
     fn end(self: Box<Self>, _: Python<'_>) {
         // SAFETY: taken once from its capsule, ended once.
         unsafe {
             match *self {
-                Taken::Old(managed) => end_managed(managed),
-                Taken::New(managed) => end_versioned(managed),
+                Imported::Old(managed) => end_managed(managed),
+                Imported::New(managed) => end_versioned(managed),
             }
         }
     }
@@ -311,7 +314,7 @@ pub fn is_capsule(object: &Bound<'_, PyAny>) -> bool {
     }
 }
 
-/// The capsule of a producer; producers from before versions get no keywords.
+/// The capsule of a producer; producers that predate versions get no keywords.
 fn capsule_of<'py>(
     object: &Bound<'py, PyAny>,
     device: Option<Device>,
@@ -352,11 +355,12 @@ fn reachable(place: i32) -> PyResult<()> {
     Err(PyBufferError::new_err(format!("from_dlpack: device type {place} is not supported")))
 }
 
-/// A producer's tensor, or a capsule's, over the same memory; with `copy` over memory of its own, whoever makes it.
+/// A producer's tensor, or a capsule's, over the same memory; with `copy` over new memory, from the producer or from
+/// here.
 pub fn import(object: &Bound<'_, PyAny>, device: Option<Device>, copy: Option<bool>) -> PyResult<Tensor> {
     let capsule = capsule_of(object, device, copy)?;
     let raw = capsule.as_ptr();
-    // SAFETY: the capsule's name says what it points to, and renaming it makes the tensor ours.
+    // SAFETY: the capsule's name determines the type it points to, and renaming it transfers the tensor to us.
     let (tensor, copied) = unsafe {
         if ffi::PyCapsule_IsValid(raw, NEW.as_ptr()) != 0 {
             let managed = ffi::PyCapsule_GetPointer(raw, NEW.as_ptr()).cast::<Versioned>();
@@ -366,12 +370,12 @@ pub fn import(object: &Bound<'_, PyAny>, device: Option<Device>, copy: Option<bo
             let flags = (*managed).flags;
             let shape = described(&(*managed).tensor)?;
             ffi::PyCapsule_SetName(raw, NEW_USED.as_ptr());
-            (shape.tensor(flags & READ_ONLY != 0, Taken::New(managed)), flags & COPIED != 0)
+            (shape.tensor(flags & READ_ONLY != 0, Imported::New(managed)), flags & COPIED != 0)
         } else if ffi::PyCapsule_IsValid(raw, OLD.as_ptr()) != 0 {
             let managed = ffi::PyCapsule_GetPointer(raw, OLD.as_ptr()).cast::<Managed>();
             let shape = described(&(*managed).tensor)?;
             ffi::PyCapsule_SetName(raw, OLD_USED.as_ptr());
-            (shape.tensor(false, Taken::Old(managed)), false)
+            (shape.tensor(false, Imported::Old(managed)), false)
         } else {
             return Err(PyRuntimeError::new_err(
                 "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might have already constructed a tensor from it once.",
@@ -388,12 +392,12 @@ pub fn import(object: &Bound<'_, PyAny>, device: Option<Device>, copy: Option<bo
             }
             rushlight::convert::to_device(&tensor, device).map_err(raise)
         }
-        _ if copy == Some(true) && !copied => rushlight::copy::clone(&tensor).map_err(raise),
+        _ if copy == Some(true) && !copied => copy::clone(&tensor).map_err(raise),
         _ => Ok(tensor),
     }
 }
 
-/// What a structure says about its tensor, checked.
+/// The description of a structure's tensor, checked.
 struct Described {
     start: *mut u8,
     bytes: usize,
@@ -404,9 +408,9 @@ struct Described {
 impl Described {
     /// # Safety
     /// `taken` keeps the bytes valid.
-    unsafe fn tensor(self, read_only: bool, taken: Taken) -> Tensor {
-        // SAFETY: by the caller's word.
-        let block = unsafe { Block::foreign(self.start, self.bytes, read_only, Box::new(Keep::new(taken))) };
+    unsafe fn tensor(self, read_only: bool, taken: Imported) -> Tensor {
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        let block = unsafe { Block::foreign(self.start, self.bytes, read_only, Box::new(DeferredDrop::new(taken))) };
         Tensor::new(Storage::new(block), self.layout, self.dtype, Device::Cpu)
     }
 }
@@ -424,7 +428,7 @@ unsafe fn described(tensor: &Strided) -> PyResult<Described> {
         if rank == 0 {
             Dims::new()
         } else {
-            // SAFETY: by the caller's word the list has `ndim` entries.
+            // SAFETY: the caller guarantees that the list has `ndim` entries.
             unsafe { std::slice::from_raw_parts(list, rank) }.iter().map(|n| *n as isize).collect()
         }
     };
@@ -438,7 +442,7 @@ unsafe fn described(tensor: &Strided) -> PyResult<Described> {
     if bytes > 0 && tensor.data.is_null() {
         return Err(PyBufferError::new_err("from_dlpack: there are elements, but no memory"));
     }
-    // The memory begins at the lowest element, which is not the first one where strides are negative.
+    // The memory begins at the lowest element, which is not the first one if strides are negative.
     let (low, _) = layout.checked_span().flatten().unwrap_or((0, 0));
     layout.offset = -low;
     let first = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);

@@ -1,4 +1,4 @@
-//! `torch.dtype`, `torch.device` and their kind: small immutable values, one object for each dtype.
+//! `torch.dtype`, `torch.device` and so on: small immutable values, with one object for each dtype.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -10,7 +10,7 @@ use pyo3::types::{PyString, PyTuple};
 use rushlight::{DType, Device};
 
 use crate::errors::{kind_of, raise};
-use crate::{convert, parse};
+use crate::{errors, scalars};
 
 /// The type of a tensor's elements, such as `torch.float32`.
 ///
@@ -64,7 +64,7 @@ impl PyDType {
 
 static OBJECTS: [PyOnceLock<Py<PyDType>>; 15] = [const { PyOnceLock::new() }; 15];
 
-/// The one object of a dtype.
+/// The only object of a dtype.
 pub fn dtype_object(py: Python<'_>, dtype: DType) -> PyResult<Py<PyDType>> {
     OBJECTS[dtype as usize].get_or_try_init(py, || Py::new(py, PyDType(dtype))).map(|object| object.clone_ref(py))
 }
@@ -88,14 +88,14 @@ pub fn extract_dtype(object: &Bound<'_, PyAny>) -> Option<DType> {
     }
 }
 
-/// Where a tensor lives; in a ``with`` block, where new tensors are made.
+/// The device of a tensor; as a context manager, the device of new tensors.
 ///
 /// Args:
 ///     type: ``"cpu"``, ``"cuda"``, ``"meta"`` and others, with a number after a colon, or another device.
-///     index: the number, apart.
+///     index: the number, given separately.
 ///
 /// Raises:
-///     RuntimeError: a name that nobody knows, or two numbers.
+///     RuntimeError: the name is unknown, or there are two numbers.
 ///
 /// >>> torch.device("cuda:1").index, torch.zeros(1).device
 /// (1, device(type='cpu'))
@@ -114,7 +114,7 @@ impl From<Device> for PyDevice {
 }
 
 impl PyDevice {
-    /// Whether it has a number that no tensor's own device has, as `cpu:0`: what is sent there is a copy, and is on `cpu`.
+    /// Whether it has a number, as `cpu:0`, which no tensor's device has: moving a tensor to it makes a copy on `cpu`.
     pub fn is_numbered(&self) -> bool {
         self.index.is_some() && !matches!(self.device, Device::Cuda(_))
     }
@@ -125,12 +125,14 @@ impl PyDevice {
     #[new]
     #[pyo3(signature = (r#type=None, index=None))]
     fn new(r#type: Option<&Bound<'_, PyAny>>, index: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let wrong = |name: &str, place: usize, title: &str, object: &Bound<'_, PyAny>| {
+        let wrong = |name: &str, place: usize, display_name: &str, object: &Bound<'_, PyAny>| {
             let kind = kind_of(object);
-            PyTypeError::new_err(format!("device(): argument '{name}' (position {place}) must be {title}, not {kind}"))
+            PyTypeError::new_err(format!(
+                "device(): argument '{name}' (position {place}) must be {display_name}, not {kind}"
+            ))
         };
         let index = match index {
-            Some(object) => match convert::plain_int(object)? {
+            Some(object) => match scalars::plain_int(object)? {
                 Some(index) => Some(ordinal(index)?),
                 None => return Err(wrong("index", 2, "int", object)),
             },
@@ -144,7 +146,7 @@ impl PyDevice {
             Some(text) if text.is_instance_of::<PyString>() => text.extract()?,
             other => {
                 if let (Some(object), true) = (other, alone)
-                    && let Some(number) = convert::plain_int(object)?
+                    && let Some(number) = scalars::plain_int(object)?
                 {
                     return Ok(Device::Cuda(ordinal(number)?).into());
                 }
@@ -152,7 +154,7 @@ impl PyDevice {
                     return Err(wrong("type", 1, "str", object));
                 }
                 let kinds = other.into_iter().map(kind_of);
-                let sentence = parse::invalid_combination("device", kinds, std::iter::empty());
+                let sentence = errors::invalid_combination("device", kinds, std::iter::empty());
                 return Err(PyTypeError::new_err(format!(
                     "{sentence}\n * (torch.device device)\n * (str type, int index = -1)"
                 )));
@@ -192,7 +194,7 @@ impl PyDevice {
         self.to_string()
     }
 
-    /// Within a `with` block new tensors live here, unless they are told otherwise.
+    /// Within a `with` block new tensors are created on this device, unless another is given.
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         let before = set_default_device(Some(*slf.get()));
         ENTERED.with_borrow_mut(|entered| entered.push(before));
@@ -217,18 +219,18 @@ impl fmt::Display for PyDevice {
 }
 
 thread_local! {
-    /// The default devices that the `with` blocks around this point put aside.
+    /// The default devices that the enclosing `with` blocks have replaced.
     static ENTERED: RefCell<Vec<Option<PyDevice>>> = const { RefCell::new(Vec::new()) };
-    /// Where this thread makes new tensors, in the words in which it was said; the engine knows it without a number.
+    /// The device on which this thread creates tensors, as it was given; the engine stores it without a number.
     static DEFAULT: Cell<Option<PyDevice>> = const { Cell::new(None) };
 }
 
-/// Where this thread makes new tensors, if it said so.
+/// The device on which this thread creates tensors, if one was set.
 pub fn default_device() -> Option<PyDevice> {
     DEFAULT.get()
 }
 
-/// Says where this thread makes new tensors; gives back what it had said before.
+/// Sets the device on which this thread creates tensors; returns the previous setting.
 pub fn set_default_device(device: Option<PyDevice>) -> Option<PyDevice> {
     rushlight_core::device::set_default_device(device.map(|device| device.device));
     DEFAULT.replace(device)
@@ -236,7 +238,7 @@ pub fn set_default_device(device: Option<PyDevice>) -> Option<PyDevice> {
 
 static HOST: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// The object of a device; for the host always the same.
+/// The object of a device; the CPU always has the same one.
 pub fn device_object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyAny>> {
     if device != Device::Cpu {
         return Ok(Bound::new(py, PyDevice::from(device))?.into_any());
@@ -245,7 +247,7 @@ pub fn device_object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyAny
     Ok(host.bind(py).clone())
 }
 
-/// Reads a device: a `torch.device`, its name, or a card's number.
+/// Reads a device: a `torch.device`, its name, or the index of a CUDA device.
 pub fn read_device(object: &Bound<'_, PyAny>) -> PyResult<Option<PyDevice>> {
     if let Ok(device) = object.cast::<PyDevice>() {
         return Ok(Some(*device.get()));
@@ -253,12 +255,36 @@ pub fn read_device(object: &Bound<'_, PyAny>) -> PyResult<Option<PyDevice>> {
     if let Ok(text) = object.cast::<PyString>() {
         return named(&text.to_cow()?).map(Some);
     }
-    Ok(convert::plain_int(object)?.map(ordinal).transpose()?.map(|index| Device::Cuda(index).into()))
+    Ok(scalars::plain_int(object)?.map(ordinal).transpose()?.map(|index| Device::Cuda(index).into()))
 }
 
-/// Reads a device as tensors have it.
+/// Reads a device in the form that tensors have.
 pub fn extract_device(object: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
     Ok(read_device(object)?.map(|device| device.device))
+}
+
+/// A `dtype=` argument.
+pub fn wanted_dtype(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
+    wanted(function, "dtype", object, |object| Ok(extract_dtype(object)))
+}
+
+/// A `device=` argument.
+pub fn wanted_device(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PyDevice>> {
+    wanted(function, "device", object, read_device)
+}
+
+/// The value of an optional argument `name`, which is a `torch.name`.
+fn wanted<T>(
+    function: &str,
+    name: &str,
+    object: Option<&Bound<'_, PyAny>>,
+    read: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<Option<T>>,
+) -> PyResult<Option<T>> {
+    let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
+    read(object)?.map(Some).ok_or_else(|| {
+        let kind = kind_of(object);
+        PyTypeError::new_err(format!("{function}(): argument '{name}' must be torch.{name}, not {kind}"))
+    })
 }
 
 /// The device of a name such as `"cpu"` or `"cuda:1"`.
@@ -277,7 +303,7 @@ fn ordinal(index: i64) -> PyResult<u8> {
     })
 }
 
-/// How a tensor holds its elements: `torch.strided`, the only one that tensors have.
+/// How a tensor stores its elements: `torch.strided` or `torch.sparse_coo`.
 ///
 /// >>> torch.zeros(1).layout
 /// torch.strided
@@ -310,7 +336,7 @@ macro_rules! named {
 
 named! { PyLayout PyMemoryFormat }
 
-/// The one object `torch.strided`: programs compare layouts by identity.
+/// The only object `torch.strided`: programs compare layouts by identity.
 pub fn strided(py: Python<'_>) -> PyResult<Py<PyAny>> {
     static STRIDED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     STRIDED
@@ -318,7 +344,7 @@ pub fn strided(py: Python<'_>) -> PyResult<Py<PyAny>> {
         .map(|object| object.clone_ref(py))
 }
 
-/// The one object `torch.sparse_coo`.
+/// The only object `torch.sparse_coo`.
 pub fn sparse_coo(py: Python<'_>) -> PyResult<Py<PyAny>> {
     static SPARSE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     SPARSE

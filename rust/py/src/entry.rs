@@ -1,7 +1,7 @@
-//! A pool of C functions, one for each place in the list of callables, and the methods and functions made of them.
+//! A pool of C functions, one for each index in the list of callables, and the methods and functions made of them.
 //!
-//! CPython calls a C function without telling it under which name it was found. So each callable gets a function of its
-//! own, which knows its place by a constant, and all of them do the same: bind the arguments and call the row.
+//! CPython calls a C function without passing the name under which it was found. So each callable gets a function of
+//! its own, with its index as a constant, and all of them do the same: bind the arguments and call the operator.
 
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -10,21 +10,18 @@ use pyo3::ffi;
 use pyo3::impl_::trampoline::{MethodDef, fastcall_cfunction_with_keywords};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use rushlight::call::{Target, call_into};
-use rushlight::names::{self, Form, of_function};
-use rushlight::row::Variants;
-use rushlight::signature::Returns;
-use rushlight::value::Values;
-use rushlight::{Args, Row};
+use rushlight::names::{self, CallForm, of_function};
+use rushlight_dispatch::operator::{Args, Operator, Variants};
+use rushlight_dispatch::signature::Returns;
+use rushlight_dispatch::value::{Target, Values};
 use smallvec::SmallVec;
 
-use crate::convert;
 use crate::errors::raise;
-use crate::older;
 use crate::overrides::{self, Public};
-use crate::parse::{Call, Misfit, Overload, Raw, bind, no_match, out_tensors};
+use crate::parse::{BindError, Call, Fastcall, Overload, Raw, bind, no_match, out_tensors};
+use crate::{convert, deprecated};
 
-type Fastcall = fastcall_cfunction_with_keywords::Func;
+type Method = fastcall_cfunction_with_keywords::Func;
 type CFunction = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *const *mut ffi::PyObject,
@@ -42,7 +39,7 @@ pub struct Callable {
 }
 
 impl Callable {
-    /// The callable as Python finds it.
+    /// The callable in its public form.
     fn public(&self) -> Public<'_> {
         if self.method {
             Public::Method(&self.name)
@@ -51,8 +48,8 @@ impl Callable {
         }
     }
 
-    /// The name in torch's sentences about arguments: `linalg_cholesky`.
-    fn title(&self) -> String {
+    /// The name in torch's error messages about arguments: `linalg_cholesky`.
+    fn display_name(&self) -> String {
         match self.namespace {
             "linalg" | "fft" | "special" => format!("{}_{}", self.namespace, self.name),
             _ => self.name.strip_prefix('_').unwrap_or(&self.name).to_owned(),
@@ -65,8 +62,8 @@ static CALLABLES: OnceLock<Vec<Callable>> = OnceLock::new();
 
 struct Entry<const PLACE: usize>;
 
-impl<const PLACE: usize> MethodDef<Fastcall> for Entry<PLACE> {
-    const METH: Fastcall = enter::<PLACE>;
+impl<const PLACE: usize> MethodDef<Method> for Entry<PLACE> {
+    const METH: Method = enter::<PLACE>;
 }
 
 /// # Safety
@@ -78,7 +75,7 @@ unsafe fn enter<const PLACE: usize>(
     count: ffi::Py_ssize_t,
     names: *mut ffi::PyObject,
 ) -> PyResult<*mut ffi::PyObject> {
-    // SAFETY: arguments as CPython's protocol gives them.
+    // SAFETY: arguments in the form of CPython's protocol.
     unsafe { run(py, PLACE, receiver, args, count, names) }
 }
 
@@ -94,7 +91,7 @@ macro_rules! pool {
 static ENTRIES: [[CFunction; 32]; POOL / 32] = pool!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47);
 
 /// # Safety
-/// As for `enter`.
+/// Same as for `enter`.
 unsafe fn run(
     py: Python<'_>,
     place: usize,
@@ -106,103 +103,92 @@ unsafe fn run(
     let Some(callable) = CALLABLES.get().and_then(|list| list.get(place)) else {
         return Err(pyo3::exceptions::PySystemError::new_err("a function without an operator was called"));
     };
-    let count = count as usize;
-    let mut keywords: SmallVec<[*mut ffi::PyObject; 8]> = SmallVec::new();
-    // SAFETY: CPython gives `count` positional arguments and one value for each name after them.
-    let (positional, values) = unsafe {
-        let positional = if count == 0 { &[] } else { std::slice::from_raw_parts(args, count) };
-        if names.is_null() {
-            (positional, &[][..])
-        } else {
-            let n = ffi::PyTuple_Size(names);
-            keywords.extend((0..n).map(|i| ffi::PyTuple_GetItem(names, i)));
-            (positional, std::slice::from_raw_parts(args.add(count), n as usize))
-        }
-    };
+    // SAFETY: CPython passes these arguments and keeps them alive during the call.
+    let given = unsafe { Fastcall::new(args, count, names) };
     let receiver = callable.method.then_some(receiver);
     let answer = || {
-        let args: SmallVec<[_; 8]> = receiver.iter().chain(positional).copied().collect();
-        // SAFETY: CPython keeps the arguments alive during the call, and gives each name a value.
-        unsafe { overrides::answer(py, &callable.public(), &args, &keywords, values) }
+        let args: SmallVec<[_; 8]> = receiver.iter().chain(given.positional).copied().collect();
+        // SAFETY: as above; each name has a value.
+        unsafe { overrides::answer(py, &callable.public(), &args, &given.keywords, given.values) }
     };
-    if overrides::expected()
+    if overrides::ever_overridden()
         && let Some(answer) = answer()?
     {
         return Ok(answer);
     }
-    // SAFETY: CPython keeps the arguments alive during the call.
-    let call = unsafe { Call::new(py, receiver, positional, &keywords, values) };
-    let misfit = match attempt(py, callable, &call) {
+    let call = given.call(py, receiver);
+    let mismatch = match attempt(py, callable, &call) {
         Ok(result) => return Ok(result),
-        Err(misfit) => misfit,
+        Err(mismatch) => mismatch,
     };
-    // Something that is no tensor and answers for itself fits no signature.
+    // An argument that is not a tensor but overrides functions fits no signature.
     if let Some(answer) = answer()? {
         return Ok(answer);
     }
-    if let Misfit::Raised(error) = misfit {
+    if let BindError::Raised(error) = mismatch {
         return Err(error);
     }
-    let row = callable.overloads[0].row;
+    let op = callable.overloads[0].op;
     // SAFETY: CPython keeps the arguments alive during the call.
-    if let Some(older) = unsafe { older::reordered(py, row, &callable.name, callable.method, positional)? } {
-        let named = older.keywords.iter().map(|keyword| keyword.as_ptr());
-        let keywords: SmallVec<[_; 8]> = named.chain(keywords.iter().copied()).collect();
-        let values: SmallVec<[_; 8]> = older.values.iter().chain(values).copied().collect();
-        // SAFETY: as above; the names of the numbers live in `older`.
-        let call = unsafe { Call::new(py, receiver, &older.positional, &keywords, &values) };
+    let reordered = unsafe { deprecated::reordered(py, op, &callable.name, callable.method, given.positional)? };
+    if let Some(reordered_args) = reordered {
+        let named = reordered_args.keywords.iter().map(|keyword| keyword.as_ptr());
+        let keywords: SmallVec<[_; 8]> = named.chain(given.keywords.iter().copied()).collect();
+        let values: SmallVec<[_; 8]> = reordered_args.values.iter().chain(given.values).copied().collect();
+        // SAFETY: as above; the names of the numbers live in `reordered_args`.
+        let call = unsafe { Call::new(py, receiver, &reordered_args.positional, &keywords, &values) };
         return attempt(py, callable, &call)
-            .map_err(|misfit| no_match(&callable.title(), &callable.overloads, &call, misfit));
+            .map_err(|mismatch| no_match(&callable.display_name(), &callable.overloads, &call, mismatch));
     }
-    Err(no_match(&callable.title(), &callable.overloads, &call, misfit))
+    Err(no_match(&callable.display_name(), &callable.overloads, &call, mismatch))
 }
 
 /// Calls the first overload that takes the arguments.
-fn attempt<'a, 'py>(py: Python<'py>, callable: &Callable, call: &Call<'a, 'py>) -> Result<Raw, Misfit<'a, 'py>> {
-    let mut last = Misfit::TooMany;
+fn attempt<'a, 'py>(py: Python<'py>, callable: &Callable, call: &Call<'a, 'py>) -> Result<Raw, BindError<'a, 'py>> {
+    let mut last = BindError::TooMany;
     for overload in &callable.overloads {
-        let mut args = Args { row: overload.row, values: Values::new() };
+        let mut args = Args { op: overload.op, values: Values::new() };
         let out = match bind(overload, call, &mut args, callable.overloads.len() > 1) {
             Ok(out) => out,
-            Err(Misfit::Raised(error)) => return Err(Misfit::Raised(error)),
-            Err(misfit) => {
-                last = misfit;
+            Err(BindError::Raised(error)) => return Err(BindError::Raised(error)),
+            Err(mismatch) => {
+                last = mismatch;
                 continue;
             }
         };
         if let Some(out) = out {
-            let outs = out_tensors(&callable.title(), &out, &overload.row.schema().returns)?;
-            let result = call_into(args, Target::Out(&outs)).map_err(raise)?;
-            if overload.row.schema().returns == Returns::List {
+            let outs = out_tensors(&callable.display_name(), &out, &overload.op.schema().returns)?;
+            let result = args.call_into(Target::Out(&outs)).map_err(raise)?;
+            if overload.op.schema().returns == Returns::List {
                 return Ok(py.None().into_ptr());
             }
             if outs.len() > 1 {
-                return Ok(convert::written(py, overload.row, result)?);
+                return Ok(convert::written(py, overload.op, result)?);
             }
             return Ok(out.to_owned().into_ptr());
         }
         let target = if callable.in_place { Target::InPlace } else { Target::Fresh };
-        let result = call_into(args, target).map_err(raise)?;
-        return Ok(convert::output(py, overload.row, result)?);
+        let result = args.call_into(target).map_err(raise)?;
+        return Ok(convert::output(py, overload.op, result)?);
     }
     Err(last)
 }
 
 /// Everything that Python can call.
 fn collect() -> Vec<Callable> {
-    let callable = |((namespace, name, form), rows): ((&'static str, String, Form), Vec<&'static Row>)| {
-        let takes_out = |row: &Row| form == Form::Function && row.variants.has(Variants::OUT);
-        let with_dim = rows.iter().any(|row| row.schema().place("dim").is_some());
-        let overloads = rows
+    let callable = |((namespace, name, form), ops): ((&'static str, String, CallForm), Vec<&'static Operator>)| {
+        let takes_out = |op: &Operator| form == CallForm::Function && op.variants.has(Variants::OUT);
+        let with_dim = ops.iter().any(|op| op.schema().place("dim").is_some());
+        let overloads = ops
             .into_iter()
-            .map(|row| Overload::new(row, names::params(row, namespace, form), takes_out(row), with_dim))
+            .map(|op| Overload::new(op, names::params(op, namespace, form), takes_out(op), with_dim))
             .collect();
         Callable { name, namespace, method: form.is_method(), in_place: form.is_in_place(), overloads }
     };
     names::collect().into_iter().map(callable).collect()
 }
 
-/// Puts every operator where Python finds it: methods on `class`, functions in the dictionary of their namespace.
+/// Installs every operator: methods on `class`, functions in the dictionary of their namespace.
 pub fn install(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> PyResult<()> {
     let py = module.py();
     let callables = CALLABLES.get_or_init(collect);
@@ -224,8 +210,8 @@ pub fn install(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> P
                 let class = Bound::from_borrowed_ptr(py, class.cast());
                 class.setattr(callable.name.as_str(), descriptor)?;
             } else {
-                let home = PyString::new(py, &home(callable));
-                let function = ffi::PyCFunction_NewEx(definition, std::ptr::null_mut(), home.as_ptr());
+                let public_module = PyString::new(py, &public_module(callable));
+                let function = ffi::PyCFunction_NewEx(definition, std::ptr::null_mut(), public_module.as_ptr());
                 let function = Bound::from_owned_ptr_or_err(py, function)?;
                 let space = match namespaces.get_item(callable.namespace)? {
                     Some(space) => space,
@@ -245,8 +231,8 @@ pub fn install(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> P
     module.add("_functions", namespaces)
 }
 
-/// The module in which users and pickles find a function.
-fn home(callable: &Callable) -> String {
+/// The public module of a function, which users and pickles use.
+fn public_module(callable: &Callable) -> String {
     match callable.namespace {
         "" if callable.name.starts_with('_') => "rushlight._C".into(),
         "" => "rushlight".into(),
@@ -254,16 +240,16 @@ fn home(callable: &Callable) -> String {
     }
 }
 
-/// The text for `help()`: with the signature in the form that `inspect` reads, or with those of all overloads.
+/// The text for `help()`: with the signature in the format of `inspect`, or with those of all overloads.
 fn doc(callable: &Callable) -> String {
     let [overload] = &callable.overloads[..] else {
         let each = callable.overloads.iter().map(|overload| {
-            let signature = overload.row.signature.replace("Tensor self", "Tensor input");
-            format!("{}{signature}\n\n{}", callable.name, described(overload.row, callable.method))
+            let signature = overload.op.signature.replace("Tensor self", "Tensor input");
+            format!("{}{signature}\n\n{}", callable.name, described(overload.op, callable.method))
         });
         return each.collect::<Vec<_>>().join("\n\n");
     };
-    let schema = overload.row.schema();
+    let schema = overload.op.schema();
     let mut parameters: Vec<String> = Vec::new();
     let mut starred = false;
     for (place, param) in overload.params().iter().enumerate() {
@@ -272,7 +258,7 @@ fn doc(callable: &Callable) -> String {
             (_, "self", false) => "input",
             (_, name, _) => name,
         };
-        if place + 1 == schema.positional && schema.takes_loose(callable.method) {
+        if place + 1 == schema.positional && schema.takes_variadic(callable.method) {
             parameters.push(format!("*{name}"));
             starred = true;
             continue;
@@ -292,12 +278,12 @@ fn doc(callable: &Callable) -> String {
         }
         parameters.push("out=None".into());
     }
-    format!("{}({})\n--\n\n{}", callable.name, parameters.join(", "), described(overload.row, callable.method))
+    format!("{}({})\n--\n\n{}", callable.name, parameters.join(", "), described(overload.op, callable.method))
 }
 
-fn described(row: &Row, method: bool) -> String {
-    let broadcasting = row.broadcasting().join(", ");
-    let doc = row.doc.trim();
+fn described(op: &Operator, method: bool) -> String {
+    let broadcasting = op.broadcasting().join(", ");
+    let doc = op.doc.trim();
     let doc = if method { doc.to_owned() } else { of_function(doc) };
     if broadcasting.is_empty() { doc } else { format!("{doc}\n\nBroadcast together: {broadcasting}.") }
 }

@@ -1,4 +1,4 @@
-//! The engine's error becomes the Python exception of torch's class, with all its lines.
+//! Converts the engine's error to the Python exception of torch's class, with all its lines.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -59,13 +59,12 @@ pub fn linalg_error(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     Ok(class.bind(py))
 }
 
-/// Carries a Python exception through the engine.
+/// Wraps a Python exception to pass it through the engine.
 pub fn carry(exception: PyErr) -> Error {
     Error::foreign(Arc::new(exception))
 }
 
-/// The name of an object's type as torch's messages have it: `numpy.ndarray`, but a class written in Python without its
-/// module.
+/// The name of an object's type in torch's messages: `numpy.ndarray`, but a class written in Python without its module.
 pub fn kind_of(object: &Bound<'_, PyAny>) -> String {
     let class = object.get_type();
     // SAFETY: a living type.
@@ -76,4 +75,19 @@ pub fn kind_of(object: &Bound<'_, PyAny>) -> String {
         "dtype" | "device" | "layout" | "memory_format" | "Size" => format!("torch.{name}"),
         _ => name,
     }
+}
+
+/// torch's sentence about arguments that fit no overload; the overloads follow. A call with only keywords ends in a
+/// comma.
+pub fn invalid_combination(
+    name: &str,
+    positional: impl Iterator<Item = String>,
+    named: impl Iterator<Item = String>,
+) -> String {
+    let positional: Vec<String> = positional.collect();
+    let end = if positional.is_empty() { ", " } else { "" };
+    let named: Vec<String> = named.collect();
+    let end = if named.is_empty() { "" } else { end };
+    let got = [positional, named].concat().join(", ");
+    format!("{name}() received an invalid combination of arguments - got ({got}{end}), but expected one of:")
 }

@@ -1,4 +1,4 @@
-//! Functions of `torch` that are no operators: tensors from Python's data, and the process's settings.
+//! Functions of `torch` that are not operators: tensors from Python data, and settings of the process.
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
@@ -6,36 +6,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyInt, PyMemoryView};
 use rushlight::{DType, Device, Tensor};
 use rushlight_core::dtype as settings;
+use rushlight_dispatch::promote::PromotionState;
+use rushlight_dispatch::{autocast, backcompat, copy, create, host, op, warn_once};
 
-use crate::dtype::{PyDType, PyDevice, default_device, dtype_object, extract_dtype, read_device, set_default_device};
+use crate::dtype::{
+    PyDType, PyDevice, default_device, dtype_object, extract_dtype, set_default_device, wanted_device, wanted_dtype,
+};
 use crate::errors::{kind_of, raise};
-use crate::{buffer, dlpack, nested, numpy, object, overrides};
+use crate::{buffer, dlpack, nested, numpy, numpy_types, object, overrides};
 
-/// A `dtype=` argument.
-fn wanted_dtype(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
-    wanted(function, "dtype", object, |object| Ok(extract_dtype(object)))
-}
-
-/// A `device=` argument.
-pub fn wanted_device(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<PyDevice>> {
-    wanted(function, "device", object, read_device)
-}
-
-/// What stands at an optional argument `name`, which is a `torch.name`.
-fn wanted<T>(
-    function: &str,
-    name: &str,
-    object: Option<&Bound<'_, PyAny>>,
-    read: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<Option<T>>,
-) -> PyResult<Option<T>> {
-    let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
-    read(object)?.map(Some).ok_or_else(|| {
-        let kind = kind_of(object);
-        PyTypeError::new_err(format!("{function}(): argument '{name}' must be torch.{name}, not {kind}"))
-    })
-}
-
-/// The tensor where and as it is wanted; itself where nothing changes.
+/// The tensor on the given device and in the given dtype; itself if nothing changes.
 fn placed(tensor: Tensor, dtype: Option<DType>, device: Option<PyDevice>) -> PyResult<Tensor> {
     let tensor = match dtype {
         Some(dtype) => rushlight::convert::to_dtype(&tensor, dtype).map_err(raise)?,
@@ -43,7 +23,7 @@ fn placed(tensor: Tensor, dtype: Option<DType>, device: Option<PyDevice>) -> PyR
     };
     match device {
         Some(device) if device.is_numbered() && device.device == tensor.device() => {
-            rushlight::op!(rushlight::convert::CLONE, &tensor)
+            op!(rushlight::convert::CLONE, &tensor)
         }
         Some(device) => rushlight::convert::to_device(&tensor, device.device),
         None => Ok(tensor),
@@ -51,7 +31,7 @@ fn placed(tensor: Tensor, dtype: Option<DType>, device: Option<PyDevice>) -> PyR
     .map_err(raise)
 }
 
-/// A new tensor of Python numbers, nested sequences of them, arrays or tensors; it never shares memory.
+/// A new tensor from Python numbers, nested sequences of them, arrays or tensors; it never shares memory.
 ///
 /// >>> torch.tensor([[1., 2.], [3., 4.]])
 /// tensor([[1., 2.],
@@ -83,15 +63,15 @@ fn tensor<'py>(
     finished(py, rushlight::convert::to_device(&made, device).map_err(raise)?, requires_grad)
 }
 
-/// Numbers, nested sequences, arrays or tensors as a new tensor; `function` is what was called.
+/// Numbers, nested sequences, arrays or tensors as a new tensor; `function` is the called function's name.
 pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>, function: &str) -> PyResult<Tensor> {
     let shared = if object::is_tensor(data) {
-        rushlight::host::warn(&format!(
+        host::warn(&format!(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than {function}(sourceTensor)."
         ))
         .map_err(raise)?;
         object::tensor(data)?.detach()
-    } else if numpy::is_array(data)? {
+    } else if numpy_types::is_array(data)? {
         numpy::import(data)?
     } else if exports(data)? {
         dlpack::import(data, None, None)?
@@ -100,27 +80,27 @@ pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>, function: &str) -> 
     };
     match dtype {
         Some(dtype) if dtype != shared.dtype() => rushlight::convert::to_dtype(&shared, dtype),
-        _ => rushlight::copy::clone(&shared),
+        _ => copy::clone(&shared),
     }
     .map_err(raise)
 }
 
-/// Whether data is a DLPack capsule, or an object that gives one; numbers of NumPy are plain numbers all the same.
+/// Whether data is a DLPack capsule, or an object that exports one; NumPy's numbers count as plain numbers.
 fn exports(data: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(dlpack::is_capsule(data) || (data.hasattr(intern!(data.py(), "__dlpack__"))? && !numpy::is_scalar(data)?))
+    Ok(dlpack::is_capsule(data) || (data.hasattr(intern!(data.py(), "__dlpack__"))? && !numpy_types::is_scalar(data)?))
 }
 
 fn finished(py: Python<'_>, tensor: Tensor, requires_grad: bool) -> PyResult<Bound<'_, PyAny>> {
-    rushlight::create::ask_gradient(&tensor, requires_grad).map_err(raise)?;
+    create::ask_gradient(&tensor, requires_grad).map_err(raise)?;
     object::wrap_bound(py, tensor)
 }
 
-/// Data as a tensor, over the same memory where the data has some; the second value says that it has.
+/// Data as a tensor, over the same memory if it has some; the second value tells whether it has.
 fn aliased(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Tensor, bool)> {
     if object::is_tensor(data) {
         return Ok((object::tensor(data)?.clone(), true));
     }
-    if numpy::is_array(data)? {
+    if numpy_types::is_array(data)? {
         return Ok((numpy::import(data)?, true));
     }
     if exports(data)? {
@@ -129,16 +109,16 @@ fn aliased(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Tensor, b
     Ok((nested::read(data, dtype)?, false))
 }
 
-/// The data as a tensor, over the same memory and with the same history where dtype and device allow it.
+/// The data as a tensor, over the same memory and with the same history if dtype and device allow it.
 ///
 /// Args:
 ///     data: a tensor, a NumPy array, an object with ``__dlpack__``, a number or nested sequences.
-///     dtype: the data's own without one, and the default dtype for Python's floats.
-///     device: the default device without one.
+///     dtype: by default the data's own, and the default dtype for Python's floats.
+///     device: by default the default device.
 ///
 /// Raises:
-///     ValueError: sequences of different lengths side by side.
-///     TypeError: data that no tensor can hold.
+///     ValueError: nested sequences have different lengths.
+///     TypeError: the data cannot be converted to a tensor.
 ///
 /// >>> import numpy
 /// >>> array = numpy.zeros(2)
@@ -163,18 +143,18 @@ fn as_tensor<'py>(
     object::wrap_bound(py, placed(aliased(data, dtype)?.0, dtype, device)?)
 }
 
-/// The data as a tensor: over the same memory where it can be, with ``copy=True`` never and with ``copy=False`` always.
+/// The data as a tensor: over the same memory if possible, never with ``copy=True``, and always with ``copy=False``.
 ///
 /// Args:
 ///     obj: a tensor, a NumPy array, an object with ``__dlpack__`` or with a buffer, a number or nested sequences.
-///     dtype: the data's own without one; for a buffer the default dtype.
-///     device: the data's own without one, or the default device.
+///     dtype: by default the data's own; for a buffer the default dtype.
+///     device: by default the data's own, or the default device.
 ///     copy: whether the memory is shared.
-///     requires_grad: whether the result collects gradients; without it a tensor keeps its history, and with False has none.
+///     requires_grad: whether the result accumulates gradients; by default a tensor keeps its history, and with False it has none.
 ///
 /// Raises:
-///     ValueError: ``copy=False`` where the data cannot be shared as it is.
-///     TypeError: data that no tensor can hold.
+///     ValueError: ``copy=False``, and the data cannot be shared as it is.
+///     TypeError: the data cannot be converted to a tensor.
 ///
 /// >>> x = torch.tensor([1.0, 2.0])
 /// >>> shared, copied = torch.asarray(x), torch.asarray(x, copy=True)
@@ -212,14 +192,14 @@ fn asarray<'py>(
     let refuse = |why: String| Err(PyValueError::new_err(why));
     if copy == Some(false) {
         match (dtype, device) {
-            _ if numpy::is_scalar(obj)? => {
+            _ if numpy_types::is_scalar(obj)? => {
                 return Err(PyRuntimeError::new_err(
                     "can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray.",
                 ));
             }
             _ if !shared => return refuse("can't alias arbitrary sequence into a tensor.".into()),
             (Some(dtype), _) if dtype != made.dtype() => {
-                let (from, to) = (made.dtype().title(), dtype.title());
+                let (from, to) = (made.dtype().display_name(), dtype.display_name());
                 return refuse(format!("can't alias tensor with dtype '{from}' into dtype '{to}'."));
             }
             (_, Some(device)) if device != made.device().into() => {
@@ -232,7 +212,7 @@ fn asarray<'py>(
     let placed = placed(made, dtype, device)?;
     let own = object::is_tensor(obj);
     let made = if copy == Some(true) && shared && placed.ptr_eq(&before) {
-        rushlight::op!(rushlight::convert::CLONE, &placed).map_err(raise)?
+        op!(rushlight::convert::CLONE, &placed).map_err(raise)?
     } else {
         placed
     };
@@ -240,7 +220,7 @@ fn asarray<'py>(
         match requires_grad {
             Some(false) => return object::wrap_bound(py, made.detach()),
             Some(true) => {}
-            None => rushlight::warn_once!(
+            None => warn_once!(
                 "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass requires_grad=False explicitly to get the old behavior and silence this warning."
             )
             .map_err(raise)?,
@@ -253,14 +233,14 @@ fn asarray<'py>(
 /// A one-dimensional tensor over the memory of an object with a buffer, such as `bytearray` or `array.array`.
 ///
 /// Args:
-///     buffer: it stays alive as long as the tensor. If it is read-only, writing to the tensor is undefined.
-///     dtype: what its bytes are taken for.
-///     count: the number of elements; all that fit after ``offset`` with -1.
-///     offset: where to begin, in bytes.
-///     requires_grad: whether the result collects gradients.
+///     buffer: the object; it stays alive as long as the tensor. If it is read-only, writing to the tensor is undefined.
+///     dtype: the dtype of its bytes.
+///     count: the number of elements; -1 means all that fit after ``offset``.
+///     offset: the first byte to use.
+///     requires_grad: whether the result accumulates gradients.
 ///
 /// Raises:
-///     ValueError: a buffer that is too small, or not a whole number of elements.
+///     ValueError: the buffer is too small, or not a whole number of elements.
 ///
 /// >>> buffer = bytearray(b"\x01\x02\x03\x04")
 /// >>> tensor = torch.frombuffer(buffer, dtype=torch.uint8, offset=1)
@@ -286,14 +266,14 @@ fn frombuffer<'py>(
 ///
 /// Args:
 ///     ext_tensor: an object with ``__dlpack__``, or a capsule, which can be used once.
-///     device: where the result has to be; where the data is without one.
-///     copy: with True the result has memory of its own, with False it never has; without it the owner of the data copies
-///         where it cannot share.
+///     device: the device of the result; by default that of the data.
+///     copy: True gives the result memory of its own, and False never does; by default the owner of the data copies
+///         if it cannot share.
 ///
 /// Raises:
-///     RuntimeError: a capsule that was used before.
-///     BufferError: data on another device, or of a dtype that there is none for.
-///     ValueError: ``copy=False``, and a device where the data is not.
+///     RuntimeError: the capsule was used before.
+///     BufferError: the data is on another device, or its dtype is not supported.
+///     ValueError: ``copy=False``, and the data is on another device.
 ///
 /// >>> import numpy
 /// >>> array = numpy.arange(3)
@@ -318,8 +298,8 @@ fn from_dlpack<'py>(
 /// A NumPy array as a tensor over the same memory, with its sizes, strides (also negative ones) and dtype.
 ///
 /// Raises:
-///     TypeError: what is no array, or an array of strings or objects.
-///     ValueError: an array of the other order of bytes.
+///     TypeError: the object is not an array, or is an array of strings or objects.
+///     ValueError: the array has the other byte order.
 ///
 /// >>> import numpy
 /// >>> array = numpy.ones((2, 3), dtype="float32")
@@ -329,13 +309,13 @@ fn from_dlpack<'py>(
 /// array([4., 1., 1.], dtype=float32)
 #[pyfunction]
 fn from_numpy<'py>(py: Python<'py>, ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    if !numpy::is_array(ndarray)? {
+    if !numpy_types::is_array(ndarray)? {
         return Err(PyTypeError::new_err(format!("expected np.ndarray (got {})", kind_of(ndarray))));
     }
     object::wrap_bound(py, numpy::import(ndarray)?)
 }
 
-/// The dtype of new tensors of floating-point numbers, unless they are told one: float32 at first.
+/// The dtype of new floating-point tensors if none is given: float32 at first.
 ///
 /// >>> torch.get_default_dtype()
 /// torch.float32
@@ -344,13 +324,13 @@ fn get_default_dtype(py: Python<'_>) -> PyResult<Py<PyDType>> {
     dtype_object(py, settings::default_dtype())
 }
 
-/// Sets the dtype of new tensors of floating-point numbers, for all threads; that of complex ones is twice as wide.
+/// Sets the default dtype of new floating-point tensors, for all threads; that of complex ones is twice as wide.
 ///
 /// Args:
 ///     d: float16, bfloat16, float32 or float64.
 ///
 /// Raises:
-///     TypeError: what is no dtype, or one of whole numbers.
+///     TypeError: the argument is not a dtype, or is an integer dtype.
 ///
 /// >>> torch.set_default_dtype(torch.float64)
 /// >>> torch.tensor(0.5).dtype, torch.tensor(0.5j).dtype
@@ -364,22 +344,22 @@ fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     settings::set_default_dtype(dtype.get().0).map_err(raise)
 }
 
-/// The dtype that products run in on this thread, None for mixed precision being off.
+/// The dtype of products under mixed precision on this thread, or None if it is off.
 #[pyfunction]
 fn _autocast(py: Python<'_>) -> PyResult<Option<Py<PyDType>>> {
-    rushlight::autocast::lower().map(|dtype| dtype_object(py, dtype)).transpose()
+    autocast::lower().map(|dtype| dtype_object(py, dtype)).transpose()
 }
 
-/// Sets the dtype that products run in on this thread, None for mixed precision being off; returns the one before.
+/// Sets the dtype of products under mixed precision on this thread, or None to turn it off; returns the previous one.
 #[pyfunction]
 #[pyo3(signature = (dtype))]
 fn _set_autocast(py: Python<'_>, dtype: Option<&Bound<'_, PyDType>>) -> PyResult<Option<Py<PyDType>>> {
-    let before = rushlight::autocast::set(dtype.map(|dtype| dtype.get().0));
+    let before = autocast::set(dtype.map(|dtype| dtype.get().0));
     before.map(|dtype| dtype_object(py, dtype)).transpose()
 }
 
-/// The number of threads that one operator may use: as many as there are cores, unless ``OMP_NUM_THREADS`` or
-/// `set_num_threads` says otherwise. Results are the same bits for any number.
+/// The number of threads that one operator may use: the number of cores, unless ``OMP_NUM_THREADS`` or
+/// `set_num_threads` sets another. Results are the same bits for any number.
 ///
 /// >>> torch.get_num_threads() >= 1
 /// True
@@ -391,8 +371,8 @@ fn get_num_threads() -> usize {
 /// Sets the number of threads that one operator may use.
 ///
 /// Raises:
-///     RuntimeError: a number that is not positive.
-///     ValueError: a number of 2**31 or more.
+///     RuntimeError: the number is not positive.
+///     ValueError: the number is 2**31 or more.
 ///
 /// >>> before = torch.get_num_threads()
 /// >>> torch.set_num_threads(2)
@@ -402,7 +382,7 @@ fn get_num_threads() -> usize {
 #[pyfunction]
 #[pyo3(signature = (count, /))]
 fn set_num_threads(count: &Bound<'_, PyAny>) -> PyResult<()> {
-    let Some(count) = crate::convert::int(count)?.filter(|_| count.is_instance_of::<PyInt>()) else {
+    let Some(count) = crate::scalars::int(count)?.filter(|_| count.is_instance_of::<PyInt>()) else {
         let kind = kind_of(count);
         return Err(PyRuntimeError::new_err(format!("set_num_threads expects an int, but got {kind}")));
     };
@@ -416,11 +396,11 @@ fn set_num_threads(count: &Bound<'_, PyAny>) -> PyResult<()> {
     }
 }
 
-/// Makes this thread's arithmetic, and that of the operators it calls, take denormal numbers for zero, or keep them (the
-/// default): they are slow. False where the processor cannot.
+/// Makes this thread's arithmetic, and that of the operators it calls, flush denormal numbers to zero, because they are
+/// slow, or keep them (the default). Returns False if the processor has no such mode.
 ///
 /// Raises:
-///     RuntimeError: what is no bool.
+///     RuntimeError: the argument is not a bool.
 ///
 /// >>> torch.set_flush_denormal(True)
 /// True
@@ -438,7 +418,7 @@ fn set_flush_denormal(mode: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(rushlight_par::set_flush_denormal(mode.is_true()))
 }
 
-/// Whether warnings that are given once in a process are given each time instead.
+/// Sets whether warnings that appear once in a process appear each time instead.
 ///
 /// >>> torch.set_warn_always(True)
 /// >>> torch.is_warn_always_enabled()
@@ -451,7 +431,7 @@ fn set_warn_always(b: &Bound<'_, PyAny>) -> PyResult<()> {
         let got = b.get_type();
         return Err(PyRuntimeError::new_err(format!("setWarnOnlyOnce expects a bool, but got {}", got.name()?)));
     };
-    rushlight::host::set_warn_always(always.is_true());
+    host::set_warn_always(always.is_true());
     Ok(())
 }
 
@@ -461,7 +441,7 @@ fn set_warn_always(b: &Bound<'_, PyAny>) -> PyResult<()> {
 /// False
 #[pyfunction]
 fn is_warn_always_enabled() -> bool {
-    rushlight::host::warns_always()
+    host::warns_always()
 }
 
 /// Whether an object is a tensor.
@@ -473,7 +453,7 @@ fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
     object::is_tensor(obj)
 }
 
-/// A dtype that must be given, at a place that counts from one.
+/// A required dtype; `place` is its position, counted from one.
 fn dtype_at(function: &str, name: &str, place: usize, object: &Bound<'_, PyAny>) -> PyResult<DType> {
     extract_dtype(object).ok_or_else(|| {
         let kind = kind_of(object);
@@ -496,17 +476,23 @@ fn _promote_types(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, P
 }
 
 #[pyfunction]
+fn _broadcast_shapes(py: Python<'_>, shapes: Vec<Vec<isize>>) -> PyResult<Bound<'_, PyAny>> {
+    let sizes = rushlight_core::broadcast::broadcast_shapes(shapes.iter().map(Vec::as_slice)).map_err(raise)?;
+    crate::size::make(py, &sizes)
+}
+
+#[pyfunction]
 fn _result_type(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyAny>) -> PyResult<Py<PyDType>> {
-    let mut state = rushlight::promote::State::default();
+    let mut state = PromotionState::default();
     for operand in [first, second] {
         if let Some(tensor) = object::as_tensor(operand.as_borrowed()) {
             state.tensor(tensor.dtype(), tensor.rank()).map_err(raise)?;
         } else {
             let wrong = || {
                 let kinds = [first, second].into_iter().map(kind_of);
-                PyTypeError::new_err(crate::parse::invalid_combination("result_type", kinds, std::iter::empty()))
+                PyTypeError::new_err(crate::errors::invalid_combination("result_type", kinds, std::iter::empty()))
             };
-            state.number(crate::convert::number(operand)?.ok_or_else(wrong)?).map_err(raise)?;
+            state.number(crate::scalars::number(operand)?.ok_or_else(wrong)?).map_err(raise)?;
         }
     }
     dtype_object(py, state.result().map_err(raise)?)
@@ -515,22 +501,22 @@ fn _result_type(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyA
 /// Turns the warnings of `torch.utils.backcompat` on or off.
 #[pyfunction]
 fn _set_backcompat_warnings(broadcast: bool, keepdim: bool, ambiguous: bool, strict: u8) {
-    rushlight::backcompat::set(broadcast, keepdim, ambiguous, strict);
+    backcompat::set(broadcast, keepdim, ambiguous, strict);
 }
 
-/// How many cores this process may use.
+/// The number of cores that this process may use.
 #[pyfunction]
 fn _usable_cores() -> usize {
     rushlight_par::cores().get()
 }
 
-/// How many cards the NVIDIA driver shows; none where there is no driver.
+/// The number of CUDA devices; zero if there is no driver.
 #[pyfunction]
 fn _cuda_device_count() -> usize {
     rushlight_cuda::device_count()
 }
 
-/// Where this thread makes new tensors; nothing where nobody said so.
+/// The device on which this thread creates tensors; None if it was not set.
 #[pyfunction]
 fn _default_device() -> Option<PyDevice> {
     default_device()
@@ -542,10 +528,10 @@ fn _set_default_device(device: Option<&Bound<'_, PyDevice>>) {
     set_default_device(device.map(|device| *device.get()));
 }
 
-/// Says why nothing lives on a card.
+/// The reason why no tensor can be on a CUDA device.
 #[pyfunction]
 fn _refuse_cuda() -> PyResult<()> {
-    Err(raise(rushlight_cuda::refusal()))
+    Err(raise(rushlight_cuda::unsupported()))
 }
 
 /// Adds functions to a module.
@@ -573,6 +559,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         is_tensor,
         _can_cast,
         _promote_types,
+        _broadcast_shapes,
         _result_type,
         _set_backcompat_warnings,
         _usable_cores,

@@ -3,11 +3,12 @@
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
-use rushlight::{DType, Device, Generator};
+use rushlight::{DType, Device};
+use rushlight_dispatch::create;
+use rushlight_dispatch::generator::Generator;
 
-use crate::dtype::PyDevice;
+use crate::dtype::{PyDevice, wanted_device};
 use crate::errors::{kind_of, raise};
-use crate::functions::wanted_device;
 use crate::object;
 
 /// A stream of random numbers with a state of its own; the numbers are torch's for the same seed.
@@ -36,12 +37,12 @@ impl PyGenerator {
         Ok(PyGenerator(Generator::fresh()))
     }
 
-    /// Starts the stream anew from ``seed``, any integer of 64 bits (negative ones count from above).
+    /// Restarts the stream from ``seed``, any integer of 64 bits (negative ones wrap around).
     ///
     /// Returns the generator.
     ///
     /// Raises:
-    ///     ValueError: a seed that needs more than 64 bits.
+    ///     ValueError: the seed needs more than 64 bits.
     ///
     /// >>> torch.manual_seed(0).initial_seed()
     /// 0
@@ -59,7 +60,7 @@ impl PyGenerator {
         self.0.draw(rushlight_rng::Stream::seed)
     }
 
-    /// The seed that the stream began with.
+    /// The seed with which the stream began.
     ///
     /// >>> torch.Generator().manual_seed(3).initial_seed()
     /// 3
@@ -73,10 +74,10 @@ impl PyGenerator {
     /// torch.Size([5056])
     fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let state = self.0.draw(|stream| stream.state());
-        object::wrap_bound(py, rushlight::from_slice(&state).map_err(raise)?)
+        object::wrap_bound(py, create::from_slice(&state).map_err(raise)?)
     }
 
-    /// A generator of its own that goes on from the same state.
+    /// A new generator that continues from the same state.
     ///
     /// >>> generator = torch.Generator()
     /// >>> torch.equal(torch.rand(2, generator=generator.clone_state()), torch.rand(2, generator=generator))
@@ -88,11 +89,11 @@ impl PyGenerator {
         PyGenerator(copy)
     }
 
-    /// Takes a state that `get_state` gave; returns the generator.
+    /// Sets a state that `get_state` returned; returns the generator.
     ///
     /// Raises:
-    ///     TypeError: no tensor of bytes.
-    ///     RuntimeError: bytes that are no state, or do not lie one after the other.
+    ///     TypeError: the state is not a tensor of bytes.
+    ///     RuntimeError: the bytes are not a state, or are not contiguous.
     fn set_state<'py>(slf: PyRef<'py, Self>, new_state: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
         let bytes = state_bytes(new_state)?;
         slf.0.draw(|stream| stream.set_state(&bytes)).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
@@ -127,7 +128,7 @@ fn state_bytes(state: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     rushlight::to_vec::<u8>(tensor).map_err(raise)
 }
 
-/// A seed as torch takes it: any integer of 64 bits, negative ones counted from above.
+/// A seed as torch takes it: any integer of 64 bits; negative ones wrap around.
 fn read_seed(seed: &Bound<'_, PyAny>) -> PyResult<u64> {
     let overflow = || PyValueError::new_err("Overflow when unpacking long long");
     let number = seed.py().get_type::<PyInt>().call1((seed,))?;

@@ -1,5 +1,5 @@
-//! Processes that work together: each takes its part of the cores unless the user says otherwise, and all may add to the same
-//! numbers.
+//! Groups of processes that work together: each uses its share of the cores unless the user sets another number, and
+//! all may add to the same elements.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -11,7 +11,8 @@ use crate::errors::raise;
 use crate::object;
 use crate::storage::PyStorage;
 
-/// Makes this process a member of a group. `count` is shared memory in which the group's parent writes how many members there are.
+/// Makes this process a member of a group. `count` is shared memory in which the group's parent writes the number of
+/// members.
 #[pyfunction]
 fn _join_group(count: &Bound<'_, PyStorage>) -> PyResult<()> {
     let storage = &count.get().0;
@@ -19,13 +20,13 @@ fn _join_group(count: &Bound<'_, PyStorage>) -> PyResult<()> {
         || storage.len() < size_of::<AtomicUsize>()
         || !storage.address().is_multiple_of(align_of::<AtomicUsize>())
     {
-        return Err(PyValueError::new_err("a group counts its members in shared memory"));
+        return Err(PyValueError::new_err("the count of a group's members must be in shared memory"));
     }
-    // The process stays a member until it ends, and so does the memory.
+    // The process stays a member until it ends, and so the memory is never freed.
     let pin = Box::leak(Box::new(storage.clone())).pin().map_err(raise)?;
     let address = pin.as_ptr().cast::<AtomicUsize>();
     std::mem::forget(pin);
-    // SAFETY: aligned, long enough, and pinned for ever; other processes write it atomically.
+    // SAFETY: aligned, long enough, and pinned forever; other processes write it atomically.
     rushlight_par::set_group(unsafe { &*address });
     Ok(())
 }

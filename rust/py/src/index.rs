@@ -1,23 +1,23 @@
-//! `x[...]`: reads what stands between the brackets and hands it to the engine.
+//! `x[...]`: reads the items between the brackets and passes them to the engine.
 
-use pyo3::Borrowed;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
-use pyo3::ffi;
 use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyEllipsis, PyFloat, PyInt, PySlice, PyTuple};
+use pyo3::{Borrowed, ffi};
 use rushlight::{DType, Tensor};
 use rushlight_core::Scalar;
-use rushlight_core::index::{Brackets, Item};
+use rushlight_core::index::{IndexExpr, Item};
+use rushlight_dispatch::{create, host};
 use smallvec::SmallVec;
 
 use crate::errors::{kind_of, raise};
 use crate::overrides::{self, Public};
-use crate::{convert, nested, numpy, object};
+use crate::{nested, numpy, numpy_types, object, scalars};
 
 type Raw = *mut ffi::PyObject;
 
-/// An index expression: its items, and the tensors among them with their places.
+/// An index expression: its items, and the tensors among them with their positions.
 #[derive(Default)]
 struct Key {
     items: SmallVec<[Item; 4]>,
@@ -29,7 +29,7 @@ impl Key {
     /// # Safety
     /// `raw` is a living object.
     unsafe fn read(&mut self, py: Python<'_>, raw: Raw) -> PyResult<()> {
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         let object = unsafe { Borrowed::from_ptr(py, raw) };
         if let Ok(tuple) = object.cast::<PyTuple>() {
             self.is_tuple = true;
@@ -39,7 +39,7 @@ impl Key {
         } else if is_plain(&object) {
             self.push(&object)?;
         } else if spreads(&object)? {
-            rushlight::host::warn(
+            host::warn(
                 "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], which will result either in an error or a different result",
             )
             .map_err(raise)?;
@@ -54,7 +54,7 @@ impl Key {
 
     fn push(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
         if item.is_exact_instance_of::<PyInt>() {
-            self.items.push(Item::Int(convert::wide(item)?));
+            self.items.push(Item::Int(scalars::wide(item)?));
         } else if item.is_exact_instance_of::<PySlice>() {
             self.items.push(slice(item)?);
         } else if item.is_none() {
@@ -65,11 +65,11 @@ impl Key {
             self.items.push(Item::Bool(item.extract()?));
         } else if object::is_tensor(item) {
             self.tensor(object::tensor(item)?)?;
-        } else if numpy::is_array(item)? {
+        } else if numpy_types::is_array(item)? {
             self.tensor(&numpy::import(item)?)?;
         } else if is_sequence(item) {
             self.tensor(&listed(item)?)?;
-        } else if let Some(number) = convert::int(item)? {
+        } else if let Some(number) = scalars::int(item)? {
             self.items.push(Item::Int(number));
         } else {
             return Err(PyIndexError::new_err(format!(
@@ -83,8 +83,8 @@ impl Key {
     fn tensor(&mut self, tensor: &Tensor) -> PyResult<()> {
         let (rank, dtype) = (tensor.rank(), tensor.dtype());
         let mask = matches!(dtype, DType::Bool | DType::U8);
-        let item = if rank == 0 && tensor.is_mapped() && !mask {
-            // Another number for each sample.
+        let item = if rank == 0 && tensor.is_batched() && !mask {
+            // The number differs between samples.
             self.tensors.push((self.items.len(), tensor.clone()));
             Item::Tensor { rank, mask }
         } else if rank == 0 && mask {
@@ -99,18 +99,18 @@ impl Key {
         Ok(())
     }
 
-    /// The view that the items other than tensors make, and what gathers from it.
+    /// The view that the items other than tensors make, and the gather from it.
     fn apply(&self, own: &Tensor) -> PyResult<(Tensor, Gather)> {
-        let mut brackets = Brackets::of(own.layout());
-        brackets.read(&self.items, !self.is_tuple).map_err(raise)?;
-        let whole = brackets.steps.is_empty() && !brackets.places.is_empty();
-        let view = if whole { own.clone() } else { rushlight::index::view(own, &brackets).map_err(raise)? };
+        let mut expr = IndexExpr::of(own.layout());
+        expr.read(&self.items, !self.is_tuple).map_err(raise)?;
+        let whole = expr.steps.is_empty() && !expr.gathers.is_empty();
+        let view = if whole { own.clone() } else { rushlight::index::view(own, &expr).map_err(raise)? };
         let mut gather = Gather::default();
-        for place in &brackets.places {
+        for place in &expr.gathers {
             gather.dims.push(place.dim);
             gather.tensors.push(match self.items[place.item] {
-                Item::Bool(true) => rushlight::from_slice(&[0i64]).map_err(raise)?,
-                Item::Bool(false) => rushlight::from_slice::<i64>(&[]).map_err(raise)?,
+                Item::Bool(true) => create::from_slice(&[0i64]).map_err(raise)?,
+                Item::Bool(false) => create::from_slice::<i64>(&[]).map_err(raise)?,
                 _ => match self.tensors.iter().find(|(item, _)| *item == place.item) {
                     Some((_, tensor)) => tensor.clone(),
                     None => return Err(PyIndexError::new_err("an index got lost")),
@@ -130,7 +130,7 @@ struct Gather {
 
 fn slice(object: &Bound<'_, PyAny>) -> PyResult<Item> {
     let (mut start, mut stop, mut step) = (0, 0, 0);
-    // SAFETY: a slice, and room for its parts.
+    // SAFETY: a slice, and memory for its parts.
     if unsafe { ffi::PySlice_Unpack(object.as_ptr(), &raw mut start, &raw mut stop, &raw mut step) } < 0 {
         return Err(PyErr::fetch(object.py()));
     }
@@ -142,15 +142,15 @@ fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
     unsafe { ffi::PySequence_Check(object.as_ptr()) != 0 }
 }
 
-/// What most brackets hold: asked first, since it is no sequence.
+/// The most frequent items, which are tested first because they are not sequences.
 #[inline]
 fn is_plain(object: &Bound<'_, PyAny>) -> bool {
     object.is_exact_instance_of::<PyInt>() || object.is_exact_instance_of::<PySlice>() || object::is_tensor(object)
 }
 
-/// Whether a sequence that is no tuple is read as one: NumPy's old rule.
+/// Whether a sequence that is not a tuple is read as one: NumPy's old rule.
 fn spreads(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if !is_sequence(object) || numpy::is_array(object)? {
+    if !is_sequence(object) || numpy_types::is_array(object)? {
         return Ok(false);
     }
     let Ok(length) = object.len() else { return Ok(false) };
@@ -171,7 +171,7 @@ fn spreads(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(false)
 }
 
-/// A nested list as a tensor of indices: truths stay truths, all else becomes integers.
+/// A nested list as a tensor of indices: bools stay bools, everything else becomes integers.
 fn listed(list: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let dtype = match nested::infer_dtype(list)? {
         _ if list.len()? == 0 => DType::I64,
@@ -183,28 +183,28 @@ fn listed(list: &Bound<'_, PyAny>) -> PyResult<Tensor> {
 
 /// # Safety
 /// Both are living objects, the first a tensor.
-unsafe fn get(py: Python<'_>, own: Raw, brackets: Raw) -> PyResult<Raw> {
+unsafe fn get(py: Python<'_>, own: Raw, expr: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps both alive during the call.
-    let answer = || unsafe { overrides::answer(py, &Public::Method("__getitem__"), &[own, brackets], &[], &[]) };
-    if overrides::expected()
+    let answer = || unsafe { overrides::answer(py, &Public::Method("__getitem__"), &[own, expr], &[], &[]) };
+    if overrides::ever_overridden()
         && let Some(answer) = answer()?
     {
         return Ok(answer);
     }
     // SAFETY: as above.
-    match unsafe { read(py, own, brackets) } {
+    match unsafe { read(py, own, expr) } {
         Ok(result) => Ok(result),
         Err(error) => answer()?.ok_or(error),
     }
 }
 
 /// # Safety
-/// As for `get`.
-unsafe fn read(py: Python<'_>, own: Raw, brackets: Raw) -> PyResult<Raw> {
+/// Same as for `get`.
+unsafe fn read(py: Python<'_>, own: Raw, expr: Raw) -> PyResult<Raw> {
     let mut key = Key::default();
     // SAFETY: CPython keeps both alive during the call.
     let own = unsafe {
-        key.read(py, brackets)?;
+        key.read(py, expr)?;
         tensor(own)?
     };
     let (view, Gather { tensors, dims }) = key.apply(own)?;
@@ -216,34 +216,34 @@ unsafe fn read(py: Python<'_>, own: Raw, brackets: Raw) -> PyResult<Raw> {
 
 /// # Safety
 /// All are living objects, the first a tensor.
-unsafe fn set(py: Python<'_>, own: Raw, brackets: Raw, value: Raw) -> PyResult<std::ffi::c_int> {
+unsafe fn set(py: Python<'_>, own: Raw, expr: Raw, value: Raw) -> PyResult<std::ffi::c_int> {
     if value.is_null() {
         return Err(PyTypeError::new_err("Tensor does not support deleting items"));
     }
     let answered = || -> PyResult<bool> {
-        // SAFETY: CPython keeps all three alive during the call; what a handler gives is dropped.
+        // SAFETY: CPython keeps all three alive during the call; a handler's result is dropped.
         unsafe {
-            let answer = overrides::answer(py, &Public::Method("__setitem__"), &[own, brackets, value], &[], &[])?;
+            let answer = overrides::answer(py, &Public::Method("__setitem__"), &[own, expr, value], &[], &[])?;
             Ok(answer.map(|answer| ffi::Py_DecRef(answer)).is_some())
         }
     };
-    if overrides::expected() && answered()? {
+    if overrides::ever_overridden() && answered()? {
         return Ok(0);
     }
     // SAFETY: as above.
-    match unsafe { write(py, own, brackets, value) } {
+    match unsafe { write(py, own, expr, value) } {
         Ok(()) => Ok(0),
         Err(error) => answered()?.then_some(0).ok_or(error),
     }
 }
 
 /// # Safety
-/// As for `set`.
-unsafe fn write(py: Python<'_>, own: Raw, brackets: Raw, value: Raw) -> PyResult<()> {
+/// Same as for `set`.
+unsafe fn write(py: Python<'_>, own: Raw, expr: Raw, value: Raw) -> PyResult<()> {
     let mut key = Key::default();
     // SAFETY: CPython keeps all three alive during the call.
     let (own, value) = unsafe {
-        key.read(py, brackets)?;
+        key.read(py, expr)?;
         (tensor(own)?, Borrowed::from_ptr(py, value))
     };
     if own.is_sparse() {
@@ -262,38 +262,38 @@ unsafe fn write(py: Python<'_>, own: Raw, brackets: Raw, value: Raw) -> PyResult
 /// # Safety
 /// `own` lives as long as the result is used.
 unsafe fn tensor<'a>(own: Raw) -> PyResult<&'a Tensor> {
-    // SAFETY: by the caller's word the object is alive.
+    // SAFETY: the caller guarantees that the object is alive.
     unsafe { object::tensor_of(own) }.ok_or_else(|| PyTypeError::new_err("the tensor is gone"))
 }
 
-/// The right side of an assignment: a tensor, or a number in the tensor's dtype.
+/// The right-hand side of an assignment: a tensor, or a number in the tensor's dtype.
 fn assigned(own: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     if object::is_tensor(value) {
         return object::tensor(value).cloned();
     }
     match exact(value)? {
         Some(number) => {
-            rushlight::create::check_fits(number, own.dtype()).map_err(raise)?;
-            rushlight::create::scalar_of(number, own.dtype(), own.device()).map_err(raise)
+            create::check_fits(number, own.dtype()).map_err(raise)?;
+            create::scalar_of(number, own.dtype(), own.device()).map_err(raise)
         }
         None => Err(PyTypeError::new_err(format!(
             "can't assign a {} to a torch.{}Tensor",
             kind_of(value),
-            own.dtype().title()
+            own.dtype().display_name()
         ))),
     }
 }
 
-/// Python's own numbers, and NumPy's integers; floats of NumPy that are none of Python's have no way in.
+/// Python's own numbers, and NumPy's integers; NumPy's floats that are not Python floats are not accepted.
 fn exact(value: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     if value.is_exact_instance_of::<PyInt>() {
-        return convert::wide(value).map(|number| Some(Scalar::Int(number)));
+        return scalars::wide(value).map(|number| Some(Scalar::Int(number)));
     }
     let is_own = |value: &Bound<'_, PyAny>| value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyComplex>();
     if value.is_exact_instance_of::<PyBool>() || is_own(value) {
-        return convert::number(value);
+        return scalars::number(value);
     }
-    Ok(convert::plain_int(value)?.map(Scalar::Int))
+    Ok(scalars::plain_int(value)?.map(Scalar::Int))
 }
 
 struct Get;
@@ -301,16 +301,16 @@ impl shell::MethodDef<shell::binaryfunc::Func> for Get {
     const METH: shell::binaryfunc::Func = get;
 }
 
-/// Assignment has the shape of setting an attribute.
+/// The slot for assignment has the same type as that for setting an attribute.
 struct Set;
 impl shell::MethodDef<shell::setattrofunc::Func> for Set {
     const METH: shell::setattrofunc::Func = set;
 }
 
-/// The slots as CPython's type constructor wants them.
+/// The slots in the form of CPython's type constructor.
 pub fn slots() -> [ffi::PyType_Slot; 2] {
     [
-        crate::class::slot(ffi::Py_mp_subscript, shell::binaryfunc::<Get> as *mut std::ffi::c_void),
-        crate::class::slot(ffi::Py_mp_ass_subscript, shell::setattrofunc::<Set> as *mut std::ffi::c_void),
+        object::slot(ffi::Py_mp_subscript, shell::binaryfunc::<Get> as *mut std::ffi::c_void),
+        object::slot(ffi::Py_mp_ass_subscript, shell::setattrofunc::<Set> as *mut std::ffi::c_void),
     ]
 }

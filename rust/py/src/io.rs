@@ -10,11 +10,11 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyAttributeError, PyLookupError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyByteArray, PyBytes, PyComplex, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
+use pyo3::types::{IntoPyDict, PyByteArray, PyBytes, PyComplex, PyDict, PyFrozenSet, PyList, PySet, PyString, PyTuple};
 use pyo3::{create_exception, exceptions};
 use rushlight_core::alloc::filled;
 use rushlight_core::file_map;
-use rushlight_io::pickle::{Limits, Outcome, Policy, Step, interpret};
+use rushlight_io::pickle::{Limits, Outcome, Policy, STORAGES, Step, interpret};
 use rushlight_io::source::FileSource;
 use rushlight_io::zip::{Archive, Writer};
 use rushlight_io::{Error, Result, Source, legacy};
@@ -23,10 +23,10 @@ create_exception!(
     _C,
     CheckpointError,
     exceptions::PyException,
-    "What is wrong with a checkpoint: its kind and the name or sentence that belongs to it."
+    "An invalid checkpoint: the kind of error and the name or sentence that belongs to it."
 );
 
-/// Bytes are copied out of tensors piece by piece, so that no reference into memory others may write is ever formed.
+/// Bytes are copied out of tensors piece by piece, so that no reference into memory that others may write is formed.
 const PIECE: usize = 1 << 20;
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -34,6 +34,8 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyReader>()?;
     module.add_class::<PyWriter>()?;
     module.add_function(wrap_pyfunction!(unpickle, module)?)?;
+    module.add_function(wrap_pyfunction!(checkpoint_knows, module)?)?;
+    module.add("_CHECKPOINT_STORAGES", STORAGES.into_py_dict(module.py())?)?;
     module.add_function(wrap_pyfunction!(pickle_globals, module)?)?;
     module.add_function(wrap_pyfunction!(legacy_layout, module)?)
 }
@@ -54,7 +56,7 @@ fn raise(error: Error) -> PyErr {
     CheckpointError::new_err((kind, about))
 }
 
-/// A file by its path, or the bytes of one.
+/// A file given by its path, or its bytes.
 enum Input {
     File(FileSource),
     Memory(PyBackedBytes),
@@ -105,12 +107,12 @@ impl PyReader {
         self.0.record(name).map(|record| (record.offset, record.size)).map_err(raise)
     }
 
-    /// Fills a writable buffer, which has the record's size and which nobody else knows yet.
+    /// Fills a writable buffer, which has the record's size and is not shared yet.
     fn read_into(&self, py: Python<'_>, name: &str, buffer: PyBuffer<u8>) -> PyResult<()> {
         if buffer.readonly() || !buffer.is_c_contiguous() {
             return Err(PyTypeError::new_err("the buffer must be writable and contiguous"));
         }
-        let place = Place { start: buffer.buf_ptr().cast(), size: buffer.len_bytes() };
+        let place = ByteRange { start: buffer.buf_ptr().cast(), size: buffer.len_bytes() };
         py.detach(|| {
             // SAFETY: the buffer is held until the end of the call and belongs to a storage that was just made.
             let into = unsafe { std::slice::from_raw_parts_mut(place.start(), place.size) };
@@ -120,26 +122,26 @@ impl PyReader {
     }
 }
 
-/// Bytes that a held buffer guarantees.
+/// The bytes of a buffer that is held.
 #[derive(Clone, Copy)]
-struct Place {
+struct ByteRange {
     start: *mut u8,
     size: usize,
 }
 
-impl Place {
-    /// By a method, so that closures take the whole place along, which threads may share, and not the bare pointer.
+impl ByteRange {
+    /// A method, so that closures capture the whole value, which threads may share, and not the bare pointer.
     fn start(&self) -> *mut u8 {
         self.start
     }
 }
 
-// SAFETY: an address range; the buffer that guarantees it outlives every use.
-unsafe impl Send for Place {}
+// SAFETY: an address range; the buffer behind it outlives every use.
+unsafe impl Send for ByteRange {}
 // SAFETY: see above.
-unsafe impl Sync for Place {}
+unsafe impl Sync for ByteRange {}
 
-/// Bytes as Python's, or its MemoryError.
+/// A copy as Python bytes, or MemoryError.
 pub fn copied_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     PyBytes::new_with(py, bytes.len(), |to| {
         to.copy_from_slice(bytes);
@@ -147,7 +149,7 @@ pub fn copied_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, P
     })
 }
 
-/// Where an archive goes: to a descriptor, without the interpreter's lock, or through a Python object's `write`.
+/// The target of an archive: a descriptor, written without the GIL, or a Python object's `write`.
 enum Output {
     File(File),
     Object(Py<PyAny>),
@@ -160,7 +162,7 @@ impl Write for Output {
             Output::Object(object) => Python::attach(|py| {
                 let written =
                     object.call_method1(py, "write", (copied_bytes(py, bytes)?,)).map_err(std::io::Error::from)?;
-                // A file without a buffer may take less than all; others say nothing, or something else.
+                // An unbuffered file may write less than all; other objects return nothing, or something else.
                 Ok(written.extract(py).map_or(bytes.len(), |count: usize| count.min(bytes.len())))
             }),
         }
@@ -198,9 +200,9 @@ impl PyWriter {
         if !data.is_c_contiguous() {
             return Err(PyTypeError::new_err("the buffer must be contiguous"));
         }
-        let place = Place { start: data.buf_ptr().cast(), size: data.len_bytes() };
+        let place = ByteRange { start: data.buf_ptr().cast(), size: data.len_bytes() };
         let mut piece = filled(0u8, PIECE.min(place.size)).map_err(crate::errors::raise)?;
-        let torn = file_map::tears();
+        let truncations_before = file_map::truncations();
         let writer = self.writer()?;
         py.detach(|| {
             writer.begin(name, place.size as u64)?;
@@ -215,7 +217,7 @@ impl PyWriter {
             writer.end()
         })
         .map_err(raise)?;
-        if file_map::tears() != torn {
+        if file_map::truncations() != truncations_before {
             return Err(PyRuntimeError::new_err("a mapped file was changed while its tensors were written to another"));
         }
         Ok(())
@@ -233,7 +235,7 @@ impl PyWriter {
     }
 }
 
-/// What the Python side does for a pickle; the interpreter has already refused what the policy forbids.
+/// The Python callbacks for a pickle; the interpreter has already rejected what the policy forbids.
 struct Callbacks {
     find_global: Py<PyAny>,
     load_storage: Py<PyAny>,
@@ -242,7 +244,7 @@ struct Callbacks {
 
 /// The object of a pickle, its length in bytes and its protocol. `allowed` are names beyond the default list;
 /// `find_global(module, name)`, `load_storage(class, key, location, elements)` with a class from `find_global`, and
-/// `set_state(object, state)` do what only Python can.
+/// `set_state(object, state)` are implemented in Python.
 #[pyfunction]
 #[pyo3(name = "_unpickle")]
 fn unpickle<'py>(
@@ -259,7 +261,14 @@ fn unpickle<'py>(
     Ok((build(py, &outcome, &callbacks)?, outcome.length, outcome.protocol))
 }
 
-/// All globals a pickle names that are not on the default list.
+/// Whether all checkpoints may contain this name.
+#[pyfunction]
+#[pyo3(name = "_checkpoint_knows")]
+fn checkpoint_knows(module: &str, name: &str) -> bool {
+    Policy::knows(module, name)
+}
+
+/// All globals that a pickle names and that are not on the default list.
 #[pyfunction]
 #[pyo3(name = "_pickle_globals")]
 fn pickle_globals(py: Python<'_>, data: &Bound<'_, PyBytes>) -> PyResult<Vec<String>> {
@@ -272,12 +281,12 @@ fn pickle_globals(py: Python<'_>, data: &Bound<'_, PyBytes>) -> PyResult<Vec<Str
     Ok(names.collect())
 }
 
-/// How a file of the format before torch 1.6 is laid out.
+/// The layout of a file of the format before torch 1.6.
 #[pyclass(frozen, get_all, name = "_LegacyLayout")]
 struct PyLegacyLayout {
-    /// Where the pickle of the object begins.
+    /// The offset of the object's pickle.
     start: usize,
-    /// Where the first storage begins.
+    /// The offset of the first storage.
     storages: usize,
     /// The keys of the storages in the order in which they follow.
     keys: Vec<String>,
@@ -285,7 +294,7 @@ struct PyLegacyLayout {
     classes: HashMap<String, (String, String)>,
 }
 
-/// Nothing is built: the object's pickle is only searched for its storages.
+/// Builds nothing: the object's pickle is only searched for its storages.
 #[pyfunction]
 #[pyo3(name = "_legacy_layout")]
 fn legacy_layout(py: Python<'_>, data: &Bound<'_, PyBytes>) -> PyResult<PyLegacyLayout> {
@@ -301,7 +310,7 @@ fn legacy_layout(py: Python<'_>, data: &Bound<'_, PyBytes>) -> PyResult<PyLegacy
     Ok(PyLegacyLayout { start: read.start, storages: read.storages, keys: read.keys, classes: classes.collect() })
 }
 
-/// What a call said to values that it cannot take, as the fault of the pickle that it is.
+/// The error of a call with invalid arguments, as an error of the pickle.
 fn unfit(py: Python<'_>, opcode: &str, error: PyErr) -> PyErr {
     let fault = error.is_instance_of::<PyTypeError>(py)
         || error.is_instance_of::<PyValueError>(py)
@@ -315,7 +324,7 @@ fn unfit(py: Python<'_>, opcode: &str, error: PyErr) -> PyErr {
     fault
 }
 
-/// One loop over the steps: each uses only objects that are there already.
+/// One loop over the steps: each uses only objects that already exist.
 fn build<'py>(py: Python<'py>, outcome: &Outcome, callbacks: &Callbacks) -> PyResult<Bound<'py, PyAny>> {
     let mut objects: Vec<Bound<'py, PyAny>> = Vec::new();
     for step in &outcome.steps {
@@ -370,7 +379,7 @@ fn build<'py>(py: Python<'py>, outcome: &Outcome, callbacks: &Callbacks) -> PyRe
             }
             Step::SetItems { dict, items } => {
                 let dict = get(dict);
-                // Nothing else takes items from a file: a tensor would run what indexing it runs.
+                // Only dicts take items from a file: a tensor would run the code for indexing.
                 if !dict.is_instance_of::<PyDict>() {
                     let what = format!("Can only SETITEM for a dict, but got {}", dict.get_type().name()?);
                     return Err(CheckpointError::new_err(("pickle", what)));

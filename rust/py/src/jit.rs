@@ -9,44 +9,44 @@ use pyo3::types::{PyDict, PyTuple};
 use rushlight_jit::{Future, Progress};
 
 use crate::attach::{attached, idle};
-use crate::reclaim::Held;
+use crate::reclaim::PyHandle;
 
-/// How long a wait sleeps before it looks for signals, so that Ctrl-C is heard.
-const NAP: Duration = Duration::from_millis(50);
+/// How often a wait checks for signals, so that Ctrl-C works.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What a call gave: its value, or the exception that it raised.
-type Answer = Result<Held, Held>;
+/// The result of a call: its value, or the exception that it raised.
+type CallResult = Result<PyHandle, PyHandle>;
 
-/// What a call gave: its value, or the exception that it raised; `torch.jit.fork` makes one.
+/// The result of a call on another thread: its value, or the exception that it raised. `torch.jit.fork` returns one.
 ///
 /// >>> future = torch.jit.fork(max, 1, 2)
 /// >>> future.wait(), future.done()
 /// (2, True)
 #[pyclass(name = "Future", module = "rushlight.jit", frozen, generic)]
-struct PyFuture(Arc<Future<Answer>>);
+struct PyFuture(Arc<Future<CallResult>>);
 
 #[pymethods]
 impl PyFuture {
     /// wait()
     /// --
     ///
-    /// The value of the call, as soon as there is one. What the call raised is raised here, with its traceback.
+    /// Waits for the call and returns its value. An exception of the call is raised here, with its traceback.
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        // A call that nobody has begun is made here: so nested waits end, however few threads there are.
+        // A call that has not begun runs here, so that nested waits end, however few threads there are.
         self.0.run();
         loop {
-            match idle(py, || self.0.wait(NAP)) {
+            match idle(py, || self.0.wait(POLL_INTERVAL)) {
                 Progress::Done => return self.value(py),
                 Progress::Waiting => py.check_signals()?,
                 Progress::Elsewhere => {
                     return Err(PyRuntimeError::new_err(
-                        "the call runs in the process from which this one was forked, and its value never comes here.\n  \
+                        "the call runs in the parent process, and its value is not available in a forked child.\n  \
                          Wait before the fork, or fork the call in the child.",
                     ));
                 }
                 Progress::Circular => {
                     return Err(PyRuntimeError::new_err(
-                        "this call waits for a future that waits for this call.\n  Neither would ever end.",
+                        "this call waits for a future that waits for this call.\n  This would never end.",
                     ));
                 }
             }
@@ -64,7 +64,7 @@ impl PyFuture {
     /// value()
     /// --
     ///
-    /// The value of a call that is done; RuntimeError while it is not.
+    /// The value of a finished call; RuntimeError before that.
     fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self.0.get() {
             Some(Ok(Ok(value))) => Ok(value.get(py)),
@@ -73,7 +73,7 @@ impl PyFuture {
                 let text = panic.downcast_ref::<String>().map_or("", String::as_str);
                 Err(pyo3::panic::PanicException::new_err(text.to_owned()))
             }
-            None => Err(PyRuntimeError::new_err("Future is not completed yet.\n  wait() waits for it.")),
+            None => Err(PyRuntimeError::new_err("Future is not completed yet.\n  Use wait() to wait for it.")),
         }
     }
 }
@@ -85,7 +85,7 @@ impl PyFuture {
 #[pyfunction]
 #[pyo3(signature = (func, args, kwargs))]
 fn _fork(func: Py<PyAny>, args: Py<PyTuple>, kwargs: Py<PyDict>) -> PyFuture {
-    let call = (Held::new(func), Held::new(args.into_any()), Held::new(kwargs.into_any()));
+    let call = (PyHandle::new(func), PyHandle::new(args.into_any()), PyHandle::new(kwargs.into_any()));
     PyFuture(rushlight_jit::fork(move || {
         let (func, args, kwargs) = call;
         attached(|py| {
@@ -95,8 +95,8 @@ fn _fork(func: Py<PyAny>, args: Py<PyTuple>, kwargs: Py<PyDict>) -> PyFuture {
                 func.bind(py).call(args, Some(&kwargs))
             };
             match called() {
-                Ok(value) => Ok(Held::new(value.unbind())),
-                Err(error) => Err(Held::new(error.into_value(py).into_any())),
+                Ok(value) => Ok(PyHandle::new(value.unbind())),
+                Err(error) => Err(PyHandle::new(error.into_value(py).into_any())),
             }
         })
     }))
@@ -105,7 +105,7 @@ fn _fork(func: Py<PyAny>, args: Py<PyTuple>, kwargs: Py<PyDict>) -> PyFuture {
 /// _close()
 /// --
 ///
-/// Begins no more calls and waits for those that run: the interpreter ends.
+/// Begins no more calls and waits for those that run, because the interpreter is about to exit.
 #[pyfunction]
 fn _close(py: Python<'_>) {
     idle(py, rushlight_jit::close);

@@ -1,14 +1,18 @@
-//! `rushlight._C`: the engine as Python sees it. Only translation happens here, no mathematics.
+//! `rushlight._C`: the Python interface of the engine. It only translates and has no mathematics.
 //!
-//! `class`, `object` and `body` make `Tensor`, `reclaim` frees it; `attributes`, `methods`, `protocol`, `number` and `index` are
-//! what it answers to, `sparse` what only sparse ones do, `mapped` the doors of `vmap`, `print` its text. `entry` turns the operator table into functions and methods; `parse` and `convert`
-//! bring arguments in and results out (`size`, `results`, `nested` lists), `errors` exceptions, and `overrides` asks classes of
-//! arguments that answer for themselves; `older` reads calls of torch's first years. `to` is `Tensor.to` and its like;
-//! `numpy`, `buffer` and `dlpack` share memory with others, `storage`, `files`, `io` and `group` with files and processes. `attach`
-//! is the interpreter's lock. The rest are the classes of a crate each: `autograd`, `dist`, `dtype`, `generator`, `jit`, `profile`;
-//! `functions` are those of the module, `table` is what tests read.
+//! - `class`, `object` and `body` make `Tensor`, `reclaim` frees it.
+//! - `attributes`, `methods`, `protocol`, `number` and `index` are its interface; `sparse` has the methods of sparse
+//!   tensors, `vmap` the entry points of `vmap`, `print` the text.
+//! - `entry` turns the operator table into functions and methods; `parse` and `convert` convert arguments and results
+//!   (`size`, `results`, `nested` lists), `errors` exceptions; `overrides` calls `__torch_function__`; `deprecated`
+//!   accepts torch's deprecated signatures.
+//! - `to` is `Tensor.to` and its variants; `numpy`, `buffer` and `dlpack` share memory with other libraries, `storage`,
+//!   `files`, `io` and `group` with files and processes.
+//! - `attach` releases and acquires the GIL.
+//! - `autograd`, `dist`, `dtype`, `generator`, `jit` and `profile` wrap one crate or module each; `functions` are the
+//!   module's functions, and `table` exposes the operator table to tests.
 
-#![allow(non_snake_case, reason = "Python knows the module by this name")]
+#![allow(non_snake_case, reason = "the name of the module in Python")]
 
 mod attach;
 mod attributes;
@@ -17,25 +21,27 @@ mod body;
 mod buffer;
 mod class;
 mod convert;
+mod deprecated;
 mod dist;
 mod dlpack;
 mod dtype;
 mod entry;
 mod errors;
 mod files;
+mod foreign_buffer;
 mod functions;
 mod generator;
 mod group;
 mod index;
 mod io;
 mod jit;
-mod mapped;
+mod memory_access;
 mod methods;
 mod nested;
 mod number;
 mod numpy;
+mod numpy_types;
 mod object;
-mod older;
 mod overrides;
 mod parse;
 mod print;
@@ -43,13 +49,17 @@ mod profile;
 mod protocol;
 mod reclaim;
 mod results;
+mod scalars;
 mod size;
 mod sparse;
 mod storage;
 mod table;
 mod to;
+mod vmap;
 
 use pyo3::prelude::*;
+use rushlight_dispatch::generator::Generator;
+use rushlight_dispatch::host;
 
 #[global_allocator]
 static ALLOCATOR: rushlight_core::reserve::Reserved = rushlight_core::reserve::Reserved;
@@ -58,21 +68,21 @@ static ALLOCATOR: rushlight_core::reserve::Reserved = rushlight_core::reserve::R
 fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     rushlight::install();
-    rushlight::host::set_detach(attach::while_detached);
-    rushlight::host::set_wait(attach::wait_until_alone);
-    attach::IN_CHILD.enrol();
-    rushlight::host::set_warn(autograd::warn);
+    host::set_detach(attach::while_detached);
+    host::set_wait(attach::wait_until_alone);
+    attach::IN_CHILD.register();
+    host::set_warn(autograd::warn);
     let class = class::make(py)?;
-    // SAFETY: the class was just made and lives for ever.
+    // SAFETY: the class was just made and is never freed.
     module.add("Tensor", unsafe { Bound::from_borrowed_ptr(py, class.cast()) })?;
     dtype::add(module)?;
     module.add_class::<generator::PyGenerator>()?;
-    module.add("default_generator", Py::new(py, generator::PyGenerator(rushlight::Generator::default()))?)?;
+    module.add("default_generator", Py::new(py, generator::PyGenerator(Generator::default()))?)?;
     autograd::add(module)?;
     functions::add(module)?;
     overrides::add(module)?;
     sparse::add(module)?;
-    mapped::add(module)?;
+    vmap::add(module)?;
     storage::add(module)?;
     files::add(module)?;
     table::add(module)?;
@@ -83,6 +93,6 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     dist::add(module)?;
     body::add(module, class)?;
     entry::install(module, class)?;
-    // What `from _C import *` brings is what has no underscore.
+    // `from _C import *` imports the names without an underscore.
     module.delattr("__all__")
 }

@@ -1,18 +1,18 @@
-//! Methods of `Tensor` that are no operators: geometry, conversion to Python, history.
+//! Methods of `Tensor` that are not operators: geometry, conversion to Python, history.
 //!
-//! Each is a C function of its own with named parameters; `methods!` writes the border.
+//! Each is a C function of its own with named parameters; `methods!` writes the wrappers.
 
-use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError};
-use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString, PyTuple};
+use pyo3::types::{PyBool, PyTuple};
+use pyo3::{IntoPyObjectExt, ffi};
 use rushlight::{Device, Tensor};
 use rushlight_core::layout::wrap_dim;
 
 use crate::dtype::PyMemoryFormat;
 use crate::errors::{kind_of, raise};
-use crate::{convert, dlpack, nested, numpy, object, overrides, parse, size};
+use crate::parse::Fastcall;
+use crate::{convert, dlpack, memory_access, nested, numpy, object, overrides, parse, scalars, size};
 
 /// A method's object and the tensor in it.
 pub struct Own<'a, 'py> {
@@ -33,7 +33,7 @@ impl<'py> Own<'_, 'py> {
         value.into_bound_py_any(self.py())
     }
 
-    /// The object itself, as methods return it that change it.
+    /// The object itself, which methods that change it return.
     pub fn same(&self) -> PyResult<Bound<'py, PyAny>> {
         Ok(self.object.clone())
     }
@@ -41,71 +41,25 @@ impl<'py> Own<'_, 'py> {
 
 type Argument<'py> = Option<Bound<'py, PyAny>>;
 
-/// Sorts the arguments of a fast call by the parameters' names; none of them is required here.
+/// The result of `__torch_function__` for a method, if there is an override.
 ///
 /// # Safety
-/// The arguments are as CPython's fast calls give them.
-pub unsafe fn bind<'py, const N: usize>(
-    py: Python<'py>,
-    name: &str,
-    params: [&str; N],
-    args: *const *mut ffi::PyObject,
-    count: usize,
-    names: *mut ffi::PyObject,
-) -> PyResult<[Argument<'py>; N]> {
-    if count > N {
-        let sentence = if N == 0 { parse::takes_none(name, count) } else { parse::takes_fewer(name, N, count) };
-        return Err(PyTypeError::new_err(sentence));
-    }
-    // SAFETY: CPython gives `count` values and one more for each name.
-    unsafe {
-        let mut bound: [Argument<'py>; N] =
-            std::array::from_fn(|i| (i < count).then(|| Bound::from_borrowed_ptr(py, *args.add(i))));
-        if names.is_null() {
-            return Ok(bound);
-        }
-        let keywords = Bound::from_borrowed_ptr(py, names).cast_into::<PyTuple>()?;
-        for (at, keyword) in keywords.iter().enumerate() {
-            let keyword = keyword.cast::<PyString>()?.to_cow()?;
-            let Some(place) = params.iter().position(|param| *param == keyword) else {
-                return Err(PyTypeError::new_err(format!("{name}() got an unexpected keyword argument '{keyword}'")));
-            };
-            if bound[place].is_some() {
-                return Err(PyTypeError::new_err(format!("{name}() got multiple values for argument '{keyword}'")));
-            }
-            bound[place] = Some(Bound::from_borrowed_ptr(py, *args.add(count + at)));
-        }
-        Ok(bound)
-    }
-}
-
-/// What whoever overrides a method answers.
-///
-/// # Safety
-/// As for `bind`; `own` is a living object.
+/// `own` is a living object.
 #[cold]
 pub unsafe fn answer(
     py: Python<'_>,
     name: &str,
     own: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
-    count: usize,
-    names: *mut ffi::PyObject,
+    given: &Fastcall,
 ) -> PyResult<Option<*mut ffi::PyObject>> {
-    // Says itself of which class its result is, and handlers end with it.
+    // It sets the class of its result itself, and handlers call it last.
     if name == "as_subclass" {
         return Ok(None);
     }
-    // SAFETY: CPython gives `count` values and one more for each name.
-    unsafe {
-        let named = if names.is_null() { 0 } else { ffi::PyTuple_Size(names) };
-        let keywords: Vec<_> = (0..named).map(|at| ffi::PyTuple_GetItem(names, at)).collect();
-        let mut all = vec![own];
-        all.extend((0..count).map(|at| *args.add(at)));
-        let values: Vec<_> = (count..count + keywords.len()).map(|at| *args.add(at)).collect();
-        let public = overrides::Public::Method(name.trim_start_matches("r#"));
-        overrides::answer(py, &public, &all, &keywords, &values)
-    }
+    let all: Vec<_> = std::iter::once(own).chain(given.positional.iter().copied()).collect();
+    let public = overrides::Public::Method(name.trim_start_matches("r#"));
+    // SAFETY: `own` is alive (see `# Safety`), and `given` holds living objects.
+    unsafe { overrides::answer(py, &public, &all, &given.keywords, given.values) }
 }
 
 /// A parameter in the text from which `inspect` reads a signature.
@@ -122,12 +76,12 @@ macro_rules! parameter_text {
     };
 }
 
-/// Writes methods: `fn name(own, parameter..) "documentation" { body }`, where each parameter is an optional object. What
-/// stands behind a parameter's `=` is for the reader of the signature: its default, or `required`.
+/// Writes methods: `fn name(own, parameter..) "documentation" { body }`, where each parameter is an optional object.
+/// The text behind a parameter's `=` is for the signature only: its default, or `required`.
 #[macro_export]
 macro_rules! methods {
     ($(fn $name:ident($own:ident $(, $param:ident $(= $default:ident)?)*) $doc:literal $body:block)*) => {
-        /// The definitions as CPython's type constructor wants them, without the end.
+        /// The definitions in the form of CPython's type constructor, without the terminating entry.
         pub fn definitions() -> Vec<pyo3::ffi::PyMethodDef> {
             vec![$({
                 struct Def;
@@ -139,20 +93,20 @@ macro_rules! methods {
                         ) -> pyo3::PyResult<pyo3::Bound<'py, pyo3::PyAny>> $body
                         // SAFETY: CPython calls this on a living instance, with arguments of a fast call.
                         unsafe {
-                            if $crate::overrides::expected()
-                                && let Some(answer) = $crate::methods::answer(py, stringify!($name), own, args, count as usize, names)?
+                            let given = $crate::parse::Fastcall::new(args, count, names);
+                            if $crate::overrides::ever_overridden()
+                                && let Some(answer) = $crate::methods::answer(py, stringify!($name), own, &given)?
                             {
                                 return Ok(answer);
                             }
-                            let [$($param),*] = $crate::methods::bind(
-                                py, stringify!($name), [$(stringify!($param)),*], args, count as usize, names,
-                            )?;
+                            let [$($param),*] =
+                                $crate::parse::sort(stringify!($name), [$(stringify!($param)),*], &given.call(py, None))?;
                             let object = pyo3::Bound::from_borrowed_ptr(py, own);
                             let tensor = $crate::object::tensor(&object)?;
                             match body(&$crate::methods::Own { object: &object, tensor } $(, $param)*) {
                                 Ok(result) => Ok(result.into_ptr()),
-                                // What is no tensor may still answer for itself.
-                                Err(error) => match $crate::methods::answer(py, stringify!($name), own, args, count as usize, names)? {
+                                // An argument that is not a tensor may still have an override.
+                                Err(error) => match $crate::methods::answer(py, stringify!($name), own, &given)? {
                                     Some(answer) => Ok(answer),
                                     None => Err(error),
                                 },
@@ -182,7 +136,7 @@ methods! {
             Some(dim) => own.give(own.tensor.sizes()[axis(own, &dim, "size")?]),
         }
     }
-    fn stride(own, dim) "The steps in memory between neighbours, in elements, in all dimensions or in one." {
+    fn stride(own, dim) "The strides of all dimensions, or of one, in elements." {
         let strides = &own.tensor.layout().strides;
         match dim.filter(|dim| !dim.is_none()) {
             None => Ok(PyTuple::new(own.py(), strides.iter())?.into_any()),
@@ -193,77 +147,77 @@ methods! {
     fn ndimension(own) "The number of dimensions." { own.give(own.tensor.rank()) }
     fn numel(own) "The number of elements." { own.give(own.tensor.numel()) }
     fn nelement(own) "The number of elements." { own.give(own.tensor.numel()) }
-    fn storage_offset(own) "The place of the first element in the storage, in elements." {
+    fn storage_offset(own) "The offset of the first element in the storage, in elements." {
         own.give(own.tensor.layout().offset)
     }
     fn element_size(own) "The bytes of one element." { own.give(own.tensor.dtype().size()) }
     fn data_ptr(own) "The address of the first element." {
-        if own.tensor.is_sparse() || own.tensor.is_mapped() {
+        if own.tensor.is_sparse() || own.tensor.is_batched() {
             return Err(PyRuntimeError::new_err("Cannot access data pointer of Tensor that doesn't have storage"));
         }
-        own.give(address(own.tensor))
+        own.give(memory_access::address(own.tensor))
     }
-    fn get_device(own) "The number of the card, or -1 on the host." {
+    fn get_device(own) "The index of the CUDA device, or -1 on the CPU." {
         own.give(if let Device::Cuda(index) = own.tensor.device() { i64::from(index) } else { -1 })
     }
     fn is_contiguous(own, memory_format) "Whether the elements lie in memory in the order of a format, without gaps." {
         let format = memory_format.map(|format| named_format(&format)).transpose()?;
         own.give(rushlight_core::memory_format::is_contiguous(own.tensor.layout(), format).map_err(raise)?)
     }
-    fn is_set_to(own, tensor = required) "Whether both tensors show the same elements of the same storage in the same way." {
+    fn is_set_to(own, tensor = required) "Whether both tensors have the same storage and the same geometry." {
         let other = required(tensor, "is_set_to", "tensor")?;
         let other = object::tensor(&other)?;
         let (a, b) = (own.tensor.meta(), other.meta());
-        own.give(a.storage.same(&b.storage) && a.layout == b.layout && own.tensor.is_mirrored() == other.is_mirrored())
+        own.give(a.storage.same(&b.storage) && a.layout == b.layout && own.tensor.is_lazy_conj() == other.is_lazy_conj())
     }
     fn is_same_size(own, other = required) "Whether both tensors have the same sizes." {
         let other = required(other, "is_same_size", "other")?;
         own.give(own.tensor.sizes() == object::tensor(&other)?.sizes())
     }
-    fn is_pinned(own, device) "Whether the elements are in memory that a card reads directly." {
+    fn is_pinned(own, device) "Whether the elements are in pinned memory." {
         let _ = device;
         own.give(false)
     }
-    fn is_conj(own) "Whether the elements are conjugates of what is stored, computed where they are read." {
-        own.give(own.tensor.is_mirrored() && own.tensor.dtype().is_complex())
+    fn is_conj(own) "Whether the tensor is a conjugate view, computed when its elements are read." {
+        own.give(own.tensor.is_lazy_conj() && own.tensor.dtype().is_complex())
     }
-    fn is_neg(own) "Whether the elements are negatives of what is stored, computed where they are read." {
-        own.give(own.tensor.is_mirrored() && !own.tensor.dtype().is_complex())
+    fn is_neg(own) "Whether the tensor is a negative view, computed when its elements are read." {
+        own.give(own.tensor.is_lazy_conj() && !own.tensor.dtype().is_complex())
     }
     fn _is_view(own) "Whether the tensor is a view of another one." { own.give(own.tensor.is_view()) }
     fn is_floating_point(own) "Whether the elements are floating-point numbers." { own.give(own.tensor.dtype().is_floating()) }
     fn is_complex(own) "Whether the elements are complex numbers." { own.give(own.tensor.dtype().is_complex()) }
     fn is_signed(own) "Whether the elements may be negative." { own.give(own.tensor.dtype().is_signed()) }
     fn __dlpack__(own, stream, max_version, dl_device, copy) "The same elements as a DLPack capsule." {
-        dlpack::export(own.py(), own.tensor, dlpack::Wanted { stream, max_version, dl_device, copy })
+        dlpack::export(own.py(), own.tensor, dlpack::ExportOptions { stream, max_version, dl_device, copy })
     }
-    fn __dlpack_device__(own) "Where the elements are, in DLPack's numbers." {
+    fn __dlpack_device__(own) "The device, in DLPack's numbers." {
         let place = dlpack::device(own.tensor)?;
         own.give(place)
     }
-    fn is_shared(own) "Whether the elements are in memory that processes share." {
-        crate::body::with_memory(own.tensor)?;
-        own.give(own.tensor.storage().is_common())
+    fn is_shared(own) "Whether the elements are in shared memory." {
+        memory_access::with_memory(own.tensor)?;
+        own.give(own.tensor.storage().is_cross_process())
     }
     fn is_inference(own) "Whether the tensor was made in inference mode." { own.give(own.tensor.is_inference()) }
     fn detach(own) "The same elements without history." { own.wrap(own.tensor.detach()) }
-    fn detach_(own) "Forgets the tensor's history." {
+    fn detach_(own) "Removes the tensor's history." {
         own.tensor.detach_().map_err(raise)?;
         own.same()
     }
-    fn requires_grad_(own, requires_grad = True) "Asks for gradients, or no longer does." {
+    fn requires_grad_(own, requires_grad = True) "Sets whether the tensor requires gradients." {
         let wanted = flag(requires_grad, "requires_grad_(): argument 'requires_grad' (position 1)")?.unwrap_or(true);
         own.tensor.set_requires_grad(wanted).map_err(raise)?;
         own.same()
     }
-    fn retain_grad(own) "Has backward() keep this tensor's gradient in .grad." {
+    fn retain_grad(own) "Makes backward() store this tensor's gradient in .grad." {
         own.tensor.retain_grad().map_err(raise)?;
         own.give(own.py().None())
     }
-    fn item(own) "The one element as a Python number." {
+    fn item(own) "The only element as a Python number." {
         convert::scalar_object(own.py(), rushlight::item(own.tensor).map_err(raise)?)
     }
-    fn tolist(own) "The elements as nested lists; of a 0-d tensor the number." { nested::list(own.py(), own.tensor) }
+    fn tolist(own) "The elements as nested lists; a number for a 0-d tensor." { nested::list(own.py(), own.tensor) }
     fn numpy(own, force = False) "The same elements as a NumPy array, without a copy." {
         let force = flag(force, "numpy(): argument 'force'")?.unwrap_or(false);
         numpy::export(own.py(), own.tensor, force)
@@ -271,9 +225,9 @@ methods! {
     fn __array__(own, dtype, copy) "The same elements as a NumPy array." {
         numpy::array(own.py(), own.tensor, dtype, copy)
     }
-    fn __format__(own, spec = required) "The number of a 0-d tensor in a format; else the tensor's text." {
+    fn __format__(own, spec = required) "The formatted number of a 0-d tensor; else the tensor's text." {
         let spec = spec.ok_or_else(|| PyTypeError::new_err("__format__() takes exactly one argument (0 given)"))?;
-        // A parameter's text says that it is one.
+        // The text of a parameter names its class.
         let is_plain = own.object.get_type().as_type_ptr() == object::class();
         if is_plain && own.tensor.rank() == 0 && own.tensor.device() != Device::Meta {
             let number = convert::scalar_object(own.py(), rushlight::item(own.tensor).map_err(raise)?)?;
@@ -282,7 +236,7 @@ methods! {
         let object = own.py().get_type::<PyAny>();
         object.call_method1("__format__", (own.object, spec))
     }
-    fn __complex__(own) "The one element as a complex number." {
+    fn __complex__(own) "The only element as a complex number." {
         own.give(crate::protocol::python_number(own.tensor)?.complex())
     }
 }
@@ -307,9 +261,9 @@ pub fn named_format(format: &Bound<'_, PyAny>) -> PyResult<&'static str> {
     Ok(format.get().0)
 }
 
-/// A dimension's number, counted from the end if negative.
+/// The index of a dimension, counted from the end if negative.
 fn axis(own: &Own, dim: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
-    let Some(dim) = convert::int(dim)? else {
+    let Some(dim) = scalars::int(dim)? else {
         let kind = kind_of(dim);
         return Err(PyTypeError::new_err(format!("{name}(): argument 'dim' (position 1) must be int, not {kind}")));
     };
@@ -317,12 +271,4 @@ fn axis(own: &Own, dim: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
         return Err(PyIndexError::new_err(format!("Dimension specified as {dim} but tensor has no dimensions")));
     }
     wrap_dim(dim, own.tensor.rank()).map_err(raise)
-}
-
-/// The address of the element whose indices are all zero; zero where there are no elements.
-pub fn address(tensor: &Tensor) -> usize {
-    if tensor.storage().is_empty() || tensor.device() == Device::Meta {
-        return 0;
-    }
-    tensor.storage().address().wrapping_add_signed(tensor.layout().offset * tensor.dtype().size() as isize)
 }

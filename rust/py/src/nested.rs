@@ -1,25 +1,25 @@
-//! Python's nested sequences of numbers and tensors: `torch.tensor` one way, `tolist` the other.
+//! Python's nested sequences of numbers and tensors: `torch.tensor` in one direction, `tolist` in the other.
 //!
-//! A sequence is read in three passes: its sizes along the first elements, the dtype over all elements, then the values.
-//! Lists and tuples are read in place, any other sequence by its own methods. All of it may be user code: what was
-//! measured in one pass is checked in the next, and nesting is bounded where it is followed.
+//! A sequence is read in three passes: its sizes along the first elements, the dtype over all elements, then the
+//! values. Lists and tuples are read in place, any other sequence by its own methods. All of it may be user code: the
+//! sizes found in one pass are checked in the next, and recursion is bounded.
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
-use rushlight::copy::readable;
 use rushlight::{DType, Device, Layout, Scalar, Tensor};
 use rushlight_core::dtype::{default_dtype, promote};
-use rushlight_core::layout::Dims;
-use rushlight_core::{Element, dispatch};
+use rushlight_core::{Dims, Element, dispatch};
+use rushlight_dispatch::copy::readable;
+use rushlight_dispatch::{create, warn_once};
 
 use crate::errors::{kind_of, raise};
-use crate::{convert, numpy, object};
+use crate::{convert, numpy_types, object};
 
 const MAX_NESTING: usize = 128;
 
-/// The items of a sequence, as many as it had at first.
+/// The items of a sequence, with its initial length.
 struct Items<'py> {
     sequence: Bound<'py, PyAny>,
     length: usize,
@@ -46,12 +46,13 @@ impl<'py> Items<'py> {
         Ok(Items { sequence: object.clone(), length, kind })
     }
 
-    /// The item at `place`; the list may have shrunk since it was measured, as user code runs in between.
+    /// The item at `place`; the list may have shrunk since it was measured, because user code runs in between.
     #[inline]
     fn get(&self, place: usize) -> PyResult<Bound<'py, PyAny>> {
         let (py, sequence) = (self.sequence.py(), self.sequence.as_ptr());
         let place = place as ffi::Py_ssize_t;
-        // SAFETY: the sequence is what `kind` says, and all three functions check the place; the first two lend the item.
+        // SAFETY: the sequence is of the type in `kind`, and all three functions check the index; the first two return
+        // a borrowed item.
         unsafe {
             match self.kind {
                 Kind::List => Bound::from_borrowed_ptr_or_err(py, ffi::PyList_GetItem(sequence, place)),
@@ -62,7 +63,7 @@ impl<'py> Items<'py> {
     }
 }
 
-/// Whether it has items, of which it may still refuse to say how many. A tensor without dimensions is a number.
+/// Whether it has items; `len` may still fail. A 0-d tensor is a number.
 fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a living object; the check reads its type.
     !object.is_instance_of::<PyFloat>()
@@ -92,7 +93,7 @@ fn sizes(data: &Bound<'_, PyAny>) -> PyResult<Dims> {
         let first = items.get(0).map_err(|_| {
             PyValueError::new_err(format!("could not determine the shape of object type '{}'", kind_of(&level)))
         })?;
-        // Text never ends: its first letter is text again.
+        // A string's first item is again a string.
         if first.is_instance_of::<PyString>() && first.is_truthy()? {
             return Err(too_deep(&first));
         }
@@ -106,7 +107,7 @@ pub fn infer_dtype(data: &Bound<'_, PyAny>) -> PyResult<DType> {
     infer(data, 0)
 }
 
-/// The dtype of what lies `depth` sequences deep.
+/// The dtype of the items at nesting level `depth`.
 fn infer(data: &Bound<'_, PyAny>, depth: usize) -> PyResult<DType> {
     if data.is_instance_of::<PyBool>() {
         return Ok(DType::Bool);
@@ -120,7 +121,7 @@ fn infer(data: &Bound<'_, PyAny>, depth: usize) -> PyResult<DType> {
     if data.is_exact_instance_of::<PyComplex>() {
         return Ok(default_dtype().to_complex());
     }
-    if let Some(dtype) = numpy::scalar_dtype(data)? {
+    if let Some(dtype) = numpy_types::scalar_dtype(data)? {
         return Ok(dtype);
     }
     if data.is_instance_of::<PyFloat>() {
@@ -162,7 +163,7 @@ fn infer(data: &Bound<'_, PyAny>, depth: usize) -> PyResult<DType> {
     Ok(found.unwrap_or_else(default_dtype))
 }
 
-/// A number for an element of `dtype`, refused where it does not fit.
+/// A number for an element of `dtype`, or an error if it does not fit.
 fn number(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Scalar> {
     if let Some(tensor) = object::as_tensor(value.as_borrowed()) {
         if tensor.numel() != 1 {
@@ -192,7 +193,7 @@ fn number(value: &Bound<'_, PyAny>, dtype: DType) -> PyResult<Scalar> {
     fitting(Scalar::Int(wide), dtype)
 }
 
-/// Refuses what an integer dtype cannot hold.
+/// Returns an error for numbers that an integer dtype cannot hold.
 fn fitting(number: Scalar, dtype: DType) -> PyResult<Scalar> {
     if !dtype.is_integral() || number.fits(dtype) {
         return Ok(number);
@@ -226,7 +227,7 @@ fn store<T: Element>(value: &Bound<'_, PyAny>, at: &mut *mut T) -> PyResult<()> 
         Some(number) => number,
         None => number(value, T::DTYPE)?,
     };
-    // SAFETY: `fill` counts the elements against the sizes for which the memory was taken.
+    // SAFETY: `fill` checks the number of elements against the sizes for which the memory was allocated.
     unsafe {
         at.write(T::from_scalar(number));
         *at = at.add(1);
@@ -234,7 +235,7 @@ fn store<T: Element>(value: &Bound<'_, PyAny>, at: &mut *mut T) -> PyResult<()> 
     Ok(())
 }
 
-/// The number of an exact float or int that the dtype holds in any case: what most data consists of.
+/// The number of an exact float or int that the dtype always holds: the most frequent case.
 #[inline]
 fn simple(value: &Bound<'_, PyAny>, dtype: DType) -> Option<Scalar> {
     if value.is_exact_instance_of::<PyFloat>() && dtype.is_floating() {
@@ -250,14 +251,14 @@ fn simple(value: &Bound<'_, PyAny>, dtype: DType) -> Option<Scalar> {
     None
 }
 
-/// A new tensor of Python numbers or nested sequences of them.
+/// A new tensor from Python numbers or nested sequences of them.
 pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
     if data.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err(format!("new(): invalid data type '{}'", kind_of(data))));
     }
     let sizes = sizes(data)?;
-    if numpy::is_array_inside(data)? {
-        rushlight::warn_once!(
+    if numpy_types::is_array_inside(data)? {
+        warn_once!(
             "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray with numpy.array() before converting to a tensor.",
         )
         .map_err(raise)?;
@@ -266,7 +267,7 @@ pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
         Some(dtype) => dtype,
         None => infer_dtype(data)?,
     };
-    let tensor = rushlight::create::empty(&sizes, dtype, Device::Cpu).map_err(raise)?;
+    let tensor = create::empty(&sizes, dtype, Device::Cpu).map_err(raise)?;
     if tensor.numel() == 0 {
         return Ok(tensor);
     }
@@ -276,7 +277,7 @@ pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
     Ok(tensor)
 }
 
-/// The elements as nested lists; of a tensor without dimensions the number.
+/// The elements as nested lists; a number for a 0-d tensor.
 pub fn list<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
     let tensor = readable(tensor).map_err(raise)?;
     let pin = tensor.storage().pin().map_err(raise)?;
@@ -296,15 +297,15 @@ fn lists<'py, T: Element>(
     if dim == layout.rank() {
         return element(offset);
     }
-    // Lists in lists in lists: of dimensions there may be more than the stack bears.
+    // The lists are nested as deep as the tensor has dimensions, which may exceed the stack.
     let _depth = Depth::enter(py)?;
     let innermost = dim + 1 == layout.rank();
     let (length, step) = (layout.sizes[dim], layout.strides[dim]);
-    // SAFETY: the list is new and has `length` places, each of which takes over one reference.
+    // SAFETY: the list is new and has `length` slots, each of which takes ownership of one reference.
     unsafe {
         let list = Bound::from_owned_ptr_or_err(py, ffi::PyList_New(length))?;
         for place in 0..length {
-            // Beside a size of zero any step may stand; none is followed there.
+            // With a size of zero strides are arbitrary, and none is followed.
             let offset = offset.wrapping_add(place.wrapping_mul(step));
             let item = if innermost { element(offset)? } else { lists(py, layout, dim + 1, offset, start)? };
             ffi::PyList_SetItem(list.as_ptr(), place, item.into_ptr());
@@ -313,12 +314,12 @@ fn lists<'py, T: Element>(
     }
 }
 
-/// One of the calls within calls that Python counts; too many are a RecursionError.
+/// One level of recursion, which Python counts; too many are a RecursionError.
 struct Depth<'py>(Python<'py>);
 
 impl<'py> Depth<'py> {
     fn enter(py: Python<'py>) -> PyResult<Depth<'py>> {
-        // SAFETY: attached; what was entered is left when the value is dropped.
+        // SAFETY: the thread holds the GIL; dropping the value leaves the level.
         match unsafe { ffi::Py_EnterRecursiveCall(c" while making lists of a tensor".as_ptr()) } {
             0 => Ok(Depth(py)),
             _ => Err(PyErr::fetch(py)),
@@ -329,7 +330,7 @@ impl<'py> Depth<'py> {
 impl Drop for Depth<'_> {
     fn drop(&mut self) {
         let _attached = self.0;
-        // SAFETY: entered by `enter`, and still attached.
+        // SAFETY: entered by `enter`, and the thread still holds the GIL.
         unsafe { ffi::Py_LeaveRecursiveCall() }
     }
 }

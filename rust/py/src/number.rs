@@ -1,21 +1,22 @@
-//! Python's operators on tensors: the number slots, written by hand because they are the shortest way in.
+//! Python's arithmetic operators on tensors: the number slots, written by hand because they are the fastest way to call
+//! an operator.
 
-use pyo3::Borrowed;
-use pyo3::ffi;
 use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
-use rushlight::call::{Target, call_into};
+use pyo3::{Borrowed, ffi};
+use rushlight::Tensor;
 use rushlight::linalg::matrix::MATMUL;
 use rushlight::pointwise::{arith, bitwise, compare, divide, power, sign};
-use rushlight::short::{self, Locked, Operand};
-use rushlight::{Args, Row, Tensor, Value};
+use rushlight_dispatch::fast_path::GilHeld;
+use rushlight_dispatch::operator::{Args, Operator};
+use rushlight_dispatch::value::{Operand, Output, Target, Value};
 
 use crate::errors::raise;
-use crate::{convert, numpy, object, overrides};
+use crate::{numpy, numpy_types, object, overrides, scalars};
 
 type Raw = *mut ffi::PyObject;
 
-/// An operand of an operator; nothing where it is neither a tensor nor a number.
+/// An operand; `None` if it is neither a tensor nor a number.
 ///
 /// # Safety
 /// `raw` lives as long as the result is used.
@@ -27,7 +28,7 @@ unsafe fn operand<'a>(py: Python<'_>, raw: Raw) -> PyResult<Option<Operand<'a>>>
             return Ok(Some(Operand::Tensor(tensor)));
         }
         let object = Borrowed::from_ptr(py, raw);
-        Ok(convert::number(&object)?.map(Operand::Number))
+        Ok(scalars::number(&object)?.map(Operand::Number))
     }
 }
 
@@ -35,16 +36,16 @@ fn not_implemented(py: Python<'_>) -> Raw {
     py.NotImplemented().into_ptr()
 }
 
-/// The row's call on these first arguments; the missing ones take their defaults.
-fn arguments<'a, const N: usize>(row: &'static Row, operands: [Operand<'a>; N]) -> Args<'a> {
-    Args::new(row, operands.map(Value::from))
+/// An operator's call with these first arguments; the missing ones take their defaults.
+fn arguments<'a, const N: usize>(op: &'static Operator, operands: [Operand<'a>; N]) -> Args<'a> {
+    Args::new(op, operands.map(Value::from))
 }
 
 fn fresh(py: Python<'_>, args: Args) -> PyResult<Raw> {
-    object::wrap(py, rushlight::call(args).and_then(rushlight::Output::into_tensor).map_err(raise)?)
+    object::wrap(py, args.call().and_then(Output::into_tensor).map_err(raise)?)
 }
 
-/// Both operands, where both are tensors or numbers.
+/// Both operands, if both are tensors or numbers.
 ///
 /// # Safety
 /// Both live as long as the result is used.
@@ -59,17 +60,17 @@ unsafe fn operands<'a>(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Option
     }
 }
 
-/// The methods that handlers know an operator by: of the tensor on its left, and of one on its right behind something else.
-struct Known(&'static str, &'static str);
+/// The methods for an operator that handlers see: of a tensor on the left, and of one on the right of another object.
+struct MethodNames(&'static str, &'static str);
 
-impl Known {
-    /// What whoever overrides the operator answers.
+impl MethodNames {
+    /// The result of `__torch_function__` for the operator, if there is an override.
     ///
     /// # Safety
     /// Both are living objects.
     #[cold]
     unsafe fn answer(&self, py: Python<'_>, left: Raw, right: Raw) -> PyResult<Option<Raw>> {
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             match object::tensor_of(left) {
                 Some(_) => overrides::operator(py, self.0, &[left, right]),
@@ -84,62 +85,62 @@ impl Known {
 ///
 /// # Safety
 /// Both are living objects.
-unsafe fn binary(py: Python<'_>, row: &'static Row, known: &Known, left: Raw, right: Raw) -> PyResult<Raw> {
-    if overrides::expected()
+unsafe fn binary(py: Python<'_>, op: &'static Operator, names: &MethodNames, left: Raw, right: Raw) -> PyResult<Raw> {
+    if overrides::ever_overridden()
         // SAFETY: CPython keeps the operands alive during the call.
-        && let Some(answer) = unsafe { known.answer(py, left, right)? }
+        && let Some(answer) = unsafe { names.answer(py, left, right)? }
     {
         return Ok(answer);
     }
     // SAFETY: as above.
     match unsafe { operands(py, left, right)? } {
         Some((left, right)) => {
-            // SAFETY: CPython calls slots attached.
-            let locked = unsafe { Locked::assume() };
+            // SAFETY: CPython calls slots with the GIL.
+            let gil = unsafe { GilHeld::assume() };
             let result = match (left, right) {
-                (Operand::Number(_), Operand::Tensor(own)) => from_number(row, left, own, locked),
-                _ => short::binary(row, left, right, Some(locked)),
+                (Operand::Number(_), Operand::Tensor(own)) => from_number(op, left, own, gil),
+                _ => op.binary(left, right, Some(gil)),
             };
             object::wrap(py, result.map_err(raise)?)
         }
         // SAFETY: as above.
-        None => Ok(unsafe { known.answer(py, left, right)? }.unwrap_or_else(|| not_implemented(py))),
+        None => Ok(unsafe { names.answer(py, left, right)? }.unwrap_or_else(|| not_implemented(py))),
     }
 }
 
-/// `number op own`, apart from the way that most calls take.
+/// `number op own`, kept apart from the path of most calls.
 #[inline(never)]
-fn from_number(row: &'static Row, number: Operand, own: &Tensor, locked: Locked) -> rushlight::Result<Tensor> {
-    if std::ptr::eq(row, &divide::DIV) {
-        return reversed_quotient(number, own, locked);
+fn from_number(op: &'static Operator, number: Operand, own: &Tensor, gil: GilHeld) -> rushlight::Result<Tensor> {
+    if std::ptr::eq(op, &divide::DIV) {
+        return reversed_quotient(number, own, gil);
     }
-    // A sum or product with a number is the tensor's, as in torch.
-    match [&arith::ADD, &arith::MUL].iter().any(|turned| std::ptr::eq(*turned, row)) {
-        true => short::binary(row, Operand::Tensor(own), number, Some(locked)),
-        false => short::binary(row, number, Operand::Tensor(own), Some(locked)),
+    // A sum or product with a number is computed by the tensor, as in torch.
+    match [&arith::ADD, &arith::MUL].iter().any(|turned| std::ptr::eq(*turned, op)) {
+        true => op.binary(Operand::Tensor(own), number, Some(gil)),
+        false => op.binary(number, Operand::Tensor(own), Some(gil)),
     }
 }
 
-/// A number over a tensor: the number times the reciprocals.
-fn reversed_quotient(number: Operand, own: &Tensor, locked: Locked) -> rushlight::Result<Tensor> {
+/// A number divided by a tensor: the number times the reciprocals.
+fn reversed_quotient(number: Operand, own: &Tensor, gil: GilHeld) -> rushlight::Result<Tensor> {
     let inverse = divide::RECIPROCAL.tensor([own.into()])?;
-    short::binary(&arith::MUL, Operand::Tensor(&inverse), number, Some(locked))
+    arith::MUL.binary(Operand::Tensor(&inverse), number, Some(gil))
 }
 
 /// `a op= b`.
 ///
 /// # Safety
 /// Both are living objects.
-unsafe fn in_place(py: Python<'_>, row: &'static Row, known: &str, left: Raw, right: Raw) -> PyResult<Raw> {
+unsafe fn in_place(py: Python<'_>, op: &'static Operator, names: &str, left: Raw, right: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     unsafe {
-        if overrides::expected()
-            && let Some(answer) = overrides::operator(py, known, &[left, right])?
+        if overrides::ever_overridden()
+            && let Some(answer) = overrides::operator(py, names, &[left, right])?
         {
             return Ok(answer);
         }
         let Some((own, right)) = operands(py, left, right)? else { return Ok(not_implemented(py)) };
-        call_into(arguments(row, [own, right]), Target::InPlace).map_err(raise)?;
+        arguments(op, [own, right]).call_into(Target::InPlace).map_err(raise)?;
         ffi::Py_IncRef(left);
         Ok(left)
     }
@@ -147,26 +148,26 @@ unsafe fn in_place(py: Python<'_>, row: &'static Row, known: &str, left: Raw, ri
 
 /// # Safety
 /// `own` is a living object.
-unsafe fn unary(py: Python<'_>, row: &'static Row, known: &str, own: Raw) -> PyResult<Raw> {
-    if overrides::expected()
+unsafe fn unary(py: Python<'_>, op: &'static Operator, names: &str, own: Raw) -> PyResult<Raw> {
+    if overrides::ever_overridden()
         // SAFETY: CPython keeps the operand alive during the call.
-        && let Some(answer) = unsafe { overrides::operator(py, known, &[own])? }
+        && let Some(answer) = unsafe { overrides::operator(py, names, &[own])? }
     {
         return Ok(answer);
     }
     // SAFETY: as above.
     match unsafe { operand(py, own)? } {
-        Some(own) => fresh(py, arguments(row, [own])),
+        Some(own) => fresh(py, arguments(op, [own])),
         None => Ok(not_implemented(py)),
     }
 }
 
-/// `~a`, which has a sentence of its own for what has no bits.
+/// `~a`, which has its own error message for dtypes without bits.
 ///
 /// # Safety
 /// `own` is a living object.
 unsafe fn invert(py: Python<'_>, own: Raw) -> PyResult<Raw> {
-    if overrides::expected()
+    if overrides::ever_overridden()
         // SAFETY: CPython keeps the operand alive during the call.
         && let Some(answer) = unsafe { overrides::operator(py, "__invert__", &[own])? }
     {
@@ -180,24 +181,24 @@ unsafe fn invert(py: Python<'_>, own: Raw) -> PyResult<Raw> {
     unsafe { unary(py, &bitwise::BITWISE_NOT, "__invert__", own) }
 }
 
-/// Powers by a number and by a tensor are two rows.
-fn power_row(exponent: &Operand) -> &'static Row {
+/// Powers with a number and with a tensor as exponent are two operators.
+fn power_operator(exponent: &Operand) -> &'static Operator {
     if let Operand::Tensor(_) = exponent { &power::POW_TENSOR } else { &power::POW }
 }
 
 /// # Safety
 /// All are living objects.
 unsafe fn power(py: Python<'_>, base: Raw, exponent: Raw, modulus: Raw) -> PyResult<Raw> {
-    // SAFETY: CPython keeps the operands alive during the call, and gives None for no modulus.
+    // SAFETY: CPython keeps the operands alive during the call, and passes None for no modulus.
     unsafe {
-        if overrides::expected()
-            && let Some(answer) = Known("__pow__", "__rpow__").answer(py, base, exponent)?
+        if overrides::ever_overridden()
+            && let Some(answer) = MethodNames("__pow__", "__rpow__").answer(py, base, exponent)?
         {
             return Ok(answer);
         }
         match operands(py, base, exponent)? {
             Some((base, exponent)) if modulus == ffi::Py_None() => {
-                fresh(py, arguments(power_row(&exponent), [base, exponent]))
+                fresh(py, arguments(power_operator(&exponent), [base, exponent]))
             }
             _ => Ok(not_implemented(py)),
         }
@@ -209,48 +210,49 @@ unsafe fn power(py: Python<'_>, base: Raw, exponent: Raw, modulus: Raw) -> PyRes
 unsafe fn power_in_place(py: Python<'_>, base: Raw, exponent: Raw, _modulus: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps the operands alive during the call.
     unsafe {
-        if overrides::expected()
+        if overrides::ever_overridden()
             && let Some(answer) = overrides::operator(py, "__ipow__", &[base, exponent])?
         {
             return Ok(answer);
         }
         let Some((own, exponent)) = operands(py, base, exponent)? else { return Ok(not_implemented(py)) };
-        call_into(arguments(power_row(&exponent), [own, exponent]), Target::InPlace).map_err(raise)?;
+        arguments(power_operator(&exponent), [own, exponent]).call_into(Target::InPlace).map_err(raise)?;
         ffi::Py_IncRef(base);
         Ok(base)
     }
 }
 
-/// `a < b` and its kin; Python itself mirrors them.
+/// `a < b` and so on; Python itself reflects them.
 ///
 /// # Safety
 /// Both are living objects.
 unsafe fn compared(py: Python<'_>, left: Raw, right: Raw, op: std::ffi::c_int) -> PyResult<Raw> {
-    let (row, known) = match op {
-        ffi::Py_LT => (&compare::LT, Known("lt", "gt")),
-        ffi::Py_LE => (&compare::LE, Known("le", "ge")),
-        ffi::Py_EQ => (&compare::EQ, Known("__eq__", "__eq__")),
-        ffi::Py_NE => (&compare::NE, Known("ne", "ne")),
-        ffi::Py_GT => (&compare::GT, Known("gt", "lt")),
-        _ => (&compare::GE, Known("ge", "le")),
+    let (operator, names) = match op {
+        ffi::Py_LT => (&compare::LT, MethodNames("lt", "gt")),
+        ffi::Py_LE => (&compare::LE, MethodNames("le", "ge")),
+        ffi::Py_EQ => (&compare::EQ, MethodNames("__eq__", "__eq__")),
+        ffi::Py_NE => (&compare::NE, MethodNames("ne", "ne")),
+        ffi::Py_GT => (&compare::GT, MethodNames("gt", "lt")),
+        _ => (&compare::GE, MethodNames("ge", "le")),
     };
     // SAFETY: CPython keeps the operands alive during the call.
     unsafe {
         if matches!(op, ffi::Py_EQ | ffi::Py_NE)
             && let Some(array) = array(py, right)?
         {
-            if overrides::expected()
-                && let Some(answer) = known.answer(py, left, right)?
+            if overrides::ever_overridden()
+                && let Some(answer) = names.answer(py, left, right)?
             {
                 return Ok(answer);
             }
-            // Python would ask the array next, which leaves it to us, and would then compare the objects' identity.
+            // Python would try the array next, which returns NotImplemented for tensors, and would then compare the
+            // objects' identity.
             return match object::tensor_of(left) {
-                Some(left) => fresh(py, arguments(row, [Operand::Tensor(left), Operand::Tensor(&array)])),
+                Some(left) => fresh(py, arguments(operator, [Operand::Tensor(left), Operand::Tensor(&array)])),
                 None => Ok(not_implemented(py)),
             };
         }
-        binary(py, row, &known, left, right)
+        binary(py, operator, &names, left, right)
     }
 }
 
@@ -266,7 +268,7 @@ unsafe fn array(py: Python<'_>, raw: Raw) -> PyResult<Option<Tensor>> {
             return Ok(None);
         }
         let object = Borrowed::from_ptr(py, raw);
-        if numpy::is_array(&object)? { numpy::import(&object).map(Some) } else { Ok(None) }
+        if numpy_types::is_array(&object)? { numpy::import(&object).map(Some) } else { Ok(None) }
     }
 }
 
@@ -275,10 +277,10 @@ unsafe fn array(py: Python<'_>, raw: Raw) -> PyResult<Option<Tensor>> {
 /// # Safety
 /// Both are living objects.
 unsafe fn product(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Raw> {
-    let known = Known("matmul", "__rmatmul__");
+    let names = MethodNames("matmul", "__rmatmul__");
     // SAFETY: CPython keeps the operands alive during the call.
-    let answer = || unsafe { known.answer(py, left, right) };
-    if overrides::expected()
+    let answer = || unsafe { names.answer(py, left, right) };
+    if overrides::ever_overridden()
         && let Some(answer) = answer()?
     {
         return Ok(answer);
@@ -291,7 +293,7 @@ unsafe fn product(py: Python<'_>, left: Raw, right: Raw) -> PyResult<Raw> {
     }
 }
 
-/// A slot's number and the C function for it, made of a function of this module.
+/// A slot's number and its C function, made from a function of this module.
 macro_rules! slot {
     ($number:ident, $shell:ident, $function:expr) => {{
         struct Def;
@@ -303,27 +305,27 @@ macro_rules! slot {
 }
 
 macro_rules! binary_slots {
-    ($($number:ident $row:path, $known:literal $reflected:literal;)*) => { [$(slot!($number, binaryfunc, |py, left, right| {
+    ($($number:ident $op:path, $names:literal $reflected:literal;)*) => { [$(slot!($number, binaryfunc, |py, left, right| {
         // SAFETY: called by CPython with living operands.
-        unsafe { binary(py, &$row, &Known($known, $reflected), left, right) }
+        unsafe { binary(py, &$op, &MethodNames($names, $reflected), left, right) }
     })),*] };
 }
 
 macro_rules! in_place_slots {
-    ($($number:ident $row:path, $known:literal;)*) => { [$(slot!($number, binaryfunc, |py, left, right| {
+    ($($number:ident $op:path, $names:literal;)*) => { [$(slot!($number, binaryfunc, |py, left, right| {
         // SAFETY: called by CPython with living operands.
-        unsafe { in_place(py, &$row, $known, left, right) }
+        unsafe { in_place(py, &$op, $names, left, right) }
     })),*] };
 }
 
 macro_rules! unary_slots {
-    ($($number:ident $row:path, $known:literal;)*) => { [$(slot!($number, unaryfunc, |py, own| {
+    ($($number:ident $op:path, $names:literal;)*) => { [$(slot!($number, unaryfunc, |py, own| {
         // SAFETY: called by CPython with a living operand.
-        unsafe { unary(py, &$row, $known, own) }
+        unsafe { unary(py, &$op, $names, own) }
     })),*] };
 }
 
-/// The operators as CPython's type constructor wants them.
+/// The operators in the form of CPython's type constructor.
 pub fn slots() -> Vec<ffi::PyType_Slot> {
     let mut slots = Vec::new();
     slots.extend(binary_slots! {

@@ -1,8 +1,9 @@
-//! `Tensor` as Python sees it: an object that holds a handle on a tensor's body, and nothing else of importance.
+//! The Python object of a tensor, which holds a handle on a `TensorImpl`.
 //!
-//! The same body is always the same object. The body keeps a borrowed pointer to it, cleared when the object dies. An
-//! object that dies while its body lives on (a parameter that only the graph still holds) and that carries something of
-//! its own, a class or attributes, hands both to a successor that the body owns until somebody asks for it.
+//! A `TensorImpl` always has the same object. The `TensorImpl` keeps a borrowed pointer to it, cleared when the object
+//! is destroyed. Some of them outlive their objects (for example, a parameter that only the graph still holds). If such
+//! an object has a subclass or attributes, it hands both to a successor, which the `TensorImpl` owns until the object
+//! is needed again.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -10,14 +11,13 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
-use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::{Borrowed, ffi};
 use rushlight::Tensor;
 
 use crate::errors::kind_of;
-use crate::reclaim::{Keep, Owned};
+use crate::reclaim::{DeferredDrop, Owned};
 
 #[repr(C)]
 pub struct Object {
@@ -41,20 +41,20 @@ pub fn set_class(class: *mut ffi::PyTypeObject) {
     rushlight_autograd::set_python_release(release);
 }
 
-/// Called when a body dies that owns its object; on any thread, and while the interpreter ends.
+/// Called when a `TensorImpl` that owns its object is dropped; on any thread, and while the interpreter exits.
 fn release(object: *mut c_void) {
-    drop(Keep::new(Heir(object.cast())));
+    drop(DeferredDrop::new(Successor(object.cast())));
 }
 
-/// An object whose body died. It holds no handle on a body, since its body held it.
-struct Heir(*mut ffi::PyObject);
+/// An object whose `TensorImpl` was dropped. It holds no handle on a `TensorImpl`, because its `TensorImpl` held it.
+struct Successor(*mut ffi::PyObject);
 
-// SAFETY: only carried; the reference is given up by a thread that is attached.
-unsafe impl Send for Heir {}
+// SAFETY: only moved; the reference is dropped by a thread that holds the GIL.
+unsafe impl Send for Successor {}
 
-impl Owned for Heir {
+impl Owned for Successor {
     fn end(self: Box<Self>, py: Python<'_>) {
-        // SAFETY: the body owned one reference.
+        // SAFETY: the `TensorImpl` owned one reference.
         drop(unsafe { Bound::from_owned_ptr(py, self.0) });
     }
 }
@@ -80,14 +80,14 @@ pub unsafe fn tensor_of<'a>(object: *mut ffi::PyObject) -> Option<&'a Tensor> {
     }
 }
 
-/// The same for an object that Rust knows to live.
+/// The same for an object that is known to be alive.
 #[inline]
 pub fn as_tensor<'a>(object: Borrowed<'a, '_, PyAny>) -> Option<&'a Tensor> {
     // SAFETY: the borrow keeps the object alive.
     unsafe { tensor_of(object.as_ptr()) }
 }
 
-/// The tensor behind an object, or the exception that it is none.
+/// The tensor behind an object, or an exception if it is not one.
 pub fn tensor<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Tensor> {
     as_tensor(object.as_borrowed()).ok_or_else(|| {
         let name = kind_of(object);
@@ -95,7 +95,7 @@ pub fn tensor<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Tensor> {
     })
 }
 
-/// The Python object of a tensor: its own if it has one, a new one otherwise. The result is a new reference.
+/// The Python object of a tensor: the existing one, or a new one. The result is a new reference.
 #[inline]
 pub fn wrap(py: Python<'_>, tensor: Tensor) -> PyResult<*mut ffi::PyObject> {
     let known = tensor.python().cast::<ffi::PyObject>();
@@ -103,12 +103,12 @@ pub fn wrap(py: Python<'_>, tensor: Tensor) -> PyResult<*mut ffi::PyObject> {
         return allocate(py, class(), tensor);
     }
     if tensor.owns_python() {
-        // The body's reference becomes the caller's, and the object holds the body again.
+        // The `TensorImpl`'s reference becomes the caller's, and the object holds the `TensorImpl` again.
         tensor.set_owns_python(false);
         // SAFETY: an owned object holds no handle of its own, so there is nothing to drop.
         unsafe { ptr::write(&raw mut (*known.cast::<Object>()).tensor, ManuallyDrop::new(Some(tensor))) };
     } else {
-        // SAFETY: a body's pointer is cleared before its object dies.
+        // SAFETY: a `TensorImpl`'s pointer is cleared before its object is destroyed.
         unsafe { ffi::Py_IncRef(known) };
     }
     Ok(known)
@@ -116,28 +116,28 @@ pub fn wrap(py: Python<'_>, tensor: Tensor) -> PyResult<*mut ffi::PyObject> {
 
 pub fn wrap_bound(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyAny>> {
     let object = wrap(py, tensor)?;
-    // SAFETY: `wrap` gives a new reference.
+    // SAFETY: `wrap` returns a new reference.
     Ok(unsafe { Bound::from_owned_ptr(py, object) })
 }
 
-/// Dead objects of the class itself, ready to be used again as CPython reuses its own tuples and lists: two thirds of the
-/// price of an object are its memory and the collector's bookkeeping. Touched only by who holds the interpreter's lock.
-struct Idle {
+/// Destroyed objects of the class itself, kept for reuse as CPython reuses its own tuples and lists: memory and the
+/// garbage collector's bookkeeping are two thirds of an object's cost. Accessed only with the GIL.
+struct FreeList {
     objects: [*mut ffi::PyObject; 128],
     count: usize,
 }
 
-struct IdleCell(UnsafeCell<Idle>);
-// SAFETY: the interpreter's lock guards it.
-unsafe impl Sync for IdleCell {}
+struct FreeListCell(UnsafeCell<FreeList>);
+// SAFETY: the GIL guards it.
+unsafe impl Sync for FreeListCell {}
 
-static IDLE: IdleCell = IdleCell(UnsafeCell::new(Idle { objects: [ptr::null_mut(); 128], count: 0 }));
+static FREE_LIST: FreeListCell = FreeListCell(UnsafeCell::new(FreeList { objects: [ptr::null_mut(); 128], count: 0 }));
 
-impl Idle {
+impl FreeList {
     #[inline]
     fn take(_: Python<'_>) -> Option<*mut ffi::PyObject> {
-        // SAFETY: the lock is held, and nothing here calls the interpreter, which could come back for a second reference.
-        let idle = unsafe { &mut *IDLE.0.get() };
+        // SAFETY: the GIL is held, and nothing here calls the interpreter, which could create a second reference.
+        let idle = unsafe { &mut *FREE_LIST.0.get() };
         idle.count = idle.count.checked_sub(1)?;
         Some(idle.objects[idle.count])
     }
@@ -146,7 +146,7 @@ impl Idle {
     #[inline]
     fn keep(_: Python<'_>, object: *mut ffi::PyObject) -> bool {
         // SAFETY: as above.
-        let idle = unsafe { &mut *IDLE.0.get() };
+        let idle = unsafe { &mut *FREE_LIST.0.get() };
         let room = idle.count < idle.objects.len();
         if room {
             idle.objects[idle.count] = object;
@@ -156,14 +156,15 @@ impl Idle {
     }
 }
 
-/// A new object of `class` (the class of tensors or one derived from it) for a body that has none.
+/// A new object of `class` (the class of tensors or one derived from it) for a `TensorImpl` that has none.
 #[inline]
 pub fn allocate(py: Python<'_>, class: *mut ffi::PyTypeObject, tensor: Tensor) -> PyResult<*mut ffi::PyObject> {
     if class == self::class()
-        && let Some(object) = Idle::take(py)
+        && let Some(object) = FreeList::take(py)
     {
         tensor.set_python(object.cast());
-        // SAFETY: an idle object is memory of this class that the collector does not see; `dealloc` left nothing in it.
+        // SAFETY: an idle object is memory of this class that the garbage collector does not track; `dealloc` has
+        // emptied it.
         unsafe {
             let own = object.cast::<Object>();
             ffi::PyObject_Init(object, class);
@@ -174,7 +175,7 @@ pub fn allocate(py: Python<'_>, class: *mut ffi::PyTypeObject, tensor: Tensor) -
         }
         return Ok(object);
     }
-    // SAFETY: a class of tensors; the allocator zeroes what follows the head.
+    // SAFETY: a class of tensors; the allocator zeroes the memory after the header.
     let object = unsafe { ffi::PyType_GenericAlloc(class, 0) };
     if object.is_null() {
         return Err(PyErr::fetch(py));
@@ -199,12 +200,12 @@ pub fn wrap_as<'py>(class: &Bound<'py, PyAny>, tensor: Tensor) -> PyResult<Bound
     Ok(unsafe { Bound::from_owned_ptr(py, object) })
 }
 
-/// Hands class and attributes to a successor that the body owns. The old object keeps nothing.
+/// Hands class and attributes to a successor that the `TensorImpl` owns. The old object keeps nothing.
 ///
 /// # Safety
-/// The interpreter's lock is held, and the reference is the object's last.
+/// The GIL is held, and the reference is the object's last.
 unsafe fn hand_over(object: *mut Object) {
-    // SAFETY: the caller holds the interpreter's lock and the object's last reference.
+    // SAFETY: the caller holds the GIL and the object's last reference.
     unsafe {
         let Some(tensor) = (*object).tensor.take() else { return };
         let kind = ffi::Py_TYPE(object.cast());
@@ -217,15 +218,15 @@ unsafe fn hand_over(object: *mut Object) {
         (*heir).dict = std::mem::replace(&mut (*object).dict, ptr::null_mut());
         tensor.set_python(heir.cast());
         tensor.set_owns_python(true);
-        // The heir names the body without holding it: the body holds the heir.
+        // The successor refers to the `TensorImpl` without owning it: the `TensorImpl` owns the successor.
         ptr::write(&raw mut (*heir).tensor, ManuallyDrop::new(None));
     }
 }
 
-/// Whether an object has more to lose than its address.
+/// Whether an object has state besides its address.
 ///
 /// # Safety
-/// `object` lives.
+/// `object` is alive.
 unsafe fn has_own(object: *mut Object) -> bool {
     // SAFETY: a living object.
     unsafe {
@@ -244,7 +245,7 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         if has_own(own) && (*own).tensor.as_ref().is_some_and(|tensor| tensor.owners() > 1) {
             hand_over(own);
         }
-        // Before any code of the user's runs: who asks the body for its object from here on gets a new one.
+        // Done before any of the user's code runs: if that code gets the `TensorImpl`'s object, it gets a new one.
         let tensor = (*own).tensor.take();
         if let Some(tensor) = &tensor {
             tensor.set_python(ptr::null_mut());
@@ -259,7 +260,7 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         if !dict.is_null() {
             ffi::Py_DecRef(dict);
         }
-        if kind != class() || !Idle::keep(py, object) {
+        if kind != class() || !FreeList::keep(py, object) {
             ffi::PyObject_GC_Del(object.cast());
         }
         // For a subclass too: the interpreter leaves this to the nearest base that is a heap type.
@@ -270,7 +271,7 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
 /// # Safety
 /// Only the collector calls it, with a living object.
 pub unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc, arg: *mut c_void) -> c_int {
-    // SAFETY: called by the collector with a living object, attached; only its own references are shown.
+    // SAFETY: called by the garbage collector with a living object, with the GIL; only its own references are visited.
     unsafe {
         let own = object.cast::<Object>();
         if !(*own).dict.is_null() {
@@ -279,7 +280,7 @@ pub unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitp
                 return stop;
             }
         }
-        // What the body keeps is this object's own only while nobody else has the body.
+        // What the `TensorImpl` holds belongs to this object only while there is no other handle on the `TensorImpl`.
         if let Some(tensor) = (*own).tensor.as_ref().filter(|tensor| tensor.owners() == 1) {
             let mut stop = 0;
             tensor.objects(&mut |object| {
@@ -298,7 +299,7 @@ pub unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitp
 /// # Safety
 /// Only the collector calls it, with a living object.
 pub unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
-    // SAFETY: called by the collector with a living object, attached.
+    // SAFETY: called by the garbage collector with a living object, with the GIL.
     unsafe {
         let own = object.cast::<Object>();
         if let Some(tensor) = (*own).tensor.as_ref().filter(|tensor| tensor.owners() == 1) {
@@ -311,4 +312,17 @@ pub unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
         crate::reclaim::drain(Python::assume_attached());
     }
     0
+}
+
+/// A tensor, or `None`.
+pub fn optional_object<'py>(py: Python<'py>, tensor: Option<Tensor>) -> PyResult<Bound<'py, PyAny>> {
+    match tensor {
+        Some(tensor) => wrap_bound(py, tensor),
+        None => Ok(py.None().into_bound(py)),
+    }
+}
+
+/// A slot in the form of CPython's type constructor.
+pub fn slot(number: c_int, function: *mut c_void) -> ffi::PyType_Slot {
+    ffi::PyType_Slot { slot: number, pfunc: function }
 }

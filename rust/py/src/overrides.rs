@@ -1,49 +1,49 @@
-//! `__torch_function__`: calls that the class of an argument, or a mode, answers in the operator's place.
+//! `__torch_function__`: calls that the class of an argument, or a mode, handles in the operator's place.
 //!
-//! `rushlight.overrides` finds who answers and asks. Here stands whether anybody might, which costs one load as long as no
-//! class derives from `Tensor` but the library's own. Classes that are no tensors are asked where a call would fail.
+//! `rushlight.overrides` finds the handler and calls it. This file decides whether there may be one, which costs one
+//! load as long as only the library's own classes derive from `Tensor`. Classes that are not tensors are considered
+//! only if a call would fail.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyTypeError;
-use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::{ffi, intern};
 
 use crate::object;
 
 type Raw = *mut ffi::PyObject;
 
-/// Set for ever by the first mode, or class of tensors, that may answer.
-static EXPECTED: AtomicBool = AtomicBool::new(false);
-/// What a class has as `__torch_function__` whose tensors are treated as plain ones: parameters, for one.
+/// Set permanently by the first mode, or class of tensors, that may handle calls.
+static EVER_OVERRIDDEN: AtomicBool = AtomicBool::new(false);
+/// The `__torch_function__` of classes whose tensors are treated as plain ones, such as parameters.
 static DISABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Who is asked on this thread.
+/// Which handlers are considered on this thread.
 #[derive(Clone, Copy, PartialEq)]
-enum Asked {
-    Everyone,
-    /// Inside the answer of a class, which calls the operator itself.
-    Modes,
-    Nobody,
+enum TorchFunctionState {
+    Enabled,
+    /// Inside the handler of a class, which calls the operator itself.
+    SubclassesDisabled,
+    AllDisabled,
 }
 
-impl Asked {
-    /// A context never asks more than the one around it.
-    fn at_most(self, inner: Asked) -> Asked {
-        if self == Asked::Nobody { self } else { inner }
+impl TorchFunctionState {
+    /// A nested context never enables more handlers than the one around it.
+    fn at_most(self, inner: TorchFunctionState) -> TorchFunctionState {
+        if self == TorchFunctionState::AllDisabled { self } else { inner }
     }
 }
 
 thread_local! {
-    static ASKED: Cell<Asked> = const { Cell::new(Asked::Everyone) };
+    static STATE: Cell<TorchFunctionState> = const { Cell::new(TorchFunctionState::Enabled) };
     static MODES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Something that Python programs call or read, as a handler gets it.
+/// A public function, method or attribute, as a handler gets it.
 pub enum Public<'a> {
     Function {
         namespace: &'a str,
@@ -56,7 +56,7 @@ pub enum Public<'a> {
 
 impl Public<'_> {
     fn object<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        // SAFETY: the class lives for ever.
+        // SAFETY: the class is never freed.
         let class = || unsafe { Bound::from_borrowed_ptr(py, object::class().cast()) };
         match self {
             Public::Function { namespace, name } => {
@@ -68,13 +68,13 @@ impl Public<'_> {
     }
 }
 
-/// Whether a mode or a class of tensors may ever answer; false in most programs.
+/// Whether any mode or class of tensors may handle calls; false in most programs.
 #[inline]
-pub fn expected() -> bool {
-    EXPECTED.load(Ordering::Relaxed)
+pub fn ever_overridden() -> bool {
+    EVER_OVERRIDDEN.load(Ordering::Relaxed)
 }
 
-/// What whoever overrides `public` says to this call, as a new reference; nothing where nobody does.
+/// The result of the handler of `public` for this call, as a new reference; `None` if there is no handler.
 ///
 /// # Safety
 /// All are living objects; `keywords` are strings, and `values` has as many.
@@ -86,7 +86,7 @@ pub unsafe fn answer(
     keywords: &[Raw],
     values: &[Raw],
 ) -> PyResult<Option<Raw>> {
-    // SAFETY: living objects, by the caller's word.
+    // SAFETY: the caller guarantees living objects.
     if !unsafe { someone(py, args.iter().chain(values)) } {
         return Ok(None);
     }
@@ -100,17 +100,17 @@ pub unsafe fn answer(
         (args, names)
     };
     let kwargs = (!names.is_empty()).then_some(names);
-    let handler = py.import("rushlight.overrides")?.getattr("_answer")?;
+    let handler = py.import("rushlight.overrides")?.getattr("_call_override")?;
     Ok(Some(handler.call1((public.object(py)?, args, kwargs))?.into_ptr()))
 }
 
-/// What a mode says to a call of a function of this module that makes a tensor of data, if this thread has a mode.
+/// The result of this thread's mode for a function of this module that makes a tensor from data, if there is a mode.
 pub fn mode_answer<'py, const N: usize>(
     name: &str,
     data: &Bound<'py, PyAny>,
     keywords: [(&str, Option<Bound<'py, PyAny>>); N],
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    if MODES.get() == 0 || ASKED.get() == Asked::Nobody {
+    if MODES.get() == 0 || STATE.get() == TorchFunctionState::AllDisabled {
         return Ok(None);
     }
     let (py, names) = (data.py(), PyDict::new(data.py()));
@@ -125,48 +125,48 @@ pub fn mode_answer<'py, const N: usize>(
     handler.call1((function, PyList::empty(py), (data,), kwargs)).map(Some)
 }
 
-/// The same for Python's operators: a refusal leaves the call to the other operand.
+/// The same for Python's operators: NotImplemented leaves the call to the other operand.
 ///
 /// # Safety
-/// As for `answer`.
+/// Same as for `answer`.
 #[cold]
 pub unsafe fn operator(py: Python<'_>, name: &str, operands: &[Raw]) -> PyResult<Option<Raw>> {
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     match unsafe { answer(py, &Public::Method(name), operands, &[], &[]) } {
         Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(Some(py.NotImplemented().into_ptr())),
         answer => answer,
     }
 }
 
-/// Whether a mode or this object answers.
+/// Whether a mode or this object handles the call.
 ///
 /// # Safety
 /// `raw` is a living object.
 pub unsafe fn answers(py: Python<'_>, raw: Raw) -> bool {
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe { someone(py, std::iter::once(&raw)) }
 }
 
-/// Whether a mode or one of these arguments answers.
+/// Whether a mode or one of these arguments handles the call.
 ///
 /// # Safety
 /// All are living objects.
 unsafe fn someone<'a>(py: Python<'_>, mut arguments: impl Iterator<Item = &'a Raw>) -> bool {
-    match ASKED.get() {
-        Asked::Nobody => false,
+    match STATE.get() {
+        TorchFunctionState::AllDisabled => false,
         _ if MODES.get() > 0 => true,
-        Asked::Modes => false,
-        // SAFETY: by the caller's word.
-        Asked::Everyone => arguments.any(|&raw| unsafe { anyone(py, raw) }),
+        TorchFunctionState::SubclassesDisabled => false,
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        TorchFunctionState::Enabled => arguments.any(|&raw| unsafe { anyone(py, raw) }),
     }
 }
 
-/// Whether an argument answers for itself, or a list has an element that does.
+/// Whether an argument has a handler, or is a list with an element that has.
 ///
 /// # Safety
 /// `raw` is a living object.
 unsafe fn anyone(py: Python<'_>, raw: Raw) -> bool {
-    // SAFETY: a living object; the items of a list are read under the interpreter's lock.
+    // SAFETY: a living object; the items of a list are read with the GIL.
     unsafe {
         if ffi::PyTuple_Check(raw) != 0 || ffi::PyList_Check(raw) != 0 {
             let items = Bound::from_borrowed_ptr(py, raw);
@@ -184,7 +184,7 @@ unsafe fn overrides(py: Python<'_>, raw: Raw) -> bool {
     // SAFETY: a living object has a living type.
     unsafe {
         let class = ffi::Py_TYPE(raw);
-        // Classes of the interpreter's own, such as numbers, have none.
+        // Built-in classes, such as numbers, have none.
         if class == object::class() || ffi::PyType_GetFlags(class) & ffi::Py_TPFLAGS_HEAPTYPE == 0 {
             return false;
         }
@@ -197,17 +197,17 @@ unsafe fn overrides(py: Python<'_>, raw: Raw) -> bool {
 /// _overrides(object)
 /// --
 ///
-/// Whether the class of an object has a `__torch_function__` of its own, and classes are asked here and now.
+/// Whether the class of an object has a `__torch_function__` of its own, and handlers of classes are enabled here.
 #[pyfunction]
 fn _overrides(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a living object.
-    ASKED.get() == Asked::Everyone && unsafe { overrides(object.py(), object.as_ptr()) }
+    STATE.get() == TorchFunctionState::Enabled && unsafe { overrides(object.py(), object.as_ptr()) }
 }
 
 /// _overridden(arguments)
 /// --
 ///
-/// Whether a mode or the class of one of these arguments, or of an element of a list among them, answers here and now.
+/// Whether a mode or the class of one of these arguments, or of an element of a list among them, handles calls here.
 #[pyfunction]
 fn _overridden(arguments: &Bound<'_, PyTuple>) -> bool {
     let raw: Vec<Raw> = arguments.iter_borrowed().map(|argument| argument.as_ptr()).collect();
@@ -218,20 +218,21 @@ fn _overridden(arguments: &Bound<'_, PyTuple>) -> bool {
 /// _expect_overrides(modes=None)
 /// --
 ///
-/// From now on classes and modes are asked; this thread has so many modes. Gives whether they were asked before.
+/// Enables handlers of classes and modes from now on; this thread has so many modes. Returns whether they were enabled
+/// before.
 #[pyfunction]
 #[pyo3(signature = (modes=None))]
 fn _expect_overrides(modes: Option<usize>) -> bool {
     if let Some(modes) = modes {
         MODES.set(modes);
     }
-    EXPECTED.swap(true, Ordering::Relaxed)
+    EVER_OVERRIDDEN.swap(true, Ordering::Relaxed)
 }
 
 /// _disabled_torch_function_impl(func, types, args, kwargs)
 /// --
 ///
-/// As a class's `__torch_function__`: its tensors are treated as plain ones.
+/// Used as a class's `__torch_function__`, makes its tensors behave like plain ones.
 ///
 /// >>> class Quiet(torch.Tensor):
 /// ...     __torch_function__ = torch._C._disabled_torch_function_impl
@@ -246,10 +247,10 @@ fn _disabled_torch_function_impl<'py>(
     kwargs: Option<Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _ = types;
-    let before = ASKED.get();
-    ASKED.set(before.at_most(Asked::Modes));
+    let before = STATE.get();
+    STATE.set(before.at_most(TorchFunctionState::SubclassesDisabled));
     let result = func.call(args.unwrap_or_else(|| PyTuple::empty(func.py())), kwargs.as_ref());
-    ASKED.set(before);
+    STATE.set(before);
     result
 }
 
@@ -257,7 +258,7 @@ macro_rules! silencer {
     ($class:ident, $asked:expr, $doc:literal) => {
         #[doc = $doc]
         #[pyclass(module = "rushlight._C")]
-        struct $class(Vec<Asked>);
+        struct $class(Vec<TorchFunctionState>);
 
         #[pymethods]
         impl $class {
@@ -267,15 +268,15 @@ macro_rules! silencer {
             }
 
             fn __enter__(&mut self) {
-                let before = ASKED.get();
-                ASKED.set(before.at_most($asked));
+                let before = STATE.get();
+                STATE.set(before.at_most($asked));
                 self.0.push(before);
             }
 
             #[pyo3(signature = (*_exception))]
             fn __exit__(&mut self, _exception: &Bound<'_, PyTuple>) {
                 if let Some(before) = self.0.pop() {
-                    ASKED.set(before);
+                    STATE.set(before);
                 }
             }
         }
@@ -284,7 +285,7 @@ macro_rules! silencer {
 
 silencer!(
     DisableTorchFunctionSubclass,
-    Asked::Modes,
+    TorchFunctionState::SubclassesDisabled,
     "A context in which no class of an argument answers in an operator's place; modes do.
 
 >>> class Named(torch.Tensor):
@@ -297,7 +298,7 @@ tensor([2., 2.])
 );
 silencer!(
     DisableTorchFunction,
-    Asked::Nobody,
+    TorchFunctionState::AllDisabled,
     "A context in which neither a class of an argument nor a mode answers in an operator's place.
 
 >>> with torch.overrides.TorchFunctionMode(), torch._C.DisableTorchFunction():

@@ -1,17 +1,17 @@
 //! `repr(tensor)`: torch's text, character for character.
 //!
-//! First the elements that will be shown are visited to find one number format and one width for all, then the rows are
+//! First the elements that will be shown are visited to find one number format and one width for all. Then the text is
 //! written: as many elements on a line as fit, and beyond the threshold only the edges of each dimension.
 
 use std::sync::atomic::{AtomicI8, AtomicUsize, Ordering::Relaxed};
 
 use pyo3::prelude::*;
-use rushlight::copy::readable;
 use rushlight::{DType, Device, Layout, Scalar, Tensor};
 use rushlight_autograd::modes::current;
-use rushlight_core::Element;
-use rushlight_core::dispatch;
 use rushlight_core::dtype::default_dtype;
+use rushlight_core::{Element, dispatch};
+use rushlight_dispatch::copy::readable;
+use rushlight_dispatch::vmap;
 
 use crate::{attach, object};
 
@@ -19,7 +19,7 @@ static PRECISION: AtomicUsize = AtomicUsize::new(4);
 static THRESHOLD: AtomicUsize = AtomicUsize::new(1000);
 static EDGE_ITEMS: AtomicUsize = AtomicUsize::new(3);
 static LINE_WIDTH: AtomicUsize = AtomicUsize::new(80);
-/// Scientific notation: 1 always, 0 never, -1 where the numbers ask for it.
+/// Scientific notation: 1 always, 0 never, -1 if the numbers require it.
 static SCIENTIFIC: AtomicI8 = AtomicI8::new(-1);
 
 #[derive(Clone, Copy)]
@@ -76,10 +76,10 @@ fn scientific(value: f64, precision: usize) -> String {
     format!("{digits}e{sign}{exponent:0>2}")
 }
 
-/// How the numbers of one tensor are written (of a complex one: its real or its imaginary parts).
+/// The number format of one tensor (of a complex one: of its real or its imaginary parts).
 struct Format {
     floating: bool,
-    /// All numbers are whole: a point says that they are floats.
+    /// Whether all numbers are integers: a point then marks them as floats.
     whole: bool,
     scientific: bool,
     width: usize,
@@ -137,7 +137,7 @@ fn plain(value: Scalar) -> String {
     }
 }
 
-/// A tensor while it is written.
+/// State while a tensor is formatted.
 struct Writer<'a> {
     read: &'a dyn Fn(isize) -> Scalar,
     options: Options,
@@ -146,7 +146,7 @@ struct Writer<'a> {
     imaginary: Option<Format>,
 }
 
-/// The places of a dimension that are shown: all, or the edges.
+/// The indices of a dimension that are shown: all, or the edges.
 fn shown(size: isize, summarize: bool, edge: usize) -> (std::ops::Range<isize>, std::ops::Range<isize>) {
     let edge = edge as isize;
     if summarize && size > 2 * edge { (0..edge, size - edge..size) } else { (0..size, size..size) }
@@ -160,7 +160,7 @@ fn collect(layout: &Layout, dim: usize, offset: isize, summarize: bool, edge: us
     if summarize && edge == 0 && layout.rank() - dim > 1 {
         return;
     }
-    // A vector without edges is looked at whole, as torch does.
+    // A vector without edges is visited as a whole, as in torch.
     let vector = dim + 1 == layout.rank() && edge == 0;
     let (first, last) = shown(layout.sizes[dim], summarize && !vector, edge);
     for place in first.chain(last) {
@@ -211,7 +211,7 @@ impl Writer<'_> {
     }
 }
 
-/// The elements between brackets.
+/// The text of the elements in brackets.
 fn elements(tensor: &Tensor, indent: usize) -> String {
     if tensor.numel() == 0 {
         return "[]".into();
@@ -223,7 +223,7 @@ fn elements(tensor: &Tensor, indent: usize) -> String {
     let Ok(pin) = tensor.storage().pin() else { return "...".into() };
     let read = |offset: isize| -> Scalar {
         dispatch!(tensor.dtype(), T in all => {
-            // SAFETY: only offsets within the layout are asked for; foreign memory may be unaligned.
+            // SAFETY: only offsets within the layout are used; foreign memory may be unaligned.
             unsafe { pin.as_ptr().cast::<T>().offset(offset).read_unaligned() }.to_scalar()
         })
     };
@@ -256,8 +256,8 @@ pub fn text(class: &str, tensor: &Tensor) -> String {
     if let Some(parts) = tensor.parts() {
         return sparse(prefix, tensor, &parts);
     }
-    if tensor.is_mapped() {
-        return mapped(class, tensor);
+    if tensor.is_batched() {
+        return batched(class, tensor);
     }
     if tensor.device() != Device::Cpu {
         suffixes.push(format!("device='{}'", tensor.device()));
@@ -290,9 +290,9 @@ pub fn text(class: &str, tensor: &Tensor) -> String {
     with_suffixes(prefix + &contents, &suffixes, indent)
 }
 
-/// The text of a mapped tensor: all samples, with the hidden dimensions in front.
-fn mapped(class: &str, tensor: &Tensor) -> String {
-    let (shown, axes) = rushlight::mapped::all_shown(tensor);
+/// The text of a batched tensor: all samples, with the hidden dimensions first.
+fn batched(class: &str, tensor: &Tensor) -> String {
+    let (shown, axes) = vmap::all_physical(tensor);
     let mut text = text(class, &shown);
     for number in 1..=axes.len() {
         let inner = text.replace('\n', "\n    ");
@@ -301,9 +301,9 @@ fn mapped(class: &str, tensor: &Tensor) -> String {
     text
 }
 
-/// What the text says of a tensor's history: its own, and of a dual tensor its tangent.
+/// The suffixes for a tensor's history: its own, and the tangent of a dual tensor.
 fn history(tensor: &Tensor) -> impl Iterator<Item = String> {
-    let tangent = (current().tangents && tensor.is_watched()).then(|| {
+    let tangent = (current().tangents && tensor.is_tracked()).then(|| {
         attach::acquire(|py| {
             let dual = object::wrap_bound(py, tensor.clone())?;
             let found = py.import("rushlight.autograd.forward_ad")?.call_method1("unpack_dual", (dual,))?;
@@ -315,12 +315,12 @@ fn history(tensor: &Tensor) -> impl Iterator<Item = String> {
             }
         })
     });
-    // A tangent that cannot be had is not shown.
+    // A tangent that cannot be computed is not shown.
     let tangent = tangent.and_then(|tangent: rushlight::Result<_>| tangent.ok().flatten());
-    origin(tensor).into_iter().chain(tangent)
+    source_location(tensor).into_iter().chain(tangent)
 }
 
-fn origin(tensor: &Tensor) -> Option<String> {
+fn source_location(tensor: &Tensor) -> Option<String> {
     match tensor.grad_fn() {
         Err(_) => Some("grad_fn=<Invalid>".into()),
         Ok(Some(node)) => Some(format!("grad_fn=<{}>", node.short_name())),
@@ -328,8 +328,8 @@ fn origin(tensor: &Tensor) -> Option<String> {
     }
 }
 
-/// The text of a sparse tensor: its parts one below the other, and what else there is to say.
-fn sparse(prefix: String, tensor: &Tensor, parts: &rushlight_autograd::Parts) -> String {
+/// The text of a sparse tensor: its parts on separate lines, and the suffixes.
+fn sparse(prefix: String, tensor: &Tensor, parts: &rushlight_autograd::SparseParts) -> String {
     let indent = prefix.len();
     let part = |name: &str, part: &Tensor| {
         let head = format!("{name}=tensor(");
@@ -352,10 +352,10 @@ fn sparse(prefix: String, tensor: &Tensor, parts: &rushlight_autograd::Parts) ->
     with_suffixes(format!("{text}{gap}size={}", tuple(tensor.sizes())), &suffixes, indent)
 }
 
-/// Puts the suffixes behind the elements, on new lines where they would not fit.
+/// Adds the suffixes after the elements, on new lines if they do not fit.
 fn with_suffixes(mut text: String, suffixes: &[String], indent: usize) -> String {
     let width = options().width;
-    // As torch counts: one more than the line has, and from the start of the text one more still.
+    // torch's counting: one more than the line has, and two more for the first line.
     let mut line = text.len() - text.rfind('\n').map_or(0, |at| at) + if text.contains('\n') { 1 } else { 2 };
     for suffix in suffixes {
         if line + suffix.len() + 2 > width {

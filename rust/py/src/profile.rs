@@ -1,20 +1,22 @@
 //! The profiler's list of events, as `rushlight.autograd.profiler` reads it.
 
 use pyo3::prelude::*;
-use rushlight::profile::{self, Name};
+use rushlight_dispatch::profile;
+use rushlight_dispatch::profile::Name;
 
-/// A name, the thread's number, beginning and end in nanoseconds, the sizes of the arguments.
-type Told = (String, u64, u64, u64, Vec<Vec<isize>>);
+/// A name, the thread's number, beginning and end in nanoseconds, and the sizes of the arguments.
+type PyEvent = (String, u64, u64, u64, Vec<Vec<isize>>);
 
-/// Starts recording; the time.
+/// Starts recording; returns the time.
 #[pyfunction]
 fn _profile_start(shapes: bool) -> u64 {
     profile::start(shapes)
 }
 
-/// Ends what `_profile_start` began: the events since then, whether each is an operator, and how many were too many.
+/// Ends the recording that `_profile_start` began: the events since then, whether each is an operator, and how many
+/// were dropped.
 #[pyfunction]
-fn _profile_stop(since: u64) -> (Vec<(Told, bool)>, usize) {
+fn _profile_stop(since: u64) -> (Vec<(PyEvent, bool)>, usize) {
     let taken = profile::stop(since);
     let told = |event: profile::Event| {
         let sizes = event.sizes.iter().map(|sizes| sizes.to_vec()).collect();
@@ -24,16 +26,16 @@ fn _profile_stop(since: u64) -> (Vec<(Told, bool)>, usize) {
     (taken.events.into_iter().map(told).collect(), taken.dropped)
 }
 
-/// The time, if somebody records.
+/// The time, if a recording is active.
 #[pyfunction]
 fn _profile_begin() -> Option<u64> {
     profile::begin()
 }
 
-/// Records a stretch from `start` till now under a name.
+/// Records an interval from `start` to now under a name.
 #[pyfunction]
 fn _profile_end(start: u64, name: String) {
-    profile::end(Some(start), || Name::Given(name), None);
+    profile::end(Some(start), || Name::Given(name));
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,4 +1,4 @@
-//! What Python's own words do with tensors: `len`, `iter`, `in`, `bool`, `int`, `float`, `repr`, `memoryview`.
+//! Python's built-in protocols for tensors: `len`, `iter`, `in`, `bool`, `int`, `float`, `repr`, `memoryview`.
 
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -6,6 +6,7 @@ use pyo3::impl_::trampoline as shell;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use rushlight::{Scalar, Tensor};
+use rushlight_dispatch::{vmap, warn_once};
 
 use crate::errors::{kind_of, raise};
 use crate::overrides::{self, Public};
@@ -35,7 +36,7 @@ fn iterate(py: Python<'_>, tensor: &Tensor) -> PyResult<Raw> {
     if tensor.rank() == 0 {
         return Err(PyTypeError::new_err("iteration over a 0-d tensor"));
     }
-    let views = rushlight::view::narrow::UNBIND.call([tensor.into()]).map_err(raise)?.into_tensors();
+    let views = rushlight::view::split::UNBIND.call([tensor.into()]).map_err(raise)?.into_tensors();
     let tuple = convert::tuple(py, views)?;
     // SAFETY: a living tuple; the result is a new reference or null with an exception.
     let iterator = unsafe { ffi::PyObject_GetIter(tuple.as_ptr()) };
@@ -44,23 +45,23 @@ fn iterate(py: Python<'_>, tensor: &Tensor) -> PyResult<Raw> {
 
 fn truth(tensor: &Tensor) -> PyResult<bool> {
     match tensor.numel() {
-        1 if tensor.is_mapped() => Err(raise(rushlight::mapped::no_choice())),
+        1 if tensor.is_batched() => Err(raise(vmap::control_flow_error())),
         1 => Ok(item(tensor)?.truth()),
         0 => Err(PyRuntimeError::new_err("Boolean value of Tensor with no values is ambiguous")),
         _ => Err(PyRuntimeError::new_err(
             "Boolean value of Tensor with more than one value is ambiguous\n  \
-             `and`, `or` and `not` ask for one truth: element by element say x & y, x | y, ~x; for one, x.any() or x.all().",
+             `and`, `or` and `not` need one truth value: use x & y, x | y, ~x element by element, or x.any(), x.all().",
         )),
     }
 }
 
-/// The one element, as `int()`, `float()` and `complex()` ask for it.
+/// The only element, for `int()`, `float()` and `complex()`.
 pub fn python_number(tensor: &Tensor) -> PyResult<Scalar> {
     if tensor.numel() != 1 {
         return Err(PyValueError::new_err("only one element tensors can be converted to Python scalars"));
     }
     if tensor.requires_grad() && rushlight_autograd::modes::grad_enabled() {
-        rushlight::warn_once!(
+        warn_once!(
             "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider using tensor.detach() first.",
         )
         .map_err(raise)?;
@@ -68,15 +69,15 @@ pub fn python_number(tensor: &Tensor) -> PyResult<Scalar> {
     item(tensor)
 }
 
-/// What whoever overrides one of Python's own words answers.
+/// The result of `__torch_function__` for one of Python's protocols, if there is an override.
 ///
 /// # Safety
 /// `raw` is a living object.
 unsafe fn answer<'py>(py: Python<'py>, name: &str, raw: Raw) -> PyResult<Option<Bound<'py, PyAny>>> {
-    if !overrides::expected() {
+    if !overrides::ever_overridden() {
         return Ok(None);
     }
-    // SAFETY: by the caller's word; the answer is a new reference.
+    // SAFETY: guaranteed by the caller (see `# Safety`); the result is a new reference.
     unsafe {
         let answer = overrides::answer(py, &Public::Method(name), &[raw], &[], &[])?;
         Ok(answer.map(|answer| Bound::from_owned_ptr(py, answer)))
@@ -88,7 +89,7 @@ unsafe fn answer<'py>(py: Python<'py>, name: &str, raw: Raw) -> PyResult<Option<
 /// # Safety
 /// `raw` is a living object.
 unsafe fn measured(py: Python<'_>, raw: Raw) -> PyResult<isize> {
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe {
         match answer(py, "__len__", raw)? {
             Some(answer) => answer.extract(),
@@ -97,27 +98,28 @@ unsafe fn measured(py: Python<'_>, raw: Raw) -> PyResult<isize> {
     }
 }
 
-/// A number as `int()` and the like make it, of one element; `title` is what C++ calls its type.
+/// The number that `int()` and so on return for a single element; `display_name` is the name of its C++ type.
 ///
 /// # Safety
 /// `raw` is a living object.
 unsafe fn number(
     py: Python<'_>,
     name: &str,
-    title: &str,
+    display_name: &str,
     raw: Raw,
     made: unsafe extern "C" fn(Raw) -> Raw,
 ) -> PyResult<Raw> {
-    // SAFETY: by the caller's word `raw` is a living instance; the conversion gives a new reference or an exception.
+    // SAFETY: the caller guarantees that `raw` is a living instance; the conversion gives a new reference or an
+    // exception.
     unsafe {
         if let Some(answer) = answer(py, name, raw)? {
             return Ok(answer.into_ptr());
         }
         let number = match python_number(own(raw)?)? {
-            // A complex number that is real stands for it.
+            // A complex number without an imaginary part is converted to a real one.
             Scalar::Complex(number) if number.im == 0.0 => Scalar::Float(number.re),
             Scalar::Complex(_) => {
-                let message = format!("value cannot be converted to type {title} without overflow");
+                let message = format!("value cannot be converted to type {display_name} without overflow");
                 return Err(PyRuntimeError::new_err(message));
             }
             number => number,
@@ -128,7 +130,7 @@ unsafe fn number(
 }
 
 fn index(py: Python<'_>, tensor: &Tensor) -> PyResult<Raw> {
-    let integral = tensor.dtype().is_integral() || tensor.dtype() == rushlight::DType::Bool;
+    let integral = tensor.dtype().is_integral() || tensor.dtype() == rushlight_core::DType::Bool;
     if !integral || tensor.numel() != 1 {
         return Err(PyTypeError::new_err("only integer tensors of a single element can be converted to an index"));
     }
@@ -148,11 +150,11 @@ fn text(own: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(print::text(&own.get_type().name()?.to_string(), tensor))
 }
 
-/// A slot's number and the C function for it.
+/// A slot's number and its C function.
 macro_rules! slot {
     ($number:ident, $shell:ident, unsafe |$($argument:pat_param),*| $body:expr) => {
         slot!($number, $shell, |$($argument),*| {
-            // SAFETY: CPython calls slots attached, on living instances, with arguments as the slot's type says.
+            // SAFETY: CPython calls slots with the GIL, on living instances, with the arguments of the slot's type.
             unsafe { $body }
         })
     };
@@ -165,13 +167,13 @@ macro_rules! slot {
     }};
 }
 
-/// The slots as CPython's type constructor wants them.
+/// The slots in the form of CPython's type constructor.
 pub fn slots() -> Vec<ffi::PyType_Slot> {
     vec![
         slot!(Py_mp_length, lenfunc, unsafe |py, raw| measured(py, raw)),
         slot!(Py_sq_length, lenfunc, unsafe |py, raw| measured(py, raw)),
         slot!(Py_tp_iter, getiterfunc, unsafe |py, raw| {
-            if overrides::expected()
+            if overrides::ever_overridden()
                 && let Some(views) = overrides::answer(py, &Public::Method("unbind"), &[raw], &[], &[])?
             {
                 return Ok(Bound::from_owned_ptr(py, views).try_iter()?.into_ptr());
@@ -206,10 +208,10 @@ pub fn slots() -> Vec<ffi::PyType_Slot> {
             Ok(text.into_pyobject(py)?.into_ptr())
         }),
         slot!(Py_bf_getbuffer, getbufferproc, unsafe |py, raw, view, flags| {
-            if overrides::expected() && overrides::answers(py, raw) {
-                // NumPy asks `__array__` next, and so whoever answers for the tensor.
+            if overrides::ever_overridden() && overrides::answers(py, raw) {
+                // NumPy tries `__array__` next, and so the handler of the class.
                 (*view).obj = std::ptr::null_mut();
-                return Err(PyBufferError::new_err("the tensor's class answers for it"));
+                return Err(PyBufferError::new_err("the tensor's class overrides the buffer protocol"));
             }
             match buffer::export(&Bound::from_borrowed_ptr(py, raw), view, flags) {
                 Ok(()) => Ok(0),

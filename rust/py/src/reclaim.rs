@@ -1,7 +1,8 @@
-//! Python objects that own a tensor's bytes, let go only by a thread that holds the interpreter's lock.
+//! Python objects that own a tensor's bytes are released only by a thread that holds the GIL.
 //!
-//! A storage may die on a worker thread, which must neither touch a reference count nor wait for the interpreter. So its
-//! owner goes into a queue, which is emptied when a tensor object dies and when the interpreter next looks.
+//! A storage may be dropped on a worker thread, which must neither touch a reference count nor wait for the GIL. So its
+//! owner goes into a queue, which is emptied when a tensor object is destroyed and when the interpreter next runs
+//! pending calls.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rushlight_core::fork::{ForkMutex, Rank};
 
-/// Something that must be ended attached.
+/// A value that must be dropped with the GIL.
 pub trait Owned: Send {
     fn end(self: Box<Self>, py: Python<'_>);
 }
@@ -18,24 +19,31 @@ pub trait Owned: Send {
 static QUEUE: ForkMutex<Vec<Box<dyn Owned>>> = ForkMutex::new(Rank::FreeList, Vec::new());
 static WAITING: AtomicBool = AtomicBool::new(false);
 
-/// Owns something until it is dropped, on whatever thread.
-pub struct Keep(Option<Box<dyn Owned>>);
+/// Owns a value until it is dropped, on any thread.
+pub struct DeferredDrop(Option<Box<dyn Owned>>);
 
-// SAFETY: nobody reaches what is inside; it only waits for its end.
-unsafe impl Sync for Keep {}
+// SAFETY: nothing accesses the value inside; it is only dropped.
+unsafe impl Sync for DeferredDrop {}
 
-impl Keep {
-    pub fn new(owned: impl Owned + 'static) -> Keep {
-        Keep(Some(Box::new(owned)))
+impl DeferredDrop {
+    pub fn new(owned: impl Owned + 'static) -> DeferredDrop {
+        DeferredDrop(Some(Box::new(owned)))
     }
 }
 
-impl Drop for Keep {
+impl Drop for DeferredDrop {
     fn drop(&mut self) {
         let Some(owned) = self.0.take() else { return };
+        // Thread-local values of the main thread are dropped after the interpreter has ended.
+        // SAFETY: may be called at any time.
+        if unsafe { ffi::Py_IsInitialized() } == 0 {
+            std::mem::forget(owned);
+            return;
+        }
         QUEUE.lock().push(owned);
         if !WAITING.swap(true, Ordering::AcqRel) {
-            // SAFETY: may be called from any thread; a full queue is no loss, since tensors that die empty ours too.
+            // SAFETY: may be called from any thread; a full queue is no problem, because destroying tensors empties
+            // ours too.
             unsafe { ffi::Py_AddPendingCall(Some(collect), std::ptr::null_mut()) };
         }
     }
@@ -48,11 +56,11 @@ impl Owned for Py<PyAny> {
 }
 
 /// A Python object that any thread may drop.
-pub struct Held(Option<Py<PyAny>>);
+pub struct PyHandle(Option<Py<PyAny>>);
 
-impl Held {
-    pub fn new(object: Py<PyAny>) -> Held {
-        Held(Some(object))
+impl PyHandle {
+    pub fn new(object: Py<PyAny>) -> PyHandle {
+        PyHandle(Some(object))
     }
 
     pub fn get(&self, py: Python<'_>) -> Py<PyAny> {
@@ -63,25 +71,25 @@ impl Held {
         self.get(py).into_bound(py)
     }
 
-    /// The object's address, for the collector.
+    /// The object's address, for the garbage collector.
     pub fn as_ptr(&self) -> *mut c_void {
         self.0.as_ref().map_or(std::ptr::null_mut(), |object| object.as_ptr().cast())
     }
 }
 
-impl Drop for Held {
+impl Drop for PyHandle {
     fn drop(&mut self) {
-        drop(self.0.take().map(Keep::new));
+        drop(self.0.take().map(DeferredDrop::new));
     }
 }
 
 extern "C" fn collect(_: *mut c_void) -> c_int {
-    // SAFETY: the interpreter calls pending functions attached.
+    // SAFETY: the interpreter runs pending calls with the GIL.
     drain(unsafe { Python::assume_attached() });
     0
 }
 
-/// Ends what waits.
+/// Drops the queued values.
 #[inline]
 pub fn drain(py: Python<'_>) {
     if WAITING.load(Ordering::Acquire) {
@@ -92,7 +100,7 @@ pub fn drain(py: Python<'_>) {
 #[cold]
 fn empty(py: Python<'_>) {
     WAITING.store(false, Ordering::Release);
-    // An end may run Python code, which may fill the queue again: never under the lock.
+    // Dropping a value may run Python code, which may add to the queue, so the lock is not held.
     let all = std::mem::take(&mut *QUEUE.lock());
     for owned in all {
         owned.end(py);

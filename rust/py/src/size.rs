@@ -1,4 +1,4 @@
-//! `torch.Size`: a tuple of sizes. The class is Python's; here its instances are made.
+//! `torch.Size`: a tuple of sizes. The class is defined in Python; its instances are made here.
 
 use std::ffi::c_void;
 
@@ -9,8 +9,8 @@ use pyo3::types::PyTuple;
 
 struct Class {
     object: Py<PyAny>,
-    /// Whether a tuple is more than its items: since CPython 3.14 it keeps its hash in a field that only tuple's own
-    /// constructor prepares.
+    /// Whether a tuple has more than its items: since CPython 3.14 it stores its hash in a field that only tuple's own
+    /// constructor initialises.
     has_hash: bool,
 }
 
@@ -28,10 +28,10 @@ pub fn make<'py>(py: Python<'py>, sizes: &[isize]) -> PyResult<Bound<'py, PyAny>
     if class.has_hash { constructed(py, class, sizes) } else { filled(py, class, sizes) }
 }
 
-/// By tuple's own constructor.
+/// Made by tuple's own constructor.
 fn constructed<'py>(py: Python<'py>, class: &Class, sizes: &[isize]) -> PyResult<Bound<'py, PyAny>> {
     let arguments = PyTuple::new(py, [PyTuple::new(py, sizes)?])?;
-    // SAFETY: tuple's constructor takes a class that derives from it and a tuple of one iterable.
+    // SAFETY: tuple's constructor gets a class that derives from it and a tuple of one iterable.
     unsafe {
         let new = ffi::PyType_GetSlot(&raw mut ffi::PyTuple_Type, ffi::Py_tp_new);
         let new = std::mem::transmute::<*mut c_void, ffi::newfunc>(new);
@@ -39,10 +39,10 @@ fn constructed<'py>(py: Python<'py>, class: &Class, sizes: &[isize]) -> PyResult
     }
 }
 
-/// The memory of one, filled as a tuple is.
+/// Allocated and filled like a tuple.
 fn filled<'py>(py: Python<'py>, class: &Class, sizes: &[isize]) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: the class derives from `tuple` and adds no fields, so an instance with room for the sizes is one that is
-    // to be filled; each place takes over a new reference.
+    // SAFETY: the class derives from `tuple` and adds no fields, so an instance with room for the sizes may be filled;
+    // each slot takes ownership of a new reference.
     unsafe {
         let size = ffi::PyType_GenericAlloc(class.object.as_ptr().cast(), sizes.len() as ffi::Py_ssize_t);
         let size = Bound::from_owned_ptr_or_err(py, size)?;

@@ -1,5 +1,6 @@
-//! `UntypedStorage`: a tensor's bytes as an object of their own, and their way between processes.
+//! `UntypedStorage`: a tensor's bytes as an object of their own, and their transfer between processes.
 
+use rushlight_dispatch::allocate::storage;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -10,19 +11,18 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rushlight::{Device, Storage};
-use rushlight_core::file_map::Writes;
+use rushlight_core::file_map::MapMode;
 use rushlight_core::fork::{ForkMutex, Rank};
-use rushlight_core::shared::{self, Identity, Parcel};
+use rushlight_core::shared::{self, Bundle, Identity};
 use rushlight_core::storage::{Block, WeakStorage};
 
-use crate::buffer::{Buffer, Memory};
-use crate::convert;
-use crate::dtype::PyDevice;
+use crate::buffer::Memory;
+use crate::dtype::{PyDevice, wanted_device};
 use crate::errors::{kind_of, raise};
-use crate::files::block_over;
-use crate::functions::wanted_device;
+use crate::foreign_buffer::{Buffer, block_over};
+use crate::scalars;
 
-/// What pickles hold of a storage: the function that rebuilds it, and its arguments, the content and the kind of device.
+/// The pickle of a storage: the function that rebuilds it, and its arguments, the content and the type of device.
 type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyAny>, &'static str));
 
 /// Bytes without a dtype, shared by every tensor that views them.
@@ -40,10 +40,11 @@ impl PyStorage {
     #[pyo3(signature = (size=0, *, device=None))]
     fn new(size: usize, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let device = wanted_device("UntypedStorage", device)?.map_or(Device::Cpu, |device| device.device);
-        rushlight::call::storage(device, size).map(PyStorage).map_err(raise)
+        storage(device, size).map(PyStorage).map_err(raise)
     }
 
-    /// The bytes of an object with the buffer protocol, without a copy; the object lives as long as they are used.
+    /// The bytes of an object with the buffer protocol, without a copy; the object is kept alive as long as they are
+    /// used.
     #[staticmethod]
     #[pyo3(signature = (buffer, offset=0, nbytes=None))]
     fn _from_buffer(buffer: &Bound<'_, PyAny>, offset: usize, nbytes: Option<usize>) -> PyResult<Self> {
@@ -83,8 +84,8 @@ impl PyStorage {
         Ok(unsafe { pin.as_ptr().offset(place).read() })
     }
 
-    /// Gives the storage another size: with zero its memory is free, and its tensors refuse to be read until it grows again. It
-    /// does not shrink to less than its tensors may show.
+    /// Changes the size of the storage. A size of zero frees its memory, and reading its tensors is an error until it
+    /// grows again. Other sizes can only be larger.
     ///
     /// >>> x = torch.ones(2)
     /// >>> x.untyped_storage().resize_(0).nbytes()
@@ -93,7 +94,7 @@ impl PyStorage {
     /// >>> x.fill_(3)
     /// tensor([3., 3.])
     fn resize_<'py>(slf: PyRef<'py, Self>, size: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
-        let Some(wanted) = convert::int(size)? else {
+        let Some(wanted) = scalars::int(size)? else {
             let kind = kind_of(size);
             return Err(PyRuntimeError::new_err(format!("resize_ expects an int, but got {kind}")));
         };
@@ -105,17 +106,17 @@ impl PyStorage {
         }
         match wanted.cmp(&slf.0.len()) {
             Ordering::Equal => Ok(()),
-            // SAFETY: called from Python, with the interpreter's lock.
+            // SAFETY: called from Python, with the GIL.
             Ordering::Greater => unsafe { slf.0.grow(wanted) },
             // SAFETY: as above.
             Ordering::Less if wanted == 0 && slf.0.device() == Device::Cpu => unsafe { slf.0.release() },
-            Ordering::Less => Err(rushlight::Error::runtime("a storage with tensors on it shrinks to zero bytes only")),
+            Ordering::Less => Err(rushlight::Error::runtime("a storage with tensors can only shrink to zero bytes")),
         }
         .map_err(raise)?;
         Ok(slf)
     }
 
-    /// Whether `resize_` may change the size: not of memory that is somebody else's, or that somebody else looks at.
+    /// Whether `resize_` may change the size: not if the memory is foreign, or is exported to other objects.
     fn resizable(&self) -> bool {
         self.0.is_resizable()
     }
@@ -135,23 +136,24 @@ impl PyStorage {
     }
 
     fn is_shared(&self) -> bool {
-        self.0.is_common()
+        self.0.is_cross_process()
     }
 
-    /// The name of the file that the bytes are of, or None.
+    /// The name of the file of a mapped storage, or None.
     #[getter]
     fn filename(&self) -> Option<String> {
         self.0.file()?.0.file().map(|(_, name, _)| name.to_owned())
     }
 
-    /// Of a file that is written through: its descriptor, which stays the storage's, its name, and where the bytes begin.
+    /// For a mapped file that is written through: its descriptor, which the storage keeps, its name, and the bytes'
+    /// offset.
     fn _written_through(&self) -> Option<(RawFd, String, usize)> {
         let (map, offset) = self.0.file()?;
         let (file, name, writes) = map.file()?;
-        (writes == Writes::Through).then(|| (file.as_raw_fd(), name.to_owned(), offset))
+        (writes == MapMode::Shared).then(|| (file.as_raw_fd(), name.to_owned(), offset))
     }
 
-    /// Moves the bytes to memory that other processes may see; all tensors on them follow.
+    /// Moves the bytes to shared memory; all tensors on them follow.
     fn share_memory_(slf: PyRef<'_, Self>) -> PyResult<PyRef<'_, Self>> {
         share(&slf.0)?;
         Ok(slf)
@@ -168,10 +170,10 @@ impl PyStorage {
     }
 
     fn clone(&self) -> PyResult<PyStorage> {
-        let copy = rushlight::call::storage(self.0.device(), self.0.len()).map_err(raise)?;
+        let copy = storage(self.0.device(), self.0.len()).map_err(raise)?;
         if self.0.device() != Device::Meta {
             let (to, from) = (copy.pin().map_err(raise)?, self.0.pin().map_err(raise)?);
-            // SAFETY: both blocks are pinned; the new one is as long as the old one was when it was asked.
+            // SAFETY: both blocks are pinned; the new one has the length that was read from the old one.
             unsafe {
                 std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), to.block().len().min(from.block().len()))
             };
@@ -200,35 +202,35 @@ impl PyStorage {
     /// Only the interpreter calls it, with a view to fill in.
     unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let memory = Bound::new(slf.py(), Memory::of(&slf.0)?)?;
-        // SAFETY: CPython gives a valid structure, which takes hold of the object that keeps the bytes in place.
+        // SAFETY: CPython gives a valid structure, which holds the object that keeps the bytes in place.
         let status = unsafe { ffi::PyObject_GetBuffer(memory.as_ptr(), view, flags) };
         if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }
 
-/// Moves bytes that only this process sees to memory that others may see.
+/// Moves bytes that are private to this process to shared memory.
 pub fn share(storage: &Storage) -> PyResult<()> {
-    // A file that is written through is there already, and what is written must go on to reach it.
-    if storage.is_common() { Ok(()) } else { shared::share(storage).map(drop).map_err(raise) }
+    // A file that is written through is shared already, and writes must continue to reach it.
+    if storage.is_cross_process() { Ok(()) } else { shared::share(storage).map(drop).map_err(raise) }
 }
 
 type Key = (Identity, usize);
 
-/// The storages over shared blocks that live in this process, so that bytes that arrive twice are one storage.
+/// The storages over shared blocks in this process, so that bytes that arrive twice are one storage.
 static KNOWN: ForkMutex<Option<HashMap<Key, WeakStorage>>> = ForkMutex::new(Rank::Tables, None);
 
-/// The storages that one message refers to.
-#[pyclass(name = "_SharedParcel", module = "rushlight._C")]
-struct SharedParcel(Parcel);
+/// The storages of one message.
+#[pyclass(name = "_SharedBundle", module = "rushlight._C")]
+struct SharedBundle(Bundle);
 
 #[pymethods]
-impl SharedParcel {
+impl SharedBundle {
     #[new]
     fn new() -> Self {
-        SharedParcel(Parcel::new())
+        SharedBundle(Bundle::new())
     }
 
-    /// Moves a storage to shared memory if it is not there; gives the arena's number, the offset and the size.
+    /// Moves a storage to shared memory if necessary; returns the arena's number, the offset and the size.
     fn add(&mut self, storage: &Bound<'_, PyAny>) -> PyResult<(usize, usize, usize)> {
         let storage = storage.cast::<PyStorage>().map_err(|_| PyTypeError::new_err("expected an UntypedStorage"))?;
         let storage = &storage.get().0;
@@ -238,7 +240,7 @@ impl SharedParcel {
         Ok((handle.arena, handle.offset, handle.bytes))
     }
 
-    /// The descriptor of an arena, which stays the parcel's.
+    /// The descriptor of an arena, which the bundle keeps.
     fn descriptor(&mut self, index: usize) -> PyResult<RawFd> {
         self.0.descriptor(index).map(|descriptor| descriptor.as_raw_fd()).map_err(|error| raise(error.into()))
     }
@@ -257,13 +259,13 @@ fn remember(key: Key, storage: &Storage) {
     known.insert(key, storage.downgrade());
 }
 
-/// The storage that a peer sent: the one that already lives here if it came before.
+/// The storage that a peer sent: the existing one if it was received before.
 #[pyfunction]
 fn _shared_storage(descriptor: RawFd, offset: usize, nbytes: usize) -> PyResult<PyStorage> {
     if descriptor < 0 {
         return Err(PyRuntimeError::new_err("not a handle of shared memory: no descriptor"));
     }
-    // SAFETY: the descriptor is the caller's and open during the call; a closed one is refused by the system.
+    // SAFETY: the caller owns the descriptor, which is open during the call; the system rejects a closed one.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
     let block = shared::import(borrowed, offset, nbytes).map_err(|error| raise(error.into()))?;
     let key = block.key();
@@ -276,7 +278,7 @@ fn _shared_storage(descriptor: RawFd, offset: usize, nbytes: usize) -> PyResult<
     Ok(PyStorage(storage))
 }
 
-/// What this process holds of shared memory: arenas, blocks, bytes, mapped bytes.
+/// The shared memory of this process: arenas, blocks, bytes, mapped bytes.
 #[pyfunction]
 fn _shared_usage() -> (usize, usize, usize, usize) {
     let usage = shared::usage();
@@ -285,7 +287,7 @@ fn _shared_usage() -> (usize, usize, usize, usize) {
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyStorage>()?;
-    module.add_class::<SharedParcel>()?;
+    module.add_class::<SharedBundle>()?;
     module.add_function(wrap_pyfunction!(_shared_storage, module)?)?;
     module.add_function(wrap_pyfunction!(_shared_usage, module)?)
 }

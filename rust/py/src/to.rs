@@ -1,32 +1,34 @@
-//! `Tensor.to` and its short forms: other dtypes, other devices, other orders in memory.
+//! `Tensor.to` and its short forms: conversion to other dtypes, devices and memory formats.
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
-use rushlight::{DType, Device, Tensor, Value};
+use rushlight::{DType, Device, Tensor};
+use rushlight_dispatch::create;
+use rushlight_dispatch::value::Value;
 
 use crate::dtype::{PyDevice, extract_dtype, read_device};
 use crate::errors::{kind_of, raise};
 use crate::methods::{Own, named_format};
-use crate::{methods, object, parse};
+use crate::{errors, methods, object, parse};
 
-/// What a conversion asks for.
+/// The arguments of a conversion.
 #[derive(Default)]
-struct Wanted {
+struct ToOptions {
     dtype: Option<DType>,
     device: Option<PyDevice>,
     copy: bool,
     format: Option<&'static str>,
 }
 
-impl Wanted {
-    fn dtype(dtype: DType) -> Wanted {
-        Wanted { dtype: Some(dtype), ..Wanted::default() }
+impl ToOptions {
+    fn dtype(dtype: DType) -> ToOptions {
+        ToOptions { dtype: Some(dtype), ..ToOptions::default() }
     }
 }
 
-/// The tensor as wanted: the same object where it already is so.
-fn convert<'py>(own: &Own<'_, 'py>, wanted: &Wanted) -> PyResult<Bound<'py, PyAny>> {
+/// The converted tensor: the same object if nothing changes.
+fn convert<'py>(own: &Own<'_, 'py>, wanted: &ToOptions) -> PyResult<Bound<'py, PyAny>> {
     let tensor = own.tensor;
     let alike = wanted.dtype.is_none_or(|dtype| dtype == tensor.dtype())
         && wanted.device.is_none_or(|device| device == tensor.device().into())
@@ -64,10 +66,10 @@ fn device_of(object: &Bound<'_, PyAny>) -> PyResult<PyDevice> {
     read_device(object)?.ok_or_else(|| unfit([&Some(object.clone())]))
 }
 
-/// The error of arguments that no form of `to` takes.
+/// The error for arguments that no form of `to` takes.
 fn unfit<'py, const N: usize>(arguments: [&Option<Bound<'py, PyAny>>; N]) -> PyErr {
     let kinds = arguments.into_iter().flatten().map(kind_of);
-    let sentence = parse::invalid_combination("to", kinds, std::iter::empty());
+    let sentence = errors::invalid_combination("to", kinds, std::iter::empty());
     PyTypeError::new_err(format!(
         "{sentence}\n * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)"
     ))
@@ -80,25 +82,25 @@ fn dtype_of(object: &Bound<'_, PyAny>) -> PyResult<DType> {
 /// torch's name of a tensor's type, such as `torch.FloatTensor`.
 fn type_name(tensor: &Tensor) -> String {
     let home = if let Device::Cuda(_) = tensor.device() { "torch.cuda" } else { "torch" };
-    format!("{home}.{}Tensor", tensor.dtype().title())
+    format!("{home}.{}Tensor", tensor.dtype().display_name())
 }
 
-/// The dtype that a class like `torch.FloatTensor` or its name stands for.
+/// The dtype of a class like `torch.FloatTensor`, or of its name.
 fn legacy_dtype(text: &str) -> Option<DType> {
-    let (_, title) = text.rsplit_once('.')?;
-    let title = title.strip_suffix("Tensor")?;
-    if title.is_empty() {
+    let (_, display_name) = text.rsplit_once('.')?;
+    let display_name = display_name.strip_suffix("Tensor")?;
+    if display_name.is_empty() {
         return Some(rushlight_core::dtype::default_dtype());
     }
-    DType::ALL.into_iter().find(|dtype| dtype.title() == title)
+    DType::ALL.into_iter().find(|dtype| dtype.display_name() == display_name)
 }
 
 methods! {
-    // `to(dtype, ..)`, `to(device, dtype, ..)` and `to(other, ..)` in one: what stands first decides what follows.
-    fn to(own, device, dtype, non_blocking = False, copy = False, tensor, memory_format) "The tensor in another dtype or on another device; itself if it is so already." {
+    // `to(dtype, ..)`, `to(device, dtype, ..)` and `to(other, ..)` in one: the first argument decides what follows.
+    fn to(own, device, dtype, non_blocking = False, copy = False, tensor, memory_format) "The tensor in another dtype or on another device; itself if nothing changes." {
         let format = given(&memory_format).map(named_format).transpose()?;
         let first = given(&device).or(given(&tensor));
-        // Behind a dtype or a tensor, what would be `dtype` is `non_blocking`, and so on.
+        // After a dtype or a tensor, the argument `dtype` is `non_blocking`, and so on.
         let is_like = first.is_some_and(object::is_tensor);
         let moved = is_like || first.is_some_and(|first| extract_dtype(first).is_some());
         let flags = match moved {
@@ -111,7 +113,7 @@ methods! {
             return Err(unfit([&device, &dtype, &non_blocking, &copy]));
         }
         let like = first.filter(|_| is_like).map(object::tensor).transpose()?;
-        let wanted = Wanted {
+        let wanted = ToOptions {
             dtype: match (like, moved) {
                 (Some(like), _) => Some(like.dtype()),
                 (None, true) => first.and_then(extract_dtype),
@@ -122,7 +124,7 @@ methods! {
                 (None, true) => None,
                 (None, false) => first.map(device_of).transpose()?,
             },
-            // The last flag that was given: `copy` stands behind `non_blocking`.
+            // The last flag that was given: `copy` comes after `non_blocking`.
             copy: truth(if moved && copy.is_none() && dtype.is_some() { given(&non_blocking) } else { given(&copy) })?,
             format,
         };
@@ -130,42 +132,42 @@ methods! {
     }
     fn cpu(own, memory_format) "The tensor in host memory." {
         let format = given(&memory_format).map(named_format).transpose()?;
-        convert(own, &Wanted { device: Some(Device::Cpu.into()), format, ..Wanted::default() })
+        convert(own, &ToOptions { device: Some(Device::Cpu.into()), format, ..ToOptions::default() })
     }
-    fn cuda(own, device, non_blocking = False, memory_format) "The tensor on a card." {
+    fn cuda(own, device, non_blocking = False, memory_format) "The tensor on a CUDA device." {
         let _ = (&non_blocking, &memory_format);
         let device = given(&device).map_or(Ok(Device::Cuda(0).into()), device_of)?;
         if !matches!(device.device, Device::Cuda(_)) {
             return Err(PyRuntimeError::new_err("Invalid device, must be cuda device"));
         }
-        convert(own, &Wanted { device: Some(device), ..Wanted::default() })
+        convert(own, &ToOptions { device: Some(device), ..ToOptions::default() })
     }
-    fn type_as(own, other = required) "The tensor in another one's dtype and on its device." {
+    fn type_as(own, other = required) "The tensor in another tensor's dtype and on its device." {
         let other = other.ok_or_else(|| PyTypeError::new_err(parse::missing("type_as", &["other"])))?;
         let like = object::tensor(&other)?;
-        convert(own, &Wanted { dtype: Some(like.dtype()), device: Some(like.device().into()), ..Wanted::default() })
+        convert(own, &ToOptions { dtype: Some(like.dtype()), device: Some(like.device().into()), ..ToOptions::default() })
     }
     fn r#type(own, dtype, non_blocking = False) "The name of the tensor's type, or the tensor in another type." {
         let _ = non_blocking;
         let Some(dtype) = given(&dtype) else { return own.give(type_name(own.tensor)) };
         if let Some(dtype) = extract_dtype(dtype) {
-            return convert(own, &Wanted::dtype(dtype));
+            return convert(own, &ToOptions::dtype(dtype));
         }
         let text = match dtype.getattr("_type_name") {
             Ok(name) => name.extract::<String>()?,
             Err(_) => dtype.extract::<String>().map_err(|_| PyTypeError::new_err("dtype must be a type, str, or dtype object"))?,
         };
         let known = legacy_dtype(&text).ok_or_else(|| PyValueError::new_err(format!("invalid type: '{text}'")))?;
-        convert(own, &Wanted::dtype(known))
+        convert(own, &ToOptions::dtype(known))
     }
-    fn new_tensor(own, data = required, dtype, device, requires_grad = False, pin_memory = False) "A new tensor of Python data, with this tensor's dtype and device." {
+    fn new_tensor(own, data = required, dtype, device, requires_grad = False, pin_memory = False) "A new tensor from Python data, with this tensor's dtype and device." {
         let data = data.ok_or_else(|| PyTypeError::new_err(parse::missing("new_tensor", &["data"])))?;
         let dtype = given(&dtype).map(dtype_of).transpose()?.unwrap_or(own.tensor.dtype());
         let device = given(&device).map(device_of).transpose()?.map_or(own.tensor.device(), |device| device.device);
         rushlight::create::warn_of_pinning(truth(given(&pin_memory))?, device).map_err(raise)?;
         let made = crate::functions::copied(&data, Some(dtype), "tensor.new_tensor")?;
         let made = rushlight::convert::to_device(&made, device).map_err(raise)?;
-        rushlight::create::ask_gradient(&made, truth(given(&requires_grad))?).map_err(raise)?;
+        create::ask_gradient(&made, truth(given(&requires_grad))?).map_err(raise)?;
         own.wrap(made)
     }
     fn float(own, memory_format) "The tensor in float32." { to_dtype(own, DType::F32, memory_format) }
@@ -184,5 +186,5 @@ methods! {
 
 fn to_dtype<'py>(own: &Own<'_, 'py>, dtype: DType, format: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     let format = given(&format).map(named_format).transpose()?;
-    convert(own, &Wanted { dtype: Some(dtype), format, ..Wanted::default() })
+    convert(own, &ToOptions { dtype: Some(dtype), format, ..ToOptions::default() })
 }

@@ -1,4 +1,4 @@
-//! What the distributions know about an element type: how numbers become elements, with the conversions of C++.
+//! Element types for the distributions: how numbers become elements, with the conversions of C++.
 
 use crate::distributions::box_muller;
 use crate::stream::{Stream, unit32, unit64};
@@ -21,15 +21,15 @@ pub trait Element: Sealed + Copy + Default + PartialEq + Send + Sync + 'static {
 
     /// Integers wrap around, the half types go through f32.
     fn from_i64(value: i64) -> Self;
-    /// Integers lose the fraction, what is too large for the processor's register becomes the least number of that, and
-    /// the rest wraps around; the half types go through f32.
+    /// Integers lose the fraction; a number that does not fit the processor's register becomes its smallest value, and
+    /// the rest wraps around. The half types go through f32.
     fn from_f64(value: f64) -> Self;
     fn to_f64(self) -> f64;
 }
 
 /// A dtype that `random_()` without bounds can fill: all but uint16, uint32 and uint64, as in torch.
 pub trait FullRange: Element {
-    /// A value from 0 to the greatest one; for floating types to the greatest up to which all integers exist.
+    /// A value from 0 to the greatest; for floating types to the greatest integer up to which all are exact.
     fn draw(stream: &mut Stream) -> Self;
 }
 
@@ -38,7 +38,7 @@ pub trait FullRange64: Element {}
 
 /// A floating dtype.
 pub trait Float: Element {
-    /// The type its arithmetic is done in: f32 for the half types.
+    /// The type in which its arithmetic is done: f32 for the half types.
     type Wide: Wide;
     fn from_wide(value: Self::Wide) -> Self;
     fn to_wide(self) -> Self::Wide;
@@ -46,11 +46,11 @@ pub trait Float: Element {
     fn store(out: &mut [Self], values: &[Self::Wide]);
 }
 
-/// f32 and f64, the types of arithmetic.
+/// f32 and f64, the types in which arithmetic is done.
 pub trait Wide:
     Float<Wide = Self> + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
-    /// Fills `out` with uniform numbers of [0, 1), each times `scale` plus `from` in one rounding.
+    /// Fills `out` with uniform numbers of [0, 1), each times `scale` plus `from`, rounded once.
     fn uniform(stream: &mut Stream, out: &mut [Self], scale: Self, from: Self);
     /// Turns each complete block of 16 uniform numbers into 16 normal ones.
     fn normal_blocks(data: &mut [Self], mean: Self, std: Self);

@@ -1,8 +1,8 @@
 //! The Mersenne Twister of Matsumoto and Nishimura, mt19937, in the variant that torch uses.
 //!
-//! The state is a block of 624 words. A block is made from the one before it (`twist`), and each word is scrambled on its
-//! way out (`temper`). torch makes words one at a time; here both steps are loops over many words, which the compiler
-//! turns into vector code, and that is where the speed comes from.
+//! The state is a block of 624 words. A block is computed from the one before it (`twist`), and each word is scrambled
+//! before it is returned (`temper`). torch makes words one at a time; here both steps are loops over many words, which
+//! the compiler vectorises.
 
 use crate::vector::vectorised;
 
@@ -11,7 +11,7 @@ pub(crate) const N: usize = 624;
 /// Distance of the word that is mixed in.
 const M: usize = 397;
 
-/// The engine: a block of words and the place of the next one to hand out.
+/// The engine: a block of words and the index of the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mt19937 {
     words: [u32; N],
@@ -32,12 +32,12 @@ impl Mt19937 {
         Self { words, next: 0 }
     }
 
-    /// The block and the place in it, for saving.
+    /// The block and the index of the next word, for saving.
     pub(crate) fn parts(&self) -> (&[u32; N], usize) {
         (&self.words, self.next)
     }
 
-    /// An engine that goes on from saved parts; `None` if `next` lies outside the block.
+    /// An engine that continues from saved parts; `None` if `next` lies outside the block.
     pub(crate) fn from_parts(words: [u32; N], next: usize) -> Option<Self> {
         (next <= N).then_some(Self { words, next })
     }
@@ -132,7 +132,7 @@ vectorised! {
     }
 }
 
-/// The scrambling of a word on its way out.
+/// The scrambling of a word before it is returned.
 #[inline(always)]
 fn temper(word: u32) -> u32 {
     let mut y = word;
@@ -146,7 +146,7 @@ fn temper(word: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The C++ standard fixes the ten thousandth word for the default seed.
+    /// The C++ standard specifies the ten thousandth word for the default seed.
     #[test]
     fn ten_thousandth_word() {
         let mut engine = Mt19937::new(5489);

@@ -1,8 +1,9 @@
 //! Philox4x32-10, the counter-based stream of Salmon, Moraes, Dror and Shaw (Random123).
 //!
-//! There is no stream to walk: a key and a counter of 128 bits give four words, so every thread of a GPU makes its own.
-//! As in curand and torch, the key is the seed, the upper half of the counter is the subsequence (the thread) and the lower
-//! half the offset in it. It waits for the first kernel on a card; processors walk the streams of `mt19937`.
+//! There is no sequential state: a key and a counter of 128 bits give four words, so every thread of a GPU computes its
+//! own. As in curand and torch, the key is the seed, the upper half of the counter is the subsequence (the thread) and
+//! the lower half the offset in it. It is for kernels on CUDA devices, of which there are none yet; the CPU uses
+//! `mt19937`.
 
 /// The four words of `counter` under `key`.
 pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
@@ -33,7 +34,7 @@ fn wide_product(a: u32, b: u32) -> (u32, u32) {
 mod tests {
     use super::*;
 
-    /// The known answers that Random123 publishes.
+    /// The test vectors that Random123 publishes.
     #[test]
     fn known_answers() {
         let ones = u32::MAX;

@@ -1,22 +1,22 @@
-//! The stream as programs see it: an engine, its seed, the cached normals, and torch's saved state.
+//! A generator's stream: an engine, its seed, the cached normals, and torch's saved state.
 
 use crate::mt19937::{Mt19937, N};
 use std::fmt;
 
-/// The seed of a stream nobody has seeded.
+/// The seed of a stream that was not seeded.
 pub const DEFAULT_SEED: u64 = 67_280_421_310_721;
 
 /// Bytes of a saved state, as in `torch.get_rng_state()`.
 pub const STATE_LEN: usize = 5056;
 
-/// A source of random numbers. Plain data without a lock: whoever shares one guards it.
+/// A source of random numbers. Plain data without a lock; shared streams need one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stream {
     pub(crate) engine: Mt19937,
     seed: u64,
-    /// Normals come in pairs; the second waits here. Single values and strided tensors use it, large ones do not.
+    /// Normals come in pairs; the second is cached here. Single values and strided tensors use it, large ones do not.
     pub(crate) next_normal: Option<f64>,
-    /// torch keeps such a place for f32 and saves it, though nothing on the CPU fills it.
+    /// torch has and saves such a field for f32, though nothing on the CPU fills it.
     next_normal_f32: Option<f32>,
 }
 
@@ -31,12 +31,12 @@ impl Stream {
         Self { engine: Mt19937::new(seed), seed, next_normal: None, next_normal_f32: None }
     }
 
-    /// Starts over from `seed`.
+    /// Restarts the stream from `seed`.
     pub fn manual_seed(&mut self, seed: u64) {
         *self = Self::new(seed);
     }
 
-    /// Starts over from a seed of the operating system and returns it.
+    /// Restarts the stream from a seed of the operating system and returns it.
     pub fn seed(&mut self) -> u64 {
         let seed = random_seed();
         self.manual_seed(seed);
@@ -101,9 +101,9 @@ impl Stream {
         bytes
     }
 
-    /// Goes on from a saved state. The bytes may come from anywhere; on an error nothing changes.
+    /// Continues from a saved state. The bytes may come from anywhere; on an error nothing changes.
     ///
-    /// Stricter than torch in one thing: `left` and `next` must agree. Where they do not, torch reads beyond its block.
+    /// Stricter than torch in one respect: `left` and `next` must agree. If they do not, torch reads beyond its block.
     pub fn set_state(&mut self, bytes: &[u8]) -> Result<(), StateError> {
         let bytes: &[u8; STATE_LEN] = bytes.try_into().map_err(|_| StateError::Length { found: bytes.len() })?;
         let next = usize::try_from(u64::from_le_bytes(take(bytes, 16))).map_err(|_| StateError::Invalid)?;
@@ -135,12 +135,12 @@ fn take<const LEN: usize>(bytes: &[u8; STATE_LEN], at: usize) -> [u8; LEN] {
     std::array::from_fn(|i| bytes[at + i])
 }
 
-/// torch's countdown, which says the same as the place: a fresh engine stands at 0 with 1 left.
+/// torch's countdown, which is equivalent to the index: a new engine has index 0 and 1 left.
 fn left_of(next: usize) -> i32 {
     if next == 0 { 1 } else { (N + 1 - next) as i32 }
 }
 
-/// Why a saved state was refused; the words are torch's.
+/// Why a saved state is invalid; the words are torch's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateError {
     Length { found: usize },
@@ -170,11 +170,11 @@ pub(crate) fn unit64(word: u64) -> f64 {
 /// 32 random bits to a number in [0, 1): the low 24, as torch does.
 #[inline(always)]
 pub(crate) fn unit32(word: u32) -> f32 {
-    // Through i32, which vector units convert in one step.
+    // Converts through i32, for which vector units have an instruction.
     (word & 0xff_ffff) as i32 as f32 * (1.0 / (1 << 24) as f32)
 }
 
-/// A seed nobody can guess: 53 bits, so that it survives a journey through a double, as in torch.
+/// An unpredictable seed of 53 bits, so that a double represents it, as in torch.
 fn random_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     use std::io::Read;
@@ -182,7 +182,8 @@ fn random_seed() -> u64 {
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     let bits = match read {
         Ok(()) => u64::from_le_bytes(bytes),
-        // Without the device, the standard library's own random keys; the process and the time tell children of a fork apart.
+        // Without the device, the standard library's own random keys; the process id and the time make the children of
+        // a fork different.
         Err(_) => RandomState::new().hash_one((std::process::id(), std::time::SystemTime::now())),
     };
     bits & ((1 << 53) - 1)

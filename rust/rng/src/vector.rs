@@ -1,9 +1,9 @@
-//! One switch for wide registers.
+//! Compiles a function a second time for wide registers.
 //!
 //! The crate is compiled for plain x86-64, which has 4-lane vectors and no fused multiply-add. A loop that matters is
-//! written as a function inside [`vectorised!`], which compiles it a second time for AVX2 with FMA and chooses when called.
-//! Both builds give the same bits, because nothing here is fused unless it says `mul_add`; without FMA that is a (slow)
-//! library call.
+//! written as a function inside [`vectorised!`], which compiles it a second time for AVX2 with FMA and chooses when
+//! called. Both versions give the same bits, because only `mul_add` is fused; without FMA that is a (slow) library
+//! call.
 
 macro_rules! vectorised {
     ($(
@@ -12,7 +12,7 @@ macro_rules! vectorised {
     )*) => {$(
         $(#[$attribute])*
         $visibility fn $name$(<$generic>)?($($argument: $type),*) {
-            // Always inlined: the body must take on the features of the function around it.
+            // Always inlined: the body must be compiled with the features of the function around it.
             #[inline(always)]
             fn plain$(<$generic>)?($($argument: $type),*) $body
 

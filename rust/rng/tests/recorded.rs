@@ -41,7 +41,7 @@ fn streams_equal_torchs() {
         }
     }
     assert!(wrong.is_empty(), "{} of {calls} calls differ:\n{}", wrong.len(), wrong.join("\n"));
-    assert_eq!(calls, 778, "the recording is not whole");
+    assert_eq!(calls, 778, "the recording is incomplete");
 }
 
 impl Call<'_> {
@@ -144,7 +144,7 @@ fn weights<T: Float>(count: usize) -> Vec<T> {
     (0..count).map(|i| T::from_f64((i * 7 % 13) as f64 / 8.0)).collect()
 }
 
-/// The hash of all bytes and the first three values, as the recording has them.
+/// The hash of all bytes and the first three values, in the recording's format.
 fn summary<T: Bytes>(values: &[T]) -> String {
     let hash = values
         .iter()
@@ -158,7 +158,7 @@ fn summary<T: Bytes>(values: &[T]) -> String {
     text
 }
 
-/// An element's bytes, the lowest first.
+/// An element's bytes, little-endian.
 trait Bytes {
     fn bytes(&self) -> Vec<u8>;
 }

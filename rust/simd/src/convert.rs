@@ -2,8 +2,8 @@
 //!
 //! `bf16` is the upper half of an `f32`, so it is a shift one way and a rounding by integer addition the other; the
 //! compiler vectorises both. `f16` has its own exponent: x86 has instructions for it (F16C, AVX-512) that the compiler
-//! does not find by itself, so they are written out here. Rounding is to nearest, ties to even; infinities and the sign
-//! of zero stay, a NaN stays a (quiet) NaN with its sign and upper payload.
+//! does not generate, so they are written out here. Rounding is to nearest, ties to even; infinities and the sign of
+//! zero are preserved, and a NaN remains a (quiet) NaN with its sign and upper payload.
 //!
 //! All functions take pointers because the memory may be shared with other processes, where Rust's slices are not
 //! allowed. Source and destination may not overlap.
@@ -18,7 +18,7 @@ multiversion! {
     /// `n` readable elements at `src`, `n` writable ones at `dst`, no overlap.
     pub unsafe fn bf16_to_f32(dst: *mut f32, src: *const bf16, n: usize) {
         for i in 0..n {
-            // SAFETY: the caller's promise.
+            // SAFETY: `i < n`, and the caller guarantees `n` elements.
             unsafe { *dst.add(i) = f32::from_bits(((*src.add(i)).to_bits() as u32) << 16) }
         }
     }
@@ -31,7 +31,7 @@ multiversion! {
     /// `n` readable elements at `src`, `n` writable ones at `dst`, no overlap.
     pub unsafe fn f32_to_bf16(dst: *mut bf16, src: *const f32, n: usize) {
         for i in 0..n {
-            // SAFETY: the caller's promise.
+            // SAFETY: `i < n`, and the caller guarantees `n` elements.
             unsafe { *dst.add(i) = round_to_bf16(*src.add(i)) }
         }
     }
@@ -46,7 +46,7 @@ pub fn round_to_bf16(x: f32) -> bf16 {
     bf16::from_bits(if x.is_nan() { quiet } else { rounded } as u16)
 }
 
-/// One value, without a branch and without arithmetic on a denormal number, which a thread may be told to take for zero.
+/// One value, without a branch and without arithmetic on denormal numbers, which a thread may flush to zero.
 #[inline(always)]
 pub fn widen_f16(h: f16) -> f32 {
     const SMALLEST: f32 = 1.0 / (1 << 24) as f32;
@@ -54,7 +54,7 @@ pub fn widen_f16(h: f16) -> f32 {
     let magnitude = (bits & 0x7fff) << 13;
     let tiny = ((bits & 0x3ff) as f32 * SMALLEST).to_bits();
     let finite = if bits & 0x7c00 == 0 { tiny } else { magnitude.wrapping_add(112 << 23) };
-    // A NaN comes out quiet, as the instructions give it.
+    // The result of a NaN is quiet, as with the instructions.
     let special = magnitude | 0x7f80_0000 | if bits & 0x3ff == 0 { 0 } else { 1 << 22 };
     let value = if bits & 0x7c00 == 0x7c00 { special } else { finite };
     f32::from_bits(value | (bits & 0x8000) << 16)
@@ -81,7 +81,7 @@ pub fn round_to_f16(x: f32) -> f16 {
 /// `n` readable elements at `src`, `n` writable ones at `dst`, no overlap.
 pub unsafe fn f16_to_f32(dst: *mut f32, src: *const f16, n: usize) {
     let done = match crate::level() {
-        // SAFETY: level() names only what the machine has; the rest is the caller's promise.
+        // SAFETY: `level()` never exceeds the machine's level; the caller guarantees the pointers.
         #[cfg(target_arch = "x86_64")]
         crate::Level::V4 => unsafe { x86::f16_to_f32_v4(dst, src, n) },
         // SAFETY: as above.
@@ -90,18 +90,18 @@ pub unsafe fn f16_to_f32(dst: *mut f32, src: *const f16, n: usize) {
         _ => 0,
     };
     for i in done..n {
-        // SAFETY: the caller's promise.
+        // SAFETY: `i < n`, and the caller guarantees `n` elements.
         unsafe { *dst.add(i) = widen_f16(*src.add(i)) }
     }
 }
 
-/// `dst[i] = src[i]` rounded to nearest even, for `n` elements; too large becomes infinite.
+/// `dst[i] = src[i]` rounded to nearest even, for `n` elements; values that are too large become infinite.
 ///
 /// # Safety
 /// `n` readable elements at `src`, `n` writable ones at `dst`, no overlap.
 pub unsafe fn f32_to_f16(dst: *mut f16, src: *const f32, n: usize) {
     let done = match crate::level() {
-        // SAFETY: level() names only what the machine has; the rest is the caller's promise.
+        // SAFETY: `level()` never exceeds the machine's level; the caller guarantees the pointers.
         #[cfg(target_arch = "x86_64")]
         crate::Level::V4 => unsafe { x86::f32_to_f16_v4(dst, src, n) },
         // SAFETY: as above.
@@ -110,19 +110,19 @@ pub unsafe fn f32_to_f16(dst: *mut f16, src: *const f32, n: usize) {
         _ => 0,
     };
     for i in done..n {
-        // SAFETY: the caller's promise.
+        // SAFETY: `i < n`, and the caller guarantees `n` elements.
         unsafe { *dst.add(i) = round_to_f16(*src.add(i)) }
     }
 }
 
-/// The instructions for `f16`. Each function converts the whole vectors and says how many elements it did.
+/// The instructions for `f16`. Each function converts the whole vectors and returns how many elements it converted.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use core::arch::x86_64::*;
     use half::f16;
 
     const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
-    /// The 512-bit form wants its two other bits spelled out.
+    /// The 512-bit instruction needs its two other bits explicitly.
     const NEAREST_512: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
     /// A loop over whole vectors of `$lanes` elements, compiled with `$feature`.
@@ -134,7 +134,7 @@ mod x86 {
             pub unsafe fn $name(dst: *mut $to, src: *const $from, n: usize) -> usize {
                 let whole = n / $lanes * $lanes;
                 for i in (0..whole).step_by($lanes) {
-                    // SAFETY: i + LANES <= n, and the caller promised n elements.
+                    // SAFETY: i + LANES <= n, and the caller guarantees n elements.
                     unsafe {
                         let ($dst, $src) = (dst.add(i), src.add(i));
                         $body

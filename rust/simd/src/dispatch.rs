@@ -1,11 +1,12 @@
-//! Which instructions may this process use, and how one loop is compiled for each answer.
+//! Selects the instructions that this process may use, and compiles a loop for each level.
 //!
 //! A wheel must run on any x86-64, yet a loop compiled for AVX-512 is several times faster than one for SSE2. So each
 //! loop is written once, as an ordinary body that the compiler vectorises, and compiled three times: for the baseline,
 //! for AVX2 with FMA, and for AVX-512. [`multiversion!`](crate::multiversion) writes the three shells and the `match`
 //! that picks one; [`simd_loop!`](crate::simd_loop) is the same as an expression.
 //!
-//! The level is found once. `RUSHLIGHT_SIMD=base|v3|v4` or [`set_level`] lower it, never raise it.
+//! The level is detected once. `RUSHLIGHT_SIMD=base|v3|v4` or [`set_level`] can lower it but never raise it above the
+//! machine's.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// What every machine of the architecture has: SSE2 on x86-64, NEON on AArch64.
+    /// The features of every machine of the architecture: SSE2 on x86-64, NEON on AArch64.
     Base = 0,
     /// AVX2, FMA, F16C and BMI2: x86-64-v3.
     V3 = 1,
@@ -25,7 +26,7 @@ impl Level {
     pub const ALL: [Level; 3] = [Level::Base, Level::V3, Level::V4];
 }
 
-/// The level in use; `UNKNOWN` until the first question.
+/// The level in use; `UNKNOWN` until the first call of `level`.
 static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = u8::MAX;
 
@@ -51,7 +52,7 @@ pub fn set_level(wanted: Level) -> Level {
     level
 }
 
-/// The best level of this machine. AVX-512 without FMA or F16C exists on no machine, so levels are nested.
+/// The best level of this machine. No machine has AVX-512 without FMA or F16C, so levels are nested.
 pub fn machine_level() -> Level {
     #[cfg(target_arch = "x86_64")]
     {
@@ -65,7 +66,7 @@ pub fn machine_level() -> Level {
     Level::Base
 }
 
-/// The level that a value of `RUSHLIGHT_SIMD` asks for; no limit if it is absent or no level's name.
+/// The level that a value of `RUSHLIGHT_SIMD` requests; no limit if it is absent or not the name of a level.
 fn named(name: Option<&str>) -> Level {
     match name {
         Some("base") => Level::Base,
@@ -74,8 +75,8 @@ fn named(name: Option<&str>) -> Level {
     }
 }
 
-/// The instruction sets of each level, listed here alone: `instructions!(v3 detected)` asks whether the machine has them,
-/// `instructions!(v3 fn ..)` compiles a function for them. `v4_bf16` is level 4 with products of bfloat16.
+/// The instruction sets of each level, listed only here: `instructions!(v3 detected)` tests whether the machine has
+/// them, `instructions!(v3 fn ..)` compiles a function for them. `v4_bf16` is level 4 with products of bfloat16.
 #[macro_export]
 macro_rules! instructions {
     (base $($function:tt)*) => { $($function)* };
@@ -94,11 +95,11 @@ macro_rules! instructions {
     (@ [$($feature:tt)*] $($function:tt)*) => { #[target_feature($(enable = $feature),*)] $($function)* };
 }
 
-/// Compiles a function once per [`Level`] and calls the one that fits the machine.
+/// Compiles a function once per [`Level`] and calls the version for the level in use.
 ///
 /// The first generic parameter, if there is one, names the [`Isa`](crate::Isa) in the body; it does not belong to the
 /// finished function. Further ones are ordinary type parameters, each with one bound. The function may be `unsafe` or
-/// not; the body is an ordinary body of such a function. Arguments are plain names.
+/// not; the body is an ordinary body of such a function. Its parameters are plain names.
 ///
 /// The body must be *visible* to the compiler as a whole: functions that it calls should be `#[inline(always)]`, or
 /// they are compiled for the baseline only. Everything in [`math`](crate::math) is.
@@ -145,34 +146,34 @@ macro_rules! multiversion {
         ($($arg:ident : $type:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $($head)* $($unsafe)? fn $name<$($T: $bound),*>($($arg: $type),*) $(-> $ret)? {
             /// # Safety
-            /// What the caller promises to the whole function.
+            /// The contract of the whole function.
             #[inline(always)]
             $($unsafe)? fn body<$isa: $crate::Isa $(, $T: $bound)*>($($arg: $type),*) $(-> $ret)? $body
 
             #[cfg(target_arch = "x86_64")]
             $crate::instructions! { v3
                 /// # Safety
-                /// As for `body`, and the machine is of level 3.
+                /// Same as for `body`, and the machine is of level 3.
                 unsafe fn v3<$($T: $bound),*>($($arg: $type),*) $(-> $ret)? {
                     #[allow(unused_unsafe)]
-                    // SAFETY: the caller's promise to the whole function.
+                    // SAFETY: the caller upholds the contract of the whole function.
                     unsafe { body::<$crate::V3 $(, $T)*>($($arg),*) }
                 }
             }
             #[cfg(target_arch = "x86_64")]
             $crate::instructions! { v4
                 /// # Safety
-                /// As for `body`, and the machine is of level 4.
+                /// Same as for `body`, and the machine is of level 4.
                 unsafe fn v4<$($T: $bound),*>($($arg: $type),*) $(-> $ret)? {
                     #[allow(unused_unsafe)]
-                    // SAFETY: the caller's promise to the whole function.
+                    // SAFETY: the caller upholds the contract of the whole function.
                     unsafe { body::<$crate::V4 $(, $T)*>($($arg),*) }
                 }
             }
             #[allow(unused_unsafe)]
             match $crate::level() {
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: level() names only what the machine has; for the rest the caller's promise holds.
+                // SAFETY: `level()` never exceeds the machine's level; the caller upholds the rest of the contract.
                 $crate::Level::V4 => unsafe { v4::<$($T),*>($($arg),*) },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: as above.
@@ -224,7 +225,7 @@ macro_rules! simd_loop {
     (for<$isa:ident> |$($arg:ident : $type:ty),* $(,)?| -> $ret:ty $body:block) => {{
         $crate::multiversion! {
             /// # Safety
-            /// What the loop's body relies on.
+            /// The conditions on which the loop's body relies.
             unsafe fn kernel<$isa>($($arg: $type),*) -> $ret $body
         }
         kernel as unsafe fn($($type),*) -> $ret
@@ -232,7 +233,7 @@ macro_rules! simd_loop {
     (for<$isa:ident> |$($arg:ident : $type:ty),* $(,)?| $body:expr) => {{
         $crate::multiversion! {
             /// # Safety
-            /// What the loop's body relies on.
+            /// The conditions on which the loop's body relies.
             unsafe fn kernel<$isa>($($arg: $type),*) { $body }
         }
         kernel as unsafe fn($($type),*)

@@ -1,4 +1,4 @@
-//! The marker types that tell a loop's body which [`Level`] it is being compiled for.
+//! Marker types for the [`Level`] for which a loop's body is compiled.
 //!
 //! `cfg!(target_feature)` does not see the features of a `#[target_feature]` shell, so the shells of
 //! [`multiversion!`](crate::multiversion) pass one of these types to the body instead.

@@ -1,4 +1,4 @@
-//! Helpers of the tests: the level is one for the process, so tests that change it take turns.
+//! Helpers for tests. The level is a setting of the process, so tests that change it run one at a time.
 
 use crate::{Level, machine_level, set_level};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! A child of a busy process may use the very tensors on which other threads of the parent worked.
+//! A forked child of a busy process can use the tensors on which other threads of the parent worked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ fn children_of_a_busy_process_walk() {
 
 /// Whether a forked child finds `task` true within five seconds.
 fn child_ends(task: impl Fn() -> bool) -> bool {
-    // SAFETY: the child runs fork-safe code of ours and leaves through `_exit`.
+    // SAFETY: the child runs only fork-safe code of ours and exits through `_exit`.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork failed");
     if child == 0 {
@@ -50,7 +50,7 @@ fn child_ends(task: impl Fn() -> bool) -> bool {
             return status == 0;
         }
         if Instant::now() > deadline {
-            // SAFETY: kills and buries our own child, which hangs.
+            // SAFETY: kills and reaps our own child, which hangs.
             unsafe {
                 libc::kill(child, libc::SIGKILL);
                 libc::waitpid(child, &mut status, 0);

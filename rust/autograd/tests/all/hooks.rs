@@ -94,7 +94,7 @@ fn callbacks_run_at_the_end_of_their_own_walk() {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }))?;
-        // A walk within the walk, as checkpointing does it.
+        // A nested backward pass, as checkpointing makes it.
         let _recording = modes::GradMode::new(true);
         let inner = leaf(&[2.0]);
         run(&sum(&mul(&inner, &inner)?)?)?;
@@ -108,7 +108,7 @@ fn callbacks_run_at_the_end_of_their_own_walk() {
     assert_eq!(refused.sentence(), "Final callbacks can only be installed during backward pass.");
 }
 
-/// A function that returns what the test tells it.
+/// A function with the results that the test sets.
 struct Fixed(Vec<Option<Tensor>>);
 
 impl Backward for Fixed {

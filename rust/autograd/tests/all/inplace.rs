@@ -102,7 +102,7 @@ fn a_plain_base_gets_its_history_from_a_view() {
 
 #[test]
 fn gradients_of_gradients_through_changed_views() {
-    // The same function once in place on views and once without.
+    // The same function once in place on views and once out of place.
     let in_place = |x: &Tensor| {
         let y = clone(x).unwrap();
         mul_(&slice(&y, 1, 2), &slice(x, 0, 2)).unwrap();
@@ -196,7 +196,7 @@ fn views_without_a_clear_meaning_are_refused() {
 fn a_replayed_view() {
     let x = leaf(&[1.0, 2.0, 3.0]);
     let y = clone(&x).unwrap();
-    // The view is made by a function instead of by its geometry; a view of it composes.
+    // The view is made by a function instead of by its geometry; views of it compose.
     let replay: Replay = Arc::new(|base| as_strided(base, &base.layout().flip(0)));
     let view = Tensor::view_with(&y, y.meta_with(y.layout().flip(0)), replay);
     let node = as_strided(&y, &y.layout().flip(0)).unwrap().grad_fn().unwrap().unwrap();

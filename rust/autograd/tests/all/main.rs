@@ -1,5 +1,7 @@
-//! The engine on a handful of toy operators over float64.
+//! Tests of the engine with a few toy operators over float64.
 
+mod accumulation;
+mod custom;
 mod depth;
 mod fork;
 mod graph;

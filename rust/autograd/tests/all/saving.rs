@@ -22,7 +22,7 @@ fn a_changed_output_names_both_lines() {
     let error = run(&sum(&y).unwrap()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "one of the variables needed for gradient computation has been modified by an inplace operation: [torch.DoubleTensor [3]], which is output 0 of Exp, is at version 3; expected version 0 instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).\n  changed in place at program.py, line 12\n  the derivative needs it as it was: make a new tensor there (y = y + 1, not y += 1), or change a clone()\n  in ExpBackward0, the derivative of the call at program.py, line 11"
+        "one of the variables needed for gradient computation has been modified by an inplace operation: [torch.DoubleTensor [3]], which is output 0 of Exp, is at version 3; expected version 0 instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).\n  changed in place at program.py, line 12\n  the derivative needs its old value: make a new tensor there (y = y + 1, not y += 1), or change a clone()\n  in ExpBackward0, the derivative of the call at program.py, line 11"
     );
     at_line(0);
 }

@@ -1,4 +1,4 @@
-//! Toy operators: slow loops over float64 elements of any strides, recorded as real operators are.
+//! Toy operators: slow loops over float64 elements of any strides, recorded like real operators.
 
 use std::sync::Once;
 
@@ -16,7 +16,7 @@ fn offsets(layout: &Layout) -> Vec<isize> {
 pub fn read(tensor: &Tensor) -> Vec<f64> {
     let pin = tensor.storage().pin().unwrap();
     let pointer = pin.as_ptr().cast::<f64>();
-    // SAFETY: the toys make no layout that leaves its storage.
+    // SAFETY: the toys make no layout that exceeds its storage.
     offsets(tensor.layout()).into_iter().map(|i| unsafe { pointer.offset(i).read() }).collect()
 }
 
@@ -71,10 +71,15 @@ fn setup() {
     ONCE.call_once(|| {
         let empty: fn(&Layout, &Tensor) -> Result<Tensor> = |layout, like| empty(layout, like.dtype(), like.device());
         install(Arithmetic { add, add_, clone, empty, full, copy_, as_strided, sum_to, cast, has_nan });
-        origin::set_locator(origin::Locator {
-            here: || LINE.with(|line| Origin { code: 1, offset: line.get() }),
-            describe: |origin| (origin.offset != 0).then(|| format!("program.py, line {}", origin.offset)),
-            trace: || Some(format!("program.py, line {}", LINE.with(std::cell::Cell::get))),
+        source_location::set_source_locator(source_location::SourceLocator {
+            here: || LINE.with(|line| SourceLocation { code: 1, offset: line.get() }),
+            describe: |source_location| {
+                (source_location.offset != 0).then(|| format!("program.py, line {}", source_location.offset))
+            },
+            trace: || {
+                rushlight_core::fork::assert_no_lock_held();
+                Some(format!("program.py, line {}", LINE.with(std::cell::Cell::get)))
+            },
             warn: |message| {
                 WARNINGS.with_borrow_mut(|warnings| warnings.push(message.to_string()));
                 Ok(())
@@ -93,7 +98,7 @@ pub fn at_line(line: u32) {
     LINE.set(line);
 }
 
-/// What the user of this thread was told since the last call.
+/// The warnings of this thread since the last call.
 pub fn warnings() -> Vec<String> {
     WARNINGS.take()
 }
@@ -184,7 +189,7 @@ pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Multiplies in place; the second operand is saved, and the first too if the second wants a gradient.
+/// Multiplies in place; the second operand is saved, and the first too if the second needs a gradient.
 pub fn mul_(a: &Tensor, b: &Tensor) -> Result<()> {
     let change = InPlace::begin(a, &[Some(a), Some(b)])?;
     let before = if change.is_recorded() && b.requires_grad() { Some(SavedTensor::input(&clone(a)?)?) } else { None };
@@ -302,7 +307,7 @@ pub fn slice(a: &Tensor, start: isize, length: isize) -> Tensor {
     as_strided(a, &a.layout().slice(0, start, length, 1)).unwrap()
 }
 
-/// Two halves from one function, as `chunk` gives them.
+/// Two halves from one function, as with `chunk`.
 pub fn halves(a: &Tensor) -> (Tensor, Tensor) {
     let half = a.sizes()[0] / 2;
     let first = Tensor::view_of_many(a, a.layout().slice(0, 0, half, 1));
@@ -335,7 +340,7 @@ impl Backward for Halves {
     fn release(&self) {}
 }
 
-/// A non-contiguous leaf: rows as columns.
+/// A non-contiguous leaf, stored column by column.
 pub fn transposed_leaf(rows: isize, columns: isize, values: &[f64]) -> Tensor {
     setup();
     let mut layout = Layout::contiguous(&[columns, rows]);

@@ -6,26 +6,26 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
+use super::error::{Result, SharedError};
 use super::lease::Lease;
 use super::ranges::Ranges;
 use super::sys::{self, HEADER, Identity, Mapping, PAGE};
-use super::{Result, SharedError};
 
 /// Slots begin and end at multiples of this.
 pub const ALIGN: usize = 64;
-/// Pages are made present in runs of this many bytes.
+/// Pages are made present in multiples of this many bytes.
 const GRAIN: usize = 64 << 10;
-/// How much freed memory may lie about before an arena looks whether the others have let go of it too.
+/// How much freed memory may accumulate before the arena checks whether other processes have released it too.
 const SLACK: usize = 4 << 20;
 /// How much free memory an arena keeps present for the next blocks.
 const WARM: usize = 16 << 20;
-/// How many questions about claims one reclaim asks; what it did not ask about stays unusable until the next.
+/// How many claims one reclaim checks; unchecked slots stay unusable until the next.
 const QUESTIONS: usize = 256;
 
-/// A slot's place and length, which is the block's rounded up.
+/// A slot's offset and length, which is the block's length rounded up.
 pub type Slot = (usize, usize);
 
-/// A block of no bytes has a slot all the same.
+/// A block of zero bytes has a slot all the same.
 pub fn round_up(bytes: usize) -> usize {
     bytes.max(1).next_multiple_of(ALIGN)
 }
@@ -34,7 +34,7 @@ fn span((offset, length): Slot) -> Range<usize> {
     offset..offset + length
 }
 
-/// Makes a descriptor from `Arena::lend` hold one more slot, which the caller holds.
+/// Adds one more slot to a descriptor from `Arena::lend`; the caller holds the slot.
 pub fn claim(lent: BorrowedFd<'_>, slot: Slot) -> Result<()> {
     sys::claim(lent, &span(slot))
 }
@@ -43,21 +43,21 @@ pub struct Arena {
     identity: Identity,
     map: Mapping,
     lease: Lease,
-    /// The slots that this process holds, and how often.
+    /// The slots that this process holds, with the number of holders.
     live: BTreeMap<Slot, usize>,
     live_bytes: usize,
     space: Option<Space>,
 }
 
-/// What only the process that made the arena knows.
+/// State that exists only in the process that made the arena.
 struct Space {
-    /// Held by nobody.
+    /// Held by no process.
     free: Ranges,
-    /// Let go of here, perhaps held elsewhere.
+    /// Released here, but possibly held elsewhere.
     pending: Ranges,
-    /// Without pages.
+    /// Without present pages.
     absent: Ranges,
-    /// How much must be pending before the next look at claims is worth it.
+    /// How many bytes must be pending before the next check of the claims.
     next_look: usize,
 }
 
@@ -67,7 +67,7 @@ impl Arena {
         let file = sys::create(size)?;
         let (identity, size) = sys::inspect(file.as_fd())?;
         let map = Mapping::new(file.as_fd(), size)?;
-        // Whatever a child inherits of this arena it may hold.
+        // Everything that a child inherits of this arena is covered by its claims.
         let lease = Lease::new(file.as_fd(), iter::once(0..size))?;
         let space = Space {
             free: Ranges::from(HEADER..size),
@@ -80,8 +80,9 @@ impl Arena {
 
     /// The arena behind a descriptor that `sys::inspect` has found good.
     pub fn open(identity: Identity, size: usize, descriptor: BorrowedFd<'_>) -> Result<Arena> {
-        let map = Mapping::new(descriptor, size)?;
         let lease = Lease::new(descriptor, [])?;
+        // Of a description without claims: a mapping of the message's would hold its slots as long as the arena is mapped.
+        let map = Mapping::new(sys::reopen(descriptor)?.as_fd(), size)?;
         Ok(Arena { identity, map, lease, live: BTreeMap::new(), live_bytes: 0, space: None })
     }
 
@@ -113,19 +114,23 @@ impl Arena {
         self.space.as_ref().map_or(0, |space| space.pending.total())
     }
 
-    /// The address of a slot that was taken or received: it lies within the mapping.
+    /// The address of a slot that was taken or received, which lies within the mapping.
     pub fn at(&self, slot: Slot) -> NonNull<u8> {
         assert!(slot.0 < self.map.len());
         // SAFETY: just checked.
         unsafe { self.map.at(slot.0) }
     }
 
-    /// Takes a free slot, if there is one that fits. `admit` is asked before pages are taken from the system.
-    pub fn take(&mut self, length: usize, admit: &mut dyn FnMut(usize) -> Result<()>) -> Result<Option<Slot>> {
+    /// Takes a free slot of this length, if there is one. `check_available` is called before pages are taken from the system.
+    pub fn take(
+        &mut self,
+        length: usize,
+        check_available: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<Option<Slot>> {
         let Some(space) = &mut self.space else { return Ok(None) };
         let Some(offset) = space.free.take(length) else { return Ok(None) };
         let slot = (offset, length);
-        if let Err(error) = space.populate(&self.lease, span(slot), self.map.len(), admit) {
+        if let Err(error) = space.populate(&self.lease, span(slot), self.map.len(), check_available) {
             space.free.insert(span(slot));
             return Err(error);
         }
@@ -133,7 +138,7 @@ impl Arena {
         Ok(Some(slot))
     }
 
-    /// Holds a slot that a peer named.
+    /// Holds a slot that another process named.
     pub fn receive(&mut self, slot: Slot) -> Result<()> {
         let (offset, length) = slot;
         let fits = offset.checked_add(length).is_some_and(|end| end <= self.map.len());
@@ -162,20 +167,21 @@ impl Arena {
         }
     }
 
-    /// Lets go of a slot once. Failing to hand memory back early is no error: it stays claimed until the next time.
+    /// Releases a slot once. A failure to return memory early is not an error: the slot stays claimed until the next
+    /// attempt.
     pub fn release(&mut self, slot: Slot) {
         match self.live.get_mut(&slot) {
             Some(count) if *count > 1 => *count -= 1,
             Some(_) => {
                 self.live.remove(&slot);
                 self.live_bytes -= slot.1;
-                self.tidy(slot);
+                self.give_back_pages(slot);
             }
-            None => debug_assert!(false, "a block that its arena does not know"),
+            None => debug_assert!(false, "the arena has no such block"),
         }
     }
 
-    fn tidy(&mut self, slot: Slot) {
+    fn give_back_pages(&mut self, slot: Slot) {
         if let Some(space) = &mut self.space {
             space.pending.insert(span(slot));
             if space.pending.total() >= space.next_look {
@@ -189,7 +195,7 @@ impl Arena {
         }
     }
 
-    /// A new lease on what is held; the old one stays with forked children.
+    /// Takes a new lease on what is held; the old one stays with forked children.
     pub fn renew(&mut self) -> Result<()> {
         self.check_lease()?;
         let ranges: Vec<Range<usize>> = match &self.space {
@@ -200,22 +206,22 @@ impl Arena {
         Ok(())
     }
 
-    /// Finds which of the slots that were let go of here nobody else holds, and gives memory back if there is much.
+    /// Finds which of the slots that were released here no other process holds, and returns memory if there is much.
     pub fn reclaim(&mut self) -> Result<()> {
         self.renew()?;
         let Some(space) = &mut self.space else { return Ok(()) };
-        if self.lease.rival(&(0..self.map.len()))?.is_none() {
+        if self.lease.other_claim(&(0..self.map.len()))?.is_none() {
             for range in std::mem::take(&mut space.pending).iter() {
                 space.free.insert(range);
             }
         } else {
-            space.sift(&self.lease)?;
+            space.free_unclaimed(&self.lease)?;
         }
         space.next_look = SLACK.max(space.pending.total() * 2);
-        space.shed(&self.lease)
+        space.release_pages(&self.lease)
     }
 
-    /// A description that holds `slots` for whoever has it.
+    /// A file description that holds `slots` for every process that has it.
     pub fn lend(&self, slots: impl Iterator<Item = Slot>) -> Result<OwnedFd> {
         self.check_lease()?;
         let descriptor = sys::reopen(self.lease.as_fd())?;
@@ -225,7 +231,7 @@ impl Arena {
         Ok(descriptor)
     }
 
-    /// In a forked child: the arena belongs to the parent now, and one claim covers all that may be held here.
+    /// In a forked child: the arena now belongs to the parent, and one claim covers everything that the child may hold.
     pub fn inherited(&mut self) {
         self.space = None;
         let first = self.live.keys().next().map(|&(offset, _)| offset);
@@ -238,7 +244,7 @@ impl Arena {
         }
     }
 
-    /// Programs that become daemons close all descriptors, and their numbers come to mean something else.
+    /// Detects a closed descriptor: programs that become daemons close all descriptors, and the numbers are reused.
     fn check_lease(&self) -> Result<()> {
         match sys::inspect(self.lease.as_fd()) {
             Ok((identity, _)) if identity == self.identity => Ok(()),
@@ -253,12 +259,12 @@ impl Space {
         lease: &Lease,
         range: Range<usize>,
         size: usize,
-        admit: &mut dyn FnMut(usize) -> Result<()>,
+        check_available: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<()> {
         let grains = range.start / GRAIN * GRAIN..range.end.next_multiple_of(GRAIN).min(size);
         let mut missing = self.absent.subtract(grains).into_iter();
         while let Some(run) = missing.next() {
-            if let Err(error) = admit(run.len()).and_then(|()| sys::reserve(lease.as_fd(), &run)) {
+            if let Err(error) = check_available(run.len()).and_then(|()| sys::reserve(lease.as_fd(), &run)) {
                 iter::once(run).chain(missing).for_each(|run| self.absent.insert(run));
                 return Err(error);
             }
@@ -266,13 +272,13 @@ impl Space {
         Ok(())
     }
 
-    /// Moves from `pending` to `free` what nobody claims.
-    fn sift(&mut self, lease: &Lease) -> Result<()> {
+    /// Moves what is no longer claimed from `pending` to `free`.
+    fn free_unclaimed(&mut self, lease: &Lease) -> Result<()> {
         let mut ask: Vec<Range<usize>> = self.pending.longest().take(QUESTIONS).collect();
         ask.reverse();
         for _ in 0..QUESTIONS {
             let Some(range) = ask.pop() else { break };
-            match lease.rival(&range)? {
+            match lease.other_claim(&range)? {
                 None => {
                     self.pending.subtract(range.clone());
                     self.free.insert(range);
@@ -286,8 +292,8 @@ impl Space {
         Ok(())
     }
 
-    /// Gives the pages of free ranges back when more than `WARM` bytes of them are present.
-    fn shed(&mut self, lease: &Lease) -> Result<()> {
+    /// Returns the pages of free ranges to the system when more than `WARM` bytes of them are present.
+    fn release_pages(&mut self, lease: &Lease) -> Result<()> {
         let absent = self.absent.total();
         if self.free.total().saturating_sub(absent) <= WARM {
             return Ok(());

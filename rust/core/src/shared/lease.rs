@@ -1,19 +1,19 @@
 //! The claims of this process on one arena: an open file description of its own whose read locks are the claims.
 //!
-//! The description is pinned by a mapped page rather than by its descriptor alone, so that a forked child that closes all
-//! its descriptors keeps its claims as long as it keeps the memory. Locks are only ever added: the description may be
-//! shared with forked children, and a lock taken away here would be taken away there.
+//! A mapped page pins the description, in addition to the descriptor, so that a forked child that closes all its
+//! descriptors keeps its claims as long as it keeps the memory. Locks are only added: the description may be shared
+//! with forked children, and removing a lock here would remove theirs.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::Result;
+use super::error::Result;
 use super::sys::{self, Mapping};
 
 pub struct Lease {
     descriptor: OwnedFd,
     _page: Mapping,
-    /// How many bytes are claimed; at least that many.
+    /// A lower bound of the bytes that are claimed.
     claimed: usize,
 }
 
@@ -39,8 +39,8 @@ impl Lease {
         self.claimed
     }
 
-    /// A claim on part of `range` that does not come from this lease.
-    pub fn rival(&self, range: &Range<usize>) -> Result<Option<Range<usize>>> {
+    /// A claim on part of `range` that another lease holds.
+    pub fn other_claim(&self, range: &Range<usize>) -> Result<Option<Range<usize>>> {
         sys::claimed_by_another(self.as_fd(), range)
     }
 }

@@ -7,11 +7,12 @@ use crate::storage::{Block, Owner, Storage};
 
 use super::{SharedBlock, alloc};
 
-/// One thread at a time, or two that share the same storage would leave one of them with bytes that nobody uses.
+/// Held during a move. Two threads that moved the same storage at once would leave one of them with bytes that are not
+/// the storage's.
 static MOVING: ForkMutex<()> = ForkMutex::new(Rank::Tables, ());
 
-/// The storage's block in shared memory, moved there if it was not. Kernels that are inside finish on the old bytes; what
-/// they write after the copy is lost, as with every change of bytes under a running kernel.
+/// The storage's block in shared memory; it is moved there if necessary. Kernels that are running finish on the old
+/// bytes. What they write after the copy is lost, as with every change of bytes under a running kernel.
 pub fn share(storage: &Storage) -> Result<SharedBlock> {
     let _one = MOVING.lock();
     if storage.device() != Device::Cpu {
@@ -26,10 +27,10 @@ pub fn share(storage: &Storage) -> Result<SharedBlock> {
     }
     let bytes = pin.block().len();
     let block = alloc(bytes)?;
-    // SAFETY: both blocks have `bytes` bytes; the new one is nobody else's, so they do not overlap.
+    // SAFETY: both blocks have `bytes` bytes; the new one is not shared yet, so they do not overlap.
     unsafe { block.as_ptr().copy_from_nonoverlapping(pin.as_ptr(), bytes) };
     drop(pin);
-    // SAFETY: reached from Python calls only, which hold the interpreter's lock.
+    // SAFETY: called only from Python calls, which hold the GIL.
     unsafe { storage.replace(Block::shared(block.clone())) };
     Ok(block)
 }

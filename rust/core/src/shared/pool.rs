@@ -2,32 +2,34 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
 
-use super::arena::{Arena, Slot};
-use super::sys::{HEADER, Identity, PAGE};
-use super::{Result, SharedBlock, SharedError, Usage, round_up, sys};
+use super::arena::{Arena, Slot, round_up};
+use super::error::{Result, SharedError};
+use super::sys::{self, HEADER, Identity, PAGE};
+use crate::fork::{ForkMutex, Rank};
 use crate::limits;
 
 /// Address space of the first arenas for small blocks.
 const ARENA: usize = 64 << 20;
-/// From this size on a block has an arena of its own.
+/// Blocks of this size and above have an arena of their own.
 const BIG: usize = 16 << 20;
-/// After so many arenas both sizes double, so that the number of descriptors grows with the logarithm of the memory.
+/// After this many arenas both sizes double, so that the number of descriptors grows with the logarithm of the memory.
 const PER_SIZE: usize = 16;
-/// How much may be taken between two looks at what is available.
-const UNSEEN: usize = 1 << 20;
+/// How many bytes may be taken between two checks of the memory available.
+const UNCHECKED: usize = 1 << 20;
 
 pub struct Pool {
     arenas: BTreeMap<Identity, Arena>,
     /// The empty arenas that are kept for the next block: one of this process, one of others.
     spare: [Option<Identity>; 2],
-    /// Bytes taken from the system since the last look at what is available.
-    unseen: usize,
+    /// Bytes taken from the system since the last check of the memory available.
+    unchecked: usize,
 }
 
 impl Pool {
     pub const fn new() -> Pool {
-        Pool { arenas: BTreeMap::new(), spare: [None; 2], unseen: 0 }
+        Pool { arenas: BTreeMap::new(), spare: [None; 2], unchecked: 0 }
     }
 
     pub fn alloc(&mut self, bytes: usize) -> Result<SharedBlock> {
@@ -44,17 +46,17 @@ impl Pool {
         };
         let big = length >= BIG.saturating_mul(1 << scale.min(32));
         if !big {
-            let unseen = &mut self.unseen;
-            let mut admit = |wanted| admit(unseen, wanted);
+            let unchecked = &mut self.unchecked;
+            let mut check_available = |wanted| check_available(unchecked, wanted);
             for (&identity, arena) in &mut self.arenas {
-                if let Some(slot) = arena.take(length, &mut admit)? {
+                if let Some(slot) = arena.take(length, &mut check_available)? {
                     return Ok(block(identity, arena, slot));
                 }
             }
             for (&identity, arena) in &mut self.arenas {
                 if arena.pending() >= length
                     && arena.reclaim().is_ok()
-                    && let Some(slot) = arena.take(length, &mut admit)?
+                    && let Some(slot) = arena.take(length, &mut check_available)?
                 {
                     return Ok(block(identity, arena, slot));
                 }
@@ -63,8 +65,8 @@ impl Pool {
         let size =
             if big { (HEADER + length).next_multiple_of(PAGE) } else { ARENA.saturating_mul(1 << scale.min(32)) };
         let mut arena = Arena::create(size)?;
-        let unseen = &mut self.unseen;
-        let slot = arena.take(length, &mut |wanted| admit(unseen, wanted))?;
+        let unchecked = &mut self.unchecked;
+        let slot = arena.take(length, &mut |wanted| check_available(unchecked, wanted))?;
         let slot = slot.ok_or(SharedError::Refused("a new arena is too small"))?;
         let identity = arena.identity();
         let block = block(identity, &arena, slot);
@@ -110,11 +112,11 @@ impl Pool {
         if !arena.is_empty() {
             return;
         }
-        // An empty arena of others is kept without claims, so that the next block need not map it again.
+        // An empty arena of another process is kept without claims, so that the next block need not map it again.
         let keep = arena.size() <= ARENA && slot.1 < BIG && (arena.is_own() || arena.renew().is_ok());
         let place = usize::from(arena.is_own());
         let leaves = if keep { self.spare[place].replace(identity) } else { Some(identity) };
-        // The former spare may be in use again, or be the very same.
+        // The previous spare may be in use again, or be the same arena.
         if let Some(former) = leaves
             && (!keep || former != identity)
             && self.arenas.get(&former).is_some_and(Arena::is_empty)
@@ -123,7 +125,7 @@ impl Pool {
         }
     }
 
-    /// In a forked child: nothing here is this process's own, and what is empty is not needed.
+    /// In a forked child: no arena belongs to this process, and empty ones are not needed.
     pub fn inherited(&mut self) {
         self.arenas.retain(|_, arena| !arena.is_empty());
         self.arenas.values_mut().for_each(Arena::inherited);
@@ -141,17 +143,80 @@ impl Pool {
     }
 }
 
-/// Looks whether `wanted` bytes are to be had, for small amounts only now and then.
-fn admit(unseen: &mut usize, wanted: usize) -> Result<()> {
-    *unseen = unseen.saturating_add(wanted);
-    if *unseen < UNSEEN {
+/// Checks whether `wanted` bytes are available; small amounts are checked only now and then.
+fn check_available(unchecked: &mut usize, wanted: usize) -> Result<()> {
+    *unchecked = unchecked.saturating_add(wanted);
+    if *unchecked < UNCHECKED {
         return Ok(());
     }
-    *unseen = 0;
+    *unchecked = 0;
     let available = limits::available();
     // A little is left to the rest of the process, which would be killed otherwise.
     if wanted > available - available / 32 {
         return Err(SharedError::NoMemory { wanted, available });
     }
     Ok(())
+}
+
+pub(super) static POOL: ForkMutex<Pool> = ForkMutex::new(Rank::Arena, Pool::new());
+
+/// Bytes that other processes may see. Clones refer to the same bytes; dropping the last one in this process releases
+/// its claim.
+#[derive(Debug)]
+pub struct SharedBlock {
+    pub(super) arena: Identity,
+    pointer: NonNull<u8>,
+    pub(super) offset: usize,
+    pub(super) bytes: usize,
+}
+
+// SAFETY: a block is an address range that stays mapped while the value lives; nothing here forms references into it.
+unsafe impl Send for SharedBlock {}
+// SAFETY: see above.
+unsafe impl Sync for SharedBlock {}
+
+impl SharedBlock {
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.pointer.as_ptr()
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// A key that is equal for two blocks of this process exactly if they are the same bytes.
+    pub fn key(&self) -> (Identity, usize) {
+        (self.arena, self.offset)
+    }
+
+    pub(super) fn slot(&self) -> (usize, usize) {
+        (self.offset, round_up(self.bytes))
+    }
+}
+
+impl Clone for SharedBlock {
+    fn clone(&self) -> SharedBlock {
+        POOL.lock().hold_again(self.arena, self.slot());
+        SharedBlock { ..*self }
+    }
+}
+
+impl Drop for SharedBlock {
+    fn drop(&mut self) {
+        POOL.lock().release(self.arena, self.slot());
+    }
+}
+
+/// How much shared memory this process holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    pub arenas: usize,
+    pub blocks: usize,
+    pub bytes: usize,
+    /// Address space, which is not memory.
+    pub mapped: usize,
 }

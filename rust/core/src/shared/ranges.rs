@@ -1,4 +1,4 @@
-//! A set of byte ranges that never touch: neighbours melt into one. Finds the smallest range that is long enough.
+//! A set of byte ranges in which adjacent ranges are merged. It finds the shortest range that is long enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -17,7 +17,7 @@ impl Ranges {
         ranges
     }
 
-    /// How many bytes the ranges hold together.
+    /// How many bytes the ranges have together.
     pub fn total(&self) -> usize {
         self.total
     }
@@ -35,7 +35,7 @@ impl Ranges {
         self.ends.range(..=range.start).next_back().is_some_and(|(_, &end)| range.end <= end)
     }
 
-    /// Adds a range that overlaps none of the set.
+    /// Adds a range that overlaps none in the set.
     pub fn insert(&mut self, range: Range<usize>) {
         let (mut start, mut end) = (range.start, range.end);
         if start >= end {
@@ -54,7 +54,7 @@ impl Ranges {
         self.add_entry(start, end);
     }
 
-    /// Takes out whatever of `range` is in the set, and returns it.
+    /// Removes the parts of `range` that are in the set, and returns them.
     pub fn subtract(&mut self, range: Range<usize>) -> Vec<Range<usize>> {
         let first = self.ends.range(..=range.start).next_back().map_or(range.start, |(&start, _)| start);
         let hit: Vec<(usize, usize)> = self
@@ -78,7 +78,7 @@ impl Ranges {
             .collect()
     }
 
-    /// Takes `length` bytes from the start of the shortest range that has them.
+    /// Takes `length` bytes from the start of the shortest range that is long enough.
     pub fn take(&mut self, length: usize) -> Option<usize> {
         let &(found, start) = self.lengths.range((length, 0)..).next()?;
         self.drop_entry(start, start + found);
@@ -105,7 +105,7 @@ impl Ranges {
 mod tests {
     use super::Ranges;
 
-    /// Against a bitmap, with a small generator of numbers.
+    /// Compares with a bitmap under random operations.
     #[test]
     fn agrees_with_a_bitmap() {
         const SIZE: usize = 200;

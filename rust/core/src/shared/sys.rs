@@ -6,16 +6,17 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-use super::{Result, SharedError};
+use super::error::{Result, SharedError};
 
-/// What the first bytes of an arena say.
+/// The first bytes of an arena.
 const MAGIC: [u8; 8] = *b"rlarena\x01";
-/// The header's place; the first slot begins behind it.
+/// The length of the header; the first slot begins behind it.
 pub const HEADER: usize = 64;
 pub const PAGE: usize = 4096;
 const SEALS: c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// Which arena: the file's place in the kernel, and a random number since kernels count inodes in 32 bits.
+/// The identity of an arena: the file's place in the kernel, and a random number because kernels count inodes in 32
+/// bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity {
     pub device: u64,
@@ -34,13 +35,13 @@ fn checked(step: &'static str, result: c_int) -> Result<c_int> {
 /// Adopts a descriptor that a system call has just made.
 fn adopt(step: &'static str, descriptor: c_int) -> Result<OwnedFd> {
     let descriptor = checked(step, descriptor)?;
-    // SAFETY: the call succeeded, so the descriptor is open and belongs to nobody else.
+    // SAFETY: the call succeeded, so the descriptor is open and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// A sealed memory file of `size` bytes without pages, save the header's.
+/// A sealed memory file of `size` bytes, of which only the header's page is present.
 pub fn create(size: usize) -> Result<OwnedFd> {
-    /// `MFD_NOEXEC_SEAL`: what newer kernels ask for and older ones do not know.
+    /// `MFD_NOEXEC_SEAL`: newer kernels ask for it and older ones reject it.
     const NOEXEC: libc::c_uint = 8;
     let name = c"rushlight";
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
@@ -64,14 +65,15 @@ pub fn create(size: usize) -> Result<OwnedFd> {
     if unsafe { libc::getrandom(header[8..16].as_mut_ptr().cast(), 8, 0) } != 8 {
         return Err(failed("getrandom"));
     }
-    // SAFETY: the buffer is as long as said.
+    // SAFETY: the buffer has `HEADER` bytes.
     if unsafe { libc::pwrite(file.as_raw_fd(), header.as_ptr().cast(), HEADER, 0) } != HEADER as isize {
         return Err(failed("writing the header"));
     }
     Ok(file)
 }
 
-/// Checks that a descriptor is an arena, and says which and how long. Anything a peer may have made up is refused.
+/// Checks that a descriptor is an arena, and returns its identity and size. Everything that a peer could have forged is
+/// checked.
 pub fn inspect(descriptor: BorrowedFd<'_>) -> Result<(Identity, usize)> {
     let raw = descriptor.as_raw_fd();
     // SAFETY: plain calls with buffers of the right size, which all-zero bytes initialise.
@@ -80,7 +82,7 @@ pub fn inspect(descriptor: BorrowedFd<'_>) -> Result<(Identity, usize)> {
         if seals < 0 || seals & SEALS != SEALS {
             return Err(SharedError::Refused("it is not a sealed memory file"));
         }
-        // Huge-page files can fail at first touch, which would be a signal.
+        // Touching a page of a huge-page file can raise a signal.
         let mut system: libc::statfs = std::mem::zeroed();
         checked("fstatfs", libc::fstatfs(raw, &mut system))?;
         if system.f_type != libc::TMPFS_MAGIC {
@@ -125,7 +127,7 @@ pub fn claim(descriptor: BorrowedFd<'_>, range: &Range<usize>) -> Result<()> {
     checked("claiming a slot", unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_OFD_SETLK, &wanted) }).map(drop)
 }
 
-/// A lock on some of the bytes that another open file description holds.
+/// A lock of another open file description on some of the bytes.
 pub fn claimed_by_another(descriptor: BorrowedFd<'_>, range: &Range<usize>) -> Result<Option<Range<usize>>> {
     let mut found = lock(libc::F_WRLCK as c_int, range);
     // SAFETY: the structure is valid for the call, which writes into it.
@@ -135,7 +137,7 @@ pub fn claimed_by_another(descriptor: BorrowedFd<'_>, range: &Range<usize>) -> R
         return Ok(None);
     }
     let start = usize::try_from(found.l_start).unwrap_or(0);
-    // A length of zero reaches to the end of all files.
+    // A length of zero reaches to the end of the file.
     let end = if found.l_len <= 0 { usize::MAX } else { start.saturating_add(found.l_len as usize) };
     Ok(Some(start..end))
 }
@@ -145,7 +147,7 @@ pub fn reserve(descriptor: BorrowedFd<'_>, range: &Range<usize>) -> Result<()> {
     fallocate(descriptor, 0, range)
 }
 
-/// Gives the memory of whole pages back; they read as zero until they are made present again.
+/// Returns the memory of whole pages; they read as zero until they are made present again.
 pub fn punch(descriptor: BorrowedFd<'_>, range: &Range<usize>) -> Result<()> {
     fallocate(descriptor, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, range)
 }
@@ -167,7 +169,7 @@ fn fallocate(descriptor: BorrowedFd<'_>, mode: c_int, range: &Range<usize>) -> R
     }
 }
 
-/// A shared mapping of a file, undone when dropped.
+/// A shared mapping of a file, unmapped when dropped.
 pub struct Mapping {
     start: NonNull<u8>,
     length: usize,
@@ -181,7 +183,7 @@ impl Mapping {
         Mapping::map(descriptor, length, libc::PROT_READ | libc::PROT_WRITE)
     }
 
-    /// A page that cannot be read or written and only holds on to the descriptor's open file description.
+    /// A page without access rights, which only keeps the descriptor's open file description alive.
     pub fn guard(descriptor: BorrowedFd<'_>) -> Result<Mapping> {
         Mapping::map(descriptor, PAGE, libc::PROT_NONE)
     }
@@ -208,7 +210,7 @@ impl Mapping {
     /// # Safety
     /// `offset` lies within the mapping.
     pub unsafe fn at(&self, offset: usize) -> NonNull<u8> {
-        // SAFETY: by the caller's word.
+        // SAFETY: the caller guarantees that the offset lies within the mapping.
         unsafe { self.start.add(offset) }
     }
 }

@@ -1,11 +1,12 @@
-//! Each test runs in a forked child: limits, kills and the pool of the process are then its own.
+//! Each test runs in a forked child, so that limits, kills and the pool of the process are its own.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Handle, Parcel, SharedBlock, SharedError, alloc, import, share, sys, usage};
+use super::arena::Arena;
+use super::{Bundle, Handle, SharedBlock, SharedError, alloc, import, share, sys, usage};
 use crate::storage::{Block, Storage};
 
 const MIB: usize = 1 << 20;
@@ -13,9 +14,9 @@ const MIB: usize = 1 << 20;
 struct Child(libc::pid_t);
 
 impl Child {
-    /// Forks; the child ends with the status 0, or 1 after a panic.
+    /// Forks; the child exits with status 0, or 1 after a panic.
     fn run(body: impl FnOnce()) -> Child {
-        // SAFETY: the child runs the body and leaves by `_exit`; the fork registry keeps the house's locks usable.
+        // SAFETY: the child runs the body and exits by `_exit`; the fork registry keeps the engine's locks usable.
         match unsafe { libc::fork() } {
             0 => {
                 let failed = catch_unwind(AssertUnwindSafe(body)).is_err();
@@ -38,7 +39,7 @@ impl Child {
 
     fn ended(&self) -> Option<i32> {
         let mut status = 0;
-        // SAFETY: asks after a child of this process.
+        // SAFETY: queries a child of this process.
         (unsafe { libc::waitpid(self.0, &mut status, libc::WNOHANG) } == self.0).then_some(status)
     }
 
@@ -54,34 +55,34 @@ fn isolated(body: impl FnOnce()) {
 }
 
 fn fill(block: &SharedBlock, byte: u8) {
-    // SAFETY: the block's own bytes.
+    // SAFETY: the bytes belong to the block.
     unsafe { block.as_ptr().write_bytes(byte, block.len()) };
 }
 
 fn is_filled(block: &SharedBlock, byte: u8) -> bool {
-    // SAFETY: the block's own bytes.
+    // SAFETY: the bytes belong to the block.
     (0..block.len()).step_by(64).all(|at| unsafe { block.as_ptr().add(at).read_volatile() } == byte)
 }
 
 fn pair() -> (OwnedFd, OwnedFd) {
     let mut ends = [0; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: the array has room for both descriptors, which then belong to nobody else.
+    // SAFETY: the array has room for both descriptors, which then have no other owner.
     unsafe {
         assert_eq!(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()), 0);
         (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
     }
 }
 
-/// Sends a tag, a handle and its descriptor. False when nobody is left to receive.
+/// Sends a tag, a handle and its descriptor. Returns false if there is no receiver left.
 fn send(socket: &OwnedFd, block: &SharedBlock, tag: u8) -> bool {
-    let mut parcel = Parcel::new();
-    let handle = parcel.add(block).unwrap();
-    let descriptor = parcel.descriptor(handle.arena).unwrap();
+    let mut bundle = Bundle::new();
+    let handle = bundle.add(block).unwrap();
+    let descriptor = bundle.descriptor(handle.arena).unwrap();
     let mut words = [handle.offset, handle.bytes, usize::from(tag)];
     let mut part = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size_of_val(&words) };
     let mut control = [0u64; 4];
-    // SAFETY: all structures live over the call and their lengths are right.
+    // SAFETY: all structures live for the call and their lengths are right.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut part;
@@ -101,7 +102,7 @@ fn receive(socket: &OwnedFd) -> Option<(SharedBlock, u8)> {
     let mut words = [0usize; 3];
     let mut part = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size_of_val(&words) };
     let mut control = [0u64; 4];
-    // SAFETY: all structures live over the call and their lengths are right; the descriptor that came is new.
+    // SAFETY: all structures live for the call and their lengths are right; the received descriptor is new.
     let descriptor = unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &mut part;
@@ -118,7 +119,8 @@ fn receive(socket: &OwnedFd) -> Option<(SharedBlock, u8)> {
     Some((import(descriptor.as_fd(), words[0], words[1]).unwrap(), words[2] as u8))
 }
 
-/// Uses up so much shared memory that everything reusable is reused; what it writes would show in blocks still held.
+/// Allocates so much shared memory that everything reusable is reused. Its writes would show in blocks that are still
+/// held.
 fn churn() {
     for _ in 0..40 {
         let blocks: Vec<SharedBlock> = (0..4).map(|_| alloc(2 * MIB - 64).unwrap()).collect();
@@ -190,19 +192,19 @@ fn many_blocks_need_few_descriptors() {
         let before = descriptors();
         let blocks: Vec<SharedBlock> = (0..100_000usize).map(|n| alloc(n % 5000).unwrap()).collect();
         assert!(descriptors() - before < 20, "{} descriptors for {} blocks", descriptors() - before, blocks.len());
-        let mut parcel = Parcel::new();
-        let handles: Vec<Handle> = blocks.iter().map(|block| parcel.add(block).unwrap()).collect();
-        assert!(parcel.arenas() < 20 && handles.iter().all(|handle| handle.arena < parcel.arenas()));
-        assert!((0..parcel.arenas()).all(|arena| parcel.descriptor(arena).is_ok()));
+        let mut bundle = Bundle::new();
+        let handles: Vec<Handle> = blocks.iter().map(|block| bundle.add(block).unwrap()).collect();
+        assert!(bundle.arenas() < 20 && handles.iter().all(|handle| handle.arena < bundle.arenas()));
+        assert!((0..bundle.arenas()).all(|arena| bundle.descriptor(arena).is_ok()));
     });
 }
 
 #[test]
 fn large_totals_need_few_descriptors() {
     isolated(|| {
-        // A pool apart, since the process's own keeps arenas between the tests' steps.
-        let mut pool = super::Pool::new();
-        let arenas = |pool: &super::Pool| pool.usage().arenas;
+        // A separate pool, because the process's own keeps arenas between the tests' steps.
+        let mut pool = super::pool::Pool::new();
+        let arenas = |pool: &super::pool::Pool| pool.usage().arenas;
         let blocks: Vec<SharedBlock> = (0..64).map(|_| pool.alloc(16 * MIB).unwrap()).collect();
         assert!(arenas(&pool) <= 40, "{} arenas", arenas(&pool));
         blocks.into_iter().for_each(std::mem::forget);
@@ -217,7 +219,7 @@ fn a_forked_child_keeps_what_it_inherited() {
         blocks.iter().for_each(|block| fill(block, 7));
         let child = Child::run(|| {
             let mut byte = 0u8;
-            // SAFETY: reads one byte into a variable; the parent's death ends the wait as well.
+            // SAFETY: reads one byte into a variable; the end of the parent ends the wait as well.
             unsafe { libc::read(theirs.as_raw_fd(), (&raw mut byte).cast(), 1) };
             assert!(blocks.iter().all(|block| is_filled(block, 7)));
             let own = alloc(100).unwrap();
@@ -274,7 +276,7 @@ fn a_child_without_descriptors_keeps_its_memory() {
         let block = alloc(100_000).unwrap();
         fill(&block, 9);
         let child = Child::run(|| {
-            // SAFETY: a daemon's habit: everything but the socket is closed.
+            // SAFETY: closes everything but the socket, as daemons do.
             unsafe {
                 libc::dup2(theirs.as_raw_fd(), 3);
                 libc::close_range(4, u32::MAX, 0);
@@ -282,9 +284,9 @@ fn a_child_without_descriptors_keeps_its_memory() {
                 libc::read(3, [0u8].as_mut_ptr().cast(), 1);
             }
             assert!(is_filled(&block, 9));
-            let mut parcel = Parcel::new();
-            let handle = parcel.add(&block).unwrap();
-            assert!(matches!(parcel.descriptor(handle.arena), Err(SharedError::Refused(_))));
+            let mut bundle = Bundle::new();
+            let handle = bundle.add(&block).unwrap();
+            assert!(matches!(bundle.descriptor(handle.arena), Err(SharedError::Refused(_))));
             std::mem::forget(theirs);
         });
         let mut byte = 0u8;
@@ -302,7 +304,7 @@ fn a_child_without_descriptors_keeps_its_memory() {
 fn a_message_in_flight_holds_its_block() {
     isolated(|| {
         let (ours, theirs) = pair();
-        // The sender dies when its message lies in the socket.
+        // The sender ends while its message is in the socket.
         assert_eq!(
             Child::run(|| {
                 let block = alloc(3 * MIB).unwrap();
@@ -325,7 +327,7 @@ fn a_message_in_flight_holds_its_block() {
         assert_eq!(own.key(), key, "a block that comes home is the same block");
         churn();
         assert!(is_filled(&own, 6));
-        // A message that nobody takes is let go with its socket.
+        // A message that is never received is released with its socket.
         assert!(send(&ours, &own, 6));
         drop((own, from_the_dead, ours, theirs));
         churn();
@@ -334,15 +336,15 @@ fn a_message_in_flight_holds_its_block() {
 }
 
 #[test]
-fn an_open_parcel_holds_what_is_added_later() {
+fn an_open_bundle_holds_what_is_added_later() {
     isolated(|| {
         let (first, second) = (alloc(MIB).unwrap(), alloc(MIB).unwrap());
         fill(&second, 4);
-        let mut parcel = Parcel::new();
-        let handle = parcel.add(&first).unwrap();
-        let copy = parcel.descriptor(handle.arena).unwrap().try_clone_to_owned().unwrap();
-        let later = parcel.add(&second).unwrap();
-        drop((parcel, first, second));
+        let mut bundle = Bundle::new();
+        let handle = bundle.add(&first).unwrap();
+        let copy = bundle.descriptor(handle.arena).unwrap().try_clone_to_owned().unwrap();
+        let later = bundle.add(&second).unwrap();
+        drop((bundle, first, second));
         churn();
         assert!(is_filled(&import(copy.as_fd(), later.offset, later.bytes).unwrap(), 4));
     });
@@ -394,7 +396,7 @@ fn strange_descriptors_are_refused() {
         };
         refused(std::fs::File::open("/proc/self/maps").unwrap().as_fd(), 64, 1);
         refused(pair().0.as_fd(), 64, 1);
-        // SAFETY: fresh descriptors that belong to nobody else.
+        // SAFETY: new descriptors without another owner.
         let plain = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"x".as_ptr(), libc::MFD_ALLOW_SEALING)) };
         // SAFETY: plain calls.
         unsafe { libc::ftruncate(plain.as_raw_fd(), 1 << 16) };
@@ -422,9 +424,9 @@ fn strange_descriptors_are_refused() {
         assert_eq!(usage().arenas, 0);
         drop(import(arena.as_fd(), last, 64).unwrap());
         let own = alloc(100).unwrap();
-        let mut parcel = Parcel::new();
-        let handle = parcel.add(&own).unwrap();
-        let descriptor = parcel.descriptor(handle.arena).unwrap();
+        let mut bundle = Bundle::new();
+        let handle = bundle.add(&own).unwrap();
+        let descriptor = bundle.descriptor(handle.arena).unwrap();
         refused(descriptor, handle.offset + 64, 1);
         refused(descriptor, handle.offset, 1000);
     });
@@ -452,7 +454,7 @@ fn nothing_has_a_name() {
 }
 
 /// Processes that receive, hold, drop, fork and send on, killed at random moments. Every block is filled with a byte of
-/// its own; a holder that ever sees another byte has found a slot that was reused too early.
+/// its own; a holder that sees another byte has found a slot that was reused too early.
 #[test]
 fn no_kill_makes_a_slot_reused_too_early() {
     isolated(|| {
@@ -460,7 +462,7 @@ fn no_kill_makes_a_slot_reused_too_early() {
         let (ours, theirs) = pair();
         let (onward, home) = pair();
         let worker = |seed: u64| {
-            // Or a failing test would wait for its workers for ever. SAFETY: a plain call.
+            // Otherwise a failing test would wait for its workers forever. SAFETY: a plain call.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             let mut random = Random(seed);
             let mut held: Vec<(SharedBlock, u8)> = Vec::new();
@@ -471,7 +473,7 @@ fn no_kill_makes_a_slot_reused_too_early() {
                 match random.below(6) {
                     0 => held.clear(),
                     1 => {
-                        // Which one is dropped decides how the claims lie.
+                        // The choice of the dropped block decides the pattern of the claims.
                         let at = random.below(held.len());
                         held.swap_remove(at);
                     }
@@ -480,7 +482,7 @@ fn no_kill_makes_a_slot_reused_too_early() {
                         send(&onward, block, *tag);
                     }
                     3 if random.below(4) == 0 => {
-                        // A grandchild looks after what it inherited for a while.
+                        // A grandchild checks what it inherited for a while.
                         let pid = Child::run(|| {
                             for _ in 0..10 {
                                 assert!(held.iter().all(|(block, tag)| is_filled(block, *tag)));
@@ -531,9 +533,26 @@ fn no_kill_makes_a_slot_reused_too_early() {
     });
 }
 
+#[test]
+fn a_mapping_holds_no_block() {
+    isolated(|| {
+        let mut own = Arena::create(2 * sys::PAGE).unwrap();
+        let slot = own.take(64, &mut |_| Ok(())).unwrap().unwrap();
+        let message = own.lend(std::iter::once(slot)).unwrap();
+        let mut other = Arena::open(own.identity(), own.size(), message.as_fd()).unwrap();
+        other.receive(slot).unwrap();
+        drop(message);
+        other.release(slot);
+        other.renew().unwrap();
+        own.release(slot);
+        own.reclaim().unwrap();
+        assert_eq!(own.pending(), 0, "the other side keeps the arena for the next block, and nothing in it");
+    });
+}
+
 fn readable(socket: &OwnedFd) -> bool {
     let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one structure, as said.
+    // SAFETY: one valid structure.
     unsafe { libc::poll(&mut poll, 1, 0) == 1 }
 }
 

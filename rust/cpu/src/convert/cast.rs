@@ -1,7 +1,7 @@
 //! Moving elements: strided to contiguous, contiguous to strided, and from one dtype to another.
 //!
-//! Every kernel works on contiguous elements of its own compute dtype. What stands otherwise in memory passes through
-//! these movers, tile by tile, so that no kernel is compiled for strides or for half types.
+//! Every kernel works on contiguous elements of its own compute dtype. Elements in any other form pass through these
+//! functions, tile by tile, so that no kernel is compiled for strides or for half types.
 
 use half::{bf16, f16};
 use num_complex::Complex;
@@ -12,7 +12,7 @@ use rushlight_simd::multiversion;
 /// Converts `n` contiguous elements.
 ///
 /// # Safety
-/// `n` elements of their dtypes on both sides, which do not overlap partly.
+/// `n` elements of their dtypes on both sides, which do not overlap partially.
 pub type Convert = unsafe fn(to: *mut u8, from: *const u8, n: usize);
 
 multiversion! {
@@ -45,24 +45,24 @@ pub fn converter(from: DType, to: DType) -> Convert {
     /// # Safety
     /// `n` elements of `WIDTH` bytes on both sides.
     unsafe fn copy<const WIDTH: usize>(to: *mut u8, from: *const u8, n: usize) {
-        // SAFETY: by the caller's word both sides hold `n` elements of WIDTH bytes and do not overlap partly.
+        // SAFETY: the caller guarantees that both sides hold `n` elements of WIDTH bytes and do not overlap partially.
         unsafe { std::ptr::copy(from, to, n * WIDTH) };
     }
     match (from, to) {
         (DType::F16, DType::F32) => {
-            // SAFETY: whoever calls a `Convert` promises just this.
+            // SAFETY: the contract of `Convert` covers this.
             return |t, f, n| unsafe { fast::f16_to_f32(t.cast(), f.cast(), n) };
         }
         (DType::F32, DType::F16) => {
-            // SAFETY: whoever calls a `Convert` promises just this.
+            // SAFETY: the contract of `Convert` covers this.
             return |t, f, n| unsafe { fast::f32_to_f16(t.cast(), f.cast(), n) };
         }
         (DType::BF16, DType::F32) => {
-            // SAFETY: whoever calls a `Convert` promises just this.
+            // SAFETY: the contract of `Convert` covers this.
             return |t, f, n| unsafe { fast::bf16_to_f32(t.cast(), f.cast(), n) };
         }
         (DType::F32, DType::BF16) => {
-            // SAFETY: whoever calls a `Convert` promises just this.
+            // SAFETY: the contract of `Convert` covers this.
             return |t, f, n| unsafe { fast::f32_to_bf16(t.cast(), f.cast(), n) };
         }
         _ if from == to => {
@@ -86,7 +86,7 @@ pub fn converter(from: DType, to: DType) -> Convert {
 /// # Safety
 /// Both sides hold `n` elements at these strides.
 pub unsafe fn move_strided(to: *mut u8, to_step: isize, from: *const u8, from_step: isize, n: usize, width: usize) {
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe {
         if to_step == width as isize && from_step == width as isize {
             std::ptr::copy(from, to, n * width);
@@ -103,11 +103,11 @@ pub unsafe fn move_strided(to: *mut u8, to_step: isize, from: *const u8, from_st
 }
 
 multiversion! {
-    /// What repeats and what runs backwards have loops of their own, which go register by register.
+    /// Repeated elements and backward steps have loops of their own, which use whole registers.
     unsafe fn step<S, T: Copy>(to: *mut u8, to_step: isize, from: *const u8, from_step: isize, n: usize) {
         let size = size_of::<T>() as isize;
         let (target, source) = (to.cast::<T>(), from.cast::<T>());
-        // SAFETY: by the caller's word; unaligned because foreign memory may be.
+        // SAFETY: guaranteed by the caller (see `# Safety` of `move_strided`); unaligned because foreign memory may be.
         unsafe {
             if to_step == size && from_step == 0 {
                 let value = source.read_unaligned();

@@ -1,24 +1,24 @@
-//! Copies between any two geometries and dtypes, and sums into places that may repeat.
+//! Copies between any two geometries and dtypes, and sums into positions that may repeat.
 
-use rushlight_core::plan::Plan;
+use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Layout, Scalar};
 use rushlight_par::Address;
 
 use crate::convert::cast::converter;
-use crate::index::merge::{Merge, Merger};
+use crate::index::merge::{ScatterKernels, ScatterOp};
 use crate::pointwise::{GRAIN, Lane, Tile, run, stream};
 use crate::streaming;
-use crate::turn::turn;
+use crate::transpose::transpose_block;
 
-/// Overwrites what `target` names in lane 0 with what `source`, of the same sizes, names in lane 1.
+/// Copies the elements of `source` in lane 1 to `target`, of the same sizes, in lane 0.
 ///
 /// # Safety
 /// The layouts stay within the lanes' memory.
 pub unsafe fn copy(target: &Layout, source: &Layout, lanes: [Lane; 2]) {
     let [to, from] = lanes;
-    let plan = Plan::new([target, source], [to.dtype.size(), from.dtype.size()]);
+    let nest = LoopNest::new([target, source], [to.dtype.size(), from.dtype.size()]);
     let dtype = to.dtype;
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe {
         if to.dtype == from.dtype
             && let Some(matrix) = Transposition::find(target, source, dtype.size())
@@ -26,11 +26,11 @@ pub unsafe fn copy(target: &Layout, source: &Layout, lanes: [Lane; 2]) {
             matrix.run(to.pointer, from.pointer);
             return;
         }
-        if plan.is_flat() && is_dense(&plan, lanes) {
+        if nest.is_flat() && is_dense(&nest, lanes) {
             let convert = converter(from.dtype, to.dtype);
-            let (bases, widths) = (plan.bases(), lanes.map(|lane| lane.dtype.size()));
-            let streams = plan.numel() * widths[0] >= streaming::LEAST;
-            rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
+            let (bases, widths) = (nest.bases(), lanes.map(|lane| lane.dtype.size()));
+            let streams = nest.numel() * widths[0] >= streaming::LEAST;
+            rushlight_par::parallel_for(nest.numel(), GRAIN, |range| {
                 let (to, from) = (to, from);
                 let at = |lane: Lane, base: isize| lane.pointer.offset(base).add(range.start * lane.dtype.size());
                 let (to, from) = (at(to, bases[0]), at(from, bases[1]));
@@ -44,21 +44,21 @@ pub unsafe fn copy(target: &Layout, source: &Layout, lanes: [Lane; 2]) {
             });
             return;
         }
-        run(&plan, lanes, [dtype, dtype], identity(dtype.size()), &[]);
+        run(&nest, lanes, [dtype, dtype], identity(dtype.size()), &[]);
     }
 }
 
-fn is_dense(plan: &Plan<2>, lanes: [Lane; 2]) -> bool {
-    let steps = plan.inner_strides();
-    plan.numel() == 1 || (0..2).all(|n| steps[n] == lanes[n].dtype.size() as isize)
+fn is_dense(nest: &LoopNest<2>, lanes: [Lane; 2]) -> bool {
+    let steps = nest.inner_strides();
+    nest.numel() == 1 || (0..2).all(|n| steps[n] == lanes[n].dtype.size() as isize)
 }
 
-/// Moves elements as they are; the walk converts them.
+/// Moves elements unchanged; the loop converts them.
 fn identity(width: usize) -> Tile {
     /// # Safety
-    /// As for every `Tile`, of elements of `WIDTH` bytes.
+    /// Same as for every `Tile`, of elements of `WIDTH` bytes.
     unsafe fn copy<const WIDTH: usize>(out: *mut u8, inputs: *const *const u8, n: usize, _: &[Scalar]) {
-        // SAFETY: the walk gives `n` elements on both sides.
+        // SAFETY: the loop gives `n` elements on both sides.
         unsafe { std::ptr::copy(*inputs, out, n * WIDTH) }
     }
     match width {
@@ -70,23 +70,23 @@ fn identity(width: usize) -> Tile {
     }
 }
 
-/// Two dimensions of which the target runs along one and the source along the other, inside any others.
+/// A transposed copy: the target is contiguous along one dimension and the source along another, inside any others.
 struct Transposition {
-    /// Rows of the target: the dimension along which the source is contiguous.
+    /// The target's rows: the dimension along which the source is contiguous.
     rows: usize,
     columns: usize,
     /// Bytes from one row of the target to the next, and from one column of the source to the next.
     row_step: isize,
     column_step: isize,
     width: usize,
-    outer: Plan<2>,
+    outer: LoopNest<2>,
 }
 
-/// Bytes of a block that is turned within the first-level cache.
+/// Bytes of a block that is transposed within the first-level cache.
 const BLOCK: usize = 16 << 10;
 
-/// Where a block waits for its way to memory, row by row: rows of a matrix are often as far apart as lines that share one
-/// place in the cache, and would drive each other out element by element.
+/// A buffer for a block before it is written to memory row by row. Rows of a matrix often map to the same cache set and
+/// would evict each other element by element.
 #[repr(align(64))]
 struct Block(std::mem::MaybeUninit<[u8; BLOCK]>);
 
@@ -108,18 +108,18 @@ impl Transposition {
             row_step: target.strides[row] * width as isize,
             column_step: source.strides[column] * width as isize,
             width,
-            outer: Plan::new([&rest(target), &rest(source)], [width, width]),
+            outer: LoopNest::new([&rest(target), &rest(source)], [width, width]),
         })
     }
 
     /// # Safety
     /// The geometry stays within both memories, which do not overlap.
     unsafe fn run(&self, to: *mut u8, from: *const u8) {
-        // The largest square of a power of two.
+        // The largest block whose side is a power of two.
         let side = 1 << ((BLOCK / self.width).ilog2() / 2);
         let streams = self.outer.numel() * self.rows * self.columns * self.width >= streaming::LEAST;
         let (to, from) = (Address(to), Address(from.cast_mut()));
-        // A task has some columns of a matrix, and all rows: it reads on where it stopped.
+        // A task has some columns of a matrix, and all rows, so that it reads contiguously.
         let bands = self.columns.div_ceil(side);
         let grain = (GRAIN / (side * self.rows)).max(1);
         rushlight_par::parallel_for(self.outer.numel() * bands, grain, |range| {
@@ -131,7 +131,7 @@ impl Transposition {
                 self.outer.runs(matrix..matrix + 1, |offsets, _| {
                     for row in (0..self.rows).step_by(side) {
                         let rows = side.min(self.rows - row);
-                        // SAFETY: by the caller's word; each task writes columns of its own.
+                        // SAFETY: guaranteed by the caller (see `# Safety`); each task writes its own columns.
                         unsafe {
                             let to = to.offset(offsets[0] + row as isize * self.row_step).add(first * self.width);
                             let from =
@@ -147,7 +147,7 @@ impl Transposition {
         });
     }
 
-    /// One block; the one below is asked for meanwhile.
+    /// One block; the block below is prefetched meanwhile.
     ///
     /// # Safety
     /// The block lies within both operands, and has at most a side's rows and columns.
@@ -167,9 +167,9 @@ impl Transposition {
                 streaming::ask(below.wrapping_add(line));
             }
         }
-        // SAFETY: by the caller's word; a block has room for a side squared.
+        // SAFETY: guaranteed by the caller (see `# Safety`); a block has room for a side squared.
         unsafe {
-            turn(block, step as isize, from, self.column_step, rows, columns, self.width);
+            transpose_block(block, step as isize, from, self.column_step, rows, columns, self.width);
             for row in 0..rows {
                 let (to, from) = (to.offset(row as isize * self.row_step), block.add(row * step));
                 if streams {
@@ -182,22 +182,22 @@ impl Transposition {
     }
 }
 
-/// Adds the elements that `source` names to those that `target` names, one after the other: places may repeat.
+/// Adds the elements of `source` to those of `target`, one after the other: positions may repeat.
 ///
 /// # Safety
 /// The layouts stay within the memories, which hold elements of `dtype`.
 pub unsafe fn accumulate(target: &Layout, to: *mut u8, source: &Layout, from: *const u8, dtype: DType) {
     let width = dtype.size();
-    let plan = Plan::new([target, source], [width, width]);
-    let steps = plan.inner_strides();
-    let merger = Merger::new(Merge::Add, dtype);
-    plan.runs(0..plan.numel(), |offsets, length| {
-        // SAFETY: by the caller's word.
-        unsafe { (merger.run)(to.offset(offsets[0]), steps[0], from.offset(offsets[1]), steps[1], length) };
+    let nest = LoopNest::new([target, source], [width, width]);
+    let steps = nest.inner_strides();
+    let kernels = ScatterKernels::new(ScatterOp::Add, dtype);
+    nest.runs(0..nest.numel(), |offsets, length| {
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe { (kernels.run)(to.offset(offsets[0]), steps[0], from.offset(offsets[1]), steps[1], length) };
     });
 }
 
-/// Zeros above (or, to keep the `upper` triangle, below) a diagonal of all matrices of the last two dimensions.
+/// Writes zeros above (or, if `upper`, below) a diagonal of all matrices of the last two dimensions.
 ///
 /// # Safety
 /// The layout has two dimensions at least and stays within the memory, whose elements have `width` bytes.
@@ -217,7 +217,7 @@ pub unsafe fn clear_triangle(to: *mut u8, layout: &Layout, width: usize, diagona
             } else {
                 (edge.saturating_add(diagonal).saturating_add(1).clamp(0, columns), columns)
             };
-            // SAFETY: by the caller's word; a zero of any dtype is zero bytes.
+            // SAFETY: guaranteed by the caller (see `# Safety`); a zero of any dtype is zero bytes.
             unsafe {
                 let first = to.offset(rows.locate(row) * width as isize + start * step);
                 if step == width as isize {

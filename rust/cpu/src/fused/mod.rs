@@ -1,18 +1,18 @@
 //! Steps of optimizers: each parameter with its gradient and state in one pass over memory.
 //!
-//! Half precision is computed in float32. Memory may be shared with other processes that write to it at the same time, so
-//! elements are read and written through addresses, never as a slice.
+//! Half precision is computed in float32. Memory may be shared with other processes that write to it at the same time,
+//! so elements are read and written through addresses, never as a slice.
 //!
-//! Where several processes train one model, its cache lines travel between their cores, and two steps at once would chase
-//! each other through memory. So a step claims lines of shared memory well before it writes them, and every process begins
-//! elsewhere. In memory of its own a process would wait longer for the claims than for the lines.
+//! If several processes train one model, its cache lines travel between their cores, and two concurrent steps would
+//! follow each other through memory. So a step prefetches lines of shared memory for writing well in advance, and every
+//! process begins at a different position. For memory that is not shared these prefetches cost more than they save.
 
 use std::ops::Range;
 
 use half::{bf16, f16};
 use rushlight_core::DType;
 use rushlight_core::dtype::{bf16_, f16_};
-use rushlight_core::plan::Plan;
+use rushlight_core::loop_nest::LoopNest;
 use rushlight_par::Address;
 use rushlight_simd::multiversion;
 
@@ -20,7 +20,7 @@ use crate::convert::cast::move_strided;
 use crate::pointwise::GRAIN;
 use crate::streaming;
 
-/// Calls a generic function with the type of a real floating dtype; nothing for other dtypes.
+/// Calls a generic function with the type of a real floating dtype; `None` for other dtypes.
 macro_rules! of_real {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
@@ -47,14 +47,14 @@ macro_rules! of_real {
 
 pub mod rules;
 
-/// A number as it is stored, and how it is computed with.
+/// An element type, and the type of its arithmetic.
 pub trait Real: Copy + 'static {
     type Wide: Wide;
     fn load(self) -> Self::Wide;
     fn store(wide: Self::Wide) -> Self;
 }
 
-/// A number to compute with.
+/// A type of arithmetic.
 pub trait Wide:
     Copy
     + PartialOrd
@@ -99,51 +99,52 @@ macro_rules! half {
 }
 half! { f16 bf16 }
 
-/// Where the elements of a parameter, its gradient and its state begin.
+/// The first elements of a parameter, its gradient and its state.
 #[derive(Clone, Copy)]
-pub struct Ends<E, const N: usize> {
-    pub places: [*mut E; N],
-    /// Other processes may have the parameter's memory too.
+pub struct StepOperands<E, const N: usize> {
+    pub pointers: [*mut E; N],
+    /// Whether other processes may map the parameter's memory too.
     pub shared: bool,
-    /// The operands fill more than a core's own caches.
+    /// Whether the operands exceed a core's own caches.
     far: bool,
 }
 
-impl<E, const N: usize> Ends<E, N> {
-    pub fn new(places: [*mut E; N], shared: bool) -> Ends<E, N> {
-        Ends { places, shared, far: false }
+impl<E, const N: usize> StepOperands<E, N> {
+    pub fn new(pointers: [*mut E; N], shared: bool) -> StepOperands<E, N> {
+        StepOperands { pointers, shared, far: false }
     }
 
-    fn cast<T>(self) -> Ends<T, N> {
-        Ends { places: self.places.map(<*mut E>::cast), shared: self.shared, far: self.far }
+    fn cast<T>(self) -> StepOperands<T, N> {
+        StepOperands { pointers: self.pointers.map(<*mut E>::cast), shared: self.shared, far: self.far }
     }
 }
 
-/// Bytes that travel between cores at once.
+/// The bytes that travel between cores at once.
 const LINE: usize = 64;
-/// Lines that are claimed before the one at work: one after the other, each would take a journey to the other core.
+/// The number of lines that are prefetched ahead of the current one; otherwise each would be a separate round trip to
+/// the other core.
 const AHEAD: usize = 64;
 
-/// Elements that a step takes from each operand at once. They pass through registers: one by one, each store could change
-/// what is loaded next, and no two would be computed together.
+/// Elements that a step takes from each operand at once. They pass through registers. Otherwise each store could alias
+/// the next load, and the compiler could not vectorise.
 const BLOCK: usize = 16;
 
-/// `element` of every place of the parameter, the gradient and the state, in this order; all but the gradient are written.
-/// The parameter's cache lines, if it is shared, are claimed well before; those of operands that lie far away are asked for
-/// ahead of their turn, without which the processor leaves a quarter of the bandwidth unused.
+/// Applies `element` at every position of the parameter, the gradient and the state, in this order; all but the
+/// gradient are written. If the parameter is shared, its cache lines are prefetched for writing well in advance.
+/// Operands that exceed the caches are prefetched too, because otherwise a quarter of the memory bandwidth is unused.
 ///
 /// # Safety
 /// Each holds `n` elements.
 #[inline(always)]
 unsafe fn block_by_block<T: Real, const N: usize>(
-    Ends { places: ends, shared, far }: Ends<T, N>,
+    StepOperands { pointers: operands, shared, far }: StepOperands<T, N>,
     n: usize,
     element: impl Fn([T::Wide; N]) -> [T::Wide; N],
 ) {
     let line = LINE / size_of::<T>();
     let claim = |range: Range<usize>| {
         if shared {
-            range.step_by(line.min(BLOCK)).for_each(|at| rushlight_simd::claim(ends[0].wrapping_add(at)));
+            range.step_by(line.min(BLOCK)).for_each(|at| rushlight_simd::claim(operands[0].wrapping_add(at)));
         }
     };
     let ahead = (AHEAD * line).min(n);
@@ -152,11 +153,11 @@ unsafe fn block_by_block<T: Real, const N: usize>(
     for start in (0..whole).step_by(BLOCK) {
         claim(n.min(start + ahead)..n.min(start + ahead + BLOCK));
         if far {
-            ends.iter().for_each(|end| streaming::fetch(end.wrapping_add(start).cast(), BLOCK * size_of::<T>()));
+            operands.iter().for_each(|end| streaming::fetch(end.wrapping_add(start).cast(), BLOCK * size_of::<T>()));
         }
-        // SAFETY: by the caller's word; a block ends before `whole`.
+        // SAFETY: guaranteed by the caller (see `# Safety`); a block ends before `whole`.
         unsafe {
-            let at = |lane: usize| ends[lane].add(start).cast::<[T; BLOCK]>();
+            let at = |lane: usize| operands[lane].add(start).cast::<[T; BLOCK]>();
             let mut block = [at(0).read(); N];
             for lane in 1..N {
                 block[lane] = at(lane).read();
@@ -177,28 +178,28 @@ unsafe fn block_by_block<T: Real, const N: usize>(
         }
     }
     for i in whole..n {
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
-            let mut values = [(*ends[0].add(i)).load(); N];
+            let mut values = [(*operands[0].add(i)).load(); N];
             for lane in 1..N {
-                values[lane] = (*ends[lane].add(i)).load();
+                values[lane] = (*operands[lane].add(i)).load();
             }
             values = element(values);
             for lane in (0..N).filter(|&lane| lane != GRADIENT) {
-                *ends[lane].add(i) = T::store(values[lane]);
+                *operands[lane].add(i) = T::store(values[lane]);
             }
         }
     }
 }
 
-/// Where among `n` elements this process begins, a multiple of a line's: processes of successive numbers are spread evenly
-/// (van der Corput's sequence). No result depends on it, since elements do not depend on each other.
+/// The element at which this process begins, a multiple of a cache line: consecutive processes are spread evenly (van
+/// der Corput's sequence). No result depends on it, because elements are independent.
 fn beginning(n: usize) -> usize {
     let share = std::process::id().reverse_bits() as u64;
     ((n as u64 * share) >> 32) as usize / LINE * LINE
 }
 
-/// The numbers of a step of stochastic gradient descent.
+/// The parameters of a step of stochastic gradient descent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sgd {
     pub lr: f64,
@@ -207,11 +208,11 @@ pub struct Sgd {
     pub weight_decay: f64,
     pub nesterov: bool,
     pub maximize: bool,
-    /// The buffer holds nothing yet.
+    /// Whether the buffer is still uninitialised.
     pub first: bool,
 }
 
-/// The numbers of a step of Adam.
+/// The parameters of a step of Adam.
 #[derive(Clone, Copy, Debug)]
 pub struct Adam {
     pub lr: f64,
@@ -221,7 +222,7 @@ pub struct Adam {
     pub weight_decay: f64,
     pub maximize: bool,
     pub decoupled: bool,
-    /// The number of this step, from one.
+    /// The number of this step, starting from one.
     pub step: f64,
 }
 
@@ -230,7 +231,7 @@ multiversion! {
     ///
     /// # Safety
     /// Both hold `n` elements.
-    unsafe fn sgd_plain<S, T: Real>(ends: Ends<T, 2>, n: usize, c: &Sgd) {
+    unsafe fn sgd_plain<S, T: Real>(operands: StepOperands<T, 2>, n: usize, c: &Sgd) {
         let (rate, decay) = (<T::Wide as Wide>::of(-c.lr), <T::Wide as Wide>::of(c.weight_decay));
         let sign = <T::Wide as Wide>::of(if c.maximize { -1.0 } else { 1.0 });
         let decays = c.weight_decay != 0.0;
@@ -239,8 +240,8 @@ multiversion! {
             let step = if decays { step + decay * p } else { step };
             [p + rate * step, g]
         };
-        // SAFETY: by the caller's word.
-        unsafe { block_by_block(ends, n, element) }
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe { block_by_block(operands, n, element) }
     }
 }
 
@@ -249,7 +250,7 @@ multiversion! {
     ///
     /// # Safety
     /// All hold `n` elements.
-    unsafe fn sgd_momentum<S, T: Real>(ends: Ends<T, 3>, n: usize, c: &Sgd) {
+    unsafe fn sgd_momentum<S, T: Real>(operands: StepOperands<T, 3>, n: usize, c: &Sgd) {
         let (rate, decay) = (<T::Wide as Wide>::of(-c.lr), <T::Wide as Wide>::of(c.weight_decay));
         let (momentum, share) = (<T::Wide as Wide>::of(c.momentum), <T::Wide as Wide>::of(1.0 - c.dampening));
         let sign = <T::Wide as Wide>::of(if c.maximize { -1.0 } else { 1.0 });
@@ -261,12 +262,12 @@ multiversion! {
             let step = if c.nesterov { step + momentum * b } else { b };
             [p + rate * step, g, b]
         };
-        // SAFETY: by the caller's word.
-        unsafe { block_by_block(ends, n, element) }
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe { block_by_block(operands, n, element) }
     }
 }
 
-/// The numbers of a step of Adam as they are computed with.
+/// The parameters of a step of Adam in the type of the arithmetic.
 struct Rates<W> {
     shrink: W,
     decay: W,
@@ -280,7 +281,7 @@ struct Rates<W> {
     eps: W,
     decays: bool,
     decoupled: bool,
-    /// torch's `lerp` starts from the nearer end.
+    /// Whether torch's `lerp` starts from the nearer end.
     near: bool,
 }
 
@@ -304,7 +305,7 @@ impl<W: Wide> Rates<W> {
         }
     }
 
-    /// The parameter before its step, and the mean and the mean square with this gradient in them.
+    /// The parameter before its step, and the mean and the mean square updated with this gradient.
     #[inline(always)]
     fn moments(&self, [p, g, m, v]: [W; 4]) -> (W, W, W) {
         let g = self.sign * g;
@@ -329,14 +330,14 @@ multiversion! {
     ///
     /// # Safety
     /// All hold `n` elements.
-    unsafe fn adam<S, T: Real>(ends: Ends<T, 4>, n: usize, c: &Adam) {
+    unsafe fn adam<S, T: Real>(operands: StepOperands<T, 4>, n: usize, c: &Adam) {
         let rates = Rates::new(c);
         let element = |[p, g, m, v]: [T::Wide; 4]| {
             let (p, m, v) = rates.moments([p, g, m, v]);
             [rates.stepped(p, m, v), g, m, v]
         };
-        // SAFETY: by the caller's word.
-        unsafe { block_by_block(ends, n, element) }
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe { block_by_block(operands, n, element) }
     }
 }
 
@@ -345,7 +346,7 @@ multiversion! {
     ///
     /// # Safety
     /// All hold `n` elements.
-    unsafe fn amsgrad<S, T: Real>(ends: Ends<T, 5>, n: usize, c: &Adam) {
+    unsafe fn amsgrad<S, T: Real>(operands: StepOperands<T, 5>, n: usize, c: &Adam) {
         let rates = Rates::new(c);
         #[allow(clippy::eq_op)]
         let element = |[p, g, m, v, largest]: [T::Wide; 5]| {
@@ -353,39 +354,39 @@ multiversion! {
             let largest = if largest > v || largest != largest { largest } else { v };
             [rates.stepped(p, m, largest), g, m, v, largest]
         };
-        // SAFETY: by the caller's word.
-        unsafe { block_by_block(ends, n, element) }
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe { block_by_block(operands, n, element) }
     }
 }
 
-/// The operand that is only read.
+/// The index of the operand that is only read.
 const GRADIENT: usize = 1;
-/// The bytes of an operand from which on it lies far away.
+/// The bytes from which on an operand exceeds the caches.
 const FAR: usize = 1 << 20;
-/// Elements that pass through buffers at once where operands are strided.
+/// Elements that pass through buffers at once if operands are strided.
 const TILE: usize = 512;
 
-/// Calls `step` with contiguous elements of all operands; strided ones are gathered before and put back after.
+/// Calls `step` with contiguous elements of all operands; strided ones are gathered before and scattered afterwards.
 ///
 /// # Safety
-/// The plan stays within the operands' memory, and elements have `width` bytes.
+/// `nest` stays within the operands' memory, and elements have `width` bytes.
 unsafe fn each<const N: usize>(
-    plan: &Plan<N>,
-    Ends { places, shared, .. }: Ends<u8, N>,
+    nest: &LoopNest<N>,
+    StepOperands { pointers, shared, .. }: StepOperands<u8, N>,
     width: usize,
-    step: impl Fn(Ends<u8, N>, usize) + Sync,
+    step: impl Fn(StepOperands<u8, N>, usize) + Sync,
 ) {
-    let ends = places.map(Address);
-    let steps = plan.inner_strides();
-    let far = plan.numel() * width >= FAR;
-    let contiguous = plan.inner() == 1 || steps.iter().all(|&step| step == width as isize);
-    rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
-        plan.runs(range, |offsets, length| {
+    let operands = pointers.map(Address);
+    let steps = nest.inner_strides();
+    let far = nest.numel() * width >= FAR;
+    let contiguous = nest.inner() == 1 || steps.iter().all(|&step| step == width as isize);
+    rushlight_par::parallel_for(nest.numel(), GRAIN, |range| {
+        nest.runs(range, |offsets, length| {
             if contiguous {
                 let turn = if shared { beginning(length) } else { 0 };
                 for part in [turn..length, 0..turn].into_iter().filter(|part| !part.is_empty()) {
-                    let place = |lane: usize| ends[lane].offset(offsets[lane] + (part.start * width) as isize);
-                    step(Ends { places: std::array::from_fn(place), shared, far }, part.len());
+                    let place = |lane: usize| operands[lane].offset(offsets[lane] + (part.start * width) as isize);
+                    step(StepOperands { pointers: std::array::from_fn(place), shared, far }, part.len());
                 }
                 return;
             }
@@ -393,14 +394,14 @@ unsafe fn each<const N: usize>(
             let mut done = 0;
             while done < length {
                 let n = TILE.min(length - done);
-                let place = |lane: usize| ends[lane].offset(offsets[lane] + done as isize * steps[lane]);
+                let place = |lane: usize| operands[lane].offset(offsets[lane] + done as isize * steps[lane]);
                 let tiles: [*mut u8; N] = buffers.each_mut().map(|buffer| buffer.as_mut_ptr().cast());
-                // SAFETY: by the caller's word; a tile holds elements of up to eight bytes.
+                // SAFETY: guaranteed by the caller (see `# Safety`); a tile holds elements of up to eight bytes.
                 unsafe {
                     for lane in 0..N {
                         move_strided(tiles[lane], width as isize, place(lane), steps[lane], n, width);
                     }
-                    step(Ends::new(tiles, false), n);
+                    step(StepOperands::new(tiles, false), n);
                     for lane in (0..N).filter(|&lane| lane != GRADIENT) {
                         move_strided(place(lane), steps[lane], tiles[lane], width as isize, n, width);
                     }
@@ -414,43 +415,43 @@ unsafe fn each<const N: usize>(
 /// A step of gradient descent for parameter and gradient.
 ///
 /// # Safety
-/// The plan stays within the operands' memory, whose elements are of `dtype`.
-pub unsafe fn sgd_step(dtype: DType, plan: &Plan<2>, ends: Ends<u8, 2>, c: &Sgd) {
+/// `nest` stays within the operands' memory, whose elements are of `dtype`.
+pub unsafe fn sgd_step(dtype: DType, nest: &LoopNest<2>, operands: StepOperands<u8, 2>, c: &Sgd) {
     of_real!(dtype, T => {
-        // SAFETY: by the caller's word.
-        unsafe { each(plan, ends, dtype.size(), |ends, n| sgd_plain::<T>(ends.cast(), n, c)) }
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe { each(nest, operands, dtype.size(), |operands, n| sgd_plain::<T>(operands.cast(), n, c)) }
     });
 }
 
 /// A step of gradient descent for parameter, gradient and momentum.
 ///
 /// # Safety
-/// As for `sgd_step`.
-pub unsafe fn sgd_momentum_step(dtype: DType, plan: &Plan<3>, ends: Ends<u8, 3>, c: &Sgd) {
+/// Same as for `sgd_step`.
+pub unsafe fn sgd_momentum_step(dtype: DType, nest: &LoopNest<3>, operands: StepOperands<u8, 3>, c: &Sgd) {
     of_real!(dtype, T => {
-        // SAFETY: by the caller's word.
-        unsafe { each(plan, ends, dtype.size(), |ends, n| sgd_momentum::<T>(ends.cast(), n, c)) }
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe { each(nest, operands, dtype.size(), |operands, n| sgd_momentum::<T>(operands.cast(), n, c)) }
     });
 }
 
 /// A step of Adam for parameter, gradient, mean and mean square.
 ///
 /// # Safety
-/// As for `sgd_step`.
-pub unsafe fn adam_step(dtype: DType, plan: &Plan<4>, ends: Ends<u8, 4>, c: &Adam) {
+/// Same as for `sgd_step`.
+pub unsafe fn adam_step(dtype: DType, nest: &LoopNest<4>, operands: StepOperands<u8, 4>, c: &Adam) {
     of_real!(dtype, T => {
-        // SAFETY: by the caller's word.
-        unsafe { each(plan, ends, dtype.size(), |ends, n| adam::<T>(ends.cast(), n, c)) }
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe { each(nest, operands, dtype.size(), |operands, n| adam::<T>(operands.cast(), n, c)) }
     });
 }
 
 /// A step of Adam that also keeps the largest mean square.
 ///
 /// # Safety
-/// As for `sgd_step`.
-pub unsafe fn amsgrad_step(dtype: DType, plan: &Plan<5>, ends: Ends<u8, 5>, c: &Adam) {
+/// Same as for `sgd_step`.
+pub unsafe fn amsgrad_step(dtype: DType, nest: &LoopNest<5>, operands: StepOperands<u8, 5>, c: &Adam) {
     of_real!(dtype, T => {
-        // SAFETY: by the caller's word.
-        unsafe { each(plan, ends, dtype.size(), |ends, n| amsgrad::<T>(ends.cast(), n, c)) }
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe { each(nest, operands, dtype.size(), |operands, n| amsgrad::<T>(operands.cast(), n, c)) }
     });
 }

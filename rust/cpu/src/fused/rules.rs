@@ -2,24 +2,24 @@
 
 use rushlight_core::DType;
 use rushlight_core::dtype::{bf16_, f16_};
-use rushlight_core::plan::Plan;
+use rushlight_core::loop_nest::LoopNest;
 use rushlight_simd::multiversion;
 
-use super::{Ends, Real, Wide, block_by_block, each};
+use super::{Real, StepOperands, Wide, block_by_block, each};
 
-/// Numbers that every step has: the gradient's sign, the share of the parameter that is added to the gradient, and the
-/// factor of the parameter itself. The formula's own follow.
+/// The parameters of every step: the gradient's sign, the weight decay that is added to the gradient, and the factor of
+/// the parameter itself. The formula's own parameters follow.
 const COMMON: usize = 3;
 
-/// The most numbers that a step has.
+/// The most parameters that a step has.
 pub const NUMBERS: usize = 10;
 
-/// How an optimizer changes a parameter, given with its gradient, and its state.
+/// How an optimizer updates a parameter and its state, given the gradient.
 trait Formula<const N: usize> {
-    /// How many numbers of its own it reads.
+    /// The number of its own parameters.
     const OWN: usize;
 
-    /// The elements after a step; `own` are the rule's own numbers. What becomes of the gradient is nobody's concern.
+    /// The elements after a step; `own` are the rule's own parameters. The gradient's new value is ignored.
     fn step<W: Wide>(elements: [W; N], own: &[W]) -> [W; N];
 }
 
@@ -95,7 +95,7 @@ impl Formula<4> for Radam {
 
     #[inline(always)]
     fn step<W: Wide>([p, g, mean, square]: [W; 4], own: &[W]) -> [W; 4] {
-        // Without trust in the mean square its root's factor is zero.
+        // If the mean square is not reliable yet, the factor of its root is zero.
         let [share, beta2, rest2, rate, eps, factor] = [own[0], own[1], own[2], own[3], own[4], own[5]];
         let mean = mixed(mean, g, share);
         let square = square * beta2 + rest2 * g * g;
@@ -130,7 +130,7 @@ impl Formula<4> for Rprop {
         let size = size * if turned { shrink } else { factor };
         let size = if size < least { least } else { size };
         let size = if size > most { most } else { size };
-        // Where the sign has changed nothing happens in this step, and any sign is as good in the next.
+        // If the sign has changed the parameter stays as it is, and the stored sign does not matter in the next step.
         let g = if turned { zero() } else { g };
         let against = if g < zero() { size } else { zero() };
         [p - if g > zero() { size } else { zero() } + against, g, g, size]
@@ -172,7 +172,7 @@ macro_rules! rules {
                 ///
                 /// # Safety
                 /// All hold `n` elements.
-                unsafe fn $kernel<S, T: Real, R: Formula<$N>>(ends: Ends<T, $N>, n: usize, numbers: &[f64; NUMBERS]) {
+                unsafe fn $kernel<S, T: Real, R: Formula<$N>>(operands: StepOperands<T, $N>, n: usize, numbers: &[f64; NUMBERS]) {
                     let [sign, decay, shrink, own @ ..] = numbers.map(<T::Wide as Wide>::of);
                     let decays = decay != zero();
                     let element = |mut elements: [T::Wide; $N]| {
@@ -183,20 +183,20 @@ macro_rules! rules {
                         elements[0] = elements[0] * shrink;
                         R::step(elements, &own)
                     };
-                    // SAFETY: by the caller's word.
-                    unsafe { block_by_block(ends, n, element) }
+                    // SAFETY: guaranteed by the caller (see `# Safety`).
+                    unsafe { block_by_block(operands, n, element) }
                 }
             }
 
-            /// A step by the rule of that name for parameter, gradient and state; nothing for others.
+            /// A step by the rule of that name for parameter, gradient and state; `None` for other names.
             ///
             /// # Safety
-            /// The plan stays within the operands' memory, whose elements are of `dtype`.
+            /// `nest` stays within the operands' memory, whose elements are of `dtype`.
             pub unsafe fn $function(
                 rule: &str,
                 dtype: DType,
-                plan: &Plan<$N>,
-                ends: Ends<u8, $N>,
+                nest: &LoopNest<$N>,
+                operands: StepOperands<u8, $N>,
                 numbers: &[f64; NUMBERS],
             ) {
                 of_real!(dtype, T => {
@@ -204,13 +204,13 @@ macro_rules! rules {
                         $($name => $kernel::<T, $rule>,)*
                         _ => return,
                     };
-                    // SAFETY: by the caller's word.
-                    unsafe { each(plan, ends, dtype.size(), |ends, n| step(ends.cast(), n, numbers)) }
+                    // SAFETY: guaranteed by the caller (see `# Safety`).
+                    unsafe { each(nest, operands, dtype.size(), |operands, n| step(operands.cast(), n, numbers)) }
                 });
             }
         )*
 
-        /// How many tensors a rule is about (a parameter, its gradient and its state), and how many numbers it takes.
+        /// How many tensors a rule has (a parameter, its gradient and its state), and how many numbers it takes.
         pub fn counts(rule: &str) -> Option<(usize, usize)> {
             match rule {
                 $($($name => Some(($N, COMMON + <$rule as Formula<$N>>::OWN)),)*)*

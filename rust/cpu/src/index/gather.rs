@@ -1,54 +1,54 @@
-//! Gathers and scatters in which every element has an index of its own along one dimension.
+//! Gathers and scatters with an index for each element along one dimension.
 
 use rushlight_core::Layout;
-use rushlight_core::plan::Plan;
+use rushlight_core::loop_nest::LoopNest;
 
-use crate::index::Outside;
-use crate::index::merge::Merger;
-use crate::index::run::{INDEX_WIDTH, Run, Strided};
+use crate::index::OutOfBounds;
+use crate::index::merge::ScatterKernels;
+use crate::index::run::{INDEX_WIDTH, IndexRun, Strided};
 use crate::pointwise::GRAIN;
 
 /// An operand's memory and geometry.
 #[derive(Clone, Copy)]
-pub struct Side<'a> {
+pub struct IndexedOperand<'a> {
     pub pointer: *mut u8,
     pub layout: &'a Layout,
 }
 
-impl Side<'_> {
-    /// The address that many bytes behind the first element.
+impl IndexedOperand<'_> {
+    /// The address `bytes` bytes after the first element.
     pub(crate) fn at(&self, bytes: isize) -> *mut u8 {
         self.pointer.wrapping_offset(bytes)
     }
 }
 
 // SAFETY: addresses; every thread writes its own elements.
-unsafe impl Sync for Side<'_> {}
+unsafe impl Sync for IndexedOperand<'_> {}
 // SAFETY: see above.
-unsafe impl Send for Side<'_> {}
+unsafe impl Send for IndexedOperand<'_> {}
 
-/// The first index, in the walk's order, that is not in `0..size`.
+/// The first index, in the order of the loop nest, that is not in `0..size`.
 ///
 /// # Safety
-/// The index holds 64-bit integers at every place of its layout.
-pub unsafe fn outside(index: Side, size: isize) -> Option<Outside> {
-    // What is stretched needs to be seen only once.
+/// The index holds 64-bit integers at every position of its layout.
+pub unsafe fn outside(index: IndexedOperand, size: isize) -> Option<OutOfBounds> {
+    // Repeated elements are checked only once.
     let mut layout = index.layout.clone();
     for dim in 0..layout.rank() {
         if layout.strides[dim] == 0 && layout.sizes[dim] > 1 {
             layout.sizes[dim] = 1;
         }
     }
-    let plan = Plan::new([&layout], [INDEX_WIDTH]);
-    let step = plan.inner_strides()[0];
+    let nest = LoopNest::new([&layout], [INDEX_WIDTH]);
+    let step = nest.inner_strides()[0];
     let found = rushlight_par::parallel_reduce(
-        plan.numel(),
+        nest.numel(),
         GRAIN,
         |range| {
             let mut found = None;
-            plan.runs(range, |at, length| {
-                let run = Run { pointer: index.at(at[0]), stride: step, n: length, size, step: 0 };
-                // SAFETY: by the caller's word.
+            nest.runs(range, |at, length| {
+                let run = IndexRun { pointer: index.at(at[0]), stride: step, n: length, size, step: 0 };
+                // SAFETY: guaranteed by the caller (see `# Safety`).
                 unsafe {
                     if !run.is_inside() {
                         found = found.or(run.first_outside());
@@ -62,7 +62,7 @@ pub unsafe fn outside(index: Side, size: isize) -> Option<Outside> {
     found.flatten()
 }
 
-/// The layout of `whole` over the sizes of an index, standing still along `dim`.
+/// The layout of `whole` over the sizes of an index, with a stride of zero along `dim`.
 fn still(whole: &Layout, sizes: &[isize], dim: usize) -> Layout {
     let mut layout = Layout { sizes: sizes.into(), ..whole.clone() };
     if let Some(stride) = layout.strides.get_mut(dim) {
@@ -71,21 +71,27 @@ fn still(whole: &Layout, sizes: &[isize], dim: usize) -> Layout {
     layout
 }
 
-/// `out[..i..] = operand[..index[..i..]..]`, the index along `dim`; or the first index that lies outside.
+/// `out[..i..] = operand[..index[..i..]..]`, the index along `dim`; or the first index that is out of range.
 ///
 /// # Safety
 /// The index's other sizes lie within the operand's.
-pub unsafe fn gather(out: Side, operand: Side, index: Side, dim: usize, width: usize) -> Result<(), Outside> {
+pub unsafe fn gather(
+    out: IndexedOperand,
+    operand: IndexedOperand,
+    index: IndexedOperand,
+    dim: usize,
+    width: usize,
+) -> Result<(), OutOfBounds> {
     let base = still(operand.layout, &index.layout.sizes, dim);
     let step = operand.layout.strides.get(dim).map_or(0, |stride| stride.wrapping_mul(width as isize));
-    let plan = Plan::new([out.layout, &base, index.layout], [width, width, INDEX_WIDTH]);
-    let steps = plan.inner_strides();
+    let nest = LoopNest::new([out.layout, &base, index.layout], [width, width, INDEX_WIDTH]);
+    let steps = nest.inner_strides();
     let size = operand.layout.sizes.get(dim).copied().unwrap_or(1);
-    rushlight_par::try_parallel_for(plan.numel(), GRAIN, |range| {
+    rushlight_par::try_parallel_for(nest.numel(), GRAIN, |range| {
         let mut done = Ok(());
-        plan.runs(range, |at, n| {
-            let run = Run { pointer: index.at(at[2]), stride: steps[2], n, size, step };
-            // SAFETY: by the caller's word.
+        nest.runs(range, |at, n| {
+            let run = IndexRun { pointer: index.at(at[2]), stride: steps[2], n, size, step };
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             let picked = unsafe { pick(&run, (operand.at(at[1]), steps[1]), (out.at(at[0]), steps[0]), width) };
             done = done.and(picked);
         });
@@ -93,20 +99,20 @@ pub unsafe fn gather(out: Side, operand: Side, index: Side, dim: usize, width: u
     })
 }
 
-/// Copies the elements that a run names to the other side.
+/// Copies the elements that a run selects to the other side.
 ///
 /// # Safety
-/// Every index inside names an element of `width` bytes, and there is room for as many.
-unsafe fn pick(run: &Run, from: Strided, to: Strided, width: usize) -> Result<(), Outside> {
+/// Every index within range selects an element of `width` bytes, and there is room for as many.
+unsafe fn pick(run: &IndexRun, from: Strided, to: Strided, width: usize) -> Result<(), OutOfBounds> {
     /// # Safety
     /// As above, of elements `T`.
-    unsafe fn each<T: Copy>(run: &Run, from: Strided, to: Strided) -> Result<(), Outside> {
-        // SAFETY: by the caller's word.
+    unsafe fn each<T: Copy>(run: &IndexRun, from: Strided, to: Strided) -> Result<(), OutOfBounds> {
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             run.pairs::<T>(from, to, |from, to| to.cast::<T>().write_unaligned(from.cast::<T>().read_unaligned()))
         }
     }
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe {
         match width {
             1 => each::<u8>(run, from, to),
@@ -120,22 +126,22 @@ unsafe fn pick(run: &Run, from: Strided, to: Strided, width: usize) -> Result<()
 
 /// Merges `source[..i..]` into `operand[..index[..i..]..]`, in the order of `i` along `dim`.
 ///
-/// Threads share the other dimensions, so that a place is always reached by one thread and in one order. Whoever wants the
-/// operand untouched when an index lies `outside` asks before.
+/// Threads divide the other dimensions, so that each position is written by one thread and in one order. A caller that
+/// needs the operand unchanged if an index is out of range must check with `outside` first.
 ///
 /// # Safety
-/// As for `gather`; the source's sizes hold the index's, and elements are what `merger` merges.
+/// Same as for `gather`; the source's sizes hold the index's, and elements are of the dtype of `kernels`.
 pub unsafe fn scatter(
-    operand: Side,
-    source: Side,
-    index: Side,
+    operand: IndexedOperand,
+    source: IndexedOperand,
+    index: IndexedOperand,
     dim: usize,
-    merger: Merger,
+    kernels: ScatterKernels,
     width: usize,
-) -> Result<(), Outside> {
+) -> Result<(), OutOfBounds> {
     let sizes = &index.layout.sizes;
     let length = sizes.get(dim).copied().unwrap_or(1);
-    // Without `dim`, which every task walks for itself.
+    // Without `dim`, along which every task iterates itself.
     let rest = |layout: &Layout| {
         let kept: Vec<usize> = (0..sizes.len()).filter(|&d| d != dim).collect();
         Layout { sizes: sizes.clone(), ..layout.clone() }.permute(&kept)
@@ -144,27 +150,27 @@ pub unsafe fn scatter(
         |layout: &Layout, width: usize| layout.strides.get(dim).map_or(0, |stride| stride.wrapping_mul(width as isize));
     let (step, from_step, index_step) =
         (along(operand.layout, width), along(source.layout, width), along(index.layout, INDEX_WIDTH));
-    let plan =
-        Plan::new([&rest(operand.layout), &rest(source.layout), &rest(index.layout)], [width, width, INDEX_WIDTH]);
-    let steps = plan.inner_strides();
-    let across = plan.inner() > 1 && step.abs() > steps[0].abs();
+    let nest =
+        LoopNest::new([&rest(operand.layout), &rest(source.layout), &rest(index.layout)], [width, width, INDEX_WIDTH]);
+    let steps = nest.inner_strides();
+    let across = nest.inner() > 1 && step.abs() > steps[0].abs();
     let grain = (GRAIN / (length as usize).max(1)).max(1);
     let size = operand.layout.sizes.get(dim).copied().unwrap_or(1);
-    rushlight_par::try_parallel_for(plan.numel(), grain, |range| {
+    rushlight_par::try_parallel_for(nest.numel(), grain, |range| {
         let mut done = Ok(());
         let mut merge = |at: [isize; 3], stride: [isize; 3], i: isize, n: usize| {
-            let run = Run { pointer: index.at(at[2] + i * index_step), stride: stride[2], n, size, step };
+            let run = IndexRun { pointer: index.at(at[2] + i * index_step), stride: stride[2], n, size, step };
             let (to, from) = (operand.at(at[0]), source.at(at[1] + i * from_step));
-            // SAFETY: by the caller's word.
-            let merged = unsafe { (merger.scattered)(&run, (to, stride[0]), (from, stride[1])) };
+            // SAFETY: guaranteed by the caller (see `# Safety`).
+            let merged = unsafe { (kernels.scattered)(&run, (to, stride[0]), (from, stride[1])) };
             done = done.and(merged);
         };
         if across {
             for i in 0..length {
-                plan.runs(range.clone(), |at, n| merge(at, steps, i, n));
+                nest.runs(range.clone(), |at, n| merge(at, steps, i, n));
             }
         } else {
-            plan.runs(range, |at, n| {
+            nest.runs(range, |at, n| {
                 for j in 0..n as isize {
                     let at = [at[0] + j * steps[0], at[1] + j * steps[1], at[2] + j * steps[2]];
                     merge(at, [0, from_step, index_step], 0, length as usize);

@@ -1,41 +1,41 @@
-//! How a new element meets the one that stands at its place: it replaces it, or the two become one.
+//! How a new element is merged with the existing one: it replaces it, or the two are combined.
 
 use rushlight_core::{Bool, DType, dispatch};
 use rushlight_simd::multiversion;
 
-use crate::index::Outside;
-use crate::index::run::{Run, Strided};
+use crate::index::OutOfBounds;
+use crate::index::run::{IndexRun, Strided};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Merge {
+pub enum ScatterOp {
     Set,
     Add,
     Multiply,
-    Least,
-    Greatest,
+    Min,
+    Max,
 }
 
 /// The loops that merge elements of one dtype in one way. Strides count bytes.
 #[derive(Clone, Copy)]
-pub struct Merger {
+pub struct ScatterKernels {
     /// `n` elements at constant strides: target, its stride, source, its stride.
     pub run: unsafe fn(*mut u8, isize, *const u8, isize, usize),
-    /// Elements at `places`; see there.
-    pub indexed: unsafe fn(&Places, *const u8, isize),
-    /// Elements that a run names, from the source.
-    pub scattered: unsafe fn(&Run, Strided, Strided) -> Result<(), Outside>,
+    /// Elements at `places`; see [`ScatterOffsets`].
+    pub indexed: unsafe fn(&ScatterOffsets, *const u8, isize),
+    /// Elements that a run selects, from the source.
+    pub scattered: unsafe fn(&IndexRun, Strided, Strided) -> Result<(), OutOfBounds>,
 }
 
-/// Where indexed elements stand: the `i`-th at `base + i * stride + offsets[i]` bytes. The offsets are nobody else's, so
-/// that what was checked is what is used.
-pub struct Places<'a> {
+/// The positions of indexed elements: the `i`-th is at `base + i * stride + offsets[i]` bytes. The offsets are not
+/// shared, so they cannot change after they were checked.
+pub struct ScatterOffsets<'a> {
     pub base: *mut u8,
     pub stride: isize,
     pub offsets: &'a [isize],
 }
 
-impl Places<'_> {
-    /// Every place.
+impl ScatterOffsets<'_> {
+    /// Iterates over the positions.
     #[inline(always)]
     pub fn each(&self) -> impl Iterator<Item = *mut u8> {
         let at = |(i, &offset)| self.base.wrapping_offset(i as isize * self.stride + offset);
@@ -43,37 +43,37 @@ impl Places<'_> {
     }
 }
 
-impl Merger {
-    pub fn new(merge: Merge, dtype: DType) -> Merger {
+impl ScatterKernels {
+    pub fn new(merge: ScatterOp, dtype: DType) -> ScatterKernels {
         match merge {
-            Merge::Set => match dtype.size() {
+            ScatterOp::Set => match dtype.size() {
                 1 => make::<u8, Set>(),
                 2 => make::<u16, Set>(),
                 4 => make::<u32, Set>(),
                 8 => make::<u64, Set>(),
                 _ => make::<u128, Set>(),
             },
-            Merge::Add => dispatch!(dtype, T in all => make::<T, Add>()),
-            Merge::Multiply => dispatch!(dtype, T in all => make::<T, Multiply>()),
-            Merge::Least => dispatch!(dtype, T in all => make::<T, Least>()),
-            Merge::Greatest => dispatch!(dtype, T in all => make::<T, Greatest>()),
+            ScatterOp::Add => dispatch!(dtype, T in all => make::<T, Add>()),
+            ScatterOp::Multiply => dispatch!(dtype, T in all => make::<T, Multiply>()),
+            ScatterOp::Min => dispatch!(dtype, T in all => make::<T, Min>()),
+            ScatterOp::Max => dispatch!(dtype, T in all => make::<T, Max>()),
         }
     }
 }
 
-fn make<T: Copy, M: Rule<T>>() -> Merger {
-    Merger { run: run::<T, M>, indexed: indexed::<T, M>, scattered: scattered::<T, M> }
+fn make<T: Copy, M: Rule<T>>() -> ScatterKernels {
+    ScatterKernels { run: run::<T, M>, indexed: indexed::<T, M>, scattered: scattered::<T, M> }
 }
 
 /// # Safety
 /// Both sides hold `n` elements at these strides.
 unsafe fn run<T: Copy, M: Rule<T>>(to: *mut u8, to_step: isize, from: *const u8, from_step: isize, n: usize) {
     if [to_step, from_step] == [size_of::<T>() as isize; 2] {
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         return unsafe { adjacent::<T, M>(to.cast(), from.cast(), n) };
     }
     for i in 0..n as isize {
-        // SAFETY: the caller's promise; foreign memory may be unaligned.
+        // SAFETY: guaranteed by the caller (see `# Safety`); foreign memory may be unaligned.
         unsafe {
             let place = to.offset(i * to_step).cast::<T>();
             let value = from.offset(i * from_step).cast::<T>().read_unaligned();
@@ -87,17 +87,17 @@ multiversion! {
     /// Both hold `n` elements.
     unsafe fn adjacent<S, T: Copy, M: Rule<T>>(to: *mut T, from: *const T, n: usize) {
         for i in 0..n {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe { to.add(i).write_unaligned(M::merge(to.add(i), from.add(i).read_unaligned())) };
         }
     }
 }
 
 /// # Safety
-/// Every place holds an element, and there are as many at `from`.
-unsafe fn indexed<T: Copy, M: Rule<T>>(places: &Places, from: *const u8, from_step: isize) {
+/// Every position holds an element, and there are as many at `from`.
+unsafe fn indexed<T: Copy, M: Rule<T>>(places: &ScatterOffsets, from: *const u8, from_step: isize) {
     for (i, place) in places.each().enumerate() {
-        // SAFETY: the caller checked the places and gives as many elements.
+        // SAFETY: the caller has checked the positions and gives as many elements.
         unsafe {
             let place = place.cast::<T>();
             let value = from.offset(i as isize * from_step).cast::<T>().read_unaligned();
@@ -107,9 +107,9 @@ unsafe fn indexed<T: Copy, M: Rule<T>>(places: &Places, from: *const u8, from_st
 }
 
 /// # Safety
-/// Every index inside names an element, and there are as many at `from`.
-unsafe fn scattered<T: Copy, M: Rule<T>>(run: &Run, to: Strided, from: Strided) -> Result<(), Outside> {
-    // SAFETY: by the caller's word.
+/// Every index within range selects an element, and there are as many at `from`.
+unsafe fn scattered<T: Copy, M: Rule<T>>(run: &IndexRun, to: Strided, from: Strided) -> Result<(), OutOfBounds> {
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe {
         run.pairs::<T>(to, from, |place, from| {
             let place = place.cast::<T>();
@@ -118,10 +118,10 @@ unsafe fn scattered<T: Copy, M: Rule<T>>(run: &Run, to: Strided, from: Strided) 
     }
 }
 
-/// What becomes of the element at `place` when `value` comes.
+/// The new element at `place` for an incoming `value`.
 trait Rule<T> {
     /// # Safety
-    /// The place holds an element.
+    /// `place` points to an element.
     unsafe fn merge(place: *mut T, value: T) -> T;
 }
 
@@ -139,7 +139,7 @@ macro_rules! rules {
         impl<T: Number> Rule<T> for $rule {
             #[inline(always)]
             unsafe fn merge(place: *mut T, value: T) -> T {
-                // SAFETY: the caller gives a place that holds an element.
+                // SAFETY: the caller guarantees that `place` points to an element.
                 unsafe { place.read_unaligned() }.$method(value)
             }
         }
@@ -149,11 +149,11 @@ macro_rules! rules {
 rules! {
     Add sum;
     Multiply product;
-    Least least;
-    Greatest greatest;
+    Min least;
+    Max greatest;
 }
 
-/// Arithmetic as accumulation has it: integers wrap, bool knows "or" and "and", NaN wins over every number.
+/// The arithmetic of accumulation: integers wrap, bool has "or" and "and", NaN wins over every number.
 trait Number: Copy {
     fn sum(self, other: Self) -> Self;
     fn product(self, other: Self) -> Self;
@@ -198,7 +198,7 @@ macro_rules! complex {
             fn sum(self, other: Self) -> Self { self + other }
             #[inline(always)]
             fn product(self, other: Self) -> Self { self * other }
-            // Complex numbers have no order; rows refuse them before.
+            // Complex numbers have no order; the operators reject them before.
             fn least(self, _: Self) -> Self { self }
             fn greatest(self, _: Self) -> Self { self }
         }

@@ -1,21 +1,24 @@
-//! Gathers and scatters of whole blocks: `x[i, j]` and its kin.
+//! Gathers and scatters of whole blocks: `x[i, j]` and its variants.
 //!
-//! An operand's dimensions fall into three groups: those before the indexed ones, the indexed ones, and those after. Indices
-//! become byte offsets once, checked, and then every offset moves a block of what comes after. When blocks are written,
-//! places may repeat; threads share the work by what stands before and after, never by the offsets, so that the order in
-//! which one place is written is always the order of the indices.
+//! An operand's dimensions are in three groups: those before the indexed ones, the indexed ones, and those after.
+//! Indices are checked and converted to byte offsets once, and then each offset moves a block of the dimensions after.
+//! When blocks are written, positions may repeat; threads divide the work by the dimensions before and after, never by
+//! the offsets, so that each position is written in the order of the indices.
 
 pub mod gather;
 pub mod merge;
+mod outside;
 mod run;
 
 use rushlight_core::alloc::{filled, list};
-use rushlight_core::plan::Plan;
+use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{Error, Layout};
 use rushlight_par::Address;
 
+pub use outside::OutOfBounds;
+
 use crate::convert::cast::move_strided;
-use crate::index::merge::{Merger, Places};
+use crate::index::merge::{ScatterKernels, ScatterOffsets};
 use crate::pointwise::GRAIN;
 use crate::streaming;
 
@@ -32,19 +35,12 @@ unsafe impl Sync for Index {}
 // SAFETY: see above.
 unsafe impl Send for Index {}
 
-/// An index that lies outside: which of the indices, and its value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outside {
-    pub number: usize,
-    pub value: i64,
-}
-
-/// The byte offsets that `n` tuples of indices name, or which of them lies outside; negative indices count from the end.
-/// Each index is read once: another thread may be writing to it.
+/// The byte offsets of `n` tuples of indices, or which of them is out of range; negative indices count from the end.
+/// Each index is read once, because another thread may be writing to it.
 ///
 /// # Safety
 /// Each index holds `n` integers.
-pub unsafe fn offsets(indices: &[Index], n: usize) -> Result<Result<Vec<isize>, Outside>, Error> {
+pub unsafe fn offsets(indices: &[Index], n: usize) -> Result<Result<Vec<isize>, OutOfBounds>, Error> {
     let mut found: Vec<isize> = list(n)?;
     let base = Address(found.as_mut_ptr());
     let outside = rushlight_par::parallel_reduce(
@@ -55,11 +51,11 @@ pub unsafe fn offsets(indices: &[Index], n: usize) -> Result<Result<Vec<isize>, 
             for i in range {
                 let mut offset = 0;
                 for (number, index) in indices.iter().enumerate() {
-                    // SAFETY: by the caller's word.
+                    // SAFETY: guaranteed by the caller (see `# Safety`).
                     let value = unsafe { index.values.add(i).read_unaligned() };
                     let wrapped = if value < 0 { value as isize + index.size } else { value as isize };
                     if wrapped < 0 || wrapped >= index.size {
-                        outside = outside.or(Some(Outside { number, value }));
+                        outside = outside.or(Some(OutOfBounds { number, value }));
                     }
                     offset += wrapped.wrapping_mul(index.step);
                 }
@@ -80,25 +76,26 @@ pub unsafe fn offsets(indices: &[Index], n: usize) -> Result<Result<Vec<isize>, 
     }
 }
 
-/// The operand's geometry around the indexed dimensions; `before` carries the operand's offset.
+/// The operand's geometry around the indexed dimensions; `before` includes the operand's offset.
 pub struct Frame {
     pub before: Layout,
     pub after: Layout,
 }
 
-/// How many blocks ahead memory is asked for, and how many bytes of one.
+/// How many blocks ahead memory is prefetched, and how many bytes of each.
 const AHEAD: usize = 4;
 const PREFETCHED: usize = 1 << 10;
 
-/// Fills a row-major result with the blocks that `offsets` name.
+/// Fills a row-major result with the blocks at `offsets`.
 ///
 /// # Safety
-/// The frame with every offset stays within the operand, and the result has room for all blocks of `width` bytes an element.
+/// The frame with every offset stays within the operand, and the result has room for all blocks of `width` bytes an
+/// element.
 pub unsafe fn get(out: *mut u8, operand: *const u8, frame: &Frame, offsets: &[isize], width: usize) {
     let block = frame.after.numel();
-    let plan = Plan::new([&Layout::contiguous(&frame.after.sizes), &frame.after], [width, width]);
-    let steps = plan.inner_strides();
-    let whole = plan.is_flat() && (block == 1 || steps == [width as isize; 2]);
+    let nest = LoopNest::new([&Layout::contiguous(&frame.after.sizes), &frame.after], [width, width]);
+    let steps = nest.inner_strides();
+    let whole = nest.is_flat() && (block == 1 || steps == [width as isize; 2]);
     let (out, operand) = (Address(out), Address(operand.cast_mut()));
     let grain = (GRAIN / block.max(1)).max(1);
     let n = offsets.len();
@@ -108,7 +105,7 @@ pub unsafe fn get(out: *mut u8, operand: *const u8, frame: &Frame, offsets: &[is
             let first = at % n;
             let count = (range.end - at).min(n - first);
             let part = &offsets[first..first + count];
-            // SAFETY: by the caller's word.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 let base = operand.offset(frame.before.locate(at / n) * width as isize);
                 let mut to = out.at(at * block * width);
@@ -125,7 +122,7 @@ pub unsafe fn get(out: *mut u8, operand: *const u8, frame: &Frame, offsets: &[is
                         if whole {
                             std::ptr::copy_nonoverlapping(from, to, block * width);
                         } else {
-                            plan.runs(0..block, |at, length| {
+                            nest.runs(0..block, |at, length| {
                                 move_strided(to.offset(at[0]), steps[0], from.offset(at[1]), steps[1], length, width);
                             });
                         }
@@ -138,20 +135,20 @@ pub unsafe fn get(out: *mut u8, operand: *const u8, frame: &Frame, offsets: &[is
     });
 }
 
-/// Single elements at byte offsets.
+/// Copies single elements at byte offsets.
 ///
 /// # Safety
-/// An element of `width` bytes stands at every offset, and there is room for as many.
+/// There is an element of `width` bytes at every offset, and there is room for as many.
 unsafe fn pick(to: *mut u8, base: *const u8, offsets: &[isize], width: usize) {
     /// # Safety
     /// As above, of elements `T`.
     unsafe fn each<T: Copy>(to: *mut u8, base: *const u8, offsets: &[isize]) {
         for (i, &offset) in offsets.iter().enumerate() {
-            // SAFETY: by the caller's word.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe { to.cast::<T>().add(i).write_unaligned(base.offset(offset).cast::<T>().read_unaligned()) };
         }
     }
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe {
         match width {
             1 => each::<u8>(to, base, offsets),
@@ -163,22 +160,32 @@ unsafe fn pick(to: *mut u8, base: *const u8, offsets: &[isize], width: usize) {
     }
 }
 
-/// What is written: the geometry before and after, as in the operand, and the stride in bytes from one block to the next.
+/// The source of a write: the geometry before and after, as in the operand, and the stride in bytes from one block to
+/// the next.
 pub struct Source {
     pub pointer: *const u8,
     pub frame: Frame,
     pub step: isize,
 }
 
-/// Merges the source's blocks into the blocks that `offsets` name, in the order of the offsets.
+/// Merges the source's blocks into the blocks at `offsets`, in the order of the offsets.
 ///
 /// # Safety
-/// The frames with every offset stay within their memories, whose elements have `width` bytes and are what `merger` merges.
-pub unsafe fn put(operand: *mut u8, frame: &Frame, offsets: &[isize], source: &Source, merger: Merger, width: usize) {
+/// The frames with every offset stay within their memories, whose elements have `width` bytes and are of the dtype of
+/// `kernels`.
+pub unsafe fn put(
+    operand: *mut u8,
+    frame: &Frame,
+    offsets: &[isize],
+    source: &Source,
+    kernels: ScatterKernels,
+    width: usize,
+) {
     let block = frame.after.numel();
-    let plan = Plan::new([&frame.after, &source.frame.after], [width, width]);
-    let steps = plan.inner_strides();
-    // Pieces of a block for threads to share, a few cache lines wide: the order at one place does not depend on them.
+    let nest = LoopNest::new([&frame.after, &source.frame.after], [width, width]);
+    let steps = nest.inner_strides();
+    // Threads divide a block into pieces a few cache lines wide, which does not affect the order of writes to a
+    // position.
     let piece = block.div_ceil(rushlight_par::num_threads()).next_multiple_of(64).max(1);
     let pieces = block.div_ceil(piece).max(1);
     let tasks = frame.before.numel() * pieces;
@@ -189,17 +196,17 @@ pub unsafe fn put(operand: *mut u8, frame: &Frame, offsets: &[isize], source: &S
         for task in range {
             let (before, part) = (task / pieces, task % pieces);
             let elements = part * piece..block.min((part + 1) * piece);
-            // SAFETY: by the caller's word.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 let to = operand.offset(frame.before.locate(before) * width as isize);
                 let mut from = from.offset(source_before.locate(before) * width as isize).cast_const();
                 if block == 1 {
-                    (merger.indexed)(&Places { base: to, stride: 0, offsets }, from, source_step);
+                    (kernels.indexed)(&ScatterOffsets { base: to, stride: 0, offsets }, from, source_step);
                     continue;
                 }
                 for &offset in offsets {
-                    plan.runs(elements.clone(), |at, length| {
-                        (merger.run)(to.offset(offset + at[0]), steps[0], from.offset(at[1]), steps[1], length);
+                    nest.runs(elements.clone(), |at, length| {
+                        (kernels.run)(to.offset(offset + at[0]), steps[0], from.offset(at[1]), steps[1], length);
                     });
                     from = from.wrapping_offset(source_step);
                 }
@@ -208,8 +215,8 @@ pub unsafe fn put(operand: *mut u8, frame: &Frame, offsets: &[isize], source: &S
     });
 }
 
-/// The numbers of the bytes that are not zero. Each byte is read once, into a bit of a map of our own: another thread may be
-/// writing to them.
+/// The indices of the bytes that are not zero. Each byte is read once, into a bitmap of our own, because another thread
+/// may be writing to them.
 ///
 /// # Safety
 /// `bytes` holds `n`.
@@ -221,14 +228,14 @@ pub unsafe fn positions(bytes: *const u8, n: usize) -> Result<Vec<i64>, Error> {
     rushlight_par::parallel_for(n, GRAIN, |range| {
         let mut count = 0;
         for first in (range.start..range.end).step_by(WORD) {
-            // SAFETY: by the caller's word.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             let bit = |i: usize| u64::from(unsafe { bytes.at(first + i).read() } != 0) << i;
             let word = (0..WORD.min(range.end - first)).map(bit).sum::<u64>();
             count += word.count_ones() as usize;
-            // SAFETY: pieces begin at whole words, and each has words of its own.
+            // SAFETY: pieces begin at whole words, and each writes its own words.
             unsafe { words.at(first / WORD).write(word) };
         }
-        // SAFETY: each piece has a place of its own.
+        // SAFETY: each piece writes its own count.
         unsafe { counts.at(range.start / GRAIN + 1).write(count) };
     });
     for at in 0..pieces {
@@ -258,10 +265,10 @@ pub unsafe fn positions(bytes: *const u8, n: usize) -> Result<Vec<i64>, Error> {
     Ok(found)
 }
 
-/// Bytes whose answers fit into one word of the map.
+/// The number of bytes that one word of the bitmap covers.
 const WORD: usize = u64::BITS as usize;
 
-/// Row-major numbers taken apart into coordinates: `out` gets a row of `n` for each dimension.
+/// Splits row-major indices into coordinates: `out` gets a row of `n` for each dimension.
 ///
 /// # Safety
 /// `places` holds `n` numbers below the product of `sizes`, and `out` has room for all rows.
@@ -269,7 +276,7 @@ pub unsafe fn coordinates(places: *const i64, n: usize, sizes: &[isize], out: *m
     let (places, out) = (Address(places.cast_mut()), Address(out));
     rushlight_par::parallel_for(n, GRAIN, |range| {
         for i in range {
-            // SAFETY: by the caller's word.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 let mut rest = places.at(i).read();
                 for (dim, &size) in sizes.iter().enumerate().rev() {

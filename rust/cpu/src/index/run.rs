@@ -1,16 +1,16 @@
-//! A run of an index, and the operand's elements that it names.
+//! A run of indices, and the operand's elements that it selects.
 
-use crate::index::Outside;
+use crate::index::OutOfBounds;
 
 pub const INDEX_WIDTH: usize = size_of::<i64>();
 const ADJACENT: isize = INDEX_WIDTH as isize;
 
-/// The address of a first element, and how many bytes apart the next ones are.
+/// The address of a first element, and the distance in bytes between consecutive ones.
 pub type Strided = (*mut u8, isize);
 
-/// Integers of 64 bits, `stride` bytes apart: the places of `n` elements along a dimension of `size`, `step` bytes from place
-/// to place.
-pub struct Run {
+/// Integers of 64 bits, `stride` bytes apart: the indices of `n` elements along a dimension of `size`, whose elements
+/// are `step` bytes apart.
+pub struct IndexRun {
     pub pointer: *const u8,
     pub stride: isize,
     pub n: usize,
@@ -18,10 +18,11 @@ pub struct Run {
     pub step: isize,
 }
 
-impl Run {
-    /// Calls `visit` for each element with its place in the operand, `across` bytes beside the one before and as far along
-    /// the dimension as its index says, and with that of the element of another side, `beside` bytes apart. Ends at the first
-    /// index that lies outside. Each is read once, since another thread may be writing to them.
+impl IndexRun {
+    /// Calls `visit` for each element with its address in the operand and with that of an element of the other side.
+    /// The operand's address advances by `across` bytes from element to element, plus its index along the dimension;
+    /// the other side's by `beside` bytes. Stops at the first index that is out of range. Each index is read once,
+    /// because another thread may be writing to them.
     ///
     /// # Safety
     /// The run holds `n` integers.
@@ -31,36 +32,36 @@ impl Run {
         (base, across): Strided,
         (other, beside): Strided,
         visit: impl Fn(*mut u8, *mut u8),
-    ) -> Result<(), Outside> {
+    ) -> Result<(), OutOfBounds> {
         let width = size_of::<T>() as isize;
-        // Strides that the compiler knows are a third of the work, and these are those of most calls.
-        // SAFETY: by the caller's word.
+        // Constant strides save a third of the work, and most calls have these.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             match [self.stride, across, beside] {
-                [ADJACENT, 0, near] if near == width => self.walk([ADJACENT, 0, width], base, other, visit),
+                [ADJACENT, 0, near] if near == width => self.each([ADJACENT, 0, width], base, other, visit),
                 [ADJACENT, next, near] if next == width && near == width => {
-                    self.walk([ADJACENT, width, width], base, other, visit)
+                    self.each([ADJACENT, width, width], base, other, visit)
                 }
-                strides => self.walk(strides, base, other, visit),
+                strides => self.each(strides, base, other, visit),
             }
         }
     }
 
     /// # Safety
-    /// As for `pairs`, with the strides of index, operand and other side.
+    /// Same as for `pairs`, with the strides of index, operand and other side.
     #[inline(always)]
-    unsafe fn walk(
+    unsafe fn each(
         &self,
         [stride, across, beside]: [isize; 3],
         base: *mut u8,
         other: *mut u8,
         visit: impl Fn(*mut u8, *mut u8),
-    ) -> Result<(), Outside> {
+    ) -> Result<(), OutOfBounds> {
         for i in 0..self.n as isize {
-            // SAFETY: by the caller's word.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             let value = unsafe { self.pointer.offset(i * stride).cast::<i64>().read_unaligned() };
             if value as u64 >= self.size as u64 {
-                return Err(Outside { number: 0, value });
+                return Err(OutOfBounds { number: 0, value });
             }
             let place = base.wrapping_offset(i * across + (value as isize).wrapping_mul(self.step));
             visit(place, other.wrapping_offset(i * beside));
@@ -71,11 +72,11 @@ impl Run {
     /// Whether every index lies within the dimension.
     ///
     /// # Safety
-    /// As for `pairs`.
+    /// Same as for `pairs`.
     pub unsafe fn is_inside(&self) -> bool {
-        // The sign of an index, or of what is left behind it: both are clear of an index inside.
+        // The sign bit of an index, or of its distance to the last element, is clear if the index is within range.
         let signs = |value: i64| value | (self.size as i64 - 1).wrapping_sub(value);
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         let value = |i: usize, stride: isize| unsafe {
             self.pointer.offset(i as isize * stride).cast::<i64>().read_unaligned()
         };
@@ -87,14 +88,14 @@ impl Run {
         all >= 0
     }
 
-    /// The first index that lies outside.
+    /// The first index that is out of range.
     ///
     /// # Safety
-    /// As for `pairs`.
+    /// Same as for `pairs`.
     #[cold]
-    pub unsafe fn first_outside(&self) -> Option<Outside> {
+    pub unsafe fn first_outside(&self) -> Option<OutOfBounds> {
         let nowhere = std::ptr::null_mut();
-        // SAFETY: by the caller's word; nothing is read but the indices.
-        unsafe { self.walk([self.stride, 0, 0], nowhere, nowhere, |_, _| ()) }.err()
+        // SAFETY: guaranteed by the caller (see `# Safety`); only the indices are read.
+        unsafe { self.each([self.stride, 0, 0], nowhere, nowhere, |_, _| ()) }.err()
     }
 }

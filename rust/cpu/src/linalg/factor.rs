@@ -1,4 +1,4 @@
-//! Triangular and orthogonal factors, in LAPACK's formats, and systems with a triangle.
+//! Triangular and orthogonal factors, in LAPACK's formats, and triangular systems.
 
 use faer::linalg::cholesky::llt::factor as llt;
 use faer::linalg::matmul::matmul;
@@ -10,19 +10,19 @@ use rushlight_core::alloc::filled;
 
 use super::{Field, Matrices, Numbers, Part, each, with_scratch};
 
-/// Columns that are factorised before the rest of the matrix follows in one product.
+/// Columns that are factorised before the rest of the matrix is updated in one product.
 const PANEL: usize = 32;
 
-/// The lower triangles of Hermitian matrices become their Cholesky factors, and what stands above becomes zero. `info` is
-/// the order of the first minor that is not positive, or 0.
+/// Replaces the lower triangles of Hermitian matrices by their Cholesky factors, and the elements above by zero. `info`
+/// is the order of the first minor that is not positive, or 0.
 ///
 /// # Safety
-/// The matrices lie in memory that nobody else touches.
+/// The matrices lie in memory that nothing else accesses.
 pub unsafe fn cholesky<T: Field>(count: usize, a: Matrices<T>, info: Numbers<i32>) -> Result<()> {
     let n = a.rows;
     let size = llt::cholesky_in_place_scratch::<T>(n, Par::Seq, Default::default());
     each(count, n * n * n / 3, |index| {
-        // SAFETY: by the caller's word; each matrix is one thread's.
+        // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.
         let (mut a, info) = unsafe { (a.get(index), info.get(index)) };
         let done = with_scratch(size, |stack| {
             llt::cholesky_in_place(a.as_mut(), Default::default(), Par::Seq, stack, Default::default())
@@ -38,14 +38,14 @@ pub unsafe fn cholesky<T: Field>(count: usize, a: Matrices<T>, info: Numbers<i32
     })
 }
 
-/// Matrices become `L` (below the diagonal, which is one) and `U`. Step `i` exchanged row `i` with row `pivots[i] - 1`.
-/// `info` is the place of the first zero on the diagonal of `U`, from one, or 0.
+/// Replaces matrices by `L` (below the diagonal, which is one) and `U`. Step `i` exchanged row `i` with row `pivots[i]
+/// - 1`. `info` is the position of the first zero on the diagonal of `U`, counted from one, or 0.
 ///
 /// # Safety
-/// The matrices lie in memory that nobody else touches.
+/// The matrices lie in memory that nothing else accesses.
 pub unsafe fn lu<T: Field>(count: usize, a: Matrices<T>, pivots: Numbers<i32>, info: Numbers<i32>) -> Result<()> {
     each(count, a.rows * a.cols * a.rows.min(a.cols) / 2, |index| {
-        // SAFETY: by the caller's word; each matrix is one thread's.
+        // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.
         let (a, pivots, info) = unsafe { (a.get(index), pivots.get(index), info.get(index)) };
         info[0] = lu_one(a, pivots);
         Ok(())
@@ -97,14 +97,14 @@ fn lu_one<T: Field>(mut a: MatMut<T>, pivots: &mut [i32]) -> i32 {
     info
 }
 
-/// Householder reflections that turn matrices into their triangle `R`: their vectors stand below the diagonal, where a
-/// one is left out, and their factors in `tau`.
+/// Householder reflections that reduce matrices to their triangle `R`: their vectors are stored below the diagonal,
+/// where a leading one is omitted, and their factors in `tau`.
 ///
 /// # Safety
-/// The matrices lie in memory that nobody else touches.
+/// The matrices lie in memory that nothing else accesses.
 pub unsafe fn reflections<T: Field>(count: usize, a: Matrices<T>, tau: Numbers<T>) -> Result<()> {
     each(count, a.rows * a.cols * a.rows.min(a.cols) * 2, |index| {
-        // SAFETY: by the caller's word; each matrix is one thread's.
+        // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.
         let (a, tau) = unsafe { (a.get(index), tau.get(index)) };
         reflect_columns(a, tau)
     })
@@ -132,7 +132,7 @@ fn reflect_columns<T: Field>(mut a: MatMut<T>, tau: &mut [T]) -> Result<()> {
 fn reflection<T: Field>(mut column: faer::ColMut<T>) -> (T, T) {
     let zero = T::Real::default();
     let alpha = column[0];
-    // Hypotenuses instead of squares: nothing overflows.
+    // Hypotenuses instead of squares avoid overflow.
     let tail = (1..column.nrows()).fold(zero, |sum, i| sum.hypot(column[i].re().hypot(column[i].im())));
     if tail == zero && alpha.im() == zero {
         return (alpha, T::default());
@@ -142,14 +142,14 @@ fn reflection<T: Field>(mut column: faer::ColMut<T>) -> (T, T) {
     let tau = T::of((beta - alpha.re()) / beta, -alpha.im() / beta);
     let scale = alpha - T::real(beta);
     for i in 1..column.nrows() {
-        // A complex quotient squares the divisor, so both sides come near one before.
+        // A complex quotient squares the divisor, so both sides are scaled near one before.
         let near = |z: T| T::of(z.re() / norm, z.im() / norm);
         column[i] = if T::IS_REAL { column[i] / scale } else { near(column[i]) / near(scale) };
     }
     (T::real(beta), tau)
 }
 
-/// `(1 - tau v v^H)` from the left onto a matrix; `row` is working space.
+/// Applies `(1 - tau v v^H)` from the left to a matrix; `row` is workspace.
 fn apply<T: Field>(to: MatMut<T>, vector: &[T], tau: T, row: &mut [T]) {
     if tau.is_zero() || to.ncols() == 0 {
         return;
@@ -165,7 +165,7 @@ fn apply<T: Field>(to: MatMut<T>, vector: &[T], tau: T, row: &mut [T]) {
 /// Multiplies matrices by the product `Q` of reflections, or by its adjoint, from the left or from the right.
 ///
 /// # Safety
-/// The matrices lie in memory that nobody else touches, and the sizes fit.
+/// The matrices lie in memory that nothing else accesses, and the sizes fit.
 pub unsafe fn reflect<T: Field>(
     count: usize,
     vectors: Matrices<T>,
@@ -175,7 +175,7 @@ pub unsafe fn reflect<T: Field>(
     adjoint: bool,
 ) -> Result<()> {
     each(count, to.rows * to.cols * tau.each * 2, |index| {
-        // SAFETY: by the caller's word; each matrix is one thread's.
+        // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.
         let (vectors, tau, to) = unsafe { (vectors.read(index), tau.get(index), to.get(index)) };
         reflect_one(vectors, tau, to, left, adjoint)
     })
@@ -213,11 +213,11 @@ fn orthogonal<T: Field>(vectors: MatRef<T>, tau: &[T], mut to: MatMut<T>) -> Res
 /// `a = q r`; `q` has as many columns as `r` has rows. `a` is overwritten.
 ///
 /// # Safety
-/// The matrices lie in memory that nobody else touches, and the sizes fit.
+/// The matrices lie in memory that nothing else accesses, and the sizes fit.
 pub unsafe fn qr<T: Field>(count: usize, a: Matrices<T>, q: Option<Matrices<T>>, r: Matrices<T>) -> Result<()> {
     let rank = a.rows.min(a.cols);
     each(count, a.rows * a.cols * rank * 4, |index| {
-        // SAFETY: by the caller's word; each matrix is one thread's.
+        // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.
         let (mut a, mut r) = unsafe { (a.get(index), r.get(index)) };
         let mut tau = filled(T::default(), rank)?;
         reflect_columns(a.as_mut(), &mut tau)?;
@@ -237,7 +237,7 @@ pub unsafe fn qr<T: Field>(count: usize, a: Matrices<T>, q: Option<Matrices<T>>,
 /// Solves `a x = b` for triangular `a`; `b` becomes `x`.
 ///
 /// # Safety
-/// The matrices lie in memory that nobody else touches, and the sizes fit.
+/// The matrices lie in memory that nothing else accesses, and the sizes fit.
 pub unsafe fn solve_triangular<T: Field>(
     count: usize,
     a: Matrices<T>,
@@ -246,7 +246,7 @@ pub unsafe fn solve_triangular<T: Field>(
     unit: bool,
 ) -> Result<()> {
     each(count, a.rows * a.rows * b.cols, |index| {
-        // SAFETY: by the caller's word; each matrix is one thread's.
+        // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.
         let (a, b) = unsafe { (a.read(index), b.get(index)) };
         match (upper, unit) {
             (false, false) => triangular_solve::solve_lower_triangular_in_place(a, b, Par::Seq),

@@ -1,18 +1,18 @@
 //! Symmetric matrices as `L D L^T` with Bunch and Kaufman's pivoting: `D` has blocks of one or two rows.
 //!
-//! The format is LAPACK's. A positive pivot says that step `k` exchanged row `k` with row `pivot - 1`; two equal negative
-//! ones stand for a block of two, whose second row was exchanged with row `-pivot - 1`.
+//! The format is LAPACK's. A positive pivot means that step `k` exchanged row `k` with row `pivot - 1`; two equal
+//! negative ones mean a block of two, whose second row was exchanged with row `-pivot - 1`.
 
 use faer::mat::{MatMut, MatRef};
 use rushlight_core::Result;
 
 use super::{Field, Matrices, Numbers, Part, each};
 
-/// Factorises from the lower triangles; what stands above becomes zero. `info` is the place of the first zero block, from
-/// one, or 0. Hermitian matrices become `L D L^H`.
+/// Factorises from the lower triangles and sets the elements above to zero. `info` is the position of the first zero
+/// block, counted from one, or 0. Hermitian matrices become `L D L^H`.
 ///
 /// # Safety
-/// The matrices lie in memory that nobody else touches.
+/// The matrices lie in memory that nothing else accesses.
 pub unsafe fn ldl<T: Field>(
     count: usize,
     a: Matrices<T>,
@@ -22,7 +22,7 @@ pub unsafe fn ldl<T: Field>(
 ) -> Result<()> {
     let n = a.rows;
     each(count, n * n * n / 3, |index| {
-        // SAFETY: by the caller's word; each matrix is one thread's.
+        // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.
         let (mut a, pivots, info) = unsafe { (a.get(index), pivots.get(index), info.get(index)) };
         info[0] = Factor { a: a.as_mut(), hermitian }.run(pivots);
         for j in 1..n {
@@ -32,8 +32,8 @@ pub unsafe fn ldl<T: Field>(
     })
 }
 
-/// The mirror image of an element across the diagonal.
-fn mirrored<T: Field>(element: T, hermitian: bool) -> T {
+/// The element at the mirrored position across the diagonal.
+fn transposed_element<T: Field>(element: T, hermitian: bool) -> T {
     if hermitian { element.conjugate() } else { element }
 }
 
@@ -73,12 +73,12 @@ impl<T: Field> Factor<'_, T> {
         info
     }
 
-    /// The largest element among places, and where.
+    /// The element of largest magnitude among positions, with its position.
     fn largest(&self, places: impl Iterator<Item = (usize, usize)>) -> Option<((usize, usize), T::Real)> {
         places.map(|place| (place, self.a[place].size())).reduce(|best, next| if next.1 > best.1 { next } else { best })
     }
 
-    /// The row to exchange, and how many rows the block has; nothing if the column is zero.
+    /// The row to exchange, and how many rows the block has; `None` if the column is zero.
     fn choose(&self, k: usize, n: usize) -> Option<(usize, usize)> {
         let alpha = T::Real::number((1.0 + 17f64.sqrt()) / 8.0);
         let zero = T::Real::default();
@@ -109,7 +109,7 @@ impl<T: Field> Factor<'_, T> {
         self.a[other] = held;
     }
 
-    /// Exchanges rows and columns `last` and `pivot` of what is left, in the lower triangle.
+    /// Exchanges rows and columns `last` and `pivot` of the remainder, in the lower triangle.
     fn exchange(&mut self, k: usize, last: usize, pivot: usize, n: usize) {
         for i in pivot + 1..n {
             self.swap((i, last), (i, pivot));
@@ -117,17 +117,17 @@ impl<T: Field> Factor<'_, T> {
         for j in last + 1..pivot {
             self.swap((j, last), (pivot, j));
             for place in [(j, last), (pivot, j)] {
-                self.a[place] = mirrored(self.a[place], self.hermitian);
+                self.a[place] = transposed_element(self.a[place], self.hermitian);
             }
         }
-        self.a[(pivot, last)] = mirrored(self.a[(pivot, last)], self.hermitian);
+        self.a[(pivot, last)] = transposed_element(self.a[(pivot, last)], self.hermitian);
         self.swap((last, last), (pivot, pivot));
         if last > k {
             self.swap((last, k), (pivot, k));
         }
     }
 
-    /// The block's diagonal as it counts: real where the matrix is Hermitian.
+    /// Makes the block's diagonal real if the matrix is Hermitian.
     fn settle(&mut self, k: usize) {
         if self.hermitian {
             self.a[(k, k)] = T::real(self.a[(k, k)].re());
@@ -138,7 +138,7 @@ impl<T: Field> Factor<'_, T> {
         self.settle(k);
         let head = self.a[(k, k)];
         for j in k + 1..n {
-            let factor = mirrored(self.a[(j, k)] / head, self.hermitian);
+            let factor = transposed_element(self.a[(j, k)] / head, self.hermitian);
             for i in j..n {
                 let step = self.a[(i, k)] * factor;
                 self.a[(i, j)] -= step;
@@ -157,7 +157,7 @@ impl<T: Field> Factor<'_, T> {
             // A row times the inverse block, which is the transposed problem.
             let (x, y) = (self.a[(j, k)], self.a[(j, k + 1)]);
             let (u, v) = Block { below: block.above, above: block.below, ..block }.solve(x, y);
-            let (p, q) = (mirrored(u, self.hermitian), mirrored(v, self.hermitian));
+            let (p, q) = (transposed_element(u, self.hermitian), transposed_element(v, self.hermitian));
             for i in j..n {
                 let step = self.a[(i, k)] * p + self.a[(i, k + 1)] * q;
                 self.a[(i, j)] -= step;
@@ -184,7 +184,7 @@ impl<T: Field> Block<T> {
         let below = a[(k + 1, k)].times(inverse);
         Block {
             first: a[(k, k)].times(inverse),
-            above: mirrored(below, hermitian),
+            above: transposed_element(below, hermitian),
             below,
             second: a[(k + 1, k + 1)].times(inverse),
             scale,
@@ -197,10 +197,10 @@ impl<T: Field> Block<T> {
     }
 }
 
-/// Solves `a x = b` from what [`ldl`] left of `a`; `b` becomes `x`.
+/// Solves `a x = b` given the result of [`ldl`] for `a`; `b` becomes `x`.
 ///
 /// # Safety
-/// The matrices lie in memory that nobody else touches, the sizes fit, and every pivot names a row.
+/// The matrices lie in memory that nothing else accesses, the sizes fit, and every pivot is a valid row.
 pub unsafe fn ldl_solve<T: Field>(
     count: usize,
     a: Matrices<T>,
@@ -209,7 +209,7 @@ pub unsafe fn ldl_solve<T: Field>(
     hermitian: bool,
 ) -> Result<()> {
     each(count, a.rows * a.rows * b.cols, |index| {
-        // SAFETY: by the caller's word; each matrix is one thread's.
+        // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.
         let (a, pivots, b) = unsafe { (a.read(index), pivots.get(index), b.get(index)) };
         solve_one(a, pivots, b, hermitian);
         Ok(())
@@ -247,7 +247,7 @@ fn solve_one<T: Field>(a: MatRef<T>, pivots: &[i32], mut b: MatMut<T>, hermitian
             let last = k - 1;
             for c in k - block..k {
                 for i in k..n {
-                    let step = mirrored(a[(i, c)], hermitian) * x[i];
+                    let step = transposed_element(a[(i, c)], hermitian) * x[i];
                     x[c] -= step;
                 }
             }

@@ -1,8 +1,8 @@
-//! Products of matrices (`matmul`), factorisations of dense matrices, and what is solved with them.
+//! Products of matrices (`matmul`), factorisations of dense matrices, and problems solved with them.
 //!
-//! The factorisations are faer's, each on one thread; a batch is spread over threads matrix by matrix, so the bits do not
-//! depend on their number. What LAPACK's formats ask for element by element (Householder vectors with their factors,
-//! symmetric pivoting) stands here in full. Every function works in place on matrices in memory that the caller laid out.
+//! The factorisations are faer's, each on one thread; a batch is spread over threads matrix by matrix, so the bits do
+//! not depend on their number. Element-by-element algorithms for LAPACK's formats (Householder vectors with their
+//! factors, symmetric pivoting) are implemented here. Every function works in place on matrices in the caller's memory.
 
 mod factor;
 mod ldl;
@@ -27,7 +27,7 @@ pub use factor::{cholesky, lu, qr, reflect, reflections, solve_triangular};
 pub use ldl::{ldl, ldl_solve};
 pub use spectral::{Symmetric, eig, eigh, svd};
 
-/// A number that matrices are factorised in.
+/// The element type of factorisations.
 pub trait Field:
     ComplexField<Real: Part>
     + Element
@@ -56,7 +56,7 @@ pub trait Field:
         self == Self::default()
     }
 
-    /// The magnitude, near enough for choosing pivots: as LAPACK takes it.
+    /// A cheap estimate of the magnitude for choosing pivots, as in LAPACK.
     fn size(self) -> Self::Real {
         self.re().abs() + self.im().abs()
     }
@@ -66,7 +66,7 @@ pub trait Field:
     }
 }
 
-/// A real number behind a [`Field`].
+/// The real type behind a [`Field`].
 pub trait Part: RealField + Element + Neg<Output = Self> {
     fn abs(self) -> Self;
     fn sqrt(self) -> Self;
@@ -138,16 +138,16 @@ pub struct Matrices<T> {
     pub step: isize,
 }
 
-// SAFETY: an address alone; `each` hands every matrix to one thread.
+// SAFETY: only an address; `each` passes every matrix to one thread.
 unsafe impl<T> Send for Matrices<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Matrices<T> {}
 
 impl<T: Field> Matrices<T> {
     /// # Safety
-    /// The matrix lies within the caller's memory, and nobody else touches it meanwhile.
+    /// The matrix lies within the caller's memory, and nothing else accesses it meanwhile.
     unsafe fn get<'a>(self, index: usize) -> MatMut<'a, T> {
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             let first = self.ptr.offset(index as isize * self.step);
             MatMut::from_raw_parts_mut(first, self.rows, self.cols, self.row_stride, self.col_stride)
@@ -155,9 +155,9 @@ impl<T: Field> Matrices<T> {
     }
 
     /// # Safety
-    /// The matrix lies within the caller's memory, and nobody writes it meanwhile.
+    /// The matrix lies within the caller's memory, and nothing writes to it meanwhile.
     unsafe fn read<'a>(self, index: usize) -> MatRef<'a, T> {
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             let first = self.ptr.offset(index as isize * self.step);
             MatRef::from_raw_parts(first, self.rows, self.cols, self.row_stride, self.col_stride)
@@ -172,7 +172,7 @@ impl<T: Field> Matrices<T> {
 /// One number for each matrix of a batch, such as LAPACK's `info`, or a list of them.
 pub struct Numbers<T> {
     pub ptr: *mut T,
-    /// How many belong to each matrix.
+    /// The number of entries for each matrix.
     pub each: usize,
 }
 
@@ -189,17 +189,17 @@ unsafe impl<T> Sync for Numbers<T> {}
 
 impl<T> Numbers<T> {
     /// # Safety
-    /// The numbers of this matrix lie within the caller's memory, and nobody else touches them meanwhile.
+    /// The numbers of this matrix lie within the caller's memory, and nothing else accesses them meanwhile.
     unsafe fn get<'a>(self, index: usize) -> &'a mut [T] {
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(index * self.each), self.each) }
     }
 }
 
-/// Multiplications worth a task of their own.
+/// Multiplications worth a task.
 const TASK: usize = 1 << 14;
 
-/// Does `work` for each of `count` matrices, in parallel, where one takes about `cost` multiplications.
+/// Calls `work` for each of `count` matrices, in parallel; `cost` is the approximate number of multiplications for one.
 fn each(count: usize, cost: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
     fallible::parallel_for(count, TASK.div_ceil(cost.max(1)), |mut indices| {
         indices.try_for_each(|index| {
@@ -211,13 +211,13 @@ fn each(count: usize, cost: usize, work: impl Fn(usize) -> Result<()> + Sync) ->
     })
 }
 
-/// From so many multiplications on faer's products may need the room that they keep for each thread.
+/// From this many multiplications on faer's products may need the scratch memory that they cache for each thread.
 const PRODUCTS: usize = 1 << 10;
-/// As many bytes as that room may have, and some to spare.
+/// An upper bound of that scratch memory.
 const KEPT: usize = 16 << 20;
 
-/// Has faer's products take the room that they keep for this thread, if there is that much: where it is missing, they end
-/// the process.
+/// Makes faer's products allocate the scratch memory that they cache for this thread, if there is enough memory;
+/// otherwise they would abort later.
 fn prepare() -> Result<()> {
     thread_local! {
         static READY: Cell<bool> = const { Cell::new(false) };
@@ -232,7 +232,7 @@ fn prepare() -> Result<()> {
     Ok(())
 }
 
-/// A product large enough to need the room.
+/// A product large enough to allocate that memory.
 fn multiply<T: Field + Default>(one: T) -> Result<()> {
     const SIDE: usize = 64;
     let (from, mut to) = (filled(T::default(), SIDE * SIDE)?, filled(T::default(), SIDE * SIDE)?);
@@ -242,7 +242,7 @@ fn multiply<T: Field + Default>(one: T) -> Result<()> {
     Ok(())
 }
 
-/// Gives `work` the scratch memory that an algorithm asks for.
+/// Calls `work` with the scratch memory that an algorithm requests.
 fn with_scratch<R>(size: StackReq, work: impl FnOnce(&mut MemStack) -> R) -> Result<R> {
     let bytes = size.unaligned_bytes_required();
     ask(Some(bytes))?;
@@ -256,7 +256,7 @@ fn finite<T: Field>(matrix: MatRef<T>) -> bool {
         .all(|j| (0..matrix.nrows()).all(|i| Part::finite(matrix[(i, j)].re()) && Part::finite(matrix[(i, j)].im())))
 }
 
-/// Whether an element is not even a number.
+/// Whether an element is NaN.
 fn has_nan<T: Field>(matrix: MatRef<T>) -> bool {
     let is_nan = |part: T::Real| part.wide().is_nan();
     (0..matrix.ncols()).any(|j| (0..matrix.nrows()).any(|i| is_nan(matrix[(i, j)].re()) || is_nan(matrix[(i, j)].im())))

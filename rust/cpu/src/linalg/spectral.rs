@@ -11,16 +11,16 @@ use rushlight_core::alloc::filled;
 
 use super::{Field, Matrices, Numbers, Part, each, finite, has_nan, with_scratch};
 
-/// A matrix whose squares would leave the numbers' range, brought near one by a power of two, as LAPACK does it.
+/// A matrix whose squares would overflow or underflow, scaled near one by a power of two, as in LAPACK.
 struct Scaled<T: Field> {
     elements: Vec<T>,
     rows: usize,
-    /// What its singular values and eigenvalues are multiplied by.
+    /// The factor for its singular values and eigenvalues.
     back: T::Real,
 }
 
 impl<T: Field> Scaled<T> {
-    /// Nothing where the matrix, which is finite, can stay as it is.
+    /// `None` if the matrix, which is finite, needs no scaling.
     fn of(a: MatRef<T>) -> Result<Option<Self>> {
         Self::by(a, |_| 0)
     }
@@ -37,7 +37,8 @@ impl<T: Field> Scaled<T> {
             let element = a[at];
             largest.max(element.re().abs().wide()).max(element.im().abs().wide())
         });
-        // Exponents up to `widest` need no scaling; `limit` is that of the largest power of two whose inverse is a number too.
+        // Exponents up to `widest` need no scaling; `limit` is that of the largest power of two whose inverse is
+        // representable.
         let (widest, limit) = if T::Real::number(1e300).finite() { (458, 1022) } else { (40, 126) };
         let exponent = largest.log2().floor();
         if largest == 0.0 || exponent.abs() <= f64::from(widest) {
@@ -59,12 +60,12 @@ impl<T: Field> Scaled<T> {
     }
 }
 
-/// `a = u diag(s) vh`; NaN throughout where a matrix is infinite somewhere. `info` is 0, -1 where there is NaN in a matrix, 1
-/// where the iteration does not end.
+/// `a = u diag(s) vh`; all NaN for a matrix with an infinite element. `info` is 0, -1 for a matrix with NaN, 1 if the
+/// iteration does not converge.
 ///
 /// # Safety
-/// The matrices lie in memory that nobody else touches; `s` has a number for each singular value, `u` and `vh` are thin
-/// or full.
+/// The matrices lie in memory that nothing else accesses; `s` has a number for each singular value, `u` and `vh` are
+/// thin or full.
 pub unsafe fn svd<T: Field>(
     count: usize,
     a: Matrices<T>,
@@ -79,7 +80,7 @@ pub unsafe fn svd<T: Field>(
     };
     let size = thin::svd_scratch::<T>(a.rows, a.cols, wanted, wanted, Par::Seq, Default::default());
     each(count, a.rows * a.cols * a.rows.min(a.cols) * 8, |index| {
-        // SAFETY: by the caller's word; each matrix is one thread's.
+        // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.
         let (a, s, info) = unsafe { (a.read(index), s.get(index), info.get(index)) };
         if !finite(a) {
             let nan = T::Real::number(f64::NAN);
@@ -95,14 +96,14 @@ pub unsafe fn svd<T: Field>(
         }
         let scaled = Scaled::of(a)?;
         let a = scaled.as_ref().map_or(a, Scaled::matrix);
-        // faer keeps singular values in the matrices' own type.
+        // faer stores singular values in the matrices' own type.
         let mut values = filled(T::default(), s.len())?;
         let (mut u, mut v) = match vectors {
             // SAFETY: as above.
             Some((u, vh)) => unsafe { (Some(u.get(index)), Some(vh.transposed().get(index))) },
             None => (None, None),
         };
-        // Of a tall matrix' full vectors faer writes what differs from zero.
+        // faer writes only the non-zero elements of a tall matrix's full vectors.
         for vectors in [&mut u, &mut v].into_iter().flatten() {
             vectors.fill(T::default());
         }
@@ -132,7 +133,7 @@ fn conjugate<T: Field>(mut matrix: MatMut<T>) {
     }
 }
 
-/// What [`eigh`] reads and writes.
+/// The operands and results of [`eigh`].
 pub struct Symmetric<T: Field> {
     /// Only the lower triangles are read.
     pub a: Matrices<T>,
@@ -140,23 +141,23 @@ pub struct Symmetric<T: Field> {
     pub vectors: Option<Matrices<T>>,
 }
 
-/// Eigenvalues of Hermitian matrices in ascending order. NaN throughout where a matrix is not finite.
+/// Eigenvalues of Hermitian matrices in ascending order. All NaN for a matrix that is not finite.
 ///
 /// # Safety
-/// The matrices lie in memory that nobody else touches.
+/// The matrices lie in memory that nothing else accesses.
 pub unsafe fn eigh<T: Field>(count: usize, on: Symmetric<T>, info: Numbers<i32>) -> Result<()> {
     let Symmetric { a, values, vectors } = on;
     let n = a.rows;
     let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
     let size = evd::self_adjoint_evd_scratch::<T>(n, wanted, Par::Seq, Default::default());
     each(count, n * n * n * 4, |index| {
-        // SAFETY: by the caller's word; each matrix is one thread's.
+        // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.
         let (a, values, info) = unsafe { (a.read(index), values.get(index), info.get(index)) };
         // SAFETY: as above.
         let mut vectors = vectors.map(|vectors| unsafe { vectors.get(index) });
         let triangle_is_finite = (0..n).all(|j| (j..n).all(|i| a[(i, j)].size().finite()));
         if !triangle_is_finite {
-            // As in LAPACK, whose steps end for two rows and never for more.
+            // As in LAPACK, whose iteration converges for two rows and never for more.
             info[0] = if n > 2 { n as i32 - if vectors.is_some() { 1 } else { 2 } } else { 0 };
             values.fill(T::Real::number(f64::NAN));
             if let Some(vectors) = &mut vectors {
@@ -179,10 +180,10 @@ pub unsafe fn eigh<T: Field>(count: usize, on: Symmetric<T>, info: Numbers<i32>)
     })
 }
 
-/// A number whose matrices have complex eigenvalues; `Out` holds them.
+/// A number type whose matrices have complex eigenvalues of type `Out`.
 pub trait General: Field {
     type Out: Field<Real = Self::Real>;
-    /// One matrix' eigenvalues and unit eigenvectors; whether they were found.
+    /// One matrix's eigenvalues and unit eigenvectors; whether they were found.
     fn decompose(
         a: faer::mat::MatRef<Self>,
         values: &mut [Self::Out],
@@ -238,7 +239,7 @@ macro_rules! general {
                     let part = |i: usize, j: usize| packed[j * n + i];
                     let mut j = 0;
                     while j < n {
-                        // A pair of conjugate eigenvalues has its vector's two parts side by side.
+                        // A pair of conjugate eigenvalues has the two parts of its vector in adjacent columns.
                         let pair = im[j] != 0.0 && j + 1 < n;
                         for i in 0..n {
                             if pair {
@@ -260,7 +261,7 @@ macro_rules! general {
 
 general! { f32 f64 }
 
-/// Every column to length one.
+/// Scales every column to length one.
 fn normalise<T: Field>(mut matrix: MatMut<T>) {
     for j in 0..matrix.ncols() {
         let length = (0..matrix.nrows())
@@ -275,11 +276,11 @@ fn normalise<T: Field>(mut matrix: MatMut<T>) {
     }
 }
 
-/// Eigenvalues of matrices, and their right eigenvectors. `info` is 0, -1 where a matrix is not finite, 1 where the
-/// iteration does not end.
+/// Eigenvalues of matrices, and their right eigenvectors. `info` is 0, -1 for a matrix that is not finite, 1 if the
+/// iteration does not converge.
 ///
 /// # Safety
-/// The matrices lie in memory that nobody else touches.
+/// The matrices lie in memory that nothing else accesses.
 pub unsafe fn eig<T: General>(
     count: usize,
     a: Matrices<T>,
@@ -288,7 +289,7 @@ pub unsafe fn eig<T: General>(
     info: Numbers<i32>,
 ) -> Result<()> {
     each(count, a.rows * a.rows * a.rows * 16, |index| {
-        // SAFETY: by the caller's word; each matrix is one thread's.
+        // SAFETY: guaranteed by the caller (see `# Safety`); each matrix is accessed by one thread.
         let (a, values, info) = unsafe { (a.read(index), values.get(index), info.get(index)) };
         // SAFETY: as above.
         let vectors = vectors.map(|vectors| unsafe { vectors.get(index) });

@@ -13,7 +13,7 @@ fn numbers<T>(list: &mut [T]) -> Numbers<T> {
 fn a_zero_pivot_leaves_finite_factors() {
     let mut a = [0.0, 1.0, 0.0, 2.0];
     let (mut pivots, mut info) = ([0; 2], [0]);
-    // SAFETY: the arrays are as large as they say.
+    // SAFETY: the arrays have the stated sizes.
     unsafe { lu(1, matrix(&mut a, 2, 2), numbers(&mut pivots), numbers(&mut info)) }.unwrap();
     assert_eq!((a, pivots, info), ([0.0, 1.0, 0.0, 2.0], [1, 2], [1]));
 }
@@ -22,7 +22,7 @@ fn a_zero_pivot_leaves_finite_factors() {
 fn a_block_of_two_pivots_is_solved() {
     let mut a = [0.0, 9.0, 9.0, 2.0, 0.0, 9.0, 1.0, 1.0, 3.0];
     let (mut pivots, mut info, mut x) = ([0; 3], [0], [3.0, 5.0, 9.0]);
-    // SAFETY: the arrays are as large as they say.
+    // SAFETY: the arrays have the stated sizes.
     unsafe {
         ldl(1, matrix(&mut a, 3, 3), numbers(&mut pivots), numbers(&mut info), false).unwrap();
         ldl_solve(1, matrix(&mut a, 3, 3), numbers(&mut pivots), matrix(&mut x, 3, 1), false).unwrap();
@@ -38,7 +38,7 @@ fn a_block_of_two_pivots_is_solved() {
 fn what_is_not_finite_has_no_singular_values() {
     let mut a = [1.0, f64::NAN, 0.0, 2.0];
     let (mut s, mut info) = ([0.0; 2], [0]);
-    // SAFETY: the arrays are as large as they say.
+    // SAFETY: the arrays have the stated sizes.
     unsafe { svd(1, matrix(&mut a, 2, 2), numbers(&mut s), None, numbers(&mut info)) }.unwrap();
     assert_eq!(info, [-1]);
     a[1] = f64::INFINITY;

@@ -1,24 +1,25 @@
-//! Connectionist temporal classification: the probability of a labelling, summed over all ways to spread it over time.
+//! Connectionist temporal classification: the probability of a labelling, summed over all its alignments with time.
 //!
-//! A path stays on a place of the labelling, with blanks between and around its labels, or moves on to the next place, and past
-//! a blank between two different labels. Sums over paths from the start (alpha) and to the end (beta) are logarithms.
+//! A path stays at a position of the labelling, which has blanks between and around its labels, or moves to the next
+//! one, and past a blank between two different labels. Sums over paths from the start (alpha) and to the end (beta) are
+//! logarithms.
 
 use rushlight_core::Result;
 use rushlight_core::alloc::filled;
 
 use crate::float::Float;
 
-/// One sequence: its labels, how many of its steps count, and where its numbers are.
+/// One sequence: its labels, how many of its steps count, and where its data are.
 pub struct Sequence<'a> {
     pub labels: &'a [i64],
     pub steps: usize,
     pub blank: i64,
-    /// Labels there are.
+    /// The number of labels.
     pub classes: usize,
 }
 
 impl Sequence<'_> {
-    /// Places of the labelling with its blanks.
+    /// The number of positions of the labelling with its blanks.
     pub fn places(&self) -> usize {
         2 * self.labels.len() + 1
     }
@@ -27,12 +28,12 @@ impl Sequence<'_> {
         if place.is_multiple_of(2) { self.blank } else { self.labels[place / 2] }
     }
 
-    /// Whether a path may come to this place from two places before.
+    /// Whether a path may reach this position from two positions before.
     fn skips(&self, place: usize) -> bool {
         place > 1 && place % 2 == 1 && self.labels[place / 2] != self.labels[place / 2 - 1]
     }
 
-    /// The negative logarithm of the labelling's probability. `alpha` has a row of places for each step.
+    /// The negative logarithm of the labelling's probability. `alpha` has a row of positions for each step.
     ///
     /// # Safety
     /// `logs` has `classes` numbers for each step, `stride` apart; labels and blank are classes.
@@ -43,7 +44,7 @@ impl Sequence<'_> {
         if self.steps == 0 {
             return number(if self.labels.is_empty() { 0.0 } else { f64::INFINITY });
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         let log = |step: usize, place: usize| unsafe { *logs.add(step * stride + self.label(place) as usize) };
         (0..self.places().min(2)).for_each(|place| alpha[place] = log(0, place));
         for step in 1..self.steps {
@@ -61,11 +62,11 @@ impl Sequence<'_> {
         number::<T>(0.0) - sum(&[last[end], before])
     }
 
-    /// The gradient of the loss in the logarithms, for such as are normalised: how far the probabilities are from those of
-    /// the labelling's paths.
+    /// The gradient of the loss with respect to normalised log-probabilities: the difference between the probabilities
+    /// and those of the labelling's paths.
     ///
     /// # Safety
-    /// As for `forward`; `out` has the same geometry as `logs`.
+    /// Same as for `forward`; `out` has the same geometry as `logs`.
     pub unsafe fn backward<T: Float>(
         &self,
         logs: *const T,
@@ -85,7 +86,7 @@ impl Sequence<'_> {
         let mut paths = filled(lowest, self.classes)?;
         let end = self.places() - 1;
         for step in (0..self.steps).rev() {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             let log = |class: i64| unsafe { *logs.add(step * stride + class as usize) };
             for place in 0..=end {
                 let onward = if step + 1 == self.steps {
@@ -105,7 +106,7 @@ impl Sequence<'_> {
             for class in 0..self.classes {
                 let log = log(class as i64);
                 let share = exp(paths[class] + loss - log);
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller (see `# Safety`).
                 unsafe { out.add(step * stride + class).write((exp(log) - share) * grad) };
             }
             std::mem::swap(&mut later, &mut beta);

@@ -1,4 +1,4 @@
-//! Rows of a table by their numbers, and the sum of gradients for each row.
+//! Rows of a table by index, and the sum of gradients for each row.
 
 use rushlight_core::alloc::filled;
 use rushlight_core::dtype::{bf16_, c64, c128, f16_};
@@ -18,7 +18,7 @@ pub unsafe fn take(table: *const u8, step: isize, width: usize, indices: &[i64],
     let (table, output) = (Address(table.cast_mut()), Address(output));
     rushlight_par::parallel_for(indices.len(), TASK.div_ceil(width.max(1)), |range| {
         for i in range {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 let row = table.at(0).wrapping_offset(indices[i] as isize * step);
                 std::ptr::copy_nonoverlapping(row, output.at(i * width), width);
@@ -27,8 +27,8 @@ pub unsafe fn take(table: *const u8, step: isize, width: usize, indices: &[i64],
     });
 }
 
-/// For each row of a table of `rows`: the sum of the gradients that belong to it, in their order; divided by their number
-/// if `averages`. The row `skipped` stays zero.
+/// For each row of a table of `rows`: the sum of its gradients, in their order; divided by their number if `averages`.
+/// The row `skipped` stays zero.
 ///
 /// # Safety
 /// `grads` holds `width` elements for each index, `output` for each row; indices are rows.
@@ -43,7 +43,7 @@ pub unsafe fn sum_rows(
     averages: bool,
 ) -> Result<()> {
     if width == 0 {
-        return Ok(()); // however many rows of nothing there are
+        return Ok(()); // with rows of no elements there is nothing to do
     }
     let order = by_row(indices, rows)?;
     dispatch!(dtype, T in [f32, f64, f16_, bf16_, c64, c128, i64, i32, i16, i8, u8] => {
@@ -55,7 +55,7 @@ pub unsafe fn sum_rows(
                 let (own, later) = rest.split_at(rest.iter().take_while(|&&at| indices[at] == row as i64).count());
                 rest = later;
                 let own = if row as i64 == skipped { &[][..] } else { own };
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller (see `# Safety`).
                 unsafe { sum_row::<T>(grads, own, output.at(row * width), width, averages) }
             }
         });
@@ -63,8 +63,8 @@ pub unsafe fn sum_rows(
     Ok(())
 }
 
-/// The numbers of all gradients, those of one row in their order behind each other: by counting, but never with a table that
-/// is longer than what it counts.
+/// The indices of all gradients, grouped by row in their order. Counting sort, without a table that is longer than the
+/// gradients.
 fn by_row(indices: &[i64], rows: usize) -> Result<Vec<usize>> {
     let mut order = filled(0usize, indices.len())?;
     if rows > indices.len() {
@@ -87,7 +87,7 @@ fn by_row(indices: &[i64], rows: usize) -> Result<Vec<usize>> {
 }
 
 /// # Safety
-/// As for `sum_rows`.
+/// Same as for `sum_rows`.
 unsafe fn sum_row<T: GemmElement + Average>(
     grads: Address<T>,
     own: &[usize],
@@ -99,11 +99,11 @@ unsafe fn sum_row<T: GemmElement + Average>(
     for j in 0..width {
         let mut sum = zero;
         for &at in own {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             sum = sum.plus(unsafe { *grads.at(at * width + j) }.widen());
         }
         let value = T::narrow(sum);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe { to.add(j).write(if averages && own.len() > 1 { value.over(own.len()) } else { value }) };
     }
 }

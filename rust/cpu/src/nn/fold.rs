@@ -1,51 +1,34 @@
-//! Blocks of images as columns, and columns summed back into images. An image's plane is one task's.
+//! Blocks of images as columns, and columns summed back into images. Each plane of an image is handled by one task.
 
 use rushlight_par::Address;
 use std::ops::AddAssign;
 
 use rushlight_core::dtype::{c64, c128};
+use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Error, Result, dispatch};
 
 /// Elements worth a task of their own.
 const TASK: usize = 1 << 15;
 
-/// How blocks lie along one axis of an image.
-#[derive(Clone, Copy)]
-pub struct Axis {
-    pub size: usize,
-    pub blocks: usize,
-    pub kernel: usize,
-    pub dilation: usize,
-    pub padding: usize,
-    pub stride: usize,
-}
-
-impl Axis {
-    /// What a tap of a block sees, unless that is padding.
-    fn seen(&self, block: usize, tap: usize) -> Option<usize> {
-        let place = (block * self.stride + tap * self.dilation).checked_sub(self.padding)?;
-        (place < self.size).then_some(place)
-    }
-}
-
-/// Calls `task(plane, image, columns)` with where a plane's image and columns begin.
-fn planes(count: usize, axes: &[Axis; 2], task: impl Fn(usize, usize) + Sync) {
+/// Calls `task(plane, image, columns)` with the first elements of a plane's image and columns.
+fn planes(count: usize, axes: &[WindowDim; 2], task: impl Fn(usize, usize) + Sync) {
     let [high, wide] = axes;
-    let (area, block) = (high.size * wide.size, high.kernel * wide.kernel * high.blocks * wide.blocks);
+    let (area, block) = (high.input * wide.input, high.kernel * wide.kernel * high.output * wide.output);
     rushlight_par::parallel_for(count, TASK.div_ceil((area + block).max(1)), |range| {
         range.for_each(|plane| task(plane * area, plane * block));
     });
 }
 
-/// For each tap and each row of blocks: the tap's place in a block, the first block, and the image's row unless it is padding.
-fn rows(axes: &[Axis; 2], mut visit: impl FnMut(usize, usize, Option<usize>)) {
+/// For each tap and each row of blocks: the tap's position in a block, the first block, and the image's row unless it
+/// is padding.
+fn rows(axes: &[WindowDim; 2], mut visit: impl FnMut(usize, usize, Option<usize>)) {
     let [high, wide] = axes;
     let mut first = 0;
     for i in 0..high.kernel {
         for j in 0..wide.kernel {
-            for y in 0..high.blocks {
-                visit(j, first, high.seen(y, i).map(|row| row * wide.size));
-                first += wide.blocks;
+            for y in 0..high.output {
+                visit(j, first, high.element(y, i).map(|row| row * wide.input));
+                first += wide.output;
             }
         }
     }
@@ -55,8 +38,8 @@ fn rows(axes: &[Axis; 2], mut visit: impl FnMut(usize, usize, Option<usize>)) {
 ///
 /// # Safety
 /// `image` and `columns` hold `count` planes of elements of `size` bytes, aligned to it.
-pub unsafe fn unfold(size: usize, count: usize, axes: &[Axis; 2], image: *const u8, columns: *mut u8) {
-    // SAFETY: the caller's promise.
+pub unsafe fn unfold(size: usize, count: usize, axes: &[WindowDim; 2], image: *const u8, columns: *mut u8) {
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe {
         match size {
             1 => unfold_of::<u8>(count, axes, image.cast(), columns.cast()),
@@ -69,16 +52,17 @@ pub unsafe fn unfold(size: usize, count: usize, axes: &[Axis; 2], image: *const 
 }
 
 /// # Safety
-/// As for `unfold`.
-unsafe fn unfold_of<T: Copy + Default>(count: usize, axes: &[Axis; 2], image: *const T, columns: *mut T) {
+/// Same as for `unfold`.
+unsafe fn unfold_of<T: Copy + Default>(count: usize, axes: &[WindowDim; 2], image: *const T, columns: *mut T) {
     let (image, columns) = (Address(image.cast_mut()), Address(columns));
     let wide = &axes[1];
     planes(count, axes, |from, to| {
         rows(axes, |tap, first, row| {
-            for x in 0..wide.blocks {
-                // SAFETY: what a tap sees lies within the plane, and each place of the columns is written once.
+            for x in 0..wide.output {
+                // SAFETY: the elements that a tap reads lie within the plane; each element of the columns is written
+                // once.
                 unsafe {
-                    let value = match (row, wide.seen(x, tap)) {
+                    let value = match (row, wide.element(x, tap)) {
                         (Some(row), Some(col)) => *image.at(from + row + col),
                         _ => T::default(),
                     };
@@ -93,28 +77,39 @@ unsafe fn unfold_of<T: Copy + Default>(count: usize, axes: &[Axis; 2], image: *c
 ///
 /// # Safety
 /// `columns` and `image` hold `count` planes.
-pub unsafe fn fold(dtype: DType, count: usize, axes: &[Axis; 2], columns: *const u8, image: *mut u8) -> Result<()> {
+pub unsafe fn fold(
+    dtype: DType,
+    count: usize,
+    axes: &[WindowDim; 2],
+    columns: *const u8,
+    image: *mut u8,
+) -> Result<()> {
     dispatch!(dtype, T in [f32, f64, c64, c128] => {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe { fold_of::<T>(count, axes, columns.cast(), image.cast()) }
     }, else => return Err(Error::unsupported("col2im", dtype)));
     Ok(())
 }
 
 /// # Safety
-/// As for `fold`.
-unsafe fn fold_of<T: Copy + Default + AddAssign>(count: usize, axes: &[Axis; 2], columns: *const T, image: *mut T) {
+/// Same as for `fold`.
+unsafe fn fold_of<T: Copy + Default + AddAssign>(
+    count: usize,
+    axes: &[WindowDim; 2],
+    columns: *const T,
+    image: *mut T,
+) {
     let (image, columns) = (Address(image), Address(columns.cast_mut()));
     let wide = &axes[1];
-    let area = axes[0].size * wide.size;
+    let area = axes[0].input * wide.input;
     planes(count, axes, |to, from| {
-        // SAFETY: the plane is this task's, and what a tap sees lies within it.
+        // SAFETY: the plane belongs to this task, and the elements that a tap sees lie within it.
         unsafe {
             (0..area).for_each(|i| image.at(to + i).write(T::default()));
             rows(axes, |tap, first, row| {
                 let Some(row) = row else { return };
-                for x in 0..wide.blocks {
-                    if let Some(col) = wide.seen(x, tap) {
+                for x in 0..wide.output {
+                    if let Some(col) = wide.element(x, tap) {
                         *image.at(to + row + col) += *columns.at(from + first + x);
                     }
                 }

@@ -1,7 +1,7 @@
-//! Weighted sums of a few elements of each plane: what sampling an image at any places comes down to.
+//! Weighted sums of a few elements of each plane, to which sampling an image at arbitrary points reduces.
 //!
 //! `sum of weight[n, p, k] * x[n, c, index[n, p, k]] * g[n, c, p]` is linear in three operands; each kernel here is its
-//! derivative in one of them. An index outside of the plane counts for nothing.
+//! derivative in one of them. An index outside of the plane contributes zero.
 
 use std::ops::{AddAssign, Mul, Range};
 
@@ -11,7 +11,7 @@ use rushlight_par::Address;
 /// Elements worth a task of their own.
 const TASK: usize = 1 << 15;
 
-/// Items, channels, elements of a plane, places, and elements mixed for each place.
+/// Items, channels, elements of a plane, points, and elements mixed for each point.
 #[derive(Clone, Copy)]
 pub struct Sizes {
     pub items: usize,
@@ -27,12 +27,12 @@ fn within(index: i64, area: usize) -> Option<usize> {
     ((index as u64) < area as u64).then_some(index as usize)
 }
 
-/// What kernels compute in.
+/// The type of the arithmetic.
 trait Number: Copy + Default + AddAssign + Mul<Output = Self> {}
 impl Number for f32 {}
 impl Number for f64 {}
 
-/// Runs a body that was compiled for a number of taps that it knows: those of bilinear, trilinear and bicubic sampling.
+/// Instantiates a body for the common numbers of taps: those of bilinear, trilinear and bicubic sampling.
 macro_rules! with_taps {
     ($taps:expr, $body:ident($($arg:expr),*)) => {
         match $taps {
@@ -44,7 +44,7 @@ macro_rules! with_taps {
     };
 }
 
-/// `out[n, c, p]`: the mixture at each place.
+/// `out[n, c, p]`: the mixture at each point.
 ///
 /// # Safety
 /// Row-major operands: `x` of `[items, channels, area]`, indices and weights of `[items, places, taps]`.
@@ -63,7 +63,7 @@ pub unsafe fn mix(
             for plane in range {
                 let first = plane / s.channels * s.places * s.taps;
                 let (x, out) = (x.at(plane * s.area), out.at(plane * s.places));
-                // SAFETY: the caller's promise; each plane is one task's.
+                // SAFETY: guaranteed by the caller (see `# Safety`); each plane belongs to one task.
                 unsafe { with_taps!(s.taps, mix_plane(s, x, indices.at(first), weights.at(first), out)) };
             }
         });
@@ -72,7 +72,7 @@ pub unsafe fn mix(
 }
 
 /// # Safety
-/// As for `mix`, of one plane.
+/// Same as for `mix`, of one plane.
 #[inline(always)]
 unsafe fn mix_plane<T: Number>(
     s: Sizes,
@@ -85,25 +85,25 @@ unsafe fn mix_plane<T: Number>(
     for p in 0..s.places {
         let mut sum = T::default();
         for k in p * taps..(p + 1) * taps {
-            // SAFETY: the caller's promise; the index lies within the plane.
+            // SAFETY: guaranteed by the caller (see `# Safety`); the index lies within the plane.
             unsafe {
                 let value = match within(*indices.add(k), s.area) {
                     Some(at) => *x.add(at),
-                    // A weight that is not a number shows, also outside of the plane.
+                    // A weight of NaN gives NaN, even outside of the plane.
                     None => T::default(),
                 };
                 sum += *weights.add(k) * value;
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe { out.add(p).write(sum) };
     }
 }
 
-/// `out[n, c, a]`: the values of the places, spread over what was mixed for them.
+/// `out[n, c, a]`: the values at the points, distributed over the elements that were mixed for them.
 ///
 /// # Safety
-/// As for `mix`; `values` are of `[items, channels, places]`, the result of `[items, channels, area]`.
+/// Same as for `mix`; `values` are of `[items, channels, places]`, the result of `[items, channels, area]`.
 pub unsafe fn spread(
     dtype: DType,
     s: Sizes,
@@ -119,7 +119,7 @@ pub unsafe fn spread(
             for plane in range {
                 let first = plane / s.channels * s.places * s.taps;
                 let (values, out) = (values.at(plane * s.places), out.at(plane * s.area));
-                // SAFETY: the caller's promise; the plane is this task's.
+                // SAFETY: guaranteed by the caller (see `# Safety`); the plane belongs to this task.
                 unsafe { with_taps!(s.taps, spread_plane(s, values, indices.at(first), weights.at(first), out)) };
             }
         });
@@ -128,7 +128,7 @@ pub unsafe fn spread(
 }
 
 /// # Safety
-/// As for `spread`, of one plane.
+/// Same as for `spread`, of one plane.
 #[inline(always)]
 unsafe fn spread_plane<T: Number>(
     s: Sizes,
@@ -138,7 +138,7 @@ unsafe fn spread_plane<T: Number>(
     out: *mut T,
     taps: usize,
 ) {
-    // SAFETY: the caller's promise; indices lie within the plane.
+    // SAFETY: guaranteed by the caller (see `# Safety`); indices lie within the plane.
     unsafe {
         (0..s.area).for_each(|at| out.add(at).write(T::default()));
         for p in 0..s.places {
@@ -152,10 +152,10 @@ unsafe fn spread_plane<T: Number>(
     }
 }
 
-/// `out[n, p, k]`: the products of a place's values with what was mixed for it, summed over the channels.
+/// `out[n, p, k]`: the products of a point's values with the elements that were mixed for it, summed over the channels.
 ///
 /// # Safety
-/// As for `mix`; `values` are of `[items, channels, places]`, the result of `[items, places, taps]`.
+/// Same as for `mix`; `values` are of `[items, channels, places]`, the result of `[items, places, taps]`.
 pub unsafe fn meet(
     dtype: DType,
     s: Sizes,
@@ -165,7 +165,7 @@ pub unsafe fn meet(
     out: *mut u8,
 ) -> Result<()> {
     let indices = Address(indices.cast_mut());
-    // Runs of places, so that a run's results stay in the cache while the channels pass.
+    // Points per run, so that a run's results stay in the cache while the kernel iterates over the channels.
     const RUN: usize = 256;
     let runs = s.places.div_ceil(RUN);
     dispatch!(dtype, T in [f32, f64] => {
@@ -176,7 +176,7 @@ pub unsafe fn meet(
                 let places = start..s.places.min(start + RUN);
                 let first = item * s.places * s.taps;
                 let (values, x) = (values.at(item * s.channels * s.places), x.at(item * s.channels * s.area));
-                // SAFETY: the caller's promise; the run's results are this task's.
+                // SAFETY: guaranteed by the caller (see `# Safety`); the run's results belong to this task.
                 unsafe { with_taps!(s.taps, meet_run(s, places, values, x, indices.at(first), out.at(first))) };
             }
         });
@@ -185,7 +185,7 @@ pub unsafe fn meet(
 }
 
 /// # Safety
-/// As for `meet`, of some places of one item.
+/// Same as for `meet`, of some points of one item.
 #[inline(always)]
 unsafe fn meet_run<T: Number>(
     s: Sizes,
@@ -196,7 +196,7 @@ unsafe fn meet_run<T: Number>(
     out: *mut T,
     taps: usize,
 ) {
-    // SAFETY: the caller's promise; indices lie within the plane.
+    // SAFETY: guaranteed by the caller (see `# Safety`); indices lie within the plane.
     unsafe {
         (places.start * taps..places.end * taps).for_each(|k| out.add(k).write(T::default()));
         for channel in 0..s.channels {

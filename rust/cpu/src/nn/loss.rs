@@ -1,4 +1,4 @@
-//! The negative log-likelihood: one number picked out of each column of classes.
+//! The negative log-likelihood: one score picked from each column of classes.
 
 use rushlight_core::Element;
 use rushlight_par::Address;
@@ -7,7 +7,7 @@ use crate::pointwise::GRAIN;
 
 /// Scores `(n, classes, spots)` at strides, and row-major targets `(n, spots)`.
 #[derive(Clone, Copy)]
-pub struct Picks<T> {
+pub struct NllOperands<T> {
     pub scores: *const T,
     pub strides: [isize; 3],
     pub targets: *const i64,
@@ -16,27 +16,27 @@ pub struct Picks<T> {
     pub n: usize,
     pub classes: usize,
     pub spots: usize,
-    /// Targets of this value do not count.
+    /// Targets with this value are ignored.
     pub ignored: i64,
 }
 
 // SAFETY: addresses of operands that outlive the call and are only read.
-unsafe impl<T> Sync for Picks<T> {}
+unsafe impl<T> Sync for NllOperands<T> {}
 
-/// The sum of what was picked, and of the weights that it was picked with.
+/// The sum of the picked scores, and of their weights.
 #[derive(Clone, Copy, Default)]
 pub struct Sums {
     pub losses: f64,
     pub weights: f64,
 }
 
-impl<T: Element> Picks<T> {
-    /// The class at `index` among the targets; nothing where it is ignored.
+impl<T: Element> NllOperands<T> {
+    /// The class at `index` among the targets; `None` if it is ignored.
     ///
     /// # Safety
     /// `index` is less than `n * spots`.
     unsafe fn target(&self, index: usize) -> Result<Option<usize>, i64> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         let target = unsafe { *self.targets.add(index) };
         if target == self.ignored {
             return Ok(None);
@@ -50,21 +50,21 @@ impl<T: Element> Picks<T> {
     /// # Safety
     /// The class exists.
     unsafe fn weight(&self, class: usize) -> f64 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         self.weights.map_or(1.0, |weights| unsafe { (*weights.add(class)).to_scalar().f64() })
     }
 
-    /// Sums minus the weighted scores of the targets, and writes each to `losses` if wanted. The error is a target that is
-    /// no class.
+    /// Sums minus the weighted scores of the targets, and writes each to `losses` if given. The error is a target that
+    /// is not a class.
     ///
     /// # Safety
-    /// The operands are as large as the fields say, and so is `losses`.
+    /// The operands have the sizes of the fields, and so has `losses`.
     pub unsafe fn losses(&self, losses: Option<*mut T>) -> Result<Sums, i64> {
         let losses = losses.map(Address);
         let piece = |range: std::ops::Range<usize>| {
             let mut sums = Sums::default();
             for index in range {
-                // SAFETY: the caller's promise; `target` checks the class.
+                // SAFETY: guaranteed by the caller (see `# Safety`); `target` checks the class.
                 unsafe {
                     let mut loss = 0.0;
                     if let Some(class) = self.target(index)? {
@@ -91,16 +91,16 @@ impl<T: Element> Picks<T> {
         rushlight_par::parallel_reduce(self.n * self.spots, GRAIN / 16, piece, join).unwrap_or(Ok(Sums::default()))
     }
 
-    /// Writes to row-major `out` (zeros before) minus the weighted gradient at each target; `gradient` says it by the
-    /// target's number.
+    /// Writes to row-major `out` (zeros before) minus the weighted gradient at each target; `gradient` returns it for
+    /// the target's index.
     ///
     /// # Safety
-    /// The operands other than `scores` are as large as the fields say, and so is `out`.
+    /// The operands other than `scores` have the sizes of the fields, and so has `out`.
     pub unsafe fn scatter(&self, out: *mut T, gradient: impl Fn(usize) -> f64 + Sync) -> Result<(), i64> {
         let out = Address(out);
         let piece = |range: std::ops::Range<usize>| {
             for index in range {
-                // SAFETY: the caller's promise; each target writes to a place of its own.
+                // SAFETY: guaranteed by the caller (see `# Safety`); each target writes to its own element.
                 unsafe {
                     if let Some(class) = self.target(index)? {
                         let (n, spot) = (index / self.spots, index % self.spots);

@@ -1,5 +1,5 @@
-//! Algorithms of networks' layers: attention, convolution, pooling, recurrent steps, normalisation, blocks and mixtures of elements, losses by
-//! class or over time, and embedding.
+//! Algorithms of neural network layers: attention, convolution, pooling, recurrent steps, normalisation, blocks and
+//! mixtures of elements, losses by class or over time, and embedding.
 
 pub mod attention;
 pub mod conv;

@@ -1,4 +1,4 @@
-//! Pooling: one value for each window of a plane. Planes are row-major, and each is one task's.
+//! Pooling: one value for each window of a plane. Planes are row-major, and each is handled by one task.
 
 use rushlight_par::Address;
 use std::ops::Range;
@@ -6,70 +6,37 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rushlight_core::alloc::ask;
 use rushlight_core::dtype::{bf16_, f16_};
+use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_simd::multiversion;
 
 /// Elements of windows worth a task of their own.
 const TASK: usize = 1 << 15;
 
-/// How windows lie along one axis.
-#[derive(Clone, Copy, Debug)]
-pub struct Axis {
-    pub size: usize,
-    pub output: usize,
-    pub kernel: usize,
-    pub stride: usize,
-    pub padding: usize,
-    pub dilation: usize,
-}
-
-impl Axis {
-    /// An axis that pooling leaves alone.
-    pub const FLAT: Axis = Axis { size: 1, output: 1, kernel: 1, stride: 1, padding: 0, dilation: 1 };
-
-    /// Whether every window sees at least one element.
-    pub fn fits(&self) -> bool {
-        let sees = |at: usize| !self.window(at).is_empty();
-        let sane = self.kernel > 0 && self.stride > 0 && self.dilation > 0;
-        sane && (self.output == 0 || self.size > 0 && (0..self.output).all(sees))
-    }
-
-    /// The elements that a window sees, `dilation` apart.
-    fn window(&self, at: usize) -> Range<usize> {
-        let first = (at * self.stride) as isize - self.padding as isize;
-        let skipped = if first < 0 { (-first as usize).div_ceil(self.dilation) } else { 0 };
-        let start = (first + (skipped * self.dilation) as isize) as usize;
-        let end = first + (self.kernel * self.dilation) as isize;
-        start..(end.max(0) as usize).min(self.size)
-    }
-
-    /// The element that a tap of a window sees; outside of the plane the nearest that another tap does.
-    fn seen(&self, at: usize, tap: usize) -> usize {
-        let place = (at * self.stride + tap * self.dilation) as isize - self.padding as isize;
-        if place >= 0 && (place as usize) < self.size {
-            return place as usize;
-        }
-        let window = self.window(at);
-        if place < 0 { window.start } else { window.start + (window.len() - 1) / self.dilation * self.dilation }
-    }
+/// The element that a tap of a window reads; in the padding, the nearest one that another tap of the window reads.
+fn nearest(dim: &WindowDim, window: usize, tap: usize) -> usize {
+    dim.element(window, tap).unwrap_or_else(|| {
+        let own = dim.elements(window);
+        if dim.place(window, tap) < 0 { own.start } else { own.start + (own.len() - 1) / dim.dilation * dim.dilation }
+    })
 }
 
 fn planes(count: usize, work: usize, task: impl Fn(usize) + Sync) {
     rushlight_par::parallel_for(count, TASK.div_ceil(work.max(1)), |range| range.for_each(&task));
 }
 
-fn product(axes: &[Axis; 3], size: impl Fn(&Axis) -> usize) -> usize {
+fn product(axes: &[WindowDim; 3], size: impl Fn(&WindowDim) -> usize) -> usize {
     axes.iter().map(size).product()
 }
 
-/// The largest element of each window and its place in the plane. NaN counts as the largest; of several the first element
-/// wins, but the last NaN, as in torch.
+/// The largest element of each window and its index in the plane. NaN counts as the largest; of several equal elements
+/// the first wins, but of several NaN the last, as in torch.
 ///
 /// # Safety
 /// `input`, `output` and `places` hold `count` planes.
 pub unsafe fn max(
     dtype: DType,
-    axes: &[Axis; 3],
+    axes: &[WindowDim; 3],
     count: usize,
     input: *const u8,
     output: *mut u8,
@@ -77,7 +44,7 @@ pub unsafe fn max(
 ) -> Result<()> {
     ask_for_lists(axes)?;
     dispatch!(dtype, T in [f32, f64, f16_, bf16_, u8, i8, i16, i32, i64] => {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe { max_of::<T>(axes, count, Address(input.cast_mut().cast()), Address(output.cast()), Address(places)) }
     }, else => return Err(Error::unsupported("max_pool", dtype)));
     Ok(())
@@ -88,24 +55,24 @@ const LISTED: usize = 512;
 /// Windows that are compared side by side.
 const LANES: usize = 16;
 
-/// Refuses windows whose lists, one for each thread, there is no memory for.
-fn ask_for_lists(axes: &[Axis; 3]) -> Result<()> {
-    let pixels = product(axes, |axis| axis.output).min(LISTED).next_multiple_of(LANES);
+/// Returns an error if there is no memory for the windows' lists, one for each thread.
+fn ask_for_lists(axes: &[WindowDim; 3]) -> Result<()> {
+    let pixels = product(axes, |dim| dim.output).min(LISTED).next_multiple_of(LANES);
     let bytes = size_of::<i64>() * pixels * rushlight_par::num_threads();
-    ask(axes.iter().try_fold(bytes, |n, axis| n.checked_mul(axis.kernel)))
+    ask(axes.iter().try_fold(bytes, |n, dim| n.checked_mul(dim.kernel)))
 }
 
 /// # Safety
-/// As for `max`.
+/// Same as for `max`.
 unsafe fn max_of<T: Copy + PartialOrd>(
-    axes: &[Axis; 3],
+    axes: &[WindowDim; 3],
     count: usize,
     input: Address<T>,
     output: Address<T>,
     places: Address<i64>,
 ) {
-    let (area, pixels) = (product(axes, |axis| axis.size), product(axes, |axis| axis.output));
-    let window = product(axes, |axis| axis.kernel);
+    let (area, pixels) = (product(axes, |dim| dim.input), product(axes, |dim| dim.output));
+    let window = product(axes, |dim| dim.kernel);
     let lists = pixels.div_ceil(LISTED);
     let group = TASK.div_ceil(pixels.min(LISTED) * window).min(count).max(1);
     rushlight_par::parallel_tasks(count.div_ceil(group) * lists, |task| {
@@ -114,18 +81,19 @@ unsafe fn max_of<T: Copy + PartialOrd>(
         let list = seen_from(axes, first, n);
         for plane in planes..count.min(planes + group) {
             let at = plane * pixels + first;
-            // SAFETY: the caller's promise; listed places lie within the plane, and each window is one task's.
+            // SAFETY: guaranteed by the caller (see `# Safety`); listed indices lie within the plane, and each window
+            // belongs to one task.
             unsafe { largest(input.at(plane * area), list.as_ptr(), window, n, output.at(at), places.at(at)) };
         }
     });
 }
 
-/// For each tap, where it sees the plane from each of `n` windows, whose number is rounded up to whole lanes. A tap outside
-/// of the plane sees again what its neighbour does, which changes no maximum.
-fn seen_from(axes: &[Axis; 3], first: usize, n: usize) -> Vec<i64> {
+/// For each tap, the element of the plane that it sees from each of `n` windows, whose number is rounded up to whole
+/// lanes. A tap outside of the plane sees the same element as its neighbour, which changes no maximum.
+fn seen_from(axes: &[WindowDim; 3], first: usize, n: usize) -> Vec<i64> {
     let [depth, height, width] = axes;
     let row = n.next_multiple_of(LANES);
-    let mut list = vec![0; row * product(axes, |axis| axis.kernel)];
+    let mut list = vec![0; row * product(axes, |dim| dim.kernel)];
     for i in 0..row {
         let pixel = first + i.min(n - 1);
         let (x, y, z) =
@@ -133,9 +101,9 @@ fn seen_from(axes: &[Axis; 3], first: usize, n: usize) -> Vec<i64> {
         let mut at = i;
         for a in 0..depth.kernel {
             for b in 0..height.kernel {
-                let line = (depth.seen(z, a) * height.size + height.seen(y, b)) * width.size;
+                let line = (nearest(depth, z, a) * height.input + nearest(height, y, b)) * width.input;
                 for c in 0..width.kernel {
-                    list[at] = (line + width.seen(x, c)) as i64;
+                    list[at] = (line + nearest(width, x, c)) as i64;
                     at += row;
                 }
             }
@@ -145,10 +113,11 @@ fn seen_from(axes: &[Axis; 3], first: usize, n: usize) -> Vec<i64> {
 }
 
 multiversion! {
-    /// Compares what `n` listed windows of one plane see, tap by tap and without a branch.
+    /// Compares the elements of `n` listed windows of one plane, tap by tap and without a branch.
     ///
     /// # Safety
-    /// The list has whole lanes of places within the plane at `source` for each tap, and `output` and `places` room for `n`.
+    /// The list has whole lanes of indices within the plane at `source` for each tap, and `output` and `places` room
+    /// for `n`.
     unsafe fn largest<S, T: Ordered>(
         source: *const T,
         list: *const i64,
@@ -159,7 +128,7 @@ multiversion! {
     ) {
         let row = n.next_multiple_of(LANES);
         for lane in (0..n).step_by(LANES) {
-            // SAFETY: the caller's promise: the list has whole lanes of places within the plane.
+            // SAFETY: guaranteed by the caller (see `# Safety`): the list has whole lanes of indices within the plane.
             unsafe {
                 let mut at = list.add(lane).cast::<[i64; LANES]>().read();
                 let mut best = [*source; LANES];
@@ -187,7 +156,7 @@ multiversion! {
 trait Ordered: Copy + PartialOrd {}
 impl<T: Copy + PartialOrd> Ordered for T {}
 
-/// Elements that are added up.
+/// An element type that can be summed.
 trait Total: Copy + std::ops::Add<Output = Self> + std::ops::Div<Output = Self> {
     const ZERO: Self;
     fn count(n: i64) -> Self;
@@ -202,8 +171,8 @@ macro_rules! total {
 }
 total! { f32 f64 i64 }
 
-/// Puts each of `pixels` values at its place in a plane of `area` zeros; where several meet they add up. Whether all places
-/// lay within their plane: each is read once, since others may write to them meanwhile.
+/// Adds each of `pixels` values at its index to a plane of `area` zeros. Returns whether all indices lay within their
+/// plane: each is read once, because other threads may write to them meanwhile.
 ///
 /// # Safety
 /// `values` and `places` hold `count` planes of `pixels`, and `output` of `area`.
@@ -220,7 +189,7 @@ pub unsafe fn scatter(
         let (values, places, output) = (Address(values.cast_mut().cast::<T>()), Address(places.cast_mut()), Address(output.cast::<T>()));
         planes(count, pixels + area, |plane| {
             let to = output.at(plane * area);
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 (0..area).for_each(|i| to.add(i).write(T::ZERO));
                 for i in plane * pixels..(plane + 1) * pixels {
@@ -235,10 +204,11 @@ pub unsafe fn scatter(
     Ok(!outside.into_inner())
 }
 
-/// Takes the value at each of `pixels` places out of a plane of `area`. Whether all places lay within their plane.
+/// Reads the value at each of `pixels` indices from a plane of `area`. Returns whether all indices lay within their
+/// plane.
 ///
 /// # Safety
-/// As for `scatter`, with values and output exchanged.
+/// Same as for `scatter`, with values and output exchanged.
 pub unsafe fn gather(
     dtype: DType,
     count: usize,
@@ -252,7 +222,7 @@ pub unsafe fn gather(
         let (values, places, output) = (Address(values.cast_mut().cast::<T>()), Address(places.cast_mut()), Address(output.cast::<T>()));
         planes(count, pixels, |plane| {
             for i in plane * pixels..(plane + 1) * pixels {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller (see `# Safety`).
                 unsafe {
                     let value = match usize::try_from(*places.at(i)) {
                         Ok(place) if place < area => *values.at(plane * area + place),
@@ -269,7 +239,7 @@ pub unsafe fn gather(
     Ok(!outside.into_inner())
 }
 
-/// One window along one axis: the elements it sees, and the length that it counts for in a mean.
+/// One window along one axis: the elements it sees, and its length in the divisor of a mean.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     pub start: usize,
@@ -277,7 +247,7 @@ pub struct Window {
     pub length: usize,
 }
 
-/// Windows along three axes, and what means divide by instead of their own size.
+/// Windows along three axes, and the divisor of means if it is not the window's size.
 pub struct Means {
     pub axes: [Vec<Window>; 3],
     pub sizes: [usize; 3],
@@ -336,7 +306,7 @@ impl Means {
         Ok(())
     }
 
-    /// Spreads each pixel's value over its window.
+    /// Distributes each pixel's value over its window.
     ///
     /// # Safety
     /// `values` and `output` hold `count` planes.
@@ -345,7 +315,7 @@ impl Means {
             let (values, output) = (Address(values.cast_mut().cast::<T>()), Address(output.cast::<T>()));
             planes(count, self.area(), |plane| {
                 let (from, to) = (values.at(plane * self.pixels()), output.at(plane * self.area()));
-                // SAFETY: windows lie within the plane, which is this task's.
+                // SAFETY: windows lie within the plane, which belongs to this task.
                 unsafe { (0..self.area()).for_each(|i| to.add(i).write(T::ZERO)) };
                 self.each(|pixel, divisor, rows| {
                     // SAFETY: see above.
@@ -359,8 +329,8 @@ impl Means {
     }
 }
 
-/// The largest element of each window and its place, where windows differ: `axes(plane)` are those of a plane. NaN counts as
-/// the largest; of several the first element wins, but the last NaN, as in torch.
+/// The largest element of each window and its index, for windows that differ: `axes(plane)` are those of a plane. NaN
+/// counts as the largest; of several equal elements the first wins, but of several NaN the last, as in torch.
 ///
 /// # Safety
 /// Windows are not empty and lie within planes of `sizes`; `input`, `output` and `places` hold `count` planes.
@@ -410,11 +380,11 @@ pub unsafe fn max_windows<'a>(
     Ok(())
 }
 
-/// Puts each of `pixels` values at its place in a plane of `area` zeros; where several meet the last one stays. Whether all
-/// places lay within their plane.
+/// Writes each of `pixels` values at its index to a plane of `area` zeros; of several with the same index the last one
+/// stays. Returns whether all indices lay within their plane.
 ///
 /// # Safety
-/// As for `scatter`.
+/// Same as for `scatter`.
 pub unsafe fn put(
     size: usize,
     count: usize,
@@ -427,7 +397,7 @@ pub unsafe fn put(
     let (values, places, output) = (Address(values.cast_mut()), Address(places.cast_mut()), Address(output));
     planes(count, pixels + area, |plane| {
         let to = output.at(plane * area * size);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             to.write_bytes(0, area * size);
             for i in plane * pixels..(plane + 1) * pixels {

@@ -1,5 +1,5 @@
-//! Ordering the elements of a line: each becomes an integer that sorts like it, with its place behind, so that equal
-//! elements keep their order and the processor compares plain integers. NaN sorts behind everything.
+//! Sorting the elements of a line: each is mapped to an integer of the same order, combined with its index, so that
+//! equal elements keep their order and the processor compares plain integers. NaN sorts last.
 
 mod combinations;
 mod search;
@@ -18,11 +18,11 @@ use rushlight_core::{Bool, Error, Result};
 
 use crate::reduce::cumulative::Lines;
 
-/// An element's rank with its place; ordered by both.
+/// An element's rank with its index; ordered by both.
 pub trait Ranked: Copy + Ord + Send {
     fn new(key: u64, place: usize) -> Self;
     fn place(self) -> usize;
-    /// Whether the elements behind the two are equal.
+    /// Whether the elements of both are equal.
     fn ties(self, other: Self) -> bool;
 }
 
@@ -56,12 +56,12 @@ impl Ranked for u128 {
     }
 }
 
-/// An element that has a rank.
+/// An element type with a rank.
 pub trait Sortable: Copy + Send + Sync + 'static {
     type Ranked: Ranked;
-    /// Sorts as the element does; all bits that `Ranked` has room for may be used.
+    /// An integer of the same order as the element; all bits for which `Ranked` has room may be used.
     fn key(self) -> u64;
-    /// The key in the opposite order.
+    /// The key for the reverse order.
     fn turned(key: u64) -> u64;
     fn is_nan(self) -> bool {
         false
@@ -91,14 +91,14 @@ macro_rules! sortable {
     )*};
 }
 
-/// Signed numbers as unsigned ones in the same order.
+/// Maps signed numbers to unsigned ones in the same order.
 macro_rules! flip {
     ($x:expr, $signed:ty, $unsigned:ty) => {
         (($x as $unsigned) ^ (1 << (<$unsigned>::BITS - 1))) as u64
     };
 }
 
-/// A float's bits in its order; both zeros are one, NaN is last.
+/// A float's bits in its order; both zeros are equal, NaN is last.
 macro_rules! float_key {
     ($x:expr, $unsigned:ty, $nan:expr) => {{
         let bits = if $nan {
@@ -129,7 +129,7 @@ sortable! {
     Bool, u64, 0xffff_ffff, |x| u64::from(x.get()), false;
 }
 
-/// One line: its ranks, in the elements' order at first, and how to reach its elements in memory.
+/// One line: its ranks, initially in the elements' order, and the position of its elements in memory.
 pub struct Line<'a, T: Sortable> {
     pub ranks: &'a mut [T::Ranked],
     pub first: usize,
@@ -138,7 +138,7 @@ pub struct Line<'a, T: Sortable> {
 }
 
 impl<T: Sortable> Line<'_, T> {
-    /// The element at a place of the line.
+    /// The element at an index of the line.
     #[inline(always)]
     pub fn element(&self, place: usize) -> T {
         // SAFETY: `each_line` was given memory for the whole shape.
@@ -146,25 +146,25 @@ impl<T: Sortable> Line<'_, T> {
     }
 }
 
-/// Ranks of 64 bits number the elements of a line with 32 of them.
+/// Ranks of 64 bits have 32 bits for the index in the line.
 const COUNTABLE: u64 = 1 << 32;
 
-/// Refuses lines with more elements than their ranks can number.
+/// Returns an error for lines with more elements than their ranks can number.
 fn check_countable<T: Sortable>(n: usize) -> Result<()> {
     if size_of::<T::Ranked>() == size_of::<u64>() && n as u64 > COUNTABLE {
         return Err(Error::runtime(format!("a line of {n} elements is too long to be sorted"))
-            .hint("Elements of 64 bits may be more than 2**32 in a line."));
+            .hint("Only lines of 64-bit elements may have more than 2**32 elements."));
     }
     Ok(())
 }
 
-/// Ranks that may wait beside the least ones before the greater half of all is dropped.
+/// How many candidates are collected besides the least ones before the greater half of all is dropped.
 const WAITING: usize = 4096;
-/// Lines of fewer elements for each one that is wanted are ranked whole.
+/// Lines with fewer elements than this for each requested one are ranked completely.
 const FEW: usize = 8;
 
-/// The `k` least of `n` ranks, in any order. One that is not below the k-th of those before is dropped at once, so that a
-/// long line is read and not written.
+/// The `k` least of `n` ranks, in any order. A rank that is not below the k-th of those before is dropped at once, so
+/// that a long line is only read.
 fn least<R: Ranked>(found: &mut Vec<R>, k: usize, n: usize, rank: impl Fn(usize) -> R) {
     let Some(last) = k.checked_sub(1) else { return };
     let mut bound = None;
@@ -183,7 +183,7 @@ fn least<R: Ranked>(found: &mut Vec<R>, k: usize, n: usize, rank: impl Fn(usize)
     }
 }
 
-/// Calls `work` for each line, in parallel; with a `wanted` number, only so many of its least ranks need to be there.
+/// Calls `work` for each line, in parallel; if a number is `wanted`, only that many of its least ranks are computed.
 ///
 /// # Safety
 /// `from` holds the whole shape, contiguous.
@@ -198,12 +198,12 @@ pub unsafe fn each_line<T: Sortable>(
     let from = Address(from.cast_mut());
     let refused = AtomicBool::new(false);
     let few = wanted.filter(|&k| k + WAITING <= lines.n / FEW);
-    let room = few.map_or(lines.n, |k| k + WAITING);
+    let capacity = few.map_or(lines.n, |k| k + WAITING);
     lines.each(|first, abreast| {
-        let Ok(mut ranks) = list::<T::Ranked>(room) else { return refused.store(true, Ordering::Relaxed) };
+        let Ok(mut ranks) = list::<T::Ranked>(capacity) else { return refused.store(true, Ordering::Relaxed) };
         for j in 0..abreast {
             let rank = |i: usize| {
-                // SAFETY: by the caller's word; unaligned because foreign memory may be.
+                // SAFETY: guaranteed by the caller (see `# Safety`); unaligned because foreign memory may be.
                 let key = unsafe { from.at(first + j + i * lines.inner).read_unaligned() }.key();
                 T::Ranked::new(if descending { T::turned(key) } else { key }, i)
             };
@@ -215,5 +215,5 @@ pub unsafe fn each_line<T: Sortable>(
             work(Line { ranks: &mut ranks, first: first + j, step: lines.inner, from });
         }
     });
-    if refused.into_inner() { Err(out_of_memory(room.saturating_mul(size_of::<T::Ranked>()))) } else { Ok(()) }
+    if refused.into_inner() { Err(out_of_memory(capacity.saturating_mul(size_of::<T::Ranked>()))) } else { Ok(()) }
 }

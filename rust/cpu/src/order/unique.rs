@@ -1,23 +1,23 @@
-//! Elements, or slices, without their repetitions.
+//! Unique elements or slices.
 
 use rushlight_core::Result;
 use rushlight_core::alloc::{filled, list};
 
 use super::{Ranked, Sortable};
 
-/// Runs of equal ones: where each begins, how long it is, and to which run each element went.
+/// Runs of equal elements: the first index of each, its length, and the run of each element.
 pub struct Runs {
     pub firsts: Vec<i64>,
     pub lengths: Vec<i64>,
     pub runs: Vec<i64>,
 }
 
-/// The runs of `n` contiguous elements, after sorting or as they stand; NaN equals nothing. `runs` only if `inverse`.
+/// The runs of `n` contiguous elements, sorted or in their order; NaN equals nothing. `runs` only if `inverse`.
 ///
 /// # Safety
 /// `from` holds `n` elements.
 pub unsafe fn distinct<T: Sortable>(from: *const T, n: usize, sorted: bool, inverse: bool) -> Result<Runs> {
-    // SAFETY: by the caller's word; unaligned because foreign memory may be.
+    // SAFETY: guaranteed by the caller (see `# Safety`); unaligned because foreign memory may be.
     let element = |place: usize| unsafe { from.add(place).read_unaligned() };
     super::check_countable::<T>(n)?;
     let mut ranks = list(n)?;
@@ -29,25 +29,25 @@ pub unsafe fn distinct<T: Sortable>(from: *const T, n: usize, sorted: bool, inve
     gather(n, inverse, |i| ranks[i].place(), fresh)
 }
 
-/// The runs of `n` slices of `width` contiguous elements, ordered by their elements one after the other, or as they stand.
+/// The runs of `n` slices of `width` contiguous elements, in lexicographic order, or in their order.
 ///
 /// # Safety
 /// `from` holds all slices.
 pub unsafe fn distinct_slices<T: Sortable>(from: *const T, n: usize, width: usize, sorted: bool) -> Result<Runs> {
     let mut keys = list(n * width)?;
-    // SAFETY: by the caller's word; unaligned because foreign memory may be.
+    // SAFETY: guaranteed by the caller (see `# Safety`); unaligned because foreign memory may be.
     keys.extend((0..n * width).map(|i| unsafe { from.add(i).read_unaligned() }.key()));
     let slice = |i: usize| &keys[i * width..(i + 1) * width];
     let mut order = list(n)?;
     order.extend(0..n);
     if sorted {
-        // A stable sort would take memory of its own.
+        // A stable sort would allocate memory.
         order.sort_unstable_by(|&a: &usize, &b: &usize| slice(a).cmp(slice(b)).then(a.cmp(&b)));
     }
     gather(n, true, |i| order[i], |i| slice(order[i]) != slice(order[i - 1]))
 }
 
-/// The runs, from the place of each element in its order and whether it differs from the one before.
+/// The runs, from the index of each element in its order and whether it differs from the previous one.
 fn gather(n: usize, inverse: bool, place: impl Fn(usize) -> usize, fresh: impl Fn(usize) -> bool) -> Result<Runs> {
     let fresh = |i: usize| i == 0 || fresh(i);
     let count = (0..n).filter(|&i| fresh(i)).count();

@@ -1,42 +1,44 @@
-//! The skeleton of every pointwise kernel: walk the operands, bring them into tiles, run the row's loop.
+//! The skeleton of every pointwise kernel: iterate over the operands, copy them into tiles if necessary, run the
+//! operator's loop.
 //!
-//! A row gives a loop over contiguous elements of its compute dtype (a `Tile`). Operands that already stand that way are
-//! read and written in place. All others (strided, broadcast, of another dtype) pass through tiles of a thousand
-//! elements that stay in the first-level cache. Work is cut every `GRAIN` elements, whatever the number of threads.
+//! An operator gives a loop over contiguous elements of its compute dtype (a `Tile`). Operands in that form are read
+//! and written in place. All others (strided, broadcast, of another dtype) pass through tiles of a thousand elements
+//! that stay in the first-level cache. Work is split every `GRAIN` elements, regardless of the number of threads.
 
-mod square;
-
-use rushlight_core::DType;
-use rushlight_core::Scalar;
-use rushlight_core::plan::Plan;
+use rushlight_core::loop_nest::LoopNest;
+use rushlight_core::{DType, Scalar};
 use smallvec::SmallVec;
 
 use crate::convert::cast::{converter, move_strided};
 use crate::streaming;
+use crate::transpose::transpose_block;
 
-/// The numbers that a row takes beside its operands, such as `alpha` or a clamp's limits.
+/// The numbers that an operator takes besides its operands, such as `alpha` or the limits of `clamp`.
 pub type Numbers = SmallVec<[Scalar; 4]>;
 
-/// A row's loop: `n` results from `n` elements of each input, all contiguous.
+/// An operator's loop: `n` results from `n` elements of each input, all contiguous.
 ///
 /// # Safety
-/// `n` elements of the loop's dtypes at `out` and at each of the inputs, as many as the row has.
+/// `n` elements of the loop's dtypes at `out` and at each of the inputs, as many as the operator has.
 pub type Tile = unsafe fn(out: *mut u8, inputs: *const *const u8, n: usize, numbers: &[Scalar]);
 
-/// How many elements a piece of parallel work has.
+/// The number of elements of a piece of parallel work.
 pub const GRAIN: usize = 1 << 15;
-/// How many elements a tile has.
+/// The number of elements of a tile.
 const TILE: usize = 1024;
 const WIDEST: usize = 16;
+/// Runs, and elements of a run, in a block of a transposed operand.
+const SIDE: usize = 32;
+const _: () = assert!(SIDE * SIDE == TILE);
 
-/// An operand in memory: its first byte (offsets come from the plan) and its dtype. Lane 0 is the result.
+/// An operand in memory: its first byte (offsets come from the `LoopNest`) and its dtype. Lane 0 is the result.
 #[derive(Clone, Copy)]
 pub struct Lane {
     pub pointer: *mut u8,
     pub dtype: DType,
 }
 
-// SAFETY: lanes are addresses; the walk gives every thread its own elements of the result.
+// SAFETY: lanes are addresses; the loop nest gives every thread its own elements of the result.
 unsafe impl Sync for Lane {}
 // SAFETY: see above.
 unsafe impl Send for Lane {}
@@ -50,35 +52,35 @@ impl Buffer {
     }
 }
 
-/// Runs `tile` over everything that `plan` walks.
+/// Runs `tile` over every element of `nest`.
 ///
 /// # Safety
-/// The lanes point to memory that the plan's layouts stay within, and `tile` works on elements of `compute`.
+/// The lanes point to memory that the layouts of `nest` stay within, and `tile` works on elements of `compute`.
 pub unsafe fn run<const N: usize>(
-    plan: &Plan<N>,
+    nest: &LoopNest<N>,
     lanes: [Lane; N],
     compute: [DType; N],
     tile: Tile,
     numbers: &[Scalar],
 ) {
-    let steps = plan.inner_strides();
-    let whole = plan.inner() == plan.numel();
+    let steps = nest.inner_strides();
+    let whole = nest.inner() == nest.numel();
     let direct: [bool; N] = std::array::from_fn(|n| {
-        lanes[n].dtype == compute[n] && (steps[n] == lanes[n].dtype.size() as isize || plan.numel() == 1)
+        lanes[n].dtype == compute[n] && (steps[n] == lanes[n].dtype.size() as isize || nest.numel() == 1)
     });
     let fresh = (1..N).all(|n| lanes[n].pointer != lanes[0].pointer);
-    let streams = fresh && plan.numel() * lanes[0].dtype.size() >= streaming::LEAST;
+    let streams = fresh && nest.numel() * lanes[0].dtype.size() >= streaming::LEAST;
     if whole && direct.iter().all(|&d| d) {
-        let bases = plan.bases();
-        rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
+        let bases = nest.bases();
+        rushlight_par::parallel_for(nest.numel(), GRAIN, |range| {
             let at = |n: usize| {
                 let lane = lanes[n];
-                // SAFETY: the plan's offsets lie within the lane.
+                // SAFETY: the offsets of `nest` lie within the lane.
                 unsafe { lane.pointer.offset(bases[n] + (range.start * lane.dtype.size()) as isize) }
             };
             let all: [*const u8; N] = std::array::from_fn(|n| at(n).cast_const());
-            // SAFETY: all lanes hold the range contiguously, in the dtypes that the tile works on; the result's pointer stands
-            // before those of the inputs.
+            // SAFETY: all lanes hold the range contiguously, in the tile's dtypes; the result's pointer comes before
+            // those of the inputs.
             unsafe {
                 let step = |out: *mut u8, all: &[*const u8; N], n: usize| tile(out, all.as_ptr().add(1), n, numbers);
                 if streams {
@@ -90,28 +92,28 @@ pub unsafe fn run<const N: usize>(
         });
         return;
     }
-    let streams = streams && direct[0] && plan.inner() >= TILE;
-    let walk = Walk { plan, lanes, compute, direct, streams, tile, numbers };
-    if let Some(dim) = walk.crossing() {
-        // SAFETY: by the caller's word.
-        unsafe { walk.squares(dim) };
+    let streams = streams && direct[0] && nest.inner() >= TILE;
+    let loops = Loops { nest, lanes, compute, direct, streams, tile, numbers };
+    if let Some(dim) = loops.transposed_dim() {
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe { loops.run_blocks(dim) };
         return;
     }
-    rushlight_par::parallel_for(plan.numel(), GRAIN, |range| {
-        if plan.inner() >= 64 {
-            // SAFETY: by the caller's word.
-            plan.runs(range, |offsets, length| unsafe { walk.run(offsets, length) });
+    rushlight_par::parallel_for(nest.numel(), GRAIN, |range| {
+        if nest.inner() >= 64 {
+            // SAFETY: guaranteed by the caller (see `# Safety`).
+            nest.runs(range, |offsets, length| unsafe { loops.run(offsets, length) });
             if streams {
                 streaming::finish();
             }
         } else {
-            // SAFETY: by the caller's word.
-            unsafe { walk.short_runs(range) };
+            // SAFETY: guaranteed by the caller (see `# Safety`).
+            unsafe { loops.short_runs(range) };
         }
     });
 }
 
-/// Runs a loop over contiguous operands, the result first, and takes the result past the caches.
+/// Runs a loop over contiguous operands, the result first, and writes the result with streaming stores.
 ///
 /// # Safety
 /// All lanes hold `length` elements of these widths, and `tile` computes `n` elements of them.
@@ -129,7 +131,7 @@ pub(crate) unsafe fn stream<const N: usize>(
     while done < length {
         let n = step.min(length - done);
         tile(buffer.pointer(), &inputs, n);
-        // SAFETY: by the caller's word; the buffer holds a step of any width.
+        // SAFETY: guaranteed by the caller (see `# Safety`); the buffer holds a step of any width.
         unsafe { streaming::store(out.add(done * widths[0]), buffer.pointer(), n * widths[0]) };
         for lane in 1..N {
             streaming::fetch(inputs[lane], n * widths[lane]);
@@ -140,23 +142,23 @@ pub(crate) unsafe fn stream<const N: usize>(
     streaming::finish();
 }
 
-/// How many elements a streaming walk takes at once: few, so that fetches are spread among the arithmetic.
+/// How many elements a streaming loop takes at once: few, so that prefetches are spread among the arithmetic.
 fn streamed_step<const N: usize>(widths: [usize; N]) -> usize {
     streaming::STEP / widths.into_iter().max().unwrap_or(1)
 }
 
-struct Walk<'a, const N: usize> {
-    plan: &'a Plan<N>,
+struct Loops<'a, const N: usize> {
+    nest: &'a LoopNest<N>,
     lanes: [Lane; N],
     compute: [DType; N],
     direct: [bool; N],
-    /// The result goes past the caches.
+    /// Whether the result is written with streaming stores.
     streams: bool,
     tile: Tile,
     numbers: &'a [Scalar],
 }
 
-impl<const N: usize> Walk<'_, N> {
+impl<const N: usize> Loops<'_, N> {
     /// One long run: direct lanes are used in place, the others tile by tile.
     ///
     /// # Safety
@@ -164,12 +166,12 @@ impl<const N: usize> Walk<'_, N> {
     unsafe fn run(&self, offsets: [isize; N], length: usize) {
         let mut buffers: [Buffer; N] = [const { Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]) }; N];
         let mut scratch = Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
-        let steps = self.plan.inner_strides();
+        let steps = self.nest.inner_strides();
         let piece = if self.streams { streamed_step(self.lanes.map(|lane| lane.dtype.size())) } else { TILE };
         let mut done = 0;
         while done < length {
             let n = piece.min(length - done);
-            // SAFETY: by the caller's word; buffers hold TILE elements of the widest dtype.
+            // SAFETY: guaranteed by the caller (see `# Safety`); buffers hold TILE elements of the widest dtype.
             unsafe {
                 let at = |lane: usize| self.lanes[lane].pointer.offset(offsets[lane] + done as isize * steps[lane]);
                 let mut inputs = [std::ptr::null::<u8>(); N];
@@ -200,21 +202,21 @@ impl<const N: usize> Walk<'_, N> {
         }
     }
 
-    /// Many short runs: tiles are filled from several of them, so that the loop still sees long stretches.
+    /// Many short runs: tiles are filled from several of them, so that the loop still gets many elements at once.
     ///
     /// # Safety
-    /// The range lies within the plan, whose layouts stay within the lanes.
+    /// The range lies within `self.nest`, whose layouts stay within the lanes.
     unsafe fn short_runs(&self, range: std::ops::Range<usize>) {
         let mut buffers: [Buffer; N] = [const { Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]) }; N];
         let mut scratch = Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
-        let steps = self.plan.inner_strides();
+        let steps = self.nest.inner_strides();
         let mut start = range.start;
         while start < range.end {
             let n = TILE.min(range.end - start);
-            // SAFETY: by the caller's word; at most TILE elements enter a buffer.
+            // SAFETY: guaranteed by the caller (see `# Safety`); at most TILE elements enter a buffer.
             unsafe {
                 let mut filled = 0;
-                self.plan.runs(start..start + n, |offsets, length| {
+                self.nest.runs(start..start + n, |offsets, length| {
                     for lane in 1..N {
                         let width = self.lanes[lane].dtype.size();
                         let from = self.lanes[lane].pointer.offset(offsets[lane]);
@@ -253,7 +255,7 @@ impl<const N: usize> Walk<'_, N> {
                 }
                 let width = self.lanes[0].dtype.size();
                 let mut emptied = 0;
-                self.plan.runs(start..start + n, |offsets, length| {
+                self.nest.runs(start..start + n, |offsets, length| {
                     let to = self.lanes[0].pointer.offset(offsets[0]);
                     move_strided(to, steps[0], result.add(emptied * width), width as isize, length, width);
                     emptied += length;
@@ -268,7 +270,8 @@ impl<const N: usize> Walk<'_, N> {
     unsafe fn gather(&self, lane: usize, from: *const u8, step: isize, n: usize, to: *mut u8, scratch: *mut u8) {
         let (own, wanted) = (self.lanes[lane].dtype, self.compute[lane]);
         let width = own.size() as isize;
-        // SAFETY: by the caller's word; a stride of zero fills the whole tile, since later pieces reuse it.
+        // SAFETY: guaranteed by the caller (see `# Safety`); a stride of zero fills the whole tile, because later
+        // pieces reuse it.
         unsafe {
             let n = if step == 0 { TILE } else { n };
             if own == wanted {
@@ -283,11 +286,11 @@ impl<const N: usize> Walk<'_, N> {
     }
 
     /// # Safety
-    /// `n` results lie at `from`; as many places at `to`, `step` bytes apart; `scratch` has room for a tile.
+    /// `n` results lie at `from`; as many elements at `to`, `step` bytes apart; `scratch` has room for a tile.
     unsafe fn scatter(&self, to: *mut u8, step: isize, n: usize, from: *const u8, scratch: *mut u8) {
         let (own, computed) = (self.lanes[0].dtype, self.compute[0]);
         let width = own.size() as isize;
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             if own == computed {
                 move_strided(to, step, from, width, n, own.size());
@@ -296,6 +299,107 @@ impl<const N: usize> Walk<'_, N> {
             } else {
                 converter(computed, own)(scratch, from, n);
                 move_strided(to, step, scratch, width, n, own.size());
+            }
+        }
+    }
+}
+
+/// The iteration over operands of which some are transposed relative to the result, such as a matrix and its transpose.
+///
+/// Along the result's runs each element of such an operand is in another cache line, so it is read in square blocks
+/// instead: a tile is a few pieces of adjacent runs, and the transposed operand is transposed in registers as it is
+/// copied into the tile.
+impl<const N: usize> Loops<'_, N> {
+    /// The dimension along which an operand is contiguous that is not so along the runs, if blocks are worthwhile.
+    fn transposed_dim(&self) -> Option<usize> {
+        let steps = self.nest.inner_strides();
+        let width = |lane: usize| self.lanes[lane].dtype.size();
+        let crossed = |lane: &usize| steps[*lane] != 0 && steps[*lane].unsigned_abs() > width(*lane);
+        let dim = (1..N).filter(crossed).find_map(|lane| self.nest.across(lane, width(lane)))?;
+        (self.nest.inner() >= 8 && self.nest.size(dim) >= 8).then_some(dim)
+    }
+
+    /// # Safety
+    /// Same as for `run`.
+    unsafe fn run_blocks(&self, dim: usize) {
+        let (rows, columns) = (self.nest.size(dim), self.nest.inner());
+        let outer = self.nest.around(dim);
+        let (bands, pieces) = (rows.div_ceil(SIDE), columns.div_ceil(SIDE));
+        let grain = (GRAIN / (SIDE * columns)).max(1);
+        rushlight_par::parallel_for(outer.numel() * bands, grain, |range| {
+            let mut buffers: [Buffer; N] = [const { Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]) }; N];
+            let mut scratch = Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
+            let buffers = buffers.each_mut().map(Buffer::pointer);
+            for band in range {
+                let row = band % bands * SIDE;
+                outer.runs(band / bands..band / bands + 1, |offsets, _| {
+                    for piece in 0..pieces {
+                        let column = piece * SIDE;
+                        let sizes = [SIDE.min(rows - row), SIDE.min(columns - column)];
+                        let (down, along) = (self.nest.strides(dim), self.nest.inner_strides());
+                        let at =
+                            |lane: usize| offsets[lane] + row as isize * down[lane] + column as isize * along[lane];
+                        // SAFETY: guaranteed by the caller (see `# Safety`); a block is at most a tile.
+                        unsafe {
+                            self.run_block(std::array::from_fn(at), [down, along], sizes, buffers, scratch.pointer());
+                        }
+                    }
+                });
+            }
+        });
+    }
+
+    /// One block of `sizes`: rows, and elements of a row.
+    ///
+    /// # Safety
+    /// The block lies within all lanes, and every buffer holds a tile.
+    unsafe fn run_block(
+        &self,
+        offsets: [isize; N],
+        [down, along]: [[isize; N]; 2],
+        [rows, columns]: [usize; 2],
+        buffers: [*mut u8; N],
+        scratch: *mut u8,
+    ) {
+        let n = rows * columns;
+        let mut inputs = [std::ptr::null::<u8>(); N];
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe {
+            for lane in 1..N {
+                let (own, wanted) = (self.lanes[lane].dtype, self.compute[lane]);
+                let width = own.size();
+                let to = if own == wanted { buffers[lane] } else { scratch };
+                let from = self.lanes[lane].pointer.offset(offsets[lane]);
+                if down[lane] == width as isize {
+                    // The elements of the next block are adjacent.
+                    for column in columns as isize..2 * columns as isize {
+                        for line in (0..rows * width).step_by(64) {
+                            streaming::ask(from.wrapping_offset(column * along[lane]).wrapping_add(line));
+                        }
+                    }
+                    transpose_block(to, (columns * width) as isize, from, along[lane], rows, columns, width);
+                } else {
+                    for row in 0..rows {
+                        let (to, from) = (to.add(row * columns * width), from.offset(row as isize * down[lane]));
+                        move_strided(to, width as isize, from, along[lane], columns, width);
+                    }
+                }
+                if own != wanted {
+                    converter(own, wanted)(buffers[lane], scratch, n);
+                }
+                inputs[lane - 1] = buffers[lane];
+            }
+            (self.tile)(buffers[0], inputs.as_ptr(), n, self.numbers);
+            let (own, computed) = (self.lanes[0].dtype, self.compute[0]);
+            let mut from = buffers[0];
+            if own != computed {
+                converter(computed, own)(scratch, buffers[0], n);
+                from = scratch;
+            }
+            let width = own.size();
+            for row in 0..rows {
+                let to = self.lanes[0].pointer.offset(offsets[0] + row as isize * down[0]);
+                move_strided(to, along[0], from.add(row * columns * width), width as isize, columns, width);
             }
         }
     }

@@ -1,12 +1,13 @@
-//! Running results along a dimension: each element becomes what all before it and itself add up to.
+//! Cumulative results along a dimension: each element is the accumulation of itself and all before it.
 //!
-//! Operand and result are contiguous, seen as `[outer, n, inner]`. Lines are independent and shared out; within one the
-//! order is the elements' own, so nothing depends on threads. Where `inner` is large, neighbouring lines run abreast.
+//! Operand and result are contiguous, viewed as `[outer, n, inner]`. Lines are independent and distributed over
+//! threads; within one the order is the elements' own, so nothing depends on threads. If `inner` is large, adjacent
+//! lines are processed side by side.
 
 use rushlight_par::Address;
 use std::ops::Range;
 
-/// The shape of a walk: how many blocks, how many elements along the dimension, how many lines in a block.
+/// The shape of the loops: the number of blocks, of elements along the dimension, and of lines in a block.
 #[derive(Clone, Copy)]
 pub struct Lines {
     pub outer: usize,
@@ -14,13 +15,13 @@ pub struct Lines {
     pub inner: usize,
 }
 
-/// Lines that run abreast.
+/// Lines that are processed side by side.
 pub const ABREAST: usize = 64;
 
 impl Lines {
-    /// Calls `body(first element's offset, lines abreast)` for all lines, in parallel.
+    /// Calls `body(first element's offset, lines side by side)` for all lines, in parallel.
     pub fn each(self, body: impl Fn(usize, usize) + Sync) {
-        // Of lines without an element there may be more than anyone can count.
+        // The number of lines without elements may overflow.
         if self.n == 0 {
             return;
         }
@@ -51,7 +52,7 @@ pub unsafe fn scan<T: Copy, A: Copy + Send + Sync>(
 ) {
     let (to, from) = (Address(to), Address(from.cast_mut()));
     lines.each(|first, abreast| {
-        // SAFETY: by the caller's word; unaligned because foreign memory may be.
+        // SAFETY: guaranteed by the caller (see `# Safety`); unaligned because foreign memory may be.
         unsafe {
             if abreast == 1 {
                 let mut state = start;
@@ -74,7 +75,7 @@ pub unsafe fn scan<T: Copy, A: Copy + Send + Sync>(
     });
 }
 
-/// The best element so far and its place; later equals win, as in torch.
+/// The best element so far and its index; of equal ones the last wins, as in torch.
 ///
 /// # Safety
 /// All three sides hold the whole shape.
@@ -89,7 +90,7 @@ pub unsafe fn scan_best<T: Copy>(
     let (values, places, from) = (Address(values), Address(places), Address(from.cast_mut()));
     lines.each(|first, abreast| {
         for j in 0..abreast {
-            // SAFETY: by the caller's word; unaligned because foreign memory may be.
+            // SAFETY: guaranteed by the caller (see `# Safety`); unaligned because foreign memory may be.
             unsafe {
                 let mut best = (0, if lines.n > 0 { from.at(first + j).read_unaligned() } else { return });
                 for i in 0..lines.n {

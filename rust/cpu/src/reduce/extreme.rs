@@ -1,14 +1,14 @@
-//! The largest or smallest element and where it first stands.
+//! The largest or smallest element and its first index.
 //!
-//! A row is searched in blocks: a vectorised pass finds the block's extreme value, and only a block that beats the best
-//! so far is searched for its place. NaN beats everything, as in torch.
+//! A row is searched in blocks: a vectorised pass finds the block's extreme value, and only a block that exceeds the
+//! best so far is searched for its index. NaN wins over everything, as in torch.
 
 use rushlight_core::{Bool, DType, Element};
 use rushlight_simd::multiversion;
 
 use super::Fold;
 
-/// An order in which the wanted element comes first.
+/// An order in which the searched element comes first.
 pub trait Extreme: Copy + Send + Sync + 'static {
     type T: Element;
     /// Loses against every other element, or equals it.
@@ -59,7 +59,7 @@ impl<const UP: bool> Extreme for Towards<Bool, UP> {
     }
 }
 
-/// An element and its place; a negative place means that there was none yet.
+/// An element and its index; a negative index means that there was none yet.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Found<T> {
@@ -98,7 +98,7 @@ multiversion! {
                     top = if E::beats(x, top) { x } else { top };
                 }
                 if best.place < 0 || E::beats(top, best.value) {
-                    // The first element that nothing beats: equal to the top, or NaN where the top is NaN.
+                    // The first element that is not worse than any: equal to the top, or NaN if the top is NaN.
                     let mut at = 0;
                     while at + 1 < m && E::beats(top, row.add(at).read_unaligned()) {
                         at += 1;
@@ -163,7 +163,7 @@ unsafe fn join<E: Extreme>(accs: *mut u8, later: *const u8, n: usize) {
     }
 }
 
-/// Values and places, or with `PLACES` the places alone.
+/// Values and indices, or with `PLACES` the indices alone.
 ///
 /// # Safety
 /// `accs` are `n` accumulators of this fold, and every output has room for as many.
@@ -199,7 +199,7 @@ fn of<E: Extreme>(places: bool) -> Fold {
     }
 }
 
-/// The largest (`up`) or smallest element with its place, or the place alone.
+/// The largest (`up`) or smallest element with its index, or the index alone.
 pub fn extremum(dtype: DType, up: bool, places: bool) -> Option<Fold> {
     macro_rules! pick {
         ($($name:ident: $t:ty),*) => {

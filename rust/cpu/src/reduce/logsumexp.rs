@@ -1,5 +1,5 @@
-//! The logarithm of a sum of exponentials in one pass: each block is taken relative to its own largest element, and blocks
-//! are put together relative to the larger of two.
+//! The logarithm of a sum of exponentials in one pass: each block is summed relative to its own largest element, and
+//! blocks are combined relative to the larger of two.
 
 use rushlight_core::DType;
 use rushlight_simd::{Base, Isa, multiversion};
@@ -8,7 +8,7 @@ use super::Fold;
 use super::softmax::{LANES, tree};
 use crate::float::Float;
 
-/// `sum` counts in units of `exp(top)`; a sum of zero means that there was nothing but minus infinity.
+/// `sum` is in units of `exp(top)`; a sum of zero means that all elements were minus infinity.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Sum {
@@ -35,7 +35,7 @@ fn larger<T: Float>(a: T, b: T) -> T {
     if b > a { b } else { a }
 }
 
-/// What exponents are taken relative to: the largest element, or zero where that is infinite.
+/// The reference for exponents: the largest element, or zero if that is infinite.
 #[inline(always)]
 fn anchor<T: Float>(top: T) -> T {
     if top.wide().is_finite() { top } else { T::narrow(0.0) }

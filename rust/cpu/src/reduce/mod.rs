@@ -1,12 +1,12 @@
 //! The skeleton of reductions: many elements become one, by a tree that does not depend on threads.
 //!
-//! A row gives a [`Fold`]: how a stretch of contiguous elements becomes an accumulator, how a few stacked rows become an
-//! accumulator for each column, how accumulators join, and what they mean in the end (see [`folds!`](crate::folds)).
-//! The skeleton chooses the walk. Where the reduced elements follow each other in memory, each result folds its row;
-//! where the results' neighbours do, a tile of columns is folded at once. What stands otherwise, or in another dtype,
-//! passes through buffers in the first-level cache. Long rows and tall columns are cut at fixed places, and all partial
-//! results meet pairwise in order: the error of a sum grows with the logarithm of the count, and the bits are the same
-//! for any number of threads.
+//! An operator gives a [`Fold`]: how contiguous elements become an accumulator, how a few stacked rows become an
+//! accumulator for each column, how accumulators join, and how they give the result (see [`folds!`](crate::folds)). The
+//! skeleton chooses the order. If the reduced elements are adjacent in memory, each result folds its row; if those of
+//! adjacent results are, a tile of columns is folded at once. Elements with other strides, or of another dtype, pass
+//! through buffers in the first-level cache. Long rows and tall columns are split at fixed positions, and all partial
+//! results are combined pairwise in order: the error of a sum grows with the logarithm of the count, and the bits are
+//! the same for any number of threads.
 
 pub mod cumulative;
 mod extreme;
@@ -18,60 +18,57 @@ pub mod softmax;
 pub use extreme::{Extreme, Towards, extremum};
 pub use logsumexp::log_sum_exp;
 pub use moments::moments;
+pub use partial::Join;
 
 use std::ops::Range;
 
-use rushlight_core::plan::Plan;
+use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Result};
 
 use crate::convert::cast::{converter, move_strided};
 use crate::pointwise::GRAIN;
-use partial::{Bytes, Counter, Room, join_tree};
+use partial::{Buffer, Bytes, Counter, join_tree};
 
 /// The kernels of one reduction for one dtype. Accumulators are opaque bytes to the skeleton.
 #[derive(Clone, Copy)]
 pub struct Fold {
-    /// The dtype that elements are brought to.
+    /// The dtype to which elements are converted.
     pub takes: DType,
-    /// The dtypes of what `done` writes; the second only where there are two results.
+    /// The dtypes of the results of `done`; the second only if there are two results.
     pub gives: [DType; 2],
     pub results: usize,
-    /// An accumulator's bytes, at most `WIDEST`.
+    /// The size of an accumulator in bytes, at most `WIDEST`.
     pub width: usize,
-    /// Whether accumulators remember an element's place.
+    /// Whether accumulators store an element's index.
     pub indexed: bool,
     pub row: RowFold,
     pub columns: ColumnFold,
-    /// How many rows one call of `columns` sees at most: a multiple of `STACK`, at most `TALL`.
+    /// The most rows that one call of `columns` takes: a multiple of `STACK`, at most `TALL`.
     pub stack: usize,
     pub join: Join,
     pub done: Done,
-    /// Whole rows that are too short for `row` to pay.
+    /// The function for whole rows that are too short for `row`.
     pub short: Option<ShortRows>,
 }
 
-/// `rows` accumulators out of as many rows of `n` contiguous elements, `step` bytes apart.
+/// Computes `rows` accumulators from as many rows of `n` contiguous elements, `step` bytes apart.
 ///
 /// # Safety
-/// The rows lie at `data`, the accumulators' room at `accs`; both are of the fold's dtypes.
+/// The rows lie at `data`, the accumulators' space at `accs`; both are of the fold's dtypes.
 pub type ShortRows = unsafe fn(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, numbers: &[f64]);
-/// An accumulator out of `n` contiguous elements, the first of which is the `first`-th of its reduction.
+/// Computes an accumulator from `n` contiguous elements, the first of which is the `first`-th of its reduction.
 ///
 /// # Safety
 /// `n` elements lie at `row`, and `acc` has room for an accumulator of the fold.
 pub type RowFold = unsafe fn(acc: *mut u8, row: *const u8, n: usize, first: usize, numbers: &[f64]);
-/// `n` accumulators out of `rows` rows of `n` contiguous elements, `step` bytes apart.
+/// Computes `n` accumulators from `rows` rows of `n` contiguous elements, `step` bytes apart.
 ///
 /// # Safety
 /// The rows lie at `data`, and `accs` has room for `n` accumulators of the fold.
 pub type ColumnFold =
     unsafe fn(accs: *mut u8, data: *const u8, step: isize, rows: usize, n: usize, first: usize, numbers: &[f64]);
-/// Joins `n` accumulators with as many that come after them.
-///
-/// # Safety
-/// `n` filled accumulators of the fold lie at both places, apart from each other.
-pub type Join = unsafe fn(accs: *mut u8, later: *const u8, n: usize);
-/// `n` results out of accumulators of `count` elements each.
+
+/// Computes `n` results from accumulators of `count` elements each.
 ///
 /// # Safety
 /// `n` filled accumulators lie at `accs`, and each output has room for `n` results.
@@ -79,32 +76,33 @@ pub type Done = unsafe fn(outs: *const *mut u8, accs: *const u8, n: usize, count
 
 /// The widest accumulator.
 pub const WIDEST: usize = 32;
-/// How many elements one call of `Fold::row` sees at most.
+/// The most elements that one call of `Fold::row` takes.
 const PIECE: usize = 1 << 14;
-/// How many elements of a long row, or of tall columns, make a piece of parallel work.
+/// The number of elements of a long row, or of tall columns, in a piece of parallel work.
 const SEGMENT: usize = 1 << 17;
-/// With this many independent results a reduction is not cut any further.
+/// With this many independent results a reduction is not split any further.
 const MANY: usize = 32;
-/// How many rows one call of `Fold::columns` sees where joining accumulators is cheap: the fewer, the smaller the error.
+/// The most rows that one call of `Fold::columns` takes if joining accumulators is cheap: the fewer, the smaller the
+/// error.
 pub const STACK: usize = 16;
-/// How many it sees where that is dear.
+/// The most rows that it takes if joining is expensive.
 pub const TALL: usize = 64;
-/// How many columns are folded side by side: read in place, or through buffers.
+/// The number of columns that are folded side by side: read in place, or through buffers.
 const TILE: usize = 1024;
 const GATHERED: usize = 128;
-/// How many elements of a row pass through a buffer at once.
+/// The number of elements of a row that pass through a buffer at once.
 const BUFFER: usize = 2048;
 /// Rows shorter than this are folded as columns.
 const SHORT: usize = 32;
-/// A binary counter of partial results never holds more.
+/// The most levels of a binary counter of partial results.
 const LEVELS: usize = 48;
 
-/// One reduction: where everything lies and how it folds.
+/// One reduction: its operands and its fold.
 pub struct Reduction<'a> {
-    /// Walks the results (in elements) and the first element of each one's reduction (in bytes).
-    pub outer: &'a Plan<2>,
-    /// Walks the elements of one reduction, from its first.
-    pub inner: &'a Plan<1>,
+    /// Visits the results (in elements) and the first element of each one's reduction (in bytes).
+    pub outer: &'a LoopNest<2>,
+    /// Visits the elements of one reduction, from its first.
+    pub inner: &'a LoopNest<1>,
     pub input: *const u8,
     pub dtype: DType,
     pub outputs: [(*mut u8, DType); 2],
@@ -119,13 +117,13 @@ impl Reduction<'_> {
     /// Computes every result.
     ///
     /// # Safety
-    /// The plans stay within the memory of input and outputs, and the fold is made for these dtypes.
+    /// `outer` and `inner` stay within the memory of input and outputs, and the fold is made for these dtypes.
     pub unsafe fn run(&self) -> Result<()> {
         let (across, along) = (self.outer.inner_strides()[1], self.inner.inner_strides()[0]);
         let tall = across.abs() < along.abs() && self.outer.inner() >= 8;
         let short = self.inner.numel() < SHORT;
         let adjacent = self.inner.is_flat() && self.dtype == self.fold.takes && along == self.dtype.size() as isize;
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             match self.fold.short {
                 _ if self.outer.numel() <= 1 => self.by_rows(),
@@ -142,7 +140,7 @@ impl Reduction<'_> {
     /// Short rows of adjacent elements, many in one call.
     ///
     /// # Safety
-    /// As for `run`, and the rows are adjacent elements of the fold's dtype.
+    /// Same as for `run`, and the rows are adjacent elements of the fold's dtype.
     unsafe fn by_short_rows(&self, fold: ShortRows) {
         const BATCH: usize = 256;
         let length = self.inner.numel();
@@ -153,7 +151,7 @@ impl Reduction<'_> {
             self.outer.runs(range, |offsets, n| {
                 for start in (0..n).step_by(BATCH) {
                     let count = BATCH.min(n - start);
-                    // SAFETY: by the caller's word; a batch has room for its accumulators.
+                    // SAFETY: guaranteed by the caller (see `# Safety`); a batch has room for its accumulators.
                     unsafe {
                         let rows = self.input.offset(self.inner.bases()[0] + offsets[1] + start as isize * steps[1]);
                         fold(accs, rows, steps[1], count, length, self.numbers);
@@ -165,23 +163,23 @@ impl Reduction<'_> {
     }
 
     /// # Safety
-    /// As for `run`.
+    /// Same as for `run`.
     unsafe fn by_rows(&self) -> Result<()> {
         let (results, length, width) = (self.outer.numel(), self.inner.numel(), self.fold.width);
         if results >= MANY || length <= SEGMENT {
             let grain = (GRAIN / length.max(1)).max(1);
-            // SAFETY: by the caller's word.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             rushlight_par::parallel_for(results, grain, |range| unsafe { self.rows(range) });
             return Ok(());
         }
         let segments = length.div_ceil(SEGMENT);
-        let partial = Room::ask((results * width).checked_mul(segments))?;
+        let partial = Buffer::ask((results * width).checked_mul(segments))?;
         let mut starts: smallvec::SmallVec<[(isize, isize); MANY]> = smallvec::SmallVec::new();
         let steps = self.outer.inner_strides();
         self.outer.runs(0..results, |offsets, n| {
             starts.extend((0..n as isize).map(|i| (offsets[0] + i * steps[0], offsets[1] + i * steps[1])));
         });
-        // SAFETY: by the caller's word; each task has an accumulator of its own.
+        // SAFETY: guaranteed by the caller (see `# Safety`); each task has its own accumulator.
         unsafe {
             rushlight_par::parallel_tasks(results * segments, |task| {
                 let from = task % segments * SEGMENT;
@@ -200,7 +198,7 @@ impl Reduction<'_> {
     /// The results of `range`, row by row.
     ///
     /// # Safety
-    /// As for `run`; the range lies within the results.
+    /// Same as for `run`; the range lies within the results.
     unsafe fn rows(&self, range: Range<usize>) {
         const BATCH: usize = 64;
         let mut accs = Bytes::<{ BATCH * WIDEST }>::new();
@@ -209,7 +207,7 @@ impl Reduction<'_> {
         self.outer.runs(range, |offsets, n| {
             for start in (0..n).step_by(BATCH) {
                 let count = BATCH.min(n - start);
-                // SAFETY: by the caller's word; a batch has room for its accumulators.
+                // SAFETY: guaranteed by the caller (see `# Safety`); a batch has room for its accumulators.
                 unsafe {
                     for i in 0..count {
                         let row = self.input.offset(offsets[1] + (start + i) as isize * steps[1]);
@@ -227,7 +225,7 @@ impl Reduction<'_> {
     /// The row lies within the input, and `acc` has room for an accumulator.
     unsafe fn fold_row(&self, row: *const u8, range: Range<usize>, acc: *mut u8) {
         let Fold { width, join, .. } = self.fold;
-        // SAFETY: by the caller's word; a counter over usize never needs more levels.
+        // SAFETY: guaranteed by the caller (see `# Safety`); a counter over usize never needs more levels.
         unsafe {
             if range.len() <= PIECE {
                 return self.fold_piece(row, range, acc);
@@ -247,13 +245,13 @@ impl Reduction<'_> {
     /// Folds at most `PIECE` elements: in place, or through a buffer.
     ///
     /// # Safety
-    /// As for `fold_row`.
+    /// Same as for `fold_row`.
     unsafe fn fold_piece(&self, row: *const u8, range: Range<usize>, acc: *mut u8) {
         let Fold { takes, .. } = self.fold;
         let size = self.dtype.size();
         let step = self.inner.inner_strides()[0];
         let adjacent = self.inner.is_flat() && (step == size as isize || self.inner.numel() <= 1);
-        // SAFETY: by the caller's word; a buffer holds BUFFER elements of any dtype.
+        // SAFETY: guaranteed by the caller (see `# Safety`); a buffer holds BUFFER elements of any dtype.
         unsafe {
             if adjacent && self.dtype == takes {
                 (self.fold.row)(
@@ -274,7 +272,7 @@ impl Reduction<'_> {
     }
 
     /// # Safety
-    /// As for `fold_row`.
+    /// Same as for `fold_row`.
     #[inline(never)]
     unsafe fn fold_buffered(&self, row: *const u8, range: Range<usize>, acc: *mut u8, adjacent: bool) {
         let Fold { takes, width, join, .. } = self.fold;
@@ -312,7 +310,7 @@ impl Reduction<'_> {
     }
 
     /// # Safety
-    /// As for `run`.
+    /// Same as for `run`.
     unsafe fn by_columns(&self) -> Result<()> {
         let (columns, rows, width) = (self.outer.numel(), self.inner.numel(), self.fold.width);
         let tile = if self.reads_columns() { TILE } else { GATHERED };
@@ -323,8 +321,8 @@ impl Reduction<'_> {
             rushlight_par::parallel_for(columns, grain, |range| {
                 for start in range.clone().step_by(tile) {
                     let part = start..range.end.min(start + tile);
-                    let accs = Room::new(part.len() * width);
-                    // SAFETY: by the caller's word.
+                    let accs = Buffer::new(part.len() * width);
+                    // SAFETY: guaranteed by the caller (see `# Safety`).
                     unsafe {
                         self.fold_columns(part.clone(), 0..rows, accs.at(0));
                         self.emit_range(part, accs.at(0));
@@ -334,9 +332,9 @@ impl Reduction<'_> {
             return Ok(());
         }
         let segments = rows.div_ceil(segment);
-        let partial = Room::ask((columns * width).checked_mul(segments))?;
+        let partial = Buffer::ask((columns * width).checked_mul(segments))?;
         let part = |index: usize| index * tile..columns.min((index + 1) * tile);
-        // SAFETY: by the caller's word; each task has accumulators of its own.
+        // SAFETY: guaranteed by the caller (see `# Safety`); each task has its own accumulators.
         unsafe {
             rushlight_par::parallel_tasks(tiles * segments, |task| {
                 let (columns_of, from) = (part(task / segments), task % segments * segment);
@@ -353,7 +351,7 @@ impl Reduction<'_> {
         Ok(())
     }
 
-    /// Whether columns are read where they stand.
+    /// Whether columns are read in place.
     fn reads_columns(&self) -> bool {
         self.dtype == self.fold.takes && self.outer.inner_strides()[1] == self.dtype.size() as isize
     }
@@ -366,7 +364,7 @@ impl Reduction<'_> {
         let width = self.fold.width;
         let mut filled = 0;
         self.outer.runs(part, |offsets, n| {
-            // SAFETY: by the caller's word.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 let (base, accs) = (self.input.offset(offsets[1]), accs.add(filled * width));
                 match self.widening(n) {
@@ -378,7 +376,7 @@ impl Reduction<'_> {
         });
     }
 
-    /// How many of a narrow matrix's rows, which follow each other without a gap, make a row of decent width.
+    /// How many of a narrow matrix's rows, which are contiguous, are combined into one wider row.
     fn widening(&self, n: usize) -> Option<usize> {
         let gapless = self.reads_columns()
             && self.inner.is_flat()
@@ -386,17 +384,17 @@ impl Reduction<'_> {
         (gapless && n <= 128 && !self.fold.indexed).then(|| 512 / n)
     }
 
-    /// `times` rows taken as one; their accumulators meet at the end.
+    /// `times` rows taken as one; their accumulators are joined at the end.
     ///
     /// # Safety
-    /// As for `fold_columns`; `times` rows follow each other without a gap.
+    /// Same as for `fold_columns`; `times` rows are contiguous.
     unsafe fn fold_narrow(&self, base: *const u8, n: usize, times: usize, rows: Range<usize>, accs: *mut u8) {
         let Fold { width, join, columns, stack, .. } = self.fold;
         let step = self.inner.inner_strides()[0];
         let whole = rows.len() / times;
         let wide = n * times;
-        let scratch = Room::new(wide * width * (levels(whole) + 1));
-        // SAFETY: `whole * times` rows follow each other; by the caller's word for the rest.
+        let scratch = Buffer::new(wide * width * (levels(whole) + 1));
+        // SAFETY: `whole * times` rows are contiguous; the rest is guaranteed by the caller (see `# Safety`).
         unsafe {
             let base = base.offset(self.inner.bases()[0] + rows.start as isize * step);
             let mut counter = Counter::new(scratch.start, wide * width);
@@ -423,24 +421,24 @@ impl Reduction<'_> {
         }
     }
 
-    /// Stacks of rows, joined as they come.
+    /// Stacks of rows, joined in order.
     ///
     /// # Safety
-    /// As for `fold_columns`.
+    /// Same as for `fold_columns`.
     unsafe fn fold_stacks(&self, base: *const u8, n: usize, rows: Range<usize>, accs: *mut u8) {
         let Fold { width, join, columns, stack, .. } = self.fold;
-        let mut room = Bytes::<{ 64 * WIDEST }>::new();
+        let mut buffer = Bytes::<{ 64 * WIDEST }>::new();
         let needed = (levels(rows.len()) + 2) * n * width;
         let heap;
         let base_of_levels = if needed <= 64 * WIDEST {
-            room.pointer()
+            buffer.pointer()
         } else {
-            heap = Room::new(needed);
+            heap = Buffer::new(needed);
             heap.start
         };
         let step = self.inner.inner_strides()[0];
         let direct = self.reads_columns() || (n == 1 && self.dtype == self.fold.takes);
-        // SAFETY: by the caller's word; there is room for every level and one stack more.
+        // SAFETY: guaranteed by the caller (see `# Safety`); there is room for every level and one stack more.
         unsafe {
             let mut counter = Counter::new(base_of_levels, n * width);
             if rows.is_empty() {
@@ -483,7 +481,7 @@ impl Reduction<'_> {
         let mut stack = Bytes::<{ TALL * GATHERED * 8 }>::new();
         let mut line = Bytes::<{ GATHERED * 16 }>::new();
         let (stack, line) = (stack.pointer(), line.pointer());
-        // SAFETY: by the caller's word; tiles that are gathered have at most GATHERED columns.
+        // SAFETY: guaranteed by the caller (see `# Safety`); tiles that are gathered have at most GATHERED columns.
         unsafe {
             for row in 0..rows {
                 let (from, to) = (data.offset(row as isize * step), stack.add(row * n * wide));
@@ -508,7 +506,7 @@ impl Reduction<'_> {
         let step = self.outer.inner_strides()[0];
         let mut written = 0;
         self.outer.runs(part, |offsets, n| {
-            // SAFETY: by the caller's word.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe { self.emit(offsets[0], step, accs.add(written * self.fold.width), n) };
             written += n;
         });
@@ -522,7 +520,7 @@ impl Reduction<'_> {
         let Fold { gives, results, done, width, .. } = self.fold;
         let count = self.inner.numel();
         let outputs = self.outputs;
-        // SAFETY: by the caller's word; buffers hold GATHERED results of any dtype.
+        // SAFETY: guaranteed by the caller (see `# Safety`); buffers hold GATHERED results of any dtype.
         unsafe {
             if (step == 1 || n == 1) && (0..results).all(|i| outputs[i].1 == gives[i]) {
                 let outs =
@@ -547,7 +545,7 @@ impl Reduction<'_> {
     }
 }
 
-/// How many levels a counter of stacks needs for so many rows.
+/// The number of levels that a counter of stacks needs for `rows` rows.
 fn levels(rows: usize) -> usize {
     (usize::BITS - rows.div_ceil(STACK).leading_zeros()) as usize + 1
 }

@@ -1,5 +1,5 @@
-//! Mean and variance in one pass over memory: each block gives its own mean and its squared deviations from it while it
-//! stands in the cache, and blocks are put together by Chan's formula. Nothing cancels, however large the mean.
+//! Mean and variance in one pass over memory: each block computes its own mean and its squared deviations from it while
+//! it is in the cache, and blocks are combined by Chan's formula. Nothing cancels, however large the mean.
 
 use rushlight_core::DType;
 use rushlight_simd::{Isa, multiversion};
@@ -50,7 +50,7 @@ fn tree<T: Float>(mut lanes: [T; LANES]) -> f64 {
 }
 
 /// The moments of `count` numbers from the sums of their distances from a centre near their mean, and of the squares of
-/// these. Where a square is beyond the largest number, so is the sum: no correction may make a NaN of it.
+/// these. If a square overflows, the sum is infinite, and the correction must not turn it into NaN.
 #[inline(always)]
 fn about(centre: f64, count: f64, distances: f64, squares: f64) -> Moments {
     let rest = distances / count;
@@ -59,7 +59,7 @@ fn about(centre: f64, count: f64, distances: f64, squares: f64) -> Moments {
     Moments { count, mean: centre + rest, squares }
 }
 
-/// Asks for the lines of `LANES` elements, which may lie anywhere.
+/// Prefetches the lines of `LANES` elements at any address.
 #[inline(always)]
 fn fetch<T>(from: *const T) {
     for at in (0..LANES * size_of::<T>()).step_by(streaming::LINE) {
@@ -93,7 +93,7 @@ multiversion! {
                 let centre = start + T::narrow(tree(sums) / m as f64);
                 let (mut rests, mut squares) = ([zero; LANES], [zero; LANES]);
                 for i in (0..whole).step_by(LANES) {
-                    // This pass reads the cache: meanwhile the memory brings the next block.
+                    // This pass reads from the cache; meanwhile the next block is prefetched.
                     fetch(row.wrapping_add(BLOCK + i));
                     for j in 0..LANES {
                         let gap = row.add(i).add(j).read_unaligned() - centre;
@@ -134,11 +134,11 @@ multiversion! {
     }
 }
 
-/// Columns side by side whose sums stay in registers.
+/// The number of columns side by side whose sums stay in registers.
 const WIDE: usize = 64;
-/// As many of what is left over.
+/// The same for the remaining columns.
 const FEW: usize = 8;
-/// Rows of them that the cache keeps for the second pass even where they are a power of two apart.
+/// The number of their rows that stay in the cache for the second pass, even at a stride of a power of two.
 const ROWS: usize = super::TALL;
 
 /// The moments of `N` columns.
@@ -154,7 +154,7 @@ unsafe fn stripe<S: Isa, T: Float, const N: usize>(accs: *mut Moments, data: *co
         let count = ROWS.min(rows - first);
         let (mut start, mut centre, mut rests, mut squares) = ([zero; N], [zero; N], [zero; N], [zero; N]);
         for (j, start) in start.iter_mut().enumerate() {
-            // SAFETY: the caller's promise; so below.
+            // SAFETY: guaranteed by the caller (see `# Safety`), here and below.
             *start = unsafe { line(first).add(j).read_unaligned() };
         }
         for r in first + 1..first + count {
@@ -168,7 +168,7 @@ unsafe fn stripe<S: Isa, T: Float, const N: usize>(accs: *mut Moments, data: *co
             centre[j] = start[j] + centre[j] * share;
         }
         for r in first..first + count {
-            // This pass reads the cache: meanwhile the memory brings the next rows.
+            // This pass reads from the cache; meanwhile the next rows are prefetched.
             for at in (0..N * size_of::<T>()).step_by(streaming::LINE) {
                 streaming::ask(line(r + ROWS).cast::<u8>().wrapping_add(at));
             }
@@ -184,18 +184,18 @@ unsafe fn stripe<S: Isa, T: Float, const N: usize>(accs: *mut Moments, data: *co
         }
     }
     for (j, moments) in total.into_iter().enumerate() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe { accs.add(j).write_unaligned(moments) };
     }
 }
 
-/// The moments of a run; without centring they are those about zero.
+/// The moments of a run; if not centred, those about zero.
 ///
 /// # Safety
 /// The run holds `n` elements.
 pub(crate) unsafe fn measured<T: Float>(from: *const T, n: usize, centred: bool) -> Moments {
     let mut found = NONE;
-    // SAFETY: the caller gives n elements, and one accumulator stands here.
+    // SAFETY: the caller gives n elements, and the accumulator is a local variable.
     unsafe {
         if centred {
             row::<T>((&raw mut found).cast(), from.cast(), n, 0, &[]);
@@ -212,7 +212,7 @@ pub(crate) unsafe fn measured<T: Float>(from: *const T, n: usize, centred: bool)
 /// The matrix holds `rows` rows, as wide as there are moments.
 pub(crate) unsafe fn measured_columns<T: Float>(to: &mut [Moments], from: *const T, rows: usize) {
     let step = (to.len() * size_of::<T>()) as isize;
-    // SAFETY: the caller gives the rows, and accumulators stand here.
+    // SAFETY: the caller gives the rows, and `to` holds the accumulators.
     unsafe { columns::<T>(to.as_mut_ptr().cast(), from.cast(), step, rows, to.len(), 0, &[]) };
 }
 
@@ -247,7 +247,7 @@ unsafe fn done<T: Float>(outs: *const *mut u8, accs: *const u8, n: usize, count:
         unsafe {
             let moments = accs.cast::<Moments>().add(j).read_unaligned();
             let variance = if count == 0 { f64::NAN } else { moments.squares.max(0.0) / freedom };
-            // `max` drops NaN, which an infinite element leaves behind.
+            // `max` drops NaN, which an infinite element causes.
             let variance = if moments.squares.is_nan() { f64::NAN } else { variance };
             let spread = if root { variance.sqrt() } else { variance };
             (*outs).cast::<T>().add(j).write_unaligned(T::narrow(spread));
@@ -259,7 +259,7 @@ unsafe fn done<T: Float>(outs: *const *mut u8, accs: *const u8, n: usize, count:
     }
 }
 
-/// The variance, and with a third parameter the mean beside it.
+/// The variance, and with a third parameter also the mean.
 pub fn moments(dtype: DType, with_mean: bool) -> Option<Fold> {
     fn fold<T: Float>(results: usize) -> Fold {
         Fold {

@@ -1,11 +1,15 @@
-//! Partial results of a reduction: the room they stand in, and the fixed order in which they meet.
+//! Partial results of a reduction: their memory, and the fixed order in which they are combined.
 
 use std::mem::MaybeUninit;
 
 use rushlight_core::Result;
 use rushlight_core::alloc::list;
 
-use super::Join;
+/// Joins `n` accumulators with as many that come after them.
+///
+/// # Safety
+/// `n` filled accumulators of the fold lie at both addresses, without overlap.
+pub type Join = unsafe fn(accs: *mut u8, later: *const u8, n: usize);
 
 #[repr(align(64))]
 pub struct Bytes<const N: usize>([MaybeUninit<u8>; N]);
@@ -20,27 +24,27 @@ impl<const N: usize> Bytes<N> {
     }
 }
 
-/// Accumulators on the heap that several threads fill, each its own places.
-pub struct Room {
+/// Accumulators on the heap that several threads fill, each its own ones.
+pub struct Buffer {
     pub start: *mut u8,
     _room: Vec<MaybeUninit<u64>>,
 }
-// SAFETY: every task writes places of its own.
-unsafe impl Sync for Room {}
+// SAFETY: every task writes its own accumulators.
+unsafe impl Sync for Buffer {}
 
-impl Room {
-    /// Room for a task, whose size has a bound.
-    pub fn new(bytes: usize) -> Room {
-        Room::over(Vec::with_capacity(bytes.div_ceil(8)))
+impl Buffer {
+    /// Memory for a task, whose size has a bound.
+    pub fn new(bytes: usize) -> Buffer {
+        Buffer::over(Vec::with_capacity(bytes.div_ceil(8)))
     }
 
-    /// Room that grows with the operand, or an error.
-    pub fn ask(bytes: Option<usize>) -> Result<Room> {
-        list(bytes.unwrap_or(usize::MAX).div_ceil(8)).map(Room::over)
+    /// Memory that grows with the operand, or an error.
+    pub fn ask(bytes: Option<usize>) -> Result<Buffer> {
+        list(bytes.unwrap_or(usize::MAX).div_ceil(8)).map(Buffer::over)
     }
 
-    fn over(mut room: Vec<MaybeUninit<u64>>) -> Room {
-        Room { start: room.as_mut_ptr() as *mut u8, _room: room }
+    fn over(mut buffer: Vec<MaybeUninit<u64>>) -> Buffer {
+        Buffer { start: buffer.as_mut_ptr() as *mut u8, _room: buffer }
     }
 
     /// The byte at `at`.
@@ -48,12 +52,12 @@ impl Room {
     /// # Safety
     /// It lies within the bytes that were asked for.
     pub unsafe fn at(&self, at: usize) -> *mut u8 {
-        // SAFETY: by the caller's word.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe { self.start.add(at) }
     }
 }
 
-/// Partial results that come one after the other and meet pairwise, as a binary counter carries.
+/// Partial results in sequence that are joined pairwise, like the carries of a binary counter.
 pub struct Counter {
     base: *mut u8,
     /// Bytes from one level to the next.
@@ -64,14 +68,14 @@ pub struct Counter {
 
 impl Counter {
     /// # Safety
-    /// `base` has room for a level more than ever are filled at once.
+    /// `base` has room for one level more than are ever filled at once.
     pub unsafe fn new(base: *mut u8, step: usize) -> Counter {
         Counter { base, step, depth: 0, seen: 0 }
     }
 
-    /// Where the next partial result goes.
+    /// The address of the next partial result.
     pub fn place(&self) -> *mut u8 {
-        // SAFETY: the counter's maker gave room for every level.
+        // SAFETY: the caller of `new` gave room for every level.
         unsafe { self.base.add(self.depth * self.step) }
     }
 
@@ -82,7 +86,7 @@ impl Counter {
         self.seen += 1;
         let mut seen = self.seen;
         while seen & 1 == 0 {
-            // SAFETY: an even count means that two full levels stand on top.
+            // SAFETY: an even count means that the two topmost levels are filled.
             unsafe { self.fall(join, n) };
             seen >>= 1;
         }
@@ -96,7 +100,7 @@ impl Counter {
         unsafe { join(self.base.add((self.depth - 1) * self.step), self.base.add(self.depth * self.step), n) };
     }
 
-    /// Joins what is left; the result stands at the base.
+    /// Joins the remaining levels; the result is at the base.
     ///
     /// # Safety
     /// At least one level is filled, with `n` accumulators each.
@@ -108,7 +112,7 @@ impl Counter {
     }
 }
 
-/// Joins `count` groups of `n` accumulators, `step` bytes apart, pairwise; the result stands at the base.
+/// Joins `count` groups of `n` accumulators, `step` bytes apart, pairwise; the result is at the base.
 ///
 /// # Safety
 /// `count` groups lie at `base`, all filled.

@@ -1,7 +1,7 @@
-//! Softmax and its logarithm along a dimension, forward and backward, each line while it stands in the cache.
+//! Softmax and its logarithm along a dimension, forward and backward, each line while it is in the cache.
 //!
-//! Operands and result are contiguous, seen as `[outer, n, inner]`. A line of adjacent elements is vectorised along
-//! itself; where `inner` is large, neighbouring lines run abreast.
+//! Operands and result are contiguous, viewed as `[outer, n, inner]`. A line of adjacent elements is vectorised along
+//! itself; if `inner` is large, adjacent lines are processed side by side.
 
 use rushlight_par::Address;
 use rushlight_simd::multiversion;
@@ -23,7 +23,7 @@ pub(crate) fn tree<T: Copy>(mut lanes: [T; LANES], join: impl Fn(T, T) -> T) -> 
     lanes[0]
 }
 
-/// `f(element)` for all `n`, added up in lanes and blocks, so that the error stays small for long rows.
+/// The sum of `f(element)` over `n`, in lanes and blocks, so that the error stays small for long rows.
 #[inline(always)]
 pub(crate) fn added<T: Float>(n: usize, mut f: impl FnMut(usize) -> T) -> T {
     let zero = T::narrow(0.0);
@@ -188,7 +188,7 @@ multiversion! {
 /// Both sides hold the whole shape.
 pub unsafe fn forward<T: Float>(lines: Lines, to: *mut T, from: *const T, log: bool) {
     let (to, from) = (Address(to), Address(from.cast_mut()));
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     lines.each(|first, abreast| unsafe {
         if lines.inner == 1 {
             forward_row::<T>(to.at(first), from.at(first), lines.n, log);
@@ -198,13 +198,13 @@ pub unsafe fn forward<T: Float>(lines: Lines, to: *mut T, from: *const T, log: b
     });
 }
 
-/// The operand's gradient out of the result's gradient and the result.
+/// The operand's gradient from the result's gradient and the result.
 ///
 /// # Safety
 /// All sides hold the whole shape.
 pub unsafe fn backward<T: Float>(lines: Lines, to: *mut T, grad: *const T, result: *const T, log: bool) {
     let (to, grad, result) = (Address(to), Address(grad.cast_mut()), Address(result.cast_mut()));
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     lines.each(|first, abreast| unsafe {
         let (to, grad, result) = (to.at(first), grad.at(first), result.at(first));
         if lines.inner == 1 {

@@ -1,6 +1,4 @@
-//! Builtins that a pickle calls to spell plain values: worked out here, so that nothing is called for them.
-
-use super::policy::full_name;
+//! Builtins that pickles call to encode plain values. They are evaluated here, so that nothing is called for them.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Builtin {
@@ -9,11 +7,12 @@ pub enum Builtin {
     FrozenSet,
     /// `complex(real, imaginary)`.
     Complex,
-    /// `bytearray(bytes)` and `bytearray(text, "latin-1")`; with a number it would take memory at will.
+    /// `bytearray(bytes)` and `bytearray(text, "latin-1")`; a number is rejected, because it could allocate any amount
+    /// of memory.
     ByteArray,
-    /// `_codecs.encode(text, "latin1")` is how protocol 2 spells bytes.
+    /// `_codecs.encode(text, "latin1")`, with which protocol 2 encodes bytes.
     Encode,
-    /// `bytes()` is how protocol 2 spells the empty ones.
+    /// `bytes()`, with which protocol 2 encodes empty bytes.
     Bytes,
 }
 
@@ -31,7 +30,12 @@ impl Builtin {
     }
 }
 
-/// Latin-1: each character is a byte. None if one does not fit.
+/// `module.name`, with Python 2's name of the builtins module (which protocol 2 writes) replaced by the present one.
+pub(super) fn full_name(module: &str, name: &str) -> String {
+    format!("{}.{name}", if module == "__builtin__" { "builtins" } else { module })
+}
+
+/// Encodes text as Latin-1, one byte per character. `None` if a character does not fit.
 pub fn latin1(text: &str, encoding: &str) -> Option<Vec<u8>> {
     if !matches!(encoding, "latin1" | "latin-1") {
         return None;

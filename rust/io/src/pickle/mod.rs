@@ -1,18 +1,17 @@
 //! A bounded interpreter of pickle's opcodes that executes nothing.
 //!
-//! [`interpret`] runs the opcodes on a stack of value numbers and writes down what an unpickler would have
-//! built, as a list of [`Step`]s: value 0 is the string "weight", value 1 is a tuple of 0 and 0, and so on. Each
-//! step uses only values of earlier steps, so a consumer builds the object with one loop and no recursion.
-//! Shared references stay shared.
+//! [`interpret`] runs the opcodes on a stack of value numbers and records what an unpickler would have built, as a list
+//! of [`Step`]s: value 0 is the string "weight", value 1 is a tuple of 0 and 0, and so on. Each step uses only values
+//! of earlier steps, so a consumer builds the object with one loop and no recursion. Shared references stay shared.
 //!
-//! A global is a name and nothing more. Only names the [`Policy`] knows pass, and only those it calls
-//! [`Use::Call`] may be called; a handful of harmless builtins (`set`, `complex`, bytes in disguise) are
-//! worked out here. What protects the consumer:
+//! A global is only a name. Names that are not in the [`Policy`] are rejected, and only those with [`Use::Call`] may be
+//! called; a handful of harmless builtins (`set`, `complex`, encoded bytes) are evaluated here. Two rules protect the
+//! consumer:
 //!
 //! - every step costs at least one byte of input, and a step that copies its arguments is charged for them
 //!   against a budget proportional to the input ([`Limits`]);
-//! - keys of dicts and sets are limited in weight and depth, since hashing walks a tuple as a tree although
-//!   shared parts make it exponentially larger than the file.
+//! - keys of dicts and sets are limited in weight and depth, because hashing walks a tuple as a tree, which shared
+//!   parts can make exponentially larger than the file.
 
 mod builtins;
 mod interpret;
@@ -20,18 +19,18 @@ mod opcode;
 mod policy;
 
 pub use interpret::{Outcome, interpret};
-pub use policy::{Limits, Policy, Use};
+pub use policy::{Limits, Policy, STORAGES, Use};
 
-/// The number of a value: values are counted in the order of the steps that make them.
+/// The number of a value: values are numbered in the order of the steps that make them.
 pub type Id = u32;
 
-/// What to do next. Every variant up to [`Step::Build`] makes the next value.
+/// One step of building the object. Every variant up to [`Step::Build`] makes the next value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     None,
     Bool(bool),
     Int(i64),
-    /// Two's complement, least significant byte first; does not fit into 64 bits.
+    /// Two's complement, little-endian; does not fit into 64 bits.
     BigInt(Vec<u8>),
     Float(f64),
     Complex(f64, f64),
@@ -60,13 +59,13 @@ pub enum Step {
         class: Id,
         arguments: Id,
     },
-    /// A storage that lies outside the pickle.
+    /// A storage outside the pickle.
     Storage(Storage),
     Append {
         list: Id,
         items: Vec<Id>,
     },
-    /// Of a dict or of the result of a call (an OrderedDict).
+    /// Sets items of a dict or of the result of a call (an OrderedDict).
     SetItems {
         dict: Id,
         items: Vec<(Id, Id)>,
@@ -75,7 +74,7 @@ pub enum Step {
         set: Id,
         items: Vec<Id>,
     },
-    /// The state of the result of a call.
+    /// Sets the state of the result of a call.
     Build {
         object: Id,
         state: Id,
@@ -99,7 +98,7 @@ pub struct Storage {
     pub elements: u64,
 }
 
-/// The integer an `i64` cannot hold, or the one it can.
+/// The integer as an `i64` if it fits, else as a big integer.
 fn integer(bytes: &[u8]) -> Step {
     if bytes.len() <= 8 {
         let negative = bytes.last().is_some_and(|&byte| byte >= 0x80);

@@ -1,4 +1,4 @@
-//! The opcodes, by the names Python's documentation gives them, and the reader of their arguments.
+//! The opcodes, with the names of Python's `pickletools`, and the reader of their arguments.
 
 use crate::{Error, Result};
 
@@ -19,7 +19,7 @@ opcodes! {
     FRAME = 0x95; BYTEARRAY8 = 0x96;
 }
 
-/// The bytes of a pickle and how far they have been read.
+/// The bytes of a pickle and the position of the reader.
 pub struct Reader<'a> {
     bytes: &'a [u8],
     pub position: usize,
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
         Ok(self.take(count)?.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    /// Bytes behind their own length.
+    /// Bytes preceded by their length.
     pub fn sized(&mut self, length_bytes: usize) -> Result<&'a [u8]> {
         let length = usize::try_from(self.number(length_bytes)?).unwrap_or(usize::MAX);
         self.take(length)
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
 
     pub fn text(&mut self, length_bytes: usize) -> Result<String> {
         let at = self.position;
-        // A lone surrogate is legal in Python's strings and cannot be kept here.
+        // A lone surrogate is legal in Python's strings but not in Rust's.
         let text = std::str::from_utf8(self.sized(length_bytes)?);
         Ok(text.map_err(|_| bad(at, "a string is not UTF-8"))?.to_owned())
     }

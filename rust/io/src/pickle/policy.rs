@@ -1,17 +1,19 @@
-//! Which globals a pickle may name, and how much it may ask for.
+//! Which globals a pickle may name, and the limits on its size.
 
 use std::collections::HashSet;
 
-/// What may be done with a global.
+use super::builtins::{Builtin, full_name};
+
+/// The permitted uses of a global.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It may stand as a value, such as a dtype.
+    /// It may occur as a value, such as a dtype.
     Name,
     /// It may also be called.
     Call,
 }
 
-/// Names that torch's own checkpoints need and that can do no harm.
+/// Harmless names that torch's own checkpoints need.
 const CALLED: &[&str] = &[
     "collections.Counter",
     "collections.OrderedDict",
@@ -37,6 +39,7 @@ const NAMED: &[&str] = &[
     "builtins.int",
     "builtins.list",
     "torch.Tensor",
+    "torch.UntypedStorage",
     "torch.storage.TypedStorage",
     "torch.storage.UntypedStorage",
 ];
@@ -65,20 +68,20 @@ const DTYPES: &[&str] = &[
     "float8_e8m0fnu",
 ];
 
-const STORAGES: &[&str] = &[
-    "ByteStorage",
-    "CharStorage",
-    "ShortStorage",
-    "IntStorage",
-    "LongStorage",
-    "HalfStorage",
-    "FloatStorage",
-    "DoubleStorage",
-    "BFloat16Storage",
-    "BoolStorage",
-    "ComplexFloatStorage",
-    "ComplexDoubleStorage",
-    "UntypedStorage",
+/// The storage classes that name a dtype, with that dtype.
+pub const STORAGES: &[(&str, &str)] = &[
+    ("ByteStorage", "uint8"),
+    ("CharStorage", "int8"),
+    ("ShortStorage", "int16"),
+    ("IntStorage", "int32"),
+    ("LongStorage", "int64"),
+    ("HalfStorage", "float16"),
+    ("FloatStorage", "float32"),
+    ("DoubleStorage", "float64"),
+    ("BFloat16Storage", "bfloat16"),
+    ("BoolStorage", "bool"),
+    ("ComplexFloatStorage", "complex64"),
+    ("ComplexDoubleStorage", "complex128"),
 ];
 
 /// The list of allowed names.
@@ -94,7 +97,7 @@ impl Policy {
         Self { extra: extra.into_iter().collect(), anything: false }
     }
 
-    /// Every name passes: to list the globals of a file, never to build its object.
+    /// Accepts every name: used to list the globals of a file, never to build its object.
     pub fn inspect() -> Self {
         Self { extra: HashSet::new(), anything: true }
     }
@@ -113,8 +116,9 @@ impl Policy {
     }
 
     fn by_default(module: &str, name: &str, full: &str) -> Option<Use> {
-        let named = (module == "torch" && (DTYPES.contains(&name) || STORAGES.contains(&name)))
-            || super::builtins::Builtin::named(module, name).is_some()
+        let is_storage = || STORAGES.iter().any(|(class, _)| *class == name);
+        let named = (module == "torch" && (DTYPES.contains(&name) || is_storage()))
+            || Builtin::named(module, name).is_some()
             || NAMED.contains(&full);
         match CALLED.contains(&full) {
             true => Some(Use::Call),
@@ -123,21 +127,16 @@ impl Policy {
     }
 }
 
-/// `module.name`, with Python 2's name of the builtins (which protocol 2 writes) made the present one.
-pub(super) fn full_name(module: &str, name: &str) -> String {
-    format!("{}.{name}", if module == "__builtin__" { "builtins" } else { module })
-}
-
-/// Bounds that an honest file never meets.
+/// Limits that valid files do not reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Values, over all.
+    /// The total number of values.
     pub values: usize,
     /// Nesting of containers.
     pub depth: u32,
-    /// Parts of one key of a dict or set, counted as often as they are reached.
+    /// The number of parts of one key of a dict or set, counted as often as they are reached.
     pub key_weight: u64,
-    /// What copies and calls may be charged: so many units, and so many more for each byte of the pickle.
+    /// The work of copies and calls: a fixed number of units, and a number for each byte of the pickle.
     pub work: u64,
     pub work_per_byte: u64,
 }

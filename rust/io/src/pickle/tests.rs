@@ -1,4 +1,4 @@
-//! Honest pickles give their steps; hostile ones give an error, quickly.
+//! Valid pickles give their steps; malicious ones give an error, quickly.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ fn containers_refer_to_earlier_values() {
         steps(b"}K\x01K\x02s."),
         [Step::Dict, Step::Int(1), Step::Int(2), Step::SetItems { dict: 0, items: vec![(1, 2)] }]
     );
-    // A list that holds itself.
+    // A list that contains itself.
     assert_eq!(steps(b"]q\x00h\x00a."), [Step::List, Step::Append { list: 0, items: vec![0] }]);
 }
 
@@ -152,7 +152,7 @@ fn nesting_is_bounded() {
 
 #[test]
 fn a_small_key_that_is_a_huge_tree_is_refused() {
-    // t = (); forty times t = (t, t); {t: None}: its hash would take a trillion steps.
+    // t = (); forty times t = (t, t); {t: None}: hashing it would take a trillion steps.
     let mut pickle = b"})".to_vec();
     for _ in 0..40 {
         pickle.extend(b"2\x86");
@@ -178,7 +178,7 @@ fn copying_again_and_again_is_charged() {
         interpret(&pickle, &Policy::default(), Limits::default()),
         Err(Error::Limit("the work it asks for"))
     ));
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(cfg!(sanitized) || start.elapsed() < Duration::from_secs(5));
 }
 
 #[test]
@@ -208,10 +208,10 @@ fn every_truncation_and_many_mutations_give_a_value_or_an_error() {
         }
         let _ = interpret(&mutated, &Policy::default(), Limits::default());
     }
-    assert!(start.elapsed() < Duration::from_secs(120));
+    assert!(cfg!(sanitized) || start.elapsed() < Duration::from_secs(120));
 }
 
-/// Every step uses only values that are there already.
+/// Checks that every step uses only values that already exist.
 fn check_order(outcome: &Outcome) {
     let mut made = 0;
     for step in &outcome.steps {
@@ -238,7 +238,7 @@ pub(crate) fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// A small generator, so that a failure can be repeated.
+/// A small random generator, so that a failure can be repeated.
 pub(crate) struct Random(pub u64);
 
 impl Random {

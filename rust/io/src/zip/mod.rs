@@ -1,7 +1,7 @@
 //! The zip archive of a checkpoint: uncompressed records under one folder, each payload at a multiple of 64.
 //!
-//! [`Archive`] reads, [`Writer`] writes. Both know ZIP64, neither knows compression: a checkpoint has none, so
-//! a compressed record is refused and cannot be a bomb.
+//! [`Archive`] reads, [`Writer`] writes. Both support ZIP64. Neither supports compression: checkpoints do not use it,
+//! so a compressed record is an error and cannot be a decompression bomb.
 
 mod read;
 mod write;
@@ -15,14 +15,14 @@ const END: u32 = 0x0605_4b50;
 const END_64: u32 = 0x0606_4b50;
 const END_64_LOCATOR: u32 = 0x0706_4b50;
 const DESCRIPTOR: u32 = 0x0807_4b50;
-/// The extra field that holds the sizes which do not fit into 32 bits.
+/// The extra field with the sizes that do not fit into 32 bits.
 const EXTRA_64: u16 = 1;
 const LOCAL_SIZE: usize = 30;
 const CENTRAL_SIZE: usize = 46;
 const END_SIZE: usize = 22;
 const END_64_SIZE: usize = 56;
 const LOCATOR_SIZE: usize = 20;
-/// In a field of 32 bits: "see the ZIP64 extra field".
+/// The value of a 32-bit field whose number is in the ZIP64 extra field.
 const SEE_64: u32 = u32::MAX;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reading an archive: the end record, from it the central directory, from it the records.
+//! Reading an archive: first the end record, then the central directory, then the records.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ const PIECE: usize = 1 << 20;
 /// One file in the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where its bytes begin in the archive.
+    /// The offset of its bytes in the archive.
     pub offset: u64,
     pub size: u64,
     pub checksum: u32,
@@ -48,7 +48,7 @@ impl<S: Source> Archive<S> {
                 return Err(Error::BadArchive(format!("record {name} lies outside the archive's folder")));
             }
             if records.insert(rest.to_owned(), record).is_some() {
-                return Err(Error::BadArchive(format!("record {name} stands twice in the archive")));
+                return Err(Error::BadArchive(format!("record {name} appears twice in the archive")));
             }
         }
         refuse_overlap(&records)?;
@@ -59,7 +59,7 @@ impl<S: Source> Archive<S> {
         &self.source
     }
 
-    /// The folder all records stand in, usually the file's own name.
+    /// The folder of all records, usually the file's own name.
     pub fn folder(&self) -> &str {
         &self.folder
     }
@@ -81,8 +81,8 @@ impl<S: Source> Archive<S> {
         Ok(bytes)
     }
 
-    /// The same into memory of the caller's, which must have the record's size. Each thread checks what it has just read,
-    /// as long as it is in its cache.
+    /// The same into memory of the caller, which must have the record's size. Each thread verifies the checksum of what
+    /// it has just read, while it is in its cache.
     pub fn read_into(&self, name: &str, into: &mut [u8]) -> Result<()>
     where
         S: Sync,
@@ -110,7 +110,7 @@ impl<S: Source> Archive<S> {
     }
 }
 
-/// Records that share bytes would make a small file large in memory.
+/// Rejects records that share bytes: they would make a small file large in memory.
 fn refuse_overlap(records: &HashMap<String, Record>) -> Result<()> {
     let mut spans: Vec<(u64, u64)> = records.values().map(|record| (record.offset, record.size)).collect();
     spans.sort_unstable();
@@ -153,7 +153,7 @@ fn find_directory(source: &(impl Source + ?Sized)) -> Result<Directory> {
     if entries == u16::MAX || size == SEE_64 || offset == SEE_64 {
         directory = read_end_64(source, tail_start + place as u64)?;
     }
-    // Each entry takes at least its fixed part, so a wrong count cannot make us work for nothing.
+    // Each entry takes at least its fixed part, so a wrong count cannot cause useless work.
     if directory.entries.saturating_mul(CENTRAL_SIZE as u64) > directory.size {
         return Err(Error::NoCentralDirectory);
     }
@@ -233,7 +233,7 @@ fn extra_64(extra: &[u8]) -> Result<&[u8]> {
     Ok(&[])
 }
 
-/// Little-endian numbers, one after the other.
+/// A reader of consecutive little-endian numbers.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

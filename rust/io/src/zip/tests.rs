@@ -1,4 +1,4 @@
-//! What torch writes is read, what we write is laid out as torch's, and no broken archive does harm.
+//! Archives of torch are read, written archives have torch's layout, and malformed archives give errors.
 
 use super::*;
 use crate::Error;
@@ -41,7 +41,7 @@ fn pieces_make_the_same_record_and_misuse_is_an_error() {
 
 #[test]
 fn large_archives_use_64_bits() {
-    // Sparse in effect: the data are counted and thrown away, only headers are kept.
+    // A sparse sink: the data are counted and discarded, and only headers are kept.
     struct Headers(Vec<u8>, u64);
     impl std::io::Write for Headers {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

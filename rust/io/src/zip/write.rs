@@ -1,5 +1,5 @@
-//! Writing an archive, byte for byte laid out as torch lays it out: no compression, checksum and sizes behind
-//! each payload, and every payload at a multiple of [`ALIGNMENT`], or another, so that a mapping can be used in place.
+//! Writing an archive with torch's layout, byte for byte: no compression, checksum and sizes behind each payload, and
+//! every payload at a multiple of [`ALIGNMENT`], or of another number, so that a mapping can be used in place.
 
 use std::io::Write;
 
@@ -7,16 +7,16 @@ use super::*;
 use crate::{Error, Result};
 
 pub const ALIGNMENT: u64 = 64;
-/// The padding and what else a header adds have 16 bits for their size.
+/// The largest alignment: the size of the padding and of the rest of the extra field has 16 bits.
 const MOST_ALIGNED: u64 = 1 << 15;
 /// Names are UTF-8, and the checksum follows the payload.
 const FLAGS: u16 = 0x808;
-/// An empty payload has nothing to follow it.
+/// An empty payload is not followed by a checksum.
 const FLAGS_EMPTY: u16 = 0x800;
 /// The padding is an extra field of this kind, filled with this letter.
 const PADDING_KIND: &[u8; 2] = b"FB";
 const PADDING: u8 = b'Z';
-/// Made by version 3.0 on Unix, to be read by version 4.5, which knows ZIP64.
+/// Made by version 3.0 on Unix, to be read by version 4.5, which supports ZIP64.
 const VERSIONS_64: [u8; 4] = [30, 3, 45, 0];
 
 struct Entry {
@@ -26,7 +26,7 @@ struct Entry {
     checksum: u32,
 }
 
-/// Writes records one after the other; it never seeks, so any stream will do.
+/// Writes records one after the other, without seeking, so any stream can be used.
 pub struct Writer<W> {
     out: W,
     folder: String,
@@ -47,7 +47,7 @@ impl<W: Write> Writer<W> {
         Self { out, folder: folder.to_owned(), alignment: ALIGNMENT, position: 0, entries: Vec::new(), open: None }
     }
 
-    /// The same with payloads at multiples of another number.
+    /// Sets another alignment of payloads.
     pub fn aligned(self, alignment: u64) -> Result<Self> {
         if !(1..=MOST_ALIGNED).contains(&alignment) {
             return Err(misuse("storages are aligned to 1 to 32768 bytes"));
@@ -55,14 +55,14 @@ impl<W: Write> Writer<W> {
         Ok(Self { alignment, ..self })
     }
 
-    /// A whole record at once.
+    /// Writes a whole record.
     pub fn record(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.begin(name, bytes.len() as u64)?;
         self.data(bytes)?;
         self.end()
     }
 
-    /// A record of `size` bytes, which follow through [`data`](Self::data) up to [`end`](Self::end).
+    /// Begins a record of `size` bytes, which follow through [`data`](Self::data) up to [`end`](Self::end).
     pub fn begin(&mut self, name: &str, size: u64) -> Result<()> {
         if self.open.is_some() {
             return Err(misuse("a record is still open"));
@@ -81,7 +81,7 @@ impl<W: Write> Writer<W> {
         for field in [0, if size == 0 { FLAGS_EMPTY } else { FLAGS }, 0, 0, 0] {
             header.extend_from_slice(&field.to_le_bytes());
         }
-        // Checksum and sizes: behind the payload.
+        // Checksum and sizes follow the payload.
         header.extend_from_slice(&[0; 4]);
         let sizes = if needs_64(size) { SEE_64 } else { 0 };
         header.extend_from_slice(&sizes.to_le_bytes());
@@ -130,7 +130,7 @@ impl<W: Write> Writer<W> {
         self.entries.iter().map(|entry| entry.checksum)
     }
 
-    /// Writes the directory and gives the stream back.
+    /// Writes the directory and returns the stream.
     pub fn finish(mut self) -> Result<W> {
         if self.open.is_some() {
             return Err(misuse("a record is still open"));
@@ -142,7 +142,7 @@ impl<W: Write> Writer<W> {
         }
         let size = self.position - start;
         let count = entries.len() as u64;
-        // Always, as torch does: one path for small and large archives.
+        // Always written, as in torch: one path for small and large archives.
         self.put(&end_64(count, size, start, self.position))?;
         let mut end = END.to_le_bytes().to_vec();
         let count = u16::try_from(count).unwrap_or(u16::MAX);

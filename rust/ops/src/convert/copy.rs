@@ -1,21 +1,22 @@
-//! Elements into memory that is there, or into row-major memory: `copy_` and `contiguous`.
+//! Copies into existing memory and into row-major memory: `copy_` and `contiguous`.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::broadcast::{broadcast, expands, stretched, turned, way_out};
+use rushlight_core::broadcast::{broadcast, can_expand, hint, transposed, unsqueezed};
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, BatchRule, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Tags, Update, Variants, formula,
+    operator,
+};
+use rushlight_dispatch::value::{Output, Target};
+use rushlight_dispatch::{copy, create};
 
 use super::CLONE;
-use crate::call::Target;
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::row::{DTypes, Row, Run, Traits, Update, Variants};
-use crate::sparse::Sparse;
-use crate::value::{Args, Output};
 
-/// `Tensor.copy_`, which also serves the engine and assignment.
-pub static COPY: Row = Row {
+/// `Tensor.copy_`, which the engine and assignment also use.
+#[operator]
+pub static COPY: Operator = Operator {
     name: "copy",
     variants: Variants::INPLACE,
     signature: "(Tensor self, Tensor|Scalar other, bool non_blocking=False) -> Tensor",
@@ -24,20 +25,20 @@ pub static COPY: Row = Row {
     >>> torch.zeros(2).copy_(torch.tensor([3, 4]))
     tensor([3., 4.])",
     dtypes: DTypes::ALL,
-    traits: Traits::ACROSS_DEVICES,
-    sparse: Sparse::Body(crate::sparse::convert::copied),
-    mapped: Mapped::Aligned,
-    run: Run::Update(Update {
+    tags: Tags::MIXED_DEVICES,
+    sparse: Sparse::Opaque,
+    batch_rule: BatchRule::Broadcast,
+    implementation: Implementation::Update(Update {
         check: |args| {
-            let own = args.tensor(0)?;
-            let from = match args.optional_tensor(1) {
+            let own = args.tensor(INPUT)?;
+            let from = match args.optional_tensor(OTHER) {
                 Some(from) => from,
-                None => return crate::convert::note_dropped(args.scalar(1)?.dtype(), own.dtype()),
+                None => return crate::convert::note_dropped(args.scalar(OTHER)?.dtype(), own.dtype()),
             };
-            // First as two operands, whose sentence names the target before the source.
-            let whole = broadcast(own.sizes(), from.sizes()).map_err(|error| with_way_out(error, own, from))?;
+            // Checked first as two operands, whose error names the target before the source.
+            let whole = broadcast(own.sizes(), from.sizes()).map_err(|error| with_hint(error, own, from))?;
             crate::convert::note_dropped(from.dtype(), own.dtype())?;
-            if expands(from.sizes(), own.sizes()) {
+            if can_expand(from.sizes(), own.sizes()) {
                 return Ok(());
             }
             let told = Error::runtime(format!(
@@ -45,16 +46,17 @@ pub static COPY: Row = Row {
                 Shape(own.sizes()),
                 Shape(&whole)
             ));
-            Err(with_way_out(told, own, from))
+            Err(with_hint(told, own, from))
         },
-        cpu: |args, target| match args.optional_tensor(1) {
-            Some(from) => crate::copy::copy(target, from),
-            None => crate::create::fill(target, args.scalar(1)?),
+        cpu: |args, target| match args.optional_tensor(OTHER) {
+            Some(from) => copy::copy(target, from),
+            None => create::fill(target, args.scalar(OTHER)?),
         },
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, |_| Expr::Nothing),
-        formula(1, Saves::NOTHING, |d| d.grad()),
+        formula(INPUT, Saves::NOTHING, |_| Expr::Nothing),
+        formula(OTHER, Saves::NOTHING, |d| d.grad()),
     ]),
     node: "torch::autograd::CopyBackwards",
     samples: &["t(2, 3), t(3)", "t(2, 3), 2"],
@@ -64,32 +66,33 @@ pub static COPY: Row = Row {
         "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
     )],
     reference: "np.broadcast_to(other, self.shape)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// What lets the source be copied; the target stays as it is.
+/// A hint that makes the source fit; the target is unchanged.
 #[cold]
-fn with_way_out(error: Error, own: &Tensor, from: &Tensor) -> Error {
-    let takes = |sizes: &[isize], other: &[isize]| sizes == own.sizes().as_slice() && expands(other, sizes);
+fn with_hint(error: Error, own: &Tensor, from: &Tensor) -> Error {
+    let takes = |sizes: &[isize], other: &[isize]| sizes == own.sizes().as_slice() && can_expand(other, sizes);
     let extra = from.rank().saturating_sub(own.rank());
     error.fit(if own.numel() == from.numel() && own.rank() != from.rank() {
         "They have the same number of elements: src.reshape(self.shape) makes the shapes equal.".into()
-    } else if let Some(way) = way_out([stretched, turned], [own.sizes(), from.sizes()], ["self", "src"], takes) {
+    } else if let Some(way) = hint([unsqueezed, transposed], [own.sizes(), from.sizes()], ["self", "src"], takes) {
         way
-    } else if extra > 0 && expands(&from.sizes()[extra..], own.sizes()) {
+    } else if extra > 0 && can_expand(&from.sizes()[extra..], own.sizes()) {
         "copy_ never changes its tensor's shape: take one part of the source, such as src[0].".into()
     } else {
-        "copy_ keeps the shape of its tensor, to which the source broadcasts.".into()
+        "copy_ keeps the shape of its tensor; the source must broadcast to it.".into()
     })
 }
 
-/// Overwrites `to` with `from`, recorded.
+/// Overwrites `to` with `from`; recorded.
 pub fn copy_(to: &Tensor, from: &Tensor) -> Result<()> {
     let args = Args::new(&COPY, [to.into(), from.into(), false.into()]);
-    crate::call::call_into(args, Target::InPlace).map(drop)
+    args.call_into(Target::InPlace).map(drop)
 }
 
-pub static CONTIGUOUS: Row = Row {
+#[operator]
+pub static CONTIGUOUS: Operator = Operator {
     name: "contiguous",
     variants: Variants::METHOD,
     signature: "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
@@ -98,15 +101,15 @@ pub static CONTIGUOUS: Row = Row {
     >>> torch.zeros(2, 3).t().contiguous().stride()
     (2, 1)",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let (own, format) = (args.tensor(0)?, args.optional_str(1).unwrap_or("contiguous_format"));
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, format) = (args.tensor(INPUT)?, args.optional_str(MEMORY_FORMAT).unwrap_or("contiguous_format"));
         if rushlight_core::memory_format::is_contiguous(own.layout(), Some(format))? {
             return Ok(Output::Tensor(own.clone()));
         }
         CLONE.call([own.into(), format.into()])
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3).t()"],
     reference: "np.ascontiguousarray(self) if self.ndim else self",
-    ..Row::BASE
+    ..Operator::BASE
 };

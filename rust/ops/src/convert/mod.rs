@@ -1,19 +1,22 @@
-//! The same numbers in another dtype or another memory.
+//! Conversion to another dtype or other memory.
 
 pub mod copy;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
+use rushlight_dispatch::operator::{
+    BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Sparse, Tags, TensorSpec,
+    Variants, formula, operator,
+};
 
-use crate::derive::{Derivative, Saves, formula};
-use crate::mapped::{Batch, Mapped};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
-use crate::sparse::Sparse;
-use crate::value::Value;
 use rushlight_core::memory_format::{has_channels_last, strides};
+use rushlight_dispatch::copy::{copy as copy_elements, readable};
+use rushlight_dispatch::value::{Output, Value};
+use rushlight_dispatch::{create, op, vmap, warn_once};
 
-/// The row behind `.to(dtype)`, `.float()` and every cast in derivatives.
-pub static TO_DTYPE: Row = Row {
+/// The operator behind `.to(dtype)`, `.float()` and every cast in derivatives.
+#[operator]
+pub static TO_DTYPE: Operator = Operator {
     name: "_to_copy",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, *, ScalarType? dtype=None, Device? device=None, MemoryFormat? memory_format=None) -> Tensor",
@@ -22,39 +25,41 @@ pub static TO_DTYPE: Row = Row {
     >>> torch._to_copy(torch.tensor([1.7, -1.7]), dtype=torch.int64)
     tensor([ 1, -1])",
     dtypes: DTypes::ALL,
-    traits: Traits::SEES_MIRRORED,
-    sparse: Sparse::Body(crate::sparse::elementwise::cast),
-    mapped: Mapped::Rule(copied),
-    run: Run::Kernel(Kernel {
+    tags: Tags::LAZY_CONJ,
+    sparse: Sparse::Opaque,
+    batch_rule: BatchRule::Custom(copied),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
-            let layout = like(own, args.optional_str(3))?;
-            let device = args.device(2).unwrap_or(own.device());
+            let own = args.tensor(INPUT)?;
+            let layout = like(own, args.optional_str(MEMORY_FORMAT))?;
+            let device = args.device(DEVICE).unwrap_or(own.device());
             if own.device() == Device::Meta && device != Device::Meta {
                 return Err(Error::not_implemented("Cannot copy out of meta tensor; no data!"));
             }
-            Ok(vec![Spec { layout, dtype: args.dtype(1).unwrap_or(own.dtype()), device }])
+            Ok(vec![TensorSpec { layout, dtype: args.dtype(DTYPE).unwrap_or(own.dtype()), device }])
         },
-        cpu: |args, results| crate::copy::copy(&results[0], args.tensor(0)?),
+        cpu: |args, results| copy_elements(&results[0], args.tensor(INPUT)?),
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad())]),
     samples: &["t(2, 3), dtype=torch.float64", "t(2, 3).t(), dtype=torch.float64", "t()"],
     reference: "np.array(self, dtype=dtype)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// A copy of a tensor with the channels last where those of `like` are; else the tensor itself.
+/// A copy in channels-last order if `like` has it; else the tensor itself.
 pub fn in_format_of(tensor: &Tensor, like: &Tensor) -> Result<Tensor> {
     if tensor.rank() != like.rank() || !has_channels_last(like.layout()) {
         return Ok(tensor.clone());
     }
-    crate::op!(CLONE, tensor, if like.rank() == 4 { "channels_last" } else { "channels_last_3d" })
+    op!(CLONE, tensor, if like.rank() == 4 { "channels_last" } else { "channels_last_3d" })
 }
 
-pub static CLONE: Row = Row {
+#[operator]
+pub static CLONE: Operator = Operator {
     name: "clone",
     signature: "(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
-    doc: "A copy in memory of its own, in the same order of dimensions; gradients flow through it.
+    doc: "A copy in new memory, in the same order of dimensions; gradients flow through it.
 
     >>> x = torch.ones(2)
     >>> y = torch.clone(x)
@@ -62,45 +67,46 @@ pub static CLONE: Row = Row {
     >>> x
     tensor([1., 1.])",
     dtypes: DTypes::ALL,
-    traits: Traits::SEES_MIRRORED,
-    sparse: Sparse::Body(crate::sparse::elementwise::clone),
-    mapped: Mapped::Rule(copied),
-    run: Run::Kernel(Kernel {
+    tags: Tags::LAZY_CONJ,
+    sparse: Sparse::Opaque,
+    batch_rule: BatchRule::Custom(copied),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
-            let layout = like(own, args.optional_str(1))?;
-            Ok(vec![Spec { layout, dtype: own.dtype(), device: own.device() }])
+            let own = args.tensor(INPUT)?;
+            let layout = like(own, args.optional_str(MEMORY_FORMAT))?;
+            Ok(vec![TensorSpec { layout, dtype: own.dtype(), device: own.device() }])
         },
-        cpu: |args, results| crate::copy::copy(&results[0], args.tensor(0)?),
+        cpu: |args, results| copy_elements(&results[0], args.tensor(INPUT)?),
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad())]),
     samples: &["t(2, 3)", "t(2, 3).t()", "t()"],
     reference: "np.array(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// Copies of all samples, in any order in which a batch of them has dimensions enough.
-fn copied(batch: &Batch) -> Result<Option<crate::Output>> {
-    let place = batch.args.row.schema().params.len() - 1;
-    if !matches!(batch.args.optional_str(place), None | Some("preserve_format" | "contiguous_format")) {
+/// Copies of all samples, in any memory format for which a batch has enough dimensions.
+fn copied(batch: &BatchedCall) -> Result<Option<Output>> {
+    let format = batch.args.op.schema().arg("memory_format").and_then(|format| batch.args.optional_str(format));
+    if !matches!(format, None | Some("preserve_format" | "contiguous_format")) {
         return Ok(None);
     }
     let mut args = batch.args.clone();
-    args.values[0] = Value::Own(batch.tensor(0)?);
-    crate::call(args).map(Some)
+    args.set(TO_DTYPE::INPUT, Value::Own(batch.tensor(TO_DTYPE::INPUT)?));
+    args.call().map(Some)
 }
 
-/// The layout of a copy: the order in memory that `format` names, or the tensor's own.
+/// The layout of a copy: in the memory format `format`, or in the tensor's own order.
 fn like(own: &Tensor, format: Option<&str>) -> Result<Layout> {
     let strides = strides(own.sizes(), format, Some(own.layout()))?;
     Ok(Layout { sizes: own.sizes().clone(), strides, offset: 0 })
 }
 
-/// Tells, once per process, that a conversion which a program asked for drops imaginary parts.
+/// Warns once per process that a requested conversion drops imaginary parts.
 pub fn note_dropped(from: DType, to: DType) -> Result<()> {
     if from.is_complex() && !to.is_complex() && to != DType::Bool {
-        crate::warn_once!(
-            "Casting complex values to real discards the imaginary part\nx.real is a view of what stays.",
+        warn_once!(
+            "Casting complex values to real discards the imaginary part\nUse x.real to get the real part as a view.",
         )?;
     }
     Ok(())
@@ -111,39 +117,39 @@ pub fn to_dtype(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
     if tensor.dtype() == dtype {
         return Ok(tensor.clone());
     }
-    crate::op!(TO_DTYPE, tensor, dtype)
+    op!(TO_DTYPE, tensor, dtype)
 }
 
-/// The tensor on another device; itself if it is there.
+/// The tensor on another device; itself if it is already there.
 pub fn to_device(tensor: &Tensor, device: Device) -> Result<Tensor> {
     if tensor.device() == device {
         return Ok(tensor.clone());
     }
-    crate::op!(TO_DTYPE, tensor, Value::None, Value::Device(device))
+    op!(TO_DTYPE, tensor, Value::None, Value::Device(device))
 }
 
-/// The tensor in row-major memory; itself if it already is.
+/// The tensor in row-major memory; itself if it is already contiguous.
 pub fn contiguous(tensor: &Tensor) -> Result<Tensor> {
     if tensor.layout().is_contiguous() {
         return Ok(tensor.clone());
     }
-    crate::op!(CLONE, tensor, "contiguous_format")
+    op!(CLONE, tensor, "contiguous_format")
 }
 
-/// The one element as a number.
+/// The only element as a number.
 pub fn item(tensor: &Tensor) -> Result<Scalar> {
     if tensor.numel() != 1 {
         return Err(Error::runtime(format!("a Tensor with {} elements cannot be converted to Scalar", tensor.numel()))
             .shapes([tensor.sizes().as_slice()])
-            .hint("x.tolist() gives all elements."));
+            .hint("Use x.tolist() to get all elements."));
     }
     if tensor.device() != Device::Cpu {
         return Err(Error::runtime("Tensor.item() cannot be called on meta tensors"));
     }
-    if tensor.is_mapped() {
-        return Err(crate::mapped::no_item());
+    if tensor.is_batched() {
+        return Err(vmap::item_error());
     }
-    let tensor = &crate::copy::readable(tensor)?;
+    let tensor = &readable(tensor)?;
     let pin = tensor.storage().pin()?;
     Ok(dispatch!(tensor.dtype(), T in all => {
         // SAFETY: the layout lies within the pinned storage; foreign memory may be unaligned.
@@ -153,14 +159,14 @@ pub fn item(tensor: &Tensor) -> Result<Scalar> {
 
 /// The elements in row-major order.
 pub fn to_vec<T: Element>(tensor: &Tensor) -> Result<Vec<T>> {
-    if tensor.is_mapped() {
-        return Err(crate::mapped::no_elements());
+    if tensor.is_batched() {
+        return Err(vmap::data_error());
     }
-    let flat = crate::create::empty(tensor.sizes(), T::DTYPE, Device::Cpu)?;
-    crate::copy::copy(&flat, tensor)?;
+    let flat = create::empty(tensor.sizes(), T::DTYPE, Device::Cpu)?;
+    copy_elements(&flat, tensor)?;
     let pin = flat.storage().pin()?;
     let mut elements = rushlight_core::alloc::list(flat.numel())?;
-    // SAFETY: the tensor is fresh, contiguous and of type T.
+    // SAFETY: the tensor is new, contiguous and of type T.
     elements.extend_from_slice(unsafe { std::slice::from_raw_parts(pin.as_ptr().cast::<T>(), flat.numel()) });
     Ok(elements)
 }

@@ -1,48 +1,53 @@
-//! Tensors of one value, or of no particular one: by size, like another tensor, and `new_*` of another's dtype.
+//! Tensors of one value, or of unspecified values: by size, like another tensor, and `new_*` with another's dtype.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::Element;
-use rushlight_core::layout::{Dims, Shape, checked_new, to_dims};
-use rushlight_core::memory_format;
-use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, dispatch};
+use rushlight_core::layout::{Shape, checked_new, to_dims};
+use rushlight_core::{DType, Device, Dims, Element, Error, Layout, Result, Scalar, dispatch, memory_format};
+use rushlight_dispatch::allocate::allocate;
+use rushlight_dispatch::create;
+use rushlight_dispatch::create::{check_fits, fill};
+use rushlight_dispatch::operator::{
+    Args, BatchRule, DTypes, Derivative, Implementation, Operator, Out, Sparse, TensorSpec, Variants, operator,
+};
+use rushlight_dispatch::value::{Arg, Output};
 
-use super::{Options, check_fits, factory, fill, sizes};
-use crate::derive::Derivative;
-use crate::mapped::Mapped;
-use crate::row::{DTypes, Out, Row, Run, Spec, Variants};
-use crate::sparse::Sparse;
-use crate::value::{Args, Output};
+use super::{Options, factory, sizes};
 
 pub(super) const NO_INPUT: Derivative =
     Derivative::NonDifferentiable("its result does not depend on its arguments' values");
 
-const BASE: Row = Row {
+const BASE: Operator = Operator {
     variants: Variants::FUNCTION.union(Variants::OUT),
-    out: Out::MADE,
+    out: Out::FACTORY,
     dtypes: DTypes::ALL,
     derivative: NO_INPUT,
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn by_size(args: &Args, value: Scalar) -> Result<Output> {
     let options = Options::of(args)?;
-    let tensor = options.empty(&sizes(args, 0)?, options.dtype())?;
+    let tensor = options.empty(&sizes(args, ZEROS::SIZE)?, options.dtype())?;
     fill(&tensor, value)?;
     options.finish(tensor)
 }
 
-pub static EMPTY: Row = Row {
+#[operator]
+pub static EMPTY: Operator = Operator {
     name: "empty",
     signature: factory!("int[] size, *, MemoryFormat? memory_format=None"),
-    doc: "A tensor of a size whose elements are whatever the memory held.
+    doc: "An uninitialised tensor of the given size.
 
     >>> torch.empty(2, 3).shape
     torch.Size([2, 3])",
-    run: Run::Compose(|args| {
-        let (options, sizes) = (Options::of(args)?, sizes(args, 0)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (options, sizes) = (Options::of(args)?, sizes(args, SIZE)?);
         checked_new(&sizes)?;
-        let layout = Layout { strides: memory_format::strides(&sizes, args.optional_str(1), None)?, sizes, offset: 0 };
-        options.finish(crate::call::allocate(&Spec { layout, dtype: options.dtype(), device: options.device() })?)
+        let layout = Layout {
+            strides: memory_format::strides(&sizes, args.optional_str(MEMORY_FORMAT), None)?,
+            sizes,
+            offset: 0,
+        };
+        options.finish(allocate(&TensorSpec { layout, dtype: options.dtype(), device: options.device() })?)
     }),
     samples: &["(2, 3)", "(0, 3)", "(1, 2, 2, 2), memory_format=torch.channels_last"],
     errors: &[("(2, -1)", "RuntimeError", "Trying to create tensor with negative dimension -1: [2, -1]")],
@@ -50,16 +55,17 @@ pub static EMPTY: Row = Row {
     ..BASE
 };
 
-pub static ZEROS: Row = Row {
+#[operator]
+pub static ZEROS: Operator = Operator {
     name: "zeros",
     signature: factory!("int[] size, *"),
-    doc: "A tensor of a size, filled with 0.
+    doc: "A tensor of the given size, filled with 0.
 
     >>> torch.zeros(2, 3)
     tensor([[0., 0., 0.],
             [0., 0., 0.]])",
-    run: Run::Compose(|args| {
-        if args.ints(0)?.iter().any(|&size| size < 0) {
+    implementation: Implementation::CompositeImplicit(|args| {
+        if args.ints(SIZE)?.iter().any(|&size| size < 0) {
             return Err(Error::runtime("zeros: Dimension size must be non-negative."));
         }
         by_size(args, Scalar::ZERO)
@@ -70,33 +76,35 @@ pub static ZEROS: Row = Row {
     ..BASE
 };
 
-pub static ONES: Row = Row {
+#[operator]
+pub static ONES: Operator = Operator {
     name: "ones",
     signature: factory!("int[] size, *"),
-    doc: "A tensor of a size, filled with 1.
+    doc: "A tensor of the given size, filled with 1.
 
     >>> torch.ones(2)
     tensor([1., 1.])",
-    run: Run::Compose(|args| by_size(args, Scalar::ONE)),
+    implementation: Implementation::CompositeImplicit(|args| by_size(args, Scalar::ONE)),
     samples: &["(2, 3)", "()", "(0, 2)"],
     errors: &[("(2, -1)", "RuntimeError", "Trying to create tensor with negative dimension -1: [2, -1]")],
     reference: "np.ones(size, dtype=dtype or np.float32)",
     ..BASE
 };
 
-pub static FULL: Row = Row {
+#[operator]
+pub static FULL: Operator = Operator {
     name: "full",
     signature: factory!("int[] size, Scalar fill_value, *"),
-    doc: "A tensor of a size, filled with a value whose type decides the dtype.
+    doc: "A tensor of the given size, filled with a value whose type determines the dtype.
 
     >>> torch.full((2, 2), 7)
     tensor([[7, 7],
             [7, 7]])",
-    run: Run::Compose(|args| {
-        let (options, value) = (Options::of(args)?, args.scalar(1)?);
-        // A whole number is taken for an int64, and refused where it is none.
-        let own = if value.is_integral() { DType::I64 } else { super::own_dtype(value) };
-        let tensor = options.empty(&sizes(args, 0)?, own)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (options, value) = (Options::of(args)?, args.scalar(FILL_VALUE)?);
+        // An integer is stored as int64, and it is an error if it does not fit.
+        let own = if value.is_integral() { DType::I64 } else { create::own_dtype(value) };
+        let tensor = options.empty(&sizes(args, SIZE)?, own)?;
         check_fits(value, tensor.dtype())?;
         fill(&tensor, value)?;
         options.finish(tensor)
@@ -111,9 +119,9 @@ pub static FULL: Row = Row {
     ..BASE
 };
 
-/// Uninitialised elements with the sizes and strides that stand from `first` on.
-fn strided(args: &Args, first: usize, options: &Options, dtype: DType, device: Device) -> Result<Output> {
-    let (sizes, strides) = (sizes(args, first)?, to_dims(args.ints(first + 1)?));
+/// An uninitialised tensor with given sizes and strides.
+fn strided(args: &Args, [size, stride]: [Arg; 2], options: &Options, dtype: DType, device: Device) -> Result<Output> {
+    let (sizes, strides) = (sizes(args, size)?, to_dims(args.ints(stride)?));
     if sizes.len() != strides.len() {
         return Err(Error::runtime(format!(
             "dimensionality of sizes ({}) must match dimensionality of strides ({})",
@@ -130,27 +138,28 @@ fn strided(args: &Args, first: usize, options: &Options, dtype: DType, device: D
             Shape(&layout.strides)
         )));
     }
-    // Where nothing is stepped over, a negative stride becomes that of rows without gaps.
+    // For a size of one, a negative stride becomes that of contiguous rows.
     for dim in (0..layout.rank()).rev() {
         if layout.strides[dim] < 0 {
             let inner = layout.strides.get(dim + 1).zip(layout.sizes.get(dim + 1));
             layout.strides[dim] = inner.map_or(1, |(stride, &size)| stride.saturating_mul(size.max(1)));
         }
     }
-    options.finish(crate::call::allocate(&Spec { layout, dtype, device })?)
+    options.finish(allocate(&TensorSpec { layout, dtype, device })?)
 }
 
-pub static EMPTY_STRIDED: Row = Row {
+#[operator]
+pub static EMPTY_STRIDED: Operator = Operator {
     name: "empty_strided",
     variants: Variants::FUNCTION,
     signature: factory!("int[] size, int[] stride, *"),
-    doc: "Like `empty`, with strides of one's own.
+    doc: "Like `empty`, with the given strides.
 
     >>> torch.empty_strided((2, 3), (1, 2)).stride()
     (1, 2)",
-    run: Run::Compose(|args| {
+    implementation: Implementation::CompositeImplicit(|args| {
         let options = Options::of(args)?;
-        strided(args, 0, &options, options.dtype(), options.device())
+        strided(args, [SIZE, STRIDE], &options, options.dtype(), options.device())
     }),
     samples: &["(2, 3), (1, 2)", "(), ()", "(0, 3), (3, 1)"],
     errors: &[
@@ -161,16 +170,17 @@ pub static EMPTY_STRIDED: Row = Row {
     ..BASE
 };
 
-pub static EMPTY_PERMUTED: Row = Row {
+#[operator]
+pub static EMPTY_PERMUTED: Operator = Operator {
     name: "empty_permuted",
     variants: Variants::FUNCTION,
     signature: factory!("int[] size, int[] physical_layout, *"),
-    doc: "Like `empty`, without gaps and with the dimensions in memory in the order `physical_layout`, outermost first.
+    doc: "Like `empty`, contiguous with its dimensions in memory in the order `physical_layout`, outermost first.
 
     >>> torch.empty_permuted((2, 3, 4), (0, 2, 1)).stride()
     (12, 1, 3)",
-    run: Run::Compose(|args| {
-        let (options, sizes, order) = (Options::of(args)?, sizes(args, 0)?, args.ints(1)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (options, sizes, order) = (Options::of(args)?, sizes(args, SIZE)?, args.ints(PHYSICAL_LAYOUT)?);
         let rank = sizes.len();
         if order.len() != rank {
             return Err(Error::runtime(format!(
@@ -199,7 +209,7 @@ pub static EMPTY_PERMUTED: Row = Row {
             stride = stride.saturating_mul(sizes[dim as usize].max(1));
         }
         let layout = Layout { sizes, strides, offset: 0 };
-        options.finish(crate::call::allocate(&Spec { layout, dtype: options.dtype(), device: options.device() })?)
+        options.finish(allocate(&TensorSpec { layout, dtype: options.dtype(), device: options.device() })?)
     }),
     samples: &["(2, 3), (1, 0)", "(), ()", "(0, 3, 2), (0, 2, 1)"],
     errors: &[
@@ -219,28 +229,29 @@ pub static EMPTY_PERMUTED: Row = Row {
     ..BASE
 };
 
-pub static SCALAR_TENSOR: Row = Row {
+#[operator]
+pub static SCALAR_TENSOR: Operator = Operator {
     name: "scalar_tensor",
     variants: Variants::FUNCTION,
     signature: factory!("Scalar s, *"),
-    doc: "A number as a tensor without dimensions, of the default dtype unless another is given.
+    doc: "A number as a 0-d tensor, of the default dtype unless another is given.
 
     >>> torch.scalar_tensor(3)
     tensor(3.)",
-    run: Run::Compose(|args| {
-        let (options, value) = (Options::of(args)?, args.scalar(0)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (options, value) = (Options::of(args)?, args.scalar(S)?);
         check_fits(value, options.dtype())?;
-        options.finish(super::scalar_of(value, options.dtype(), options.device())?)
+        options.finish(create::scalar_of(value, options.dtype(), options.device())?)
     }),
     samples: &["2.5"],
     reference: "np.float32(s)",
     ..BASE
 };
 
-/// A new tensor like the first argument, with the keywords' changes.
+/// A new tensor like the first argument, with the changes of the keywords.
 pub(super) fn like(args: &Args) -> Result<(Options, Tensor)> {
-    let (own, options) = (args.tensor(0)?, Options::of(args)?);
-    let format = args.row.schema().place("memory_format").and_then(|place| args.optional_str(place));
+    let (own, options) = (args.tensor(Arg::FIRST)?, Options::of(args)?);
+    let format = args.op.schema().arg("memory_format").and_then(|format| args.optional_str(format));
     let layout = Layout {
         sizes: own.sizes().clone(),
         strides: memory_format::strides(own.sizes(), format, Some(own.layout()))?,
@@ -248,7 +259,7 @@ pub(super) fn like(args: &Args) -> Result<(Options, Tensor)> {
     };
     let dtype = options.dtype.unwrap_or(own.dtype());
     let device = options.device.unwrap_or(own.device());
-    let tensor = crate::call::allocate(&Spec { layout, dtype, device })?;
+    let tensor = allocate(&TensorSpec { layout, dtype, device })?;
     Ok((options, tensor))
 }
 
@@ -259,18 +270,19 @@ fn filled_like(args: &Args, value: Scalar) -> Result<Output> {
     options.finish(tensor)
 }
 
-const LIKE: Row = Row { variants: Variants::FUNCTION, samples: &["t(2, 3)", "t(2, 3).t()", "t()"], ..BASE };
+const LIKE: Operator = Operator { variants: Variants::FUNCTION, samples: &["t(2, 3)", "t(2, 3).t()", "t()"], ..BASE };
 
-pub static EMPTY_LIKE: Row = Row {
+#[operator]
+pub static EMPTY_LIKE: Operator = Operator {
     name: "empty_like",
     signature: factory!("Tensor self, *, MemoryFormat? memory_format=None"),
-    doc: "A tensor of another's size, dtype and order in memory, whose elements are whatever the memory held.
+    doc: "An uninitialised tensor with another's size, dtype and order in memory.
 
     >>> torch.empty_like(torch.ones(2, 3)).shape
     torch.Size([2, 3])",
-    sparse: Sparse::Compose(crate::sparse::elementwise::zeros_like),
-    mapped: Mapped::Shape,
-    run: Run::Compose(|args| {
+    sparse: Sparse::CompositeImplicit,
+    batch_rule: BatchRule::ShapeOnly,
+    implementation: Implementation::CompositeImplicit(|args| {
         let (options, tensor) = like(args)?;
         options.finish(tensor)
     }),
@@ -284,42 +296,45 @@ pub static EMPTY_LIKE: Row = Row {
     ..LIKE
 };
 
-pub static ZEROS_LIKE: Row = Row {
+#[operator]
+pub static ZEROS_LIKE: Operator = Operator {
     name: "zeros_like",
     signature: factory!("Tensor self, *, MemoryFormat? memory_format=None"),
-    doc: "A tensor of another's size and dtype, filled with 0.
+    doc: "A tensor with another's size and dtype, filled with 0.
 
     >>> torch.zeros_like(torch.tensor([1, 2]))
     tensor([0, 0])",
-    sparse: Sparse::Compose(crate::sparse::elementwise::zeros_like),
-    mapped: Mapped::Shape,
-    run: Run::Compose(|args| filled_like(args, Scalar::ZERO)),
+    sparse: Sparse::CompositeImplicit,
+    batch_rule: BatchRule::ShapeOnly,
+    implementation: Implementation::CompositeImplicit(|args| filled_like(args, Scalar::ZERO)),
     reference: "np.zeros_like(self)",
     ..LIKE
 };
 
-pub static ONES_LIKE: Row = Row {
+#[operator]
+pub static ONES_LIKE: Operator = Operator {
     name: "ones_like",
     signature: factory!("Tensor self, *, MemoryFormat? memory_format=None"),
-    doc: "A tensor of another's size and dtype, filled with 1.
+    doc: "A tensor with another's size and dtype, filled with 1.
 
     >>> torch.ones_like(torch.tensor([1, 2]))
     tensor([1, 1])",
-    mapped: Mapped::Shape,
-    run: Run::Compose(|args| filled_like(args, Scalar::ONE)),
+    batch_rule: BatchRule::ShapeOnly,
+    implementation: Implementation::CompositeImplicit(|args| filled_like(args, Scalar::ONE)),
     reference: "np.ones_like(self)",
     ..LIKE
 };
 
-pub static FULL_LIKE: Row = Row {
+#[operator]
+pub static FULL_LIKE: Operator = Operator {
     name: "full_like",
     signature: factory!("Tensor self, Scalar fill_value, *, MemoryFormat? memory_format=None"),
-    doc: "A tensor of another's size and dtype, filled with a value.
+    doc: "A tensor with another's size and dtype, filled with a value.
 
     >>> torch.full_like(torch.zeros(2), 3)
     tensor([3., 3.])",
-    mapped: Mapped::Shape,
-    run: Run::Compose(|args| filled_like(args, args.scalar(1)?)),
+    batch_rule: BatchRule::ShapeOnly,
+    implementation: Implementation::CompositeImplicit(|args| filled_like(args, args.scalar(FILL_VALUE)?)),
     samples: &["t(2, 3), 1", "t(), 1"],
     reference: "np.full_like(self, fill_value)",
     ..LIKE
@@ -327,10 +342,12 @@ pub static FULL_LIKE: Row = Row {
 
 /// A new tensor of the first argument's dtype and device, and of another size.
 fn new(args: &Args, value: Option<Scalar>) -> Result<Output> {
-    let (own, options) = (args.tensor(0)?, Options::of(args)?);
-    let sizes = sizes(args, 1)?;
+    use NEW_EMPTY::*;
+
+    let (own, options) = (args.tensor(INPUT)?, Options::of(args)?);
+    let sizes = sizes(args, SIZE)?;
     let dtype = options.dtype.unwrap_or(own.dtype());
-    let tensor = super::empty(&sizes, dtype, options.device.unwrap_or(own.device()))?;
+    let tensor = create::empty(&sizes, dtype, options.device.unwrap_or(own.device()))?;
     if let Some(value) = value {
         check_fits(value, dtype)?;
         fill(&tensor, value)?;
@@ -338,62 +355,66 @@ fn new(args: &Args, value: Option<Scalar>) -> Result<Output> {
     options.finish(tensor)
 }
 
-const NEW: Row = Row { variants: Variants::METHOD, ..BASE };
+const NEW: Operator = Operator { variants: Variants::METHOD, ..BASE };
 
-pub static NEW_EMPTY: Row = Row {
+#[operator]
+pub static NEW_EMPTY: Operator = Operator {
     name: "new_empty",
     signature: factory!("Tensor self, int[] size, *"),
     doc: "`empty` with this tensor's dtype and device.
 
     >>> torch.ones(1, dtype=torch.int32).new_empty(2).dtype
     torch.int32",
-    mapped: Mapped::Shape,
-    run: Run::Compose(|args| new(args, None)),
+    batch_rule: BatchRule::ShapeOnly,
+    implementation: Implementation::CompositeImplicit(|args| new(args, None)),
     samples: &["t(2), (2, 3)", "t(), ()"],
     errors: &[("t(2), (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]")],
     reference: "np.empty(size, self.dtype)",
     ..NEW
 };
 
-pub static NEW_ZEROS: Row = Row {
+#[operator]
+pub static NEW_ZEROS: Operator = Operator {
     name: "new_zeros",
     signature: factory!("Tensor self, int[] size, *"),
     doc: "`zeros` with this tensor's dtype and device.
 
     >>> torch.tensor([1]).new_zeros(2)
     tensor([0, 0])",
-    mapped: Mapped::Shape,
-    run: Run::Compose(|args| new(args, Some(Scalar::ZERO))),
+    batch_rule: BatchRule::ShapeOnly,
+    implementation: Implementation::CompositeImplicit(|args| new(args, Some(Scalar::ZERO))),
     samples: &["t(2), (3,)"],
     errors: &[("t(2), (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]")],
     reference: "np.zeros(size, self.dtype)",
     ..NEW
 };
 
-pub static NEW_ONES: Row = Row {
+#[operator]
+pub static NEW_ONES: Operator = Operator {
     name: "new_ones",
     signature: factory!("Tensor self, int[] size, *"),
     doc: "`ones` with this tensor's dtype and device.
 
     >>> torch.tensor([5]).new_ones(2)
     tensor([1, 1])",
-    mapped: Mapped::Shape,
-    run: Run::Compose(|args| new(args, Some(Scalar::ONE))),
+    batch_rule: BatchRule::ShapeOnly,
+    implementation: Implementation::CompositeImplicit(|args| new(args, Some(Scalar::ONE))),
     samples: &["t(2), (3,)"],
     errors: &[("t(2), (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]")],
     reference: "np.ones(size, self.dtype)",
     ..NEW
 };
 
-pub static NEW_FULL: Row = Row {
+#[operator]
+pub static NEW_FULL: Operator = Operator {
     name: "new_full",
     signature: factory!("Tensor self, int[] size, Scalar fill_value, *"),
     doc: "`full` with this tensor's dtype and device.
 
     >>> torch.tensor([5]).new_full((2,), 3.7)
     tensor([3, 3])",
-    mapped: Mapped::Shape,
-    run: Run::Compose(|args| new(args, Some(args.scalar(2)?))),
+    batch_rule: BatchRule::ShapeOnly,
+    implementation: Implementation::CompositeImplicit(|args| new(args, Some(args.scalar(FILL_VALUE)?))),
     samples: &["t(2), (3,), 1"],
     errors: &[
         ("t(2), (-1,), 1", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),
@@ -412,17 +433,24 @@ pub static NEW_FULL: Row = Row {
     ..NEW
 };
 
-pub static NEW_EMPTY_STRIDED: Row = Row {
+#[operator]
+pub static NEW_EMPTY_STRIDED: Operator = Operator {
     name: "new_empty_strided",
     signature: factory!("Tensor self, int[] size, int[] stride, *"),
     doc: "`empty_strided` with this tensor's dtype and device.
 
     >>> torch.ones(1).new_empty_strided((2, 3), (1, 2)).stride()
     (1, 2)",
-    mapped: Mapped::Shape,
-    run: Run::Compose(|args| {
-        let (own, options) = (args.tensor(0)?, Options::of(args)?);
-        strided(args, 1, &options, options.dtype.unwrap_or(own.dtype()), options.device.unwrap_or(own.device()))
+    batch_rule: BatchRule::ShapeOnly,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, options) = (args.tensor(INPUT)?, Options::of(args)?);
+        strided(
+            args,
+            [SIZE, STRIDE],
+            &options,
+            options.dtype.unwrap_or(own.dtype()),
+            options.device.unwrap_or(own.device()),
+        )
     }),
     samples: &["t(2), (2, 3), (1, 2)"],
     errors: &[
@@ -433,7 +461,7 @@ pub static NEW_EMPTY_STRIDED: Row = Row {
     ..NEW
 };
 
-/// Writes each index of a list to a tensor of one dtype.
+/// Writes each number of a list to a tensor of one dtype.
 fn write_ints(tensor: &Tensor, numbers: impl Iterator<Item = i64>) -> Result<()> {
     if tensor.device() != Device::Cpu {
         return Ok(());
@@ -441,14 +469,15 @@ fn write_ints(tensor: &Tensor, numbers: impl Iterator<Item = i64>) -> Result<()>
     let pin = tensor.storage().pin()?;
     dispatch!(tensor.dtype(), T in all => {
         for (place, number) in numbers.take(tensor.numel()).enumerate() {
-            // SAFETY: the tensor is fresh, contiguous, and `place` lies within it.
+            // SAFETY: the tensor is new, contiguous, and `place` lies within it.
             unsafe { pin.as_ptr().cast::<T>().add(place).write(T::from_scalar(Scalar::Int(number))) };
         }
     });
     Ok(())
 }
 
-pub static EYE: Row = Row {
+#[operator]
+pub static EYE: Operator = Operator {
     name: "eye",
     signature: factory!("int n, int? m=None, *"),
     doc: "A matrix with 1 on the diagonal and 0 elsewhere.
@@ -456,10 +485,10 @@ pub static EYE: Row = Row {
     >>> torch.eye(2, 3)
     tensor([[1., 0., 0.],
             [0., 1., 0.]])",
-    run: Run::Compose(|args| {
+    implementation: Implementation::CompositeImplicit(|args| {
         let options = Options::of(args)?;
-        let rows = args.int(0)?;
-        let columns = args.optional_int(1).unwrap_or(rows);
+        let rows = args.int(N)?;
+        let columns = args.optional_int(M).unwrap_or(rows);
         for (name, size) in [("n", rows), ("m", columns)] {
             if size < 0 {
                 return Err(Error::runtime(format!("{name} must be greater or equal to 0, got {size}")));
@@ -482,10 +511,13 @@ pub static EYE: Row = Row {
     ..BASE
 };
 
-/// The indices of a matrix's places on one side of a diagonal: in row `i` the columns before `i + offset`, or from there on.
+/// The indices of a matrix's elements on one side of a diagonal: in row `i` the columns before `i + offset`, or from
+/// there on.
 fn triangle(args: &Args, before: bool) -> Result<Output> {
+    use TRIL_INDICES::*;
+
     let options = Options::of(args)?;
-    let (rows, columns) = (i128::from(args.int(0)?), i128::from(args.int(1)?));
+    let (rows, columns) = (i128::from(args.int(ROW)?), i128::from(args.int(COL)?));
     for (name, size) in [("row", rows), ("col", columns)] {
         if size < 0 {
             return Err(Error::runtime(format!("{name} must be non-negative, got{size}")));
@@ -495,7 +527,7 @@ fn triangle(args: &Args, before: bool) -> Result<Output> {
         return Err(Error::unsupported(if before { "tril_indices" } else { "triu_indices" }, options.dtype()));
     }
     // The main diagonal belongs to both triangles.
-    let offset = i128::from(args.int(2)?) + i128::from(before);
+    let offset = i128::from(args.int(OFFSET)?) + i128::from(before);
     // The diagonal enters the matrix at row `first` and leaves it at row `last`.
     let (first, last) = ((-offset).clamp(0, rows), (columns - offset).clamp(0, rows));
     let left = (last - first) * (first + last - 1 + 2 * offset) / 2 + (rows - last) * columns;
@@ -515,7 +547,8 @@ fn triangle(args: &Args, before: bool) -> Result<Output> {
     options.finish(tensor)
 }
 
-pub static TRIL_INDICES: Row = Row {
+#[operator]
+pub static TRIL_INDICES: Operator = Operator {
     name: "tril_indices",
     variants: Variants::FUNCTION,
     signature: factory!("int row, int col, int offset=0, *"),
@@ -524,7 +557,7 @@ pub static TRIL_INDICES: Row = Row {
     >>> torch.tril_indices(2, 2)
     tensor([[0, 1, 1],
             [0, 0, 1]])",
-    run: Run::Compose(|args| triangle(args, true)),
+    implementation: Implementation::CompositeImplicit(|args| triangle(args, true)),
     samples: &["3, 3", "2, 4, 1", "4, 2, -1"],
     errors: &[
         ("-1, 2", "RuntimeError", "row must be non-negative, got-1"),
@@ -534,7 +567,8 @@ pub static TRIL_INDICES: Row = Row {
     ..BASE
 };
 
-pub static TRIU_INDICES: Row = Row {
+#[operator]
+pub static TRIU_INDICES: Operator = Operator {
     name: "triu_indices",
     variants: Variants::FUNCTION,
     signature: factory!("int row, int col, int offset=0, *"),
@@ -543,7 +577,7 @@ pub static TRIU_INDICES: Row = Row {
     >>> torch.triu_indices(2, 2)
     tensor([[0, 0, 1],
             [0, 1, 1]])",
-    run: Run::Compose(|args| triangle(args, false)),
+    implementation: Implementation::CompositeImplicit(|args| triangle(args, false)),
     samples: &["3, 3", "2, 4, 1", "4, 2, -1"],
     errors: &[
         ("-1, 2", "RuntimeError", "row must be non-negative, got-1"),

@@ -1,48 +1,50 @@
 //! Random numbers drawn into a tensor, in place: `uniform_`, `normal_`, `random_` and the other distributions.
 //!
-//! Streams are serial and torch's own: elements are drawn in the order of the tensor's memory, whatever its strides. Only
-//! a fresh and contiguous tensor is drawn into as it is; for others there is a buffer, which is copied in that order.
+//! Streams are sequential and the same as torch's: elements are drawn in the order of the tensor's memory, whatever its
+//! strides. Only a new, contiguous tensor is filled directly; for others a buffer is filled and copied in that order.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Device, Error, Layout, Result, dispatch};
+use rushlight_dispatch::generator::Generator;
+use rushlight_dispatch::operator::{
+    Args, DTypes, Derivative, Implementation, InPlaceFill, Operator, Saves, Tags, Variants, formula, operator,
+};
+use rushlight_dispatch::value::Arg;
+use rushlight_dispatch::{copy, create, host, variants};
 use rushlight_rng::distributions::{self, IntRange};
 use rushlight_rng::{Element, FullRange64, Stream};
 
 use super::c_text;
-use super::overwrite::{OVERWRITTEN, nothing};
-use crate::derive::{Derivative, Saves, formula};
-use crate::generator::Generator;
-use crate::row::{DTypes, Row, Run, Traits, Variants};
-use crate::value::Args;
+use super::fill::{ZERO_GRADIENT, nothing};
 use crate::view::complex::pairs;
 
-/// The generator at `place`, or the process's own.
-pub fn generator(args: &Args, place: usize) -> Generator {
-    args.generator(place).cloned().unwrap_or_default()
+/// The generator of a call, or the default one.
+pub fn generator(args: &Args, arg: Arg) -> Generator {
+    args.generator(arg).cloned().unwrap_or_default()
 }
 
-/// The dimensions of `layout` in the order in which those of `drawn` lie in memory: the widest step first.
+/// The dimensions of `layout` in the order in which those of `drawn` lie in memory: the largest stride first.
 fn in_memory_order(layout: &Layout, drawn: &Layout) -> Layout {
     let mut order: Vec<usize> = (0..drawn.rank()).collect();
     order.sort_by_key(|&dim| std::cmp::Reverse(drawn.strides[dim].abs()));
     layout.permute(&order)
 }
 
-/// The elements of `tensor`, spread over the size of `drawn`, in the order in which those of `drawn` are drawn.
+/// The elements of `tensor`, expanded to the size of `drawn`, in the order in which those of `drawn` are drawn.
 pub fn alongside<T: rushlight_core::Element>(tensor: &Tensor, drawn: &Tensor) -> Result<Vec<T>> {
     let layout = crate::view::expand::stretched(tensor.layout(), tensor.dtype(), drawn.sizes().clone())?;
     let ordered = in_memory_order(&layout, drawn.layout());
     crate::convert::to_vec(&Tensor::view_of(tensor, ordered))
 }
 
-/// Whether nobody else, on this thread or another, can reach the tensor's bytes yet.
+/// Whether nothing else, on this thread or another, can reach the tensor's bytes yet.
 fn is_fresh(tensor: &Tensor) -> bool {
     let storage = tensor.storage();
     !storage.is_shared() && storage.owners() == 1 && tensor.owners() == 1 && tensor.python().is_null()
 }
 
-/// Hands the elements to `draw` in the order of memory, as one slice of what is about to be overwritten.
+/// Passes the elements to `draw` in the order of memory, as one slice that is to be overwritten.
 pub fn fill<T: Element>(
     tensor: &Tensor,
     generator: &Generator,
@@ -54,11 +56,12 @@ pub fn fill<T: Element>(
     }
     let mut draw = Some(draw);
     let mut run = |target: &Tensor| {
-        crate::host::while_detached(count, || {
+        host::while_detached(count, || {
             let pin = target.storage().pin()?;
             let first = pin.as_ptr().cast::<T>().wrapping_offset(target.layout().offset);
             if let Some(draw) = draw.take() {
-                // SAFETY: the target is contiguous and aligned, nobody else reaches its bytes, and any bytes are a `T`.
+                // SAFETY: the target is contiguous and aligned, nothing else reaches its bytes, and any bytes are a
+                // valid `T`.
                 generator.draw(|stream| draw(stream, unsafe { std::slice::from_raw_parts_mut(first, count) }));
             }
             Ok(())
@@ -69,13 +72,13 @@ pub fn fill<T: Element>(
         return run(tensor);
     }
     let ordered = in_memory_order(tensor.layout(), tensor.layout());
-    let buffer = super::empty(&ordered.sizes, tensor.dtype(), Device::Cpu)?;
+    let buffer = create::empty(&ordered.sizes, tensor.dtype(), Device::Cpu)?;
     run(&buffer)?;
-    crate::copy::copy(&Tensor::new(tensor.storage().clone(), ordered, tensor.dtype(), tensor.device()), &buffer)
+    copy::copy(&Tensor::new(tensor.storage().clone(), ordered, tensor.dtype(), tensor.device()), &buffer)
 }
 
-/// Runs a body for a floating dtype; complex numbers are their parts, unless only real ones are drawn. Where nothing is to be
-/// drawn, no dtype is refused.
+/// Runs a body for a floating dtype; complex numbers are drawn as their parts, unless only real ones are supported.
+/// With no elements to draw, every dtype is accepted.
 macro_rules! floating {
     (real $tensor:ident, $kernel:expr, |$T:ident| $body:expr) => {
         dispatch!($tensor.dtype(), $T in [f16_, bf16_, f32, f64] => $body, else => undrawn($tensor, $kernel))
@@ -92,7 +95,7 @@ macro_rules! floating {
     }};
 }
 
-/// Runs a body for any real dtype, the wide unsigned ones if they are named; bool is a byte of 0 or 1.
+/// Runs a body for any real dtype, the wide unsigned ones if they are listed; bool is a byte of 0 or 1.
 macro_rules! real {
     ($tensor:expr, $kernel:expr, $([$($more:ident),*],)? |$T:ident| $body:expr) => {{
         let dtype = if $tensor.dtype() == DType::Bool { DType::U8 } else { $tensor.dtype() };
@@ -101,16 +104,16 @@ macro_rules! real {
     }};
 }
 
-/// What is left to say of a dtype that cannot be drawn: nothing, where there is no element.
+/// The error for a dtype that cannot be drawn; none if there are no elements.
 fn undrawn(tensor: &Tensor, kernel: &str) -> Result<()> {
     if tensor.numel() == 0 { Ok(()) } else { Err(Error::unsupported(kernel, tensor.dtype())) }
 }
 
 fn refused(error: distributions::RangeError) -> Error {
-    Error::runtime(error.to_string()).hint("from is less than to, and both lie within what the dtype holds.")
+    Error::runtime(error.to_string()).hint("from must be less than to, and both must be in the range of the dtype.")
 }
 
-/// Bounds, and their distance, must be finite numbers of the dtype.
+/// Checks that the bounds, and their distance, are finite numbers of the dtype.
 fn check_range(dtype: DType, from: f64, to: f64) -> Result<()> {
     let greatest = match dtype {
         DType::F16 => 65504.0,
@@ -121,7 +124,7 @@ fn check_range(dtype: DType, from: f64, to: f64) -> Result<()> {
     for (name, bound) in [("from", from), ("to", to)] {
         if bound.is_nan() || bound.abs() > greatest {
             return Err(Error::runtime(format!("{name} is out of bounds for {}", dtype.c_name()))
-                .hint("Draw within what the dtype holds, or into a wider one."));
+                .hint("Use bounds in the range of the dtype, or a wider dtype."));
         }
     }
     if from > to {
@@ -134,7 +137,7 @@ fn check_range(dtype: DType, from: f64, to: f64) -> Result<()> {
     if to - from > greatest {
         return Err(Error::runtime(format!(
             "uniform_ expects to-from <= std::numeric_limits<{}>::max(), but found to={} and from={} which result in to-from to exceed the limit",
-            dtype.title(),
+            dtype.display_name(),
             c_text(to),
             c_text(from)
         )));
@@ -156,7 +159,7 @@ pub fn normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Re
     if std.is_nan() || std < 0.0 {
         return Err(Error::runtime(format!("normal expects std >= 0.0, but found std {}", c_text(std))));
     }
-    // The variance of a complex number is shared by its parts.
+    // The variance of a complex number is divided between its parts.
     let std = if tensor.dtype().is_complex() { std / std::f64::consts::SQRT_2 } else { std };
     floating!(tensor, "normal_kernel_cpu", |target, T| {
         let contiguous = target.layout().is_contiguous();
@@ -225,7 +228,7 @@ fn integers_from(tensor: &Tensor, generator: &Generator, from: i64) -> Result<()
     })
 }
 
-/// Any value the dtype has from 0 on.
+/// Any non-negative value of the dtype.
 fn anything(tensor: &Tensor, generator: &Generator) -> Result<()> {
     if tensor.numel() == 0 {
         return Ok(());
@@ -247,9 +250,9 @@ pub fn bernoulli(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
     })
 }
 
-/// Coins, each with the probability at its own place.
+/// Bernoulli trials, each with the probability at its own index.
 pub fn bernoulli_each(tensor: &Tensor, generator: &Generator, p: &Tensor) -> Result<()> {
-    crate::variants::check_overlap(tensor, p)?;
+    variants::check_overlap(tensor, p)?;
     if tensor.numel() == 0 {
         return Ok(());
     }
@@ -271,7 +274,7 @@ fn exponential(tensor: &Tensor, generator: &Generator, lambda: f64) -> Result<()
     if tensor.numel() > 0 && !tensor.dtype().is_floating() {
         return Err(Error::runtime(format!(
             "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you specified {}",
-            tensor.dtype().title()
+            tensor.dtype().display_name()
         )));
     }
     floating!(real tensor, "exponential_cpu", |T| {
@@ -315,19 +318,23 @@ fn log_normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Re
     })
 }
 
-const BASE: Row = Row { variants: Variants::METHOD, dtypes: DTypes::ALL, derivative: OVERWRITTEN, ..Row::BASE };
+const BASE: Operator =
+    Operator { variants: Variants::METHOD, dtypes: DTypes::ALL, derivative: ZERO_GRADIENT, ..Operator::BASE };
 
-pub static UNIFORM_: Row = Row {
+#[operator]
+pub static UNIFORM_: Operator = Operator {
     name: "uniform_",
     signature: "(Tensor self, float from=0, float to=1, *, Generator? generator=None) -> Tensor",
-    doc: "Fills the tensor with numbers drawn evenly from `from` up to `to`.
+    doc: "Fills the tensor with numbers drawn uniformly from `from` (inclusive) to `to` (exclusive).
 
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(3).uniform_(-1, 1)
     tensor([-0.0075,  0.5364, -0.8230])",
     dtypes: DTypes::INEXACT,
-    traits: Traits::DRAWS,
-    run: Run::Overwrite(|args, own| uniform(own, &generator(args, 3), args.float(1)?, args.float(2)?)),
+    tags: Tags::RANDOM,
+    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+        uniform(own, &generator(args, GENERATOR), args.float(FROM)?, args.float(TO)?)
+    })),
     samples: &["t(2, 3)", "t(4), -1, 2", "t()"],
     errors: &[
         ("t(2), nan, 1.", "RuntimeError", "from is out of bounds for float"),
@@ -347,7 +354,8 @@ pub static UNIFORM_: Row = Row {
     ..BASE
 };
 
-pub static NORMAL_: Row = Row {
+#[operator]
+pub static NORMAL_: Operator = Operator {
     name: "normal_",
     signature: "(Tensor self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor",
     doc: "Fills the tensor with normally distributed numbers.
@@ -356,8 +364,10 @@ pub static NORMAL_: Row = Row {
     >>> torch.empty(2).normal_(mean=10, std=0.1)
     tensor([10.1541,  9.9707])",
     dtypes: DTypes::INEXACT,
-    traits: Traits::DRAWS,
-    run: Run::Overwrite(|args, own| normal(own, &generator(args, 3), args.float(1)?, args.float(2)?)),
+    tags: Tags::RANDOM,
+    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+        normal(own, &generator(args, GENERATOR), args.float(MEAN)?, args.float(STD)?)
+    })),
     samples: &["t(2, 3)", "t(4), 1, 2", "t(20)", "t()"],
     errors: &[
         ("t(2), 0., nan", "RuntimeError", "normal expects std >= 0.0, but found std nan"),
@@ -367,17 +377,20 @@ pub static NORMAL_: Row = Row {
     ..BASE
 };
 
-pub static RANDOM_: Row = Row {
+#[operator]
+pub static RANDOM_: Operator = Operator {
     name: "random_",
     node: "RandomBackward2",
     signature: "(Tensor self, *, Generator? generator=None) -> Tensor",
-    doc: "Fills the tensor with integers from 0 to the greatest of its dtype.
+    doc: "Fills the tensor with random integers from 0 to the greatest of its dtype.
 
     >>> bool((torch.empty(9, dtype=torch.int8).random_() >= 0).all())
     True",
     dtypes: DTypes::REAL.union(DTypes::BOOL),
-    traits: Traits::DRAWS,
-    run: Run::Overwrite(|args, own| anything(own, &generator(args, 1))),
+    tags: Tags::RANDOM,
+    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+        anything(own, &generator(args, GENERATOR))
+    })),
     samples: &["t(2, 3)", "t()"],
     errors: &[(
         "torch.zeros(2, dtype=torch.complex64)",
@@ -387,40 +400,44 @@ pub static RANDOM_: Row = Row {
     ..BASE
 };
 
-pub static RANDOM_TO_: Row = Row {
+#[operator]
+pub static RANDOM_TO_: Operator = Operator {
     name: "random_.to",
     node: "RandomBackward1",
     signature: "(Tensor self, int to, *, Generator? generator=None) -> Tensor",
-    doc: "Fills the tensor with integers from 0 up to `to`, without it.
+    doc: "Fills the tensor with random integers from 0 (inclusive) to `to` (exclusive).
 
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(4).random_(10)
     tensor([4., 9., 3., 0.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
-    traits: Traits::DRAWS,
-    run: Run::Overwrite(|args, own| integers(own, &generator(args, 2), 0, args.int(1)?)),
+    tags: Tags::RANDOM,
+    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+        integers(own, &generator(args, GENERATOR), 0, args.int(TO)?)
+    })),
     samples: &["t(2, 3), 2", "t(), 1"],
     errors: &[("t(2), 0", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=0 >= to=0")],
     reference: "np.random.RandomState(0).randint(0, 2**32, self.shape, np.uint32) % to",
     ..BASE
 };
 
-pub static RANDOM_FROM_: Row = Row {
+#[operator]
+pub static RANDOM_FROM_: Operator = Operator {
     name: "random_.from",
     node: "RandomBackward0",
     signature: "(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor",
     doc:
-        "Fills the tensor with integers from `from` up to `to`, without it; without `to`, to the greatest of its dtype.
+        "Fills the tensor with random integers from `from` (inclusive) to `to` (exclusive), or up to the greatest of its dtype.
 
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(4).random_(10, 20)
     tensor([14., 19., 13., 10.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
-    traits: Traits::DRAWS,
-    run: Run::Overwrite(|args, own| match args.optional_int(2) {
-        Some(to) => integers(own, &generator(args, 3), args.int(1)?, to),
-        None => integers_from(own, &generator(args, 3), args.int(1)?),
-    }),
+    tags: Tags::RANDOM,
+    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| match args.optional_int(TO) {
+        Some(to) => integers(own, &generator(args, GENERATOR), args.int(FROM)?, to),
+        None => integers_from(own, &generator(args, GENERATOR), args.int(FROM)?),
+    })),
     samples: &["t(2, 3), 0, 2", "i(4, 4), 1, None"],
     errors: &[
         ("t(2), 5, 3", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3"),
@@ -430,18 +447,21 @@ pub static RANDOM_FROM_: Row = Row {
     ..BASE
 };
 
-pub static BERNOULLI_: Row = Row {
+#[operator]
+pub static BERNOULLI_: Operator = Operator {
     name: "bernoulli_.float",
     node: "BernoulliBackward2",
     signature: "(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor",
-    doc: "Fills the tensor with 1 of probability `p`, else 0.
+    doc: "Fills the tensor with 1 with probability `p`, else 0.
 
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(4).bernoulli_(0.6)
     tensor([0., 0., 1., 0.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL),
-    traits: Traits::DRAWS,
-    run: Run::Overwrite(|args, own| bernoulli(own, &generator(args, 2), args.float(1)?)),
+    tags: Tags::RANDOM,
+    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+        bernoulli(own, &generator(args, GENERATOR), args.float(P)?)
+    })),
     samples: &["t(2, 3)", "t(4), 0.25", "t(3), 1."],
     errors: &[
         ("t(2), 2.", "RuntimeError", "bernoulli_ expects p to be in [0, 1], but got p=2"),
@@ -450,18 +470,21 @@ pub static BERNOULLI_: Row = Row {
     ..BASE
 };
 
-pub static BERNOULLI_TENSOR_: Row = Row {
+#[operator]
+pub static BERNOULLI_TENSOR_: Operator = Operator {
     name: "bernoulli_.Tensor",
     node: "BernoulliBackward1",
     signature: "(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor",
-    doc: "Fills the tensor with 1 of the probability that stands at the same place of `p`, else 0.
+    doc: "Fills the tensor with 1 with the probability at the same index of `p`, else 0.
 
     >>> torch.empty(2).bernoulli_(torch.tensor([0., 1.]))
     tensor([0., 1.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL),
-    traits: Traits::NEEDS_VALUES.union(Traits::DRAWS),
-    run: Run::Overwrite(|args, own| bernoulli_each(own, &generator(args, 2), args.tensor(1)?)),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),
+    tags: Tags::DATA_DEPENDENT.union(Tags::RANDOM),
+    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+        bernoulli_each(own, &generator(args, GENERATOR), args.tensor(P)?)
+    })),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, nothing), formula(P, Saves::NOTHING, nothing)]),
     samples: &["t(2, 3), torch.tensor([0.25, 0.5, 0.75])", "t(3), torch.tensor(0.5)"],
     errors: &[
         ("t(2), torch.tensor([0., 2.])", "RuntimeError", "Expected p_in >= 0 && p_in <= 1 to be true, but got false."),
@@ -475,17 +498,20 @@ pub static BERNOULLI_TENSOR_: Row = Row {
     ..BASE
 };
 
-pub static EXPONENTIAL_: Row = Row {
+#[operator]
+pub static EXPONENTIAL_: Operator = Operator {
     name: "exponential_",
     signature: "(Tensor self, float lambd=1, *, Generator? generator=None) -> Tensor",
-    doc: "Fills the tensor with exponentially distributed numbers of the rate `lambd`.
+    doc: "Fills the tensor with exponentially distributed numbers of rate `lambd`.
 
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(2).exponential_()
     tensor([3.5083, 1.2304])",
     dtypes: DTypes::FLOATS,
-    traits: Traits::DRAWS,
-    run: Run::Overwrite(|args, own| exponential(own, &generator(args, 2), args.float(1)?)),
+    tags: Tags::RANDOM,
+    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+        exponential(own, &generator(args, GENERATOR), args.float(LAMBD)?)
+    })),
     samples: &["t(2, 3)", "t(4), 2."],
     errors: &[
         ("t(2), 0.", "RuntimeError", "exponential_ expects lambda > 0.0, but found lambda=0"),
@@ -499,17 +525,20 @@ pub static EXPONENTIAL_: Row = Row {
     ..BASE
 };
 
-pub static GEOMETRIC_: Row = Row {
+#[operator]
+pub static GEOMETRIC_: Operator = Operator {
     name: "geometric_",
     signature: "(Tensor self, float p, *, Generator? generator=None) -> Tensor",
-    doc: "Fills the tensor with the number of tries that the first success of probability `p` takes.
+    doc: "Fills the tensor with the number of trials until the first success of probability `p`.
 
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(4).geometric_(0.5)
     tensor([1., 1., 2., 1.])",
     dtypes: DTypes::REAL,
-    traits: Traits::DRAWS,
-    run: Run::Overwrite(|args, own| geometric(own, &generator(args, 2), args.float(1)?)),
+    tags: Tags::RANDOM,
+    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+        geometric(own, &generator(args, GENERATOR), args.float(P)?)
+    })),
     samples: &["t(2, 3), 0.5", "t(), 0.25"],
     errors: &[
         ("t(2), 0.", "RuntimeError", "geometric_ expects p to be in (0, 1), but got p=0"),
@@ -518,7 +547,8 @@ pub static GEOMETRIC_: Row = Row {
     ..BASE
 };
 
-pub static CAUCHY_: Row = Row {
+#[operator]
+pub static CAUCHY_: Operator = Operator {
     name: "cauchy_",
     signature: "(Tensor self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor",
     doc: "Fills the tensor with numbers of the Cauchy distribution.
@@ -527,8 +557,10 @@ pub static CAUCHY_: Row = Row {
     >>> torch.empty(2).cauchy_()
     tensor([10.5977,  0.7648])",
     dtypes: DTypes::FLOATS,
-    traits: Traits::DRAWS,
-    run: Run::Overwrite(|args, own| cauchy(own, &generator(args, 3), args.float(1)?, args.float(2)?)),
+    tags: Tags::RANDOM,
+    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+        cauchy(own, &generator(args, GENERATOR), args.float(MEDIAN)?, args.float(SIGMA)?)
+    })),
     samples: &["t(2, 3)", "t(4), 1., 2."],
     errors: &[
         (
@@ -541,7 +573,8 @@ pub static CAUCHY_: Row = Row {
     ..BASE
 };
 
-pub static LOG_NORMAL_: Row = Row {
+#[operator]
+pub static LOG_NORMAL_: Operator = Operator {
     name: "log_normal_",
     signature: "(Tensor self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor",
     doc: "Fills the tensor with numbers whose logarithm is normally distributed.
@@ -550,8 +583,10 @@ pub static LOG_NORMAL_: Row = Row {
     >>> torch.empty(2).log_normal_()
     tensor([59.2634,  1.5116])",
     dtypes: DTypes::FLOATS,
-    traits: Traits::DRAWS,
-    run: Run::Overwrite(|args, own| log_normal(own, &generator(args, 3), args.float(1)?, args.float(2)?)),
+    tags: Tags::RANDOM,
+    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+        log_normal(own, &generator(args, GENERATOR), args.float(MEAN)?, args.float(STD)?)
+    })),
     samples: &["t(2, 3)", "t(4), 0., 0.5"],
     errors: &[
         ("t(2), 0., 0.", "RuntimeError", "log_normal_ expects std > 0.0, but found std=0"),

@@ -4,53 +4,57 @@ use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{collected, filled, list};
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::dtype::{bf16_, default_dtype, f16_};
-use rushlight_core::layout::{Dims, checked_new};
-use rushlight_core::{DType, Device, Error, Layout, Result, Scalar, dispatch};
-use rushlight_rng::Float;
-use rushlight_rng::distributions;
+use rushlight_core::layout::checked_new;
+use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar, dispatch};
+use rushlight_dispatch::allocate::allocate;
+use rushlight_dispatch::create::{check_fits, scalar_of};
+use rushlight_dispatch::generator::Generator;
+use rushlight_dispatch::operator::{
+    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Tags, TensorSpec,
+    Variants, formula, operator,
+};
+use rushlight_dispatch::value::{Arg, Output, Target};
+use rushlight_dispatch::{copy, create, op};
+use rushlight_rng::{Float, distributions};
 
 use super::constant::like;
 use super::draw::{self, generator};
-use super::overwrite::nothing;
-use super::{Options, check_fits, factory, scalar_of, sizes};
-use crate::call::{Target, call_into};
-use crate::derive::{Derivative, Saves, formula};
-use crate::mapped::Mapped;
-use crate::op;
+use super::fill::nothing;
+use super::{Options, factory, sizes};
 use crate::pointwise::arith::{ADD, MUL};
-use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
-use crate::value::{Args, Output};
 
-const WEIGHTS: &str = "Weights are finite and 0 or more, and one of each row is more than 0.";
+const WEIGHTS: &str = "Weights must be finite and non-negative, with at least one positive weight in each row.";
 const RANDOM: Derivative = Derivative::NonDifferentiable("its result is random");
-const BASE: Row = Row {
+const BASE: Operator = Operator {
     variants: Variants::FUNCTION.union(Variants::OUT),
-    out: Out::MADE.direct(),
+    out: Out::FACTORY.direct(),
     dtypes: DTypes::ALL,
     derivative: RANDOM,
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// What a factory will give whose `size` stands at `place`.
-fn made(args: &Args, place: usize, dtype: DType) -> Result<Vec<Spec>> {
-    let (options, sizes) = (Options::of(args)?, sizes(args, place)?);
+/// The spec of a factory's result, from its `size`.
+fn made(args: &Args, arg: Arg, dtype: DType) -> Result<Vec<TensorSpec>> {
+    let (options, sizes) = (Options::of(args)?, sizes(args, arg)?);
     checked_new(&sizes)?;
     let layout = Layout::contiguous(&sizes);
-    Ok(vec![Spec { layout, dtype: options.dtype.unwrap_or(dtype), device: options.device() }])
+    Ok(vec![TensorSpec { layout, dtype: options.dtype.unwrap_or(dtype), device: options.device() }])
 }
 
-pub static RAND: Row = Row {
+#[operator]
+pub static RAND: Operator = Operator {
     name: "rand",
     signature: factory!("int[] size, *, Generator? generator=None"),
-    doc: "Random numbers drawn evenly from 0 up to 1.
+    doc: "Random numbers drawn uniformly from 0 (inclusive) to 1 (exclusive).
 
     >>> _ = torch.manual_seed(0)
     >>> torch.rand(3)
     tensor([0.4963, 0.7682, 0.0885])",
-    traits: Traits::DRAWS,
-    run: Run::Kernel(Kernel {
-        infer: |args| made(args, 0, default_dtype()),
-        cpu: |args, results| draw::uniform(&results[0], &generator(args, 1), 0.0, 1.0),
+    tags: Tags::RANDOM,
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| made(args, SIZE, default_dtype()),
+        cpu: |args, results| draw::uniform(&results[0], &generator(args, GENERATOR), 0.0, 1.0),
+        cuda: None,
     }),
     samples: &["(2, 3)", "()", "(0, 2)", "(2, 3), dtype=torch.float64"],
     errors: &[
@@ -61,7 +65,8 @@ pub static RAND: Row = Row {
     ..BASE
 };
 
-pub static RANDN: Row = Row {
+#[operator]
+pub static RANDN: Operator = Operator {
     name: "randn",
     signature: factory!("int[] size, *, Generator? generator=None"),
     doc: "Random numbers of the standard normal distribution.
@@ -69,10 +74,11 @@ pub static RANDN: Row = Row {
     >>> _ = torch.manual_seed(0)
     >>> torch.randn(3)
     tensor([ 1.5410, -0.2934, -2.1788])",
-    traits: Traits::DRAWS,
-    run: Run::Kernel(Kernel {
-        infer: |args| made(args, 0, default_dtype()),
-        cpu: |args, results| draw::normal(&results[0], &generator(args, 1), 0.0, 1.0),
+    tags: Tags::RANDOM,
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| made(args, SIZE, default_dtype()),
+        cpu: |args, results| draw::normal(&results[0], &generator(args, GENERATOR), 0.0, 1.0),
+        cuda: None,
     }),
     samples: &["(2, 3)", "(20,)", "()", "(2, 3), dtype=torch.float64"],
     errors: &[
@@ -82,7 +88,8 @@ pub static RANDN: Row = Row {
     ..BASE
 };
 
-pub static RAND_LIKE: Row = Row {
+#[operator]
+pub static RAND_LIKE: Operator = Operator {
     name: "rand_like",
     variants: Variants::FUNCTION,
     signature: factory!("Tensor self, *, Generator? generator=None, MemoryFormat? memory_format=None"),
@@ -92,11 +99,11 @@ pub static RAND_LIKE: Row = Row {
     >>> torch.rand_like(torch.ones(3))
     tensor([0.4963, 0.7682, 0.0885])",
     dtypes: DTypes::INEXACT,
-    traits: Traits::DRAWS,
-    mapped: Mapped::Shape,
-    run: Run::Compose(|args| {
+    tags: Tags::RANDOM,
+    batch_rule: BatchRule::ShapeOnly,
+    implementation: Implementation::CompositeImplicit(|args| {
         let (options, tensor) = like(args)?;
-        draw::uniform(&tensor, &generator(args, 1), 0.0, 1.0)?;
+        draw::uniform(&tensor, &generator(args, GENERATOR), 0.0, 1.0)?;
         options.finish(tensor)
     }),
     samples: &["t(2, 3)", "t(3, 2).t()"],
@@ -104,7 +111,8 @@ pub static RAND_LIKE: Row = Row {
     ..BASE
 };
 
-pub static RANDN_LIKE: Row = Row {
+#[operator]
+pub static RANDN_LIKE: Operator = Operator {
     name: "randn_like",
     variants: Variants::FUNCTION,
     signature: factory!("Tensor self, *, Generator? generator=None, MemoryFormat? memory_format=None"),
@@ -114,11 +122,11 @@ pub static RANDN_LIKE: Row = Row {
     >>> torch.randn_like(torch.ones(3))
     tensor([ 1.5410, -0.2934, -2.1788])",
     dtypes: DTypes::INEXACT,
-    traits: Traits::DRAWS,
-    mapped: Mapped::Shape,
-    run: Run::Compose(|args| {
+    tags: Tags::RANDOM,
+    batch_rule: BatchRule::ShapeOnly,
+    implementation: Implementation::CompositeImplicit(|args| {
         let (options, tensor) = like(args)?;
-        draw::normal(&tensor, &generator(args, 1), 0.0, 1.0)?;
+        draw::normal(&tensor, &generator(args, GENERATOR), 0.0, 1.0)?;
         options.finish(tensor)
     }),
     samples: &["t(2, 3)", "t(3, 2).t()", "t(20)"],
@@ -126,18 +134,20 @@ pub static RANDN_LIKE: Row = Row {
     ..BASE
 };
 
-pub static RANDINT: Row = Row {
+#[operator]
+pub static RANDINT: Operator = Operator {
     name: "randint",
     signature: factory!("int high, int[] size, *, Generator? generator=None"),
-    doc: "Random integers from 0 up to `high`, without it.
+    doc: "Random integers from 0 (inclusive) to `high` (exclusive).
 
     >>> _ = torch.manual_seed(0)
     >>> torch.randint(10, (4,))
     tensor([4, 9, 3, 0])",
-    traits: Traits::DRAWS,
-    run: Run::Kernel(Kernel {
-        infer: |args| made(args, 1, DType::I64),
-        cpu: |args, results| draw::integers(&results[0], &generator(args, 2), 0, args.int(0)?),
+    tags: Tags::RANDOM,
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| made(args, SIZE, DType::I64),
+        cpu: |args, results| draw::integers(&results[0], &generator(args, GENERATOR), 0, args.int(HIGH)?),
+        cuda: None,
     }),
     samples: &["10, (2, 3)", "5, (4,), dtype=torch.float32", "2**40, (3,)"],
     errors: &[
@@ -148,18 +158,20 @@ pub static RANDINT: Row = Row {
     ..BASE
 };
 
-pub static RANDINT_LOW: Row = Row {
+#[operator]
+pub static RANDINT_LOW: Operator = Operator {
     name: "randint.low",
     signature: factory!("int low, int high, int[] size, *, Generator? generator=None"),
-    doc: "Random integers from `low` up to `high`, without it.
+    doc: "Random integers from `low` (inclusive) to `high` (exclusive).
 
     >>> _ = torch.manual_seed(0)
     >>> torch.randint(3, 10, (4,))
     tensor([7, 6, 3, 5])",
-    traits: Traits::DRAWS,
-    run: Run::Kernel(Kernel {
-        infer: |args| made(args, 2, DType::I64),
-        cpu: |args, results| draw::integers(&results[0], &generator(args, 3), args.int(0)?, args.int(1)?),
+    tags: Tags::RANDOM,
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| made(args, SIZE, DType::I64),
+        cpu: |args, results| draw::integers(&results[0], &generator(args, GENERATOR), args.int(LOW)?, args.int(HIGH)?),
+        cuda: None,
     }),
     samples: &["3, 10, (2, 3)", "-2, 3, ()"],
     errors: &[("5, 3, (2,)", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3")],
@@ -167,71 +179,76 @@ pub static RANDINT_LOW: Row = Row {
     ..BASE
 };
 
-fn randint_like(args: &Args, low: i64, high: i64, stream: usize) -> Result<Output> {
+fn randint_like(args: &Args, low: i64, high: i64, stream: Arg) -> Result<Output> {
     let (options, tensor) = like(args)?;
     draw::integers(&tensor, &generator(args, stream), low, high)?;
     options.finish(tensor)
 }
 
-pub static RANDINT_LIKE: Row = Row {
+#[operator]
+pub static RANDINT_LIKE: Operator = Operator {
     name: "randint_like",
     variants: Variants::FUNCTION,
     signature: factory!("Tensor self, int high, *, Generator? generator=None, MemoryFormat? memory_format=None"),
-    doc: "Random integers from 0 up to `high`, with another tensor's size and dtype.
+    doc: "Random integers from 0 (inclusive) to `high` (exclusive), with another tensor's size and dtype.
 
     >>> _ = torch.manual_seed(0)
     >>> torch.randint_like(torch.ones(4), 10)
     tensor([4., 9., 3., 0.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
-    traits: Traits::DRAWS,
-    mapped: Mapped::Shape,
-    run: Run::Compose(|args| randint_like(args, 0, args.int(1)?, 2)),
+    tags: Tags::RANDOM,
+    batch_rule: BatchRule::ShapeOnly,
+    implementation: Implementation::CompositeImplicit(|args| randint_like(args, 0, args.int(HIGH)?, GENERATOR)),
     samples: &["t(2, 3), 2", "t(), 1"],
     errors: &[("t(2), 0", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=0 >= to=0")],
     reference: "np.random.RandomState(0).randint(0, 2**32, self.shape, np.uint32) % high",
     ..BASE
 };
 
-pub static RANDINT_LIKE_LOW: Row = Row {
+#[operator]
+pub static RANDINT_LIKE_LOW: Operator = Operator {
     name: "randint_like.low_dtype",
     variants: Variants::FUNCTION,
     signature: factory!(
         "Tensor self, int low, int high, *, Generator? generator=None, MemoryFormat? memory_format=None"
     ),
-    doc: "Random integers from `low` up to `high`, with another tensor's size and dtype.
+    doc: "Random integers from `low` (inclusive) to `high` (exclusive), with another tensor's size and dtype.
 
     >>> _ = torch.manual_seed(0)
     >>> torch.randint_like(torch.ones(4), 3, 10)
     tensor([7., 6., 3., 5.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
-    traits: Traits::DRAWS,
-    mapped: Mapped::Shape,
-    run: Run::Compose(|args| randint_like(args, args.int(1)?, args.int(2)?, 3)),
+    tags: Tags::RANDOM,
+    batch_rule: BatchRule::ShapeOnly,
+    implementation: Implementation::CompositeImplicit(|args| {
+        randint_like(args, args.int(LOW)?, args.int(HIGH)?, GENERATOR)
+    }),
     samples: &["t(2, 3), 0, 2", "t(3, 2).t(), 1, 2"],
     errors: &[("t(2), 5, 3", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3")],
     reference: "np.random.RandomState(0).randint(0, 2**32, self.shape, np.uint32) % (high - low) + low",
     ..BASE
 };
 
-pub static RANDPERM: Row = Row {
+#[operator]
+pub static RANDPERM: Operator = Operator {
     name: "randperm",
     signature: factory!("int n, *, Generator? generator=None"),
-    doc: "The integers from 0 up to `n`, without it, in random order.
+    doc: "A random permutation of the integers from 0 (inclusive) to `n` (exclusive).
 
     >>> _ = torch.manual_seed(0)
     >>> torch.randperm(5)
     tensor([4, 0, 1, 3, 2])",
-    traits: Traits::DRAWS,
-    run: Run::Compose(|args| {
-        let (options, n) = (Options::of(args)?, args.int(0)?);
+    tags: Tags::RANDOM,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (options, n) = (Options::of(args)?, args.int(N)?);
         let dtype = options.dtype.unwrap_or(DType::I64);
         let exact = [(DType::F16, 11, "2049"), (DType::F32, 24, "2^24+1"), (DType::F64, 53, "2^53+1")];
         if let Some((_, _, limit)) = exact.iter().find(|(own, digits, _)| *own == dtype && n > (1 << digits) + 1) {
-            return Err(Error::runtime(format!("n cannot be greater than {limit} for {} type.", dtype.title())));
+            return Err(Error::runtime(format!("n cannot be greater than {limit} for {} type.", dtype.display_name())));
         }
         let tensor = options.empty(&[n as isize], DType::I64)?;
         check_fits(Scalar::Int((n - 1).max(0)), dtype)?;
-        let stream = generator(args, 1);
+        let stream = generator(args, GENERATOR);
         dispatch!(tensor.dtype(), T in [u8, i8, i16, i32, i64, f16_, bf16_, f32, f64] => {
             draw::fill::<T>(&tensor, &stream, distributions::randperm)?;
         }, else => return Err(Error::unsupported("randperm", tensor.dtype())));
@@ -242,7 +259,7 @@ pub static RANDPERM: Row = Row {
     ..BASE
 };
 
-/// Refuses negative deviations.
+/// Returns an error for negative standard deviations.
 fn check_std(std: &Tensor) -> Result<()> {
     if std.dtype().is_complex() {
         return Err(Error::runtime("normal expects standard deviation to be non-complex"));
@@ -253,52 +270,58 @@ fn check_std(std: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// What `normal` of tensors will give: the broadcast size, in the first one's dtype.
-fn normal_infer(args: &Args) -> Result<Vec<Spec>> {
+/// The spec of `normal` with tensors: the broadcast size, in the first one's dtype.
+fn normal_infer(args: &Args) -> Result<Vec<TensorSpec>> {
     let mut sizes = Dims::new();
     let mut like = None;
-    for (place, tensor) in args.each_tensor() {
-        if place == 1 {
+    for (at, tensor) in args.each_tensor() {
+        if at == NORMAL_TENSORS::STD.position() {
             check_std(tensor)?;
         }
         sizes = broadcast(&sizes, tensor.sizes())?;
         like.get_or_insert(tensor);
     }
     let Some(like) = like else { return Err(Error::type_("normal() needs a tensor")) };
-    Ok(vec![Spec::new(&sizes, like.dtype(), like)])
+    Ok(vec![TensorSpec::new(&sizes, like.dtype(), like)])
 }
 
-/// Draws, then scales and moves; none of it is recorded.
+/// Draws, then scales and shifts; none of it is recorded.
 fn normal_cpu(args: &Args, results: &[Tensor]) -> Result<()> {
-    let (result, stream) = (&results[0], generator(args, 2));
-    let tensor = |place| args.optional_tensor(place).map(Tensor::detach);
-    let std = tensor(1);
-    draw::normal(result, &stream, 0.0, if std.is_some() { 1.0 } else { args.float(1)? })?;
+    use NORMAL_TENSORS::*;
+
+    let (result, stream) = (&results[0], generator(args, GENERATOR));
+    let tensor = |arg| args.value(arg).as_tensor().map(Tensor::detach);
+    let std = tensor(STD);
+    draw::normal(result, &stream, 0.0, if std.is_some() { 1.0 } else { args.float(STD)? })?;
     if let Some(std) = std {
-        call_into(Args::new(&MUL, [result.into(), (&std).into()]), Target::InPlace)?;
+        Args::new(&MUL, [result.into(), (&std).into()]).call_into(Target::InPlace)?;
     }
-    let mean = match tensor(0) {
+    let mean = match tensor(MEAN) {
         Some(mean) => mean,
-        None => scalar_of(Scalar::Float(args.float(0)?), result.dtype(), result.device())?,
+        None => scalar_of(Scalar::Float(args.float(MEAN)?), result.dtype(), result.device())?,
     };
-    call_into(Args::new(&ADD, [result.into(), (&mean).into(), Scalar::ONE.into()]), Target::InPlace).map(drop)
+    Args::new(&ADD, [result.into(), (&mean).into(), Scalar::ONE.into()]).call_into(Target::InPlace).map(drop)
 }
 
-const NORMAL: Row =
-    Row { out: Out::ANY.direct(), run: Run::Kernel(Kernel { infer: normal_infer, cpu: normal_cpu }), ..BASE };
+const NORMAL: Operator = Operator {
+    out: Out::ANY.direct(),
+    implementation: Implementation::Kernel(Kernel { infer: normal_infer, cpu: normal_cpu, cuda: None }),
+    ..BASE
+};
 
-pub static NORMAL_TENSORS: Row = Row {
+#[operator]
+pub static NORMAL_TENSORS: Operator = Operator {
     name: "normal.Tensor_Tensor",
     node: "NormalBackward3",
     signature: "(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
-    doc: "Normally distributed numbers, each with the mean and the deviation at its place.
+    doc: "Normally distributed numbers, each with the mean and the standard deviation at its index.
 
     >>> _ = torch.manual_seed(0)
     >>> torch.normal(torch.tensor([10., 20.]), torch.tensor([1., 2.]))
     tensor([11.5410, 19.4131])",
     dtypes: DTypes::FLOATS,
-    traits: Traits::BROADCASTS.union(Traits::DRAWS),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing), formula(1, Saves::NOTHING, nothing)]),
+    tags: Tags::BROADCASTS.union(Tags::RANDOM),
+    derivative: Derivative::Formulas(&[formula(MEAN, Saves::NOTHING, nothing), formula(STD, Saves::NOTHING, nothing)]),
     samples: &["t(2, 3), pos(2, 3)", "t(2, 1), pos(3)", "t(), pos(20)"],
     errors: &[
         (
@@ -312,17 +335,18 @@ pub static NORMAL_TENSORS: Row = Row {
     ..NORMAL
 };
 
-pub static NORMAL_MEANS: Row = Row {
+#[operator]
+pub static NORMAL_MEANS: Operator = Operator {
     name: "normal.Tensor_float",
     signature: "(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
-    doc: "Normally distributed numbers, each with the mean at its place.
+    doc: "Normally distributed numbers, each with the mean at its index.
 
     >>> _ = torch.manual_seed(0)
     >>> torch.normal(torch.tensor([10., 20.]))
     tensor([11.5410, 19.7066])",
     dtypes: DTypes::INEXACT,
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]),
-    traits: Traits::DRAWS,
+    derivative: Derivative::Formulas(&[formula(MEAN, Saves::NOTHING, nothing)]),
+    tags: Tags::RANDOM,
     samples: &["t(2, 3)", "t(20), 0.5"],
     errors: &[
         ("t(2), -1.", "RuntimeError", "normal expects std >= 0.0, but found std -1"),
@@ -331,17 +355,18 @@ pub static NORMAL_MEANS: Row = Row {
     ..NORMAL
 };
 
-pub static NORMAL_STDS: Row = Row {
+#[operator]
+pub static NORMAL_STDS: Operator = Operator {
     name: "normal.float_Tensor",
     signature: "(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
-    doc: "Normally distributed numbers, each with the deviation at its place.
+    doc: "Normally distributed numbers, each with the standard deviation at its index.
 
     >>> _ = torch.manual_seed(0)
     >>> torch.normal(10., torch.tensor([1., 2.]))
     tensor([11.5410,  9.4131])",
     dtypes: DTypes::FLOATS,
-    derivative: Derivative::Formulas(&[formula(1, Saves::NOTHING, nothing)]),
-    traits: Traits::DRAWS,
+    derivative: Derivative::Formulas(&[formula(STD, Saves::NOTHING, nothing)]),
+    tags: Tags::RANDOM,
     samples: &["0., pos(2, 3)", "1., pos(20)"],
     errors: &[
         ("0., torch.tensor([-1.])", "RuntimeError", "normal expects all elements of std >= 0.0"),
@@ -350,18 +375,22 @@ pub static NORMAL_STDS: Row = Row {
     ..NORMAL
 };
 
-pub static NORMAL_SIZE: Row = Row {
+#[operator]
+pub static NORMAL_SIZE: Operator = Operator {
     name: "normal.float_float",
     signature: factory!("float mean, float std, int[] size, *, Generator? generator=None"),
-    doc: "Normally distributed numbers of one mean and deviation.
+    doc: "Normally distributed numbers with one mean and standard deviation.
 
     >>> _ = torch.manual_seed(0)
     >>> torch.normal(10., 2., (2,))
     tensor([13.0820,  9.4131])",
-    traits: Traits::DRAWS,
-    run: Run::Kernel(Kernel {
-        infer: |args| made(args, 2, default_dtype()),
-        cpu: |args, results| draw::normal(&results[0], &generator(args, 3), args.float(0)?, args.float(1)?),
+    tags: Tags::RANDOM,
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| made(args, SIZE, default_dtype()),
+        cpu: |args, results| {
+            draw::normal(&results[0], &generator(args, GENERATOR), args.float(MEAN)?, args.float(STD)?)
+        },
+        cuda: None,
     }),
     samples: &["0., 1., (2, 3)", "10., 2., (20,)"],
     errors: &[
@@ -371,34 +400,37 @@ pub static NORMAL_SIZE: Row = Row {
     ..BASE
 };
 
-pub static BERNOULLI: Row = Row {
+#[operator]
+pub static BERNOULLI: Operator = Operator {
     name: "bernoulli",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, *, Generator? generator=None) -> Tensor",
-    doc: "1 with the probability that stands at the same place of the tensor, else 0.
+    doc: "1 with the probability at the same index of the tensor, else 0.
 
     >>> torch.bernoulli(torch.tensor([0., 1.]))
     tensor([0., 1.])",
     dtypes: DTypes::FLOATS,
     out: Out::ANY.silently().direct(),
-    traits: Traits::DRAWS,
-    run: Run::Kernel(Kernel {
+    tags: Tags::RANDOM,
+    implementation: Implementation::Kernel(Kernel {
         infer: same,
-        cpu: |args, results| draw::bernoulli_each(&results[0], &generator(args, 1), args.tensor(0)?),
+        cpu: |args, results| draw::bernoulli_each(&results[0], &generator(args, GENERATOR), args.tensor(INPUT)?),
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, nothing)]),
     samples: &["unit(2, 3).abs()", "unit(0, 3)", "unit(3, 2).abs().t()"],
     errors: &[("i(2, 2)", "NotImplementedError", "\"bernoulli_tensor_cpu_p_\" not implemented for 'Long'")],
     ..BASE
 };
 
 /// A row-major result of the first argument's size and dtype.
-fn same(args: &Args) -> Result<Vec<Spec>> {
-    let own = args.tensor(0)?;
-    Ok(vec![Spec::new(own.sizes(), own.dtype(), own)])
+fn same(args: &Args) -> Result<Vec<TensorSpec>> {
+    let own = args.tensor(BERNOULLI::INPUT)?;
+    Ok(vec![TensorSpec::new(own.sizes(), own.dtype(), own)])
 }
 
-pub static BERNOULLI_P: Row = Row {
+#[operator]
+pub static BERNOULLI_P: Operator = Operator {
     name: "bernoulli.p",
     variants: Variants::BOTH,
     signature: "(Tensor self, float p, *, Generator? generator=None) -> Tensor",
@@ -407,18 +439,20 @@ pub static BERNOULLI_P: Row = Row {
     >>> torch.bernoulli(torch.zeros(2), 1.)
     tensor([1., 1.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL),
-    traits: Traits::DRAWS,
-    run: Run::Kernel(Kernel {
+    tags: Tags::RANDOM,
+    implementation: Implementation::Kernel(Kernel {
         infer: same,
-        cpu: |args, results| draw::bernoulli(&results[0], &generator(args, 2), args.float(1)?),
+        cpu: |args, results| draw::bernoulli(&results[0], &generator(args, GENERATOR), args.float(P)?),
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, nothing)]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, nothing)]),
     samples: &["t(2, 3), 0.5", "t(), 1."],
     errors: &[("t(2), 2.", "RuntimeError", "bernoulli_ expects p to be in [0, 1], but got p=2")],
     ..BASE
 };
 
-pub static MULTINOMIAL: Row = Row {
+#[operator]
+pub static MULTINOMIAL: Operator = Operator {
     name: "multinomial",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
@@ -428,8 +462,8 @@ pub static MULTINOMIAL: Row = Row {
     tensor([1])",
     dtypes: DTypes::FLOATS,
     out: Out::new(Accepts::Same, &["multinomial expects Long tensor out, got: {Out}"]).silently(),
-    traits: Traits::DRAWS,
-    run: Run::Compose(multinomial),
+    tags: Tags::RANDOM,
+    implementation: Implementation::CompositeImplicit(multinomial),
     samples: &["pos(4), 2", "pos(2, 5), 3", "pos(4), 6, True", "pos(2, 3), 1"],
     errors: &[
         ("pos(3), 0", "RuntimeError", "cannot sample n_sample <= 0 samples"),
@@ -452,7 +486,9 @@ pub static MULTINOMIAL: Row = Row {
 };
 
 fn multinomial(args: &Args) -> Result<Output> {
-    let (own, count, replacement) = (args.tensor(0)?, args.int(1)?, args.bool(2)?);
+    use MULTINOMIAL::*;
+
+    let (own, count, replacement) = (args.tensor(INPUT)?, args.int(NUM_SAMPLES)?, args.bool(REPLACEMENT)?);
     let rank = own.rank();
     if rank != 1 && rank != 2 {
         return Err(Error::runtime("prob_dist must be 1 or 2 dim"));
@@ -460,16 +496,16 @@ fn multinomial(args: &Args) -> Result<Output> {
     if !own.dtype().is_floating() {
         return Err(Error::runtime(format!(
             "multinomial only supports floating-point dtypes for input, got: {}",
-            own.dtype().title()
+            own.dtype().display_name()
         )));
     }
     let categories = own.sizes()[rank - 1];
     if count <= 0 {
-        return Err(Error::runtime("cannot sample n_sample <= 0 samples").hint("num_samples is 1 or more."));
+        return Err(Error::runtime("cannot sample n_sample <= 0 samples").hint("num_samples must be positive."));
     }
     if !replacement && count > categories as i64 {
         return Err(Error::runtime("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-            .hint("Draw fewer, or with replacement=True."));
+            .hint("Draw fewer samples, or use replacement=True."));
     }
     if categories == 0 && (rank == 1 || own.sizes()[0] > 0) {
         return Err(Error::runtime(if replacement && count != 1 {
@@ -477,21 +513,21 @@ fn multinomial(args: &Args) -> Result<Output> {
         } else {
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
         })
-        .hint("Give the probability of at least one category."));
+        .hint("At least one category is required."));
     }
     if categories > 1 << 24 {
         return Err(Error::runtime("number of categories cannot exceed 2^24"));
     }
     let mut sizes = own.sizes().clone();
     sizes[rank - 1] = count as isize;
-    let result = super::empty(&sizes, DType::I64, own.device())?;
+    let result = create::empty(&sizes, DType::I64, own.device())?;
     if own.device() == Device::Cpu {
-        let stream = generator(args, 3);
+        let stream = generator(args, GENERATOR);
         let chosen = dispatch!(own.dtype(), T in [f16_, bf16_, f32, f64] => {
             choose::<T>(own, categories as usize, count as usize, replacement, &stream)?
         }, else => Vec::new());
-        let flat = super::from_slice(&chosen)?;
-        crate::copy::copy(&op!(crate::view::reshape::VIEW, &result, [-1i64].as_slice())?, &flat)?;
+        let flat = create::from_slice(&chosen)?;
+        copy::copy(&op!(crate::view::reshape::VIEW, &result, [-1i64].as_slice())?, &flat)?;
     }
     Ok(Output::Tensor(result))
 }
@@ -501,7 +537,7 @@ fn choose<T: Float + PartialOrd + rushlight_core::Element>(
     categories: usize,
     count: usize,
     replacement: bool,
-    generator: &crate::Generator,
+    generator: &Generator,
 ) -> Result<Vec<i64>> {
     let weights = crate::convert::to_vec::<T>(own)?;
     let rows = weights.chunks(categories.max(1));
@@ -520,9 +556,9 @@ fn choose<T: Float + PartialOrd + rushlight_core::Element>(
     if rows.clone().any(|row| row.iter().all(|weight| weight.to_f64() == 0.0)) {
         return Err(Error::runtime("invalid multinomial distribution (sum of probabilities <= 0)").hint(WEIGHTS));
     }
-    // Each weight's own exponential number is drawn in the order in which the weights lie in memory.
+    // The exponential number of each weight is drawn in the order of the weights in memory.
     let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
-    let drawn = crate::call::allocate(&Spec { layout, dtype: own.dtype(), device: own.device() })?;
+    let drawn = allocate(&TensorSpec { layout, dtype: own.dtype(), device: own.device() })?;
     let alongside = draw::alongside::<T>(own, &drawn)?;
     draw::fill::<T>(&drawn, generator, |stream, out| distributions::exponential_race(stream, out, &alongside))?;
     let race = crate::convert::to_vec::<T>(&drawn)?;

@@ -1,39 +1,41 @@
-//! Numbers at equal distances.
+//! Evenly spaced numbers.
 
+use rushlight_dispatch::call::errors::not_implemented;
+use rushlight_dispatch::operator::{Args, DTypes, Implementation, Operator, Out, Variants, operator};
+use rushlight_dispatch::value::{Arg, Output};
 use std::ops::{Add, Div, Mul, Sub};
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, c64, c128, default_dtype, f16_};
 use rushlight_core::{DType, Device, Element, Error, Result, Scalar, dispatch};
+use rushlight_dispatch::{create, host};
 
 use super::constant::NO_INPUT;
 use super::{Options, c_text, factory};
-use crate::row::{DTypes, Out, Row, Run, Variants};
-use crate::value::{Args, Output};
 
-/// How many elements a range has is a matter of rounding.
-const RANGE: Out = Out::MADE.filled().counted();
+/// The number of elements of a range depends on rounding.
+const RANGE: Out = Out::FACTORY.filled().counted();
 
-const BASE: Row = Row {
+const RANGES: Operator = Operator {
     variants: Variants::FUNCTION.union(Variants::OUT),
-    out: Out::MADE.filled(),
+    out: Out::FACTORY.filled(),
     dtypes: DTypes::REAL,
     derivative: NO_INPUT,
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// Fills a fresh tensor element by element.
+/// Fills a new tensor element by element.
 pub(super) fn generate<T: Element>(tensor: &Tensor, at: impl Fn(usize) -> T + Sync) -> Result<()> {
     if tensor.device() != Device::Cpu {
         return Ok(());
     }
     let count = tensor.numel();
-    crate::host::while_detached(count, || {
+    host::while_detached(count, || {
         let pin = tensor.storage().pin()?;
         let start = pin.as_ptr() as usize;
         rushlight_par::parallel_for(count, 1 << 15, |range| {
             for place in range {
-                // SAFETY: the tensor is fresh, contiguous and of type T; ranges do not overlap.
+                // SAFETY: the tensor is new, contiguous and of type T; ranges do not overlap.
                 unsafe { (start as *mut T).add(place).write(at(place)) };
             }
         });
@@ -55,29 +57,30 @@ fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Outpu
     let whole = [start, end, step].iter().all(|value| value.is_integral() || value.is_bool());
     let dtype = options.dtype.unwrap_or(if whole { DType::I64 } else { default_dtype() });
     let range = (real(start)?, real(end)?, real(step)?);
-    // Integers drop the bounds' fractions before anything else; how many there are, only 64 bits count without them.
+    // For integers the fractions of the bounds are dropped first; only for 64 bits does that affect the number of
+    // elements.
     let (first, last, gap) =
         if dtype.is_integral() { (range.0.trunc(), range.1.trunc(), range.2.trunc()) } else { range };
-    // In narrower integers only the size counts fractions of the step, which adds nothing to the elements.
+    // For narrower integers only the size depends on fractions of the step; they add nothing to the elements.
     let stride = if dtype == DType::I64 { gap } else { range.2 };
     if range.2 == 0.0 || gap.is_nan() {
         return Err(Error::runtime("step must be nonzero"));
     }
     if stride == 0.0 {
-        return Err(Error::value("step must be nonzero").hint("Its whole part is zero."));
+        return Err(Error::value("step must be nonzero").hint("The integral part of the step is zero."));
     }
     if !first.is_finite() || !last.is_finite() {
         return Err(Error::runtime(format!("unsupported range: {} -> {}", c_text(first), c_text(last))));
     }
     if (stride > 0.0 && last < first) || (stride < 0.0 && last > first) {
         return Err(Error::runtime("upper bound and lower bound inconsistent with step sign")
-            .hint("A positive step counts up from start to end, a negative one down."));
+            .hint("end must not be less than start for a positive step, nor greater for a negative one."));
     }
-    if !BASE.dtypes.has(dtype) {
-        return Err(crate::call::not_implemented(args.row, dtype));
+    if !RANGES.dtypes.has(dtype) {
+        return Err(not_implemented(args.op, dtype));
     }
     if dtype == DType::I64 {
-        [start, end, step].iter().try_for_each(|number| super::check_fits(*number, dtype))?;
+        [start, end, step].iter().try_for_each(|number| create::check_fits(*number, dtype))?;
     }
     let count = if dtype == DType::I64 {
         let (first, last, gap) = (i128::from(start.i64()), i128::from(end.i64()), i128::from(step.i64()));
@@ -100,29 +103,35 @@ fn arange(args: &Args, start: Scalar, end: Scalar, step: Scalar) -> Result<Outpu
     options.finish(tensor)
 }
 
-pub static ARANGE: Row = Row {
+#[operator]
+pub static ARANGE: Operator = Operator {
     name: "arange",
     signature: factory!("Scalar end, *"),
-    doc: "The integers from 0 up to `end`, without it.
+    doc: "The integers from 0 (inclusive) to `end` (exclusive).
 
     >>> torch.arange(4)
     tensor([0, 1, 2, 3])",
-    run: Run::Compose(|args| arange(args, Scalar::ZERO, args.scalar(0)?, Scalar::ONE)),
+    implementation: Implementation::CompositeImplicit(|args| {
+        arange(args, Scalar::ZERO, args.scalar(END)?, Scalar::ONE)
+    }),
     samples: &["5", "2.5", "0"],
     errors: &[("-1", "RuntimeError", "upper bound and lower bound inconsistent with step sign")],
     reference: "np.arange(end)",
     out: RANGE,
-    ..BASE
+    ..RANGES
 };
 
-pub static ARANGE_START: Row = Row {
+#[operator]
+pub static ARANGE_START: Operator = Operator {
     name: "arange.start_step",
     signature: factory!("Scalar start, Scalar end, Scalar step=1, *"),
-    doc: "The numbers from `start` up to `end`, without it, `step` apart.
+    doc: "The numbers from `start` (inclusive) to `end` (exclusive) in steps of `step`.
 
     >>> torch.arange(1, 2.5, 0.5)
     tensor([1.0000, 1.5000, 2.0000])",
-    run: Run::Compose(|args| arange(args, args.scalar(0)?, args.scalar(1)?, args.scalar(2)?)),
+    implementation: Implementation::CompositeImplicit(|args| {
+        arange(args, args.scalar(START)?, args.scalar(END)?, args.scalar(STEP)?)
+    }),
     samples: &["1, 5", "1, 9, 2", "5, 0, -2"],
     errors: &[
         ("0, 5, 0", "RuntimeError", "step must be nonzero"),
@@ -131,24 +140,24 @@ pub static ARANGE_START: Row = Row {
     ],
     reference: "np.arange(start, end, step)",
     out: RANGE,
-    ..BASE
+    ..RANGES
 };
 
-/// One of the two ends: a number, or a tensor without dimensions.
-fn end_of(args: &Args, place: usize) -> Result<Scalar> {
-    match args.optional_tensor(place) {
+/// One of the two ends: a number, or a 0-d tensor.
+fn end_of(args: &Args, arg: Arg) -> Result<Scalar> {
+    match args.optional_tensor(arg) {
         Some(tensor) if tensor.rank() > 0 => Err(Error::runtime(format!(
             "{} only supports 0-dimensional start and end tensors, but got {} with {} dimension(s).",
-            args.row.python_name(),
-            ["start", "end"][place.min(1)],
+            args.op.python_name(),
+            args.param(arg).name,
             tensor.rank()
         ))),
         Some(tensor) => crate::convert::item(tensor),
-        None => args.scalar(place),
+        None => args.scalar(arg),
     }
 }
 
-/// The `place`-th of `count` evenly spaced numbers, counted from the nearer end, so that both ends are exact.
+/// The `place`-th of `count` evenly spaced numbers, computed from the nearer end, so that both ends are exact.
 fn line<T>(start: T, end: T, count: usize, whole: fn(usize) -> T) -> impl Fn(usize) -> T + Sync
 where
     T: Copy + Sync + Add<Output = T> + Sub<Output = T> + Mul<Output = T> + Div<Output = T>,
@@ -161,8 +170,10 @@ where
 
 /// Evenly spaced numbers, each passed through `shape`.
 fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
+    use LINSPACE::*;
+
     let options = Options::of(args)?;
-    let (start, end, steps) = (end_of(args, 0)?, end_of(args, 1)?, args.int(2)?);
+    let (start, end, steps) = (end_of(args, START)?, end_of(args, END)?, args.int(STEPS)?);
     if steps < 0 {
         return Err(Error::runtime("number of steps must be non-negative"));
     }
@@ -170,17 +181,17 @@ fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
     let inferred = if complex { default_dtype().to_complex() } else { default_dtype() };
     let dtype = options.dtype.unwrap_or(inferred);
     if complex && !dtype.is_complex() {
-        let (name, inferred, dtype) = (args.row.python_name(), inferred.title(), dtype.title());
+        let (name, inferred, dtype) = (args.op.python_name(), inferred.display_name(), dtype.display_name());
         return Err(Error::runtime(format!(
             "{name}(): inferred dtype {inferred} can't be safely cast to passed dtype {dtype}"
         )));
     }
-    if steps > 1 && !args.row.dtypes.has(dtype) {
-        return Err(crate::call::not_implemented(args.row, dtype));
+    if steps > 1 && !args.op.dtypes.has(dtype) {
+        return Err(not_implemented(args.op, dtype));
     }
     if dtype.is_integral() {
-        super::check_fits(start, dtype)?;
-        super::check_fits(end, dtype)?;
+        create::check_fits(start, dtype)?;
+        create::check_fits(end, dtype)?;
     }
     let tensor = options.empty(&[steps as isize], dtype)?;
     let count = steps as usize;
@@ -193,7 +204,7 @@ fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
         let at = line(start.f64() as f32, end.f64() as f32, count, |n| n as f32);
         generate::<f32>(&tensor, |place| shape(f64::from(at(place)).into()).re as f32)?;
     } else {
-        // Integers drop the ends' fractions first.
+        // For integers the fractions of the ends are dropped first.
         let end_of = |value: Scalar| if dtype.is_integral() { value.f64().trunc() } else { value.f64() };
         let at = line(end_of(start), end_of(end), count, |n| n as f64);
         dispatch!(dtype, T in all => generate::<T>(&tensor, |place| T::from_scalar(Scalar::Float(shape(at(place).into()).re)))?);
@@ -201,22 +212,24 @@ fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
     options.finish(tensor)
 }
 
-pub static LINSPACE: Row = Row {
+#[operator]
+pub static LINSPACE: Operator = Operator {
     name: "linspace",
     signature: factory!("Tensor|Scalar start, Tensor|Scalar end, int steps, *"),
     doc: "Evenly spaced numbers from `start` to `end`, both included.
 
     >>> torch.linspace(0, 1, steps=5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])",
-    run: Run::Compose(|args| spaced(args, |value| value)),
+    implementation: Implementation::CompositeImplicit(|args| spaced(args, |value| value)),
     dtypes: DTypes::NUMBERS,
     samples: &["0, 1, 5", "3, -3, 4", "2, 5, 1", "0, 1, 0"],
     errors: &[("0, 1, -1", "RuntimeError", "number of steps must be non-negative")],
     reference: "np.linspace(start, end, steps)",
-    ..BASE
+    ..RANGES
 };
 
-pub static LOGSPACE: Row = Row {
+#[operator]
+pub static LOGSPACE: Operator = Operator {
     name: "logspace",
     signature: factory!("Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, *"),
     doc: "Powers of `base` with evenly spaced exponents from `start` to `end`.
@@ -224,12 +237,12 @@ pub static LOGSPACE: Row = Row {
     >>> torch.logspace(0, 2, steps=3)
     tensor([  1.,  10., 100.])",
     dtypes: DTypes::NUMBERS,
-    run: Run::Compose(|args| {
-        let base = args.float(3)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let base = args.float(BASE)?;
         spaced(args, |value| if value.im == 0.0 { base.powf(value.re).into() } else { value.expf(base) })
     }),
     samples: &["0, 2, 3", "-1, 1, 4, 2.0"],
     errors: &[("0, 1, -1", "RuntimeError", "number of steps must be non-negative")],
     reference: "np.logspace(start, end, steps, base=base)",
-    ..BASE
+    ..RANGES
 };

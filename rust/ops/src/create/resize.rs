@@ -1,61 +1,62 @@
-//! `resize_`: other sizes for the tensor itself.
+//! `resize_`: changes the sizes of the tensor itself.
 
 use rushlight_core::memory_format::{is_contiguous, strides};
 use rushlight_core::{Error, Layout, Result};
+use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator};
+use rushlight_dispatch::value::Output;
+use rushlight_dispatch::{host, sparse, variants};
 
 use super::sizes;
-use crate::derive::Derivative;
-use crate::row::{DTypes, Row, Run, Traits, Variants};
-use crate::value::{Args, Output};
 
-const BASE: Row = Row {
+const BASE: Operator = Operator {
     variants: Variants::METHOD,
     dtypes: DTypes::ALL,
     derivative: Derivative::NonDifferentiable("it changes the tensor itself, which must not require a gradient"),
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> {
-    let own = args.tensor(0)?;
+    let own = args.tensor(RESIZE_::INPUT)?;
     if own.is_sparse() {
-        return Err(crate::sparse::refused("resize_"));
+        return Err(sparse::unsupported("resize_"));
     }
     if own.requires_grad() {
         return Err(Error::runtime("cannot resize variables that require grad"));
     }
     if own.sizes().as_slice() != sizes {
-        crate::variants::resize(own, sizes)?;
+        variants::resize(own, sizes)?;
     }
     if format.is_some() {
         let layout = Layout { strides: strides(sizes, format, None)?, ..own.layout().clone() };
         let meta = own.meta_with(layout);
-        // The strides are dense, so that the layout reaches as far as before.
-        crate::host::replace_meta(own, meta);
+        // The strides are dense, so the layout reaches as far as before.
+        host::replace_meta(own, meta);
     }
     own.bump_version();
     Ok(Output::Tensor(own.clone()))
 }
 
-/// The memory format whose order the elements have, if it is not the row-major one.
+/// The memory format of the elements, if it is not row-major.
 pub fn format_of(layout: &Layout) -> Option<&'static str> {
     let ordered = |format: &&str| is_contiguous(layout, Some(format)).unwrap_or(false);
     ["channels_last", "channels_last_3d"].into_iter().find(|format| !layout.is_contiguous() && ordered(format))
 }
 
-pub static RESIZE_: Row = Row {
+#[operator]
+pub static RESIZE_: Operator = Operator {
     name: "resize_",
     signature: "(Tensor self, int[] size, *, MemoryFormat? memory_format=None) -> Tensor",
-    doc: "Gives the tensor another size, row-major, in place; its storage grows where it must.
+    doc: "Changes the tensor's size in place, row-major; its storage grows if necessary.
 
     >>> x = torch.arange(4)
     >>> x.resize_(2, 2)
     tensor([[0, 1],
             [2, 3]])",
-    traits: Traits::SEES_MEMORY,
-    run: Run::Compose(|args| match args.optional_str(2) {
+    tags: Tags::STRIDE_DEPENDENT,
+    implementation: Implementation::CompositeImplicit(|args| match args.optional_str(MEMORY_FORMAT) {
         Some("preserve_format") => Err(Error::runtime("Unsupported memory formatPreserve")
-            .hint("Leave memory_format out, or say torch.contiguous_format or torch.channels_last.")),
-        format => resize(args, &sizes(args, 1)?, format),
+            .hint("Omit memory_format, or use torch.contiguous_format or torch.channels_last.")),
+        format => resize(args, &sizes(args, SIZE)?, format),
     }),
     samples: &[
         "t(2, 3), (3, 2)",
@@ -80,19 +81,20 @@ pub static RESIZE_: Row = Row {
     ..BASE
 };
 
-pub static RESIZE_AS_: Row = Row {
+#[operator]
+pub static RESIZE_AS_: Operator = Operator {
     name: "resize_as_",
     variants: Variants::BOTH,
     signature: "(Tensor self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor",
-    doc: "Gives the tensor the size of another one, in place.
+    doc: "Changes the tensor's size to that of another one, in place.
 
     >>> torch.arange(4).resize_as_(torch.ones(2, 2))
     tensor([[0, 1],
             [2, 3]])",
-    traits: Traits::SEES_MEMORY,
-    run: Run::Compose(|args| {
-        let template = args.tensor(1)?;
-        match args.optional_str(2) {
+    tags: Tags::STRIDE_DEPENDENT,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let template = args.tensor(THE_TEMPLATE)?;
+        match args.optional_str(MEMORY_FORMAT) {
             Some("preserve_format") => resize(args, template.sizes(), format_of(template.layout())),
             format => resize(args, template.sizes(), format),
         }

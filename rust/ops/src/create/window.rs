@@ -1,25 +1,32 @@
-//! Windows of signals: numbers that rise from the ends to the middle.
+//! Window functions of signal processing.
 
 use std::f64::consts::TAU;
 
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{Element, Error, Result, Scalar, dispatch};
+use rushlight_dispatch::operator::{Args, DTypes, Implementation, Operator, Out, Variants, operator};
+use rushlight_dispatch::value::Output;
 use rushlight_simd::math::bessel::i0;
 
 use super::constant::NO_INPUT;
 use super::range::generate;
 use super::{Options, factory};
-use crate::row::{DTypes, Out, Row, Run, Variants};
-use crate::value::{Args, Output};
 
-const BASE: Row =
-    Row { variants: Variants::FUNCTION, out: Out::MADE, dtypes: DTypes::FLOATS, derivative: NO_INPUT, ..Row::BASE };
+const BASE: Operator = Operator {
+    variants: Variants::FUNCTION,
+    out: Out::FACTORY,
+    dtypes: DTypes::FLOATS,
+    derivative: NO_INPUT,
+    ..Operator::BASE
+};
 
-/// Fills a window with `shape(part)`, where `part` runs from 0 at the first element to 1 at the last. A periodic window is one
-/// of an element more without its last.
+/// Fills a window with `shape(part)`, where `part` runs from 0 at the first element to 1 at the last. A periodic window
+/// is one with an additional element, which is then dropped.
 fn window(args: &Args, shape: impl Fn(f64) -> f64 + Sync) -> Result<Output> {
-    let (options, name) = (Options::of(args)?, args.row.name);
-    let (length, periodic) = (args.int(0)?, args.bool(1)?);
+    use HANN::*;
+
+    let (options, name) = (Options::of(args)?, args.op.name);
+    let (length, periodic) = (args.int(WINDOW_LENGTH)?, args.bool(PERIODIC)?);
     if length < 0 {
         return Err(Error::runtime(format!("{name} requires non-negative window_length, got window_length={length}")));
     }
@@ -41,19 +48,20 @@ fn window(args: &Args, shape: impl Fn(f64) -> f64 + Sync) -> Result<Output> {
 }
 
 macro_rules! windows {
-    ($($row:ident $name:literal $formula:literal, $shape:expr, $values:literal, $reference:literal;)*) => {$(
-        pub static $row: Row = Row {
+    ($($op:ident $name:literal $formula:literal, $shape:expr, $values:literal, $reference:literal;)*) => {$(
+        #[operator]
+        pub static $op: Operator = Operator {
             name: $name,
             signature: factory!("int window_length, bool periodic=True, *"),
             doc: concat!(
-                "A window of `window_length` numbers; a periodic one ends just before it would begin anew.\n\n    out[n] = ",
+                "A window of `window_length` numbers; a periodic one is one period without the repeated first number.\n\n    out[n] = ",
                 $formula,
                 ", with N the length less one, or the length of a periodic window\n\n    >>> torch.",
                 $name,
                 "(4)[1:]\n    ",
                 $values
             ),
-            run: Run::Compose(|args| window(args, $shape)),
+            implementation: Implementation::CompositeImplicit(|args| window(args, $shape)),
             samples: &["5", "4, False", "1", "0"],
             errors: &[(
                 "-1",
@@ -80,17 +88,18 @@ windows! {
         "tensor([0.5000, 1.0000, 0.5000])", "1 - np.abs(2 * n - 1)";
 }
 
-pub static HAMMING: Row = Row {
+#[operator]
+pub static HAMMING: Operator = Operator {
     name: "hamming_window",
     signature: factory!("int window_length, bool periodic=True, float alpha=0.54, float beta=0.46, *"),
-    doc: "A window of `window_length` numbers; a periodic one ends just before it would begin anew.
+    doc: "A window of `window_length` numbers; a periodic one is one period without the repeated first number.
 
     out[n] = alpha - beta * cos(2 * pi * n / N), with N the length less one, or the length of a periodic window
 
     >>> torch.hamming_window(4)
     tensor([0.0800, 0.5400, 1.0000, 0.5400])",
-    run: Run::Compose(|args| {
-        let (alpha, beta) = (args.float(2)?, args.float(3)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (alpha, beta) = (args.float(ALPHA)?, args.float(BETA)?);
         window(args, |part| alpha - beta * (TAU * part).cos())
     }),
     samples: &["5", "4, False", "4, True, 0.5, 0.5", "1"],
@@ -99,17 +108,18 @@ pub static HAMMING: Row = Row {
     ..BASE
 };
 
-pub static KAISER: Row = Row {
+#[operator]
+pub static KAISER: Operator = Operator {
     name: "kaiser_window",
     signature: factory!("int window_length, bool periodic=True, float beta=12.0, *"),
-    doc: "A window of `window_length` numbers; a periodic one ends just before it would begin anew.
+    doc: "A window of `window_length` numbers; a periodic one is one period without the repeated first number.
 
     out[n] = i0(beta * sqrt(1 - (2 * n / N - 1) ** 2)) / i0(beta), with N the length less one, or the length of a periodic window
 
     >>> torch.kaiser_window(4, beta=0.0)
     tensor([1., 1., 1., 1.])",
-    run: Run::Compose(|args| {
-        let beta = args.float(2)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let beta = args.float(BETA)?;
         window(args, |part| i0(beta * (1.0 - (2.0 * part - 1.0).powi(2)).max(0.0).sqrt()) / i0(beta))
     }),
     samples: &["5", "4, False", "4, True, 2.0", "1"],

@@ -1,20 +1,24 @@
-//! The three rows that compute.
+//! The three operators that compute transforms.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::collected;
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{DType, Dims, Error, Layout, Result};
 use rushlight_cpu::fft::{Lines, complex, from_real, to_real};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::plain;
+use rushlight_dispatch::operator::{
+    Args, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, TensorSpec,
+    Variants, formula, operator,
+};
+use rushlight_dispatch::value::Value;
+use rushlight_dispatch::{copy, create, value};
 
-use super::Scale;
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::operands::plain;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Value};
+use super::FftNorm;
+use crate::expr_ext::ExprExt;
 
-pub static C2C: Row = Row {
+#[operator]
+pub static C2C: Operator = Operator {
     name: "_fft_c2c",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int[] dim, int normalization, bool forward) -> Tensor",
@@ -23,59 +27,61 @@ pub static C2C: Row = Row {
     >>> torch._fft_c2c(torch.ones(2, dtype=torch.complex64), (0,), 0, True).real
     tensor([2., 0.])",
     dtypes: DTypes::COMPLEX,
-    mapped: Mapped::Along(1),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Along(DIM),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
+            let own = args.tensor(INPUT)?;
             check_complex(own)?;
-            let order = order(own.layout(), &inwards(own, &dims(args)?));
+            let order = complex_order(own, &dims(args)?);
             Ok(vec![ordered(own.sizes(), &order, own.dtype(), own)])
         },
         cpu: |args, results| {
-            let (own, dims) = (args.tensor(0)?, dims(args)?);
-            let order = order(own.layout(), &inwards(own, &dims));
+            let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
+            let order = complex_order(own, &dims);
             let (own, to, dims) = (seen(own, &order), seen(&results[0], &order), places(&dims, &order));
-            crate::copy::copy(&to, &own)?;
-            let scale = Scale::factor(args.int(2)?, elements(&to, &dims));
-            transform(&to, &dims, args.bool(3)?, scale)
+            copy::copy(&to, &own)?;
+            let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(&to, &dims));
+            transform(&to, &dims, args.bool(FORWARD)?, scale)
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        d.grad().call(&C2C, [d.ints(1).into(), d.int(2).into(), (!d.flag(3)).into()])
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
+        d.grad().call(&C2C, [d.ints(DIM).into(), d.int(NORMALIZATION).into(), (!d.flag(FORWARD)).into()])
     })]),
     samples: &["t(4), (0,), 0, True", "t(2, 3, 4), (0, 2), 2, False", "t(5), (0,), 1, True"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static R2C: Row = Row {
+#[operator]
+pub static R2C: Operator = Operator {
     name: "_fft_r2c",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor",
-    doc: "The Fourier transform of real numbers; `onesided` leaves away the last dimension's conjugates.
+    doc: "The Fourier transform of real numbers; `onesided` omits the last dimension's conjugates.
 
     >>> torch._fft_r2c(torch.ones(2), (0,), 0, True).real
     tensor([2., 0.])",
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
-    mapped: Mapped::Along(1),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Along(DIM),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
+            let own = args.tensor(INPUT)?;
             check_float(own)?;
             let dims = dims(args)?;
             let mut sizes = own.sizes().clone();
-            if let (true, Some(&last)) = (args.bool(3)?, dims.last()) {
+            if let (true, Some(&last)) = (args.bool(ONESIDED)?, dims.last()) {
                 sizes[last] = sizes[last] / 2 + 1;
             }
-            let order = order(own.layout(), &last_innermost(own, &dims));
+            let order = half_order(own, &dims);
             Ok(vec![ordered(&sizes, &order, own.dtype().to_complex(), own)])
         },
         cpu: |args, results| {
-            let (own, dims) = (args.tensor(0)?, dims(args)?);
-            let order = order(own.layout(), &last_innermost(own, &dims));
+            let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
+            let order = half_order(own, &dims);
             let (own, to, dims) = (&seen(own, &order), &seen(&results[0], &order), places(&dims, &order));
-            let scale = Scale::factor(args.int(2)?, elements(own, &dims));
-            let Some((&last, rest)) = dims.split_last().filter(|_| args.bool(3).unwrap_or(false)) else {
-                crate::copy::copy(to, own)?;
+            let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(own, &dims));
+            let Some((&last, rest)) = dims.split_last().filter(|_| args.bool(ONESIDED).unwrap_or(false)) else {
+                copy::copy(to, own)?;
                 return transform(to, &dims, true, scale);
             };
             let own = plain(own, own.dtype())?;
@@ -95,27 +101,29 @@ pub static R2C: Row = Row {
             }
             transform(to, rest, true, 1.0)
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, r2c_gradient)]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, r2c_gradient)]),
     samples: &["t(4), (0,), 0, True", "t(2, 3, 5), (0, 2), 2, True", "t(5), (0,), 1, False"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static C2R: Row = Row {
+#[operator]
+pub static C2R: Operator = Operator {
     name: "_fft_c2r",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int[] dim, int normalization, int last_dim_size) -> Tensor",
-    doc: "The inverse transform of frequencies whose conjugates were left away, to real numbers.
+    doc: "The inverse transform, to real numbers, of frequencies without their conjugates.
 
     >>> torch._fft_c2r(torch.tensor([2.+0j, 0j]), (0,), 2, 2)
     tensor([1., 1.])",
     dtypes: DTypes::COMPLEX,
-    mapped: Mapped::Along(1),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Along(DIM),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
+            let own = args.tensor(INPUT)?;
             check_complex(own)?;
-            let (dims, size) = (dims(args)?, args.int(3)? as isize);
+            let (dims, size) = (dims(args)?, args.int(LAST_DIM_SIZE)? as isize);
             super::check_length(size)?;
             let Some(&last) = dims.last() else {
                 return Err(Error::runtime("_fft_c2r must transform at least one dimension"));
@@ -128,16 +136,16 @@ pub static C2R: Row = Row {
             Ok(vec![ordered(&sizes, &real_order(own, &dims), own.dtype().to_real(), own)])
         },
         cpu: |args, results| {
-            let (own, dims) = (args.tensor(0)?, dims(args)?);
+            let (own, dims) = (args.tensor(INPUT)?, dims(args)?);
             let order = real_order(own, &dims);
             let (given, to, dims) = (seen(own, &order), &seen(&results[0], &order), places(&dims, &order));
             let Some((&last, rest)) = dims.split_last() else { return Ok(()) };
-            let scale = Scale::factor(args.int(2)?, elements(to, &dims));
+            let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(to, &dims));
             if to.numel() == 0 {
                 return Ok(());
             }
-            let own = crate::create::empty(given.sizes(), given.dtype(), to.device())?;
-            crate::copy::copy(&own, &given)?;
+            let own = create::empty(given.sizes(), given.dtype(), to.device())?;
+            copy::copy(&own, &given)?;
             transform(&own, rest, false, 1.0)?;
             let (from, out) = (own.storage().pin()?, to.storage().pin()?);
             let lines = lines(to.sizes(), last);
@@ -149,29 +157,32 @@ pub static C2R: Row = Row {
                 }
             }
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, c2r_gradient)]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, c2r_gradient)]),
     samples: &["t(3), (0,), 0, 4", "t(2, 3, 3), (0, 2), 2, 5"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn check_complex(own: &Tensor) -> Result<()> {
     if own.dtype().is_complex() {
         return Ok(());
     }
-    Err(Error::runtime(format!("a complex tensor is transformed, but got {}", own.dtype().title())))
+    Err(Error::runtime(format!("a complex tensor is transformed, but got {}", own.dtype().display_name())))
 }
 
 fn check_float(own: &Tensor) -> Result<()> {
     if matches!(own.dtype(), DType::F32 | DType::F64) {
         return Ok(());
     }
-    Err(Error::runtime(format!("Only supports floating-point dtypes, but found: {}", own.dtype().title())))
+    Err(Error::runtime(format!("Only supports floating-point dtypes, but found: {}", own.dtype().display_name())))
 }
 
 fn dims(args: &Args) -> Result<Vec<usize>> {
-    let own = args.tensor(0)?;
-    let dims = args.ints(1)?.iter().map(|&dim| wrap_dim(dim, own.rank())).collect::<Result<Vec<_>>>()?;
+    use C2C::*;
+
+    let own = args.tensor(INPUT)?;
+    let dims = args.ints(DIM)?.iter().map(|&dim| wrap_dim(dim, own.rank())).collect::<Result<Vec<_>>>()?;
     for (at, &dim) in dims.iter().enumerate() {
         if dims[..at].contains(&dim) {
             return Err(Error::runtime("FFT dims must be unique"));
@@ -181,8 +192,8 @@ fn dims(args: &Args) -> Result<Vec<usize>> {
     Ok(dims)
 }
 
-/// The dimensions in the order in which torch has a result of a transform lie: those that are not transformed as in the
-/// operand, then those that are. The row-major elements of that view are what kernels write.
+/// The order of dimensions of a transform's result in torch: those that are not transformed, in the operand's order,
+/// then those that are. Kernels write the row-major elements of that view.
 fn order(own: &Layout, transformed: &[usize]) -> Vec<usize> {
     let rest = (0..own.rank()).filter(|dim| !transformed.contains(dim)).collect();
     let mut order = by_stride(own, rest);
@@ -196,35 +207,37 @@ fn by_stride(own: &Layout, mut dims: Vec<usize>) -> Vec<usize> {
     dims
 }
 
-/// The dimensions that complex numbers are transformed along.
-fn inwards(own: &Tensor, dims: &[usize]) -> Vec<usize> {
-    by_stride(own.layout(), dims.to_vec())
+/// The order of the dimensions in the result of a transform from complex to complex numbers.
+fn complex_order(own: &Tensor, dims: &[usize]) -> Vec<usize> {
+    order(own.layout(), &by_stride(own.layout(), dims.to_vec()))
 }
 
-/// Those that real numbers are transformed along, of which the last one loses its conjugates.
-fn last_innermost(own: &Tensor, dims: &[usize]) -> Vec<usize> {
-    let Some((&last, rest)) = dims.split_last() else { return Vec::new() };
-    let mut order = by_stride(own.layout(), rest.to_vec());
-    order.push(last);
-    order
+/// The same for real to complex numbers: the last transformed dimension, which omits the conjugates, is the innermost.
+fn half_order(own: &Tensor, dims: &[usize]) -> Vec<usize> {
+    let mut transformed = Vec::new();
+    if let Some((&last, rest)) = dims.split_last() {
+        transformed = by_stride(own.layout(), rest.to_vec());
+        transformed.push(last);
+    }
+    order(own.layout(), &transformed)
 }
 
-/// The order of a result of real numbers: complex numbers are transformed along all dimensions but the last one before.
+/// The order of a real result: complex numbers are transformed along all dimensions but the last one first.
 fn real_order(own: &Tensor, dims: &[usize]) -> Vec<usize> {
     let Some((last, rest)) = dims.split_last() else { return (0..own.rank()).collect() };
     if rest.is_empty() {
         return order(own.layout(), dims);
     }
-    let before = ordered(own.sizes(), &order(own.layout(), &inwards(own, rest)), own.dtype(), own);
+    let before = ordered(own.sizes(), &complex_order(own, rest), own.dtype(), own);
     order(&before.layout, std::slice::from_ref(last))
 }
 
-/// A dense result that is row-major when its dimensions are seen in this order.
-fn ordered(sizes: &[isize], order: &[usize], dtype: DType, like: &Tensor) -> Spec {
+/// A dense result that is row-major with its dimensions in this order.
+fn ordered(sizes: &[isize], order: &[usize], dtype: DType, like: &Tensor) -> TensorSpec {
     let mut back = vec![0; order.len()];
     order.iter().enumerate().for_each(|(at, &dim)| back[dim] = at);
     let turned: Dims = order.iter().map(|&dim| sizes[dim]).collect();
-    Spec { layout: Layout::contiguous(&turned).permute(&back), dtype, device: like.device() }
+    TensorSpec { layout: Layout::contiguous(&turned).permute(&back), dtype, device: like.device() }
 }
 
 /// A tensor with its dimensions in another order.
@@ -232,12 +245,12 @@ fn seen(tensor: &Tensor, order: &[usize]) -> Tensor {
     Tensor::view_of(tensor, tensor.layout().permute(order))
 }
 
-/// Where dimensions stand in an order.
+/// The positions of dimensions in an order.
 fn places(dims: &[usize], order: &[usize]) -> Vec<usize> {
     dims.iter().filter_map(|dim| order.iter().position(|other| other == dim)).collect()
 }
 
-/// How many elements one transform takes together.
+/// The number of elements of one transform.
 fn elements(tensor: &Tensor, dims: &[usize]) -> f64 {
     dims.iter().map(|&dim| tensor.sizes()[dim] as f64).product()
 }
@@ -247,7 +260,7 @@ fn lines(sizes: &[isize], dim: usize) -> Lines {
     Lines { outer: product(&sizes[..dim]), n: sizes[dim] as usize, inner: product(&sizes[dim + 1..]) }
 }
 
-/// Transforms a fresh row-major tensor in place, one dimension after the other.
+/// Transforms a new row-major tensor in place, one dimension after the other.
 fn transform(tensor: &Tensor, dims: &[usize], forward: bool, scale: f64) -> Result<()> {
     if tensor.numel() == 0 {
         return Ok(());
@@ -256,7 +269,7 @@ fn transform(tensor: &Tensor, dims: &[usize], forward: bool, scale: f64) -> Resu
     for (at, &dim) in dims.iter().enumerate() {
         let lines = lines(tensor.sizes(), dim);
         let scale = if at == 0 { scale } else { 1.0 };
-        // SAFETY: the tensor is fresh, row-major and pinned.
+        // SAFETY: the tensor is new, row-major and pinned.
         unsafe {
             match tensor.dtype() {
                 DType::C64 => complex::<f32>(lines, pin.as_ptr().cast(), forward, scale),
@@ -267,35 +280,39 @@ fn transform(tensor: &Tensor, dims: &[usize], forward: bool, scale: f64) -> Resu
     Ok(())
 }
 
-/// The gradient of the frequencies that were left away is zero.
-fn r2c_gradient(d: &Derive) -> Expr {
-    let (grad, dims) = (d.grad(), d.ints(1));
+/// The gradient of the omitted frequencies is zero.
+fn r2c_gradient(d: &BackwardContext) -> Expr {
+    use R2C::*;
+
+    let (grad, dims) = (d.grad(), d.ints(DIM));
     let full = match (grad, dims.last()) {
-        (Expr::Tensor(grad), Some(&last)) if d.flag(3) => {
-            let size = wrap_dim(last, grad.rank()).and_then(|dim| super::resized(&grad, dim, d.sizes(0)[dim]));
+        (Expr::Tensor(grad), Some(&last)) if d.flag(ONESIDED) => {
+            let size = wrap_dim(last, grad.rank()).and_then(|dim| super::resized(&grad, dim, d.sizes(INPUT)[dim]));
             Expr::new(size)
         }
         (grad, _) => grad,
     };
-    full.call(&C2C, [dims.into(), d.int(2).into(), false.into()]).real()
+    full.call(&C2C, [dims.into(), d.int(NORMALIZATION).into(), false.into()]).real()
 }
 
-/// Each frequency that stands for its conjugate too counts twice.
-fn c2r_gradient(d: &Derive) -> Expr {
-    let dims = d.ints(1);
+/// Each frequency that also represents its conjugate counts twice.
+fn c2r_gradient(d: &BackwardContext) -> Expr {
+    use C2R::*;
+
+    let dims = d.ints(DIM);
     let grad = match d.grad() {
         Expr::Tensor(grad) => grad,
         other => return other,
     };
     let Some(dim) = dims.last().and_then(|&last| wrap_dim(last, grad.rank()).ok()) else { return Expr::Nothing };
-    let (size, half) = (d.int(3) as usize, d.sizes(0)[dim] as usize);
+    let (size, half) = (d.int(LAST_DIM_SIZE) as usize, d.sizes(INPUT)[dim] as usize);
     let twice = collected((0..half).map(|k| if k == 0 || 2 * k == size { 1.0 } else { 2.0 }));
-    let weights = twice.and_then(|twice| crate::from_slice(&twice)).and_then(|weights| {
+    let weights = twice.and_then(|twice| create::from_slice(&twice)).and_then(|weights| {
         let mut sizes = Dims::from_elem(1, grad.rank());
         sizes[dim] = half as isize;
         let weights = crate::convert::to_dtype(&weights, grad.dtype())?;
         let weights = crate::convert::to_device(&weights, grad.device())?;
-        crate::view::RESHAPE.tensor([Value::Own(weights), crate::view::reshape::sizes_value(&sizes)])
+        crate::view::RESHAPE.tensor([Value::Own(weights), value::sizes_value(&sizes)])
     });
-    Expr::from(grad).call(&R2C, [dims.into(), d.int(2).into(), true.into()]) * weights
+    Expr::from(grad).call(&R2C, [dims.into(), d.int(NORMALIZATION).into(), true.into()]) * weights
 }

@@ -1,61 +1,65 @@
-//! Transforms of windows that move along a signal, and back.
+//! Short-time Fourier transforms: windows that move along a signal, and the inverse.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result, Scalar};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
+use rushlight_dispatch::{create, host, op, vmap, warn_once};
 
-use super::Scale;
+use super::FftNorm;
 use super::kernel::{C2C, C2R, R2C};
-use crate::autocast::Autocast;
-use crate::derive::Derivative;
-use crate::expr::Expr;
-use crate::op;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Ints, Output, Value};
-use crate::view::reshape::sizes_value;
+use crate::expr_ext::ExprExt;
 
-pub static STFT: Row = Row {
+#[operator]
+pub static STFT: Operator = Operator {
     name: "stft",
     variants: Variants::BOTH,
     signature: "(Tensor input, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode='reflect', bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor",
     doc: "The Fourier transforms of a window that moves along signals: frequencies by windows.
 
-The window steps by `hop_length` (`n_fft // 4` by default); `center` continues the signal at both ends by half a window.
+The window moves in steps of `hop_length` (`n_fft // 4` by default); `center` pads the signal at both ends by half a window.
 
     >>> torch.stft(torch.ones(8), 4, return_complex=True).shape
     torch.Size([3, 9])",
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| stft(args).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| stft(args).map(Output::Tensor)),
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(12), 4, return_complex=True",
         "t(2, 12), 4, 2, 3, pos(3), return_complex=True",
         "t(12), 4, center=False, normalized=True, onesided=False, return_complex=True",
     ],
     errors: &[("t(2, 2, 8), 4, return_complex=True, center=False", "RuntimeError", "stft(torch.")],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static ISTFT: Row = Row {
+#[operator]
+pub static ISTFT: Operator = Operator {
     name: "istft",
     variants: Variants::BOTH,
     signature: "(Tensor input, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor",
-    doc: "The inverse of `torch.stft`: windows are added where they overlap, and divided by the squares of the window that met there.
+    doc: "The inverse of `torch.stft`: overlapping windows are added, and divided by the sum of the squared windows.
 
     >>> x = torch.arange(8.)
     >>> y = torch.istft(torch.stft(x, 4, return_complex=True), 4)
     >>> torch.allclose(x, y, atol=1e-5)
     True",
     dtypes: DTypes::COMPLEX,
-    run: Run::Compose(|args| istft(args).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| istft(args).map(Output::Tensor)),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 9), 4", "t(2, 3, 9), 4, 2, 4, length=12"],
-    errors: &[("torch.zeros(3, 5), 4", "RuntimeError", "istft requires a complex-valued input tensor matching the output from stft with return_complex=True.")],
-    ..Row::BASE
+    errors: &[(
+        "torch.zeros(3, 5), 4",
+        "RuntimeError",
+        "istft requires a complex-valued input tensor matching the output from stft with return_complex=True.",
+    )],
+    ..Operator::BASE
 };
 
-/// What both read of their arguments.
+/// The arguments that both operators have.
 #[derive(Clone, Copy)]
 struct Frame {
     n_fft: isize,
@@ -65,20 +69,24 @@ struct Frame {
 
 impl Frame {
     fn of(args: &Args) -> Result<Frame> {
-        let n_fft = args.int(1)?;
-        let hop = args.optional_int(2).unwrap_or(n_fft / 4);
-        let width = args.optional_int(3).unwrap_or(n_fft);
+        use STFT::*;
+
+        let n_fft = args.int(N_FFT)?;
+        let hop = args.optional_int(HOP_LENGTH).unwrap_or(n_fft / 4);
+        let width = args.optional_int(WIN_LENGTH).unwrap_or(n_fft);
         Ok(Frame { n_fft: n_fft as isize, hop: hop as isize, width: width as isize })
     }
 
-    /// The window in the middle of `n_fft` elements; nothing where it is all ones.
+    /// The window in the middle of `n_fft` elements; `None` if it is all ones.
     fn window(&self, args: &Args) -> Result<Option<Tensor>> {
-        let window = match args.optional_tensor(4) {
+        use STFT::*;
+
+        let window = match args.optional_tensor(WINDOW) {
             Some(window) => window.clone(),
             None if self.width == self.n_fft => return Ok(None),
             None => {
-                let own = args.tensor(0)?;
-                crate::create::full(&[self.width], Scalar::ONE, own.dtype().to_real(), own.device())?
+                let own = args.tensor(INPUT)?;
+                create::full(&[self.width], Scalar::ONE, own.dtype().to_real(), own.device())?
             }
         };
         let left = ((self.n_fft - self.width) / 2) as i64;
@@ -90,13 +98,13 @@ impl Frame {
     }
 }
 
-/// A window as torch's messages print it.
+/// A window in the format of torch's messages.
 fn shown(window: Option<&Tensor>) -> String {
     match window {
         None => "None".into(),
         Some(window) => {
             let sizes: Vec<String> = window.sizes().iter().map(isize::to_string).collect();
-            format!("torch.{}Tensor{{[{}]}}", window.dtype().title(), sizes.join(", "))
+            format!("torch.{}Tensor{{[{}]}}", window.dtype().display_name(), sizes.join(", "))
         }
     }
 }
@@ -105,7 +113,7 @@ fn number(flag: Option<bool>) -> String {
     flag.map_or("None".into(), |flag| u8::from(flag).to_string())
 }
 
-/// The arguments of `stft`, as one call gave them.
+/// The arguments of `stft`.
 struct Analysis<'a> {
     input: &'a Tensor,
     frame: Frame,
@@ -118,14 +126,16 @@ struct Analysis<'a> {
 
 impl<'a> Analysis<'a> {
     fn of(args: &'a Args) -> Result<Self> {
+        use STFT::*;
+
         Ok(Analysis {
-            input: args.tensor(0)?,
+            input: args.tensor(INPUT)?,
             frame: Frame::of(args)?,
-            window: args.optional_tensor(4),
-            normalized: args.bool(7)?,
-            onesided: args.optional_bool(8),
-            return_complex: args.optional_bool(9),
-            aligned: args.optional_bool(10),
+            window: args.optional_tensor(WINDOW),
+            normalized: args.bool(NORMALIZED)?,
+            onesided: args.optional_bool(ONESIDED),
+            return_complex: args.optional_bool(RETURN_COMPLEX),
+            aligned: args.optional_bool(ALIGN_TO_WINDOW),
         })
     }
 
@@ -134,7 +144,7 @@ impl<'a> Analysis<'a> {
         let sizes: Vec<String> = signal.sizes().iter().map(isize::to_string).collect();
         Error::runtime(format!(
             "stft(torch.{}Tensor[{}], n_fft={}, hop_length={}, win_length={}, window={}, normalized={}, onesided={}, return_complex={}, align_to_window={}) : {}",
-            signal.dtype().title(),
+            signal.dtype().display_name(),
             sizes.join(", "),
             frame.n_fft,
             frame.hop,
@@ -152,10 +162,10 @@ impl<'a> Analysis<'a> {
         self.input.dtype().is_complex() || self.window.is_some_and(|window| window.dtype().is_complex())
     }
 
-    /// The signal with half a frame more at both ends, so that frames lie around their own places.
+    /// The signal with half a frame of padding at both ends, so that frames are centred.
     fn padded(&self, mode: &str) -> Result<Tensor> {
         let rank = self.input.rank();
-        // Padding by reflection wants a batch and channels.
+        // Padding by reflection requires batch and channel dimensions.
         let mut sizes = vec![1; 3 - rank];
         sizes.extend(self.input.sizes());
         let pad = (self.frame.n_fft / 2) as i64;
@@ -165,7 +175,7 @@ impl<'a> Analysis<'a> {
         crate::view::RESHAPE.tensor([(&padded).into(), sizes_value(&padded.sizes()[3 - rank..])])
     }
 
-    /// Whether half the frequencies are enough, if the arguments fit each other.
+    /// Checks the arguments; returns whether half the frequencies are enough.
     fn check(&self, signal: &Tensor) -> Result<bool> {
         let Frame { n_fft, hop, width } = self.frame;
         let refused = |reason: String| Err(self.refused(signal, reason));
@@ -175,7 +185,7 @@ impl<'a> Analysis<'a> {
             ));
         }
         if self.return_complex == Some(false) {
-            crate::warn_once!(
+            warn_once!(
                 "stft with return_complex=False is deprecated. In a future pytorch release, stft will return complex tensors for all inputs, and return_complex=False will raise an error.\nNote: you can still call torch.view_as_real on the complex output to recover the old return format."
             )?;
         }
@@ -215,18 +225,20 @@ impl<'a> Analysis<'a> {
 }
 
 fn stft(args: &Args) -> Result<Tensor> {
+    use STFT::*;
+
     let call = Analysis::of(args)?;
     if call.window.is_none() {
-        crate::warn_once!(
+        warn_once!(
             "A window was not provided. A rectangular window will be applied,which is known to cause spectral leakage. Other windows such as torch.hann_window or torch.hamming_window are recommended to reduce spectral leakage.To suppress this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, device=<device>)`."
         )?;
     }
-    let center = args.bool(5)?;
+    let center = args.bool(CENTER)?;
     if center && call.aligned.is_some() {
         return Err(Error::runtime("stft align_to_window should only be set when center = false"));
     }
     let signal = match center && (1..=2).contains(&call.input.rank()) {
-        true => call.padded(args.str(6)?)?,
+        true => call.padded(args.str(PAD_MODE)?)?,
         false => call.input.clone(),
     };
     let onesided = call.check(&signal)?;
@@ -240,7 +252,7 @@ fn stft(args: &Args) -> Result<Tensor> {
         Some(window) => (Expr::from(frames) * window).done()?,
         None => frames,
     };
-    let scale = if call.normalized { Scale::Root } else { Scale::Nothing }.number();
+    let scale = if call.normalized { FftNorm::Sqrt } else { FftNorm::Unscaled }.number();
     let last = || Ints::from_slice(&[-1]);
     let found = match frames.dtype().is_complex() {
         true => op!(C2C, &frames, last(), scale, true)?,
@@ -250,7 +262,7 @@ fn stft(args: &Args) -> Result<Tensor> {
     if call.return_complex.unwrap_or(true) { Ok(turned) } else { op!(crate::view::complex::VIEW_AS_REAL, &turned) }
 }
 
-/// The arguments of `istft`, as one call gave them.
+/// The arguments of `istft`.
 struct Synthesis<'a> {
     input: &'a Tensor,
     frame: Frame,
@@ -264,15 +276,17 @@ struct Synthesis<'a> {
 
 impl<'a> Synthesis<'a> {
     fn of(args: &'a Args) -> Result<Self> {
+        use ISTFT::*;
+
         Ok(Synthesis {
-            input: args.tensor(0)?,
+            input: args.tensor(INPUT)?,
             frame: Frame::of(args)?,
-            window: args.optional_tensor(4),
-            center: args.bool(5)?,
-            normalized: args.bool(6)?,
-            onesided: args.optional_bool(7),
-            length: args.optional_int(8),
-            return_complex: args.bool(9)?,
+            window: args.optional_tensor(WINDOW),
+            center: args.bool(CENTER)?,
+            normalized: args.bool(NORMALIZED)?,
+            onesided: args.optional_bool(ONESIDED),
+            length: args.optional_int(LENGTH),
+            return_complex: args.bool(RETURN_COMPLEX)?,
         })
     }
 
@@ -281,7 +295,7 @@ impl<'a> Synthesis<'a> {
         let sizes: Vec<String> = input.sizes().iter().map(isize::to_string).collect();
         Error::runtime(format!(
             "istft(CPU{}Type[{}], n_fft={}, hop_length={}, win_length={}, window={}, center={}, normalized={}, onesided={}, length={}, return_complex={}) : {}",
-            input.dtype().title(),
+            input.dtype().display_name(),
             sizes.join(", "),
             frame.n_fft,
             frame.hop,
@@ -335,9 +349,9 @@ impl<'a> Synthesis<'a> {
         Ok(())
     }
 
-    /// The signal that belongs to each frame.
+    /// The signal of each frame.
     fn frames(&self) -> Result<Tensor> {
-        let scale = if self.normalized { Scale::Root } else { Scale::Whole }.number();
+        let scale = if self.normalized { FftNorm::Sqrt } else { FftNorm::Full }.number();
         let last = Ints::from_slice(&[-1]);
         let columns = Expr::from(self.input).transposed();
         if self.return_complex {
@@ -347,17 +361,17 @@ impl<'a> Synthesis<'a> {
         op!(C2R, &half, last, scale, self.frame.n_fft as i64)
     }
 
-    /// Frames laid over each other, each `hop` after the one before it, and added up.
+    /// Overlapping frames, each `hop` after the previous one, added up.
     fn overlaid(&self, windows: &Tensor, batch: isize, frames: isize) -> Result<Tensor> {
         let Frame { n_fft, hop, .. } = self.frame;
         let whole = self.whole(frames);
         let sizes = Ints::from_slice(&[batch as i64, whole as i64]);
         let strides = Ints::from_slice(&[whole as i64, hop as i64, 1]);
         let shaped = crate::view::RESHAPE.tensor([windows.into(), sizes_value(&[batch, frames, n_fft])])?;
-        op!(crate::view::embed::EMBED, &shaped, sizes, strides, 0i64)
+        op!(crate::view::strided::EMBED, &shaped, sizes, strides, 0i64)
     }
 
-    /// The length of all frames laid over each other.
+    /// The length of all overlapping frames.
     fn whole(&self, frames: isize) -> isize {
         self.frame.n_fft + self.frame.hop * (frames - 1)
     }
@@ -366,7 +380,7 @@ impl<'a> Synthesis<'a> {
 fn istft(args: &Args) -> Result<Tensor> {
     let call = Synthesis::of(args)?;
     if call.window.is_none() {
-        crate::warn_once!(
+        warn_once!(
             "A window was not provided. A rectangular window will be applied.Please provide the same window used by stft to make the inversion lossless.To suppress this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, device=<device>)`."
         )?;
     }
@@ -376,7 +390,7 @@ fn istft(args: &Args) -> Result<Tensor> {
     let batch = if input.rank() == 3 { input.sizes()[0] } else { 1 };
     let window = match call.frame.window(args)? {
         Some(window) => window,
-        None => crate::create::full(&[n_fft], Scalar::ONE, input.dtype().to_real(), input.device())?,
+        None => create::full(&[n_fft], Scalar::ONE, input.dtype().to_real(), input.device())?,
     };
     let windows = (Expr::from(call.frames()?) * &window).done()?;
     let squares = Expr::from(&window).square();
@@ -393,17 +407,15 @@ fn istft(args: &Args) -> Result<Tensor> {
     let (signal, envelope) =
         (Expr::from(signal).part(-1, start, kept), Expr::from(envelope).part(-1, start, kept).done()?);
     if envelope.numel() > 0 && envelope.device() == rushlight_core::Device::Cpu {
-        let smallest = Expr::from(crate::mapped::samples(&envelope.detach()))
-            .abs()
-            .call(&crate::reduce::extreme::MIN, [])
-            .done()?;
-        if crate::item(&smallest)?.f64() < 1e-11 {
+        let smallest =
+            Expr::from(vmap::samples(&envelope.detach())).abs().call(&crate::reduce::extreme::MIN, []).done()?;
+        if crate::convert::item(&smallest)?.f64() < 1e-11 {
             return Err(call.refused("window overlap add min: 1"));
         }
     }
     let mut result = (signal / envelope).done()?;
     if end > whole {
-        crate::host::warn(
+        host::warn(
             "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. Please check your center and hop_length settings.",
         )?;
         let missing = Ints::from_slice(&[0, (end - whole) as i64]);

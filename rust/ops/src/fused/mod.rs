@@ -1,3 +1,3 @@
-//! Several operators in one pass over memory, for the loops of optimizers.
+//! Fused steps of optimizers: several operators in one pass over memory.
 
 pub mod optimizer;

@@ -1,45 +1,47 @@
 //! Steps of optimizers over lists of parameters, in place and outside of the graph.
 //!
-//! The lists run in parallel: a parameter, its gradient and its state have one shape and dtype, while dtypes and shapes may
-//! differ along the lists. Complex tensors count as pairs of real numbers.
+//! The lists correspond: a parameter, its gradient and its state have one shape and dtype, while dtypes and shapes may
+//! differ along the lists. Complex tensors are treated as pairs of real numbers.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
-use rushlight_core::plan::Plan;
+use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Device, Error, Layout, Result, Scalar};
 use rushlight_cpu::fused::rules::{self, rule_of_five, rule_of_four, rule_of_three};
-use rushlight_cpu::fused::{Adam, Ends, Sgd, adam_step, amsgrad_step, sgd_momentum_step, sgd_step};
+use rushlight_cpu::fused::{Adam, Sgd, StepOperands, adam_step, amsgrad_step, sgd_momentum_step, sgd_step};
+use rushlight_dispatch::call::resolve_conj::resolve;
+use rushlight_dispatch::operator::{
+    Args, BatchRule, DTypes, Derivative, Implementation, Opaque, Operator, Tags, Variants, operator,
+};
+use rushlight_dispatch::value::{Arg, Output};
+use rushlight_dispatch::{copy, create, host, variants, vmap};
 
-use crate::call::mirrored::resolved;
-use crate::derive::Derivative;
-use crate::mapped::Mapped;
-use crate::row::{DTypes, Row, Run, Traits, Variants};
-use crate::value::{Args, Output};
-
-pub static SGD: Row = Row {
+#[operator]
+pub static SGD: Operator = Operator {
     name: "_fused_sgd",
     variants: Variants::FUNCTION,
     signature: "(Tensor[] params, Tensor[] grads, Tensor[] buffers, float lr, float momentum, float dampening, float weight_decay, bool nesterov, bool maximize, bool first) -> None",
     doc: "One step of stochastic gradient descent for each parameter, in place.
 
-Without momentum `buffers` is empty; with `first` they hold nothing yet.
+Without momentum `buffers` is empty; with `first` they are uninitialised.
 
     >>> weight = torch.ones(2)
     >>> torch._fused_sgd([weight], [torch.ones(2)], [], 0.5, 0.0, 0.0, 0.0, False, False, True)
     >>> weight
     tensor([0.5000, 0.5000])",
     dtypes: DTypes::INEXACT,
-    traits: Traits::SEES_MIRRORED,
-    mapped: Mapped::Refused(|_| crate::mapped::no_elements()),
-    run: Run::Body(sgd),
+    tags: Tags::LAZY_CONJ,
+    batch_rule: BatchRule::Unsupported(|_| vmap::data_error()),
+    implementation: Implementation::Opaque(Opaque::cpu(sgd)),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
     samples: &["[t(3), t(2, 2)], [t(3), t(2, 2)], [t(3), t(2, 2)], 0.1, 0.9, 0.0, 0.1, True, False, False"],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static ADAM: Row = Row {
+#[operator]
+pub static ADAM: Operator = Operator {
     name: "_fused_adam",
     variants: Variants::FUNCTION,
     signature: "(Tensor[] params, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, float lr, float beta1, float beta2, float eps, float weight_decay, bool amsgrad, bool maximize, bool decoupled) -> None",
@@ -52,42 +54,43 @@ Without `amsgrad`, `max_exp_avg_sqs` is empty.
     >>> weight, step
     (tensor([0.5000]), tensor(1.))",
     dtypes: DTypes::INEXACT,
-    traits: Traits::SEES_MIRRORED,
-    mapped: Mapped::Refused(|_| crate::mapped::no_elements()),
-    run: Run::Body(adam),
+    tags: Tags::LAZY_CONJ,
+    batch_rule: BatchRule::Unsupported(|_| vmap::data_error()),
+    implementation: Implementation::Opaque(Opaque::cpu(adam)),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
     samples: &["[t(3)], [t(3)], [t(3)], [pos(3)], [], [torch.zeros(())], 0.1, 0.9, 0.99, 1e-8, 0.1, False, False, True"],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static STEP: Row = Row {
+#[operator]
+pub static STEP: Operator = Operator {
     name: "_fused_step",
     variants: Variants::FUNCTION,
     signature: "(Tensor[] tensors, str rule, float[] numbers) -> None",
     doc: "One step of an optimizer by the rule of that name: `tensors` are a parameter, its gradient and its state, changed in place.
 
-`numbers` are the gradient's sign, the share of the parameter that is added to it, the parameter's own factor, and the rule's.
+`numbers` are the gradient's sign, the weight decay that is added to it, the parameter's own factor, and the rule's own numbers.
 
     >>> weight, total = torch.ones(1), torch.zeros(1)
     >>> torch._fused_step([weight, torch.ones(1), total], 'adagrad', [1.0, 0.0, 1.0, 0.5, 0.0])
     >>> weight, total
     (tensor([0.5000]), tensor([1.]))",
     dtypes: DTypes::INEXACT,
-    traits: Traits::SEES_MIRRORED,
-    mapped: Mapped::Refused(|_| crate::mapped::no_elements()),
-    run: Run::Body(step),
+    tags: Tags::LAZY_CONJ,
+    batch_rule: BatchRule::Unsupported(|_| vmap::data_error()),
+    implementation: Implementation::Opaque(Opaque::cpu(step)),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
     samples: &["[t(3), t(3), pos(3)], 'adagrad', [1.0, 0.1, 1.0, 0.5, 1e-8]"],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The lists at `places`, side by side: what belongs to one parameter.
-fn columns<'a, const N: usize>(args: &'a Args, places: [usize; N]) -> Result<Vec<[&'a Tensor; N]>> {
+/// Transposes lists of tensors: each item has the tensors of one parameter.
+fn columns<'a, const N: usize>(args: &'a Args, each: [Arg; N]) -> Result<Vec<[&'a Tensor; N]>> {
     let mut lists = Vec::with_capacity(N);
-    for place in places {
-        lists.push(args.tensors(place)?);
+    for arg in each {
+        lists.push(args.tensors(arg)?);
     }
     check_lengths(lists.iter().map(Vec::len))?;
     (0..lists[0].len()).map(|at| group(std::array::from_fn(|n| lists[n][at]))).collect()
@@ -102,7 +105,7 @@ fn check_lengths(lengths: impl IntoIterator<Item = usize>) -> Result<()> {
     Err(Error::runtime(format!("lists of {} tensors do not belong together", lengths.join(", "))))
 }
 
-/// Checks that a parameter, its gradient (place 1) and its state fit each other and may be written.
+/// Checks that a parameter, its gradient (position 1) and its state match and are writable.
 fn group<const N: usize>(tensors: [&Tensor; N]) -> Result<[&Tensor; N]> {
     let first = tensors[0];
     if !first.dtype().is_differentiable() {
@@ -119,8 +122,8 @@ fn group<const N: usize>(tensors: [&Tensor; N]) -> Result<[&Tensor; N]> {
             )));
         }
         if place != 1 {
-            crate::variants::check_writable(tensor)?;
-            crate::variants::check_no_self_overlap(tensor)?;
+            variants::check_writable(tensor)?;
+            variants::check_no_self_overlap(tensor)?;
         }
     }
     Ok(tensors)
@@ -132,13 +135,16 @@ fn real(tensor: &Tensor) -> Layout {
 }
 
 /// Runs a kernel over the tensors of one parameter and counts the changes.
-fn run<const N: usize>(tensors: [&Tensor; N], kernel: impl FnOnce(DType, &Plan<N>, Ends<u8, N>)) -> Result<()> {
-    if tensors.iter().any(|tensor| tensor.is_mirrored()) {
-        let plain = tensors.iter().map(|tensor| resolved(tensor)).collect::<Result<Vec<_>>>()?;
+fn run<const N: usize>(
+    tensors: [&Tensor; N],
+    kernel: impl FnOnce(DType, &LoopNest<N>, StepOperands<u8, N>),
+) -> Result<()> {
+    if tensors.iter().any(|tensor| tensor.is_lazy_conj()) {
+        let plain = tensors.iter().map(|tensor| resolve(tensor)).collect::<Result<Vec<_>>>()?;
         run(std::array::from_fn(|n| &plain[n]), kernel)?;
         for (place, (tensor, plain)) in tensors.iter().zip(&plain).enumerate() {
-            if place != 1 && tensor.is_mirrored() {
-                crate::copy::copy(tensor, plain)?;
+            if place != 1 && tensor.is_lazy_conj() {
+                copy::copy(tensor, plain)?;
                 tensor.bump_version();
             }
         }
@@ -147,12 +153,12 @@ fn run<const N: usize>(tensors: [&Tensor; N], kernel: impl FnOnce(DType, &Plan<N
     let dtype = tensors[0].dtype().to_real();
     if tensors[0].device() == Device::Cpu && tensors[0].numel() > 0 {
         let layouts = tensors.map(real);
-        let plan = Plan::new(layouts.each_ref(), [dtype.size(); N]);
+        let nest = LoopNest::new(layouts.each_ref(), [dtype.size(); N]);
         let shared = tensors[0].storage().is_shared();
-        crate::host::while_detached(plan.numel(), || {
+        host::while_detached(nest.numel(), || {
             let pins = pin_all(tensors.map(Tensor::storage))?;
             let places = std::array::from_fn(|n| pins[n].as_ptr());
-            kernel(dtype, &plan, Ends::new(places, shared));
+            kernel(dtype, &nest, StepOperands::new(places, shared));
             Ok(())
         })?;
     }
@@ -165,24 +171,26 @@ fn run<const N: usize>(tensors: [&Tensor; N], kernel: impl FnOnce(DType, &Plan<N
 }
 
 fn sgd(args: &Args) -> Result<Output> {
+    use SGD::*;
+
     let numbers = Sgd {
-        lr: args.float(3)?,
-        momentum: args.float(4)?,
-        dampening: args.float(5)?,
-        weight_decay: args.float(6)?,
-        nesterov: args.bool(7)?,
-        maximize: args.bool(8)?,
-        first: args.bool(9)?,
+        lr: args.float(LR)?,
+        momentum: args.float(MOMENTUM)?,
+        dampening: args.float(DAMPENING)?,
+        weight_decay: args.float(WEIGHT_DECAY)?,
+        nesterov: args.bool(NESTEROV)?,
+        maximize: args.bool(MAXIMIZE)?,
+        first: args.bool(FIRST)?,
     };
     // SAFETY: layouts stay within their pinned storages.
     unsafe {
         if numbers.momentum == 0.0 {
-            for tensors in columns(args, [0, 1])? {
-                run(tensors, |dtype, plan, ends| sgd_step(dtype, plan, ends, &numbers))?;
+            for tensors in columns(args, [PARAMS, GRADS])? {
+                run(tensors, |dtype, nest, ends| sgd_step(dtype, nest, ends, &numbers))?;
             }
         } else {
-            for tensors in columns(args, [0, 1, 2])? {
-                run(tensors, |dtype, plan, ends| sgd_momentum_step(dtype, plan, ends, &numbers))?;
+            for tensors in columns(args, [PARAMS, GRADS, BUFFERS])? {
+                run(tensors, |dtype, nest, ends| sgd_momentum_step(dtype, nest, ends, &numbers))?;
             }
         }
     }
@@ -190,49 +198,55 @@ fn sgd(args: &Args) -> Result<Output> {
 }
 
 fn adam(args: &Args) -> Result<Output> {
-    let amsgrad = args.bool(11)?;
-    let steps = args.tensors(5)?;
-    check_lengths([args.tensors(0)?.len(), steps.len()])?;
+    use ADAM::*;
+
+    let amsgrad = args.bool(AMSGRAD)?;
+    let steps = args.tensors(STATE_STEPS)?;
+    check_lengths([args.tensors(PARAMS)?.len(), steps.len()])?;
     // SAFETY: layouts stay within their pinned storages.
     unsafe {
         if amsgrad {
-            for (tensors, step) in columns(args, [0, 1, 2, 3, 4])?.into_iter().zip(steps) {
+            for (tensors, step) in
+                columns(args, [PARAMS, GRADS, EXP_AVGS, EXP_AVG_SQS, MAX_EXP_AVG_SQS])?.into_iter().zip(steps)
+            {
                 let numbers = next(args, step)?;
-                run(tensors, |dtype, plan, ends| amsgrad_step(dtype, plan, ends, &numbers))?;
+                run(tensors, |dtype, nest, ends| amsgrad_step(dtype, nest, ends, &numbers))?;
             }
         } else {
-            for (tensors, step) in columns(args, [0, 1, 2, 3])?.into_iter().zip(steps) {
+            for (tensors, step) in columns(args, [PARAMS, GRADS, EXP_AVGS, EXP_AVG_SQS])?.into_iter().zip(steps) {
                 let numbers = next(args, step)?;
-                run(tensors, |dtype, plan, ends| adam_step(dtype, plan, ends, &numbers))?;
+                run(tensors, |dtype, nest, ends| adam_step(dtype, nest, ends, &numbers))?;
             }
         }
     }
     Ok(Output::Nothing)
 }
 
-/// Counts a step, and says the numbers for it.
+/// Counts a step, and returns its parameters.
 fn next(args: &Args, step: &Tensor) -> Result<Adam> {
-    // On `meta` nobody counts, and nothing reads the numbers.
+    use ADAM::*;
+
+    // On `meta` there is no count, and the numbers are not used.
     let before = if step.device() == Device::Meta { 0.0 } else { crate::convert::item(step)?.f64() };
     let count = before + 1.0;
-    crate::variants::check_writable(step)?;
-    crate::create::fill(step, Scalar::Float(count))?;
+    variants::check_writable(step)?;
+    create::fill(step, Scalar::Float(count))?;
     step.bump_version();
     Ok(Adam {
-        lr: args.float(6)?,
-        beta1: args.float(7)?,
-        beta2: args.float(8)?,
-        eps: args.float(9)?,
-        weight_decay: args.float(10)?,
-        maximize: args.bool(12)?,
-        decoupled: args.bool(13)?,
+        lr: args.float(LR)?,
+        beta1: args.float(BETA1)?,
+        beta2: args.float(BETA2)?,
+        eps: args.float(EPS)?,
+        weight_decay: args.float(WEIGHT_DECAY)?,
+        maximize: args.bool(MAXIMIZE)?,
+        decoupled: args.bool(DECOUPLED)?,
         step: count,
     })
 }
 
 fn step(args: &Args) -> Result<Output> {
-    let (tensors, rule) = (args.tensors(0)?, args.str(1)?);
-    let given = args.optional_floats(2).unwrap_or_default();
+    let (tensors, rule) = (args.tensors(STEP::TENSORS)?, args.str(STEP::RULE)?);
+    let given = args.optional_floats(STEP::NUMBERS).unwrap_or_default();
     let mut numbers = [0.0; rules::NUMBERS];
     if rules::counts(rule) != Some((tensors.len(), given.len())) {
         return Err(Error::runtime(format!(
@@ -246,14 +260,14 @@ fn step(args: &Args) -> Result<Output> {
     // SAFETY: layouts stay within their pinned storages.
     unsafe {
         match tensors.len() {
-            3 => run(group(tensors.try_into().map_err(mismatch)?)?, |dtype, plan, ends| {
-                rule_of_three(rule, dtype, plan, ends, &numbers)
+            3 => run(group(tensors.try_into().map_err(mismatch)?)?, |dtype, nest, ends| {
+                rule_of_three(rule, dtype, nest, ends, &numbers)
             })?,
-            4 => run(group(tensors.try_into().map_err(mismatch)?)?, |dtype, plan, ends| {
-                rule_of_four(rule, dtype, plan, ends, &numbers)
+            4 => run(group(tensors.try_into().map_err(mismatch)?)?, |dtype, nest, ends| {
+                rule_of_four(rule, dtype, nest, ends, &numbers)
             })?,
-            _ => run(group(tensors.try_into().map_err(mismatch)?)?, |dtype, plan, ends| {
-                rule_of_five(rule, dtype, plan, ends, &numbers)
+            _ => run(group(tensors.try_into().map_err(mismatch)?)?, |dtype, nest, ends| {
+                rule_of_five(rule, dtype, nest, ends, &numbers)
             })?,
         }
     }

@@ -1,26 +1,28 @@
-//! An index for every element, along one dimension: reading.
+//! Reading with an index for every element, along one dimension.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{DType, Error, Layout, Result};
-use rushlight_cpu::index::Outside;
-use rushlight_cpu::index::gather::Side;
+use rushlight_cpu::index::OutOfBounds;
+use rushlight_cpu::index::gather::IndexedOperand;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::integers;
+use rushlight_dispatch::operator::{
+    BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, TensorSpec, Variants, formula,
+    operator,
+};
+use rushlight_dispatch::value::{Output, sizes_value};
+use rushlight_dispatch::{create, op};
 
-use crate::Tensor;
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::op;
-use crate::operands::integers;
-use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::value::Output;
+use crate::expr_ext::ExprExt;
 use crate::view::expand::EXPAND;
-use crate::view::reshape::sizes_value;
 
-pub static GATHER: Row = Row {
+#[operator]
+pub static GATHER: Operator = Operator {
     name: "gather",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
-    doc: "Reads along `dim` at the places that `index` names, one for each element of the result.
+    doc: "Reads along `dim` with an index for each element of the result.
 
     out[i][j] = self[i][index[i][j]]   for dim=1
 
@@ -29,18 +31,18 @@ pub static GATHER: Row = Row {
             [4, 3]])",
     out: Out::STRICT,
     dtypes: DTypes::ALL,
-    mapped: Mapped::Along(1),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Along(DIM),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (own, index) = (args.tensor(0)?, args.tensor(2)?);
-            let dim = wrap_dim(args.int(1)?, own.rank())?;
+            let (own, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
+            let dim = wrap_dim(args.int(DIM)?, own.rank())?;
             check_index("gather", index)?;
             check_within(own, index, dim)?;
-            Ok(vec![Spec::new(index.sizes(), own.dtype(), own)])
+            Ok(vec![TensorSpec::new(index.sizes(), own.dtype(), own)])
         },
         cpu: |args, results| {
-            let (own, index, out) = (args.tensor(0)?, args.tensor(2)?, &results[0]);
-            let dim = wrap_dim(args.int(1)?, own.rank())?;
+            let (own, index, out) = (args.tensor(INPUT)?, args.tensor(INDEX)?, &results[0]);
+            let dim = wrap_dim(args.int(DIM)?, own.rank())?;
             if out.numel() == 0 {
                 return Ok(());
             }
@@ -51,21 +53,22 @@ pub static GATHER: Row = Row {
             // SAFETY: sizes were checked, and layouts stay within their storages.
             unsafe {
                 rushlight_cpu::index::gather::gather(
-                    Side { pointer: to.as_ptr(), layout: &out_layout },
-                    Side { pointer: from.as_ptr(), layout: &own_layout },
-                    Side { pointer: places.as_ptr(), layout: &index_layout },
+                    IndexedOperand { pointer: to.as_ptr(), layout: &out_layout },
+                    IndexedOperand { pointer: from.as_ptr(), layout: &own_layout },
+                    IndexedOperand { pointer: places.as_ptr(), layout: &index_layout },
                     dim,
                     own.dtype().size(),
                 )
             }
             .map_err(|bad| not_within(bad, own_layout.sizes[dim], dim))
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(2), |d| {
-        let Some(facts) = d.facts(0) else { return Expr::Nothing };
-        match (crate::create::zeros(&facts.sizes, facts.dtype, facts.device), d.input(2), d.grad()) {
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INDEX), |d| {
+        let Some(meta) = d.meta(INPUT) else { return Expr::Nothing };
+        match (create::zeros(&meta.sizes, meta.dtype, meta.device), d.input(INDEX), d.grad()) {
             (Ok(zeros), Expr::Tensor(index), Expr::Tensor(grad)) => {
-                Expr::new(op!(super::scatter::SCATTER_ADD, zeros, d.int(1), index, grad))
+                Expr::from(zeros).scatter_add(d.int(DIM), index, grad)
             }
             (Err(error), ..) | (_, Expr::Failed(error), _) => Expr::failed(error),
             (_, _, grad) => grad,
@@ -87,10 +90,10 @@ pub static GATHER: Row = Row {
         ),
     ],
     reference: "np.take_along_axis(self, index, dim) if all(a == b or at == dim % self.ndim for at, (a, b) in enumerate(zip(self.shape, index.shape))) else None",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// Refuses what is no tensor of indices.
+/// Returns an error for an argument that is not a tensor of indices.
 pub fn check_index(name: &str, index: &Tensor) -> Result<()> {
     if matches!(index.dtype(), DType::I64 | DType::I32) || index.numel() == 0 {
         return Ok(());
@@ -117,7 +120,7 @@ fn check_within(own: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
     Ok(())
 }
 
-/// Indices of 64 bits; a copy only of narrower ones.
+/// Indices as int64; copies only narrower ones.
 pub fn long(index: &Tensor) -> Result<Tensor> {
     if index.dtype() == DType::I64 { Ok(index.clone()) } else { integers(index, index.sizes()) }
 }
@@ -127,43 +130,45 @@ pub fn at_least_1d(layout: &Layout) -> Layout {
     if layout.rank() == 0 { layout.unsqueeze(0) } else { layout.clone() }
 }
 
-/// Refuses an index outside the dimension, before anything is read or written.
+/// Returns an error for an index outside the dimension, before anything is read or written.
 pub fn check_values(index: &Tensor, layout: &Layout, size: isize, dim: usize) -> Result<()> {
     if layout.numel() == 0 {
         return Ok(());
     }
     let pin = index.storage().pin()?;
     // SAFETY: the layout stays within the pinned storage, which holds 64-bit integers.
-    let outside = unsafe { rushlight_cpu::index::gather::outside(Side { pointer: pin.as_ptr(), layout }, size) };
+    let outside =
+        unsafe { rushlight_cpu::index::gather::outside(IndexedOperand { pointer: pin.as_ptr(), layout }, size) };
     outside.map_or(Ok(()), |bad| Err(not_within(bad, size, dim)))
 }
 
 #[cold]
-pub fn not_within(bad: Outside, size: isize, dim: usize) -> Error {
+pub fn not_within(bad: OutOfBounds, size: isize, dim: usize) -> Error {
     Error::runtime(format!("index {} is out of bounds for dimension {dim} with size {size}", bad.value))
-        .hint("Indices count from 0 to one less than the size; negative ones do not count from the end here.")
+        .hint("Indices must be at least 0 and less than the size; negative indices are not supported here.")
 }
 
-pub static TAKE_ALONG_DIM: Row = Row {
+#[operator]
+pub static TAKE_ALONG_DIM: Operator = Operator {
     name: "take_along_dim",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor indices, int? dim=None) -> Tensor",
-    doc: "`gather` whose operands broadcast against each other apart from `dim`; without `dim` over the elements in one row.
+    doc: "`gather` whose operands broadcast except along `dim`; without `dim` over the flattened tensor.
 
     >>> torch.take_along_dim(torch.tensor([[3, 1], [2, 4]]), torch.tensor([[1], [0]]), dim=1)
     tensor([[1],
             [2]])",
     out: Out::STRICT,
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let (own, indices) = (args.tensor(0)?, args.tensor(1)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
         if indices.dtype() != DType::I64 {
             return Err(Error::runtime(format!(
                 "torch.take_along_dim(): dtype of indices should be Long but got {}",
-                indices.dtype().title()
+                indices.dtype().display_name()
             )));
         }
-        let Some(dim) = args.optional_int(2) else {
+        let Some(dim) = args.optional_int(DIM) else {
             let flat = op!(crate::view::RESHAPE, own, sizes_value(&[-1]))?;
             let places = op!(crate::view::RESHAPE, indices, sizes_value(&[-1]))?;
             return op!(GATHER, flat, 0i64, places).map(Output::Tensor);
@@ -185,13 +190,13 @@ pub static TAKE_ALONG_DIM: Row = Row {
             op!(EXPAND, tensor, sizes_value(&sizes))
         };
         let (source, places) = (stretched(own, indices)?, stretched(indices, own)?);
-        // Negative indices count from the end here, unlike in `gather`.
+        // Unlike in `gather`, negative indices count from the end here.
         let size = source.sizes().get(dim).copied().unwrap_or(1) as i64;
         let places = Expr::from(places);
         let places = places.clone().below(0i64).choose(places.clone() + size, places).done()?;
         op!(GATHER, source, dim, places).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 4), i(4, 3, 2), 1", "t(3, 4), i(3, 1, 4), 0", "t(3, 4), i(12, 5)"],
     errors: &[(
         "t(3, 4), torch.tensor([0]), 1",
@@ -199,5 +204,20 @@ pub static TAKE_ALONG_DIM: Row = Row {
         "torch.take_along_dim(): input and indices should have the same number of dimensions, but got 2 dimensions for input, and 1 dimensions for indices",
     )],
     reference: "np.take_along_axis(self, indices, dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
+
+/// Returns an error for an index that is not in `0..size`; negative ones are not allowed here.
+pub fn refuse_outside(index: &Tensor, size: isize, error: impl Fn(i64) -> Error) -> Result<()> {
+    let index = long(index)?;
+    if index.numel() == 0 {
+        return Ok(());
+    }
+    let pin = index.storage().pin()?;
+    let side = IndexedOperand { pointer: pin.as_ptr(), layout: index.layout() };
+    // SAFETY: the layout stays within the pinned storage, which holds 64-bit integers.
+    match unsafe { rushlight_cpu::index::gather::outside(side, size) } {
+        Some(bad) => Err(error(bad.value)),
+        None => Ok(()),
+    }
+}

@@ -1,14 +1,13 @@
-//! How indices cut an operand: the dimensions before and after, the checked offsets, the errors.
+//! The geometry of indexing: the dimensions before and after, the checked offsets, the errors.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::index::{gathered, subspace};
 use rushlight_core::layout::Shape;
-use rushlight_core::plan::result_layout;
-use rushlight_core::storage::pin_all;
-use rushlight_core::{Dims, Error, Layout, Result};
-use rushlight_cpu::index::{Frame, Index, Outside};
-
-use crate::Tensor;
-use crate::operands::integers;
+use rushlight_core::loop_nest::result_layout;
+use rushlight_core::storage::{Pin, pin_all};
+use rushlight_core::{DType, Dims, Error, Layout, Result};
+use rushlight_cpu::index::{Frame, Index, OutOfBounds};
+use rushlight_dispatch::operands::integers;
 
 /// The shape that all indices broadcast to.
 pub fn common(indices: &[Tensor]) -> Result<Dims> {
@@ -22,38 +21,38 @@ pub fn common(indices: &[Tensor]) -> Result<Dims> {
     })
 }
 
-/// Refuses places along a dimension that has none.
-pub fn check_room(own: &Tensor, dims: &[usize], common: &[isize]) -> Result<()> {
+/// Returns an error for indices along an empty dimension.
+pub fn check_not_empty_dims(own: &Tensor, dims: &[usize], common: &[isize]) -> Result<()> {
     if dims.iter().any(|&dim| own.sizes().get(dim) == Some(&0)) && !common.contains(&0) {
         return Err(Error::index("index is out of bounds for dimension with size 0").shapes([own.sizes().as_slice()]));
     }
     Ok(())
 }
 
-/// The error of a value that does not broadcast to what the indices name.
+/// The error for a value that does not broadcast to the indexed shape.
 #[cold]
-pub fn unfit(value: &Tensor, own: &Tensor, dims: &[usize], common: &[isize]) -> Error {
+pub fn value_shape_error(value: &Tensor, own: &Tensor, dims: &[usize], common: &[isize]) -> Error {
     let result = gathered(own.sizes(), dims, common);
     Error::runtime(format!(
         "shape mismatch: value tensor of shape {} cannot be broadcast to indexing result of shape {}",
         Shape(value.sizes()),
         Shape(&result)
     ))
-    .hint("Give one value, or values whose shape broadcasts to what the index selects.")
+    .hint("Use one value, or values whose shape broadcasts to the indexed shape.")
     .shapes([value.sizes().as_slice(), result.as_slice()])
 }
 
-/// Indices against an operand.
-pub struct Cut {
+/// Indices with the dimensions of an operand.
+pub struct IndexGeometry {
     pub dims: Vec<usize>,
     pub common: Dims,
     /// Row-major integers of 64 bits, one tensor for each of `dims`.
     indices: Vec<Tensor>,
 }
 
-impl Cut {
+impl IndexGeometry {
     /// The indices of a call, broadcast against each other.
-    pub fn new(own: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<Cut> {
+    pub fn new(own: &Tensor, indices: &[&Tensor], dims: &[i64]) -> Result<IndexGeometry> {
         let dims: Vec<usize> = dims.iter().map(|&dim| dim as usize).collect();
         if dims.len() != indices.len()
             || dims.iter().any(|&dim| dim >= own.rank())
@@ -64,19 +63,19 @@ impl Cut {
                 own.rank(),
                 indices.len()
             ))
-            .hint("At most one index for each dimension; a mask counts for as many as it has."));
+            .hint("Use at most one index per dimension; a mask counts once for each of its dimensions."));
         }
         let indices: Vec<Tensor> = indices.iter().map(|&index| index.clone()).collect();
         let common = common(&indices)?;
-        Ok(Cut { dims, common, indices })
+        Ok(IndexGeometry { dims, common, indices })
     }
 
-    /// The sizes of what the indices name.
+    /// The sizes of the indexed result.
     pub fn sizes(&self, own: &Tensor) -> Dims {
         gathered(own.sizes(), &self.dims, &self.common)
     }
 
-    /// The layout of what the indices name: in the order in which the operand and the indices lie in memory.
+    /// The layout of the indexed result: in the memory order of the operand and the indices.
     pub fn result(&self, own: &Tensor) -> Layout {
         let sizes = self.sizes(own);
         let layout = own.layout();
@@ -84,7 +83,7 @@ impl Cut {
             return Layout::contiguous(&sizes);
         }
         let split = subspace(&self.dims);
-        // The operand does not move along the indices' dimensions, nor an index along the others.
+        // The operand has stride zero along the indices' dimensions, and an index along the others.
         let mut still = Layout::contiguous(&sizes);
         still.strides.fill(0);
         let mut rest = still.clone();
@@ -113,7 +112,7 @@ impl Cut {
         Frame { before: own.permute(before), after: Layout { offset: 0, ..own.permute(after) } }
     }
 
-    /// The same for values, which have the sizes of what the indices name; with the layout of the dimensions between.
+    /// The same for values of the indexed sizes; also returns the layout of the dimensions between.
     pub fn source(&self, values: &Layout) -> (Frame, Layout) {
         let split = subspace(&self.dims);
         let end = split + self.common.len();
@@ -128,22 +127,27 @@ impl Cut {
         let plain = self.indices.iter().map(|index| integers(index, &self.common)).collect::<Result<Vec<_>>>()?;
         let pins = pin_all(plain.iter().map(Tensor::storage))?;
         let layout = own.layout();
-        let walks: Vec<Index> = self
+        let indices: Vec<Index> = self
             .dims
             .iter()
             .enumerate()
             .map(|(at, &dim)| Index {
-                values: super::first(&pins[at], plain[at].layout(), plain[at].dtype()).cast_const().cast(),
+                values: first(&pins[at], plain[at].layout(), plain[at].dtype()).cast_const().cast(),
                 size: layout.sizes[dim],
                 step: layout.strides[dim].wrapping_mul(own.dtype().size() as isize),
             })
             .collect();
         let n = self.common.iter().product::<isize>() as usize;
         // SAFETY: each index holds `n` contiguous integers.
-        unsafe { rushlight_cpu::index::offsets(&walks, n) }?.map_err(|Outside { number, value }| {
+        unsafe { rushlight_cpu::index::offsets(&indices, n) }?.map_err(|OutOfBounds { number, value }| {
             let size = layout.sizes[self.dims[number]];
             Error::index(format!("index {value} is out of bounds for dimension {number} with size {size}"))
-                .hint(format!("That is dimension {} of a tensor with sizes {}.", self.dims[number], Shape(own.sizes())))
+                .hint(format!("This is dimension {} of a tensor with sizes {}.", self.dims[number], Shape(own.sizes())))
         })
     }
+}
+
+/// The first element's address in a pinned storage; layouts stay within it, and an empty one may start at its end.
+pub fn first(pin: &Pin, layout: &Layout, dtype: DType) -> *mut u8 {
+    pin.as_ptr().wrapping_offset(layout.offset * dtype.size() as isize)
 }

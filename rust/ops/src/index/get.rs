@@ -1,50 +1,57 @@
 //! Reading by indices.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::Result;
+use rushlight_core::index::subspace;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Saves, TensorSpec,
+    Variants, formula, operator,
+};
+use rushlight_dispatch::value::{Ints, Output};
+use rushlight_dispatch::vmap::{RuleResult, unsqueeze_to_rank};
+use rushlight_dispatch::{copy, create, op};
 
-use super::geometry::{Cut, check_room};
-use crate::Tensor;
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::op;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::Ints;
+use super::geometry::{IndexGeometry, check_not_empty_dims, common};
+use crate::expr_ext::ExprExt;
+use crate::view::transpose::PERMUTE;
 
-/// Behind `x[i, j]`.
-pub static INDEX: Row = Row {
+/// The operator behind `x[i, j]`.
+#[operator]
+pub static INDEX: Operator = Operator {
     name: "_index",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor[] indices, int[] dims) -> Tensor",
-    doc: "The elements at `indices`, which index the dimensions `dims` and broadcast against each other.
+    doc: "The elements at `indices`, which index the dimensions `dims` and broadcast together.
 
     >>> torch._index(torch.tensor([[1, 2], [3, 4]]), (torch.tensor([0, 1]), torch.tensor([1, 1])), (0, 1))
     tensor([2, 4])",
     dtypes: DTypes::ALL,
-    mapped: Mapped::Rule(super::mapped::get),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(batched_index),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
-            let cut = Cut::new(own, &args.tensors(1)?, args.ints(2)?)?;
-            check_room(own, &cut.dims, &cut.common)?;
-            Ok(vec![Spec { layout: cut.result(own), dtype: own.dtype(), device: own.device() }])
+            let own = args.tensor(INPUT)?;
+            let cut = IndexGeometry::new(own, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
+            check_not_empty_dims(own, &cut.dims, &cut.common)?;
+            Ok(vec![TensorSpec { layout: cut.result(own), dtype: own.dtype(), device: own.device() }])
         },
         cpu: |args, results| {
-            let own = args.tensor(0)?;
-            let cut = Cut::new(own, &args.tensors(1)?, args.ints(2)?)?;
+            let own = args.tensor(INPUT)?;
+            let cut = IndexGeometry::new(own, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
             if results[0].layout().is_contiguous() {
                 return get_into(own, &cut, &results[0]);
             }
-            let plain = crate::create::empty(results[0].sizes(), own.dtype(), own.device())?;
+            let plain = create::empty(results[0].sizes(), own.dtype(), own.device())?;
             get_into(own, &cut, &plain)?;
-            crate::copy::copy(&results[0], &plain)
+            copy::copy(&results[0], &plain)
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| match indices(d) {
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INDICES), |d| match indices(d) {
         Ok((indices, dims)) => {
-            let zeros = d.facts(0).map(|facts| crate::create::zeros(&facts.sizes, facts.dtype, facts.device));
+            let zeros = d.meta(INPUT).map(|meta| create::zeros(&meta.sizes, meta.dtype, meta.device));
             match (zeros, d.grad()) {
-                (Some(Ok(zeros)), Expr::Tensor(grad)) => Expr::new(op!(super::PUT, zeros, indices, dims, grad, true)),
+                (Some(Ok(zeros)), Expr::Tensor(grad)) => Expr::from(zeros).index_put_add(indices, dims, grad),
                 (Some(Err(error)), _) => Expr::failed(error),
                 (_, grad) => grad,
             }
@@ -52,27 +59,27 @@ pub static INDEX: Row = Row {
         Err(error) => Expr::failed(error),
     })]),
     samples: &["t(4, 3), (i(4, 5),), (0,)", "t(4, 3, 5), (i(4, 2, 1), i(5, 3)), (0, 2)", "t(4, 3), (i(3, 2),), (1,)"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The kept indices of a call and the dimensions that they index.
-pub fn indices(d: &Derive) -> Result<(Vec<Tensor>, Ints)> {
+/// The saved indices of a call and the dimensions that they index.
+pub fn indices(d: &BackwardContext) -> Result<(Vec<Tensor>, Ints)> {
     let kept = d
-        .list(1)
+        .list(INDEX::INDICES)
         .into_iter()
         .map(|index| index.cloned().ok_or_else(|| rushlight_core::Error::runtime("an index was not kept")));
-    Ok((kept.collect::<Result<_>>()?, d.ints(2).into()))
+    Ok((kept.collect::<Result<_>>()?, d.ints(INDEX::DIMS).into()))
 }
 
-/// Fills a fresh row-major result.
-pub fn get_into(own: &Tensor, cut: &Cut, result: &Tensor) -> Result<()> {
+/// Fills a new row-major result.
+pub fn get_into(own: &Tensor, cut: &IndexGeometry, result: &Tensor) -> Result<()> {
     if result.numel() == 0 {
-        // Nothing is read, so no index is outside.
+        // Nothing is read, so no index is out of range.
         return Ok(());
     }
     let offsets = cut.offsets(own)?;
     let (source, out) = (own.storage().pin()?, result.storage().pin()?);
-    // SAFETY: offsets were checked, the result is fresh and row-major.
+    // SAFETY: offsets were checked, the result is new and row-major.
     unsafe {
         rushlight_cpu::index::get(
             out.as_ptr(),
@@ -83,4 +90,84 @@ pub fn get_into(own: &Tensor, cut: &Cut, result: &Tensor) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The indices of a batch, and the dimensions that they index.
+pub struct Places {
+    pub indices: Vec<Tensor>,
+    pub dims: Ints,
+    /// The dimension of the samples in the result of this call.
+    samples: usize,
+    /// The first dimension of the indices in that result, their number, and their first dimension in a sample's result.
+    block: (usize, usize, usize),
+}
+
+impl Places {
+    /// `shared` means that the indexed tensor has no batch dimension.
+    pub fn of(batch: &BatchedCall, shared: bool) -> Result<Places> {
+        use INDEX::*;
+
+        let given = batch.args.tensors(INDICES)?;
+        let dims: Vec<usize> = batch.args.ints(DIMS)?.iter().map(|&dim| dim as usize).collect();
+        let owned: Vec<Tensor> = given.iter().map(|&index| index.clone()).collect();
+        let count = common(&owned)?.len();
+        let own = subspace(&dims);
+        let differ = given.iter().any(|index| batch.differs(index));
+        let mut indices = Vec::with_capacity(given.len() + 1);
+        for index in &given {
+            indices.push(match (index.batch_dim(batch.level), differ) {
+                (None, _) => (*index).clone(),
+                (Some(_), true) => unsqueeze_to_rank(&batch.physical(index), count),
+                (Some(_), false) => {
+                    let shown = batch.physical(index);
+                    let layout = shown.layout().select(0, 0);
+                    Tensor::with_meta(shown.meta_with(layout))
+                }
+            });
+        }
+        let moved = |by: usize| dims.iter().map(|&dim| (dim + by) as i64).collect::<Ints>();
+        Ok(match (differ, shared) {
+            // Each sample has its own indices into the same tensor: they have one more dimension, before their own.
+            (true, true) => Places { indices, dims: moved(0), samples: own, block: (own + 1, count, own) },
+            (true, false) => {
+                indices.insert(0, batch.numbers(count)?);
+                let dims = std::iter::once(0).chain(moved(1)).collect();
+                Places { indices, dims, samples: 0, block: (1, count, own) }
+            }
+            (false, _) => {
+                let dims = moved(1);
+                let at = subspace(&dims.iter().map(|&dim| dim as usize).collect::<Vec<_>>());
+                // Indices that are not adjacent come before all other dimensions.
+                let samples = if at == 0 { count } else { 0 };
+                let block = (if at == 0 { 0 } else { at }, count, own);
+                Places { indices, dims, samples, block }
+            }
+        })
+    }
+
+    /// For each dimension of a sample's result, after the batch dimension, its position in the result of this call.
+    pub fn order(&self, rank: usize) -> Vec<usize> {
+        let (from, count, own) = self.block;
+        let block = from..from + count;
+        let rest: Vec<usize> = (0..rank).filter(|dim| *dim != self.samples && !block.contains(dim)).collect();
+        let (before, after) = rest.split_at(own);
+        std::iter::once(self.samples).chain(before.iter().copied()).chain(block).chain(after.iter().copied()).collect()
+    }
+}
+
+pub fn permuted(tensor: &Tensor, order: &[usize]) -> Result<Tensor> {
+    let order: Ints = order.iter().map(|&dim| dim as i64).collect();
+    op!(PERMUTE, tensor, order)
+}
+
+/// `x[i, j]`.
+fn batched_index(batch: &BatchedCall) -> RuleResult {
+    use INDEX::*;
+
+    let differ = batch.args.tensors(INDICES)?.iter().any(|index| batch.differs(index));
+    let shared = differ && !batch.differs_at(INPUT);
+    let places = Places::of(batch, shared)?;
+    let own = if shared { batch.one(INPUT)? } else { batch.tensor(INPUT)? };
+    let whole = op!(INDEX, own, places.indices.clone(), places.dims.clone())?;
+    permuted(&whole, &places.order(whole.rank())).map(|tensor| Some(Output::Tensor(tensor)))
 }

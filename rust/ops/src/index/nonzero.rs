@@ -1,76 +1,78 @@
-//! Where a tensor is not zero.
+//! The indices of non-zero elements.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Layout, Result};
+use rushlight_dispatch::operator::{
+    Accepts, BatchRule, DTypes, Derivative, Implementation, Operator, Out, Tags, Variants, operator,
+};
+use rushlight_dispatch::value::Output;
+use rushlight_dispatch::{copy, create, vmap};
 
-use crate::Tensor;
-use crate::derive::Derivative;
-use crate::mapped::Mapped;
-use crate::row::{Accepts, DTypes, Out, Row, Run, Traits, Variants};
-use crate::value::Output;
 use crate::view::narrow::selected;
 
-/// A tensor's truths as contiguous bytes.
+/// A tensor's elements as contiguous booleans.
 pub fn truths(tensor: &Tensor) -> Result<Tensor> {
     if tensor.device() == Device::Meta {
         return Err(Error::not_implemented(
             "The register_meta function for torch.nonzero() raises unimplemented by default, as a correct data-independent implementation does not exist.",
         )
-        .hint("How many elements are not zero depends on values, which a tensor on meta does not have."));
+        .hint("The number of non-zero elements depends on values, and a meta tensor has none."));
     }
     if tensor.dtype() == DType::Bool && tensor.layout().is_contiguous() {
         return Ok(tensor.clone());
     }
-    let plain = crate::create::empty(tensor.sizes(), DType::Bool, tensor.device())?;
-    crate::copy::copy(&plain, tensor)?;
+    let plain = create::empty(tensor.sizes(), DType::Bool, tensor.device())?;
+    copy::copy(&plain, tensor)?;
     Ok(plain)
 }
 
-/// The row-major numbers of the true elements.
+/// The row-major indices of the true elements.
 pub fn positions(mask: &Tensor) -> Result<Vec<i64>> {
     let mask = truths(mask)?;
     let pin = mask.storage().pin()?;
-    let first = super::first(&pin, mask.layout(), DType::Bool);
+    let first = super::geometry::first(&pin, mask.layout(), DType::Bool);
     // SAFETY: the mask is contiguous.
     unsafe { rushlight_cpu::index::positions(first, mask.numel()) }
 }
 
 /// One index tensor for each dimension of a mask.
 pub fn coordinates(mask: &Tensor) -> Result<Vec<Tensor>> {
-    let places = crate::from_slice(&positions(mask)?)?;
+    let places = create::from_slice(&positions(mask)?)?;
     if mask.rank() == 1 {
         return Ok(vec![places]);
     }
     if places.numel() == 0 {
-        return (0..mask.rank()).map(|_| crate::from_slice::<i64>(&[])).collect();
+        return (0..mask.rank()).map(|_| create::from_slice::<i64>(&[])).collect();
     }
     let whole = spread(&places, mask.layout())?;
     (0..mask.rank()).map(|dim| selected(&whole, 0, dim as isize)).collect()
 }
 
-/// Row-major numbers as coordinates: one row for each dimension.
+/// Row-major indices as coordinates: one row for each dimension.
 fn spread(places: &Tensor, layout: &Layout) -> Result<Tensor> {
     let n = places.numel();
-    let whole = crate::create::empty(&[layout.rank() as isize, n as isize], DType::I64, places.device())?;
+    let whole = create::empty(&[layout.rank() as isize, n as isize], DType::I64, places.device())?;
     let (from, to) = (places.storage().pin()?, whole.storage().pin()?);
-    // SAFETY: both are fresh and contiguous.
+    // SAFETY: both are new and contiguous.
     unsafe { rushlight_cpu::index::coordinates(from.as_ptr().cast(), n, &layout.sizes, to.as_ptr().cast()) };
     drop((from, to));
     Ok(whole)
 }
 
-/// The coordinates as torch shows them: a row for each element.
+/// The coordinates in torch's form: a row for each element.
 fn nonzero(tensor: &Tensor) -> Result<Tensor> {
-    let rows = spread(&crate::from_slice(&positions(tensor)?)?, tensor.layout())?;
+    let rows = spread(&create::from_slice(&positions(tensor)?)?, tensor.layout())?;
     Ok(Tensor::new(rows.storage().clone(), rows.layout().transpose(0, 1), DType::I64, rows.device()))
 }
 
-pub static NONZERO: Row = Row {
+#[operator]
+pub static NONZERO: Operator = Operator {
     name: "nonzero",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, *, bool as_tuple=False) -> Tensor",
-    doc: "The coordinates of the elements that are not zero, one row each, in row-major order.
+    doc: "The coordinates of the non-zero elements, one row each, in row-major order.
 
-With `as_tuple=True` one tensor of indices for each dimension, ready to index with.
+With `as_tuple=True` one tensor of indices for each dimension, which can be used as an index.
 
     >>> torch.nonzero(torch.tensor([0, 5, 0, 6]))
     tensor([[1],
@@ -81,21 +83,21 @@ With `as_tuple=True` one tensor of indices for each dimension, ready to index wi
         Accepts::Same,
         &["{name}: Expected out tensor to have scalar type {Result} but got scalar type{Out}"],
     )
-    .apart(),
+    .no_alias(),
     dtypes: DTypes::ALL,
-    traits: Traits::NEEDS_VALUES,
-    mapped: Mapped::Refused(crate::mapped::no_one_shape),
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
-        if args.bool(1)? { split(own).map(Output::List) } else { nonzero(own).map(Output::Tensor) }
+    tags: Tags::DATA_DEPENDENT,
+    batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
+        if args.bool(AS_TUPLE)? { split(own).map(Output::List) } else { nonzero(own).map(Output::Tensor) }
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "b(4)", "t(0, 3)", "t()"],
     reference: "np.argwhere(self) if self.ndim else np.zeros((int(bool(self)), 0), dtype=np.int64)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// One tensor of indices for each dimension; a number counts as a vector of one.
+/// One tensor of indices for each dimension; a 0-d tensor counts as a vector of one.
 fn split(tensor: &Tensor) -> Result<Vec<Tensor>> {
     let flat;
     let tensor = if tensor.rank() == 0 {
@@ -107,46 +109,49 @@ fn split(tensor: &Tensor) -> Result<Vec<Tensor>> {
     coordinates(tensor)
 }
 
-pub static ARGWHERE: Row = Row {
+#[operator]
+pub static ARGWHERE: Operator = Operator {
     name: "argwhere",
     signature: "(Tensor self) -> Tensor",
-    doc: "The coordinates of the elements that are not zero, one row each.
+    doc: "The coordinates of the non-zero elements, one row each.
 
     >>> torch.argwhere(torch.tensor([0, 5]))
     tensor([[1]])",
     dtypes: DTypes::ALL,
-    traits: Traits::NEEDS_VALUES,
-    mapped: Mapped::Refused(crate::mapped::no_one_shape),
-    run: Run::Compose(|args| nonzero(args.tensor(0)?).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    tags: Tags::DATA_DEPENDENT,
+    batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
+    implementation: Implementation::CompositeImplicit(|args| nonzero(args.tensor(INPUT)?).map(Output::Tensor)),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "b(4)"],
     reference: "np.argwhere(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static WHERE_NONZERO: Row = Row {
+#[operator]
+pub static WHERE_NONZERO: Operator = Operator {
     name: "where.condition",
     variants: Variants::FUNCTION,
     signature: "(Tensor condition) -> Tensor[]",
-    doc: "The coordinates of the elements that are true, one tensor for each dimension.
+    doc: "The coordinates of the true elements, one tensor for each dimension.
 
     >>> torch.where(torch.tensor([[0, 1], [1, 0]]))
     (tensor([0, 1]), tensor([1, 0]))",
     dtypes: DTypes::ALL,
-    traits: Traits::NEEDS_VALUES,
-    mapped: Mapped::Refused(crate::mapped::no_one_shape),
-    run: Run::Compose(|args| split(args.tensor(0)?).map(Output::List)),
-    derivative: Derivative::Composed,
+    tags: Tags::DATA_DEPENDENT,
+    batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
+    implementation: Implementation::CompositeImplicit(|args| split(args.tensor(CONDITION)?).map(Output::List)),
+    derivative: Derivative::CompositeImplicit,
     samples: &["b(2, 3)"],
     reference: "np.where(condition)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static NONZERO_STATIC: Row = Row {
+#[operator]
+pub static NONZERO_STATIC: Operator = Operator {
     name: "nonzero_static",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, *, int size, int fill_value=-1) -> Tensor",
-    doc: "`nonzero` with a fixed number of rows: too many are cut off, missing ones hold `fill_value`.
+    doc: "`nonzero` with a fixed number of rows: the result is truncated, or padded with `fill_value`.
 
     >>> torch.nonzero_static(torch.tensor([0, 5]), size=2)
     tensor([[ 1],
@@ -155,23 +160,23 @@ pub static NONZERO_STATIC: Row = Row {
         Accepts::Same,
         &["{name}: Expected out tensor to have scalar type {Result} but got scalar type{Out}"],
     )
-    .apart(),
+    .no_alias(),
     dtypes: DTypes::ALL,
-    mapped: Mapped::Each,
-    run: Run::Compose(|args| {
-        let (own, size) = (args.tensor(0)?, args.int(1)?);
+    batch_rule: BatchRule::Fallback,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, size) = (args.tensor(INPUT)?, args.int(SIZE)?);
         if size < 0 {
             return Err(Error::runtime("nonzero_static: 'size' must be an non-negative integer"));
         }
-        let fill = rushlight_core::Scalar::Int(args.int(2)?);
-        let whole = crate::create::full(&[size as isize, own.rank() as isize], fill, DType::I64, own.device())?;
+        let fill = rushlight_core::Scalar::Int(args.int(FILL_VALUE)?);
+        let whole = create::full(&[size as isize, own.rank() as isize], fill, DType::I64, own.device())?;
         if own.device() == Device::Meta {
             return Ok(Output::Tensor(whole));
         }
         let found = nonzero(own)?;
         let rows = (size as isize).min(found.sizes()[0]);
         let (target, source) = (whole.layout().slice(0, 0, rows, 1), found.layout().slice(0, 0, rows, 1));
-        crate::copy::copy_views(&whole, &target, &found, &source)?;
+        copy::copy_views(&whole, &target, &found, &source)?;
         Ok(Output::Tensor(whole))
     }),
     derivative: Derivative::NonDifferentiable("the result counts"),
@@ -180,5 +185,5 @@ pub static NONZERO_STATIC: Row = Row {
         ("t(3), size=-1", "RuntimeError", "nonzero_static: 'size' must be an non-negative integer"),
         ("t(3), size=2, fill_value=0.5", "TypeError", "nonzero_static(): argument 'fill_value' must be int, not float"),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };

@@ -1,75 +1,82 @@
-//! Writing by indices: the last of several values for one place wins, or they add up.
+//! Writing by indices: of several values for one element the last one wins, or they are added.
 
+use rushlight_autograd::Tensor;
+use rushlight_core::index::gathered;
 use rushlight_core::{DType, Error, Layout, Result};
 use rushlight_cpu::index::Source;
-use rushlight_cpu::index::merge::{Merge, Merger};
+use rushlight_cpu::index::merge::{ScatterKernels, ScatterOp};
+use rushlight_dispatch::call::errors::with_context;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Operator, Saves, Tags, Update, Variants, formula,
+    operator,
+};
+use rushlight_dispatch::value::{Arg, Ints, Output, Target, sizes_value};
+use rushlight_dispatch::vmap::RuleResult;
+use rushlight_dispatch::{copy, create, op, variants};
 
-use super::geometry::{Cut, check_room, unfit};
-use super::get::indices;
-use crate::Tensor;
-use crate::call::Target;
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::op;
-use crate::row::{DTypes, Row, Run, Traits, Update, Variants};
-use crate::value::{Args, Ints};
+use super::geometry::{IndexGeometry, check_not_empty_dims, common, value_shape_error};
+use super::get::{Places, indices, permuted};
+use super::masks::{prepare, refuse_bytes};
+use crate::view::expand::EXPAND;
 
-/// Behind `x[i, j] = v` and `index_put`.
-pub static PUT: Row = Row {
+/// The operator behind `x[i, j] = v` and `index_put`.
+#[operator]
+pub static PUT: Operator = Operator {
     name: "_index_put",
     variants: Variants::FUNCTION.union(Variants::INPLACE),
     signature: "(Tensor self, Tensor[] indices, int[] dims, Tensor values, bool accumulate=False) -> Tensor",
-    doc: "`values` written to, or added at, the places that `indices` into the dimensions `dims` name.
+    doc: "Writes or adds `values` at `indices` into the dimensions `dims`.
 
     >>> torch._index_put(torch.zeros(3), (torch.tensor([0, 0]),), (0,), torch.tensor([1., 2.]), True)
     tensor([3., 0., 0.])",
     dtypes: DTypes::ALL,
-    traits: Traits::WRITES_EXPANDED,
-    mapped: Mapped::Rule(super::mapped::put),
-    run: Run::Update(Update {
+    tags: Tags::WRITES_EXPANDED,
+    batch_rule: BatchRule::Custom(batched_index_put),
+    implementation: Implementation::Update(Update {
         check: |args| {
-            let (own, values) = (args.tensor(0)?, args.tensor(3)?);
+            let (own, values) = (args.tensor(INPUT)?, args.tensor(VALUES)?);
             if own.dtype() != values.dtype() {
                 return Err(Error::runtime(format!(
                     "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
-                    own.dtype().title(),
-                    values.dtype().title()
+                    own.dtype().display_name(),
+                    values.dtype().display_name()
                 ))
                 .hint(format!("Convert the values: v.to({}).", own.dtype())));
             }
-            let cut = Cut::new(own, &args.tensors(1)?, args.ints(2)?)?;
-            check_room(own, &cut.dims, &cut.common)?;
+            let cut = IndexGeometry::new(own, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
+            check_not_empty_dims(own, &cut.dims, &cut.common)?;
             if values.layout().broadcast_to(&cut.sizes(own)).is_err() {
-                return Err(unfit(values, own, &cut.dims, &cut.common));
+                return Err(value_shape_error(values, own, &cut.dims, &cut.common));
             }
             Ok(())
         },
         cpu: |args, target| {
-            let cut = Cut::new(target, &args.tensors(1)?, args.ints(2)?)?;
-            // Threads share the dimensions without an index: no two of their elements may be one.
+            let cut = IndexGeometry::new(target, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
+            // Threads divide the dimensions without an index, so their elements must not overlap.
             if target.layout().expanded().any(|dim| !cut.dims.contains(&dim)) {
-                crate::variants::check_no_self_overlap(target)?;
+                variants::check_no_self_overlap(target)?;
             }
-            let merge = if args.bool(4)? { Merge::Add } else { Merge::Set };
-            put_into(target, &cut, args.tensor(3)?, merge)
+            let merge = if args.bool(ACCUMULATE)? { ScatterOp::Add } else { ScatterOp::Set };
+            put_into(target, &cut, args.tensor(VALUES)?, merge)
         },
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| {
-            if d.flag(4) {
+        formula(INPUT, Saves::input(INDICES), |d| {
+            if d.flag(ACCUMULATE) {
                 return d.grad();
             }
             match (indices(d), d.grad()) {
                 (Ok((indices, dims)), Expr::Tensor(grad)) => {
-                    let zero = crate::create::scalar_of(rushlight_core::Scalar::ZERO, grad.dtype(), grad.device());
+                    let zero = create::scalar_of(rushlight_core::Scalar::ZERO, grad.dtype(), grad.device());
                     Expr::new(zero.and_then(|zero| op!(PUT, grad, indices, dims, zero)))
                 }
                 (Err(error), _) => Expr::failed(error),
                 (_, grad) => grad,
             }
         }),
-        formula(3, Saves::input(1), |d| match (indices(d), d.grad()) {
+        formula(VALUES, Saves::input(INDICES), |d| match (indices(d), d.grad()) {
             (Ok((indices, dims)), Expr::Tensor(grad)) => Expr::new(op!(super::INDEX, grad, indices, dims)),
             (Err(error), _) => Expr::failed(error),
             (_, grad) => grad,
@@ -80,14 +87,14 @@ pub static PUT: Row = Row {
         "t(4, 3), (i(4, 6),), (0,), t(3), True",
         "t(4, 3, 2), (i(4, 5), i(2, 5)), (0, 2), t(5, 3), True",
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 /// Merges values, which broadcast, into a tensor.
-pub fn put_into(target: &Tensor, cut: &Cut, values: &Tensor, merge: Merge) -> Result<()> {
-    // The loops move bytes: what is read is as wide as what is written.
+pub fn put_into(target: &Tensor, cut: &IndexGeometry, values: &Tensor, merge: ScatterOp) -> Result<()> {
+    // The loops move bytes, so source and target must have the same width.
     if values.dtype() != target.dtype() {
-        let (values, target) = (values.dtype().title(), target.dtype().title());
+        let (values, target) = (values.dtype().display_name(), target.dtype().display_name());
         return Err(Error::runtime(format!("values of dtype {values} cannot be put into a tensor of dtype {target}")));
     }
     let sizes = cut.sizes(target);
@@ -102,8 +109,8 @@ pub fn put_into(target: &Tensor, cut: &Cut, values: &Tensor, merge: Merge) -> Re
     let (values, step) = match middle.view_strides(&[n]) {
         Some(strides) => (values, strides[0]),
         None => {
-            plain = crate::create::empty(&sizes, values.dtype(), values.device())?;
-            crate::copy::copy(&plain, values)?;
+            plain = create::empty(&sizes, values.dtype(), values.device())?;
+            copy::copy(&plain, values)?;
             frame = cut.source(&Layout::contiguous(&sizes)).0;
             let after: isize = frame.after.sizes.iter().product();
             (&plain, after)
@@ -112,22 +119,24 @@ pub fn put_into(target: &Tensor, cut: &Cut, values: &Tensor, merge: Merge) -> Re
     let width = target.dtype().size();
     let (to, from) = (target.storage().pin()?, values.storage().pin()?);
     let source = Source { pointer: from.as_ptr(), frame, step: step.wrapping_mul(width as isize) };
-    let merger = Merger::new(merge, target.dtype());
+    let kernels = ScatterKernels::new(merge, target.dtype());
     // SAFETY: offsets were checked, layouts stay within their storages, and both dtypes are the same.
-    unsafe { rushlight_cpu::index::put(to.as_ptr(), &cut.frame(target.layout()), &offsets, &source, merger, width) };
+    unsafe { rushlight_cpu::index::put(to.as_ptr(), &cut.frame(target.layout()), &offsets, &source, kernels, width) };
     Ok(())
 }
 
 /// Writes in place, recorded.
 pub fn put_(own: &Tensor, indices: Vec<Tensor>, dims: Ints, values: &Tensor, accumulate: bool) -> Result<()> {
     let args = Args::new(&PUT, [own.into(), indices.into(), dims.into(), values.into(), accumulate.into()]);
-    crate::call::call_into(args, Target::InPlace).map(drop)
+    args.call_into(Target::InPlace).map(drop)
 }
 
-/// The arguments of `index_put` in the form that `PUT` takes; torch's list may be shorter than the dimensions.
+/// The arguments of `index_put` in the form of `PUT`; torch's list may be shorter than the dimensions.
 fn arguments<'a>(args: &Args<'a>) -> Result<Args<'a>> {
-    let own = args.tensor(0)?;
-    let given: Vec<Tensor> = args.tensors(1)?.into_iter().cloned().collect();
+    use INDEX_PUT::*;
+
+    let own = args.tensor(INPUT)?;
+    let given: Vec<Tensor> = args.tensors(INDICES)?.into_iter().cloned().collect();
     let mut dim = 0;
     let mut dims = Vec::with_capacity(given.len());
     for index in &given {
@@ -141,38 +150,41 @@ fn arguments<'a>(args: &Args<'a>) -> Result<Args<'a>> {
             own.rank(),
             given.len()
         ))
-        .hint("At most one index for each dimension; a mask counts for as many as it has."));
+        .hint("Use at most one index per dimension; a mask counts once for each of its dimensions."));
     }
-    let (values, accumulate) = (args.tensor(2)?, args.bool(3)?);
-    // One number at the places of one mask takes the tensor's dtype, as `masked_fill` gives it.
+    let (values, accumulate) = (args.tensor(VALUES)?, args.bool(ACCUMULATE)?);
+    // A single number with one mask is cast to the tensor's dtype, as with `masked_fill`.
     let by_mask = !accumulate && values.numel() == 1 && given.len() == 1 && given[0].dtype() == DType::Bool;
     if !accumulate && values.numel() == 1 {
-        super::refuse_bytes(&given)?;
+        refuse_bytes(&given)?;
     }
     let values = if by_mask && values.dtype() != own.dtype() {
-        if !values.is_mapped() {
-            crate::create::check_fits(crate::convert::item(values)?, own.dtype())?;
+        if !values.is_batched() {
+            create::check_fits(crate::convert::item(values)?, own.dtype())?;
         }
         crate::convert::to_dtype(values, own.dtype())?
     } else {
         values.clone()
     };
-    let (indices, dims) = super::prepare(own, given, &dims)?;
-    Ok(Args::new(&PUT, [args.values[0].clone(), indices.into(), dims.into(), values.into(), accumulate.into()]))
+    let (indices, dims) = prepare(own, given, &dims)?;
+    Ok(Args::new(&PUT, [args.value(Arg::FIRST).clone(), indices.into(), dims.into(), values.into(), accumulate.into()]))
 }
 
-pub static INDEX_PUT: Row = Row {
+#[operator]
+pub static INDEX_PUT: Operator = Operator {
     name: "index_put",
     variants: Variants::BOTH.union(Variants::INPLACE).union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor",
-    doc: "A copy with `values` written to, or added at, the places that a tuple of index tensors names.
+    doc: "A copy with `values` written or added at a tuple of index tensors.
 
     >>> torch.index_put(torch.zeros(3), (torch.tensor([0, 2]),), torch.tensor([1., 2.]))
     tensor([1., 0., 2.])",
     dtypes: DTypes::ALL,
-    traits: Traits::NEEDS_VALUES,
-    run: Run::Defer(|args| arguments(&args).map_err(|error| crate::call::placed(error, &args, false))),
-    derivative: Derivative::Composed,
+    tags: Tags::DATA_DEPENDENT,
+    implementation: Implementation::Redispatch(|args| {
+        arguments(&args).map_err(|error| with_context(error, &args, false))
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(4, 3), (torch.tensor([2, 0]),), t(2, 3)",
         "t(4, 3), (i(4, 6), i(3, 6)), t(6), True",
@@ -187,10 +199,31 @@ pub static INDEX_PUT: Row = Row {
         ),
         ("t(3), (t(2),), t(2)", "IndexError", "tensors used as indices must be long, int, byte or bool tensors"),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 /// A list of indices of one dimension.
-pub fn single(own: &Tensor, dim: usize, index: &Tensor) -> Result<Cut> {
-    Cut::new(own, &[index], &[dim as i64])
+pub fn single(own: &Tensor, dim: usize, index: &Tensor) -> Result<IndexGeometry> {
+    IndexGeometry::new(own, &[index], &[dim as i64])
+}
+
+/// `x[i, j] = v`.
+fn batched_index_put(batch: &BatchedCall) -> RuleResult {
+    use PUT::*;
+
+    let args = batch.args;
+    let places = Places::of(batch, false)?;
+    let owned: Vec<Tensor> = args.tensors(INDICES)?.into_iter().cloned().collect();
+    let dims: Vec<usize> = args.ints(DIMS)?.iter().map(|&dim| dim as usize).collect();
+    let sizes = gathered(args.tensor(INPUT)?.sizes(), &dims, &common(&owned)?);
+    let values = batch.physical(&op!(EXPAND, args.tensor(VALUES)?, sizes_value(&sizes))?);
+    let order = places.order(values.rank());
+    let mut back = vec![0; order.len()];
+    for (to, &from) in order.iter().enumerate() {
+        back[from] = to;
+    }
+    let values = permuted(&values, &back)?;
+    let accumulate = args.bool(ACCUMULATE)?;
+    op!(PUT, batch.tensor(INPUT)?, places.indices, places.dims, values, accumulate)
+        .map(|tensor| Some(Output::Tensor(tensor)))
 }

@@ -1,37 +1,39 @@
-//! Tensors one behind the other along a dimension, or side by side along a new one.
+//! Concatenation along a dimension, and stacking along a new one.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{DType, Dims, Error, Result};
+use rushlight_dispatch::operator::{
+    Accepts, Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint,
+    Kernel, Operator, Out, Saves, Sparse, TensorSpec, Variants, operator,
+};
+use rushlight_dispatch::promote::PromotionState;
+use rushlight_dispatch::value::{Ints, Output};
+use rushlight_dispatch::vmap::{RuleResult, one_result};
+use rushlight_dispatch::{copy, create, op};
 
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Derive, Joint, Saves};
-use crate::mapped::Mapped;
-use crate::promote::State;
-use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::sparse::{Sparse, places};
-use crate::value::{Args, Output};
 use crate::view::narrow::{selected, sliced};
-use crate::{Tensor, op};
 
 const JOINED: Out =
-    Out::new(Accepts::Cast, &["torch.cat(): input types can't be cast to the desired output type {Out}"]).apart();
+    Out::new(Accepts::Cast, &["torch.cat(): input types can't be cast to the desired output type {Out}"]).no_alias();
 
-pub static CAT: Row = Row {
+#[operator]
+pub static CAT: Operator = Operator {
     name: "cat",
     aliases: &["concat", "concatenate"],
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor[] tensors, int dim=0) -> Tensor",
-    doc: "Tensors one behind the other along `dim`; all other sizes must agree.
+    doc: "Concatenates tensors along `dim`; all other sizes must be equal.
 
     >>> torch.cat([torch.tensor([1, 2]), torch.tensor([3])])
     tensor([1, 2, 3])",
     out: JOINED,
     dtypes: DTypes::ALL,
-    autocast: Autocast::Widest,
-    sparse: Sparse::Body(places::cat),
-    mapped: Mapped::Rule(super::mapped::cat),
-    run: Run::Kernel(Kernel { infer: infer_cat, cpu: run_cat }),
-    derivative: Derivative::Joint(Joint { inputs: &[0], saves: Saves::NOTHING, gradients: cut }),
+    autocast: Autocast::Promote,
+    sparse: Sparse::Opaque,
+    batch_rule: BatchRule::Custom(batched_cat),
+    implementation: Implementation::Kernel(Kernel { infer: infer_cat, cpu: run_cat, cuda: None }),
+    derivative: Derivative::Joint(Joint { inputs: &[TENSORS], saves: Saves::NOTHING, gradients: cut }),
     samples: &["[t(2, 3), t(1, 3)]", "[t(2, 3), t(2, 1)], 1", "[t(2), t(0), t(3)], -1", "[t(2, 3).t(), t(1, 2)]"],
     errors: &[
         ("[], 0", "ValueError", "torch.cat(): expected a non-empty list of Tensors"),
@@ -44,25 +46,27 @@ pub static CAT: Row = Row {
         ("[t(), t()], 0", "RuntimeError", "zero-dimensional tensor (at position 0) cannot be concatenated"),
     ],
     reference: "np.concatenate(tensors, dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// An empty vector joins with anything, for the sake of old programs.
+/// An empty vector joins with anything, for compatibility with old programs.
 fn skipped(tensor: &Tensor) -> bool {
     tensor.sizes().as_slice() == [0]
 }
 
-/// The dtype in which tensors meet.
+/// The dtype to which the tensors promote.
 pub fn common(tensors: &[&Tensor]) -> Result<DType> {
-    let mut state = State::default();
+    let mut state = PromotionState::default();
     for tensor in tensors {
         state.tensor(tensor.dtype(), tensor.rank())?;
     }
     state.result()
 }
 
-fn infer_cat(args: &Args) -> Result<Vec<Spec>> {
-    let tensors = args.tensors(0)?;
+fn infer_cat(args: &Args) -> Result<Vec<TensorSpec>> {
+    use CAT::*;
+
+    let tensors = args.tensors(TENSORS)?;
     let Some(first) = tensors.iter().find(|tensor| !skipped(tensor)).or(tensors.first()) else {
         return Err(Error::value("torch.cat(): expected a non-empty list of Tensors"));
     };
@@ -70,7 +74,7 @@ fn infer_cat(args: &Args) -> Result<Vec<Spec>> {
         return Err(Error::runtime(format!("zero-dimensional tensor (at position {at}) cannot be concatenated"))
             .hint("Use torch.stack, or x.reshape(1)."));
     }
-    let dim = wrap_dim(args.int(1)?, first.rank())?;
+    let dim = wrap_dim(args.int(DIM)?, first.rank())?;
     let mut sizes = first.sizes().clone();
     sizes[dim] = 0;
     for (at, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| !skipped(tensor)) {
@@ -99,14 +103,14 @@ fn infer_cat(args: &Args) -> Result<Vec<Spec>> {
         };
         sizes[dim] = length;
     }
-    let mut spec = Spec::new(&sizes, common(&tensors)?, first);
+    let mut spec = TensorSpec::new(&sizes, common(&tensors)?, first);
     if let Some(strides) = with_channels_last(&tensors, first, &sizes)? {
         spec.layout.strides = strides;
     }
     Ok(vec![spec])
 }
 
-/// The strides of what is joined of images whose channels lie last: they stay so.
+/// The strides of a result of channels-last images, which stays channels-last.
 fn with_channels_last(tensors: &[&Tensor], first: &Tensor, sizes: &[isize]) -> Result<Option<Dims>> {
     let last = |tensor: &Tensor| crate::create::resize::format_of(tensor.layout());
     match last(first) {
@@ -117,7 +121,7 @@ fn with_channels_last(tensors: &[&Tensor], first: &Tensor, sizes: &[isize]) -> R
     }
 }
 
-/// Along which dimension the tensors would join, if there is one.
+/// The dimension along which the tensors could be joined, if there is one.
 #[cold]
 fn advice(tensors: &[&Tensor]) -> String {
     let shapes: Vec<&Dims> = tensors.iter().filter(|tensor| !skipped(tensor)).map(|tensor| tensor.sizes()).collect();
@@ -132,55 +136,58 @@ fn advice(tensors: &[&Tensor]) -> String {
 }
 
 fn run_cat(args: &Args, results: &[Tensor]) -> Result<()> {
+    use CAT::*;
+
     let whole = &results[0];
-    let dim = wrap_dim(args.int(1)?, whole.rank())?;
+    let dim = wrap_dim(args.int(DIM)?, whole.rank())?;
     let mut start = 0;
-    for tensor in args.tensors(0)?.into_iter().filter(|tensor| !skipped(tensor)) {
+    for tensor in args.tensors(TENSORS)?.into_iter().filter(|tensor| !skipped(tensor)) {
         let length = tensor.sizes()[dim];
-        crate::copy::copy_to_view(whole, &whole.layout().slice(dim, start, length, 1), tensor)?;
+        copy::copy_to_view(whole, &whole.layout().slice(dim, start, length, 1), tensor)?;
         start += length;
     }
     Ok(())
 }
 
-fn cut(d: &Derive) -> Result<Vec<Option<Tensor>>> {
+fn cut(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     let grad = d.grad().done()?;
-    let dim = wrap_dim(d.int(1), grad.rank())?;
+    let dim = wrap_dim(d.int(CAT::DIM), grad.rank())?;
     let mut start = 0;
     let mut gradients = Vec::with_capacity(d.inputs.len());
-    for (facts, &wanted) in d.inputs.iter().zip(d.wanted) {
-        if facts.sizes.as_slice() == [0] {
-            gradients.push(Some(crate::create::zeros(&[0], facts.dtype, facts.device)?));
+    for (meta, &wanted) in d.inputs.iter().zip(d.wanted) {
+        if meta.sizes.as_slice() == [0] {
+            gradients.push(Some(create::zeros(&[0], meta.dtype, meta.device)?));
             continue;
         }
-        let length = facts.sizes[dim];
+        let length = meta.sizes[dim];
         gradients.push(if wanted { Some(sliced(&grad, dim, start, length, 1)?) } else { None });
         start += length;
     }
     Ok(gradients)
 }
 
-pub static STACK: Row = Row {
+#[operator]
+pub static STACK: Operator = Operator {
     name: "stack",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor[] tensors, int dim=0) -> Tensor",
-    doc: "Tensors of one shape side by side along a new dimension.
+    doc: "Stacks tensors of one shape along a new dimension.
 
     >>> torch.stack([torch.tensor([1, 2]), torch.tensor([3, 4])], 1)
     tensor([[1, 3],
             [2, 4]])",
     out: JOINED,
     dtypes: DTypes::ALL,
-    autocast: Autocast::Widest,
-    sparse: Sparse::Body(places::stack),
-    mapped: Mapped::Rule(super::mapped::stack),
-    run: Run::Kernel(Kernel { infer: infer_stack, cpu: run_stack }),
+    autocast: Autocast::Promote,
+    sparse: Sparse::Opaque,
+    batch_rule: BatchRule::Custom(batched_stack),
+    implementation: Implementation::Kernel(Kernel { infer: infer_stack, cpu: run_stack, cuda: None }),
     derivative: Derivative::Joint(Joint {
-        inputs: &[0],
+        inputs: &[TENSORS],
         saves: Saves::NOTHING,
         gradients: |d| {
             let grad = d.grad().done()?;
-            let dim = wrap_dim(d.int(1), grad.rank())?;
+            let dim = wrap_dim(d.int(DIM), grad.rank())?;
             let each = d.wanted.iter().enumerate();
             each.map(|(at, &wanted)| if wanted { selected(&grad, dim, at as isize).map(Some) } else { Ok(None) })
                 .collect()
@@ -196,11 +203,13 @@ pub static STACK: Row = Row {
         ("[]", "RuntimeError", "stack expects a non-empty TensorList"),
     ],
     reference: "np.stack(tensors, dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-fn infer_stack(args: &Args) -> Result<Vec<Spec>> {
-    let tensors = args.tensors(0)?;
+fn infer_stack(args: &Args) -> Result<Vec<TensorSpec>> {
+    use STACK::*;
+
+    let tensors = args.tensors(TENSORS)?;
     let Some(first) = tensors.first() else { return Err(Error::runtime("stack expects a non-empty TensorList")) };
     let mut sizes: Dims = first.sizes().clone();
     if let Some(at) = tensors.iter().position(|tensor| tensor.sizes() != &sizes) {
@@ -210,11 +219,11 @@ fn infer_stack(args: &Args) -> Result<Vec<Spec>> {
             Shape(tensors[at].sizes())
         )));
     }
-    let dim = wrap_dim(args.int(1)?, sizes.len() + 1)?;
+    let dim = wrap_dim(args.int(DIM)?, sizes.len() + 1)?;
     let mut joined = sizes.clone();
     sizes.insert(dim, tensors.len() as isize);
-    let mut spec = Spec::new(&sizes, common(&tensors)?, first);
-    // They lie as if they were joined along `dim`, which is then split.
+    let mut spec = TensorSpec::new(&sizes, common(&tensors)?, first);
+    // They are laid out as if they were joined along `dim`, which is then split.
     if let Some(size) = joined.get_mut(dim) {
         let inner = *size;
         *size = size.saturating_mul(tensors.len() as isize);
@@ -227,17 +236,20 @@ fn infer_stack(args: &Args) -> Result<Vec<Spec>> {
 }
 
 fn run_stack(args: &Args, results: &[Tensor]) -> Result<()> {
+    use STACK::*;
+
     let whole = &results[0];
-    let dim = wrap_dim(args.int(1)?, whole.rank())?;
-    for (at, tensor) in args.tensors(0)?.into_iter().enumerate() {
-        crate::copy::copy_to_view(whole, &whole.layout().select(dim, at as isize), tensor)?;
+    let dim = wrap_dim(args.int(DIM)?, whole.rank())?;
+    for (at, tensor) in args.tensors(TENSORS)?.into_iter().enumerate() {
+        copy::copy_to_view(whole, &whole.layout().select(dim, at as isize), tensor)?;
     }
     Ok(())
 }
 
 macro_rules! stacks {
-    ($($row:ident $name:literal $aliases:expr, $reference:literal $prepare:expr, $dim:expr, $bad:literal $sentence:literal $doc:literal;)*) => {$(
-        pub static $row: Row = Row {
+    ($($op:ident $name:literal $aliases:expr, $reference:literal $prepare:expr, $dim:expr, $bad:literal $sentence:literal $doc:literal;)*) => {$(
+        #[operator]
+        pub static $op: Operator = Operator {
             name: $name,
             aliases: $aliases,
             variants: Variants::FUNCTION.union(Variants::OUT),
@@ -245,9 +257,9 @@ macro_rules! stacks {
             doc: $doc,
             out: JOINED,
             dtypes: DTypes::ALL,
-            run: Run::Compose(|args| {
-                let prepare: &'static Row = $prepare;
-                let tensors = args.tensors(0)?;
+            implementation: Implementation::CompositeImplicit(|args| {
+                let prepare: &'static Operator = $prepare;
+                let tensors = args.tensors(TENSORS)?;
                 if tensors.is_empty() {
                     return Err(Error::runtime(concat!($name, " expects a non-empty TensorList")));
                 }
@@ -256,14 +268,14 @@ macro_rules! stacks {
                 let dim = dim(&ready[0]);
                 op!(CAT, ready, dim).map(Output::Tensor)
             }),
-            derivative: Derivative::Composed,
+            derivative: Derivative::CompositeImplicit,
             samples: &["[t(2), t(2)]", "[t(2, 3), t(2, 3)]"],
             errors: &[
                 ("[]", "RuntimeError", concat!($name, " expects a non-empty TensorList")),
                 ($bad, "RuntimeError", $sentence),
             ],
             reference: $reference,
-            ..Row::BASE
+            ..Operator::BASE
         };
     )*};
 }
@@ -271,50 +283,51 @@ macro_rules! stacks {
 stacks! {
     HSTACK "hstack" &[], "np.hstack(tensors)" &crate::view::flatten::ATLEAST_1D, |first| i64::from(first.rank() > 1),
     "[t(2, 3), t(3, 3)]" "Sizes of tensors must match except in dimension 1. Expected size 2 but got size 3 for tensor number 1 in the list."
-    "Tensors one behind the other along the columns (vectors along their only dimension).
+    "Concatenates tensors along the columns (vectors along their only dimension).
 
     >>> torch.hstack([torch.tensor([1, 2]), torch.tensor([3])])
     tensor([1, 2, 3])";
     VSTACK "vstack" &["row_stack"], "np.vstack(tensors)" &crate::view::flatten::ATLEAST_2D, |_| 0,
     "[t(2, 3), t(2, 4)]" "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 4 for tensor number 1 in the list."
-    "Tensors one below the other; a vector is a row.
+    "Concatenates tensors along the rows; a vector is one row.
 
     >>> torch.vstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
     tensor([[1, 2],
             [3, 4]])";
     DSTACK "dstack" &[], "np.dstack(tensors)" &crate::view::flatten::ATLEAST_3D, |_| 2,
     "[t(2, 3), t(2, 4)]" "Sizes of tensors must match except in dimension 2. Expected size 3 but got size 4 for tensor number 1 in the list."
-    "Tensors one behind the other along the third dimension.
+    "Concatenates tensors along the third dimension.
 
     >>> torch.dstack([torch.tensor([1, 2]), torch.tensor([3, 4])])
     tensor([[[1, 3],
              [2, 4]]])";
 }
 
-pub static COLUMN_STACK: Row = Row {
+#[operator]
+pub static COLUMN_STACK: Operator = Operator {
     name: "column_stack",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor[] tensors) -> Tensor",
-    doc: "Vectors as columns, and matrices side by side.
+    doc: "Concatenates vectors, as columns, and matrices along the columns.
 
     >>> torch.column_stack([torch.tensor([1, 2]), torch.tensor([3, 4])])
     tensor([[1, 3],
             [2, 4]])",
     out: JOINED,
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
+    implementation: Implementation::CompositeImplicit(|args| {
         let column = |tensor: &Tensor| match tensor.rank() {
-            0 | 1 => op!(crate::view::RESHAPE, tensor, crate::value::Ints::from_slice(&[tensor.numel() as i64, 1])),
+            0 | 1 => op!(crate::view::RESHAPE, tensor, Ints::from_slice(&[tensor.numel() as i64, 1])),
             _ => Ok(tensor.clone()),
         };
-        let tensors = args.tensors(0)?;
+        let tensors = args.tensors(TENSORS)?;
         if tensors.is_empty() {
             return Err(Error::runtime("column_stack expects a non-empty TensorList"));
         }
         let ready: Vec<Tensor> = tensors.into_iter().map(column).collect::<Result<_>>()?;
         op!(CAT, ready, 1i64).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["[t(2), t(2, 3)]", "[t(2, 3), t(2, 1)]"],
     errors: &[
         (
@@ -325,5 +338,29 @@ pub static COLUMN_STACK: Row = Row {
         ("[]", "RuntimeError", "column_stack expects a non-empty TensorList"),
     ],
     reference: "np.column_stack(tensors)",
-    ..Row::BASE
+    ..Operator::BASE
 };
+
+fn batched_cat(batch: &BatchedCall) -> RuleResult {
+    use CAT::*;
+
+    let list = batch.args.tensors(TENSORS)?;
+    // An empty vector joins with anything, as in old versions of torch.
+    let kept: Vec<&Tensor> = match list.iter().any(|tensor| tensor.rank() != 1) {
+        true => list.into_iter().filter(|tensor| tensor.rank() != 1 || tensor.numel() > 0).collect(),
+        false => list,
+    };
+    let Some(first) = kept.first() else { return Ok(None) };
+    let dim = wrap_dim(batch.args.int(DIM)?, first.rank())?;
+    let shown: Vec<Tensor> = kept.into_iter().map(|tensor| batch.physical(tensor)).collect();
+    one_result(op!(CAT, shown, dim + 1))
+}
+
+fn batched_stack(batch: &BatchedCall) -> RuleResult {
+    use STACK::*;
+
+    let list = batch.args.tensors(TENSORS)?;
+    let dim = wrap_dim(batch.args.int(DIM)?, list[0].rank() + 1)?;
+    let shown: Vec<Tensor> = list.into_iter().map(|tensor| batch.physical(tensor)).collect();
+    one_result(op!(STACK, shown, dim + 1))
+}

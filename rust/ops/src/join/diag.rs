@@ -1,16 +1,19 @@
-//! Diagonals read and made.
+//! Reading and constructing diagonals.
 
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{Error, Result, Scalar};
+use rushlight_dispatch::operator::{
+    BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, TensorSpec, Variants,
+    formula, operator,
+};
+use rushlight_dispatch::value::Output;
+use rushlight_dispatch::vmap::{RuleResult, one_result};
+use rushlight_dispatch::{copy, create, op, value};
 
-use crate::derive::{Derivative, Saves, formula};
-use crate::mapped::Mapped;
-use crate::op;
-use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::value::Output;
 use crate::view::diagonal::{DIAGONAL, diagonal};
 
-pub static DIAG_EMBED: Row = Row {
+#[operator]
+pub static DIAG_EMBED: Operator = Operator {
     name: "diag_embed",
     signature: "(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
     doc: "Matrices of zeros with the last dimension of `self` on their diagonals.
@@ -19,40 +22,42 @@ pub static DIAG_EMBED: Row = Row {
     tensor([[1, 0],
             [0, 2]])",
     dtypes: DTypes::ALL,
-    mapped: Mapped::Rule(super::mapped::diag_embed),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(batched_diag_embed),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
+            let own = args.tensor(INPUT)?;
             let rank = own.rank() + 1;
-            let (first, second) = (args.int(2)?, args.int(3)?);
+            let (first, second) = (args.int(DIM1)?, args.int(DIM2)?);
             let (a, b) = (wrap_dim(first, rank)?, wrap_dim(second, rank)?);
             if a == b {
                 return Err(Error::runtime(format!("diagonal dimensions cannot be identical {first}, {second}"))
-                    .hint("dim1 and dim2 are two dimensions, such as -2 and -1."));
+                    .hint("dim1 and dim2 must be different dimensions, such as -2 and -1."));
             }
             let mut sizes = own.sizes().clone();
-            let reach = isize::try_from(args.int(1)?.unsigned_abs()).unwrap_or(isize::MAX);
+            let reach = isize::try_from(args.int(OFFSET)?.unsigned_abs()).unwrap_or(isize::MAX);
             let length = sizes.pop().unwrap_or(1).saturating_add(reach);
             sizes.insert(a.min(b), length);
             sizes.insert(a.max(b), length);
             rushlight_core::layout::checked_new(&sizes)?;
-            Ok(vec![Spec::new(&sizes, own.dtype(), own)])
+            Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
         },
         cpu: |args, results| {
             let whole = &results[0];
-            crate::create::fill(whole, Scalar::ZERO)?;
-            crate::copy::copy_to_view(whole, &diagonal(whole.layout(), args)?, args.tensor(0)?)
+            create::fill(whole, Scalar::ZERO)?;
+            copy::copy_to_view(whole, &diagonal(whole.layout(), args)?, args.tensor(INPUT)?)
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        d.grad().call(&DIAGONAL, [d.int(1).into(), d.int(2).into(), d.int(3).into()])
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
+        d.grad().call(&DIAGONAL, [d.int(OFFSET).into(), d.int(DIM1).into(), d.int(DIM2).into()])
     })]),
     samples: &["t(3)", "t(2, 3), 1", "t(2, 3), -2, 0, 2"],
     errors: &[("t(3), 0, 0, 0", "RuntimeError", "diagonal dimensions cannot be identical 0, 0")],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static DIAG: Row = Row {
+#[operator]
+pub static DIAG: Operator = Operator {
     name: "diag",
     node: "DiagonalBackward0_copy",
     variants: Variants::BOTH.union(Variants::OUT),
@@ -66,23 +71,24 @@ pub static DIAG: Row = Row {
     tensor([1, 4])",
     out: Out::STRICT,
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let (own, offset) = (args.tensor(0)?, args.int(1)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, offset) = (args.tensor(INPUT)?, args.int(DIAGONAL)?);
         match own.rank() {
             1 => op!(DIAG_EMBED, own, offset),
-            2 => op!(crate::convert::CLONE, op!(DIAGONAL, own, offset)?),
+            2 => op!(crate::convert::CLONE, op!(self::DIAGONAL, own, offset)?),
             rank => Err(Error::runtime(format!("diag(): Supports 1D or 2D tensors. Got {rank}D"))),
         }
         .map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3)", "t(3, 4), 1", "t(3), -1"],
     errors: &[("t(2, 2, 2)", "RuntimeError", "diag(): Supports 1D or 2D tensors. Got 3D")],
     reference: "np.diag(self, diagonal)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static DIAGFLAT: Row = Row {
+#[operator]
+pub static DIAGFLAT: Operator = Operator {
     name: "diagflat",
     signature: "(Tensor self, int offset=0) -> Tensor",
     doc: "All elements on the diagonal of a matrix.
@@ -91,11 +97,11 @@ pub static DIAGFLAT: Row = Row {
     tensor([[1, 0],
             [0, 2]])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let row = op!(crate::view::RESHAPE, args.tensor(0)?, crate::view::reshape::sizes_value(&[-1]))?;
-        op!(DIAG_EMBED, row, args.int(1)?).map(Output::Tensor)
+    implementation: Implementation::CompositeImplicit(|args| {
+        let row = op!(crate::view::RESHAPE, args.tensor(INPUT)?, value::sizes_value(&[-1]))?;
+        op!(DIAG_EMBED, row, args.int(OFFSET)?).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 2)", "t(3), 1"],
     errors: &[(
         "t(2, 2), 2**62",
@@ -103,24 +109,25 @@ pub static DIAGFLAT: Row = Row {
         "Storage size calculation overflowed with sizes=[4611686018427387908, 4611686018427387908]",
     )],
     reference: "np.diagflat(self, offset)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static BLOCK_DIAG: Row = Row {
+#[operator]
+pub static BLOCK_DIAG: Operator = Operator {
     name: "block_diag",
     variants: Variants::FUNCTION,
     signature: "(Tensor[] *tensors) -> Tensor",
-    doc: "Matrices one after the other along the diagonal, zeros elsewhere; a vector is a row.
+    doc: "A block-diagonal matrix; a vector is one row.
 
     >>> torch.block_diag(torch.tensor([[1, 2]]), torch.tensor([3]))
     tensor([[1, 2, 0],
             [0, 0, 3]])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let tensors = args.tensors(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let tensors = args.tensors(TENSORS)?;
         if tensors.is_empty() {
             let device = rushlight_core::Device::Cpu;
-            return crate::create::zeros(&[1, 0], rushlight_core::dtype::default_dtype(), device).map(Output::Tensor);
+            return create::zeros(&[1, 0], rushlight_core::dtype::default_dtype(), device).map(Output::Tensor);
         }
         if let Some((at, tensor)) = tensors.iter().enumerate().find(|(_, tensor)| tensor.rank() > 2) {
             return Err(Error::runtime(format!(
@@ -138,19 +145,27 @@ pub static BLOCK_DIAG: Row = Row {
         let mut bands = Vec::with_capacity(blocks.len());
         for block in blocks {
             let (width, device) = (block.sizes()[1], block.device());
-            let side = |width: isize| crate::create::zeros(&[block.sizes()[0], width], dtype, device);
+            let side = |width: isize| create::zeros(&[block.sizes()[0], width], dtype, device);
             let row = vec![side(before)?, block.clone(), side(total - before - width)?];
             bands.push(op!(super::CAT, row, 1i64)?);
             before += width;
         }
         op!(super::CAT, bands, 0i64).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["[t(2, 3), t(2)]", "[t(), t(2, 2)]"],
     errors: &[(
         "t(2,2,2)",
         "RuntimeError",
         "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input 0 has 3 dimensions",
     )],
-    ..Row::BASE
+    ..Operator::BASE
 };
+
+fn batched_diag_embed(batch: &BatchedCall) -> RuleResult {
+    use DIAG_EMBED::*;
+
+    let rank = batch.args.tensor(INPUT)?.rank() + 1;
+    let dim = |arg| batch.args.int(arg).and_then(|dim| wrap_dim(dim, rank)).map(|dim| dim + 1);
+    one_result(op!(DIAG_EMBED, batch.tensor(INPUT)?, batch.args.int(OFFSET)?, dim(DIM1)?, dim(DIM2)?))
+}

@@ -1,16 +1,19 @@
-//! Elements in reverse, rolled around, turned.
+//! Reversed, rolled and rotated elements.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::layout::{DimSet, product, wrap_dim};
 use rushlight_core::{Error, Layout, Result};
+use rushlight_dispatch::operator::{
+    BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Saves, TensorSpec, formula, operator,
+};
+use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
+use rushlight_dispatch::vmap::{RuleResult, one_result};
+use rushlight_dispatch::{copy, op};
 
-use crate::derive::{Derivative, Saves, formula};
-use crate::mapped::Mapped;
-use crate::row::{DTypes, Kernel, Row, Run, Spec};
-use crate::value::{Ints, Output, Value};
-use crate::view::reshape::sizes_value;
-use crate::{Tensor, op};
+use crate::view::RESHAPE;
 
-pub static FLIP: Row = Row {
+#[operator]
+pub static FLIP: Operator = Operator {
     name: "flip",
     signature: "(Tensor self, int[] dims) -> Tensor",
     doc: "A copy with the elements in reverse along `dims`. (`x[::-1]` is a view.)
@@ -19,27 +22,28 @@ pub static FLIP: Row = Row {
     tensor([[2, 1],
             [4, 3]])",
     dtypes: DTypes::ALL,
-    mapped: Mapped::Along(1),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Along(DIMS),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
-            DimSet::of(args.ints(1)?, own.rank())?;
+            let own = args.tensor(INPUT)?;
+            DimSet::of(args.ints(DIMS)?, own.rank())?;
             let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
-            Ok(vec![Spec { layout, dtype: own.dtype(), device: own.device() }])
+            Ok(vec![TensorSpec { layout, dtype: own.dtype(), device: own.device() }])
         },
         cpu: |args, results| {
-            let own = args.tensor(0)?;
+            let own = args.tensor(INPUT)?;
             let mut layout = own.layout().clone();
             if own.rank() > 0 {
-                for &dim in args.ints(1)? {
+                for &dim in args.ints(DIMS)? {
                     layout = layout.flip(wrap_dim(dim, own.rank())?);
                 }
             }
-            crate::copy::copy_views(&results[0], results[0].layout(), own, &layout)
+            copy::copy_views(&results[0], results[0].layout(), own, &layout)
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        d.grad().call(&FLIP, [Value::Ints(d.ints(1).into())])
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
+        d.grad().call(&FLIP, [Value::Ints(d.ints(DIMS).into())])
     })]),
     samples: &["t(2, 3), (0,)", "t(2, 3, 4), (0, -1)", "t(2, 3).t(), (0,)", "t(0, 3), (0,)", "t(2), ()"],
     errors: &[
@@ -47,27 +51,28 @@ pub static FLIP: Row = Row {
         ("t(2, 3), (5,)", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 5)"),
     ],
     reference: "np.flip(self, dims)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 macro_rules! flips {
-    ($($row:ident $name:literal $least:literal $dim:literal $reference:literal $sample:literal $doc:literal;)*) => {$(
-        pub static $row: Row = Row {
+    ($($op:ident $name:literal $least:literal $dim:literal $reference:literal $sample:literal $doc:literal;)*) => {$(
+        #[operator]
+        pub static $op: Operator = Operator {
             name: $name,
             signature: "(Tensor self) -> Tensor",
             doc: $doc,
             dtypes: DTypes::ALL,
-            run: Run::Compose(|args| {
-                let own = args.tensor(0)?;
+            implementation: Implementation::CompositeImplicit(|args| {
+                let own = args.tensor(INPUT)?;
                 if own.rank() < $least {
                     return Err(Error::runtime(concat!("Input must be >= ", $least, "-d.")));
                 }
                 op!(FLIP, own, Ints::from_slice(&[$dim])).map(Output::Tensor)
             }),
-            derivative: Derivative::Composed,
+            derivative: Derivative::CompositeImplicit,
             samples: &[$sample],
             reference: $reference,
-            ..Row::BASE
+            ..Operator::BASE
         };
     )*};
 }
@@ -87,22 +92,22 @@ flips! {
             [1, 2]])";
 }
 
-pub static ROLL: Row = Row {
+#[operator]
+pub static ROLL: Operator = Operator {
     name: "roll",
     signature: "(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor",
-    doc:
-        "A copy with the elements moved on by `shifts` along `dims`; what falls off the end comes back at the beginning.
+    doc: "A copy with the elements rolled by `shifts` along `dims`; elements past the end continue at the beginning.
 
-Without `dims` the elements roll as if they stood in one row.
+Without `dims` the flattened tensor is rolled.
 
     >>> torch.roll(torch.tensor([1, 2, 3, 4]), 1)
     tensor([4, 1, 2, 3])",
     dtypes: DTypes::ALL,
-    mapped: Mapped::Rule(super::mapped::roll),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(batched_roll),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
-            let (shifts, dims) = (args.ints(1)?, args.ints(2)?);
+            let own = args.tensor(INPUT)?;
+            let (shifts, dims) = (args.ints(SHIFTS)?, args.ints(DIMS)?);
             if shifts.is_empty() {
                 return Err(Error::runtime("`shifts` required"));
             }
@@ -119,13 +124,13 @@ Without `dims` the elements roll as if they stood in one row.
                 }
                 wrap_dim(dim, own.rank())?;
             }
-            let spec = Spec::new(own.sizes(), own.dtype(), own);
-            // Without dimensions the elements stand in one row.
+            let spec = TensorSpec::new(own.sizes(), own.dtype(), own);
+            // Without dimensions the tensor is flattened.
             Ok(vec![if dims.is_empty() { spec } else { spec.formatted(own.layout()) }])
         },
         cpu: |args, results| {
-            let own = args.tensor(0)?;
-            let (shifts, dims) = (args.ints(1)?, args.ints(2)?);
+            let own = args.tensor(INPUT)?;
+            let (shifts, dims) = (args.ints(SHIFTS)?, args.ints(DIMS)?);
             if dims.is_empty() {
                 let flat = op!(crate::view::RESHAPE, own.detach(), sizes_value(&[-1]))?;
                 let row = Layout::contiguous(flat.sizes());
@@ -142,31 +147,33 @@ Without `dims` the elements roll as if they stood in one row.
             }
             pieces(&results[0], results[0].layout().clone(), own, own.layout().clone(), &moves)
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        let (own, dims) = (d.sizes(0), d.ints(2));
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
+        let (own, dims) = (d.sizes(INPUT), d.ints(DIMS));
         let size = |at: usize| match dims.get(at) {
             Some(&dim) => own[wrap_dim(dim, own.len()).unwrap_or(0)],
             None => product(own) as isize,
         };
-        let back: Ints = d.ints(1).iter().enumerate().map(|(at, &shift)| -within(shift, size(at)) as i64).collect();
+        let back: Ints =
+            d.ints(SHIFTS).iter().enumerate().map(|(at, &shift)| -within(shift, size(at)) as i64).collect();
         d.grad().call(&ROLL, [Value::Ints(back), Value::Ints(dims.into())])
     })]),
     samples: &["t(2, 3), 1", "t(2, 3), (1, -1), (0, 1)", "t(5), 7, 0", "t(3, 4).t(), 2, -1", "t(0, 3), 1, 0"],
     errors: &[("t(2, 3), (1, 2)", "RuntimeError", "shifts and dimensions must align. shifts: 2, dims:0")],
     reference: "np.roll(self, shifts, None if dims == [] else dims)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// A shift as one of fewer elements than there are.
+/// A shift reduced modulo the size.
 fn within(shift: i64, size: isize) -> isize {
     (shift as isize).rem_euclid(size.max(1))
 }
 
-/// Copies rolled stretches: along each moved dimension there are two.
+/// Copies the rolled parts: there are two along each rolled dimension.
 fn pieces(to: &Tensor, target: Layout, from: &Tensor, source: Layout, moves: &[(usize, isize)]) -> Result<()> {
     let [(dim, shift), rest @ ..] = moves else {
-        return crate::copy::copy_views(to, &target, from, &source);
+        return copy::copy_views(to, &target, from, &source);
     };
     let size = source.sizes[*dim];
     if size == 0 {
@@ -181,19 +188,20 @@ fn pieces(to: &Tensor, target: Layout, from: &Tensor, source: Layout, moves: &[(
     Ok(())
 }
 
-pub static ROT90: Row = Row {
+#[operator]
+pub static ROT90: Operator = Operator {
     name: "rot90",
     node: "Rot90Backward0",
     signature: "(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
-    doc: "The tensor turned by `k` quarters in the plane of two dimensions, from the first towards the second.
+    doc: "The tensor rotated by `k` times 90 degrees in the plane of two dimensions, from the first towards the second.
 
     >>> torch.rot90(torch.tensor([[1, 2], [3, 4]]))
     tensor([[2, 4],
             [1, 3]])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
-        let dims = args.ints(2)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
+        let dims = args.ints(DIMS)?;
         let &[first, second] = dims else {
             return Err(Error::runtime(format!("expected total rotation dims == 2, but got dims = {}", dims.len())));
         };
@@ -207,9 +215,9 @@ pub static ROT90: Row = Row {
         }
         let (a, b) = (wrap_dim(first, own.rank())? as i64, wrap_dim(second, own.rank())? as i64);
         let flip = |of: &Tensor, dims: &[i64]| op!(FLIP, of, Ints::from_slice(dims));
-        // The other way round the result would be a view.
+        // The other order would return a view.
         let exchanged = || op!(crate::view::transpose::TRANSPOSE, own, a, b);
-        let turned = match args.int(1)?.rem_euclid(4) {
+        let turned = match args.int(K)?.rem_euclid(4) {
             1 => flip(&exchanged()?, &[a]),
             2 => flip(own, &[a, b]),
             3 => flip(&exchanged()?, &[b]),
@@ -217,7 +225,7 @@ pub static ROT90: Row = Row {
         };
         turned.map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3), 2", "t(2, 3, 4), -1, (1, 2)", "t(2, 3), 0"],
     errors: &[(
         "t(2, 3), 1, (0, 0)",
@@ -225,5 +233,22 @@ pub static ROT90: Row = Row {
         "expected rotation dims to be different, but got dim0 = 0 and dim1 = 0",
     )],
     reference: "np.rot90(self, k, dims)",
-    ..Row::BASE
+    ..Operator::BASE
 };
+
+fn batched_roll(batch: &BatchedCall) -> RuleResult {
+    use ROLL::*;
+
+    let own = batch.args.tensor(INPUT)?;
+    let (shifts, dims) = (crate::reduce::dims(batch.args, SHIFTS), crate::reduce::dims(batch.args, DIMS));
+    if own.rank() == 0 || batch.size == 0 {
+        return Ok(None);
+    }
+    if dims.is_empty() {
+        let shown = batch.tensor(INPUT)?;
+        let lines = op!(RESHAPE, &shown, sizes_value(&[batch.size, -1]))?;
+        return one_result(op!(RESHAPE, op!(ROLL, lines, shifts, &[1i64][..])?, sizes_value(shown.sizes())));
+    }
+    let moved = dims.iter().map(|&dim| wrap_dim(dim, own.rank()).map(|dim| dim as i64 + 1));
+    one_result(op!(ROLL, batch.tensor(INPUT)?, shifts, moved.collect::<Result<Ints>>()?))
+}

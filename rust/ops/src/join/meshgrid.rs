@@ -1,34 +1,34 @@
-//! Tensors stretched to one shape, and grids of all combinations.
+//! Tensors expanded to one shape, and grids of all combinations.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast_all;
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_cpu::order::combinations;
+use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::{Output, sizes_value};
+use rushlight_dispatch::{create, host, op, warn_once};
 
-use crate::derive::Derivative;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Output};
 use crate::view::expand::EXPAND;
-use crate::view::reshape::sizes_value;
-use crate::{Tensor, op};
 
-pub static BROADCAST_TENSORS: Row = Row {
+#[operator]
+pub static BROADCAST_TENSORS: Operator = Operator {
     name: "broadcast_tensors",
     variants: Variants::FUNCTION,
     signature: "(Tensor[] *tensors) -> Tensor[]",
-    doc: "Views of all tensors in the shape to which they broadcast.
+    doc: "Views of all tensors, expanded to the shape to which they broadcast.
 
     >>> torch.broadcast_tensors(torch.tensor([[1], [2]]), torch.tensor([3, 4]))
     (tensor([[1, 1],
             [2, 2]]), tensor([[3, 4],
             [3, 4]]))",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let tensors = args.tensors(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let tensors = args.tensors(TENSORS)?;
         let sizes = broadcast_all(tensors.iter().map(|tensor| tensor.sizes().as_slice()))?;
         let views = tensors.into_iter().map(|tensor| op!(EXPAND, tensor, sizes_value(&sizes)));
         views.collect::<Result<Vec<_>>>().map(Output::List)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["[t(2, 1), t(3)]"],
     errors: &[(
         "[t(2), t(3)]",
@@ -36,10 +36,11 @@ pub static BROADCAST_TENSORS: Row = Row {
         "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0",
     )],
     reference: "np.broadcast_arrays(*tensors)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static MESHGRID: Row = Row {
+#[operator]
+pub static MESHGRID: Operator = Operator {
     name: "meshgrid",
     variants: Variants::FUNCTION,
     signature: "(Tensor[] *tensors, *, str? indexing=None) -> Tensor[]",
@@ -50,16 +51,14 @@ pub static MESHGRID: Row = Row {
             [2, 2]]), tensor([[3, 4],
             [3, 4]]))",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let indexing = args.optional_str(1);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let indexing = args.optional_str(INDEXING);
         if indexing.is_none() {
-            crate::warn_once!(
-                "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.",
-            )?;
+            warn_once!("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.",)?;
         }
         grid(args, indexing.unwrap_or("ij")).map(Output::List)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["[t(2), t(3)], indexing='ij'", "[t(2), t(3), t()], indexing='xy'"],
     errors: &[(
         "[t(2)], indexing='foo'",
@@ -67,11 +66,11 @@ pub static MESHGRID: Row = Row {
         "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: foo",
     )],
     reference: "np.meshgrid(*tensors, indexing=indexing)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn grid(args: &Args, indexing: &str) -> Result<Vec<Tensor>> {
-    let mut tensors = args.tensors(0)?;
+    let mut tensors = args.tensors(MESHGRID::TENSORS)?;
     let Some(first) = tensors.first().copied() else {
         return Err(Error::runtime("meshgrid expects a non-empty TensorList"));
     };
@@ -111,7 +110,8 @@ fn grid(args: &Args, indexing: &str) -> Result<Vec<Tensor>> {
     Ok(views)
 }
 
-pub static CARTESIAN_PROD: Row = Row {
+#[operator]
+pub static CARTESIAN_PROD: Operator = Operator {
     name: "cartesian_prod",
     variants: Variants::FUNCTION,
     signature: "(Tensor[] *tensors) -> Tensor",
@@ -123,8 +123,8 @@ pub static CARTESIAN_PROD: Row = Row {
             [2, 3],
             [2, 4]])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let tensors = args.tensors(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let tensors = args.tensors(TENSORS)?;
         if let Some(tensor) = tensors.iter().find(|tensor| tensor.rank() != 1) {
             return Err(Error::runtime(format!(
                 "Expect a 1D vector, but got shape {}",
@@ -139,16 +139,17 @@ pub static CARTESIAN_PROD: Row = Row {
         let columns = columns.collect::<Result<Vec<_>>>()?;
         op!(super::STACK, columns, 1i64).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["[t(2), t(3)]", "[t(2)]"],
     errors: &[
         ("t(2, 2)", "RuntimeError", "Expect a 1D vector, but got shape [2, 2]"),
         ("t(2, 2), t(2)", "RuntimeError", "Expect a 1D vector, but got shape [2, 2]"),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static COMBINATIONS: Row = Row {
+#[operator]
+pub static COMBINATIONS: Operator = Operator {
     name: "combinations",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
@@ -159,8 +160,8 @@ pub static COMBINATIONS: Row = Row {
             [1, 3],
             [2, 3]])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let (own, r) = (args.tensor(0)?, args.int(1)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, r) = (args.tensor(INPUT)?, args.int(R)?);
         if own.rank() != 1 {
             return Err(Error::runtime(format!(
                 "Expect a 1D vector, but got shape {}",
@@ -171,36 +172,36 @@ pub static COMBINATIONS: Row = Row {
             return Err(Error::runtime(format!("Expect a non-negative number, but got {r}")));
         }
         if r == 0 {
-            return Ok(Output::Tensor(crate::create::empty(&[0], own.dtype(), own.device())?));
+            return Ok(Output::Tensor(create::empty(&[0], own.dtype(), own.device())?));
         }
-        let (n, again) = (own.numel() as isize, args.bool(2)?);
+        let (n, again) = (own.numel() as isize, args.bool(WITH_REPLACEMENT)?);
         let rows = choices(n, r as isize, again).ok_or_else(|| {
             Error::runtime(format!("the combinations of {r} out of {n} elements are more than memory can count"))
         })?;
-        let places = crate::create::empty(&[rows, r as isize], DType::I64, Device::Cpu)?;
+        let places = create::empty(&[rows, r as isize], DType::I64, Device::Cpu)?;
         let pin = places.storage().pin()?;
-        crate::host::while_detached(places.numel(), || {
-            // SAFETY: the storage is fresh, contiguous and `rows * r` long; nobody else has seen it.
+        host::while_detached(places.numel(), || {
+            // SAFETY: the storage is new, contiguous and `rows * r` long, and it is not shared yet.
             unsafe { combinations(pin.as_ptr().cast(), rows as usize, r as usize, n as i64, again) };
             Ok(())
         })?;
         drop(pin);
         let places = crate::convert::to_device(&places, own.device())?;
         let places = op!(crate::view::RESHAPE, places, sizes_value(&[-1]))?;
-        let chosen = op!(crate::index::along::INDEX_SELECT, own, 0i64, places)?;
+        let chosen = op!(crate::index::index_select::INDEX_SELECT, own, 0i64, places)?;
         op!(crate::view::RESHAPE, chosen, sizes_value(&[rows, r as isize])).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(4)", "t(3), 2, True", "t(2), 3"],
     errors: &[
         ("t(2, 2)", "RuntimeError", "Expect a 1D vector, but got shape [2, 2]"),
         ("t(3), -1", "RuntimeError", "Expect a non-negative number, but got -1"),
     ],
     reference: "np.array(list((itertools.combinations_with_replacement if with_replacement else itertools.combinations)(self, r))).reshape(-1, r)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// How many choices there are; `None` where `r` times that count does not fit an `isize`.
+/// The number of combinations; `None` if `r` times that count does not fit an `isize`.
 fn choices(n: isize, r: isize, again: bool) -> Option<isize> {
     let pool = if again && n > 0 { n.checked_add(r - 1)? } else { n };
     if r > pool {
@@ -208,7 +209,7 @@ fn choices(n: isize, r: isize, again: bool) -> Option<isize> {
     }
     let mut count = 1isize;
     for step in 1..=r.min(pool - r) {
-        // A binomial coefficient at every step, so that the division is exact.
+        // Each step gives a binomial coefficient, so the division is exact.
         count = isize::try_from(count as i128 * (pool - step + 1) as i128 / step as i128).ok()?;
     }
     count.checked_mul(r)?;

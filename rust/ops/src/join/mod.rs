@@ -1,13 +1,12 @@
-//! Tensors put together, and one tensor's elements put in another arrangement.
+//! Joining tensors, and rearranging one tensor's elements.
 
 pub mod cat;
 pub mod diag;
 pub mod flip;
-mod mapped;
 pub mod meshgrid;
 pub mod pad;
 pub mod repeat;
-pub mod slot;
 pub mod tril;
+pub mod view_scatter;
 
 pub use cat::{CAT, STACK};

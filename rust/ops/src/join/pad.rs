@@ -1,36 +1,38 @@
-//! Borders around a tensor: a constant, or elements from inside.
+//! Padding: a constant, or elements from inside the tensor.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::alloc::list;
 use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{Error, Result, Scalar};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Opaque, Operator, Saves, TensorSpec, Variants,
+    formula, operator,
+};
+use rushlight_dispatch::value::{Ints, Output, Value};
+use rushlight_dispatch::{copy, create, op};
 
-use crate::autocast::Autocast;
 use crate::convert::in_format_of;
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::index::along::{INDEX_ADD, INDEX_SELECT};
-use crate::mapped::Mapped;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Ints, Output, Value};
-use crate::{Tensor, op};
+use crate::index::index_select::{INDEX_ADD, INDEX_SELECT};
 
-pub static CONSTANT_PAD: Row = Row {
+#[operator]
+pub static CONSTANT_PAD: Operator = Operator {
     name: "constant_pad_nd",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int[] pad, Scalar value=0) -> Tensor",
-    doc: "A copy with borders of one number; `pad` gives two widths for each dimension from the last one on, and a
+    doc: "A copy padded with one number; `pad` gives two widths for each dimension from the last one on, and a
 negative width cuts off.
 
     >>> torch.constant_pad_nd(torch.tensor([1, 2]), (1, 2), 5)
     tensor([5, 1, 2, 5, 5])",
     dtypes: DTypes::ALL,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
-            crate::create::check_fits(args.scalar(2)?, own.dtype())?;
+            let own = args.tensor(INPUT)?;
+            create::check_fits(args.scalar(VALUE)?, own.dtype())?;
             let mut sizes = own.sizes().clone();
-            for (size, (before, after)) in sizes.iter_mut().zip(widths(own, args.ints(1)?)?) {
+            for (size, (before, after)) in sizes.iter_mut().zip(widths(own, args.ints(PAD)?)?) {
                 let padded = *size + before + after;
                 if padded < 0 || *size + before.min(0) + after.min(0) < 0 {
                     return Err(if before.min(0) + *size < 0 || *size + before.min(0) + after.min(0) < 0 {
@@ -43,22 +45,23 @@ negative width cuts off.
                 }
                 *size = padded;
             }
-            Ok(vec![Spec::new(&sizes, own.dtype(), own).formatted(own.layout())])
+            Ok(vec![TensorSpec::new(&sizes, own.dtype(), own).formatted(own.layout())])
         },
         cpu: |args, results| {
-            let (own, whole) = (args.tensor(0)?, &results[0]);
-            crate::create::fill(whole, args.scalar(2)?)?;
+            let (own, whole) = (args.tensor(INPUT)?, &results[0]);
+            create::fill(whole, args.scalar(VALUE)?)?;
             let (mut target, mut source) = (whole.layout().clone(), own.layout().clone());
-            for (dim, (before, after)) in widths(own, args.ints(1)?)?.into_iter().enumerate() {
+            for (dim, (before, after)) in widths(own, args.ints(PAD)?)?.into_iter().enumerate() {
                 let length = source.sizes[dim] + before.min(0) + after.min(0);
                 target = target.slice(dim, before.max(0), length, 1);
                 source = source.slice(dim, -before.min(0), length, 1);
             }
-            crate::copy::copy_views(whole, &target, own, &source)
+            copy::copy_views(whole, &target, own, &source)
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        let back: Ints = d.ints(1).iter().map(|width| -width).collect();
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
+        let back: Ints = d.ints(PAD).iter().map(|width| -width).collect();
         d.grad().call(&CONSTANT_PAD, [Value::Ints(back)])
     })]),
     samples: &[
@@ -69,7 +72,7 @@ negative width cuts off.
         "t(0, 2), (1, 1, 1, 0)",
     ],
     errors: &[("t(2, 3), (1,)", "RuntimeError", "Length of pad must be even but instead it equals 1")],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 /// The widths before and after each dimension.
@@ -95,12 +98,13 @@ fn widths(own: &Tensor, pad: &[i64]) -> Result<Vec<(isize, isize)>> {
     Ok(widths)
 }
 
-pub static PAD: Row = Row {
+#[operator]
+pub static PAD: Operator = Operator {
     name: "pad",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int[] pad, str mode='constant', Scalar? value=None) -> Tensor",
-    doc: "A copy with borders around it.
+    doc: "A copy with padding.
 
 `pad` gives two widths for each dimension from the last one on. Borders hold `value` (mode `constant`), the elements
 mirrored (`reflect`), the outermost element (`replicate`), or the elements from the other end (`circular`).
@@ -108,8 +112,8 @@ mirrored (`reflect`), the outermost element (`replicate`), or the elements from 
     >>> torch.nn.functional.pad(torch.tensor([[1., 2., 3.]]), (1, 2), mode='reflect')
     tensor([[2., 1., 2., 3., 2., 1.]])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let (own, pad) = (args.tensor(0)?, args.ints(1)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, pad) = (args.tensor(INPUT)?, args.ints(PAD)?);
         if !pad.len().is_multiple_of(2) {
             return Err(Error::runtime("Padding length must be divisible by 2"));
         }
@@ -120,11 +124,15 @@ mirrored (`reflect`), the outermost element (`replicate`), or the elements from 
                 own.rank()
             )));
         }
-        let mode = args.str(2)?;
+        let mode = args.str(MODE)?;
         if mode == "constant" {
-            return CONSTANT_PAD.call([own.into(), pad.into(), args.optional_scalar(3).unwrap_or(Scalar::ZERO).into()]);
+            return CONSTANT_PAD.call([
+                own.into(),
+                pad.into(),
+                args.optional_scalar(VALUE).unwrap_or(Scalar::ZERO).into(),
+            ]);
         }
-        if args.optional_scalar(3).is_some_and(|value| !value.is_zero()) {
+        if args.optional_scalar(VALUE).is_some_and(|value| !value.is_zero()) {
             return Err(Error::runtime(format!("Padding mode \"{mode}\" doesn't take in value argument")));
         }
         match Mode::named(mode)? {
@@ -132,7 +140,7 @@ mirrored (`reflect`), the outermost element (`replicate`), or the elements from 
             _ => BORDERS.call([own.into(), pad.into(), mode.into()]),
         }
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(2, 3), (1, 2)",
         "t(2, 3, 4), (1, 2), 'reflect'",
@@ -143,53 +151,57 @@ mirrored (`reflect`), the outermost element (`replicate`), or the elements from 
         ("t(2, 3), (1,)", "RuntimeError", "Padding length must be divisible by 2"),
         ("t(2, 3), (1, 1), 'foo'", "NotImplementedError", "Unrecognised padding mode foo"),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// torch's padding keeps its input for the gradient, so the second gradient of the input is zeros, and not nothing.
-pub static BORDERS: Row = Row {
+/// torch's padding saves its input for the gradient, so the second gradient of the input is zeros instead of undefined.
+#[operator]
+pub static BORDERS: Operator = Operator {
     name: "_pad_borders",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int[] pad, str mode) -> Tensor",
-    doc: "A copy with borders out of the elements inside, mirrored (`reflect`) or the outermost one (`replicate`).
+    doc: "A copy padded with elements from inside, mirrored (`reflect`) or the outermost one (`replicate`).
 
     >>> torch._pad_borders(torch.tensor([[1., 2., 3.]]), (1, 2), 'replicate')
     tensor([[1., 1., 2., 3., 3., 3.]])",
     dtypes: DTypes::ALL,
-    autocast: Autocast::Single,
-    run: Run::Body(|args| {
-        let (own, pad) = (args.tensor(0)?, args.ints(1)?);
-        let result = bordered(own, pad, Mode::named(args.str(2)?)?)?;
+    autocast: Autocast::Fp32,
+    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+        let (own, pad) = (args.tensor(INPUT)?, args.ints(PAD)?);
+        let result = bordered(own, pad, Mode::named(args.str(MODE)?)?)?;
         let images = own.rank() == pad.len() / 2 + 2;
         if images { in_format_of(&result, own) } else { Ok(result) }.map(Output::Tensor)
-    }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| match d.input(0).done() {
-        Ok(own) => d.grad().call(&BORDERS_BACK, [own.into(), d.args.values[1].clone(), d.args.values[2].clone()]),
+    })),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| match d.input(INPUT).done() {
+        Ok(own) => d.grad().call(&BORDERS_BACK, [own.into(), d.args.value(PAD).clone(), d.args.value(MODE).clone()]),
         Err(error) => Expr::Failed(error),
     })]),
     samples: &["t(2, 3, 4), (1, 2), 'reflect'", "t(2, 3, 4), (1, 2, 2, 0), 'replicate'"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static BORDERS_BACK: Row = Row {
+#[operator]
+pub static BORDERS_BACK: Operator = Operator {
     name: "_pad_borders_back",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor like, int[] pad, str mode) -> Tensor",
-    doc: "Borders of `self` added to the elements that they came from, in the shape of `like`.
+    doc: "The padding of `self` added to the elements from which it came, in the shape of `like`.
 
     >>> torch._pad_borders_back(torch.ones(1, 6), torch.ones(1, 3), (1, 2), 'replicate')
     tensor([[2., 1., 3.]])",
     dtypes: DTypes::INEXACT,
-    run: Run::Body(|args| {
-        let mode = Mode::named(args.str(3)?)?;
-        folded(args.tensor(0)?, args.tensor(1)?, args.ints(2)?, mode).map(Output::Tensor)
-    }),
+    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+        let mode = Mode::named(args.str(MODE)?)?;
+        folded(args.tensor(INPUT)?, args.tensor(LIKE)?, args.ints(PAD)?, mode).map(Output::Tensor)
+    })),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, |d| d.grad().call(&BORDERS, [d.args.values[2].clone(), d.args.values[3].clone()])),
-        formula(1, Saves::NOTHING, |d| crate::nn::zeros_like_input(d, 1)),
+        formula(INPUT, Saves::NOTHING, |d| {
+            d.grad().call(&BORDERS, [d.args.value(PAD).clone(), d.args.value(MODE).clone()])
+        }),
+        formula(LIKE, Saves::NOTHING, |d| crate::nn::zeros_like_input(d, LIKE)),
     ]),
     samples: &["t(2, 3, 7), t(2, 3, 4), (1, 2), 'reflect'", "t(2, 5, 7), t(2, 3, 4), (1, 2, 2, 0), 'replicate'"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -207,12 +219,12 @@ impl Mode {
             "circular" => Mode::Circular,
             _ => {
                 return Err(Error::not_implemented(format!("Unrecognised padding mode {name}"))
-                    .hint("mode is 'constant', 'reflect', 'replicate' or 'circular'."));
+                    .hint("mode must be 'constant', 'reflect', 'replicate' or 'circular'."));
             }
         })
     }
 
-    /// Which element stands at `at`, which may lie outside `0..size`.
+    /// The index of the source element for `at`, which may lie outside `0..size`.
     fn source(self, at: isize, size: isize) -> isize {
         match self {
             Mode::Replicate => at.clamp(0, size - 1),
@@ -224,17 +236,17 @@ impl Mode {
     }
 }
 
-/// Borders out of the elements inside, one dimension after the other.
+/// Padding with elements from inside, one dimension after the other.
 fn bordered(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor> {
     let mut whole = own.clone();
     for (dim, places) in sources(own, pad, mode)? {
-        let places = crate::convert::to_device(&crate::from_slice(&places)?, own.device())?;
+        let places = crate::convert::to_device(&create::from_slice(&places)?, own.device())?;
         whole = op!(INDEX_SELECT, whole, dim, places)?;
     }
     Ok(if whole.ptr_eq(own) { op!(crate::convert::CLONE, own)? } else { whole })
 }
 
-/// The way back: what stands on the borders is added to the elements that it came from.
+/// The gradient: the padding's elements are added to the elements from which they came.
 fn folded(grad: &Tensor, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor> {
     let sources = sources(own, pad, mode)?;
     let mut padded = own.sizes().clone();
@@ -248,14 +260,14 @@ fn folded(grad: &Tensor, own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor
     for (dim, places) in sources.into_iter().rev() {
         let mut sizes = whole.sizes().clone();
         sizes[dim] = own.sizes()[dim];
-        let zeros = crate::create::zeros(&sizes, whole.dtype(), whole.device())?;
-        let places = crate::convert::to_device(&crate::from_slice(&places)?, grad.device())?;
+        let zeros = create::zeros(&sizes, whole.dtype(), whole.device())?;
+        let places = crate::convert::to_device(&create::from_slice(&places)?, grad.device())?;
         whole = op!(INDEX_ADD, zeros, dim, places, whole)?;
     }
     Ok(if whole.ptr_eq(grad) { op!(crate::convert::CLONE, grad)? } else { whole })
 }
 
-/// For each dimension with borders, which elements stand along it.
+/// For each padded dimension, the indices of the source elements along it.
 fn sources(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>)>> {
     let padded = pad.len() / 2;
     if !(1..=3).contains(&padded) || own.rank() < padded + 1 || own.rank() > padded + 2 {
@@ -278,7 +290,7 @@ fn sources(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>
         }
         if too_far {
             return Err(Error::runtime(match mode {
-                // torch counts the widths from the last dimension on.
+                // torch counts the widths from the last dimension.
                 Mode::Reflect => format!(
                     "Argument #{}: Padding size should be less than the corresponding input dimension, but got: padding ({before}, {after}) at dimension {dim} of input {}",
                     2 + 2 * (own.rank() - dim),
@@ -292,7 +304,7 @@ fn sources(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>
             return Err(Error::runtime("Negative padding value is resulting in an empty dimension"));
         }
         let (low, high) = match mode {
-            // What a negative width cuts off does not come back at the other end.
+            // The elements that a negative width removes do not come back at the other end.
             Mode::Circular => (-before.min(0), size + after.min(0)),
             _ => (0, size),
         };

@@ -1,59 +1,63 @@
-//! The same elements several times.
+//! Repeated elements.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::alloc::list;
 use rushlight_core::layout::{Shape, checked_new, wrap_dim};
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
+use rushlight_dispatch::operator::{
+    BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Tags, TensorSpec, Variants,
+    formula, operator,
+};
+use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
+use rushlight_dispatch::vmap::{RuleResult, one_result, unsqueeze_to_rank};
+use rushlight_dispatch::{copy, create, op};
 
-use crate::derive::{Derivative, Saves, formula};
-use crate::mapped::Mapped;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
-use crate::value::{Ints, Output, Value};
 use crate::view::expand::EXPAND;
-use crate::view::reshape::sizes_value;
-use crate::{Tensor, op};
 
-pub static REPEAT: Row = Row {
+#[operator]
+pub static REPEAT: Operator = Operator {
     name: "repeat",
     variants: Variants::METHOD,
     signature: "(Tensor self, int[] repeats) -> Tensor",
-    doc: "A copy with the whole tensor repeated along each dimension; further `repeats` in front make new dimensions.
+    doc: "A copy with the whole tensor repeated along each dimension; additional leading `repeats` make new dimensions.
 
     >>> torch.tensor([1, 2]).repeat(2, 2)
     tensor([[1, 2, 1, 2],
             [1, 2, 1, 2]])",
     dtypes: DTypes::ALL,
-    mapped: Mapped::Rule(super::mapped::repeat),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(batched_repeat),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (own, repeats) = (args.tensor(0)?, args.ints(1)?);
+            let (own, repeats) = (args.tensor(INPUT)?, args.ints(REPEATS)?);
             if repeats.len() < own.rank() {
                 return Err(Error::runtime(
                     "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
                 )
-                .hint("Give a number for each dimension; 1 keeps it as it is."));
+                .hint("Give a number for each dimension; 1 leaves it unchanged."));
             }
             let pairs = pairs(own.sizes(), repeats);
             let sizes: Dims = pairs.iter().map(|(times, size)| times.saturating_mul(*size)).collect();
             checked_new(&sizes)?;
-            Ok(vec![Spec::new(&sizes, own.dtype(), own)])
+            Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
         },
         cpu: |args, results| {
-            let (own, whole) = (args.tensor(0)?, &results[0]);
-            let pairs = pairs(own.sizes(), args.ints(1)?);
+            let (own, whole) = (args.tensor(INPUT)?, &results[0]);
+            let pairs = pairs(own.sizes(), args.ints(REPEATS)?);
             if whole.numel() == 0 {
                 return Ok(());
             }
-            // Every dimension of the result falls apart into how often and how far.
+            // Every dimension of the result is split into the number of repetitions and the size.
             let sizes: Dims = pairs.iter().flat_map(|&(times, size)| [times, size]).collect();
             let missing = pairs.len() - own.rank();
             let strides =
                 (0..pairs.len()).flat_map(|d| [0, if d < missing { 0 } else { own.layout().strides[d - missing] }]);
             let source = Layout { sizes: sizes.clone(), strides: strides.collect(), offset: own.layout().offset };
-            crate::copy::copy_views(whole, &Layout::contiguous(&sizes), own, &source)
+            copy::copy_views(whole, &Layout::contiguous(&sizes), own, &source)
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        let pairs = pairs(d.sizes(0), d.ints(1));
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
+        let pairs = pairs(d.sizes(INPUT), d.ints(REPEATS));
         let sizes: Ints = pairs.iter().flat_map(|&(times, size)| [times as i64, size as i64]).collect();
         let counts: Ints = (0..pairs.len() as i64).map(|d| 2 * d).collect();
         if counts.is_empty() {
@@ -62,7 +66,7 @@ pub static REPEAT: Row = Row {
         d.grad()
             .call(&crate::view::RESHAPE, [Value::Ints(sizes)])
             .call(&crate::reduce::sum::SUM_DIM, [Value::Ints(counts)])
-            .call(&crate::view::RESHAPE, [sizes_value(d.sizes(0))])
+            .call(&crate::view::RESHAPE, [sizes_value(d.sizes(INPUT))])
     })]),
     samples: &["t(2, 3), (2, 2)", "t(3), (2, 1, 2)", "t(2), (0,)", "t(), (3,)", "t(2, 3).t(), (1, 2)"],
     errors: &[(
@@ -71,10 +75,10 @@ pub static REPEAT: Row = Row {
         "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
     )],
     reference: "np.tile(self, repeats)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// For each dimension of the result how often, and how far.
+/// For each dimension of the result the number of repetitions and the size.
 fn pairs(sizes: &[isize], repeats: &[i64]) -> Vec<(isize, isize)> {
     let missing = repeats.len().saturating_sub(sizes.len());
     repeats
@@ -84,47 +88,51 @@ fn pairs(sizes: &[isize], repeats: &[i64]) -> Vec<(isize, isize)> {
         .collect()
 }
 
-pub static TILE: Row = Row {
+#[operator]
+pub static TILE: Operator = Operator {
     name: "tile",
     signature: "(Tensor self, int[] dims) -> Tensor",
-    doc: "`repeat` that counts missing repetitions as one.
+    doc: "`repeat` in which missing repetitions count as one.
 
     >>> torch.tile(torch.tensor([[1], [2]]), (2,))
     tensor([[1, 1],
             [2, 2]])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let (own, dims) = (args.tensor(0)?, args.ints(1)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, dims) = (args.tensor(INPUT)?, args.ints(DIMS)?);
         let mut repeats = Ints::from_elem(1, own.rank().saturating_sub(dims.len()));
         repeats.extend_from_slice(dims);
         op!(REPEAT, own, repeats).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), (2,)", "t(3), (2, 2)", "t(2, 3), (1, 2, 1)"],
     errors: &[
         ("t(2), (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -2: [-2]"),
         ("t(2), (2, -1)", "RuntimeError", "Trying to create tensor with negative dimension -2: [2, -2]"),
     ],
     reference: "np.tile(self, dims)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static REPEAT_INTERLEAVE: Row = Row {
+#[operator]
+pub static REPEAT_INTERLEAVE: Operator = Operator {
     name: "repeat_interleave.Tensor",
     variants: Variants::FUNCTION,
     signature: "(Tensor repeats, *, int? output_size=None) -> Tensor",
-    doc: "Every index as often as `repeats` says.
+    doc: "Every index repeated as often as in `repeats`.
 
     >>> torch.repeat_interleave(torch.tensor([1, 0, 2]))
     tensor([0, 2, 2])",
     dtypes: DTypes::ALL,
-    traits: Traits::NEEDS_VALUES,
-    mapped: Mapped::Each,
-    run: Run::Compose(|args| counted(args.tensor(0)?, args.optional_int(1)).map(Output::Tensor)),
+    tags: Tags::DATA_DEPENDENT,
+    batch_rule: BatchRule::Fallback,
+    implementation: Implementation::CompositeImplicit(|args| {
+        counted(args.tensor(REPEATS)?, args.optional_int(OUTPUT_SIZE)).map(Output::Tensor)
+    }),
     derivative: Derivative::NonDifferentiable("the result counts"),
     samples: &["torch.tensor([1, 0, 2])"],
     reference: "np.repeat(np.arange(len(repeats)), repeats)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn counted(repeats: &Tensor, output_size: Option<i64>) -> Result<Tensor> {
@@ -138,9 +146,9 @@ fn counted(repeats: &Tensor, output_size: Option<i64>) -> Result<Tensor> {
         let Some(total) = output_size else {
             return Err(Error::runtime("cannot repeat_interleave a meta tensor without output_size"));
         };
-        return crate::create::empty(&[total as isize], repeats.dtype(), Device::Meta);
+        return create::empty(&[total as isize], repeats.dtype(), Device::Meta);
     }
-    let times = crate::to_vec::<i64>(repeats)?;
+    let times = crate::convert::to_vec::<i64>(repeats)?;
     if times.iter().any(|&n| n < 0) {
         return Err(Error::runtime("repeats can not be negative"));
     }
@@ -154,23 +162,24 @@ fn counted(repeats: &Tensor, output_size: Option<i64>) -> Result<Tensor> {
     for (at, &n) in times.iter().enumerate() {
         places.extend(std::iter::repeat_n(at as i64, n as usize));
     }
-    let places = crate::from_slice(&places)?;
+    let places = create::from_slice(&places)?;
     crate::convert::to_dtype(&places, repeats.dtype())
 }
 
-pub static REPEAT_INTERLEAVE_BY: Row = Row {
+#[operator]
+pub static REPEAT_INTERLEAVE_BY: Operator = Operator {
     name: "repeat_interleave.self_Tensor",
     signature: "(Tensor self, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor",
-    doc: "Every slice of `dim` as often as `repeats`, one number or one for each, says; without `dim` every element.
+    doc: "Every slice of `dim` repeated as often as in `repeats`, one number or one for each slice; without `dim` every element.
 
     >>> torch.repeat_interleave(torch.tensor([5, 6]), torch.tensor([1, 2]))
     tensor([5, 6, 6])",
     dtypes: DTypes::ALL,
-    traits: Traits::NEEDS_VALUES,
-    mapped: Mapped::EachIf(&[1]),
-    run: Run::Compose(|args| {
-        let (own, dim) = along(args.tensor(0)?, args.optional_int(2))?;
-        let repeats = args.tensor(1)?;
+    tags: Tags::DATA_DEPENDENT,
+    batch_rule: BatchRule::FallbackIf(&[REPEATS]),
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, dim) = along(args.tensor(INPUT)?, args.optional_int(DIM))?;
+        let repeats = args.tensor(REPEATS)?;
         let size = own.sizes()[dim];
         let wide = if repeats.numel() == 1 && repeats.rank() <= 1 {
             op!(EXPAND, op!(crate::view::RESHAPE, repeats, sizes_value(&[1]))?, sizes_value(&[size]))?
@@ -186,16 +195,16 @@ pub static REPEAT_INTERLEAVE_BY: Row = Row {
                 wide.sizes()[0]
             )));
         }
-        let places = counted(&wide, args.optional_int(3))?;
-        op!(crate::index::along::INDEX_SELECT, own, dim, places).map(Output::Tensor)
+        let places = counted(&wide, args.optional_int(OUTPUT_SIZE))?;
+        op!(crate::index::index_select::INDEX_SELECT, own, dim, places).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), torch.tensor([1, 2]), 0", "t(3), torch.tensor(2)", "t(2, 3), torch.tensor([0, 1, 2]), -1"],
     reference: "np.repeat(self, repeats, dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The tensor and its wrapped dimension; without one the elements in one row.
+/// The tensor and its wrapped dimension; without a dimension the flattened tensor.
 fn along(own: &Tensor, dim: Option<i64>) -> Result<(Tensor, usize)> {
     match dim {
         None => Ok((op!(crate::view::flatten::FLATTEN, own)?, 0)),
@@ -207,22 +216,23 @@ fn along(own: &Tensor, dim: Option<i64>) -> Result<(Tensor, usize)> {
     }
 }
 
-pub static REPEAT_INTERLEAVE_INT: Row = Row {
+#[operator]
+pub static REPEAT_INTERLEAVE_INT: Operator = Operator {
     name: "repeat_interleave.self_int",
     signature: "(Tensor self, int repeats, int? dim=None, *, int? output_size=None) -> Tensor",
-    doc: "Every slice of `dim` `repeats` times; without `dim` every element.
+    doc: "Every slice of `dim` repeated `repeats` times; without `dim` every element.
 
     >>> torch.repeat_interleave(torch.tensor([5, 6]), 2)
     tensor([5, 5, 6, 6])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let repeats = args.int(1)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let repeats = args.int(REPEATS)?;
         if repeats < 0 {
             return Err(Error::runtime("Repeats must be non-negative"));
         }
-        let (own, dim) = along(args.tensor(0)?, args.optional_int(2))?;
+        let (own, dim) = along(args.tensor(INPUT)?, args.optional_int(DIM))?;
         let mut sizes = own.sizes().clone();
-        if args.optional_int(3).is_some_and(|size| (sizes[dim] as i64).checked_mul(repeats) != Some(size)) {
+        if args.optional_int(OUTPUT_SIZE).is_some_and(|size| (sizes[dim] as i64).checked_mul(repeats) != Some(size)) {
             return Err(Error::runtime(
                 "repeat_interleave: Invalid output_size, expected ".to_owned() + &Shape(&sizes).to_string(),
             ));
@@ -232,9 +242,18 @@ pub static REPEAT_INTERLEAVE_INT: Row = Row {
         let plain = op!(crate::convert::CLONE, wide, "contiguous_format")?;
         op!(crate::view::flatten::FLATTEN, plain, dim, dim + 1).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), 2", "t(2, 3), 2, 1", "t(3), 0"],
     errors: &[("t(3), -1", "RuntimeError", "Repeats must be non-negative")],
     reference: "np.repeat(self, repeats, dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
+
+fn batched_repeat(batch: &BatchedCall) -> RuleResult {
+    use REPEAT::*;
+
+    let times = batch.args.ints(REPEATS)?;
+    let own = unsqueeze_to_rank(&batch.tensor(INPUT)?, times.len());
+    let times: Ints = std::iter::once(1).chain(times.iter().copied()).collect();
+    one_result(op!(REPEAT, own, times))
+}

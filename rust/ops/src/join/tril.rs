@@ -1,37 +1,38 @@
 //! Triangles of matrices.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
-
-use crate::Tensor;
-use crate::derive::{Derivative, Saves, formula};
-use crate::mapped::Mapped;
-use crate::row::{DTypes, Out, Row, Run, Traits, Update, Variants};
+use rushlight_dispatch::operator::{
+    BatchRule, DTypes, Derivative, Implementation, Operator, Out, Saves, Tags, Update, Variants, formula, operator,
+};
 
 macro_rules! triangles {
-    ($($row:ident $name:literal $upper:literal $reference:literal $doc:literal;)*) => {$(
-        pub static $row: Row = Row {
+    ($($op:ident $name:literal $upper:literal $reference:literal $doc:literal;)*) => {$(
+        #[operator]
+        pub static $op: Operator = Operator {
             name: $name,
             variants: Variants::ALL,
             out: Out::STRICT,
             signature: "(Tensor self, int diagonal=0) -> Tensor",
             doc: $doc,
             dtypes: DTypes::ALL,
-            traits: Traits::ROW_MAJOR,
-            mapped: Mapped::Batch,
-            run: Run::Update(Update {
+            tags: Tags::ROW_MAJOR,
+            batch_rule: BatchRule::LeadingDims,
+            implementation: Implementation::Update(Update {
                 check: |args| {
-                    if args.tensor(0)?.rank() < 2 {
+                    if args.tensor(INPUT)?.rank() < 2 {
                         return Err(Error::runtime(concat!($name, ": input tensor must have at least 2 dimensions")));
                     }
                     Ok(())
                 },
-                cpu: |args, target| clear(target, args.int(1)?, $upper),
+                cpu: |args, target| clear(target, args.int(DIAGONAL)?, $upper),
+                cuda: None,
             }),
-            derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad().call(&$row, [d.int(1).into()]))]),
+            derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad().call(&$op, [d.int(DIAGONAL).into()]))]),
             samples: &["t(3, 3)", "t(3, 4), 1", "t(2, 3, 4), -1", "t(4, 3).t(), 9"],
             errors: &[("t(3)", "RuntimeError", concat!($name, ": input tensor must have at least 2 dimensions"))],
             reference: $reference,
-            ..Row::BASE
+            ..Operator::BASE
         };
     )*};
 }
@@ -54,7 +55,7 @@ triangles! {
 /// Zeros outside the triangle.
 fn clear(target: &Tensor, diagonal: i64, upper: bool) -> Result<()> {
     let (layout, pin) = (target.layout(), target.storage().pin()?);
-    // Another thread may have given the tensor another geometry since it was checked.
+    // Another thread may have changed the tensor's geometry since it was checked.
     if layout.rank() < 2 {
         return Err(Error::runtime("the tensor lost its dimensions to another thread"));
     }

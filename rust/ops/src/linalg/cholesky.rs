@@ -2,27 +2,30 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves,
+    TensorSpec, Variants, formula, operator,
+};
+use rushlight_dispatch::value::Output;
+use rushlight_dispatch::{copy, create, warn_once};
 
 use super::dense::{
     batch_sizes, by_columns, check_inexact, check_info, check_kernel, check_square, count, dense, identities, matrices,
     numbers, results,
 };
-use super::solve::triangular;
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::value::{Args, Output};
+use super::triangular::triangular;
+use crate::expr_ext::ExprExt;
 
-pub static CHOLESKY_EX: Row = Row {
+#[operator]
+pub static CHOLESKY_EX: Operator = Operator {
     name: "cholesky_ex",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
-    doc: "The Cholesky factors `L` of matrices `L @ L.mH`, and for each the order of the first minor that is not positive.
+    doc: "The Cholesky factors `L` of matrices `L @ L.mH`, and for each the order of the first minor that is not positive, or 0.
 
-`upper=True` gives `L.mH`. Nothing is raised unless `check_errors` says so.
+`upper=True` gives `L.mH`. Raises only if `check_errors` is true.
 
     >>> torch.linalg.cholesky_ex(torch.tensor([[4., 2.], [2., 5.]]))
     torch.return_types.linalg_cholesky_ex(
@@ -31,20 +34,21 @@ pub static CHOLESKY_EX: Row = Row {
     info=tensor(0, dtype=torch.int32))",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel { infer, cpu: factorise }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, gradient)]),
+    autocast: Autocast::Fp32,
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel { infer, cpu: factorise, cuda: None }),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, gradient)]),
     samples: &["torch.eye(3).double() * 4 + i(2, 3, 3)", "t(0, 2, 2)", "torch.eye(2).repeat(2, 1, 1), upper=True"],
     errors: &[
         ("t(3)", "RuntimeError", "linalg.cholesky: The input tensor A must have at least 2 dimensions."),
         ("t(2, 3)", "RuntimeError", "linalg.cholesky: A must be batches of square matrices, but they are 2 by 3 matrices"),
         ("i(3, 2, 2)", "RuntimeError", "linalg.cholesky: Expected a floating point or complex tensor as input. Got Long"),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static CHOLESKY: Row = Row {
+#[operator]
+pub static CHOLESKY: Operator = Operator {
     name: "cholesky",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -56,9 +60,11 @@ pub static CHOLESKY: Row = Row {
             [1., 2.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| checked(args.tensor(0)?, args.bool(1)?, "linalg.cholesky").map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        checked(args.tensor(INPUT)?, args.bool(UPPER)?, "linalg.cholesky").map(Output::Tensor)
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["torch.eye(3).double() * 4 + i(2, 3, 3)", "t(0, 2, 2)"],
     errors: &[(
         "torch.zeros(2, 2)",
@@ -66,10 +72,11 @@ pub static CHOLESKY: Row = Row {
         "linalg.cholesky: The factorization could not be completed because the input is not positive-definite (the leading minor of order 1 is not positive-definite).",
     )],
     reference: "np.linalg.cholesky(np.tril(self) + np.conj(np.swapaxes(np.tril(self, -1), -1, -2))) if self.size else None",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static CHOLESKY_OLD: Row = Row {
+#[operator]
+pub static CHOLESKY_OLD: Operator = Operator {
     name: "cholesky",
     node: "CholeskyBackward0",
     variants: Variants::BOTH.union(Variants::OUT),
@@ -80,19 +87,20 @@ pub static CHOLESKY_OLD: Row = Row {
     tensor([[2., 1.],
             [0., 2.]])",
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        crate::warn_once!(
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        warn_once!(
             "torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future PyTorch release.\nL = torch.cholesky(A)\nshould be replaced with\nL = torch.linalg.cholesky(A)\nand\nU = torch.cholesky(A, upper=True)\nshould be replaced with\nU = torch.linalg.cholesky(A).mH\nThis transform will produce equivalent results for all valid (symmetric positive definite) inputs.",
         )?;
-        checked(args.tensor(0)?, args.bool(1)?, "cholesky").map(Output::Tensor)
+        checked(args.tensor(INPUT)?, args.bool(UPPER)?, "cholesky").map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["torch.eye(3).double() * 4 + i(2, 3, 3)", "t(0, 2, 2)"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static CHOLESKY_SOLVE: Row = Row {
+#[operator]
+pub static CHOLESKY_SOLVE: Operator = Operator {
     name: "cholesky_solve",
     node: "CholeskySolveBackward0",
     variants: Variants::BOTH.union(Variants::OUT),
@@ -103,9 +111,9 @@ pub static CHOLESKY_SOLVE: Row = Row {
     tensor([[1.],
             [2.]])",
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let (b, factor) = (args.tensor(0)?, args.tensor(1)?);
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (b, factor) = (args.tensor(INPUT)?, args.tensor(INPUT2)?);
         for (name, tensor) in [("b", b), ("u", factor)] {
             if tensor.rank() < 2 {
                 return Err(Error::runtime(format!(
@@ -117,8 +125,8 @@ pub static CHOLESKY_SOLVE: Row = Row {
         if b.dtype() != factor.dtype() {
             return Err(Error::runtime(format!(
                 "Expected b and A to have the same dtype, but found b of type {} and A of type {} instead.",
-                b.dtype().title(),
-                factor.dtype().title()
+                b.dtype().display_name(),
+                factor.dtype().display_name()
             )));
         }
         let side = |tensor: &Tensor, back: usize| tensor.sizes()[tensor.rank() - back];
@@ -133,12 +141,12 @@ pub static CHOLESKY_SOLVE: Row = Row {
                 "Incompatible matrix sizes for cholesky_solve: each A matrix is {rows} by {columns} but each b matrix is {} by {}",
                 side(b, 2),
                 side(b, 1)
-            )).hint("b needs as many rows as A has; a single vector b goes in as b.unsqueeze(-1)."));
+            )).hint("b must have as many rows as A; pass a single vector as b.unsqueeze(-1)."));
         }
         check_kernel("cholesky_solve_cpu", b)?;
-        solve_with(factor, b, args.bool(2)?).map(Output::Tensor)
+        solve_with(factor, b, args.bool(UPPER)?).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), pos(3, 3)", "t(2, 3, 1), pos(3, 3)"],
     errors: &[
         ("t(3), t(3, 3)", "RuntimeError", "b should have at least 2 dimensions, but has 1 dimensions instead"),
@@ -149,10 +157,11 @@ pub static CHOLESKY_SOLVE: Row = Row {
         ),
         ("t(2, 1), t(2, 3)", "RuntimeError", "A must be batches of square matrices, but they are 2 by 3 matrices"),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static CHOLESKY_INVERSE: Row = Row {
+#[operator]
+pub static CHOLESKY_INVERSE: Operator = Operator {
     name: "cholesky_inverse",
     node: "CholeskyInverseBackward0",
     variants: Variants::BOTH.union(Variants::OUT),
@@ -163,25 +172,25 @@ pub static CHOLESKY_INVERSE: Row = Row {
     tensor([[0.2500, 0.0000],
             [0.0000, 1.0000]])",
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let factor = args.tensor(0)?;
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let factor = args.tensor(INPUT)?;
         check_square("cholesky_inverse", factor)?;
         check_kernel("cholesky_inverse_out_cpu", factor)?;
         let n = factor.sizes()[factor.rank() - 1];
-        solve_with(factor, &identities(factor, n, n)?, args.bool(1)?).map(Output::Tensor)
+        solve_with(factor, &identities(factor, n, n)?, args.bool(UPPER)?).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["torch.eye(3).double() * 4 + i(2, 3, 3)", "torch.eye(3), True", "t(0, 0)"],
     errors: &[(
         "t(2, 3)",
         "RuntimeError",
         "cholesky_inverse: A must be batches of square matrices, but they are 2 by 3 matrices",
     )],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// One triangle of `factor` and its adjoint, solved one after the other.
+/// Solves with one triangle of `factor` and then with its adjoint.
 fn solve_with(factor: &Tensor, b: &Tensor, upper: bool) -> Result<Tensor> {
     let adjoint = Expr::from(factor).adjoint().done()?;
     let (first, second) = if upper { (&adjoint, factor) } else { (factor, &adjoint) };
@@ -200,35 +209,37 @@ fn check_positive(name: &str, infos: &Tensor) -> Result<()> {
             "The factorization could not be completed because the input is not positive-definite (the leading minor of order {info} is not positive-definite)."
         )
     })
-    .map_err(|error| error.hint("Add a small number to the diagonal, or ask torch.linalg.cholesky_ex, which tells instead of raising."))
+    .map_err(|error| error.hint("Add a small number to the diagonal, or use torch.linalg.cholesky_ex, which returns an error code instead."))
 }
 
-fn infer(args: &Args) -> Result<Vec<Spec>> {
-    let a = args.tensor(0)?;
+fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
+    let a = args.tensor(CHOLESKY_EX::INPUT)?;
     check_square("linalg.cholesky", a)?;
     check_inexact("linalg.cholesky", a)?;
     check_kernel("cholesky_cpu", a)?;
-    Ok(vec![by_columns(a.sizes(), a.dtype(), a), Spec::new(batch_sizes(a), DType::I32, a)])
+    Ok(vec![by_columns(a.sizes(), a.dtype(), a), TensorSpec::new(batch_sizes(a), DType::I32, a)])
 }
 
 fn factorise(args: &Args, results: &[Tensor]) -> Result<()> {
+    use CHOLESKY_EX::*;
+
     let (factor, infos) = (&results[0], &results[1]);
-    crate::copy::copy(factor, args.tensor(0)?)?;
-    crate::create::fill(infos, rushlight_core::Scalar::ZERO)?;
+    copy::copy(factor, args.tensor(INPUT)?)?;
+    create::fill(infos, rushlight_core::Scalar::ZERO)?;
     let (pf, pi) = (factor.storage().pin()?, infos.storage().pin()?);
-    let upper = args.bool(1)?;
+    let upper = args.bool(UPPER)?;
     dense!(factor.dtype(), T => {
         let on = matrices::<T>(factor, &pf);
         let on = if upper { on.transposed() } else { on };
-        // SAFETY: results are fresh and of the sizes that `infer` gave them; both storages are pinned.
+        // SAFETY: results are new and of the sizes from `infer`; both storages are pinned.
         unsafe { rushlight_cpu::linalg::cholesky(count(factor), on, numbers(infos, &pi, 1)) }
     })?;
-    if args.bool(2)? { check_positive("linalg.cholesky_ex", infos) } else { Ok(()) }
+    if args.bool(CHECK_ERRORS)? { check_positive("linalg.cholesky_ex", infos) } else { Ok(()) }
 }
 
 /// `L^-H sym(L^H gL) L^-1`, where `sym` takes the lower triangle and makes it Hermitian.
-fn gradient(d: &Derive) -> Expr {
-    let upper = d.flag(1);
+fn gradient(d: &BackwardContext) -> Expr {
+    let upper = d.flag(CHOLESKY_EX::UPPER);
     let turn = |x: Expr| if upper { x.adjoint() } else { x };
     let factor = || turn(d.result());
     let product = factor().adjoint().matmul(turn(d.grad()));

@@ -3,20 +3,21 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{Dims, Error, Result};
+use rushlight_dispatch::operator::{
+    Accepts, Args, Autocast, DTypes, Derivative, Implementation, Operator, Out, Variants, operator,
+};
+use rushlight_dispatch::value::{Ints, Output};
+use rushlight_dispatch::{op, value};
 use smallvec::SmallVec;
 
-use crate::autocast::Autocast;
-use crate::derive::Derivative;
-use crate::op;
-use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
-use crate::value::{Args, Ints, Output};
 use crate::view::transpose::permuted;
 
 fn reshaped(tensor: &Tensor, sizes: &[isize]) -> Result<Tensor> {
-    crate::view::RESHAPE.tensor([tensor.into(), crate::view::reshape::sizes_value(sizes)])
+    crate::view::RESHAPE.tensor([tensor.into(), value::sizes_value(sizes)])
 }
 
-pub static OUTER: Row = Row {
+#[operator]
+pub static OUTER: Operator = Operator {
     name: "outer",
     variants: Variants::BOTH.union(Variants::OUT),
     aliases: &["ger"],
@@ -26,8 +27,8 @@ pub static OUTER: Row = Row {
     >>> torch.outer(torch.tensor([1, 2]), torch.tensor([3, 4]))
     tensor([[3, 4],
             [6, 8]])",
-    run: Run::Compose(|args| {
-        let (x, y) = (args.tensor(0)?, args.tensor(1)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (x, y) = (args.tensor(INPUT)?, args.tensor(VEC2)?);
         for (name, vector) in [("self", x), ("vec2", y)] {
             if vector.rank() != 1 {
                 return Err(Error::runtime(format!(
@@ -38,32 +39,33 @@ pub static OUTER: Row = Row {
         }
         op!(crate::pointwise::arith::MUL, &reshaped(x, &[x.sizes()[0], 1])?, y).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3), t(4)", "t(0), t(4)"],
     errors: &[("t(3, 3), t(2)", "RuntimeError", "outer: Expected 1-D argument self, but got 2-D")],
     reference: "np.outer(self, vec2)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static INNER: Row = Row {
+#[operator]
+pub static INNER: Operator = Operator {
     name: "inner",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor other) -> Tensor",
-    doc: "Sums of products over the last dimension of both; with a number the product.
+    doc: "Sums of products over the last dimension of both; with a 0-d tensor the elementwise product.
 
     >>> torch.inner(torch.tensor([1, 2, 3]), torch.tensor([0, 2, 1]))
     tensor(7)",
     out: Out::new(
-        // With a number it is a product of elements.
+        // A product with a 0-d tensor is elementwise.
         Accepts::CastIf(|args| {
-            args.tensor(0).is_ok_and(|a| a.rank() == 0) || args.tensor(1).is_ok_and(|b| b.rank() == 0)
+            args.tensor(INPUT).is_ok_and(|a| a.rank() == 0) || args.tensor(OTHER).is_ok_and(|b| b.rank() == 0)
         }),
         &["tensordot: Expected the output tensor to have dtype {Result}, but got an output tensor with dtype {Out}"],
     ),
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::Lower,
-    run: Run::Compose(|args| {
-        let (a, b) = (args.tensor(0)?, args.tensor(1)?);
+    autocast: Autocast::LowerPrecision,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (a, b) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
         if a.rank() == 0 || b.rank() == 0 {
             return op!(crate::pointwise::arith::MUL, a, b).map(Output::Tensor);
         }
@@ -80,7 +82,7 @@ pub static INNER: Row = Row {
         }
         contract(a, b, &[a.rank() - 1], &[b.rank() - 1]).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3), t(3)", "t(2, 3), t(4, 3)", "t(2, 3), t()", "t(2, 2, 3), t(3)"],
     errors: &[(
         "t(2, 3), t(3, 4)",
@@ -88,10 +90,10 @@ pub static INNER: Row = Row {
         "inner() the last dimension must match on both input tensors but got shapes [2, 3] and [3, 4]",
     )],
     reference: "np.inner(self, other)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// Sums of products over pairs of dimensions; what is left of `a` comes first, then what is left of `b`.
+/// Sums of products over pairs of dimensions; the remaining dimensions of `a` come first, then those of `b`.
 pub fn contract(a: &Tensor, b: &Tensor, from_a: &[usize], from_b: &[usize]) -> Result<Tensor> {
     let rest = |tensor: &Tensor, taken: &[usize]| -> SmallVec<[usize; 6]> {
         (0..tensor.rank()).filter(|dim| !taken.contains(dim)).collect()
@@ -109,7 +111,8 @@ pub fn contract(a: &Tensor, b: &Tensor, from_a: &[usize], from_b: &[usize]) -> R
     reshaped(&op!(super::matrix::MM, &left, &right)?, &shape)
 }
 
-pub static TENSORDOT: Row = Row {
+#[operator]
+pub static TENSORDOT: Operator = Operator {
     name: "_tensordot",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
@@ -123,9 +126,9 @@ pub static TENSORDOT: Row = Row {
         &["tensordot: Expected the output tensor to have dtype {Result}, but got an output tensor with dtype {Out}"],
     ),
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::Lower,
-    run: Run::Compose(|args| tensordot(args).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    autocast: Autocast::LowerPrecision,
+    implementation: Implementation::CompositeImplicit(|args| tensordot(args).map(Output::Tensor)),
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(2, 3), t(3, 4), (1,), (0,)",
         "t(2, 3, 4), t(4, 3), (1, 2), (1, 0)",
@@ -142,11 +145,14 @@ pub static TENSORDOT: Row = Row {
         ("t(2, 3), t(3, 4), (0,), (1, 0)", "RuntimeError", "both dimension lists should have same length"),
     ],
     reference: "np.tensordot(self, np.repeat(other, self.shape[1], 0) if len(other) == 1 else other, (dims_self, dims_other))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn tensordot(args: &Args) -> Result<Tensor> {
-    let (a, b, from_a, from_b) = (args.tensor(0)?, args.tensor(1)?, args.ints(2)?, args.ints(3)?);
+    use TENSORDOT::*;
+
+    let (a, b, from_a, from_b) =
+        (args.tensor(INPUT)?, args.tensor(OTHER)?, args.ints(DIMS_SELF)?, args.ints(DIMS_OTHER)?);
     if from_a.len() != from_b.len() {
         return Err(Error::runtime("both dimension lists should have same length"));
     }
@@ -156,7 +162,7 @@ fn tensordot(args: &Args) -> Result<Tensor> {
     let wrap = |dims: &[i64], rank: usize| -> Result<SmallVec<[usize; 6]>> {
         if let (0, [dim, ..]) = (rank, dims) {
             return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions"))
-                .hint("x.reshape(1) gives it a dimension."));
+                .hint("Use x.reshape(1) to add a dimension."));
         }
         dims.iter().map(|&dim| wrap_dim(dim, rank)).collect()
     };
@@ -167,7 +173,7 @@ fn tensordot(args: &Args) -> Result<Tensor> {
         if own == other {
             continue;
         }
-        // A size of one stands for all.
+        // A size of one broadcasts.
         if own == 1 {
             b = op!(crate::reduce::sum::SUM_DIM, &b, Ints::from_slice(&[y as i64]), true, b.dtype())?;
         } else if other == 1 {
@@ -189,7 +195,8 @@ fn tensordot(args: &Args) -> Result<Tensor> {
     contract(&a, &b, &dims_a, &dims_b)
 }
 
-pub static MULTI_DOT: Row = Row {
+#[operator]
+pub static MULTI_DOT: Operator = Operator {
     name: "multi_dot",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -202,13 +209,13 @@ The first and the last may be vectors.
     tensor([12., 12.])",
     out: Out::new(Accepts::Same, &["multi_dot(): expected out tensor to have dtype {result} but got {out}"]),
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::Lower,
-    run: Run::Compose(|args| multi_dot(&args.tensors(0)?).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    autocast: Autocast::LowerPrecision,
+    implementation: Implementation::CompositeImplicit(|args| multi_dot(&args.tensors(TENSORS)?).map(Output::Tensor)),
+    derivative: Derivative::CompositeImplicit,
     samples: &["[t(2, 3), t(3, 4), t(4, 5)]", "[t(3), t(3, 4), t(4)]", "[t(2, 3), t(3)]"],
     errors: &[("[t(2, 3)]", "RuntimeError", "multi_dot(): expected at least 2 tensors but got 1")],
     reference: "np.linalg.multi_dot(tensors)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn multi_dot(chain: &[&Tensor]) -> Result<Tensor> {
@@ -245,8 +252,8 @@ fn multi_dot(chain: &[&Tensor]) -> Result<Tensor> {
         if at > 0 && tensor.dtype() != chain[0].dtype() {
             return Err(Error::runtime(format!(
                 "multi_dot(): all tensors must have be the same dtype but tensor 0 is {} and tensor {at} {}",
-                chain[0].dtype().title(),
-                tensor.dtype().title()
+                chain[0].dtype().display_name(),
+                tensor.dtype().display_name()
             )));
         }
     }
@@ -265,7 +272,7 @@ fn multi_dot(chain: &[&Tensor]) -> Result<Tensor> {
     op!(crate::view::RESHAPE, &result, sizes)
 }
 
-/// Where each stretch of a chain is best cut: the classic table over lengths.
+/// The best split of each part of a chain: the classic dynamic programme over lengths.
 struct Order {
     n: usize,
     cuts: Vec<usize>,

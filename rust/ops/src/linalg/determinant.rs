@@ -3,46 +3,50 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Device, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    BackwardContext, DTypes, Derivative, Implementation, Opaque, Operator, Out, Saves, Variants, formula, operator,
+};
+use rushlight_dispatch::value::Output;
+use rushlight_dispatch::{create, op, vmap};
 
 use super::dense::{check_dense, check_inexact, check_square, identities, matrix_sizes, results};
 use super::lu::{LU_FACTOR_EX, solve_factored};
 use super::solve::SOLVE;
 use super::svd::SVD_KERNEL;
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::op;
+use crate::expr_ext::ExprExt;
 use crate::reduce::cumulative::{flipped, product_before};
-use crate::row::{DTypes, Out, Row, Run, Variants};
-use crate::value::Output;
 
-pub static DET_KERNEL: Row = Row {
+#[operator]
+pub static DET_KERNEL: Operator = Operator {
     name: "_linalg_det",
     variants: Variants::FUNCTION,
     signature: "(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)",
-    doc: "The determinants of matrices, with the factors that they were found from.
+    doc: "The determinants of matrices, and the factors from which they were computed.
 
     >>> torch._linalg_det(torch.eye(2))[0]
     tensor(1.)",
     dtypes: DTypes::DENSE,
-    run: Run::Body(|args| {
-        let a = args.tensor(0)?;
+    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+        let a = args.tensor(A)?;
         let [lu, pivots, _] = results(LU_FACTOR_EX.call([a.into()])?)?;
         let diagonal = Expr::from(&lu).diagonals().call(&crate::reduce::prod::PROD_DIM, [(-1i64).into()]);
         let result = (parity(&pivots, a.dtype())? * diagonal).done()?;
         Ok(Output::Tuple(vec![result, lu, pivots]))
-    }),
+    })),
     derivative: Derivative::Formulas(&[formula(
-        0,
-        Saves::input(0).union(Saves::result(0)).union(Saves::result(1)).union(Saves::result(2)),
+        A,
+        Saves::input(A).union(Saves::result(0)).union(Saves::result(1)).union(Saves::result(2)),
         |d| Expr::new(gradient(d)),
     )]),
     samples: &["t(0, 0)"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 const SAMPLES: &[&str] = &["t(3, 3) + torch.eye(3) * 4", "t(2, 3, 3) + torch.eye(3) * 4", "t(0, 0)"];
 
-pub static DET: Row = Row {
+#[operator]
+pub static DET: Operator = Operator {
     name: "det",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -53,18 +57,19 @@ pub static DET: Row = Row {
     tensor(8.)",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    run: Run::Compose(|args| det(args.tensor(0)?).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| det(args.tensor(A)?).map(Output::Tensor)),
+    derivative: Derivative::CompositeImplicit,
     samples: SAMPLES,
     errors: &[
         ("t(3)", "RuntimeError", "linalg.det: The input tensor A must have at least 2 dimensions."),
         ("t(2, 3)", "RuntimeError", "linalg.det: A must be batches of square matrices, but they are 2 by 3 matrices"),
     ],
     reference: "np.linalg.det(A)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static DET_OLD: Row = Row {
+#[operator]
+pub static DET_OLD: Operator = Operator {
     name: "det",
     signature: "(Tensor self) -> Tensor",
     doc: "The determinants of matrices, as `torch.linalg.det`.
@@ -72,8 +77,8 @@ pub static DET_OLD: Row = Row {
     >>> torch.det(torch.tensor([[2., 0.], [1., 4.]]))
     tensor(8.)",
     dtypes: DTypes::DENSE,
-    run: Run::Compose(|args| det(args.tensor(0)?).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| det(args.tensor(INPUT)?).map(Output::Tensor)),
+    derivative: Derivative::CompositeImplicit,
     samples: SAMPLES,
     errors: &[(
         "i(3, 2, 2)",
@@ -81,10 +86,11 @@ pub static DET_OLD: Row = Row {
         "linalg.det: Expected a floating point or complex tensor as input. Got Long",
     )],
     reference: "np.linalg.det(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static SLOGDET_KERNEL: Row = Row {
+#[operator]
+pub static SLOGDET_KERNEL: Operator = Operator {
     name: "_linalg_slogdet",
     variants: Variants::FUNCTION,
     signature: "(Tensor A) -> (Tensor sign, Tensor logabsdet)",
@@ -93,22 +99,23 @@ pub static SLOGDET_KERNEL: Row = Row {
     >>> torch._linalg_slogdet(torch.eye(2))[1]
     tensor(0.)",
     dtypes: DTypes::DENSE,
-    run: Run::Body(|args| {
-        let a = args.tensor(0)?;
+    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+        let a = args.tensor(A)?;
         let [lu, pivots, _] = results(LU_FACTOR_EX.call([a.into()])?)?;
         let diagonal = || Expr::from(&lu).diagonals();
         let signs = diagonal().sgn().call(&crate::reduce::prod::PROD_DIM, [(-1i64).into()]);
         let sign = (parity(&pivots, a.dtype())? * signs).done()?;
         Ok(Output::Tuple(vec![sign, diagonal().abs().log().sum_over(-1).done()?]))
-    }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::result(0)), |d| {
+    })),
+    derivative: Derivative::Formulas(&[formula(A, Saves::input(A).union(Saves::result(0)), |d| {
         Expr::new(log_gradient(d))
     })]),
     samples: &["t(3, 3) + torch.eye(3) * 4", "t(0, 0)"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static SLOGDET: Row = Row {
+#[operator]
+pub static SLOGDET: Operator = Operator {
     name: "slogdet",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -121,8 +128,10 @@ pub static SLOGDET: Row = Row {
     logabsdet=tensor(0.))",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    run: Run::Compose(|args| slogdet(args.tensor(0)?).map(|pair| Output::Tuple(pair.into()))),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| {
+        slogdet(args.tensor(A)?).map(|pair| Output::Tuple(pair.into()))
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: SAMPLES,
     errors: &[(
         "t(2, 3)",
@@ -130,10 +139,11 @@ pub static SLOGDET: Row = Row {
         "linalg.slogdet: A must be batches of square matrices, but they are 2 by 3 matrices",
     )],
     reference: "tuple(np.linalg.slogdet(A))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static SLOGDET_OLD: Row = Row {
+#[operator]
+pub static SLOGDET_OLD: Operator = Operator {
     name: "slogdet",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self) -> (Tensor sign, Tensor logabsdet)",
@@ -143,14 +153,17 @@ pub static SLOGDET_OLD: Row = Row {
     tensor(0.)",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    run: Run::Compose(|args| slogdet(args.tensor(0)?).map(|pair| Output::Tuple(pair.into()))),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| {
+        slogdet(args.tensor(INPUT)?).map(|pair| Output::Tuple(pair.into()))
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: SAMPLES,
     reference: "tuple(np.linalg.slogdet(self))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static LOGDET: Row = Row {
+#[operator]
+pub static LOGDET: Operator = Operator {
     name: "logdet",
     signature: "(Tensor self) -> Tensor",
     doc: "The logarithm of determinants; NaN where one is negative.
@@ -158,8 +171,8 @@ pub static LOGDET: Row = Row {
     >>> torch.logdet(torch.eye(2))
     tensor(0.)",
     dtypes: DTypes::DENSE,
-    run: Run::Compose(|args| {
-        let a = args.tensor(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let a = args.tensor(INPUT)?;
         check_square("logdet", a)?;
         check_dense("logdet", a)?;
         let [sign, log] = results(SLOGDET_KERNEL.call([a.into()])?)?;
@@ -168,7 +181,7 @@ pub static LOGDET: Row = Row {
         }
         Expr::from(sign).equals(-1i64).choose(f64::NAN, log).done().map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 3) + torch.eye(3) * 9", "t(0, 0)"],
     errors: &[(
         "t(2, 3)",
@@ -176,7 +189,7 @@ pub static LOGDET: Row = Row {
         "logdet: A must be batches of square matrices, but they are 2 by 3 matrices",
     )],
     reference: "(lambda found: found[1] + np.log(found[0]))(np.linalg.slogdet(self)) if self.dtype.kind == 'c' else np.where(np.linalg.slogdet(self)[0] < 0, np.nan, np.linalg.slogdet(self)[1])",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn det(a: &Tensor) -> Result<Tensor> {
@@ -192,21 +205,21 @@ fn slogdet(a: &Tensor) -> Result<[Tensor; 2]> {
     results(SLOGDET_KERNEL.call([a.into()])?)
 }
 
-/// 1 where rows were exchanged an even number of times, else -1.
+/// 1 for an even number of row exchanges, else -1.
 fn parity(pivots: &Tensor, dtype: DType) -> Result<Expr> {
     let count = *pivots.sizes().last().unwrap_or(&0) as usize;
-    let steps = crate::from_slice(&collected((0..count).map(|step| step as i32 + 1))?)?;
+    let steps = create::from_slice(&collected((0..count).map(|step| step as i32 + 1))?)?;
     let steps = crate::convert::to_device(&steps, pivots.device())?;
     let moved = Expr::from(pivots).with(&crate::pointwise::compare::NE, steps).sum_over(-1);
     let odd = moved.with(&crate::pointwise::divide::REMAINDER, 2i64).done()?;
     Ok(Expr::from(crate::convert::to_dtype(&odd, dtype)?) * -2.0 + Expr::from(1i64))
 }
 
-/// The adjugate's adjoint: `conj(det) A^-H`. A singular matrix has one too, which an LU factor without zeros approaches;
-/// where its derivative is wanted again, singular values spell it out. A single number is its own determinant, whose gradient
-/// does not follow it.
-fn gradient(d: &Derive) -> Result<Tensor> {
-    let (a, det) = (d.input(0).done()?, d.result_of(0));
+/// The adjugate's adjoint: `conj(det) A^-H`. A singular matrix has one too, which is approximated by an LU factor
+/// without zeros; if its derivative is needed again, it is computed from singular values. A 1-by-1 matrix is its own
+/// determinant, whose gradient is constant.
+fn gradient(d: &BackwardContext) -> Result<Tensor> {
+    let (a, det) = (d.input(DET_KERNEL::A).done()?, d.result_of(0));
     let n = matrix_sizes(&a)[0];
     if n == 1 {
         return d.grad().along_rows().along_rows().done();
@@ -222,12 +235,10 @@ fn gradient(d: &Derive) -> Result<Tensor> {
         return solve_factored(&lifted.done()?, &d.result_of(2).done()?, &sides, true, true);
     }
     let singular = match det.clone() {
-        Expr::Tensor(det) if det.device() == Device::Cpu && crate::mapped::samples(&det).numel() > 0 => {
-            let smallest = Expr::from(crate::mapped::samples(&det.detach()))
-                .abs()
-                .call(&crate::reduce::extreme::MIN, [])
-                .done()?;
-            crate::item(&smallest)?.f64() < 100.0 * tiny
+        Expr::Tensor(det) if det.device() == Device::Cpu && vmap::samples(&det).numel() > 0 => {
+            let smallest =
+                Expr::from(vmap::samples(&det.detach())).abs().call(&crate::reduce::extreme::MIN, []).done()?;
+            crate::convert::item(&smallest)?.f64() < 100.0 * tiny
         }
         _ => false,
     };
@@ -247,9 +258,9 @@ fn products_of_others(s: &Tensor) -> Result<Tensor> {
     (Expr::from(product_before(s, axis)?) * behind).done()
 }
 
-/// `A^-H`, times what arrives for the logarithm, and for the phase of a complex sign.
-fn log_gradient(d: &Derive) -> Result<Tensor> {
-    let a = d.input(0).done()?;
+/// `A^-H`, times the gradient of the logarithm, and of the phase of a complex sign.
+fn log_gradient(d: &BackwardContext) -> Result<Tensor> {
+    let a = d.input(SLOGDET_KERNEL::A).done()?;
     let n = matrix_sizes(&a)[0];
     let mut number = d.grad_of(1);
     if a.dtype().is_complex() && d.has_grad(0) {

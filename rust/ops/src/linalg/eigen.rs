@@ -2,62 +2,69 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
+use rushlight_dispatch::create;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves,
+    TensorSpec, Variants, formula, operator,
+};
+use rushlight_dispatch::value::Output;
 
 use super::dense::{
-    batch_sizes, by_columns, check_info, check_kernel, check_square, count, dense, is_watched, matrices, numbers,
+    batch_sizes, by_columns, check_info, check_kernel, check_square, count, dense, is_tracked, matrices, numbers,
     results, steady,
 };
 use super::invariance::check_phase;
 use super::solve::SOLVE;
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::value::{Args, Output};
+use crate::expr_ext::ExprExt;
 
 const UNSYMMETRIC: (&str, &str, &str) =
     ("t(2, 3)", "RuntimeError", "linalg.eigh: A must be batches of square matrices, but they are 2 by 3 matrices");
 
-pub static EIGH_KERNEL: Row = Row {
+#[operator]
+pub static EIGH_KERNEL: Operator = Operator {
     name: "_linalg_eigh",
     variants: Variants::FUNCTION,
     signature: "(Tensor A, str UPLO='L', bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)",
-    doc: "Eigenvalues of Hermitian matrices, ascending; without vectors where `compute_v` is false.
+    doc: "Eigenvalues of Hermitian matrices, ascending; without vectors if `compute_v` is false.
 
     >>> torch._linalg_eigh(torch.tensor([[1., 0.], [2., 1.]]))[0]
     tensor([-1.,  3.])",
     dtypes: DTypes::DENSE,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel { infer: infer_symmetric, cpu: decompose_symmetric }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(0).union(Saves::result(1)), |d| gradient(d, true))]),
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel { infer: infer_symmetric, cpu: decompose_symmetric, cuda: None }),
+    derivative: Derivative::Formulas(&[formula(A, Saves::result(0).union(Saves::result(1)), |d| gradient(d, true))]),
     samples: &["i(9, 3, 3).double(), 'U'", "i(9, 2, 3, 3).double(), 'L', False"],
     errors: &[UNSYMMETRIC, ("t(2, 2), 'A'", "RuntimeError", "Expected UPLO argument to be 'L' or 'U', but got A")],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static EIGH: Row = Row {
+#[operator]
+pub static EIGH: Operator = Operator {
     name: "eigh",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
     doc: "Eigenvalues of symmetric or Hermitian matrices, ascending, and their orthonormal eigenvectors as columns.
 
-Only the lower triangle is read, or the upper one where `UPLO` is 'U'.
+Only the lower triangle is read, or the upper one if `UPLO` is 'U'.
 
     >>> torch.linalg.eigh(torch.tensor([[1., 0.], [2., 1.]])).eigenvalues
     tensor([-1.,  3.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| EIGH_KERNEL.call([args.tensor(0)?.into(), args.str(1)?.into()])),
-    derivative: Derivative::Composed,
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        EIGH_KERNEL.call([args.tensor(A)?.into(), args.str(UPLO)?.into()])
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["i(9, 3, 3).double(), 'U'", "i(9, 2, 3, 3).double()", "t(0, 0)"],
     errors: &[UNSYMMETRIC, ("t(2, 2), 'A'", "RuntimeError", "Expected UPLO argument to be 'L' or 'U', but got A")],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static EIGVALSH: Row = Row {
+#[operator]
+pub static EIGVALSH: Operator = Operator {
     name: "eigvalsh",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -68,37 +75,41 @@ pub static EIGVALSH: Row = Row {
     tensor([-1.,  3.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| eigvalsh(args.tensor(0)?, args.str(1)?).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        eigvalsh(args.tensor(A)?, args.str(UPLO)?).map(Output::Tensor)
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["i(9, 3, 3).double(), 'U'", "i(9, 2, 3, 3).double()", "t(0, 0)"],
     errors: &[UNSYMMETRIC],
     reference: "np.linalg.eigvalsh(A, UPLO)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static EIG_KERNEL: Row = Row {
+#[operator]
+pub static EIG_KERNEL: Operator = Operator {
     name: "_linalg_eig",
     variants: Variants::FUNCTION,
     signature: "(Tensor A, bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)",
-    doc: "Eigenvalues of matrices, complex; without vectors where `compute_v` is false.
+    doc: "Eigenvalues of matrices, complex; without vectors if `compute_v` is false.
 
     >>> torch._linalg_eig(torch.tensor([[0., 1.], [-1., 0.]]), False)[0].abs()
     tensor([1., 1.])",
     dtypes: DTypes::DENSE,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel { infer: infer_general, cpu: decompose_general }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(0).union(Saves::result(1)), |d| gradient(d, false))]),
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel { infer: infer_general, cpu: decompose_general, cuda: None }),
+    derivative: Derivative::Formulas(&[formula(A, Saves::result(0).union(Saves::result(1)), |d| gradient(d, false))]),
     samples: &["i(9, 3, 3).double()", "i(9, 2, 3, 3).double(), False"],
     errors: &[(
         "t(2, 3)",
         "RuntimeError",
         "linalg.eig: A must be batches of square matrices, but they are 2 by 3 matrices",
     )],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static EIG: Row = Row {
+#[operator]
+pub static EIG: Operator = Operator {
     name: "eig",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -108,18 +119,19 @@ pub static EIG: Row = Row {
     >>> torch.linalg.eig(torch.tensor([[2., 0.], [0., 3.]])).eigenvalues.real
     tensor([2., 3.])",
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| EIG_KERNEL.call([args.tensor(0)?.into()])),
-    derivative: Derivative::Composed,
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| EIG_KERNEL.call([args.tensor(A)?.into()])),
+    derivative: Derivative::CompositeImplicit,
     samples: &["i(9, 3, 3).double()", "i(9, 2, 3, 3).double()", "t(0, 0)"],
     errors: &[
         ("t(3)", "RuntimeError", "linalg.eig: The input tensor A must have at least 2 dimensions."),
         ("torch.full((2, 2), nan)", "RuntimeError", "torch.linalg.eig: input tensor should not contain infs or NaNs."),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static EIGVALS: Row = Row {
+#[operator]
+pub static EIGVALS: Operator = Operator {
     name: "eigvals",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -129,63 +141,68 @@ pub static EIGVALS: Row = Row {
     >>> torch.linalg.eigvals(torch.tensor([[0., 1.], [-1., 0.]])).abs()
     tensor([1., 1.])",
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let a = args.tensor(0)?;
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let a = args.tensor(A)?;
         check_square("linalg.eigvals", a)?;
-        let [values, _] = results(EIG_KERNEL.call([a.into(), is_watched(a).into()])?)?;
+        let [values, _] = results(EIG_KERNEL.call([a.into(), is_tracked(a).into()])?)?;
         Ok(Output::Tensor(values))
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["i(9, 3, 3).double()", "i(9, 2, 3, 3).double()", "t(0, 0)"],
     errors: &[(
         "t(2, 3)",
         "RuntimeError",
         "linalg.eigvals: A must be batches of square matrices, but they are 2 by 3 matrices",
     )],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// Eigenvalues, by way of the vectors where a gradient may be asked for.
+/// Eigenvalues, computed with the vectors if a gradient may be needed.
 pub fn eigvalsh(a: &Tensor, triangle: &str) -> Result<Tensor> {
-    let [values, _] = results(EIGH_KERNEL.call([a.into(), triangle.into(), is_watched(a).into()])?)?;
+    let [values, _] = results(EIGH_KERNEL.call([a.into(), triangle.into(), is_tracked(a).into()])?)?;
     Ok(values)
 }
 
-fn infer_symmetric(args: &Args) -> Result<Vec<Spec>> {
-    let (a, triangle) = (args.tensor(0)?, args.str(1)?);
+fn infer_symmetric(args: &Args) -> Result<Vec<TensorSpec>> {
+    use EIGH_KERNEL::*;
+
+    let (a, triangle) = (args.tensor(A)?, args.str(UPLO)?);
     check_square("linalg.eigh", a)?;
     if !matches!(triangle, "L" | "U" | "l" | "u") {
         return Err(Error::runtime(format!("Expected UPLO argument to be 'L' or 'U', but got {triangle}")));
     }
     check_kernel("linalg_eigh_cpu", a)?;
-    let vectors = if args.bool(2)? { by_columns(a.sizes(), a.dtype(), a) } else { Spec::new(&[0], a.dtype(), a) };
-    Ok(vec![Spec::new(&a.sizes()[..a.rank() - 1], a.dtype().to_real(), a), vectors])
+    let vectors =
+        if args.bool(COMPUTE_V)? { by_columns(a.sizes(), a.dtype(), a) } else { TensorSpec::new(&[0], a.dtype(), a) };
+    Ok(vec![TensorSpec::new(&a.sizes()[..a.rank() - 1], a.dtype().to_real(), a), vectors])
 }
 
 fn decompose_symmetric(args: &Args, results: &[Tensor]) -> Result<()> {
-    let a = Expr::from(&args.tensor(0)?.detach());
-    let a = if matches!(args.str(1)?, "U" | "u") { a.adjoint() } else { a };
-    // Of a Hermitian matrix' diagonal the real parts count.
+    use EIGH_KERNEL::*;
+
+    let a = Expr::from(&args.tensor(A)?.detach());
+    let a = if matches!(args.str(UPLO)?, "U" | "u") { a.adjoint() } else { a };
+    // Only the real parts of the diagonal of a Hermitian matrix are used.
     let diagonal = || a.clone().diagonals();
-    let a = if args.tensor(0)?.dtype().is_complex() {
+    let a = if args.tensor(A)?.dtype().is_complex() {
         a.clone() - (diagonal() - diagonal().real()).on_diagonals()
     } else {
         a.clone()
     };
     let a = steady(&a.done()?)?;
     let (values, vectors) = (&results[0], &results[1]);
-    let infos = crate::create::zeros(batch_sizes(&a), DType::I32, a.device())?;
+    let infos = create::zeros(batch_sizes(&a), DType::I32, a.device())?;
     let (pa, pl) = (a.storage().pin()?, values.storage().pin()?);
     let (pv, pi) = (vectors.storage().pin()?, infos.storage().pin()?);
-    let (n, wanted) = (a.sizes()[a.rank() - 1] as usize, args.bool(2)?);
+    let (n, wanted) = (a.sizes()[a.rank() - 1] as usize, args.bool(COMPUTE_V)?);
     dense!(a.dtype(), T => {
         let on = rushlight_cpu::linalg::Symmetric::<T> {
             a: matrices(&a, &pa),
             values: numbers(values, &pl, n),
             vectors: wanted.then(|| matrices(vectors, &pv)),
         };
-        // SAFETY: results are fresh and of the sizes that `infer_symmetric` gave them; all storages are pinned.
+        // SAFETY: results are new and of the sizes from `infer_symmetric`; all storages are pinned.
         unsafe { rushlight_cpu::linalg::eigh(count(&a), on, numbers(&infos, &pi, 1)) }
     })?;
     check_info("linalg.eigh", &infos, |info| {
@@ -195,32 +212,37 @@ fn decompose_symmetric(args: &Args, results: &[Tensor]) -> Result<()> {
     })
 }
 
-fn infer_general(args: &Args) -> Result<Vec<Spec>> {
-    let a = args.tensor(0)?;
+fn infer_general(args: &Args) -> Result<Vec<TensorSpec>> {
+    use EIG_KERNEL::*;
+
+    let a = args.tensor(A)?;
     check_square("linalg.eig", a)?;
     if !a.dtype().is_differentiable() {
-        return Err(Error::runtime(format!("Unknown Complex ScalarType for {}", a.dtype().title())));
+        return Err(Error::runtime(format!("Unknown Complex ScalarType for {}", a.dtype().display_name())));
     }
     check_kernel("linalg_eig_out_cpu", a)?;
     let complex = a.dtype().to_complex();
-    let vectors = if args.bool(1)? { by_columns(a.sizes(), complex, a) } else { Spec::new(&[0], complex, a) };
-    Ok(vec![Spec::new(&a.sizes()[..a.rank() - 1], complex, a), vectors])
+    let vectors =
+        if args.bool(COMPUTE_V)? { by_columns(a.sizes(), complex, a) } else { TensorSpec::new(&[0], complex, a) };
+    Ok(vec![TensorSpec::new(&a.sizes()[..a.rank() - 1], complex, a), vectors])
 }
 
 fn decompose_general(args: &Args, results: &[Tensor]) -> Result<()> {
-    let a = steady(args.tensor(0)?)?;
+    use EIG_KERNEL::*;
+
+    let a = steady(args.tensor(A)?)?;
     let (values, vectors) = (&results[0], &results[1]);
-    let infos = crate::create::zeros(batch_sizes(&a), DType::I32, a.device())?;
+    let infos = create::zeros(batch_sizes(&a), DType::I32, a.device())?;
     let (pa, pl) = (a.storage().pin()?, values.storage().pin()?);
     let (pv, pi) = (vectors.storage().pin()?, infos.storage().pin()?);
-    let (n, wanted) = (a.sizes()[a.rank() - 1] as usize, args.bool(1)?);
+    let (n, wanted) = (a.sizes()[a.rank() - 1] as usize, args.bool(COMPUTE_V)?);
     dense!(a.dtype(), T => {
         let to = wanted.then(|| matrices(vectors, &pv));
         let infos = numbers(&infos, &pi, 1);
-        // SAFETY: results are fresh and of the sizes that `infer_general` gave them; all storages are pinned.
+        // SAFETY: results are new and of the sizes from `infer_general`; all storages are pinned.
         unsafe { rushlight_cpu::linalg::eig::<T>(count(&a), matrices(&a, &pa), numbers(values, &pl, n), to, infos) }
     })?;
-    if crate::to_vec::<i32>(&infos)?.contains(&-1) {
+    if crate::convert::to_vec::<i32>(&infos)?.contains(&-1) {
         return Err(Error::runtime("torch.linalg.eig: input tensor should not contain infs or NaNs."));
     }
     check_info("linalg.eig", &infos, |info| {
@@ -230,8 +252,8 @@ fn decompose_general(args: &Args, results: &[Tensor]) -> Result<()> {
     })
 }
 
-/// Vectors turn into one another by `V^H gV` over the differences of eigenvalues; the whole is seen from `V`'s base.
-fn gradient(d: &Derive, hermitian: bool) -> Expr {
+/// Vectors mix by `V^H gV` divided by the differences of eigenvalues; the result is transformed from the basis `V`.
+fn gradient(d: &BackwardContext, hermitian: bool) -> Expr {
     let (values, vectors) = (|| d.result_of(0), || d.result_of(1));
     if !d.has_grad(1) {
         if hermitian {
@@ -240,7 +262,7 @@ fn gradient(d: &Derive, hermitian: bool) -> Expr {
         return vectors().adjoint().with_tensor(&SOLVE, d.grad_of(0).along_rows() * vectors().adjoint());
     }
     let turned = || vectors().adjoint().matmul(d.grad_of(1));
-    if d.results.get(1).is_some_and(|facts| facts.dtype.is_complex()) {
+    if d.results.get(1).is_some_and(|meta| meta.dtype.is_complex()) {
         let name = if hermitian { "linalg_eigh_backward" } else { "linalg_eig_backward" };
         if let Err(error) = check_phase(name, "eigenvectors", turned()) {
             return Expr::failed(error);

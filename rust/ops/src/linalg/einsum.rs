@@ -3,30 +3,29 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::promote;
 use rushlight_core::{Error, Result};
+use rushlight_dispatch::operator::{Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::{Ints, Output};
+use rushlight_dispatch::{op, value};
 
 use super::matrix::BATCHED;
-use crate::autocast::Autocast;
 use crate::convert::to_dtype;
-use crate::derive::Derivative;
-use crate::op;
 use crate::reduce::sum::SUM_DIM;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Ints, Output};
 use crate::view::transpose::permuted;
 
-pub static EINSUM: Row = Row {
+#[operator]
+pub static EINSUM: Operator = Operator {
     name: "_einsum",
     variants: Variants::FUNCTION,
     signature: "(str equation, Tensor[] operands) -> Tensor",
-    doc: "The sum of products that `equation` describes: a letter for each dimension, operands apart by commas, the result behind `->`.
+    doc: "The sum of products described by `equation`: a letter for each dimension, operands separated by commas, the result after `->`.
 
     >>> torch._einsum('ij,jk->ik', [torch.ones(2, 3), torch.ones(3, 2)])
     tensor([[3., 3.],
             [3., 3.]])",
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::Lower,
-    run: Run::Compose(|args| einsum(args.str(0)?, &args.tensors(1)?).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    autocast: Autocast::LowerPrecision,
+    implementation: Implementation::CompositeImplicit(|args| einsum(args.str(EQUATION)?, &args.tensors(OPERANDS)?).map(Output::Tensor)),
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "'ij,jk->ik', [t(2, 3), t(3, 4)]",
         "'bij,bjk', [t(2, 3, 4), t(2, 4, 2)]",
@@ -41,17 +40,17 @@ pub static EINSUM: Row = Row {
         "einsum(): output subscript z does not appear in the equation for any input operand",
     )],
     reference: "np.einsum(equation, *operands)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// A dimension's name: a letter, or its place under the ellipsis counted from the right.
+/// A dimension's label: a letter, or its position under the ellipsis counted from the right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Label {
     Letter(char),
     Under(usize),
 }
 
-/// A tensor with a name for each dimension.
+/// A tensor with a label for each dimension.
 struct Term {
     tensor: Tensor,
     labels: Vec<Label>,
@@ -61,32 +60,32 @@ fn wrong(sentence: impl std::fmt::Display) -> Error {
     Error::runtime(format!("einsum(): {sentence}"))
 }
 
-/// What a part of the equation describes.
+/// The kind of a part of the equation.
 #[derive(Clone, Copy)]
-enum Place {
+enum EquationPart {
     Matrix(usize),
     Output,
 }
 
-impl Place {
-    /// The error of a dot that begins no ellipsis, or `again` one.
+impl EquationPart {
+    /// The error for a dot that does not begin an ellipsis, or that begins a second one (`again`).
     fn dot(self, again: bool) -> Error {
         wrong(match (self, again) {
-            (Place::Matrix(at), true) => {
+            (EquationPart::Matrix(at), true) => {
                 format!("found '.' for operand {at} for which an ellipsis was already found")
             }
-            (Place::Matrix(at), false) => format!("found '.' for operand {at} that is not part of any ellipsis"),
-            (Place::Output, true) => "found '.' for output but an ellipsis (...) was already found".into(),
-            (Place::Output, false) => "found '.' for output that is not part of any ellipsis (...)".into(),
+            (EquationPart::Matrix(at), false) => format!("found '.' for operand {at} that is not part of any ellipsis"),
+            (EquationPart::Output, true) => "found '.' for output but an ellipsis (...) was already found".into(),
+            (EquationPart::Output, false) => "found '.' for output that is not part of any ellipsis (...)".into(),
         })
     }
 }
 
-/// The names in one part of the equation, each of which `check` sees after those before it; `None` stands for the ellipsis.
+/// The labels in one part of the equation; `check` is called for each with those before it; `None` is the ellipsis.
 fn subscripts(
     part: &str,
     start: usize,
-    place: Place,
+    place: EquationPart,
     check: impl Fn(&[Option<char>], char) -> Result<()>,
 ) -> Result<Vec<Option<char>>> {
     let mut found = Vec::new();
@@ -129,7 +128,7 @@ fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
         if at == operands.len() {
             return Err(wrong("fewer operands were provided than specified in the equation"));
         }
-        parts.push(subscripts(part, start, Place::Matrix(at), |_, _| Ok(()))?);
+        parts.push(subscripts(part, start, EquationPart::Matrix(at), |_, _| Ok(()))?);
         start += part.len() + 1;
     }
     if parts.len() < operands.len() {
@@ -163,7 +162,7 @@ fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
     contract(terms.collect::<Result<_>>()?, &output)
 }
 
-/// Repeated names take the diagonal.
+/// Repeated labels take the diagonal.
 fn diagonal(tensor: Tensor, labels: Vec<Label>) -> Result<Term> {
     let mut term = Term { tensor, labels };
     while let Some((first, second)) = repeated(&term.labels) {
@@ -183,7 +182,7 @@ fn repeated(labels: &[Label]) -> Option<(usize, usize)> {
     })
 }
 
-/// Dimensions of one name have one size: in an operand without exception, and beside others or 1.
+/// Checks that dimensions of one label have one size: exactly within an operand, and equal or 1 between operands.
 fn check_sizes(labels: &[Vec<Label>], operands: &[&Tensor]) -> Result<()> {
     let mut seen: Vec<(Label, isize)> = Vec::new();
     for (at, (labels, operand)) in labels.iter().zip(operands).enumerate() {
@@ -219,7 +218,7 @@ fn check_sizes(labels: &[Vec<Label>], operands: &[&Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// The result's names: as written, or else those that appear once, in alphabetical order behind the ellipsis.
+/// The result's labels: as written, or else those that appear once, in alphabetical order behind the ellipsis.
 fn output_labels(written: Option<&str>, start: usize, all: &[char], widest: usize) -> Result<Vec<Label>> {
     let under = (0..widest).rev().map(Label::Under);
     let Some(written) = written else {
@@ -228,7 +227,7 @@ fn output_labels(written: Option<&str>, start: usize, all: &[char], widest: usiz
         letters.sort_unstable();
         return Ok(under.chain(letters.into_iter().map(Label::Letter)).collect());
     };
-    let names = subscripts(written, start, Place::Output, |found, letter| {
+    let names = subscripts(written, start, EquationPart::Output, |found, letter| {
         if found.contains(&Some(letter)) {
             return Err(wrong(format!("output subscript {letter} appears more than once in the output")));
         }
@@ -246,13 +245,13 @@ fn output_labels(written: Option<&str>, start: usize, all: &[char], widest: usiz
     Ok(labels.collect())
 }
 
-/// Contracts from left to right, then orders the dimensions as the output wants them.
+/// Contracts from left to right, then orders the dimensions as in the output.
 fn contract(terms: Vec<Term>, output: &[Label]) -> Result<Tensor> {
     let mut terms = terms.into_iter().collect::<std::collections::VecDeque<_>>();
     let Some(mut result) = terms.pop_front() else { return Err(wrong("must provide at least one operand")) };
     while let Some(next) = terms.pop_front() {
         let wanted = |label: &Label| output.contains(label) || terms.iter().any(|term| term.labels.contains(label));
-        // The one whose own names the output begins with stands left: then the product lies as the output does.
+        // The operand whose own labels begin the output comes first, so that the product has the output's order.
         let first = |own: &Term, other: &Term| {
             output.iter().position(|label| own.labels.contains(label) && !other.labels.contains(label))
         };
@@ -265,7 +264,7 @@ fn contract(terms: Vec<Term>, output: &[Label]) -> Result<Tensor> {
     if order.is_empty() { Ok(result.tensor) } else { permuted(&result.tensor, &order) }
 }
 
-/// Sums over the dimensions that nobody wants.
+/// Sums over dimensions that are not needed.
 fn summed(term: Term, wanted: impl Fn(&Label) -> bool) -> Result<Term> {
     let dims: Ints = (0..term.labels.len()).filter(|&dim| !wanted(&term.labels[dim])).map(|dim| dim as i64).collect();
     if dims.is_empty() {
@@ -275,7 +274,7 @@ fn summed(term: Term, wanted: impl Fn(&Label) -> bool) -> Result<Term> {
     Ok(Term { tensor, labels: term.labels.into_iter().filter(wanted).collect() })
 }
 
-/// One batched product: names of both that are wanted are the batch, other names of both are summed over.
+/// One batched product: labels of both that are needed are the batch, other labels of both are summed over.
 fn pair(a: Term, b: Term, wanted: impl Fn(&Label) -> bool) -> Result<Term> {
     let a = summed(a, |label| wanted(label) || b.labels.contains(label))?;
     let b = summed(b, |label| wanted(label) || a.labels.contains(label))?;
@@ -297,14 +296,14 @@ fn pair(a: Term, b: Term, wanted: impl Fn(&Label) -> bool) -> Result<Term> {
         (None, other) => other.unwrap_or(1),
     };
     let product = |labels: &[Label]| labels.iter().map(&full).product::<isize>();
-    // Every name of a group in order, stretched to its full size, and the group as one dimension.
+    // All labels of a group in order, expanded to full size, and the group as one dimension.
     let grouped = |term: &Term, groups: [&[Label]; 3]| -> Result<Tensor> {
         let labels: Vec<Label> = groups.concat();
         let order: Vec<usize> =
             labels.iter().filter_map(|label| term.labels.iter().position(|own| own == label)).collect();
         let tensor = if order.is_empty() { term.tensor.clone() } else { permuted(&term.tensor, &order)? };
         let sizes: Vec<isize> = labels.iter().map(&full).collect();
-        let value = crate::view::reshape::sizes_value;
+        let value = value::sizes_value;
         let tensor = if tensor.sizes().as_slice() == sizes {
             tensor
         } else {
@@ -315,13 +314,13 @@ fn pair(a: Term, b: Term, wanted: impl Fn(&Label) -> bool) -> Result<Term> {
     let mut x = grouped(&a, [&batch, &left, &inner])?;
     let mut y = grouped(&b, [&batch, &inner, &right])?;
     if inner.is_empty() {
-        // Products of elements promote, and what was summed before may be of a wider dtype.
+        // Elementwise products promote, and earlier sums may have a wider dtype.
         let common = promote(x.dtype(), y.dtype())?;
         (x, y) = (to_dtype(&x, common)?, to_dtype(&y, common)?);
     }
     let result = op!(BATCHED, &x, &y)?;
     let labels: Vec<Label> = [batch, left, right].concat();
     let sizes: Vec<isize> = labels.iter().map(&full).collect();
-    let tensor = crate::view::RESHAPE.tensor([(&result).into(), crate::view::reshape::sizes_value(&sizes)])?;
+    let tensor = crate::view::RESHAPE.tensor([(&result).into(), value::sizes_value(&sizes)])?;
     Ok(Term { tensor, labels })
 }

@@ -2,19 +2,20 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Result};
+use rushlight_dispatch::operator::{
+    Args, BatchRule, DTypes, Derivative, ErrorInput, Implementation, Kernel, Operator, Out, TensorSpec, Variants,
+    operator,
+};
+use rushlight_dispatch::value::{Output, sizes_value};
+use rushlight_dispatch::{copy, create, operands, vmap};
 
 use super::dense::{
-    batch_sizes, by_columns, by_columns_copy, check_inexact, check_info, check_kernel, check_square, count, dense,
-    matrices, matrix_sizes, numbers, results,
+    PIVOTS, batch_sizes, by_columns, by_columns_copy, check_inexact, check_info, check_kernel, check_sizes,
+    check_square, common_batch, count, dense, matrices, matrix_sizes, numbers, results,
 };
-use super::solve::{PIVOTS, check_sizes, common_batch};
-use crate::derive::Derivative;
-use crate::mapped::Mapped;
-use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::value::{Args, Output};
-use crate::view::reshape::sizes_value;
 
-pub static LDL_FACTOR_EX: Row = Row {
+#[operator]
+pub static LDL_FACTOR_EX: Operator = Operator {
     name: "ldl_factor_ex",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -26,15 +27,15 @@ pub static LDL_FACTOR_EX: Row = Row {
             [0.5000, 2.5000]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel { infer, cpu: factorise }),
-    derivative: Derivative::Missing("aten::linalg_ldl_factor_ex"),
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel { infer, cpu: factorise, cuda: None }),
+    derivative: Derivative::NotImplemented("aten::linalg_ldl_factor_ex"),
     samples: &["t(3, 3)", "t(2, 4, 4), hermitian=True", "t(0, 0)"],
     errors: ERRORS,
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-const ERRORS: &[crate::row::Bad] = &[
+const ERRORS: &[ErrorInput] = &[
     ("t(3)", "RuntimeError", "torch.linalg.ldl_factor_ex: The input tensor A must have at least 2 dimensions."),
     (
         "t(2, 3)",
@@ -43,7 +44,8 @@ const ERRORS: &[crate::row::Bad] = &[
     ),
 ];
 
-pub static LDL_FACTOR: Row = Row {
+#[operator]
+pub static LDL_FACTOR: Operator = Operator {
     name: "ldl_factor",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -54,23 +56,25 @@ pub static LDL_FACTOR: Row = Row {
     tensor([1, 2], dtype=torch.int32)",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    run: Run::Compose(|args| {
-        let [ld, pivots, infos] = results(LDL_FACTOR_EX.call([args.tensor(0)?.into(), args.bool(1)?.into()])?)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let [ld, pivots, infos] =
+            results(LDL_FACTOR_EX.call([args.tensor(INPUT)?.into(), args.bool(HERMITIAN)?.into()])?)?;
         check_blocks("torch.linalg.ldl_factor", &infos)?;
         Ok(Output::Tuple(vec![ld, pivots]))
     }),
-    derivative: Derivative::Missing("aten::linalg_ldl_factor_ex"),
+    derivative: Derivative::NotImplemented("aten::linalg_ldl_factor_ex"),
     samples: &["t(3, 3)", "t(2, 4, 4), hermitian=True", "t(0, 0)"],
     errors: ERRORS,
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static LDL_SOLVE: Row = Row {
+#[operator]
+pub static LDL_SOLVE: Operator = Operator {
     name: "ldl_solve",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
-    doc: "The solution `X` of `A @ X = B` from what `torch.linalg.ldl_factor` made of `A`.
+    doc: "The solution `X` of `A @ X = B`, given the result of `torch.linalg.ldl_factor` for `A`.
 
     >>> factors = torch.linalg.ldl_factor(torch.tensor([[2., 1.], [1., 3.]]))
     >>> torch.linalg.ldl_solve(*factors, torch.tensor([[3.], [4.]]))
@@ -78,42 +82,44 @@ pub static LDL_SOLVE: Row = Row {
             [1.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel { infer: infer_solve, cpu: solve }),
-    derivative: Derivative::Missing("aten::linalg_ldl_solve"),
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel { infer: infer_solve, cpu: solve, cuda: None }),
+    derivative: Derivative::NotImplemented("aten::linalg_ldl_solve"),
     samples: &["t(2, 2) + torch.eye(2) * 4, torch.tensor([1, 2], dtype=torch.int32), t(2, 1)"],
     errors: &[(
         "t(3, 3), torch.ones(3), t(3, 1)",
         "RuntimeError",
         "torch.linalg.ldl_solve: Expected pivots to be integers. Got Float",
     )],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-fn infer(args: &Args) -> Result<Vec<Spec>> {
-    let a = args.tensor(0)?;
+fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
+    let a = args.tensor(LDL_FACTOR_EX::INPUT)?;
     check_square("torch.linalg.ldl_factor_ex", a)?;
     check_inexact("torch.linalg.ldl_factor_ex", a)?;
     check_kernel("ldl_factor_kernel_cpu", a)?;
     Ok(vec![
         by_columns(a.sizes(), a.dtype(), a),
-        Spec::new(&a.sizes()[..a.rank() - 1], PIVOTS, a),
-        Spec::new(batch_sizes(a), DType::I32, a),
+        TensorSpec::new(&a.sizes()[..a.rank() - 1], PIVOTS, a),
+        TensorSpec::new(batch_sizes(a), DType::I32, a),
     ])
 }
 
 fn factorise(args: &Args, results: &[Tensor]) -> Result<()> {
+    use LDL_FACTOR_EX::*;
+
     let (ld, pivots, infos) = (&results[0], &results[1], &results[2]);
-    crate::copy::copy(ld, args.tensor(0)?)?;
-    crate::create::fill(infos, rushlight_core::Scalar::ZERO)?;
+    copy::copy(ld, args.tensor(INPUT)?)?;
+    create::fill(infos, rushlight_core::Scalar::ZERO)?;
     let (pl, pp, pi) = (ld.storage().pin()?, pivots.storage().pin()?, infos.storage().pin()?);
-    let (n, hermitian) = (matrix_sizes(ld)[0] as usize, args.bool(1)? && ld.dtype().is_complex());
+    let (n, hermitian) = (matrix_sizes(ld)[0] as usize, args.bool(HERMITIAN)? && ld.dtype().is_complex());
     dense!(ld.dtype(), T => {
         let (steps, infos) = (numbers(pivots, &pp, n), numbers(infos, &pi, 1));
-        // SAFETY: results are fresh and of the sizes that `infer` gave them; all storages are pinned.
+        // SAFETY: results are new and of the sizes from `infer`; all storages are pinned.
         unsafe { rushlight_cpu::linalg::ldl(count(ld), matrices::<T>(ld, &pl), steps, infos, hermitian) }
     })?;
-    if args.bool(2)? { check_blocks("torch.linalg.ldl_factor_ex", infos) } else { Ok(()) }
+    if args.bool(CHECK_ERRORS)? { check_blocks("torch.linalg.ldl_factor_ex", infos) } else { Ok(()) }
 }
 
 fn check_blocks(name: &str, infos: &Tensor) -> Result<()> {
@@ -126,8 +132,10 @@ fn check_blocks(name: &str, infos: &Tensor) -> Result<()> {
     }
 }
 
-fn infer_solve(args: &Args) -> Result<Vec<Spec>> {
-    let (ld, pivots, b) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+fn infer_solve(args: &Args) -> Result<Vec<TensorSpec>> {
+    use LDL_SOLVE::*;
+
+    let (ld, pivots, b) = (args.tensor(LD)?, args.tensor(PIVOTS)?, args.tensor(B)?);
     let name = "torch.linalg.ldl_solve";
     check_square(name, ld)?;
     check_inexact(name, ld)?;
@@ -139,13 +147,16 @@ fn infer_solve(args: &Args) -> Result<Vec<Spec>> {
         )));
     }
     if !pivots.dtype().is_integral() {
-        return Err(Error::runtime(format!("{name}: Expected pivots to be integers. Got {}", pivots.dtype().title())));
+        return Err(Error::runtime(format!(
+            "{name}: Expected pivots to be integers. Got {}",
+            pivots.dtype().display_name()
+        )));
     }
     check_sizes(name, b, ld)?;
     check_kernel("ldl_solve_kernel_cpu", ld)?;
     let n = matrix_sizes(ld)[0];
     if pivots.device() == Device::Cpu {
-        let list = crate::to_vec::<i64>(&crate::mapped::samples(pivots))?;
+        let list = crate::convert::to_vec::<i64>(&vmap::samples(pivots))?;
         if list.iter().any(|&pivot| pivot == 0 || pivot.unsigned_abs() > n as u64) {
             return Err(Error::runtime(format!(
                 "{name}: Expected pivots to be between 1 and {n}, or between -{n} and -1"
@@ -159,20 +170,20 @@ fn infer_solve(args: &Args) -> Result<Vec<Spec>> {
 
 fn solve(args: &Args, results: &[Tensor]) -> Result<()> {
     let solution = &results[0];
-    crate::copy::copy(solution, args.tensor(2)?)?;
+    copy::copy(solution, args.tensor(LDL_SOLVE::B)?)?;
     if solution.numel() == 0 {
         return Ok(());
     }
-    let (ld, _) = common_batch(&args.tensor(0)?.detach(), solution)?;
+    let (ld, _) = common_batch(&args.tensor(LDL_SOLVE::LD)?.detach(), solution)?;
     let ld = by_columns_copy(&ld)?;
     let steps = &ld.sizes()[..ld.rank() - 1];
-    let stretched = crate::view::expand::EXPAND.tensor([args.tensor(1)?.into(), sizes_value(steps)])?;
-    let pivots = crate::operands::plain(&stretched, PIVOTS)?;
+    let stretched = crate::view::expand::EXPAND.tensor([args.tensor(LDL_SOLVE::PIVOTS)?.into(), sizes_value(steps)])?;
+    let pivots = operands::plain(&stretched, PIVOTS)?;
     let (pl, pp, ps) = (ld.storage().pin()?, pivots.storage().pin()?, solution.storage().pin()?);
-    let (n, hermitian) = (matrix_sizes(&ld)[0] as usize, args.bool(3)? && ld.dtype().is_complex());
+    let (n, hermitian) = (matrix_sizes(&ld)[0] as usize, args.bool(LDL_SOLVE::HERMITIAN)? && ld.dtype().is_complex());
     dense!(ld.dtype(), T => {
         let (on, steps) = (matrices::<T>(&ld, &pl), numbers(&pivots, &pp, n));
-        // SAFETY: the copies and the result are fresh, sizes and pivots were checked.
+        // SAFETY: the copies and the result are new, sizes and pivots were checked.
         unsafe { rushlight_cpu::linalg::ldl_solve(count(solution), on, steps, matrices(solution, &ps), hermitian) }
     })
 }

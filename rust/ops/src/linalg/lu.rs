@@ -1,39 +1,40 @@
-//! LU factors with row exchanges, and what is solved with them.
+//! LU factors with row exchanges, and solutions computed from them.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Device, Dims, Error, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, ErrorInput, Implementation, Kernel, Operator, Out,
+    Saves, TensorSpec, Variants, formula, operator,
+};
+use rushlight_dispatch::value::{Output, sizes_value};
+use rushlight_dispatch::{copy, create, op, vmap, warn_once};
 
 use super::dense::{
-    batch_sizes, by_columns, check_info, check_kernel, check_matrix, check_square_as, count, dense, identities,
-    matrices, matrix_sizes, numbers, results, sized,
+    PIVOTS, batch_sizes, by_columns, check_fit, check_info, check_kernel, check_matrix, check_square_as, common_batch,
+    count, dense, different_dtypes, identities, matrices, matrix_sizes, numbers, results, sized,
 };
-use super::solve::{PIVOTS, check_fit, common_batch, different_dtypes, triangular};
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::op;
-use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::value::{Args, Output};
-use crate::view::reshape::sizes_value;
+use super::triangular::triangular;
+use crate::expr_ext::ExprExt;
 
-pub static LU_FACTOR_EX: Row = Row {
+#[operator]
+pub static LU_FACTOR_EX: Operator = Operator {
     name: "lu_factor_ex",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)",
     doc:
-        "LU factors in one matrix each, the row that was exchanged in each step, and the place of the first zero pivot.
+        "LU factors in one matrix each, the row that was exchanged in each step, and the position of the first zero pivot.
 
     >>> torch.linalg.lu_factor_ex(torch.tensor([[0., 1.], [2., 4.]])).pivots
     tensor([2, 2], dtype=torch.int32)",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel { infer, cpu: factorise }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(0).union(Saves::result(1)), |d| {
-        let [m, n] = [d.sizes(0)[d.rank(0) - 2], d.sizes(0)[d.rank(0) - 1]];
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel { infer, cpu: factorise, cuda: None }),
+    derivative: Derivative::Formulas(&[formula(A, Saves::result(0).union(Saves::result(1)), |d| {
+        let [m, n] = [d.sizes(A)[d.rank(A) - 2], d.sizes(A)[d.rank(A) - 1]];
         let k = m.min(n);
         Expr::new(gradient(d, d.grad().part(-1, 0, k).tril(-1), d.grad().part(-2, 0, k).triu(0)))
     })]),
@@ -44,15 +45,16 @@ pub static LU_FACTOR_EX: Row = Row {
         "t(0, 3)",
     ],
     errors: FACTOR_ERRORS,
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-const FACTOR_ERRORS: &[crate::row::Bad] = &[
+const FACTOR_ERRORS: &[ErrorInput] = &[
     ("t(3)", "RuntimeError", "torch.lu_factor: Expected tensor with 2 or more dimensions. Got size: [3] instead"),
     ("t(3, 3), pivot=False", "RuntimeError", "linalg.lu_factor: LU without pivoting is not implemented on the CPU"),
 ];
 
-pub static LU_FACTOR: Row = Row {
+#[operator]
+pub static LU_FACTOR: Operator = Operator {
     name: "lu_factor",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -64,18 +66,19 @@ pub static LU_FACTOR: Row = Row {
             [0., 1.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    run: Run::Compose(|args| {
-        let [lu, pivots, infos] = results(LU_FACTOR_EX.call([args.tensor(0)?.into(), args.bool(1)?.into()])?)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let [lu, pivots, infos] = results(LU_FACTOR_EX.call([args.tensor(A)?.into(), args.bool(PIVOT)?.into()])?)?;
         check_pivots("torch.linalg.lu_factor", &infos)?;
         Ok(Output::Tuple(vec![lu, pivots]))
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 3) + torch.eye(3) * 9", "t(2, 4, 3) + torch.eye(4, 3) * 9", "t(0, 3)"],
     errors: FACTOR_ERRORS,
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static LU: Row = Row {
+#[operator]
+pub static LU: Operator = Operator {
     name: "lu",
     node: "LinalgLuBackward0",
     namespace: "linalg",
@@ -88,13 +91,13 @@ pub static LU: Row = Row {
             [0., 1.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    run: Run::Compose(|args| {
-        let a = args.tensor(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let a = args.tensor(A)?;
         check_rank("linalg.lu", a)?;
-        let [lu, pivots, _] = results(LU_FACTOR_EX.call([a.into(), args.bool(1)?.into()])?)?;
+        let [lu, pivots, _] = results(LU_FACTOR_EX.call([a.into(), args.bool(PIVOT)?.into()])?)?;
         unpack(&lu, &pivots, true, true).map(Output::Tuple)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(3, 3) + torch.eye(3) * 9",
         "t(2, 4, 3) + torch.eye(4, 3) * 9",
@@ -102,32 +105,33 @@ pub static LU: Row = Row {
         "t(0, 3)",
     ],
     errors: &[("t(3)", "RuntimeError", "linalg.lu: Expected tensor with 2 or more dimensions. Got size: [3] instead")],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static LU_UNPACK: Row = Row {
+#[operator]
+pub static LU_UNPACK: Operator = Operator {
     name: "lu_unpack",
     node: "LuUnpackBackward0",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",
-    doc: "The three factors that `torch.linalg.lu_factor` packed together.
+    doc: "The three factors in the packed result of `torch.linalg.lu_factor`.
 
     >>> torch.lu_unpack(*torch.linalg.lu_factor(torch.tensor([[0., 1.], [2., 4.]]))).P
     tensor([[0., 1.],
             [1., 0.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    run: Run::Compose(|args| {
-        let (lu, pivots) = (args.tensor(0)?, args.tensor(1)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (lu, pivots) = (args.tensor(LU_DATA)?, args.tensor(LU_PIVOTS)?);
         check_matrix("torch.lu_unpack", "LU_data", lu)?;
-        if args.bool(3)? && pivots.dtype() != DType::I32 {
+        if args.bool(UNPACK_PIVOTS)? && pivots.dtype() != DType::I32 {
             return Err(Error::runtime(
                 "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\nNote: this function is intended to be used with the output produced by torch.linalg.lu_factor",
             ));
         }
-        unpack(lu, pivots, args.bool(2)?, args.bool(3)?).map(Output::Tuple)
+        unpack(lu, pivots, args.bool(UNPACK_DATA)?, args.bool(UNPACK_PIVOTS)?).map(Output::Tuple)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(3, 3), torch.tensor([2, 3, 3], dtype=torch.int32)",
         "t(2, 3), torch.tensor([1, 2], dtype=torch.int32)",
@@ -137,16 +141,17 @@ pub static LU_UNPACK: Row = Row {
         "RuntimeError",
         "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you properly pass the result of lu_factor?",
     )],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static LU_SOLVE: Row = Row {
+#[operator]
+pub static LU_SOLVE: Operator = Operator {
     name: "lu_solve",
     node: "LinalgLuSolveBackward0",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
-    doc: "The solution of a system from its LU factors: of `A @ X = B`, of `X @ A = B` where `left` is false, with `A.mH` where `adjoint` is true.
+    doc: "The solution of a system from its LU factors: of `A @ X = B`, of `X @ A = B` if `left` is false, with `A.mH` if `adjoint` is true.
 
     >>> lu, pivots = torch.linalg.lu_factor(torch.tensor([[0., 1.], [2., 4.]]))
     >>> torch.linalg.lu_solve(lu, pivots, torch.tensor([[1.], [6.]]))
@@ -154,28 +159,29 @@ pub static LU_SOLVE: Row = Row {
             [1.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let (lu, pivots, b) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
-        check_factored(lu, pivots, b, args.bool(3)?)?;
-        solve_factored(lu, pivots, b, args.bool(3)?, args.bool(4)?).map(Output::Tensor)
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (lu, pivots, b) = (args.tensor(LU)?, args.tensor(PIVOTS)?, args.tensor(B)?);
+        check_factored(lu, pivots, b, args.bool(LEFT)?)?;
+        solve_factored(lu, pivots, b, args.bool(LEFT)?, args.bool(ADJOINT)?).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(3, 3) + torch.eye(3) * 4, torch.tensor([2, 3, 3], dtype=torch.int32), t(3, 2)",
         "t(2, 2) + torch.eye(2) * 4, torch.tensor([2, 2], dtype=torch.int32), t(3, 1, 2), left=False, adjoint=True",
     ],
     errors: SOLVE_ERRORS,
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-const SOLVE_ERRORS: &[crate::row::Bad] = &[(
+const SOLVE_ERRORS: &[ErrorInput] = &[(
     "t(3, 3), torch.ones(2, dtype=torch.int32), t(3, 1)",
     "RuntimeError",
     "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix",
 )];
 
-pub static LU_SOLVE_OLD: Row = Row {
+#[operator]
+pub static LU_SOLVE_OLD: Operator = Operator {
     name: "lu_solve",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
@@ -186,60 +192,63 @@ pub static LU_SOLVE_OLD: Row = Row {
             [1.]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        crate::warn_once!(
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        warn_once!(
             "torch.lu_solve is deprecated in favor of torch.linalg.lu_solveand will be removed in a future PyTorch release.\nNote that torch.linalg.lu_solve has its arguments reversed.\nX = torch.lu_solve(B, LU, pivots)\nshould be replaced with\nX = torch.linalg.lu_solve(LU, pivots, B)"
         )?;
-        let (b, lu, pivots) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+        let (b, lu, pivots) = (args.tensor(INPUT)?, args.tensor(LU_DATA)?, args.tensor(LU_PIVOTS)?);
         check_factored(lu, pivots, b, true)?;
         solve_factored(lu, pivots, b, true, false).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), t(3, 3) + torch.eye(3) * 4, torch.tensor([2, 3, 3], dtype=torch.int32)"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// Where each row of `L @ U` came from.
-pub static ORDER: Row = Row {
+/// The original row of each row of `L @ U`.
+#[operator]
+pub static ORDER: Operator = Operator {
     name: "_pivots_to_permutation",
     variants: Variants::FUNCTION,
     signature: "(Tensor pivots, int size, bool inverse=False) -> Tensor",
-    doc:
-        "The permutation that the exchanges of LU factorisation amount to: row `i` of `L @ U` is this row of the matrix.
+    doc: "The permutation of an LU factorisation: row `i` of `L @ U` is this row of the matrix.
 
     >>> torch._pivots_to_permutation(torch.tensor([2, 2], dtype=torch.int32), 2)
     tensor([1, 0])",
     dtypes: DTypes::of(&[DType::I32]),
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let pivots = args.tensor(0)?;
+            let pivots = args.tensor(PIVOTS)?;
             let Some((_, batch)) = pivots.sizes().split_last() else {
                 return Err(Error::runtime("torch.lu_unpack: Expected LU_pivots to have at least one dimension"));
             };
-            let size = args.int(1)?;
+            let size = args.int(SIZE)?;
             if size < 0 {
                 return Err(Error::runtime(format!("a permutation of {size} rows does not exist")));
             }
             let mut sizes = Dims::from_slice(batch);
             sizes.push(size as isize);
-            Ok(vec![Spec::new(&sizes, DType::I64, pivots)])
+            Ok(vec![TensorSpec::new(&sizes, DType::I64, pivots)])
         },
         cpu: order,
+        cuda: None,
     }),
-    derivative: Derivative::NonDifferentiable("it counts rows"),
+    derivative: Derivative::NonDifferentiable("its result is a permutation of rows"),
     samples: &["torch.tensor([[2, 3, 3], [1, 2, 3]], dtype=torch.int32), 4"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn order(args: &Args, results: &[Tensor]) -> Result<()> {
-    let pivots = crate::to_vec::<i32>(args.tensor(0)?)?;
-    let (size, inverse) = (args.int(1)? as usize, args.bool(2)?);
-    let steps = args.tensor(0)?.sizes().last().map_or(0, |&n| n as usize);
+    use ORDER::*;
+
+    let pivots = crate::convert::to_vec::<i32>(args.tensor(PIVOTS)?)?;
+    let (size, inverse) = (args.int(SIZE)? as usize, args.bool(INVERSE)?);
+    let steps = args.tensor(PIVOTS)?.sizes().last().map_or(0, |&n| n as usize);
     let pin = results[0].storage().pin()?;
     for matrix in 0..results[0].numel().checked_div(size).unwrap_or(0) {
-        // SAFETY: the result is fresh and holds `size` numbers for each matrix.
+        // SAFETY: the result is new and holds `size` numbers for each matrix.
         let rows = unsafe { std::slice::from_raw_parts_mut(pin.as_ptr().cast::<i64>().add(matrix * size), size) };
         let mut order = collected((0..size).map(|row| row as i64))?;
         for (step, &pivot) in pivots[matrix * steps..][..steps].iter().enumerate() {
@@ -315,7 +324,7 @@ fn check_factored(lu: &Tensor, pivots: &Tensor, b: &Tensor, left: bool) -> Resul
         )));
     }
     if pivots.device() == Device::Cpu {
-        let list = crate::to_vec::<i32>(&crate::mapped::samples(pivots))?;
+        let list = crate::convert::to_vec::<i32>(&vmap::samples(pivots))?;
         if list.iter().any(|&pivot| i64::from(pivot) > n as i64) {
             return Err(Error::runtime(
                 "Pivots given to lu_solve must all be smaller or equal to LU.size(-2). Did you properly pass the result of lu_factor?",
@@ -348,11 +357,11 @@ pub fn solve_factored(lu: &Tensor, pivots: &Tensor, b: &Tensor, left: bool, adjo
     triangular(&lu, &first, true, true, false)
 }
 
-/// `P`, `L` and `U`; empty tensors for what is not asked for.
+/// `P`, `L` and `U`; empty tensors for those that are not requested.
 fn unpack(lu: &Tensor, pivots: &Tensor, data: bool, order: bool) -> Result<Vec<Tensor>> {
     let [m, n] = matrix_sizes(lu);
     let k = m.min(n);
-    let nothing = || crate::create::zeros(&[0], lu.dtype(), lu.device());
+    let nothing = || create::zeros(&[0], lu.dtype(), lu.device());
     let permutation = if order { reordered(&identities(lu, m, m)?, pivots, true)? } else { nothing()? };
     if !data {
         return Ok(vec![permutation, nothing()?, nothing()?]);
@@ -361,38 +370,43 @@ fn unpack(lu: &Tensor, pivots: &Tensor, data: bool, order: bool) -> Result<Vec<T
     Ok(vec![permutation, lower, Expr::from(lu).part(-2, 0, k).triu(0).done()?])
 }
 
-fn infer(args: &Args) -> Result<Vec<Spec>> {
-    let a = args.tensor(0)?;
+fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
+    use LU_FACTOR_EX::*;
+
+    let a = args.tensor(A)?;
     check_rank("torch.lu_factor", a)?;
-    if !args.bool(1)? {
+    if !args.bool(PIVOT)? {
         return Err(Error::runtime("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
-            .hint("Leave pivot=True."));
+            .hint("Use pivot=True."));
     }
     check_kernel("lu_cpu", a)?;
     let [m, n] = matrix_sizes(a);
     Ok(vec![
         by_columns(a.sizes(), a.dtype(), a),
-        Spec::new(&sized(a, &[m.min(n)]), PIVOTS, a),
-        Spec::new(batch_sizes(a), DType::I32, a),
+        TensorSpec::new(&sized(a, &[m.min(n)]), PIVOTS, a),
+        TensorSpec::new(batch_sizes(a), DType::I32, a),
     ])
 }
 
 fn factorise(args: &Args, results: &[Tensor]) -> Result<()> {
+    use LU_FACTOR_EX::*;
+
     let (lu, pivots, infos) = (&results[0], &results[1], &results[2]);
-    crate::copy::copy(lu, args.tensor(0)?)?;
-    crate::create::fill(infos, rushlight_core::Scalar::ZERO)?;
+    copy::copy(lu, args.tensor(A)?)?;
+    create::fill(infos, rushlight_core::Scalar::ZERO)?;
     let (pl, pp, pi) = (lu.storage().pin()?, pivots.storage().pin()?, infos.storage().pin()?);
     let [m, n] = matrix_sizes(lu);
     dense!(lu.dtype(), T => {
         let (steps, infos) = (numbers(pivots, &pp, m.min(n) as usize), numbers(infos, &pi, 1));
-        // SAFETY: results are fresh and of the sizes that `infer` gave them; all storages are pinned.
+        // SAFETY: results are new and of the sizes from `infer`; all storages are pinned.
         unsafe { rushlight_cpu::linalg::lu(count(lu), matrices::<T>(lu, &pl), steps, infos) }
     })?;
-    if args.bool(2)? { check_pivots("torch.linalg.lu_factor_ex", infos) } else { Ok(()) }
+    if args.bool(CHECK_ERRORS)? { check_pivots("torch.linalg.lu_factor_ex", infos) } else { Ok(()) }
 }
 
-/// Each triangle takes its part of what the other leaves; the square block first, then what stands beside or below it.
-fn gradient(d: &Derive, lower_grad: Expr, upper_grad: Expr) -> Result<Tensor> {
+/// Each triangle takes its part of the remainder of the other; the square block first, then the part beside or below
+/// it.
+fn gradient(d: &BackwardContext, lower_grad: Expr, upper_grad: Expr) -> Result<Tensor> {
     let lu = d.result_of(0).done()?;
     let pivots = d.result_of(1).done()?;
     let [m, n] = matrix_sizes(&lu);

@@ -1,68 +1,72 @@
 //! Products of two operands: matrices, batches of matrices, vectors.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::broadcast::{broadcast, broadcast_quietly, expands, stretched, turned, way_out};
+use rushlight_core::broadcast::{broadcast, can_broadcast, can_expand, hint, transposed, unsqueezed};
 use rushlight_core::layout::Shape;
 use rushlight_core::{Dims, Error, Result, Scalar};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Accepts, Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel,
+    Operator, Out, Saves, Sparse, TensorSpec, Variants, formula, operator,
+};
+use rushlight_dispatch::saved_meta::SavedMeta;
+use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
+use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch, unsqueeze_to_rank};
+use rushlight_dispatch::{op, value};
 
 use super::{Matrix, by, check_dtype, product};
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Derive, Facts, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::op;
-use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::sparse::Sparse;
-use crate::value::{Args, Ints, Output, Value};
+use crate::expr_ext::ExprExt;
 use crate::view::reshape::reshaped_fresh;
-use crate::view::squeeze::{SQUEEZED, UNSQUEEZE};
+use crate::view::squeeze::{SQUEEZE_DIM, SQUEEZED, UNSQUEEZE};
+use crate::view::transpose::TRANSPOSE;
 
-/// Matrix 0 times operand 1, without more.
-fn multiply(args: &Args, results: &[Tensor]) -> Result<()> {
-    product(Matrix::of(&results[0]), Scalar::ONE, Matrix::row(args.tensor(0)?), Matrix::column(args.tensor(1)?), None)
+/// A matrix times an operand.
+fn multiply(args: &Args, operands: [Arg; 2], results: &[Tensor]) -> Result<()> {
+    multiply_as(args, operands, Matrix::of(&results[0]))
 }
 
-/// The result of a product of vectors seen as matrices, whatever its own rank.
-fn multiply_as(args: &Args, out: Matrix) -> Result<()> {
-    product(out, Scalar::ONE, Matrix::row(args.tensor(0)?), Matrix::column(args.tensor(1)?), None)
+/// The result of a product of vectors viewed as matrices, regardless of its own rank.
+fn multiply_as(args: &Args, [first, second]: [Arg; 2], out: Matrix) -> Result<()> {
+    product(out, Scalar::ONE, Matrix::row(args.tensor(first)?), Matrix::column(args.tensor(second)?), None)
 }
 
-/// torch's sentence for two matrices that do not fit; the way out also has a product to which the addend expands.
+/// torch's error for two matrices that do not fit; the hint also considers a product to which the addend expands.
 pub fn check_shapes(a: &Tensor, b: &Tensor, addend: &[isize]) -> Result<()> {
     let (own, other) = (a.sizes(), b.sizes());
     if own[1] == other[0] {
         return Ok(());
     }
     let fits = |x: &[isize], y: &[isize]| match (x, y) {
-        ([rows, inner], [other, columns]) => inner == other && expands(addend, &[*rows, *columns]),
+        ([rows, inner], [other, columns]) => inner == other && can_expand(addend, &[*rows, *columns]),
         _ => false,
     };
-    Err(misfit(own, other).fit(
-        way_out([turned, stretched], [own, other], ["mat1", "mat2"], fits)
-            .unwrap_or_else(|| "The columns of the first must be as many as the rows of the second.".into()),
+    Err(shape_error(own, other).fit(
+        hint([transposed, unsqueezed], [own, other], ["mat1", "mat2"], fits)
+            .unwrap_or_else(|| "The first must have as many columns as the second has rows.".into()),
     ))
 }
 
 #[cold]
-pub fn misfit(a: &[isize], b: &[isize]) -> Error {
+pub fn shape_error(a: &[isize], b: &[isize]) -> Error {
     Error::runtime(format!("mat1 and mat2 shapes cannot be multiplied ({} and {})", by(a), by(b))).shapes([a, b])
 }
 
-/// The nearest change that lets two operands be multiplied, each of one dimension or more.
+/// The nearest change that makes two operands multipliable, each of one dimension or more.
 fn advice(a: &[isize], b: &[isize]) -> String {
-    way_out([turned, stretched], [a, b], ["self", "other"], multiply_quietly).unwrap_or_else(|| {
-        "The columns of the first must be as many as the rows of the second, and batches must broadcast.".into()
+    hint([transposed, unsqueezed], [a, b], ["self", "other"], multiply_quietly).unwrap_or_else(|| {
+        "The first must have as many columns as the second has rows, and batches must broadcast.".into()
     })
 }
 
-/// Whether `matmul` takes two shapes.
+/// Whether `matmul` accepts two shapes.
 fn multiply_quietly(a: &[isize], b: &[isize]) -> bool {
     let (Some((columns, x)), Some((&last, y))) = (a.split_last(), b.split_last()) else { return false };
     let (rows, y) = y.split_last().map_or((last, y), |(&rows, batch)| (rows, batch));
-    *columns == rows && broadcast_quietly(x.split_last().map_or(x, |(_, batch)| batch), y)
+    *columns == rows && can_broadcast(x.split_last().map_or(x, |(_, batch)| batch), y)
 }
 
-pub static MM: Row = Row {
+#[operator]
+pub static MM: Operator = Operator {
     name: "mm",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor mat2) -> Tensor",
@@ -73,12 +77,12 @@ pub static MM: Row = Row {
             [39]])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::Lower,
-    sparse: Sparse::Compose(crate::sparse::product::matmul),
-    mapped: Mapped::Rule(super::mapped::mm),
-    run: Run::Kernel(Kernel {
+    autocast: Autocast::LowerPrecision,
+    sparse: Sparse::CompositeImplicit,
+    batch_rule: BatchRule::Custom(batched_mm),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (a, b) = (args.tensor(0)?, args.tensor(1)?);
+            let (a, b) = (args.tensor(INPUT)?, args.tensor(MAT2)?);
             if a.rank() != 2 {
                 return Err(Error::runtime("self must be a matrix"));
             }
@@ -94,13 +98,14 @@ pub static MM: Row = Row {
                 )));
             }
             check_dtype("addmm_impl_cpu_", a.dtype())?;
-            Ok(vec![Spec::new(&[a.sizes()[0], b.sizes()[1]], a.dtype(), a)])
+            Ok(vec![TensorSpec::new(&[a.sizes()[0], b.sizes()[1]], a.dtype(), a)])
         },
-        cpu: multiply,
+        cpu: |args, results| multiply(args, [INPUT, MAT2], results),
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| gradient_of_first(d, 0)),
-        formula(1, Saves::input(0), |d| gradient_of_second(d, 0)),
+        formula(INPUT, Saves::input(MAT2), |d| gradient_of_first(d, INPUT, MAT2)),
+        formula(MAT2, Saves::input(INPUT), |d| gradient_of_second(d, INPUT, MAT2)),
     ]),
     samples: &["t(3, 4), t(4, 2)", "t(3, 4).t(), t(3, 2)", "t(0, 4), t(4, 2)", "t(3, 0), t(0, 2)", "t(1, 5), t(5, 7)"],
     errors: &[
@@ -109,24 +114,24 @@ pub static MM: Row = Row {
         ("t(3, 3), t(3)", "RuntimeError", "mat2 must be a matrix"),
     ],
     reference: "np.matmul(self, mat2)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The gradient of the first of two matrices that are multiplied, of which it stands at `place`. One that lies in memory
-/// column by column, as a transposed weight does, has a gradient that lies so, which its leaf can keep as it is.
-pub fn gradient_of_first(d: &Derive, place: usize) -> Expr {
-    if d.facts(place).is_some_and(Facts::is_column_major) {
-        return d.input(place + 1).conj().with_tensor(&MM, d.grad().across()).across();
+/// The gradient of the first of two multiplied matrices. It is column-major if the matrix is, such as a transposed
+/// weight: the leaf then keeps the gradient without a copy.
+pub fn gradient_of_first(d: &BackwardContext, first: Arg, second: Arg) -> Expr {
+    if d.meta(first).is_some_and(SavedMeta::is_column_major) {
+        return d.input(second).conj().with_tensor(&MM, d.grad().across()).across();
     }
-    d.grad().with_tensor(&MM, d.input(place + 1).across().conj())
+    d.grad().with_tensor(&MM, d.input(second).across().conj())
 }
 
 /// The gradient of the second.
-pub fn gradient_of_second(d: &Derive, place: usize) -> Expr {
-    if d.facts(place + 1).is_some_and(Facts::is_column_major) {
-        return d.grad().across().with_tensor(&MM, d.input(place).conj()).across();
+pub fn gradient_of_second(d: &BackwardContext, first: Arg, second: Arg) -> Expr {
+    if d.meta(second).is_some_and(SavedMeta::is_column_major) {
+        return d.grad().across().with_tensor(&MM, d.input(first).conj()).across();
     }
-    d.input(place).across().conj().with_tensor(&MM, d.grad())
+    d.input(first).across().conj().with_tensor(&MM, d.grad())
 }
 
 /// Sizes of the product of two batches, which broadcast.
@@ -153,14 +158,14 @@ fn check_batched(a: &Tensor, b: &Tensor) -> Result<()> {
     if a.dtype() != b.dtype() {
         return Err(Error::runtime(format!(
             "expected scalar type {} but found {}",
-            a.dtype().title(),
-            b.dtype().title()
+            a.dtype().display_name(),
+            b.dtype().display_name()
         )));
     }
     check_dtype("bmm", a.dtype())
 }
 
-/// `batch1` and `batch2` as torch checks them.
+/// Checks `batch1` and `batch2` as torch does.
 pub fn check_batches(a: &Tensor, b: &Tensor, addend: &[isize]) -> Result<()> {
     if a.rank() != 3 {
         return Err(Error::runtime("batch1 must be a 3D tensor"));
@@ -180,22 +185,25 @@ pub fn check_batches(a: &Tensor, b: &Tensor, addend: &[isize]) -> Result<()> {
     Ok(())
 }
 
-/// The nearest change that lets two batches be multiplied, which do not broadcast.
+/// The nearest change that makes two batches multipliable, which do not broadcast.
 fn batched_advice(a: &[isize], b: &[isize], addend: &[isize]) -> String {
     let fits = |x: &[isize], y: &[isize]| match (x, y) {
-        ([m, rows, inner], [n, other, columns]) => m == n && inner == other && expands(addend, &[*m, *rows, *columns]),
+        ([m, rows, inner], [n, other, columns]) => {
+            m == n && inner == other && can_expand(addend, &[*m, *rows, *columns])
+        }
         _ => false,
     };
-    way_out([turned, stretched], [a, b], ["batch1", "batch2"], fits).unwrap_or_else(|| {
+    hint([transposed, unsqueezed], [a, b], ["batch1", "batch2"], fits).unwrap_or_else(|| {
         match (a[0] == b[0], a[2] == b[1]) {
-            (false, true) => "Batches are of one length; torch.matmul broadcasts a batch of one.".into(),
-            (true, false) => "batch1 needs as many columns as batch2 has rows.".into(),
-            _ => "Batches are of one length, and batch1 has as many columns as batch2 has rows.".into(),
+            (false, true) => "Batches must have the same length; torch.matmul broadcasts a batch of one.".into(),
+            (true, false) => "batch1 must have as many columns as batch2 has rows.".into(),
+            _ => "Batches must have the same length, and batch1 as many columns as batch2 has rows.".into(),
         }
     })
 }
 
-pub static BMM: Row = Row {
+#[operator]
+pub static BMM: Operator = Operator {
     name: "bmm",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor mat2) -> Tensor",
@@ -207,20 +215,21 @@ pub static BMM: Row = Row {
             [[3.]]])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::Lower,
-    mapped: Mapped::Rule(super::mapped::batched),
-    run: Run::Kernel(Kernel {
+    autocast: Autocast::LowerPrecision,
+    batch_rule: BatchRule::Custom(|batch| batched_products(batch, [INPUT, MAT2])),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (a, b) = (args.tensor(0)?, args.tensor(1)?);
+            let (a, b) = (args.tensor(INPUT)?, args.tensor(MAT2)?);
             check_batches(a, b, &[])?;
             check_batched(a, b)?;
-            Ok(vec![Spec::new(&[a.sizes()[0], a.sizes()[1], b.sizes()[2]], a.dtype(), a)])
+            Ok(vec![TensorSpec::new(&[a.sizes()[0], a.sizes()[1], b.sizes()[2]], a.dtype(), a)])
         },
-        cpu: multiply,
+        cpu: |args, results| multiply(args, [INPUT, MAT2], results),
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| d.grad().with_tensor(&BMM, d.input(1).adjoint())),
-        formula(1, Saves::input(0), |d| d.input(0).adjoint().with_tensor(&BMM, d.grad())),
+        formula(INPUT, Saves::input(MAT2), |d| d.grad().with_tensor(&BMM, d.input(MAT2).adjoint())),
+        formula(MAT2, Saves::input(INPUT), |d| d.input(INPUT).adjoint().with_tensor(&BMM, d.grad())),
     ]),
     samples: &[
         "t(2, 3, 4), t(2, 4, 5)",
@@ -238,11 +247,12 @@ pub static BMM: Row = Row {
         ),
     ],
     reference: "np.matmul(self, mat2)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// `matmul` of operands that have batches both: the batches broadcast without copies.
-pub static BATCHED: Row = Row {
+/// `matmul` of two operands with batches: the batches broadcast without copies.
+#[operator]
+pub static BATCHED: Operator = Operator {
     name: "_matmul",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor other) -> Tensor",
@@ -251,27 +261,29 @@ pub static BATCHED: Row = Row {
     >>> torch._matmul(torch.ones(2, 1, 1, 3), torch.ones(4, 3, 1)).shape
     torch.Size([2, 4, 1, 1])",
     dtypes: DTypes::NUMBERS,
-    mapped: Mapped::Rule(super::mapped::batched),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(|batch| batched_products(batch, [INPUT, OTHER])),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (a, b) = (args.tensor(0)?, args.tensor(1)?);
+            let (a, b) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
             let sizes = batched_sizes(a, b)?;
             check_batched(a, b)?;
-            Ok(vec![Spec::new(&sizes, a.dtype(), a)])
+            Ok(vec![TensorSpec::new(&sizes, a.dtype(), a)])
         },
-        cpu: multiply,
+        cpu: |args, results| multiply(args, [INPUT, OTHER], results),
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| d.grad().matmul(d.input(1).adjoint())),
-        formula(1, Saves::input(0), |d| d.input(0).adjoint().matmul(d.grad())),
+        formula(INPUT, Saves::input(OTHER), |d| d.grad().matmul(d.input(OTHER).adjoint())),
+        formula(OTHER, Saves::input(INPUT), |d| d.input(INPUT).adjoint().matmul(d.grad())),
     ]),
     node: "BmmBackward0",
     samples: &["t(2, 1, 3, 4), t(5, 4, 2)", "t(2, 3, 4), t(1, 4, 5)", "t(3, 4), t(2, 4, 5)"],
     reference: "np.matmul(self, other)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static MV: Row = Row {
+#[operator]
+pub static MV: Operator = Operator {
     name: "mv",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor vec) -> Tensor",
@@ -284,11 +296,11 @@ pub static MV: Row = Row {
         &["addmv input tensors must have the same dtype, but got {Out}, {Result}, and {Result}"],
     ),
     dtypes: DTypes::NUMBERS,
-    sparse: Sparse::Compose(crate::sparse::product::matmul),
-    mapped: Mapped::Rule(super::mapped::mv),
-    run: Run::Kernel(Kernel {
+    sparse: Sparse::CompositeImplicit,
+    batch_rule: BatchRule::Custom(batched_mv),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (a, v) = (args.tensor(0)?, args.tensor(1)?);
+            let (a, v) = (args.tensor(INPUT)?, args.tensor(VEC)?);
             if a.rank() != 2 || v.rank() != 1 {
                 let rank = a.rank().min(1).max(usize::from(a.rank() == 2));
                 return Err(Error::runtime(format!(
@@ -305,24 +317,25 @@ pub static MV: Row = Row {
                     by(x),
                     y[0]
                 ))
-                .hint("The vector needs as many elements as the matrix has columns.")
+                .hint("The vector must have as many elements as the matrix has columns.")
                 .shapes([x.as_slice(), y.as_slice()]));
             }
             if a.dtype() != v.dtype() {
                 return Err(Error::runtime(format!(
                     "addmv input tensors must have the same dtype, but got {1}, {0}, and {1}",
-                    a.dtype().title(),
-                    v.dtype().title()
+                    a.dtype().display_name(),
+                    v.dtype().display_name()
                 )));
             }
             check_dtype("addmv_impl_cpu", a.dtype())?;
-            Ok(vec![Spec::new(&x[..1], a.dtype(), a)])
+            Ok(vec![TensorSpec::new(&x[..1], a.dtype(), a)])
         },
-        cpu: |args, results| multiply_as(args, Matrix::column(&results[0])),
+        cpu: |args, results| multiply_as(args, [INPUT, VEC], Matrix::column(&results[0])),
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| d.grad().with_tensor(&super::contract::OUTER, d.input(1).conj())),
-        formula(1, Saves::input(0), |d| d.input(0).adjoint().with_tensor(&MV, d.grad())),
+        formula(INPUT, Saves::input(VEC), |d| d.grad().outer(d.input(VEC).conj())),
+        formula(VEC, Saves::input(INPUT), |d| d.input(INPUT).adjoint().with_tensor(&MV, d.grad())),
     ]),
     samples: &["t(3, 4), t(4)", "t(4, 3).t(), t(4)", "t(0, 4), t(4)", "t(3, 0), t(0)"],
     errors: &[
@@ -330,19 +343,19 @@ pub static MV: Row = Row {
         ("t(3), t(3)", "RuntimeError", "vector + matrix @ vector expected, got 1, 1, 1"),
     ],
     reference: "np.matmul(self, vec)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-fn infer_dot(args: &Args) -> Result<Vec<Spec>> {
-    let (a, b) = (args.tensor(0)?, args.tensor(1)?);
+fn infer_dot(args: &Args, second: Arg) -> Result<Vec<TensorSpec>> {
+    let (a, b) = (args.tensor(Arg::FIRST)?, args.tensor(second)?);
     if a.rank() != 1 || b.rank() != 1 {
         return Err(Error::runtime(format!("1D tensors expected, but got {}D and {}D tensors", a.rank(), b.rank())));
     }
     if a.dtype() != b.dtype() {
         return Err(Error::runtime(format!(
             "dot : expected both vectors to have same dtype, but found {} and {}",
-            a.dtype().title(),
-            b.dtype().title()
+            a.dtype().display_name(),
+            b.dtype().display_name()
         )));
     }
     if a.numel() != b.numel() {
@@ -356,10 +369,11 @@ fn infer_dot(args: &Args) -> Result<Vec<Spec>> {
         .shapes([a.sizes().as_slice(), b.sizes().as_slice()]));
     }
     check_dtype("dot", a.dtype())?;
-    Ok(vec![Spec::new(&[], a.dtype(), a)])
+    Ok(vec![TensorSpec::new(&[], a.dtype(), a)])
 }
 
-pub static DOT: Row = Row {
+#[operator]
+pub static DOT: Operator = Operator {
     name: "dot",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor tensor) -> Tensor",
@@ -369,17 +383,18 @@ pub static DOT: Row = Row {
     tensor(7)",
     out: Out::new(Accepts::Same, &["result dtype {Out} does not match input dtype {Result}"]),
     dtypes: DTypes::NUMBERS,
-    mapped: Mapped::Rule(super::mapped::dot),
-    run: Run::Kernel(Kernel {
-        infer: infer_dot,
+    batch_rule: BatchRule::Custom(batched_dot),
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| infer_dot(args, TENSOR),
         cpu: |args, results| {
             let out = Matrix { tensor: &results[0], layout: results[0].layout().unsqueeze(0).unsqueeze(0) };
-            multiply_as(args, out)
+            multiply_as(args, [INPUT, TENSOR], out)
         },
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| d.grad() * d.input(1).conj()),
-        formula(1, Saves::input(0), |d| d.grad() * d.input(0).conj()),
+        formula(INPUT, Saves::input(TENSOR), |d| d.grad() * d.input(TENSOR).conj()),
+        formula(TENSOR, Saves::input(INPUT), |d| d.grad() * d.input(INPUT).conj()),
     ]),
     samples: &["t(4), t(4)", "t(0), t(0)", "t(1), t(1)"],
     errors: &[
@@ -391,10 +406,11 @@ pub static DOT: Row = Row {
         ("t(3, 3), t(4)", "RuntimeError", "1D tensors expected, but got 2D and 1D tensors"),
     ],
     reference: "np.dot(self, tensor)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static VDOT: Row = Row {
+#[operator]
+pub static VDOT: Operator = Operator {
     name: "vdot",
     node: "VdotBackward0",
     variants: Variants::BOTH.union(Variants::OUT),
@@ -405,39 +421,40 @@ pub static VDOT: Row = Row {
     tensor(2.+0.j)",
     out: Out::new(Accepts::Same, &["result dtype {Out} does not match input dtype {Result}"]),
     dtypes: DTypes::NUMBERS,
-    run: Run::Compose(|args| {
-        infer_dot(args)?;
-        let conjugate = Expr::from(args.tensor(0)?).conj().done()?;
-        DOT.call([(&conjugate).into(), args.tensor(1)?.into()])
+    implementation: Implementation::CompositeImplicit(|args| {
+        infer_dot(args, OTHER)?;
+        let conjugate = Expr::from(args.tensor(INPUT)?).conj().done()?;
+        DOT.call([(&conjugate).into(), args.tensor(OTHER)?.into()])
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(4), t(4)", "t(0), t(0)"],
     errors: &[("t(3, 3), t(4)", "RuntimeError", "1D tensors expected, but got 2D and 1D tensors")],
     reference: "np.vdot(self, other)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static MATMUL: Row = Row {
+#[operator]
+pub static MATMUL: Operator = Operator {
     name: "matmul",
     aliases: &["linalg.matmul"],
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor other) -> Tensor",
     doc: "The product `self @ other` of vectors, matrices or batches of matrices.
 
-Two vectors give a number, a vector beside a matrix counts as one row (left) or one column (right), and dimensions
+Two vectors give a number, a vector with a matrix counts as one row (left) or one column (right), and dimensions
 before the last two are batches, which broadcast.
 
     >>> torch.matmul(torch.ones(2, 3), torch.tensor([1., 2., 3.]))
     tensor([6., 6.])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::Lower,
-    sparse: Sparse::Compose(crate::sparse::product::matmul),
-    run: Run::Compose(|args| {
-        let (own, other) = (args.tensor(0)?, args.tensor(1)?);
-        matmul(own, other).map(Output::Tensor).map_err(|error| unfit(error, own, other))
+    autocast: Autocast::LowerPrecision,
+    sparse: Sparse::CompositeImplicit,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
+        matmul(own, other).map(Output::Tensor).map_err(|error| with_matmul_hint(error, own, other))
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(3), t(3)",
         "t(2, 3), t(3)",
@@ -461,12 +478,12 @@ before the last two are batches, which broadcast.
         ),
     ],
     reference: "np.matmul(self, other)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The error of a part, with a way out for the whole where shapes are at fault.
+/// The error of a part, with a hint for the whole if the shapes are wrong.
 #[cold]
-fn unfit(error: Error, own: &Tensor, other: &Tensor) -> Error {
+fn with_matmul_hint(error: Error, own: &Tensor, other: &Tensor) -> Error {
     let (a, b) = (own.sizes(), other.sizes());
     if a.is_empty() || b.is_empty() || multiply_quietly(a, b) {
         return error;
@@ -474,7 +491,7 @@ fn unfit(error: Error, own: &Tensor, other: &Tensor) -> Error {
     error.shapes([a.as_slice(), b.as_slice()]).no_axis().fit(advice(a, b))
 }
 
-/// The product in the parts that torch's graph shows.
+/// The product, composed of the parts that torch's graph shows.
 pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     match (a.rank(), b.rank()) {
         (0, _) | (_, 0) => Err(Error::runtime(format!(
@@ -510,7 +527,7 @@ fn as_row(vector: &Tensor) -> Result<Tensor> {
 fn drop_dim(tensor: &Tensor, dim: usize) -> Result<Tensor> {
     let mut sizes = tensor.sizes().clone();
     sizes.remove(dim);
-    crate::view::RESHAPE.tensor([Value::Tensor(tensor), crate::view::reshape::sizes_value(&sizes)])
+    crate::view::RESHAPE.tensor([Value::Tensor(tensor), value::sizes_value(&sizes)])
 }
 
 /// All dimensions but the last as one.
@@ -518,4 +535,50 @@ pub fn fold(tensor: &Tensor) -> Result<Tensor> {
     let last = tensor.sizes()[tensor.rank() - 1] as i64;
     let rows = tensor.sizes()[..tensor.rank() - 1].iter().product::<isize>() as i64;
     op!(crate::view::RESHAPE, tensor, Ints::from_slice(&[rows, last]))
+}
+
+/// `a @ b` for matrices: one product if all samples share the second matrix, else a batch of products.
+fn batched_mm(batch: &BatchedCall) -> RuleResult {
+    use MM::*;
+
+    one_result(match (batch.differs_at(INPUT), batch.differs_at(MAT2)) {
+        (true, false) => split_batch(&op!(MM, merge_batch(&batch.tensor(INPUT)?)?, batch.one(MAT2)?)?, batch.size),
+        _ => op!(BMM, batch.tensor(INPUT)?, batch.tensor(MAT2)?),
+    })
+}
+
+/// `a @ b` for batches, whose dimensions before the matrices broadcast.
+fn batched_products(batch: &BatchedCall, [first, second]: [Arg; 2]) -> RuleResult {
+    let rank = batch.args.tensor(first)?.rank().max(batch.args.tensor(second)?.rank());
+    let side = |arg| batch.tensor(arg).map(|shown| unsqueeze_to_rank(&shown, rank));
+    one_result(op!(BATCHED, side(first)?, side(second)?))
+}
+
+/// A matrix times a vector.
+fn batched_mv(batch: &BatchedCall) -> RuleResult {
+    use MV::*;
+
+    one_result(match (batch.differs_at(INPUT), batch.differs_at(VEC)) {
+        (true, false) => split_batch(&op!(MV, merge_batch(&batch.tensor(INPUT)?)?, batch.one(VEC)?)?, batch.size),
+        (false, true) => op!(MM, batch.tensor(VEC)?, op!(TRANSPOSE, batch.one(INPUT)?, 0i64, 1i64)?),
+        _ => {
+            let columns = op!(UNSQUEEZE, batch.tensor(VEC)?, 2i64)?;
+            op!(SQUEEZE_DIM, op!(BMM, batch.tensor(INPUT)?, columns)?, 2i64)
+        }
+    })
+}
+
+/// The product of two vectors.
+fn batched_dot(batch: &BatchedCall) -> RuleResult {
+    use DOT::*;
+
+    one_result(match (batch.differs_at(INPUT), batch.differs_at(TENSOR)) {
+        (true, false) => op!(MV, batch.tensor(INPUT)?, batch.one(TENSOR)?),
+        (false, true) => op!(MV, batch.tensor(TENSOR)?, batch.one(INPUT)?),
+        _ => {
+            let row = op!(UNSQUEEZE, batch.tensor(INPUT)?, 1i64)?;
+            let column = op!(UNSQUEEZE, batch.tensor(TENSOR)?, 2i64)?;
+            op!(crate::view::RESHAPE, op!(BMM, row, column)?, sizes_value(&[batch.size]))
+        }
+    })
 }

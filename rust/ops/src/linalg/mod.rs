@@ -1,9 +1,9 @@
-//! Products of matrices and vectors; factorisations, and what is solved with them (`dense` has what those share).
+//! Products of matrices and vectors; factorisations, and problems solved with them (`dense` has the shared parts).
 //!
-//! `product` is the one way to the kernel: operands are layouts `(.., m, k)`, `(.., k, n)` and `(.., m, n)`, so that transposed
-//! and broadcast operands cost no copy.
+//! All products call `product`, which calls the kernel: operands are layouts `(.., m, k)`, `(.., k, n)` and `(.., m,
+//! n)`, so that transposed and broadcast operands cost no copy.
 
-pub mod added;
+pub mod addmm;
 pub mod cholesky;
 pub mod contract;
 pub mod dense;
@@ -13,7 +13,6 @@ pub mod einsum;
 pub mod invariance;
 pub mod ldl;
 pub mod lu;
-mod mapped;
 pub mod matrix;
 pub mod norms;
 pub mod powers;
@@ -21,14 +20,16 @@ pub mod qr;
 pub mod rank;
 pub mod solve;
 pub mod svd;
+pub mod triangular;
 pub mod vectors;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
 use rushlight_cpu::linalg::matmul::{Matrices, Untyped, gemm_of, multiplies};
+use rushlight_dispatch::expr::Expr;
 
-use crate::expr::Expr;
+use crate::expr_ext::ExprExt;
 
 /// A batch of matrices, or a vector: a tensor's elements in some geometry.
 #[derive(Clone)]
@@ -42,13 +43,13 @@ impl<'a> Matrix<'a> {
         Matrix { tensor, layout: tensor.layout().clone() }
     }
 
-    /// A vector as a matrix of one row; anything else as it is.
+    /// A vector as a matrix of one row; others unchanged.
     pub fn row(tensor: &'a Tensor) -> Matrix<'a> {
         let layout = if tensor.rank() < 2 { tensor.layout().unsqueeze(0) } else { tensor.layout().clone() };
         Matrix { tensor, layout }
     }
 
-    /// A vector as a matrix of one column; anything else as it is.
+    /// A vector as a matrix of one column; others unchanged.
     pub fn column(tensor: &'a Tensor) -> Matrix<'a> {
         Matrix::of(tensor).column_if_vector()
     }
@@ -59,12 +60,12 @@ impl<'a> Matrix<'a> {
         Matrix { layout: self.layout.transpose(rank - 2, rank - 1), ..self }
     }
 
-    /// A vector as a matrix of one column; anything else as it is.
+    /// A vector as a matrix of one column; others unchanged.
     pub fn column_if_vector(self) -> Matrix<'a> {
         if self.layout.rank() == 1 { Matrix { layout: self.layout.unsqueeze(1), ..self } } else { self }
     }
 
-    /// Stretched to `sizes`.
+    /// Expanded to `sizes`.
     pub fn expanded(self, sizes: &[isize]) -> Result<Matrix<'a>> {
         Ok(Matrix { layout: self.layout.broadcast_to(sizes)?, tensor: self.tensor })
     }
@@ -74,7 +75,8 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// `out = alpha * a b + beta * addend` for batches of matrices; dimensions of the batch that are missing or one stretch.
+/// `out = alpha * a b + beta * addend` for batches of matrices; missing batch dimensions, and those of size one, are
+/// expanded.
 pub fn product(out: Matrix, alpha: Scalar, a: Matrix, b: Matrix, addend: Option<(Scalar, Matrix)>) -> Result<()> {
     if out.layout.numel() == 0 {
         return Ok(());
@@ -131,14 +133,14 @@ pub fn product(out: Matrix, alpha: Scalar, a: Matrix, b: Matrix, addend: Option<
                 col_stride: c.col_stride,
             },
         };
-        // SAFETY: layouts stay within their pinned storages, and the result is apart from the operands.
+        // SAFETY: layouts stay within their pinned storages, and the result does not overlap the operands.
         unsafe { gemm_of(dtype, &product)? };
     }
     Ok(())
 }
 
-/// How many leading dimensions of the batch must be walked one by one because not all operands step evenly through
-/// them, and how many steps that makes.
+/// How many leading dimensions of the batch must be iterated one by one because the operands have no uniform stride
+/// over them, and how many steps that makes.
 fn join_batch(rank: usize, layouts: &[&Layout], addend: Option<&Layout>) -> (usize, usize) {
     let mut first = rank.saturating_sub(1);
     while first > 0 {
@@ -151,7 +153,7 @@ fn join_batch(rank: usize, layouts: &[&Layout], addend: Option<&Layout>) -> (usi
     (first, layouts[0].sizes[..first].iter().product::<isize>() as usize)
 }
 
-/// Refuses a dtype that cannot be multiplied, in the name of torch's kernel.
+/// Returns an error for a dtype that cannot be multiplied, with the name of torch's kernel.
 pub fn check_dtype(kernel: &str, dtype: DType) -> Result<()> {
     if multiplies(dtype) {
         return Ok(());
@@ -159,45 +161,12 @@ pub fn check_dtype(kernel: &str, dtype: DType) -> Result<()> {
     Err(Error::unsupported(kernel, dtype).hint("Convert the operands first: x.to(torch.float32)."))
 }
 
-/// A number times a gradient; most often the number is one.
+/// A number times a gradient; the number is usually one.
 pub fn scaled(grad: Expr, factor: Scalar) -> Expr {
     if factor.is_one() { grad } else { grad * Expr::from(factor).conj() }
 }
 
-impl Expr {
-    /// The matrices transposed and conjugated.
-    pub fn adjoint(self) -> Expr {
-        self.transposed().conj()
-    }
-
-    /// The last two dimensions exchanged, as a view.
-    pub fn transposed(self) -> Expr {
-        self.call(&crate::view::transpose::TRANSPOSE, [(-2i64).into(), (-1i64).into()])
-    }
-
-    /// A matrix transposed, as a view.
-    pub fn across(self) -> Expr {
-        match self {
-            Expr::Tensor(tensor) => Expr::new(crate::view::transpose::across(&tensor)),
-            other => other.call(&crate::view::transpose::T, []),
-        }
-    }
-
-    /// The product of matrices or vectors, with torch's rules for `@`.
-    pub fn matmul(self, other: impl Into<Expr>) -> Expr {
-        self.with_tensor(&matrix::MATMUL, other.into())
-    }
-
-    /// Calls a row of two tensors.
-    pub fn with_tensor(self, row: &'static crate::row::Row, other: Expr) -> Expr {
-        match other.done() {
-            Ok(other) => self.call(row, [other.into()]),
-            Err(error) => Expr::Failed(error),
-        }
-    }
-}
-
-/// Shapes in torch's words: `3x5`.
+/// Shapes in torch's format: `3x5`.
 pub fn by(sizes: &[isize]) -> String {
     sizes.iter().map(isize::to_string).collect::<Vec<_>>().join("x")
 }

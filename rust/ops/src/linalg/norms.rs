@@ -3,26 +3,28 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, Autocast, DTypes, Derivative, Implementation, Operator, Out, Variants, operator,
+};
+use rushlight_dispatch::value::{Ints, Output, Value};
+use rushlight_dispatch::{create, op, value};
 
 use super::dense::{batch_sizes, check_inexact, check_matrix, check_square, results};
 use super::solve::INV_EX;
 use super::svd::singular_values;
-use crate::autocast::Autocast;
-use crate::derive::Derivative;
-use crate::expr::Expr;
-use crate::op;
+use crate::expr_ext::ExprExt;
 use crate::reduce::extreme::{AMAX, AMIN};
-use crate::reduce::norm::VECTOR_NORM;
+use crate::reduce::norm::{VECTOR_NORM, deferred};
 use crate::reduce::sum::SUM_DIM;
-use crate::row::{DTypes, Out, Row, Run, Variants};
-use crate::value::{Args, Ints, Output, Value};
 
-pub static MATRIX_NORM: Row = Row {
+#[operator]
+pub static MATRIX_NORM: Operator = Operator {
     name: "matrix_norm",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-    doc: "The norms of the matrices that two dimensions make.
+    doc: "The norms of the matrices along two dimensions.
 
 2 and -2 are the largest and the smallest singular value; 1 and -1 of the columns' sums, inf and -inf of the rows'.
 
@@ -30,8 +32,10 @@ pub static MATRIX_NORM: Row = Row {
     tensor(6.)",
     out: Out::EXACT,
     dtypes: DTypes::INEXACT,
-    run: Run::Compose(|args| matrix_norm(args, Order::Number(args.scalar(1)?.f64())).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| {
+        matrix_norm(args, Order::Number(args.scalar(ORD)?.f64())).map(Output::Tensor)
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), 1", "t(3, 2), float('inf'), (0, 1), True", "t(2, 3, 2), -1, (0, 2)"],
     errors: &[
         ("t(3), 1", "RuntimeError", "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."),
@@ -39,10 +43,11 @@ pub static MATRIX_NORM: Row = Row {
         ("t(2, 3), 1, (0,)", "RuntimeError", "linalg.matrix_norm: dim must be a 2-tuple. Got 0"),
         ("t(2, 3), 1, (0, 0)", "RuntimeError", "linalg.matrix_norm: dims must be different. Got (0, 0)"),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static MATRIX_NORM_NAMED: Row = Row {
+#[operator]
+pub static MATRIX_NORM_NAMED: Operator = Operator {
     name: "matrix_norm.str_ord",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -53,30 +58,33 @@ pub static MATRIX_NORM_NAMED: Row = Row {
     tensor(5.)",
     out: Out::EXACT,
     dtypes: DTypes::INEXACT,
-    run: Run::Compose(|args| matrix_norm(args, Order::named(args.str(1)?)?).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| {
+        matrix_norm(args, Order::named(args.str(ORD)?)?).map(Output::Tensor)
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2)", "t(2, 3, 2), 'fro', (0, 1), True"],
     errors: &[("t(2, 3), 'x'", "RuntimeError", "linalg.matrix_norm: Order x not supported.")],
     reference: "np.linalg.norm(self, ord, tuple(dim), keepdim).astype(self.real.dtype) if dtype is None else None",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static LINALG_NORM: Row = Row {
+#[operator]
+pub static LINALG_NORM: Operator = Operator {
     name: "norm",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-    doc: "The norm of vectors where `dim` names one dimension, of matrices where it names two, of all elements by default.
+    doc: "The norm of vectors if `dim` is one dimension, of matrices if it is two, of all elements by default.
 
     >>> torch.linalg.norm(torch.tensor([3., 4.]))
     tensor(5.)",
     out: Out::EXACT,
     dtypes: DTypes::INEXACT,
-    run: Run::Compose(|args| {
-        let ord = args.optional_scalar(1).map(crate::reduce::norm::real_order).transpose()?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let ord = args.optional_scalar(ORD).map(crate::reduce::norm::real_order).transpose()?;
         norm(args, ord.map(Order::Number)).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2)", "t(3), 1", "t(3, 2), 1", "t(3, 2), 3, 0", "t(2, 3, 2), float('inf'), (0, 2), True"],
     errors: &[
         (
@@ -84,12 +92,17 @@ pub static LINALG_NORM: Row = Row {
             "RuntimeError",
             "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got 3D.",
         ),
-        ("t(2, 3, 4), 2, (0, 1, 2)", "RuntimeError", "linalg.norm: If dim is specified, it must be of length 1 or 2. Got [0, 1, 2]"),
+        (
+            "t(2, 3, 4), 2, (0, 1, 2)",
+            "RuntimeError",
+            "linalg.norm: If dim is specified, it must be of length 1 or 2. Got [0, 1, 2]",
+        ),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static LINALG_NORM_NAMED: Row = Row {
+#[operator]
+pub static LINALG_NORM_NAMED: Operator = Operator {
     name: "norm.ord_str",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -100,13 +113,16 @@ pub static LINALG_NORM_NAMED: Row = Row {
     tensor(5.)",
     out: Out::EXACT,
     dtypes: DTypes::INEXACT,
-    run: Run::Compose(|args| norm(args, Some(Order::named(args.str(1)?)?)).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| {
+        norm(args, Some(Order::named(args.str(ORD)?)?)).map(Output::Tensor)
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), 'fro'"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static NUCLEAR_NORM: Row = Row {
+#[operator]
+pub static NUCLEAR_NORM: Operator = Operator {
     name: "nuclear_norm",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, int[] dim=[-2, -1], bool keepdim=False) -> Tensor",
@@ -116,18 +132,24 @@ pub static NUCLEAR_NORM: Row = Row {
     tensor(7.)",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        MATRIX_NORM_NAMED.call([args.tensor(0)?.into(), "nuc".into(), args.ints(1)?.into(), args.bool(2)?.into()])
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        MATRIX_NORM_NAMED.call([
+            args.tensor(INPUT)?.into(),
+            "nuc".into(),
+            args.ints(DIM)?.into(),
+            args.bool(KEEPDIM)?.into(),
+        ])
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2)", "t(2, 3, 2), (0, 2), True"],
     errors: &[("t(3)", "RuntimeError", "linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")],
     reference: "np.linalg.norm(self, 'nuc', tuple(dim), keepdim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static FROBENIUS_NORM: Row = Row {
+#[operator]
+pub static FROBENIUS_NORM: Operator = Operator {
     name: "frobenius_norm",
     node: "NormBackward1",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -138,48 +160,49 @@ pub static FROBENIUS_NORM: Row = Row {
     tensor([5.])",
     out: Out::EXACT,
     dtypes: DTypes::INEXACT,
-    run: Run::Compose(|args| {
-        let dims = args.ints(1)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let dims = args.ints(DIM)?;
         if dims.len() > 2 {
             let count = dims.len();
             return Err(Error::runtime(format!("Expected at most 2 dimensions, but got {count} dimensions instead.")));
         }
-        VECTOR_NORM.call([args.tensor(0)?.into(), 2i64.into(), dims.into(), args.bool(2)?.into()])
+        VECTOR_NORM.call([args.tensor(INPUT)?.into(), 2i64.into(), dims.into(), args.bool(KEEPDIM)?.into()])
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), (0, 1)", "t(3, 2), 1, True"],
     errors: &[(
         "t(3, 3, 3), (0, 1, 2)",
         "RuntimeError",
         "Expected at most 2 dimensions, but got 3 dimensions instead.",
     )],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static COND: Row = Row {
+#[operator]
+pub static COND: Operator = Operator {
     name: "cond",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Scalar? p=None) -> Tensor",
-    doc: "The condition number of matrices: their norm times that of their inverse, by default of the largest singular value.
+    doc: "The condition number of matrices: their norm times that of their inverse, by default the ratio of extreme singular values.
 
     >>> torch.linalg.cond(torch.tensor([[2., 0.], [0., 4.]]))
     tensor(2.)",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let a = args.tensor(0)?;
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let a = args.tensor(INPUT)?;
         check_condition(a)?;
-        match args.optional_scalar(1).map(Scalar::f64) {
+        match args.optional_scalar(P).map(Scalar::f64) {
             None => spectral(a, 2.0),
             Some(p) if p.abs() == 2.0 => spectral(a, p),
             Some(p) if p.abs() == 1.0 || p.is_infinite() => by_inverse(a, &Scalar::Float(p).into(), &shown(p)),
-            Some(p) => Err(Error::runtime(format!("linalg.cond got an invalid norm type: {}", shown(p))).hint("p is None, 2, -2, 1, -1, inf, -inf, 'fro' or 'nuc'.")),
+            Some(p) => Err(Error::runtime(format!("linalg.cond got an invalid norm type: {}", shown(p))).hint("p must be None, 2, -2, 1, -1, inf, -inf, 'fro' or 'nuc'.")),
         }
         .map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 3) + torch.eye(3) * 4", "t(2, 3, 3) + torch.eye(3) * 4, 1", "t(3, 2), -2", "t(0, 0)"],
     errors: &[
         ("t(3)", "RuntimeError", "linalg.cond: The input tensor must have at least 2 dimensions."),
@@ -187,10 +210,11 @@ pub static COND: Row = Row {
         ("t(2, 3), 1", "RuntimeError", "linalg.cond(ord=1): A must be batches of square matrices, but they are 2 by 3 matrices"),
     ],
     reference: "np.linalg.cond(self, p) if self.size else None",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static COND_NAMED: Row = Row {
+#[operator]
+pub static COND_NAMED: Operator = Operator {
     name: "cond.p_str",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -201,20 +225,20 @@ pub static COND_NAMED: Row = Row {
     tensor(4.)",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let (a, p) = (args.tensor(0)?, args.str(1)?);
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (a, p) = (args.tensor(INPUT)?, args.str(P)?);
         check_condition(a)?;
         if !matches!(p, "fro" | "nuc") {
             return Err(Error::runtime(format!("linalg.cond got an invalid norm type: {p}"))
-                .hint("p is None, 2, -2, 1, -1, inf, -inf, 'fro' or 'nuc'."));
+                .hint("p must be None, 2, -2, 1, -1, inf, -inf, 'fro' or 'nuc'."));
         }
         by_inverse(a, &p.into(), p).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 3) + torch.eye(3) * 4, 'fro'", "t(3, 3) + torch.eye(3) * 4, 'nuc'"],
     reference: "np.linalg.cond(self, p)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 #[derive(Clone, Copy, PartialEq)]
@@ -234,14 +258,16 @@ impl Order {
     }
 }
 
-/// A number as torch's messages print it.
+/// A number in the format of torch's messages.
 fn shown(number: f64) -> String {
     if number.fract() == 0.0 { format!("{number:.0}") } else { number.to_string() }
 }
 
 fn matrix_norm(args: &Args, order: Order) -> Result<Tensor> {
-    let (a, dims) = (args.tensor(0)?, args.ints(2)?);
-    norm_over(a, order, dims, args.bool(3)?, args.dtype(4))
+    use MATRIX_NORM::*;
+
+    let (a, dims) = (args.tensor(INPUT)?, args.ints(DIM)?);
+    norm_over(a, order, dims, args.bool(KEEPDIM)?, args.dtype(DTYPE))
 }
 
 fn norm_over(a: &Tensor, order: Order, dims: &[i64], keepdim: bool, dtype: Option<DType>) -> Result<Tensor> {
@@ -298,7 +324,7 @@ fn norm_over(a: &Tensor, order: Order, dims: &[i64], keepdim: bool, dtype: Optio
             }
             let sizes: Vec<isize> =
                 (0..a.rank()).map(|dim| if dim == rows || dim == cols { 1 } else { a.sizes()[dim] }).collect();
-            crate::view::RESHAPE.tensor([(&found).into(), crate::view::reshape::sizes_value(&sizes)])
+            crate::view::RESHAPE.tensor([(&found).into(), value::sizes_value(&sizes)])
         }
     }
 }
@@ -312,29 +338,31 @@ fn check_wider(name: &str, a: &Tensor, dtype: DType) -> Result<()> {
     if !dtype.is_differentiable() {
         return Err(Error::runtime(format!(
             "{name}: dtype should be floating point or complex. Got {}",
-            dtype.title()
+            dtype.display_name()
         )));
     }
     if a.dtype().is_complex() != dtype.is_complex() {
         let kind = if a.dtype().is_complex() { "complex" } else { "real" };
         return Err(Error::runtime(format!(
             "{name}: dtype should be {kind} for {kind} inputs, but got {}",
-            dtype.title()
+            dtype.display_name()
         )));
     }
     if dtype.size() < a.dtype().size() {
         return Err(Error::runtime(format!(
             "{name}: the dtype of the input ({}) should be convertible without narrowing to the specified dtype ({})",
-            a.dtype().title(),
-            dtype.title()
+            a.dtype().display_name(),
+            dtype.display_name()
         )));
     }
     Ok(())
 }
 
 fn norm(args: &Args, order: Option<Order>) -> Result<Tensor> {
-    let a = args.tensor(0)?;
-    let (dims, keepdim) = (args.optional_ints(2), args.bool(3)?);
+    use LINALG_NORM::*;
+
+    let a = args.tensor(INPUT)?;
+    let (dims, keepdim) = (args.optional_ints(DIM), args.bool(KEEPDIM)?);
     if let Some(dims) = dims
         && dims.len() != 1
         && dims.len() != 2
@@ -357,14 +385,14 @@ fn norm(args: &Args, order: Option<Order>) -> Result<Tensor> {
         (None, _) => false,
     };
     if matrix && let Some(order) = order {
-        return norm_over(a, order, dims.unwrap_or(&[-2, -1]), keepdim, args.dtype(4));
+        return norm_over(a, order, dims.unwrap_or(&[-2, -1]), keepdim, args.dtype(DTYPE));
     }
     let number = match order {
         Some(Order::Number(number)) => number,
         _ => 2.0,
     };
     let dims = dims.map_or(Value::None, Value::from);
-    let dtype = args.dtype(4).map_or(Value::None, Value::DType);
+    let dtype = args.dtype(DTYPE).map_or(Value::None, Value::DType);
     VECTOR_NORM.tensor([a.into(), Scalar::Float(number).into(), dims, keepdim.into(), dtype])
 }
 
@@ -375,11 +403,11 @@ fn check_condition(a: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// The largest singular value over the smallest, or the other way round.
+/// The largest singular value divided by the smallest, or the reverse.
 fn spectral(a: &Tensor, p: f64) -> Result<Tensor> {
     let values = singular_values(a, None)?;
     if values.sizes().last() == Some(&0) {
-        return crate::create::zeros(batch_sizes(a), a.dtype().to_real(), a.device());
+        return create::zeros(batch_sizes(a), a.dtype().to_real(), a.device());
     }
     let k = values.sizes()[values.rank() - 1];
     let (first, last) = (|| Expr::from(&values).part(-1, 0, 1), || Expr::from(&values).part(-1, k - 1, 1));
@@ -387,16 +415,46 @@ fn spectral(a: &Tensor, p: f64) -> Result<Tensor> {
     super::solve::drop_last(ratio.done()?)
 }
 
-/// The norm times that of the inverse; infinite where there is none.
+/// The norm times that of the inverse; infinite if there is none.
 fn by_inverse(a: &Tensor, p: &Value, name: &str) -> Result<Tensor> {
     check_square(&format!("linalg.cond(ord={name})"), a)?;
     if a.numel() == 0 {
-        return crate::create::zeros(batch_sizes(a), a.dtype().to_real(), a.device());
+        return create::zeros(batch_sizes(a), a.dtype().to_real(), a.device());
     }
-    let row = if matches!(p, Value::Str(_)) { &MATRIX_NORM_NAMED } else { &MATRIX_NORM };
+    let op = if matches!(p, Value::Str(_)) { &MATRIX_NORM_NAMED } else { &MATRIX_NORM };
     let [inverse, infos] = results(INV_EX.call([a.into()])?)?;
     let singular = Expr::from(&infos).above(0i64).done()?;
     let safe = Expr::from(singular.clone()).along_rows().along_rows().choose(0.0, Expr::from(inverse)).done()?;
-    let product = Expr::from(row.tensor([a.into(), p.clone()])?) * row.tensor([(&safe).into(), p.clone()])?;
+    let product = Expr::from(op.tensor([a.into(), p.clone()])?) * op.tensor([(&safe).into(), p.clone()])?;
     Expr::from(singular).choose(f64::INFINITY, product).done()
+}
+
+#[operator]
+pub static NORM_NAMED: Operator = Operator {
+    name: "norm.named",
+    variants: Variants::BOTH.union(Variants::OUT),
+    signature: "(Tensor self, str p, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+    doc: "The Frobenius norm, `p='fro'`, or the sum of singular values, `p='nuc'`.
+
+    >>> torch.norm(torch.tensor([[3., 4.]]), 'fro')
+    tensor(5.)",
+    dtypes: DTypes::INEXACT,
+    implementation: Implementation::Redispatch(|args| match args.str(P)? {
+        "fro" => deferred(args, Scalar::Int(2)),
+        "nuc" => nuclear(args),
+        other => Err(Error::runtime(format!("linalg.matrix_norm: Order {other} not supported."))),
+    }),
+    derivative: Derivative::CompositeImplicit,
+    samples: &["t(2, 3), 'fro'", "t(2, 3), 'fro', 1"],
+    errors: &[("t(2, 3), 'abc'", "RuntimeError", "linalg.matrix_norm: Order abc not supported.")],
+    reference: "np.linalg.norm(self, None, dim, keepdim)",
+    ..Operator::BASE
+};
+
+fn nuclear(mut args: Args) -> Result<Args> {
+    args.op = &MATRIX_NORM_NAMED;
+    if !args.has(NORM_NAMED::DIM) {
+        args.set(NORM_NAMED::DIM, Value::Ints(Ints::from_slice(&[-2, -1])));
+    }
+    Ok(args)
 }

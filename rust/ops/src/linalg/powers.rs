@@ -3,23 +3,26 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    BatchRule, DTypes, Derivative, ErrorInput, Implementation, Opaque, Operator, Out, Saves, Variants, formula,
+    operator,
+};
+use rushlight_dispatch::value::{Ints, Output};
+use rushlight_dispatch::{create, op, value};
 
 use super::dense::{check_inexact, check_square, identities, matrix_sizes};
 use super::solve::inverse;
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::op;
-use crate::row::{DTypes, Out, Row, Run, Variants};
-use crate::value::{Ints, Output};
+use crate::expr_ext::ExprExt;
 
-const SQUARE: crate::row::Bad = (
+const SQUARE: ErrorInput = (
     "t(2, 3)",
     "RuntimeError",
     "linalg.matrix_exp: A must be batches of square matrices, but they are 2 by 3 matrices",
 );
 
-pub static MATRIX_EXP: Row = Row {
+#[operator]
+pub static MATRIX_EXP: Operator = Operator {
     name: "matrix_exp",
     namespace: "linalg",
     variants: Variants::FUNCTION,
@@ -30,16 +33,16 @@ pub static MATRIX_EXP: Row = Row {
     tensor([[1., 0.],
             [0., 1.]])",
     dtypes: DTypes::INEXACT,
-    mapped: Mapped::Each,
-    run: Run::Body(|args| {
-        let a = args.tensor(0)?;
+    batch_rule: BatchRule::Fallback,
+    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+        let a = args.tensor(INPUT)?;
         check_square("linalg.matrix_exp", a)?;
         check_inexact("linalg.matrix_exp", a)?;
         exponential(a).map(Output::Tensor)
-    }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        let n = d.sizes(0).last().copied().unwrap_or(0);
-        match (d.input(0).adjoint().done(), d.grad().done()) {
+    })),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        let n = d.sizes(INPUT).last().copied().unwrap_or(0);
+        match (d.input(INPUT).adjoint().done(), d.grad().done()) {
             (Ok(a), Ok(grad)) => Expr::new(beside(&a, &grad)).part(-2, 0, n).part(-1, n, n),
             (Err(error), _) | (_, Err(error)) => Expr::failed(error),
         }
@@ -54,10 +57,11 @@ pub static MATRIX_EXP: Row = Row {
         ),
     ],
     reference: "reduce(lambda total, k: (total[0] + total[1] @ self / k, total[1] @ self / k), range(1, 40), (np.eye(self.shape[-1]) + 0 * self, np.eye(self.shape[-1]) + 0 * self))[0]",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static MATRIX_EXP_OLD: Row = Row {
+#[operator]
+pub static MATRIX_EXP_OLD: Operator = Operator {
     name: "matrix_exp",
     signature: "(Tensor self) -> Tensor",
     doc: "The exponentials of matrices, as `torch.linalg.matrix_exp`.
@@ -65,30 +69,33 @@ pub static MATRIX_EXP_OLD: Row = Row {
     >>> torch.zeros(1, 1).matrix_exp()
     tensor([[1.]])",
     dtypes: DTypes::INEXACT,
-    run: Run::Compose(|args| op!(MATRIX_EXP, args.tensor(0)?).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| op!(MATRIX_EXP, args.tensor(INPUT)?).map(Output::Tensor)),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 3)"],
     errors: &[SQUARE],
     reference: "reduce(lambda total, k: (total[0] + total[1] @ self / k, total[1] @ self / k), range(1, 40), (np.eye(self.shape[-1]) + 0 * self, np.eye(self.shape[-1]) + 0 * self))[0]",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 const POWERS: &[&str] = &["t(3, 3), 2", "t(2, 3, 3), 3", "t(3, 3), 0", "t(3, 3), 5"];
 
-pub static MATRIX_POWER: Row = Row {
+#[operator]
+pub static MATRIX_POWER: Operator = Operator {
     name: "matrix_power",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, int n) -> Tensor",
-    doc: "Matrices multiplied by themselves; a negative `n` takes their inverses.
+    doc: "Integer powers of matrices; for a negative `n` powers of their inverses.
 
     >>> torch.linalg.matrix_power(torch.tensor([[1, 1], [0, 1]]), 3)
     tensor([[1, 3],
             [0, 1]])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
-    run: Run::Compose(|args| matrix_power(args.tensor(0)?, args.int(1)?).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| {
+        matrix_power(args.tensor(INPUT)?, args.int(N)?).map(Output::Tensor)
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: POWERS,
     errors: &[(
         "t(2, 3), 2",
@@ -96,25 +103,28 @@ pub static MATRIX_POWER: Row = Row {
         "linalg.matrix_power: A must be batches of square matrices, but they are 2 by 3 matrices",
     )],
     reference: "np.linalg.matrix_power(self, n)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static MATRIX_POWER_OLD: Row = Row {
+#[operator]
+pub static MATRIX_POWER_OLD: Operator = Operator {
     name: "matrix_power",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int n) -> Tensor",
-    doc: "Matrices multiplied by themselves, as `torch.linalg.matrix_power`.
+    doc: "Integer powers of matrices, as `torch.linalg.matrix_power`.
 
     >>> torch.matrix_power(torch.tensor([[1, 1], [0, 1]]), 3)
     tensor([[1, 3],
             [0, 1]])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
-    run: Run::Compose(|args| matrix_power(args.tensor(0)?, args.int(1)?).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| {
+        matrix_power(args.tensor(INPUT)?, args.int(N)?).map(Output::Tensor)
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: POWERS,
     reference: "np.linalg.matrix_power(self, n)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn matrix_power(a: &Tensor, n: i64) -> Result<Tensor> {
@@ -125,8 +135,8 @@ fn matrix_power(a: &Tensor, n: i64) -> Result<Tensor> {
             if DTypes::WIDE.has(a.dtype()) {
                 return Err(Error::unsupported("eye", a.dtype()));
             }
-            // Chosen instead of the matrices, which have a gradient then, of zeros.
-            let always = crate::create::full(&[], Scalar::Bool(true), DType::Bool, a.device())?;
+            // Selected instead of the matrices, whose gradient is then zeros.
+            let always = create::full(&[], Scalar::Bool(true), DType::Bool, a.device())?;
             return Expr::from(always).choose(identities(a, size, size)?, a).done();
         }
         1 => return op!(crate::convert::CLONE, a),
@@ -151,7 +161,7 @@ fn matrix_power(a: &Tensor, n: i64) -> Result<Tensor> {
     }
 }
 
-/// Below this norm the series ends soon.
+/// Below this norm the series converges quickly.
 const SMALL: f64 = 1.0;
 
 /// The series of the matrices divided by a power of two, squared as often.
@@ -166,7 +176,7 @@ fn exponential(a: &Tensor) -> Result<Tensor> {
     }
     let terms = if a.dtype().to_real() == DType::F64 { 18 } else { 10 };
     let sums = Expr::from(a).abs().sum_over(-2).call(&crate::reduce::extreme::AMAX, [Ints::from_slice(&[-1]).into()]);
-    let mut halvings = crate::to_vec::<f64>(&crate::convert::to_dtype(&sums.done()?, DType::F64)?)?;
+    let mut halvings = crate::convert::to_vec::<f64>(&crate::convert::to_dtype(&sums.done()?, DType::F64)?)?;
     for norm in &mut halvings {
         *norm = if norm.is_finite() && *norm > SMALL { (*norm / SMALL).log2().ceil() } else { 0.0 };
     }
@@ -174,8 +184,8 @@ fn exponential(a: &Tensor) -> Result<Tensor> {
     let mut sizes = rushlight_core::Dims::from_slice(super::dense::batch_sizes(a));
     sizes.extend([1, 1]);
     let per_matrix = |numbers: &[f64], dtype: DType| -> Result<Tensor> {
-        let list = crate::convert::to_dtype(&crate::from_slice(numbers)?, dtype)?;
-        crate::view::RESHAPE.tensor([(&list).into(), crate::view::reshape::sizes_value(&sizes)])
+        let list = crate::convert::to_dtype(&create::from_slice(numbers)?, dtype)?;
+        crate::view::RESHAPE.tensor([(&list).into(), value::sizes_value(&sizes)])
     };
     let factors = collected(halvings.iter().map(|count| (-count).exp2()))?;
     let small = (Expr::from(a) * per_matrix(&factors, a.dtype().to_real())?).done()?;
@@ -192,9 +202,9 @@ fn exponential(a: &Tensor) -> Result<Tensor> {
     result.done()
 }
 
-/// The exponential of `[[a, grad], [0, a]]`: beside that of `a` stands its derivative in the direction of `grad`.
+/// The exponential of `[[a, grad], [0, a]]`: it contains that of `a` and its derivative in the direction of `grad`.
 fn beside(a: &Tensor, grad: &Tensor) -> Result<Tensor> {
-    let zeros = crate::create::zeros(a.sizes(), a.dtype(), a.device())?;
+    let zeros = create::zeros(a.sizes(), a.dtype(), a.device())?;
     let row = |left: &Tensor, right: &Tensor| {
         crate::join::CAT.tensor([vec![left.clone(), right.clone()].into(), (-1i64).into()])
     };

@@ -1,22 +1,24 @@
-//! Orthogonal factors, and the Householder reflections that make them.
+//! Orthogonal factors, and the Householder reflections from which they are made.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Dims, Error, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves,
+    TensorSpec, Variants, formula, operator,
+};
+use rushlight_dispatch::value::Output;
+use rushlight_dispatch::{copy, op, operands, warn_once};
 
 use super::dense::{
-    by_columns, by_columns_copy, check_inexact, check_kernel, check_matrix, count, dense, identities, is_watched,
+    by_columns, by_columns_copy, check_inexact, check_kernel, check_matrix, count, dense, identities, is_tracked,
     matrices, matrix_sizes, numbers, sized, steady,
 };
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::op;
+use crate::expr_ext::ExprExt;
 use crate::reduce::SUM;
-use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::value::{Args, Output};
 
-pub static QR: Row = Row {
+#[operator]
+pub static QR: Operator = Operator {
     name: "qr",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -30,10 +32,10 @@ pub static QR: Row = Row {
             [0.0000, 0.2000]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel { infer, cpu: decompose }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(0).union(Saves::result(1)), gradient)]),
+    autocast: Autocast::Fp32,
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel { infer, cpu: decompose, cuda: None }),
+    derivative: Derivative::Formulas(&[formula(A, Saves::result(0).union(Saves::result(1)), gradient)]),
     samples: &["t(3, 3)", "t(2, 4, 3)", "t(3, 5)", "t(3, 0)"],
     errors: &[
         ("t(3)", "RuntimeError", "linalg.qr: The input tensor A must have at least 2 dimensions."),
@@ -44,10 +46,11 @@ pub static QR: Row = Row {
             "qr received unrecognized mode 'x' but expected one of 'reduced' (default), 'r', or 'complete'",
         ),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static QR_OLD: Row = Row {
+#[operator]
+pub static QR_OLD: Operator = Operator {
     name: "qr",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
@@ -58,19 +61,20 @@ pub static QR_OLD: Row = Row {
             [0.0000, 0.2000]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        crate::warn_once!(
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        warn_once!(
             "torch.qr is deprecated in favor of torch.linalg.qr and will be removed in a future PyTorch release.\nThe boolean parameter 'some' has been replaced with a string parameter 'mode'.\nQ, R = torch.qr(A, some)\nshould be replaced with\nQ, R = torch.linalg.qr(A, 'reduced' if some else 'complete')"
         )?;
-        QR.call([args.tensor(0)?.into(), if args.bool(1)? { "reduced" } else { "complete" }.into()])
+        QR.call([args.tensor(INPUT)?.into(), if args.bool(SOME)? { "reduced" } else { "complete" }.into()])
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 3)", "t(2, 4, 3)"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static GEQRF: Row = Row {
+#[operator]
+pub static GEQRF: Operator = Operator {
     name: "geqrf",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self) -> (Tensor a, Tensor tau)",
@@ -80,37 +84,39 @@ pub static GEQRF: Row = Row {
     tensor([1.6000])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel {
+    autocast: Autocast::Fp32,
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let a = args.tensor(0)?;
+            let a = args.tensor(INPUT)?;
             if a.rank() < 2 {
                 return Err(Error::runtime("torch.geqrf: input must have at least 2 dimensions."));
             }
             check_kernel("geqrf_cpu", a)?;
             let [m, n] = matrix_sizes(a);
-            Ok(vec![by_columns(a.sizes(), a.dtype(), a), Spec::new(&sized(a, &[m.min(n)]), a.dtype(), a)])
+            Ok(vec![by_columns(a.sizes(), a.dtype(), a), TensorSpec::new(&sized(a, &[m.min(n)]), a.dtype(), a)])
         },
         cpu: |args, results| {
             let (a, tau) = (&results[0], &results[1]);
-            crate::copy::copy(a, args.tensor(0)?)?;
+            copy::copy(a, args.tensor(INPUT)?)?;
             let (pa, pt) = (a.storage().pin()?, tau.storage().pin()?);
             let [m, n] = matrix_sizes(a);
             dense!(a.dtype(), T => {
                 let factors = numbers(tau, &pt, m.min(n) as usize);
-                // SAFETY: both results are fresh and of the sizes that `infer` gave them.
+                // SAFETY: both results are new and of the sizes from `infer`.
                 unsafe { rushlight_cpu::linalg::reflections(count(a), matrices::<T>(a, &pa), factors) }
             })
         },
+        cuda: None,
     }),
-    derivative: Derivative::Missing("geqrf"),
+    derivative: Derivative::NotImplemented("geqrf"),
     samples: &["t(3, 3)", "t(2, 4, 3)", "t(3, 5)"],
     errors: &[("t(3)", "RuntimeError", "torch.geqrf: input must have at least 2 dimensions.")],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static HOUSEHOLDER_PRODUCT: Row = Row {
+#[operator]
+pub static HOUSEHOLDER_PRODUCT: Operator = Operator {
     name: "householder_product",
     node: "LinalgHouseholderProductBackward0",
     namespace: "linalg",
@@ -123,9 +129,11 @@ pub static HOUSEHOLDER_PRODUCT: Row = Row {
             [-0.8000]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(householder_product),
-    derivative: Derivative::Composed,
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        householder_product(args.tensor(INPUT)?, args.tensor(TAU)?)
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), t(2)", "t(2, 3, 3), t(2, 2)", "t(3, 0), t(0)"],
     errors: &[
         ("t(3), t(3)", "RuntimeError", "torch.linalg.householder_product: input must have at least 2 dimensions."),
@@ -135,10 +143,11 @@ pub static HOUSEHOLDER_PRODUCT: Row = Row {
             "torch.linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]",
         ),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static ORGQR: Row = Row {
+#[operator]
+pub static ORGQR: Operator = Operator {
     name: "orgqr",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor input2) -> Tensor",
@@ -149,45 +158,49 @@ pub static ORGQR: Row = Row {
             [-0.8000]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(householder_product),
-    derivative: Derivative::Composed,
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        householder_product(args.tensor(INPUT)?, args.tensor(INPUT2)?)
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), t(2)"],
     errors: &[(
         "t(3), t(3)",
         "RuntimeError",
         "torch.linalg.householder_product: input must have at least 2 dimensions.",
     )],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static ORMQR: Row = Row {
+#[operator]
+pub static ORMQR: Operator = Operator {
     name: "ormqr",
     node: "OrmqrBackward0",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor",
-    doc: "The product of reflections (`self` and their factors `input2`) times `input3`, or `input3` times it where `left` is false.
+    doc: "The product of reflections (`self` and their factors `input2`) times `input3`, or `input3` times it if `left` is false.
 
     >>> torch.ormqr(torch.tensor([[1.], [2.]]), torch.tensor([0.4]), torch.eye(2))
     tensor([[ 0.6000, -0.8000],
             [-0.8000, -0.6000]])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let (input, tau, other) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
-        let (left, adjoint) = (args.bool(3)?, args.bool(4)?);
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (input, tau, other) = (args.tensor(INPUT)?, args.tensor(INPUT2)?, args.tensor(INPUT3)?);
+        let (left, adjoint) = (args.bool(LEFT)?, args.bool(TRANSPOSE)?);
         check_multiplied(input, tau, other, left)?;
         reflected(input, tau, other, left, adjoint).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), t(2), t(3, 4)", "t(2, 3, 2), t(2, 2), t(2, 4, 3), False, True"],
     errors: &[("t(3), t(3), t(3)", "RuntimeError", "torch.ormqr: input must have at least 2 dimensions.")],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 /// The kernel behind `ormqr` and `householder_product`.
-pub static REFLECT: Row = Row {
+#[operator]
+pub static REFLECT: Operator = Operator {
     name: "_reflect",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor tau, Tensor other, bool left, bool adjoint) -> Tensor",
@@ -197,36 +210,39 @@ pub static REFLECT: Row = Row {
     tensor([[ 0.6000, -0.8000],
             [-0.8000, -0.6000]])",
     dtypes: DTypes::DENSE,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let other = args.tensor(2)?;
-            check_multiplied(args.tensor(0)?, args.tensor(1)?, other, args.bool(3)?)?;
+            let other = args.tensor(OTHER)?;
+            check_multiplied(args.tensor(INPUT)?, args.tensor(TAU)?, other, args.bool(LEFT)?)?;
             Ok(vec![by_columns(other.sizes(), other.dtype(), other)])
         },
         cpu: |args, results| {
-            let (a, to) = (steady(args.tensor(0)?)?, &results[0]);
-            let tau = crate::operands::plain(args.tensor(1)?, a.dtype())?;
-            crate::copy::copy(to, args.tensor(2)?)?;
+            let (a, to) = (steady(args.tensor(INPUT)?)?, &results[0]);
+            let tau = operands::plain(args.tensor(TAU)?, a.dtype())?;
+            copy::copy(to, args.tensor(OTHER)?)?;
             let (pa, pt, po) = (a.storage().pin()?, tau.storage().pin()?, to.storage().pin()?);
             let steps = tau.sizes().last().map_or(0, |&n| n as usize);
-            let (left, adjoint) = (args.bool(3)?, args.bool(4)?);
+            let (left, adjoint) = (args.bool(LEFT)?, args.bool(ADJOINT)?);
             dense!(a.dtype(), T => {
                 let (on, factors) = (matrices::<T>(&a, &pa), numbers(&tau, &pt, steps));
-                // SAFETY: the result is fresh, sizes were checked, all storages are pinned.
+                // SAFETY: the result is new, sizes were checked, all storages are pinned.
                 unsafe { rushlight_cpu::linalg::reflect(count(to), on, factors, matrices(to, &po), left, adjoint) }
             })
         },
+        cuda: None,
     }),
     derivative: Derivative::NonDifferentiable(
-        "the rows that call it compose the reflections where a gradient is wanted",
+        "the operators that call it compose the reflections if a gradient is needed",
     ),
     samples: &["t(3, 2), t(2), t(3, 4), True, False"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-fn infer(args: &Args) -> Result<Vec<Spec>> {
-    let (a, mode) = (args.tensor(0)?, args.str(1)?);
+fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
+    use QR::*;
+
+    let (a, mode) = (args.tensor(A)?, args.str(MODE)?);
     check_matrix("linalg.qr", "A", a)?;
     check_inexact("linalg.qr", a)?;
     let [m, n] = matrix_sizes(a);
@@ -240,32 +256,37 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
         }
     };
     check_kernel("geqrf_cpu", a)?;
-    let q = if mode == "r" { Spec::new(&[0], a.dtype(), a) } else { by_columns(&sized(a, &[m, k]), a.dtype(), a) };
+    let q =
+        if mode == "r" { TensorSpec::new(&[0], a.dtype(), a) } else { by_columns(&sized(a, &[m, k]), a.dtype(), a) };
     Ok(vec![q, by_columns(&sized(a, &[k, n]), a.dtype(), a)])
 }
 
 fn decompose(args: &Args, results: &[Tensor]) -> Result<()> {
-    let a = by_columns_copy(args.tensor(0)?)?;
+    use QR::*;
+
+    let a = by_columns_copy(args.tensor(A)?)?;
     let (q, r) = (&results[0], &results[1]);
     let (pa, pq, pr) = (a.storage().pin()?, q.storage().pin()?, r.storage().pin()?);
-    let wanted = args.str(1)? != "r";
+    let wanted = args.str(MODE)? != "r";
     dense!(a.dtype(), T => {
         let to = wanted.then(|| matrices(q, &pq));
-        // SAFETY: the copy and the results are fresh and of the sizes that `infer` gave them.
+        // SAFETY: the copy and the results are new and of the sizes from `infer`.
         unsafe { rushlight_cpu::linalg::qr(count(&a), matrices::<T>(&a, &pa), to, matrices(r, &pr)) }
     })
 }
 
-/// `(gQ + Q S) R^-H`, where `S` is the upper triangle of `gR R^H - Q^H gQ` made Hermitian. Of a wide matrix that is the
-/// gradient of the square block in front; what stands beside it follows through `Q^H`.
-fn gradient(d: &Derive) -> Expr {
-    let mode = d.args.optional_str(1).unwrap_or("reduced");
+/// `(gQ + Q S) R^-H`, where `S` is the upper triangle of `gR R^H - Q^H gQ` made Hermitian. For a wide matrix that is
+/// the gradient of the leading square block; that of the remaining columns follows through `Q^H`.
+fn gradient(d: &BackwardContext) -> Expr {
+    use QR::*;
+
+    let mode = d.args.optional_str(MODE).unwrap_or("reduced");
     if mode == "r" {
         return Expr::failed(Error::runtime(
             "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, mode='reduced') if you are going to compute the derivative of linalg.qr.",
         ));
     }
-    let [m, n] = [d.sizes(0)[d.rank(0) - 2], d.sizes(0)[d.rank(0) - 1]];
+    let [m, n] = [d.sizes(A)[d.rank(A) - 2], d.sizes(A)[d.rank(A) - 1]];
     if mode == "complete" && m > n {
         return Expr::failed(Error::runtime(
             "The QR decomposition is not differentiable when mode='complete' and nrows > ncols.",
@@ -276,7 +297,7 @@ fn gradient(d: &Derive) -> Expr {
     let beside = |x: Expr| x.part(-1, k, n - k);
     let mut turned = d.grad_of(0);
     if n > m {
-        // The columns beside are Q times those of R.
+        // The remaining columns are Q times those of R.
         turned = turned + q().matmul(beside(d.result_of(1)).matmul(beside(d.grad_of(1)).adjoint()));
     }
     let both = d.grad_of(1).part(-1, 0, k).matmul(square().adjoint()) - q().adjoint().matmul(turned.clone());
@@ -293,8 +314,7 @@ fn gradient(d: &Derive) -> Expr {
     }
 }
 
-fn householder_product(args: &Args) -> Result<Output> {
-    let (input, tau) = (args.tensor(0)?, args.tensor(1)?);
+fn householder_product(input: &Tensor, tau: &Tensor) -> Result<Output> {
     let name = "torch.linalg.householder_product";
     if input.rank() < 2 {
         return Err(Error::runtime(format!("{name}: input must have at least 2 dimensions.")));
@@ -312,8 +332,8 @@ fn householder_product(args: &Args) -> Result<Output> {
     if tau.dtype() != input.dtype() {
         return Err(Error::runtime(format!(
             "{name}: tau dtype {} does not match input dtype {}",
-            tau.dtype().title(),
-            input.dtype().title()
+            tau.dtype().display_name(),
+            input.dtype().display_name()
         )));
     }
     check_kernel("orgqr_cpu", input)?;
@@ -372,24 +392,24 @@ fn check_multiplied(input: &Tensor, tau: &Tensor, other: &Tensor, left: bool) ->
         if tensor.dtype() != input.dtype() {
             return Err(Error::runtime(format!(
                 "{name}: Expected input and {which} to have the same dtype, but input has dtype{} and {which} has dtype {}",
-                input.dtype().title(),
-                tensor.dtype().title()
+                input.dtype().display_name(),
+                tensor.dtype().display_name()
             )));
         }
     }
     check_kernel("ormqr_cpu", input)
 }
 
-/// Reflections applied to matrices: by the kernel, or one by one out of operators where a gradient is wanted.
+/// Reflections applied to matrices: by the kernel, or one by one with operators if a gradient is needed.
 fn reflected(input: &Tensor, tau: &Tensor, to: &Tensor, left: bool, adjoint: bool) -> Result<Tensor> {
-    if ![input, tau, to].into_iter().any(is_watched) {
+    if ![input, tau, to].into_iter().any(is_tracked) {
         return op!(REFLECT, input, tau, to, left, adjoint);
     }
     let [m, n] = matrix_sizes(input);
     let vectors = (Expr::from(input).tril(-1) + identities(input, m, n)?).done()?;
     let steps = *tau.sizes().last().unwrap_or(&0);
     if steps == 0 {
-        // No reflection reads them, and yet their gradient is zero, not none.
+        // No reflection reads them, but their gradient is zero and not undefined.
         let of_none = |tensor: &Tensor| Expr::from(tensor).part(-1, 0, 0).call(&SUM, []);
         return (Expr::from(to) + of_none(input) + of_none(tau)).done();
     }

@@ -1,39 +1,41 @@
-//! What singular values tell: ranks, pseudo-inverses, least squares.
+//! Ranks, pseudo-inverses and least squares from singular values.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Accepts, Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Joint, Opaque, Operator, Out, Saves,
+    Variants, formula, operator,
+};
+use rushlight_dispatch::value::{Arg, Ints, Output, Value};
+use rushlight_dispatch::{copy, create, op};
 
 use super::dense::{batch_sizes, by_columns, check_matrix, matrix_sizes, results, sized};
 use super::eigen::{EIGH_KERNEL, eigvalsh};
 use super::solve::{drop_last, is_vector};
 use super::svd::{SVD_KERNEL, singular_values};
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Joint, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::op;
+use crate::expr_ext::ExprExt;
 use crate::reduce::extreme::AMAX;
-use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
-use crate::value::{Args, Output};
 
 const RANKS: Out =
     Out::new(Accepts::Also(DTypes::NUMBERS), &["Expected out tensor to have dtype {result}, but got {out} instead"]);
 
-pub static MATRIX_RANK: Row = Row {
+#[operator]
+pub static MATRIX_RANK: Operator = Operator {
     name: "matrix_rank",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, *, Tensor|Scalar? atol=None, Tensor|Scalar? rtol=None, bool hermitian=False) -> Tensor",
-    doc: "How many singular values are larger than `max(atol, rtol * the largest)`.
+    doc: "The number of singular values larger than `max(atol, rtol * the largest)`.
 
     >>> torch.linalg.matrix_rank(torch.ones(3, 3))
     tensor(1)",
     out: RANKS,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let tolerance = Tolerance { absolute: given(args, 1)?, relative: given(args, 2)? };
-        rank(args.tensor(0)?, tolerance, args.bool(3)?).map(Output::Tensor)
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let tolerance = Tolerance { absolute: given(args, ATOL)?, relative: given(args, RTOL)? };
+        rank(args.tensor(INPUT)?, tolerance, args.bool(HERMITIAN)?).map(Output::Tensor)
     }),
     derivative: Derivative::NonDifferentiable("it counts"),
     samples: &["t(3, 2)", "t(2, 3, 3), atol=1.0, rtol=0.0", "t(0, 3)"],
@@ -42,32 +44,34 @@ pub static MATRIX_RANK: Row = Row {
         "RuntimeError",
         "torch.linalg.matrix_rank: The input tensor input must have at least 2 dimensions.",
     )],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static MATRIX_RANK_TOL: Row = Row {
+#[operator]
+pub static MATRIX_RANK_TOL: Operator = Operator {
     name: "matrix_rank.tol",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Tensor|Scalar tol, bool hermitian=False) -> Tensor",
-    doc: "How many singular values are larger than `tol`.
+    doc: "The number of singular values larger than `tol`.
 
     >>> torch.linalg.matrix_rank(torch.eye(3), 2.0)
     tensor(0)",
     out: RANKS,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let tolerance = Tolerance { absolute: given(args, 1)?, relative: Some(Expr::from(0.0)) };
-        rank(args.tensor(0)?, tolerance, args.bool(2)?).map(Output::Tensor)
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let tolerance = Tolerance { absolute: given(args, TOL)?, relative: Some(Expr::from(0.0)) };
+        rank(args.tensor(INPUT)?, tolerance, args.bool(HERMITIAN)?).map(Output::Tensor)
     }),
     derivative: Derivative::NonDifferentiable("it counts"),
     samples: &["t(3, 2), 0.5"],
     reference: "np.linalg.matrix_rank(self, tol, hermitian)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static PINV: Row = Row {
+#[operator]
+pub static PINV: Operator = Operator {
     name: "pinv",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -78,20 +82,21 @@ pub static PINV: Row = Row {
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]])",
     dtypes: DTypes::DENSE,
-    run: Run::Body(|args| {
-        let tolerance = Tolerance { absolute: given(args, 1)?, relative: given(args, 2)? };
-        pseudo_inverse(args.tensor(0)?, tolerance, args.bool(3)?).map(Output::Tensor)
-    }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
-        pinv_gradient(d.grad(), d.result(), d.input(0))
+    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+        let tolerance = Tolerance { absolute: given(args, ATOL)?, relative: given(args, RTOL)? };
+        pseudo_inverse(args.tensor(INPUT)?, tolerance, args.bool(HERMITIAN)?).map(Output::Tensor)
+    })),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
+        pinv_gradient(d.grad(), d.result(), d.input(INPUT))
     })]),
     samples: &["t(3, 2)", "t(2, 2, 3)", "t(3, 0)"],
     errors: &[("t(3)", "RuntimeError", "linalg.pinv(")],
     reference: "np.linalg.pinv(self) if self.size else None",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static PINV_RCOND: Row = Row {
+#[operator]
+pub static PINV_RCOND: Operator = Operator {
     name: "pinv.rcond",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -102,13 +107,14 @@ pub static PINV_RCOND: Row = Row {
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]])",
     dtypes: DTypes::DENSE,
-    run: Run::Compose(|args| with_condition(args).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| with_condition(args).map(Output::Tensor)),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), 1e-15"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static PINVERSE: Row = Row {
+#[operator]
+pub static PINVERSE: Operator = Operator {
     name: "pinverse",
     signature: "(Tensor self, float rcond=1e-15) -> Tensor",
     doc: "The pseudo-inverses of matrices; singular values up to `rcond` times the largest count as zero.
@@ -117,17 +123,18 @@ pub static PINVERSE: Row = Row {
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]])",
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        PINV.call([args.tensor(0)?.into(), Scalar::Float(0.0).into(), Scalar::Float(args.float(1)?).into()])
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        PINV.call([args.tensor(INPUT)?.into(), Scalar::Float(0.0).into(), Scalar::Float(args.float(RCOND)?).into()])
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2)"],
     reference: "np.linalg.pinv(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static LSTSQ_KERNEL: Row = Row {
+#[operator]
+pub static LSTSQ_KERNEL: Operator = Operator {
     name: "_linalg_lstsq",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor b, float? rcond=None) -> Tensor",
@@ -136,52 +143,54 @@ pub static LSTSQ_KERNEL: Row = Row {
     >>> torch._linalg_lstsq(torch.tensor([[1.], [1.]]), torch.tensor([[1.], [3.]]))
     tensor([[2.]])",
     dtypes: DTypes::DENSE,
-    mapped: Mapped::Each,
-    run: Run::Body(|args| {
-        let rcond = args.optional_scalar(2).map(|number| Expr::from(number.f64()));
+    batch_rule: BatchRule::Fallback,
+    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+        let rcond = args.optional_scalar(RCOND).map(|number| Expr::from(number.f64()));
         let tolerance = Tolerance { absolute: Some(Expr::from(0.0)), relative: rcond };
-        let inverse = pseudo_inverse(args.tensor(0)?, tolerance, false)?;
-        let solution = Expr::from(inverse).matmul(args.tensor(1)?).done()?;
-        // It stands where torch's solver took the sides from, by columns that are as long as the longer of both.
-        let [rows, cols] = matrix_sizes(args.tensor(0)?);
+        let inverse = pseudo_inverse(args.tensor(INPUT)?, tolerance, false)?;
+        let solution = Expr::from(inverse).matmul(args.tensor(B)?).done()?;
+        // It is in the memory of torch's right-hand sides, column-major with the larger of both numbers of rows.
+        let [rows, cols] = matrix_sizes(args.tensor(INPUT)?);
         let (mut sizes, dim) = (solution.sizes().clone(), solution.rank() - 2);
         sizes[dim] = rows.max(cols);
         let place = by_columns(&sizes, solution.dtype(), &solution).layout.slice(dim, 0, cols, 1);
-        crate::copy::laid_out(&solution, place).map(Output::Tensor)
-    }),
+        copy::laid_out(&solution, place).map(Output::Tensor)
+    })),
     derivative: Derivative::Joint(Joint {
-        inputs: &[0, 1],
-        saves: Saves::input(0).union(Saves::input(1)),
+        inputs: &[INPUT, B],
+        saves: Saves::input(INPUT).union(Saves::input(B)),
         gradients: |d| {
-            let inverse = op!(PINV, &d.input(0).done()?)?;
-            let own = d.needs(0).then(|| {
-                let grad = d.grad().matmul(d.input(1).adjoint());
-                pinv_gradient(grad, Expr::from(&inverse), d.input(0)).done()
+            let inverse = op!(PINV, &d.input(INPUT).done()?)?;
+            let own = d.needs(INPUT).then(|| {
+                let grad = d.grad().matmul(d.input(B).adjoint());
+                pinv_gradient(grad, Expr::from(&inverse), d.input(INPUT)).done()
             });
-            let sides = d.needs(1).then(|| Expr::from(&inverse).adjoint().matmul(d.grad()).done());
+            let sides = d.needs(B).then(|| Expr::from(&inverse).adjoint().matmul(d.grad()).done());
             Ok(vec![own.transpose()?, sides.transpose()?])
         },
     }),
     samples: &["t(4, 2), t(4, 3)", "t(2, 2, 3), t(2, 2, 1)"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static LSTSQ: Row = Row {
+#[operator]
+pub static LSTSQ: Operator = Operator {
     name: "lstsq",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
-    doc: "Least squares: the `X` that makes the columns of `self @ X - b` short, and the shortest such.
+    doc:
+        "Least squares: the `X` that minimises the norm of the columns of `self @ X - b`, and the one of smallest norm.
 
-`driver` is 'gels' (full rank), 'gelsy' (the default), 'gelsd' or 'gelss': it decides what else comes with the solution.
+`driver` is 'gels' (full rank), 'gelsy' (the default), 'gelsd' or 'gelss', and determines the other results.
 
     >>> torch.linalg.lstsq(torch.tensor([[1.], [1.]]), torch.tensor([[1.], [3.]])).solution
     tensor([[2.]])",
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    mapped: Mapped::EachIf(&[0, 1]),
-    run: Run::Compose(lstsq),
-    derivative: Derivative::Composed,
+    autocast: Autocast::Fp32,
+    batch_rule: BatchRule::FallbackIf(&[INPUT, B]),
+    implementation: Implementation::CompositeImplicit(lstsq),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(4, 2), t(4, 3)", "t(4, 2), t(4)", "t(2, 2, 3), t(2, 2, 1)", "t(4, 2), t(4, 3), driver='gelsd'"],
     errors: &[
         ("t(3), t(3)", "RuntimeError", "torch.linalg.lstsq: input must have at least 2 dimensions."),
@@ -192,32 +201,32 @@ pub static LSTSQ: Row = Row {
             "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)",
         ),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// Up to where singular values count as zero; what is not given follows from the matrices.
+/// The bound below which singular values count as zero; a missing one is computed from the matrices.
 struct Tolerance {
     absolute: Option<Expr>,
     relative: Option<Expr>,
 }
 
-fn given(args: &Args, place: usize) -> Result<Option<Expr>> {
-    if let Some(tensor) = args.optional_tensor(place) {
+fn given(args: &Args, arg: Arg) -> Result<Option<Expr>> {
+    if let Some(tensor) = args.optional_tensor(arg) {
         if tensor.dtype().is_complex() {
-            let name = args.row.schema().params[place].name;
+            let name = args.param(arg).name;
             return Err(Error::runtime(format!(
                 "torch.linalg.{}: {name} tensor of complex type is not supported. Got {}",
-                args.row.python_name(),
-                tensor.dtype().title()
+                args.op.python_name(),
+                tensor.dtype().display_name()
             )));
         }
         return Ok(Some(Expr::from(tensor)));
     }
-    Ok(args.optional_scalar(place).map(|number| Expr::from(number.f64())))
+    Ok(args.optional_scalar(arg).map(|number| Expr::from(number.f64())))
 }
 
 impl Tolerance {
-    /// For matrices like `a` with these magnitudes, a number for each matrix (with a dimension behind it).
+    /// For matrices like `a` with these magnitudes, a number for each matrix (with a trailing dimension).
     fn bound(self, a: &Tensor, sizes: &Tensor) -> Result<Expr> {
         let [m, n] = matrix_sizes(a);
         let single = a.dtype().to_real() == DType::F32;
@@ -227,7 +236,7 @@ impl Tolerance {
             Expr::Tensor(tensor) => Expr::from(tensor).along_rows(),
             other => other,
         };
-        // A tolerance of the caller's own leaves the other out.
+        // If the caller gives one tolerance, the other is omitted.
         let relative = match (self.relative, &self.absolute) {
             (Some(given), _) => per_matrix(given),
             (None, None) => Expr::from(default),
@@ -235,7 +244,7 @@ impl Tolerance {
             (None, Some(Expr::Number(absolute))) => Expr::from(if absolute.f64() > 0.0 { 0.0 } else { default }),
             (None, Some(_)) => Expr::from(default),
         };
-        let largest = Expr::from(op!(AMAX, sizes, crate::value::Ints::from_slice(&[-1]), true)?);
+        let largest = Expr::from(op!(AMAX, sizes, Ints::from_slice(&[-1]), true)?);
         let relative = largest * relative;
         let absolute = per_matrix(self.absolute.unwrap_or(Expr::from(0.0)));
         Ok(match absolute {
@@ -253,7 +262,7 @@ fn rank(a: &Tensor, tolerance: Tolerance, hermitian: bool) -> Result<Tensor> {
     let a = a.detach();
     let sizes = if hermitian { Expr::from(eigvalsh(&a, "L")?).abs().done()? } else { singular_values(&a, None)? };
     if sizes.numel() == 0 {
-        return crate::create::zeros(batch_sizes(&a), DType::I64, a.device());
+        return create::zeros(batch_sizes(&a), DType::I64, a.device());
     }
     let bound = tolerance.bound(&a, &sizes)?;
     Expr::from(sizes).above(bound).sum_over(-1).done()
@@ -263,7 +272,7 @@ fn pseudo_inverse(a: &Tensor, tolerance: Tolerance, hermitian: bool) -> Result<T
     if a.rank() < 2 || !DTypes::DENSE.has(a.dtype()) {
         return Err(Error::runtime(format!(
             "linalg.pinv({}{{{}}}): expected a tensor with 2 or more dimensions of float, double, cfloat or cdouble types",
-            a.dtype().title(),
+            a.dtype().display_name(),
             rushlight_core::layout::Shape(a.sizes())
         )));
     }
@@ -272,7 +281,7 @@ fn pseudo_inverse(a: &Tensor, tolerance: Tolerance, hermitian: bool) -> Result<T
         super::dense::check_square("linalg.eigh", a)?;
     }
     if a.numel() == 0 {
-        return crate::create::zeros(&sized(a, &[n, m]), a.dtype(), a.device());
+        return create::zeros(&sized(a, &[n, m]), a.dtype(), a.device());
     }
     let inverted =
         |values: Expr, sizes: &Tensor, bound: Expr| Expr::from(sizes).above(bound).choose(values.reciprocal(), 0.0);
@@ -288,14 +297,16 @@ fn pseudo_inverse(a: &Tensor, tolerance: Tolerance, hermitian: bool) -> Result<T
 }
 
 fn with_condition(args: &Args) -> Result<Tensor> {
-    let relative = match args.optional_tensor(1) {
-        Some(tensor) => crate::Value::Tensor(tensor),
-        None => args.scalar(1)?.into(),
+    use PINV_RCOND::*;
+
+    let relative = match args.optional_tensor(RCOND) {
+        Some(tensor) => Value::Tensor(tensor),
+        None => args.scalar(RCOND)?.into(),
     };
-    PINV.tensor([args.tensor(0)?.into(), Scalar::Float(0.0).into(), relative, args.bool(2)?.into()])
+    PINV.tensor([args.tensor(INPUT)?.into(), Scalar::Float(0.0).into(), relative, args.bool(HERMITIAN)?.into()])
 }
 
-/// The derivative of a pseudo-inverse `p` of `a` while its rank stays as it is.
+/// The derivative of a pseudo-inverse `p` of `a` as long as its rank does not change.
 fn pinv_gradient(grad: Expr, p: Expr, a: Expr) -> Expr {
     let (g, q) = (grad.adjoint(), p.clone().adjoint());
     let sizes = a.sizes();
@@ -312,7 +323,9 @@ fn pinv_gradient(grad: Expr, p: Expr, a: Expr) -> Expr {
 }
 
 fn lstsq(args: &Args) -> Result<Output> {
-    let (a, b) = (args.tensor(0)?, args.tensor(1)?);
+    use LSTSQ::*;
+
+    let (a, b) = (args.tensor(INPUT)?, args.tensor(B)?);
     let name = "torch.linalg.lstsq";
     if a.rank() < 2 {
         return Err(Error::runtime(format!("{name}: input must have at least 2 dimensions.")));
@@ -323,8 +336,8 @@ fn lstsq(args: &Args) -> Result<Output> {
     if a.dtype() != b.dtype() {
         return Err(Error::runtime(format!(
             "{name}: Expected input and other to have the same dtype, but got input's dtype {} and other's dtype {}",
-            a.dtype().title(),
-            b.dtype().title()
+            a.dtype().display_name(),
+            b.dtype().display_name()
         )));
     }
     if !DTypes::DENSE.has(a.dtype()) {
@@ -343,15 +356,15 @@ fn lstsq(args: &Args) -> Result<Output> {
         let place = if vector { 1 } else { 2 };
         return Err(Error::runtime(format!("{name}: input.size(-2) should match other.size(-{place})")));
     }
-    let driver = args.optional_str(3).unwrap_or("gelsy");
+    let driver = args.optional_str(DRIVER).unwrap_or("gelsy");
     if !matches!(driver, "gels" | "gelsy" | "gelsd" | "gelss") {
         return Err(Error::runtime(format!("{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")));
     }
     let sides = if vector { Expr::from(b).along_rows().done()? } else { b.clone() };
-    let rcond = args.optional_scalar(2).map(Scalar::f64);
-    let condition = rcond.map(crate::Value::Float);
-    let solution = LSTSQ_KERNEL.tensor([a.into(), (&sides).into(), condition.unwrap_or(crate::Value::None)])?;
-    let nothing = |dtype: DType| crate::create::zeros(&[0], dtype, a.device());
+    let rcond = args.optional_scalar(RCOND).map(Scalar::f64);
+    let condition = rcond.map(Value::Float);
+    let solution = LSTSQ_KERNEL.tensor([a.into(), (&sides).into(), condition.unwrap_or(Value::None)])?;
+    let nothing = |dtype: DType| create::zeros(&[0], dtype, a.device());
     let real = a.dtype().to_real();
     let sizes = singular_values(&a.detach(), None)?;
     let relative = rcond.map(Expr::from);
@@ -359,16 +372,16 @@ fn lstsq(args: &Args) -> Result<Output> {
         "gels" => nothing(DType::I64)?,
         _ => rank(a, Tolerance { absolute: Some(Expr::from(0.0)), relative }, false)?,
     };
-    // Residuals are what a full rank leaves over.
+    // Residuals exist only for a full rank.
     let full = a.device() != Device::Cpu
         || driver == "gels"
-        || crate::to_vec::<i64>(&ranks)?.iter().all(|&rank| rank == n as i64);
+        || crate::convert::to_vec::<i64>(&ranks)?.iter().all(|&rank| rank == n as i64);
     let residuals = if m > n && driver != "gelsy" && full {
         let rest = Expr::from(a).matmul(&solution) - &sides;
         rest.abs().square().sum_over(-2).done()?
     } else {
-        // They hang on the same node as the solution, even where there are none.
-        let flat = op!(crate::view::reshape::RESHAPE, &solution, crate::value::Ints::from_slice(&[-1]))?;
+        // They belong to the same node as the solution, even if they are empty.
+        let flat = op!(crate::view::reshape::RESHAPE, &solution, Ints::from_slice(&[-1]))?;
         let none = op!(crate::view::narrow::NARROW, &flat, 0i64, 0i64, 0i64)?;
         Expr::from(none).abs().done()?
     };

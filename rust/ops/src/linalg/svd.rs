@@ -2,57 +2,66 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Class, Error, Result};
+use rushlight_dispatch::create;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves,
+    TensorSpec, Variants, formula, operator,
+};
+use rushlight_dispatch::value::Output;
 
 use super::dense::{
-    batch_sizes, by_columns, check_inexact, check_kernel, check_matrix, count, dense, is_watched, matrices,
+    batch_sizes, by_columns, check_inexact, check_kernel, check_matrix, count, dense, is_tracked, matrices,
     matrix_sizes, numbers, results, sized, steady,
 };
 use super::invariance::check_phase;
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::value::{Args, Output};
+use crate::expr_ext::ExprExt;
 
-pub static SVD_KERNEL: Row = Row {
+#[operator]
+pub static SVD_KERNEL: Operator = Operator {
     name: "_linalg_svd",
     variants: Variants::FUNCTION,
     signature: "(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
-    doc: "The singular value decomposition that all others are made of; without vectors where `compute_uv` is false.
+    doc: "The singular value decomposition behind all others; without vectors if `compute_uv` is false.
 
     >>> torch._linalg_svd(torch.eye(2))[1]
     tensor([1., 1.])",
     dtypes: DTypes::DENSE,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel { infer, cpu: decompose }),
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel { infer, cpu: decompose, cuda: None }),
     derivative: Derivative::Formulas(&[formula(
-        0,
+        A,
         Saves::result(0).union(Saves::result(1)).union(Saves::result(2)),
         gradient,
     )]),
     samples: &["real(3, 2)", "real(2, 2, 4)", "real(3, 3)"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static SVD: Row = Row {
+#[operator]
+pub static SVD: Operator = Operator {
     name: "svd",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
     doc: "The singular value decomposition `A = U @ diag(S) @ Vh`, with `S` descending.
 
-`full_matrices=False` leaves away the columns of `U` and rows of `Vh` that no singular value belongs to.
+`full_matrices=False` omits the columns of `U` and rows of `Vh` without a singular value.
 
     >>> torch.linalg.svd(torch.tensor([[3., 0.], [0., 4.]])).S
     tensor([4., 3.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        SVD_KERNEL.call([args.tensor(0)?.into(), args.bool(1)?.into(), true.into(), args.optional_str(2).into()])
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        SVD_KERNEL.call([
+            args.tensor(A)?.into(),
+            args.bool(FULL_MATRICES)?.into(),
+            true.into(),
+            args.optional_str(DRIVER).into(),
+        ])
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["real(3, 2), False", "real(2, 2, 3), False", "t(0, 2, 3)"],
     errors: &[
         ("t(3)", "RuntimeError", "linalg.svd: The input tensor A must have at least 2 dimensions."),
@@ -68,10 +77,11 @@ pub static SVD: Row = Row {
             "linalg.svd: The algorithm failed to converge because the input matrix contained non-finite values.",
         ),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static SVDVALS: Row = Row {
+#[operator]
+pub static SVDVALS: Operator = Operator {
     name: "svdvals",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -82,16 +92,19 @@ pub static SVDVALS: Row = Row {
     tensor([4., 3.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| singular_values(args.tensor(0)?, args.optional_str(1)).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        singular_values(args.tensor(A)?, args.optional_str(DRIVER)).map(Output::Tensor)
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2)", "t(2, 3)", "t(2, 3, 3)", "t(0, 3)"],
     errors: &[("t(3)", "RuntimeError", "linalg.svd: The input tensor A must have at least 2 dimensions.")],
     reference: "np.linalg.svd(A, compute_uv=False) if A.size else None",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static SVD_OLD: Row = Row {
+#[operator]
+pub static SVD_OLD: Operator = Operator {
     name: "svd",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
@@ -101,39 +114,41 @@ pub static SVD_OLD: Row = Row {
     tensor([4., 3.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
         if own.rank() < 2 {
             return Err(Error::runtime("linalg.svd: input should have at least 2 dimensions, but has less"));
         }
-        let (some, vectors) = (args.bool(1)?, args.bool(2)?);
+        let (some, vectors) = (args.bool(SOME)?, args.bool(COMPUTE_UV)?);
         if vectors {
             let [u, s, vh] = results(SVD_KERNEL.call([own.into(), (!some).into()])?)?;
             return Ok(Output::Tuple(vec![u, s, Expr::from(vh).adjoint().done()?]));
         }
         let [m, n] = matrix_sizes(own);
         let s = singular_values(own, None)?;
-        let zeros = |size| crate::create::zeros(&sized(own, &[size, size]), own.dtype(), own.device());
+        let zeros = |size| create::zeros(&sized(own, &[size, size]), own.dtype(), own.device());
         Ok(Output::Tuple(vec![zeros(m)?, s, zeros(n)?]))
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), True, False"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The singular values, by way of the vectors where a gradient may be asked for.
+/// The singular values, computed with the vectors if a gradient may be needed.
 pub fn singular_values(a: &Tensor, driver: Option<&str>) -> Result<Tensor> {
-    let vectors = is_watched(a);
+    let vectors = is_tracked(a);
     let [_, s, _] = results(SVD_KERNEL.call([a.into(), false.into(), vectors.into(), driver.into()])?)?;
     Ok(s)
 }
 
-fn infer(args: &Args) -> Result<Vec<Spec>> {
-    let a = args.tensor(0)?;
+fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
+    use SVD_KERNEL::*;
+
+    let a = args.tensor(A)?;
     check_matrix("linalg.svd", "A", a)?;
     check_inexact("linalg.svd", a)?;
-    if args.optional_str(3).is_some() {
+    if args.optional_str(DRIVER).is_some() {
         return Err(Error::runtime(
             "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend.",
         ));
@@ -141,45 +156,47 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
     check_kernel("linalg_svd_cpu", a)?;
     let [m, n] = matrix_sizes(a);
     let k = m.min(n);
-    let full = args.bool(1)?;
+    let full = args.bool(FULL_MATRICES)?;
     let vectors = |sizes: [isize; 2]| {
-        if args.optional_bool(2) == Some(false) {
-            Spec::new(&[0], a.dtype(), a)
+        if args.optional_bool(COMPUTE_UV) == Some(false) {
+            TensorSpec::new(&[0], a.dtype(), a)
         } else {
             by_columns(&sized(a, &sizes), a.dtype(), a)
         }
     };
     Ok(vec![
         vectors([m, if full { m } else { k }]),
-        Spec::new(&sized(a, &[k]), a.dtype().to_real(), a),
+        TensorSpec::new(&sized(a, &[k]), a.dtype().to_real(), a),
         vectors([if full { n } else { k }, n]),
     ])
 }
 
 fn decompose(args: &Args, results: &[Tensor]) -> Result<()> {
-    let a = steady(args.tensor(0)?)?;
+    use SVD_KERNEL::*;
+
+    let a = steady(args.tensor(A)?)?;
     let (u, s, vh) = (&results[0], &results[1], &results[2]);
-    let infos = crate::create::zeros(batch_sizes(&a), rushlight_core::DType::I32, a.device())?;
+    let infos = create::zeros(batch_sizes(&a), rushlight_core::DType::I32, a.device())?;
     let pins = [&a, u, s, vh, &infos].map(|tensor| tensor.storage().pin());
     let [pa, pu, ps, pv, pi] = pins;
     let (pa, pu, ps, pv, pi) = (pa?, pu?, ps?, pv?, pi?);
-    let vectors = args.bool(2)?;
+    let vectors = args.bool(COMPUTE_UV)?;
     let k = a.sizes()[a.rank() - 2].min(a.sizes()[a.rank() - 1]) as usize;
     dense!(a.dtype(), T => {
         let pair = vectors.then(|| (matrices::<T>(u, &pu), matrices::<T>(vh, &pv)));
-        // SAFETY: results are fresh and of the sizes that `infer` gave them; all storages are pinned.
+        // SAFETY: results are new and of the sizes from `infer`; all storages are pinned.
         unsafe {
             rushlight_cpu::linalg::svd(count(&a), matrices::<T>(&a, &pa), numbers(s, &ps, k), pair, numbers(&infos, &pi, 1))
         }
     })?;
-    let list = crate::to_vec::<i32>(&infos)?;
+    let list = crate::convert::to_vec::<i32>(&infos)?;
     match list.iter().find(|&&info| info != 0) {
         None => Ok(()),
         Some(-1) => Err(Error::new(
             Class::LinAlg,
             "linalg.svd: The algorithm failed to converge because the input matrix contained non-finite values.",
         )
-        .hint("torch.isfinite(x) shows where; torch.nan_to_num(x) replaces them.")),
+        .hint("Use torch.isfinite(x) to find these elements, or torch.nan_to_num(x) to replace them.")),
         Some(info) => super::dense::check_info("linalg.svd", &infos, |_| {
             format!(
                 "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated singular values (error code: {info})."
@@ -188,15 +205,17 @@ fn decompose(args: &Args, results: &[Tensor]) -> Result<()> {
     }
 }
 
-/// Where only singular values are asked for: `U diag(gS) Vh`. Else the vectors turn within the space that they span, by
-/// skew-Hermitian amounts over the differences of squared singular values, and out of it.
-fn gradient(d: &Derive) -> Expr {
-    if !d.flag(2) && d.args.optional_bool(2).is_some() {
+/// With gradients of singular values alone: `U diag(gS) Vh`. Otherwise the vectors rotate within the space that they
+/// span, by skew-Hermitian amounts divided by the differences of squared singular values, and out of it.
+fn gradient(d: &BackwardContext) -> Expr {
+    use SVD_KERNEL::*;
+
+    if !d.flag(COMPUTE_UV) && d.args.optional_bool(COMPUTE_UV).is_some() {
         return Expr::failed(Error::runtime(
             "svd_backward: the singular vectors are needed, and compute_uv=False left them away",
         ));
     }
-    let [m, n] = [d.sizes(0)[d.rank(0) - 2], d.sizes(0)[d.rank(0) - 1]];
+    let [m, n] = [d.sizes(A)[d.rank(A) - 2], d.sizes(A)[d.rank(A) - 1]];
     let k = m.min(n);
     let s = || d.result_of(1);
     let u = || d.result_of(0).part(-1, 0, k);
@@ -210,7 +229,7 @@ fn gradient(d: &Derive) -> Expr {
     let skew = |x: Expr| x.clone() - x.adjoint();
     let turned_u = || skew(u().adjoint().matmul(d.grad_of(0).part(-1, 0, k)));
     let turned_v = || skew(vh().matmul(d.grad_of(2).part(-2, 0, k).adjoint()));
-    let complex = d.facts(0).is_some_and(|facts| facts.dtype.is_complex());
+    let complex = d.meta(A).is_some_and(|meta| meta.dtype.is_complex());
     if complex {
         let own = if d.has_grad(0) { Some(turned_u()) } else { None };
         let other = if d.has_grad(2) { Some(turned_v()) } else { None };

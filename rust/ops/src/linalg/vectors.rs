@@ -1,45 +1,50 @@
-//! Products of vectors, and matrices made of them.
+//! Products of vectors, and matrices constructed from them.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::dtype::promote;
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Accepts, Autocast, DTypes, Derivative, Implementation, Operator, Out, Variants, operator,
+};
+use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
+use rushlight_dispatch::{create, op, warn_once};
 
 use super::solve::{SOLVE, inverse};
-use crate::autocast::Autocast;
-use crate::derive::Derivative;
-use crate::expr::Expr;
-use crate::op;
+use crate::expr_ext::ExprExt;
 use crate::reduce::sum::SUM_DIM;
-use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
-use crate::value::{Ints, Output, Value};
-use crate::view::reshape::{reshaped_fresh, sizes_value};
+use crate::view::reshape::reshaped_fresh;
 
-pub static CROSS: Row = Row {
+#[operator]
+pub static CROSS: Operator = Operator {
     name: "cross",
     node: "LinalgCrossBackward0",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
-    doc: "The cross product of vectors of three along `dim`.
+    doc: "The cross product of 3-element vectors along `dim`.
 
     >>> torch.linalg.cross(torch.tensor([1, 0, 0]), torch.tensor([0, 1, 0]))
     tensor([0, 0, 1])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
-    run: Run::Compose(|args| cross(args.tensor(0)?, args.tensor(1)?, args.int(2)?).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| {
+        cross(args.tensor(INPUT)?, args.tensor(OTHER)?, args.int(DIM)?).map(Output::Tensor)
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3), t(3)", "t(2, 3), t(1, 3)", "t(3, 2), t(3, 2), dim=0"],
     errors: &[
         ("t(4), t(4)", "RuntimeError", "linalg.cross: inputs dimension -1 must have length 3. Got 4 and 4"),
         ("t(3), t(4, 3)", "RuntimeError", "linalg.cross: inputs must have the same number of dimensions."),
     ],
     reference: "np.cross(*np.broadcast_arrays(self, other), axis=dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static CROSS_OLD: Row = Row {
+#[operator]
+pub static CROSS_OLD: Operator = Operator {
     name: "cross",
     node: "LinalgCrossBackward0",
     variants: Variants::BOTH.union(Variants::OUT),
@@ -50,32 +55,32 @@ pub static CROSS_OLD: Row = Row {
     tensor([0, 0, 1])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
-        let dim = match args.optional_int(2) {
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
+        let dim = match args.optional_int(DIM) {
             Some(dim) => dim,
             None => {
-                crate::warn_once!(
+                warn_once!(
                     "Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim explicitly or simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of linalg.cross in a future release.",
                 )?;
                 let found = own.sizes().iter().position(|&size| size == 3);
                 found.ok_or_else(|| {
-                    Error::runtime("no dimension of size 3 in input").hint(
-                        "Vectors of three elements lie along dim; say which with torch.linalg.cross(a, b, dim=...).",
-                    )
+                    Error::runtime("no dimension of size 3 in input")
+                        .hint("Name the dimension of size 3 with torch.linalg.cross(a, b, dim=...).")
                 })? as i64
             }
         };
-        cross(own, args.tensor(1)?, dim).map(Output::Tensor)
+        cross(own, args.tensor(OTHER)?, dim).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), t(2, 3), 1", "t(3, 2), t(3, 2), 0"],
     errors: &[("t(2, 4), t(2, 4)", "RuntimeError", "no dimension of size 3 in input")],
     reference: "np.cross(self, other, axis=dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static VECDOT: Row = Row {
+#[operator]
+pub static VECDOT: Operator = Operator {
     name: "vecdot",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -86,20 +91,20 @@ pub static VECDOT: Row = Row {
     tensor(11.)",
     out: Out::CAST,
     dtypes: DTypes::INEXACT,
-    autocast: Autocast::Lower,
-    run: Run::Compose(|args| {
-        let (x, y) = (args.tensor(0)?, args.tensor(1)?);
+    autocast: Autocast::LowerPrecision,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (x, y) = (args.tensor(X)?, args.tensor(Y)?);
         super::dense::check_inexact("linalg.vecdot", x)?;
         if x.dtype() != y.dtype() {
-            return Err(super::solve::different_dtypes("linalg.vecdot", "x", x, "y", y));
+            return Err(super::dense::different_dtypes("linalg.vecdot", "x", x, "y", y));
         }
         if x.rank() == 1 && y.rank() == 1 {
             return super::matrix::VDOT.call([x.into(), y.into()]);
         }
         let products = Expr::from(x).conj() * Expr::from(y);
-        products.call(&SUM_DIM, [Ints::from_slice(&[args.int(2)?]).into()]).done().map(Output::Tensor)
+        products.call(&SUM_DIM, [Ints::from_slice(&[args.int(DIM)?]).into()]).done().map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3), t(3)", "t(2, 3), t(2, 3)", "t(3, 2), t(3, 2), dim=0", "t(2, 3), t(1, 3)"],
     errors: &[(
         "i(3, 2), i(3, 2)",
@@ -107,10 +112,11 @@ pub static VECDOT: Row = Row {
         "linalg.vecdot: Expected a floating point or complex tensor as input. Got Long",
     )],
     reference: "np.sum(np.conj(x) * y, axis=dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static DIAGONAL: Row = Row {
+#[operator]
+pub static DIAGONAL: Operator = Operator {
     name: "diagonal",
     namespace: "linalg",
     variants: Variants::FUNCTION,
@@ -120,17 +126,18 @@ pub static DIAGONAL: Row = Row {
     >>> torch.linalg.diagonal(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let (offset, first, second) = (args.int(1)?, args.int(2)?, args.int(3)?);
-        crate::view::diagonal::DIAGONAL.call([args.tensor(0)?.into(), offset.into(), first.into(), second.into()])
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (offset, first, second) = (args.int(OFFSET)?, args.int(DIM1)?, args.int(DIM2)?);
+        crate::view::diagonal::DIAGONAL.call([args.tensor(A)?.into(), offset.into(), first.into(), second.into()])
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 3)", "t(2, 3, 4), offset=1"],
     reference: "np.diagonal(A, offset, dim1, dim2)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static LINALG_VANDER: Row = Row {
+#[operator]
+pub static LINALG_VANDER: Operator = Operator {
     name: "vander",
     namespace: "linalg",
     variants: Variants::FUNCTION,
@@ -142,71 +149,73 @@ pub static LINALG_VANDER: Row = Row {
             [1, 2, 4],
             [1, 3, 9]])",
     dtypes: DTypes::NUMBERS,
-    run: Run::Compose(|args| {
-        let x = &crate::index::gather::at_least_1d(args.tensor(0)?.layout());
-        let x = &crate::view::RESHAPE.tensor([args.tensor(0)?.into(), sizes_value(&x.sizes)])?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let x = &crate::index::gather::at_least_1d(args.tensor(X)?.layout());
+        let x = &crate::view::RESHAPE.tensor([args.tensor(X)?.into(), sizes_value(&x.sizes)])?;
         let last = x.sizes().last().copied().unwrap_or(1);
-        let n = args.optional_int(1).unwrap_or(last as i64);
+        let n = args.optional_int(N).unwrap_or(last as i64);
         if n <= 1 {
             return Err(Error::runtime("N must be greater than 1."));
         }
         powers(x, n).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3)", "t(2, 3), N=2"],
     errors: &[("t(3), N=1", "RuntimeError", "N must be greater than 1.")],
     reference: "np.vander(x, N, increasing=True) if x.ndim == 1 else None",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static VANDER: Row = Row {
+#[operator]
+pub static VANDER: Operator = Operator {
     name: "vander",
     variants: Variants::FUNCTION,
     signature: "(Tensor x, int? N=None, bool increasing=False) -> Tensor",
-    doc: "Rows of powers of each element, falling unless `increasing`.
+    doc: "Rows of powers of each element, descending unless `increasing`.
 
     >>> torch.vander(torch.tensor([1, 2, 3]), 2)
     tensor([[1, 1],
             [2, 1],
             [3, 1]])",
     dtypes: DTypes::NUMBERS,
-    run: Run::Compose(|args| {
-        let x = args.tensor(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let x = args.tensor(X)?;
         if x.rank() != 1 {
             return Err(Error::runtime("x must be a one-dimensional tensor."));
         }
-        let n = args.optional_int(1).unwrap_or(x.numel() as i64);
+        let n = args.optional_int(N).unwrap_or(x.numel() as i64);
         if n < 0 {
             return Err(Error::runtime("N must be non-negative."));
         }
         let grown = rushlight_core::dtype::promote(x.dtype(), DType::I64)?;
-        let rows = if n == 0 { crate::create::zeros(&[x.sizes()[0], 0], grown, x.device())? } else { powers(x, n)? };
-        if args.bool(2)? {
+        let rows = if n == 0 { create::zeros(&[x.sizes()[0], 0], grown, x.device())? } else { powers(x, n)? };
+        if args.bool(INCREASING)? {
             return Ok(Output::Tensor(rows));
         }
         op!(crate::join::flip::FLIP, &rows, Ints::from_slice(&[-1])).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3)", "t(3), 2, True", "t(3), 0"],
     errors: &[("t(2, 2)", "RuntimeError", "x must be a one-dimensional tensor.")],
     reference: "np.vander(x, N, increasing)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static TENSORINV: Row = Row {
+#[operator]
+pub static TENSORINV: Operator = Operator {
     name: "tensorinv",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, int ind=2) -> Tensor",
-    doc: "The inverse of the linear map that `torch.tensordot(self, x, dims=ind)` is.
+    doc: "The inverse of the linear map `torch.tensordot(self, x, dims=ind)`.
 
     >>> torch.linalg.tensorinv(torch.eye(4).reshape(2, 2, 4), ind=2).shape
     torch.Size([4, 2, 2])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let (own, ind) = (args.tensor(0)?, args.int(1)?);
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, ind) = (args.tensor(INPUT)?, args.int(IND)?);
         if ind < 1 {
             return Err(Error::runtime(
                 "Expected a strictly positive integer for 'ind', but got ".to_owned() + &ind.to_string(),
@@ -227,14 +236,15 @@ pub static TENSORINV: Row = Row {
         let sizes: Vec<isize> = behind.iter().chain(front).copied().collect();
         crate::view::RESHAPE.call([(&inverse(&matrix)?).into(), sizes_value(&sizes)])
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["(t(4, 4) + torch.eye(4) * 4).reshape(2, 2, 4), 2"],
     errors: &[("t(2, 2), 0", "RuntimeError", "Expected a strictly positive integer for 'ind', but got 0")],
     reference: "np.linalg.tensorinv(self, ind)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static TENSORSOLVE: Row = Row {
+#[operator]
+pub static TENSORSOLVE: Operator = Operator {
     name: "tensorsolve",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -245,10 +255,10 @@ pub static TENSORSOLVE: Row = Row {
     tensor([1., 1., 1., 1.])",
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let (own, other) = (args.tensor(0)?, args.tensor(1)?);
-        let own = match args.optional_ints(2) {
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
+        let own = match args.optional_ints(DIMS) {
             Some(dims) => {
                 let moved = dims.iter().map(|&dim| wrap_dim(dim, own.rank())).collect::<Result<Vec<_>>>()?;
                 let order: Vec<usize> =
@@ -269,7 +279,7 @@ pub static TENSORSOLVE: Row = Row {
         let vector = crate::view::RESHAPE.tensor([other.into(), sizes_value(&[other.numel() as isize])])?;
         crate::view::RESHAPE.call([(&op!(SOLVE, &matrix, &vector)?).into(), sizes_value(behind)])
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "(t(4, 4) + torch.eye(4) * 4).reshape(2, 2, 4), t(2, 2)",
         "(t(4, 4) + torch.eye(4) * 4).reshape(2, 4, 2), t(2, 2), (1,)",
@@ -280,10 +290,11 @@ pub static TENSORSOLVE: Row = Row {
         "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got 3 != 2",
     )],
     reference: "np.linalg.tensorsolve(self, other, dims)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static KRON: Row = Row {
+#[operator]
+pub static KRON: Operator = Operator {
     name: "kron",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor other) -> Tensor",
@@ -292,8 +303,8 @@ pub static KRON: Row = Row {
     >>> torch.kron(torch.tensor([1, 10]), torch.tensor([1, 2]))
     tensor([ 1,  2, 10, 20])",
     out: Out::new(Accepts::Cast, &["result type {Result} can't be cast to the desired output type {Out}"]),
-    run: Run::Compose(|args| {
-        let (a, b) = (args.tensor(0)?, args.tensor(1)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (a, b) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
         let rank = a.rank().max(b.rank());
         let padded = |tensor: &Tensor, dim: usize| match (dim + tensor.rank()).checked_sub(rank) {
             Some(own) => tensor.sizes()[own],
@@ -311,11 +322,11 @@ pub static KRON: Row = Row {
         let product = op!(crate::pointwise::arith::MUL, &shaped(a, &own)?, &shaped(b, &other)?)?;
         reshaped_fresh(&product, sizes.into_iter().map(|size| size as i64).collect()).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), t(3, 2)", "t(2), t(2, 3)", "t(), t(2)"],
     errors: &[("t(3), 3", "TypeError", "kron(): argument 'other' (position 2) must be Tensor, not int")],
     reference: "np.kron(self, other)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn cross(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {
@@ -348,12 +359,12 @@ fn cross(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {
     (Expr::from(rolled(&a, -1)?) * rolled(&b, -2)? - Expr::from(rolled(&a, -2)?) * rolled(&b, -1)?).done()
 }
 
-/// Powers 0 to `n - 1` of each element, in a new last dimension.
-/// What running products of the elements come in.
+/// The dtype of cumulative products of `x`.
 fn grown_dtype(x: &Tensor) -> DType {
     if x.dtype().is_integral() { DType::I64 } else { x.dtype() }
 }
 
+/// Powers 0 to `n - 1` of each element, in a new last dimension.
 fn powers(x: &Tensor, n: i64) -> Result<Tensor> {
     let mut sizes = x.sizes().clone();
     sizes.push(n as isize - 1);
@@ -362,6 +373,6 @@ fn powers(x: &Tensor, n: i64) -> Result<Tensor> {
     let dim = x.rank();
     let grown = op!(crate::reduce::cumulative::CUMPROD, &bases, dim, grown_dtype(x))?;
     sizes[dim] = 1;
-    let one = crate::create::full(&sizes, Scalar::ONE, grown.dtype(), grown.device())?;
+    let one = create::full(&sizes, Scalar::ONE, grown.dtype(), grown.device())?;
     crate::join::CAT.tensor([Value::from(vec![one, grown]), dim.into()])
 }

@@ -2,18 +2,16 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
+use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::{Output, sizes_value};
+use rushlight_dispatch::{autocast, op};
 
-use crate::autocast;
-use crate::derive::Derivative;
 use crate::linalg::matrix::{MATMUL, fold};
-use crate::op;
 use crate::pointwise::arith::ADD;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Output};
-use crate::view::reshape::sizes_value;
 use crate::view::transpose::permuted;
 
-pub static BILINEAR: Row = Row {
+#[operator]
+pub static BILINEAR: Operator = Operator {
     name: "bilinear",
     aliases: &["nn.functional.bilinear"],
     variants: Variants::FUNCTION,
@@ -27,8 +25,8 @@ Shapes: inputs `(*, in1)` and `(*, in2)`, weight `(out, in1, in2)`, bias `(out)`
     >>> torch.bilinear(torch.tensor([1., 2.]), torch.tensor([3.]), torch.ones(1, 2, 1))
     tensor([9.])",
     dtypes: DTypes::INEXACT,
-    run: Run::Compose(|args| bilinear(args).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| bilinear(args).map(Output::Tensor)),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), t(2, 4), t(5, 3, 4), t(5)", "t(3), t(4), t(5, 3, 4)", "t(2, 2, 3), t(2, 2, 4), t(5, 3, 4)"],
     errors: &[
         (
@@ -48,14 +46,14 @@ Shapes: inputs `(*, in1)` and `(*, in2)`, weight `(out, in1, in2)`, bias `(out)`
         ),
     ],
     reference: "np.einsum('...i,kij,...j->...k', input1, weight, input2) + (0 if bias is None else bias)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// All tensors have one dtype, in torch's words.
+/// Checks that all tensors have one dtype, with torch's message.
 fn check_dtypes(args: &Args) -> Result<()> {
-    let params = &args.row.schema().params;
-    let all = || params.iter().zip(0..).filter_map(|(param, at)| Some((param, args.optional_tensor(at)?)));
-    let dtype = args.tensor(0)?.dtype();
+    let params = &args.op.schema().params;
+    let all = || args.each_tensor().map(|(at, tensor)| (&params[at], tensor));
+    let dtype = args.tensor(BILINEAR::INPUT1)?.dtype();
     if all().all(|(_, tensor)| tensor.dtype() == dtype) {
         return Ok(());
     }
@@ -65,10 +63,13 @@ fn check_dtypes(args: &Args) -> Result<()> {
 }
 
 fn bilinear(args: &Args) -> Result<Tensor> {
-    // Its products are torch's own sums, which mixed precision leaves in the type that they get.
-    let _off = autocast::off();
+    use BILINEAR::*;
+
+    // Its products are explicit sums in torch, which mixed precision leaves in their dtype.
+    let _off = autocast::disable();
     check_dtypes(args)?;
-    let (x, y, weight, bias) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?, args.optional_tensor(3));
+    let (x, y, weight, bias) =
+        (args.tensor(INPUT1)?, args.tensor(INPUT2)?, args.tensor(WEIGHT)?, args.optional_tensor(BIAS));
     if x.rank() != y.rank() {
         return Err(Error::runtime(format!(
             "bilinear(): input dimensions do not match: got {} and {}",

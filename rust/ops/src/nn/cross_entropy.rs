@@ -1,37 +1,37 @@
-//! The cross entropy of scores, against class numbers or class probabilities.
+//! The cross entropy of scores, against class indices or class probabilities.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result, Scalar};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::{Ints, Output};
 
 use super::Reduction;
 use super::loss::reduction_at;
 use super::nll::{NLL, NLL_SPOTS};
-use crate::autocast::Autocast;
-use crate::derive::Derivative;
-use crate::expr::Expr;
+use crate::expr_ext::ExprExt;
 use crate::pointwise::compare::EQ;
 use crate::reduce::softmax::LOG_SOFTMAX;
 use crate::reduce::sum::SUM_DIM;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Ints, Output};
 
-pub static CROSS_ENTROPY: Row = Row {
+#[operator]
+pub static CROSS_ENTROPY: Operator = Operator {
     name: "cross_entropy",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor target, Tensor? weight=None, truth? size_average=None, int ignore_index=-100, truth? reduce=None, str reduction='mean', float label_smoothing=0.0) -> Tensor",
-    doc: "The cross entropy between the softmax of scores and the right classes, or their probabilities.
+    doc: "The cross entropy between the softmax of scores and the target classes, or their probabilities.
 
-Shapes: scores `(C)`, `(N, C)` or `(N, C, d1, ...)`; target the same without `C` for class numbers, the same shape for
+Shapes: scores `(C)`, `(N, C)` or `(N, C, d1, ...)`; target the same without `C` for class indices, the same shape for
 probabilities.
 
     >>> torch.nn.functional.cross_entropy(torch.zeros(2, 4), torch.tensor([0, 3]))
     tensor(1.3863)",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| cross_entropy(args).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| cross_entropy(args).map(Output::Tensor)),
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(3, 4), i(4, 3)",
         "t(4), i(4)",
@@ -50,13 +50,15 @@ probabilities.
         ),
     ],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn cross_entropy(args: &Args) -> Result<Tensor> {
-    let reduction = reduction_at(args, [3, 5, 6])?;
-    let (scores, target) = (args.tensor(0)?, args.tensor(1)?);
-    let smoothing = args.float(7)?;
+    use CROSS_ENTROPY::*;
+
+    let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
+    let (scores, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
+    let smoothing = args.float(LABEL_SMOOTHING)?;
     if !(0.0..=1.0).contains(&smoothing) {
         return Err(Error::runtime(format!("label_smoothing must be between 0.0 and 1.0. Got: {smoothing}")));
     }
@@ -66,21 +68,21 @@ fn cross_entropy(args: &Args) -> Result<Tensor> {
     }
     let logs = LOG_SOFTMAX.tensor([scores.into(), dim.into()])?;
     let row = if scores.rank() > 2 { &NLL_SPOTS } else { &NLL };
-    let weight = args.optional_tensor(2);
+    let weight = args.optional_tensor(WEIGHT);
     let outputs = row
-        .call([(&logs).into(), target.into(), weight.into(), reduction.code().into(), args.int(4)?.into()])?
+        .call([(&logs).into(), target.into(), weight.into(), reduction.code().into(), args.int(IGNORE_INDEX)?.into()])?
         .into_tensors();
     let [loss, total] = <[Tensor; 2]>::try_from(outputs).map_err(|_| Error::runtime("the loss has two results"))?;
     if smoothing == 0.0 {
         return Ok(loss);
     }
-    // Every class takes part with the same share.
+    // Every class has the same share.
     let share = smoothing / scores.sizes()[dim as usize] as f64;
     // As in the loss itself, no gradient flows to the weight.
     let weight = weight.map(Tensor::detach);
     let each = -weighted(Expr::from(&logs), weight.as_ref(), dim, scores.rank())
         .call(&SUM_DIM, [Ints::from_slice(&[dim]).into()]);
-    let ignored = Expr::from(target).with(&EQ, Expr::from(args.int(4)?));
+    let ignored = Expr::from(target).with(&EQ, Expr::from(args.int(IGNORE_INDEX)?));
     let each = ignored.choose(0.0, each);
     let spread = match reduction {
         Reduction::None => each,
@@ -90,24 +92,26 @@ fn cross_entropy(args: &Args) -> Result<Tensor> {
     (Expr::from(loss) * (1.0 - smoothing) + spread * share).done()
 }
 
-/// Times the weight of each class.
+/// Multiplies by the weight of each class.
 fn weighted(each: Expr, weight: Option<&Tensor>, dim: i64, rank: usize) -> Expr {
     let Some(weight) = weight else { return each };
     let mut shape = Ints::from_elem(1, rank);
-    let Some(classes) = shape.get_mut(dim as usize) else { return each }; // scores without classes are an error already
+    let Some(classes) = shape.get_mut(dim as usize) else { return each }; // scores without classes are rejected before
     *classes = weight.numel() as i64;
     each * Expr::from(weight).call(&crate::view::RESHAPE, [shape.into()])
 }
 
 fn of_probabilities(args: &Args, reduction: Reduction, dim: i64, smoothing: f64) -> Result<Tensor> {
-    let (scores, target, weight) = (args.tensor(0)?, args.tensor(1)?, args.optional_tensor(2));
+    use CROSS_ENTROPY::*;
+
+    let (scores, target, weight) = (args.tensor(INPUT)?, args.tensor(TARGET)?, args.optional_tensor(WEIGHT));
     if !target.dtype().is_floating() {
         return Err(Error::runtime(format!(
             "Expected floating point type for target with class probabilities, got {}",
-            target.dtype().title()
+            target.dtype().display_name()
         )));
     }
-    if args.int(4)? >= 0 {
+    if args.int(IGNORE_INDEX)? >= 0 {
         return Err(Error::runtime("ignore_index is not supported for floating point target"));
     }
     let classes = scores.sizes().get(dim as usize).copied().unwrap_or(1);

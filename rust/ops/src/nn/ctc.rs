@@ -5,19 +5,21 @@ use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::float::Float;
 use rushlight_cpu::nn::ctc::Sequence;
+use rushlight_dispatch::create::from_slice;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::plain;
+use rushlight_dispatch::operator::{
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Tags, TensorSpec, Variants,
+    formula, operator,
+};
+use rushlight_dispatch::value::{Arg, Ints, Output, Value};
+use rushlight_dispatch::{create, op};
 use rushlight_par::Address;
 
 use super::Reduction;
-use crate::autocast::Autocast;
 use crate::convert::{to_dtype, to_vec};
-use crate::create::{from_slice, rejection::unknown};
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::op;
-use crate::operands::plain;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
-use crate::value::{Args, Ints, Output, Value};
+use crate::create::rejection::unknown;
+use crate::expr_ext::ExprExt;
 use crate::view::squeeze::{SQUEEZE_DIM, UNSQUEEZE};
 
 const FLOATS: DTypes = DTypes::of(&[DType::F32, DType::F64]);
@@ -25,7 +27,7 @@ const FLOATS: DTypes = DTypes::of(&[DType::F32, DType::F64]);
 /// Labels and lengths of a batch, read and checked.
 struct Batch {
     labels: Vec<i64>,
-    /// Where each sequence's labels begin.
+    /// The index of each sequence's first label.
     starts: Vec<usize>,
     steps: Vec<usize>,
     counts: Vec<usize>,
@@ -34,10 +36,9 @@ struct Batch {
 }
 
 impl Batch {
-    /// From the arguments from `place` on: targets, lengths of inputs and of targets, blank.
-    fn read(args: &Args, logs: &Tensor, place: usize) -> Result<Batch> {
-        let targets = args.valued(place)?;
-        let (steps, counts, blank) = (args.ints(place + 1)?, args.ints(place + 2)?, args.int(place + 3)?);
+    fn read(args: &Args, logs: &Tensor, [targets, steps, counts, blank]: [Arg; 4]) -> Result<Batch> {
+        let targets = args.valued(targets)?;
+        let (steps, counts, blank) = (args.ints(steps)?, args.ints(counts)?, args.int(blank)?);
         let [time, batch, classes] = logs.sizes()[..] else {
             return Err(Error::runtime("log_probs must be (T, N, C)"));
         };
@@ -48,7 +49,7 @@ impl Batch {
         if !matches!(targets.dtype(), DType::I64 | DType::I32) {
             return Err(Error::runtime(format!(
                 "Expected tensor for argument #2 'targets' to have one of the following scalar types: Int, Long; but got torch.{}Tensor instead (while checking arguments for ctc_loss_cpu)",
-                targets.dtype().title()
+                targets.dtype().display_name()
             )));
         }
         if blank < 0 || blank >= classes as i64 {
@@ -129,7 +130,7 @@ impl Batch {
         }
     }
 
-    /// Places of the longest labelling.
+    /// The number of positions of the longest labelling.
     fn width(&self) -> usize {
         2 * self.counts.iter().max().copied().unwrap_or(0) + 1
     }
@@ -140,8 +141,10 @@ fn first<T>(pin: &rushlight_core::storage::Pin, tensor: &Tensor) -> Address<T> {
 }
 
 fn forward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
-    let logs = plain(args.tensor(0)?, T::DTYPE)?;
-    let batch = Batch::read(args, &logs, 1)?;
+    use CTC::*;
+
+    let logs = plain(args.tensor(LOG_PROBS)?, T::DTYPE)?;
+    let batch = Batch::read(args, &logs, [TARGETS, INPUT_LENGTHS, TARGET_LENGTHS, BLANK])?;
     let (time, items, width) = (logs.sizes()[0] as usize, logs.sizes()[1] as usize, batch.width());
     let pins = (logs.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
     let (from, losses, alphas) =
@@ -149,7 +152,8 @@ fn forward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
     rushlight_par::parallel_for(items, 1, |range| {
         for item in range {
             let sequence = batch.sequence(item);
-            // SAFETY: row-major operands of these sizes; an item's numbers are its task's, and its labels were checked.
+            // SAFETY: row-major operands of these sizes; each task accesses the data of its own item, whose labels were
+            // checked.
             unsafe {
                 let alpha = std::slice::from_raw_parts_mut(alphas.at(item * time * width), time * width);
                 let (alpha, beyond) = alpha.split_at_mut(sequence.steps * width);
@@ -163,15 +167,18 @@ fn forward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
 }
 
 fn backward<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
-    let (grad, logs) = (plain(args.tensor(0)?, T::DTYPE)?, plain(args.tensor(1)?, T::DTYPE)?);
-    let batch = Batch::read(args, &logs, 2)?;
-    let (losses, alphas) = (plain(args.tensor(6)?, T::DTYPE)?, plain(args.tensor(7)?, T::DTYPE)?);
+    use CTC_BACKWARD::*;
+
+    let (grad, logs) = (plain(args.tensor(GRAD)?, T::DTYPE)?, plain(args.tensor(LOG_PROBS)?, T::DTYPE)?);
+    let batch = Batch::read(args, &logs, [TARGETS, INPUT_LENGTHS, TARGET_LENGTHS, BLANK])?;
+    let (losses, alphas) =
+        (plain(args.tensor(NEG_LOG_LIKELIHOOD)?, T::DTYPE)?, plain(args.tensor(LOG_ALPHA)?, T::DTYPE)?);
     let (time, items, width) = (logs.sizes()[0] as usize, logs.sizes()[1] as usize, batch.width());
     if grad.numel() != items || losses.numel() != items || alphas.numel() != items * time * width {
         return Err(Error::runtime("gradient and losses are not those of the batch"));
     }
-    let forgives = args.bool(8)?;
-    crate::create::fill(result, rushlight_core::Scalar::ZERO)?;
+    let forgives = args.bool(ZERO_INFINITY)?;
+    create::fill(result, rushlight_core::Scalar::ZERO)?;
     let pins = (grad.storage().pin()?, logs.storage().pin()?, losses.storage().pin()?, alphas.storage().pin()?);
     let to = result.storage().pin()?;
     let (grads, from) = (first::<T>(&pins.0, &grad), first::<T>(&pins.1, &logs));
@@ -180,7 +187,8 @@ fn backward<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
         for item in range {
             let sequence = batch.sequence(item);
             let (stride, place) = (items * batch.classes, item * batch.classes);
-            // SAFETY: row-major operands of these sizes; an item's numbers are its task's, and its labels were checked.
+            // SAFETY: row-major operands of these sizes; each task accesses the data of its own item, whose labels were
+            // checked.
             unsafe {
                 let loss = *losses.at(item);
                 if forgives && loss.wide() == f64::INFINITY {
@@ -194,60 +202,63 @@ fn backward<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
     })
 }
 
-pub static CTC: Row = Row {
+#[operator]
+pub static CTC: Operator = Operator {
     name: "_ctc_loss",
     variants: Variants::FUNCTION,
     signature: "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)",
-    doc: "The losses of `(T, N, C)` logarithms of probabilities, and the sums over paths from the start, for each step and place.
+    doc: "The losses of `(T, N, C)` log-probabilities, and the sums over paths from the start, for each step and position.
 
     >>> torch._ctc_loss(torch.zeros(1, 1, 2), torch.tensor([[1]]), (1,), (1,))[0] == 0
     tensor([True])",
     dtypes: FLOATS,
-    traits: Traits::NEEDS_VALUES,
-    run: Run::Kernel(Kernel {
+    tags: Tags::DATA_DEPENDENT,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let logs = args.tensor(0)?;
+            let logs = args.tensor(LOG_PROBS)?;
             if !FLOATS.has(logs.dtype()) {
                 return Err(Error::unsupported("ctc_loss_cpu", logs.dtype()));
             }
-            let batch = Batch::read(args, logs, 1)?;
+            let batch = Batch::read(args, logs, [TARGETS, INPUT_LENGTHS, TARGET_LENGTHS, BLANK])?;
             let sizes = [logs.sizes()[1], logs.sizes()[0], batch.width() as isize];
-            Ok(vec![Spec::new(&sizes[..1], logs.dtype(), logs), Spec::new(&sizes, logs.dtype(), logs)])
+            Ok(vec![TensorSpec::new(&sizes[..1], logs.dtype(), logs), TensorSpec::new(&sizes, logs.dtype(), logs)])
         },
         cpu: |args, results| match results[0].dtype() {
             DType::F64 => forward::<f64>(args, results),
             _ => forward::<f32>(args, results),
         },
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[formula(
-        0,
-        Saves::input(0).union(Saves::input(1)).union(Saves::result(0)).union(Saves::result(1)),
+        LOG_PROBS,
+        Saves::input(LOG_PROBS).union(Saves::input(TARGETS)).union(Saves::result(0)).union(Saves::result(1)),
         |d| {
             let kept = || -> Result<[Value<'static>; 4]> {
                 Ok([
-                    d.input(0).done()?.into(),
-                    d.input(1).done()?.into(),
+                    d.input(LOG_PROBS).done()?.into(),
+                    d.input(TARGETS).done()?.into(),
                     d.result_of(0).done()?.into(),
                     d.result_of(1).done()?.into(),
                 ])
             };
-            let ints = |place: usize| Value::from(Ints::from_slice(d.ints(place)));
+            let ints = |arg| Value::from(Ints::from_slice(d.ints(arg)));
             match kept() {
                 Ok([logs, targets, losses, alpha]) => d.grad().call(
                     &CTC_BACKWARD,
-                    [logs, targets, ints(2), ints(3), d.int(4).into(), losses, alpha, d.flag(5).into()],
+                    [logs, targets, ints(INPUT_LENGTHS), ints(TARGET_LENGTHS), d.int(BLANK).into(), losses, alpha, d.flag(ZERO_INFINITY).into()],
                 ),
                 Err(error) => Expr::Failed(error),
             }
         },
     )]),
-    // The gradient is that of normalised logarithms, as torch's: finite differences of any others see another.
+    // The gradient assumes normalised log-probabilities, as torch's does; finite differences of any others differ.
     samples: &["torch.zeros(4, 2, 3).log_softmax(-1), torch.tensor([[1, 2], [2, 2]]), (4, 3), (2, 1)"],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static CTC_BACKWARD: Row = Row {
+#[operator]
+pub static CTC_BACKWARD: Operator = Operator {
     name: "_ctc_loss_backward",
     variants: Variants::FUNCTION,
     signature: "(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank, Tensor neg_log_likelihood, Tensor log_alpha, bool zero_infinity=False) -> Tensor",
@@ -258,54 +269,58 @@ pub static CTC_BACKWARD: Row = Row {
     >>> torch._ctc_loss_backward(torch.ones(1), logs, targets, (1,), (1,), 0, loss, alpha)
     tensor([[[ 0.5000, -0.5000]]])",
     dtypes: FLOATS,
-    traits: Traits::NEEDS_VALUES,
-    run: Run::Kernel(Kernel {
+    tags: Tags::DATA_DEPENDENT,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let logs = args.tensor(1)?;
+            let logs = args.tensor(LOG_PROBS)?;
             if !FLOATS.has(logs.dtype()) {
                 return Err(Error::unsupported("ctc_loss_backward_cpu", logs.dtype()));
             }
-            Ok(vec![Spec::new(logs.sizes(), logs.dtype(), logs)])
+            Ok(vec![TensorSpec::new(logs.sizes(), logs.dtype(), logs)])
         },
         cpu: |args, results| match results[0].dtype() {
             DType::F64 => backward::<f64>(args, &results[0]),
             _ => backward::<f32>(args, &results[0]),
         },
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, |_| unknown("_ctc_loss_backward")),
-        formula(1, Saves::NOTHING, |_| unknown("_ctc_loss_backward")),
-        formula(6, Saves::NOTHING, |_| unknown("_ctc_loss_backward")),
-        formula(7, Saves::NOTHING, |_| unknown("_ctc_loss_backward")),
+        formula(GRAD, Saves::NOTHING, |_| unknown("_ctc_loss_backward")),
+        formula(LOG_PROBS, Saves::NOTHING, |_| unknown("_ctc_loss_backward")),
+        formula(NEG_LOG_LIKELIHOOD, Saves::NOTHING, |_| unknown("_ctc_loss_backward")),
+        formula(LOG_ALPHA, Saves::NOTHING, |_| unknown("_ctc_loss_backward")),
     ]),
     samples: &[
         "torch.ones(1), torch.zeros(1, 1, 2), torch.tensor([[1]]), (1,), (1,), 0, torch.ones(1), torch.zeros(1, 1, 3)",
     ],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// A list of lengths, whichever way it was given.
-fn lengths(args: &Args, place: usize, name: &str) -> Result<Ints> {
-    match args.optional_tensor(place) {
-        None => Ok(Ints::from_slice(args.ints(place)?)),
+/// A list of lengths, given as a list or as a tensor.
+fn lengths(args: &Args, arg: Arg, name: &str) -> Result<Ints> {
+    match args.optional_tensor(arg) {
+        None => Ok(Ints::from_slice(args.ints(arg)?)),
         Some(tensor) if !tensor.dtype().is_integral() => Err(Error::runtime(format!("{name} must be integral"))),
-        Some(_) => Ok(to_vec::<i64>(args.valued(place)?)?.into()),
+        Some(_) => Ok(to_vec::<i64>(args.valued(arg)?)?.into()),
     }
 }
 
 fn ctc_loss(args: &Args) -> Result<Output> {
-    let (logs, reduction) = (args.tensor(0)?, Reduction::of_code(args.int(5)?));
-    let (steps, counts) = (lengths(args, 2, "input_lengths")?, lengths(args, 3, "target_lengths")?);
+    use CTC_LOSS_LISTS::*;
+
+    let (logs, reduction) = (args.tensor(LOG_PROBS)?, Reduction::of_code(args.int(REDUCTION)?));
+    let (steps, counts) =
+        (lengths(args, INPUT_LENGTHS, "input_lengths")?, lengths(args, TARGET_LENGTHS, "target_lengths")?);
     let alone = logs.rank() == 2;
     let logs = if alone { op!(UNSQUEEZE, logs, 1i64)? } else { logs.clone() };
-    let forgives = args.bool(6)?;
+    let forgives = args.bool(ZERO_INFINITY)?;
     let both = CTC.call([
         (&logs).into(),
-        args.tensor(1)?.into(),
+        args.tensor(TARGETS)?.into(),
         steps.into(),
         counts.clone().into(),
-        args.int(4)?.into(),
+        args.int(BLANK)?.into(),
         forgives.into(),
     ])?;
     let Some(losses) = both.into_tensors().into_iter().next() else {
@@ -326,28 +341,29 @@ fn ctc_loss(args: &Args) -> Result<Output> {
     reduction.apply(losses).map(Output::Tensor)
 }
 
-const PUBLIC: Row = Row {
+const PUBLIC: Operator = Operator {
     variants: Variants::FUNCTION,
     dtypes: FLOATS,
-    autocast: Autocast::Single,
-    traits: Traits::NEEDS_VALUES,
-    run: Run::Compose(ctc_loss),
-    derivative: Derivative::Composed,
-    ..Row::BASE
+    autocast: Autocast::Fp32,
+    tags: Tags::DATA_DEPENDENT,
+    implementation: Implementation::CompositeImplicit(ctc_loss),
+    derivative: Derivative::CompositeImplicit,
+    ..Operator::BASE
 };
 
-pub static CTC_LOSS_LISTS: Row = Row {
+#[operator]
+pub static CTC_LOSS_LISTS: Operator = Operator {
     name: "ctc_loss.IntList",
     signature: "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",
-    doc: "The negative logarithms of the labellings' probabilities, summed over all ways to spread labels and blanks over time.
+    doc: "The negative logarithms of the labellings' probabilities, summed over all alignments of labels and blanks with time.
 
-Shapes: log_probs `(T, N, C)` or `(T, C)`, logarithms that are normalised; targets `(N, S)`, or all behind one another. The
+Shapes: log_probs `(T, N, C)` or `(T, C)`, logarithms that are normalised; targets `(N, S)`, or all concatenated. The
 reduction is 0 for none, 1 for the mean of losses by target length, 2 for their sum; `zero_infinity` counts impossible
 labellings as zero.
 
     >>> torch.ctc_loss(torch.zeros(2, 1, 2).log_softmax(-1), torch.tensor([[1]]), (2,), (1,))
     tensor(0.2877)",
-    mapped: Mapped::EachIf(&[0, 1]),
+    batch_rule: BatchRule::FallbackIf(&[LOG_PROBS, TARGETS]),
     samples: &["torch.zeros(4, 2, 3).log_softmax(-1), torch.tensor([[1, 2], [2, 2]]), (4, 3), (2, 1)"],
     errors: &[
         (
@@ -369,7 +385,8 @@ labellings as zero.
     ..PUBLIC
 };
 
-pub static CTC_LOSS: Row = Row {
+#[operator]
+pub static CTC_LOSS: Operator = Operator {
     name: "ctc_loss.Tensor",
     signature: "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",
     doc: "The same with lengths in tensors.
@@ -377,7 +394,7 @@ pub static CTC_LOSS: Row = Row {
     >>> n = torch.tensor([2])
     >>> torch.ctc_loss(torch.zeros(2, 1, 2).log_softmax(-1), torch.tensor([[1]]), n, torch.tensor([1]))
     tensor(0.2877)",
-    mapped: Mapped::EachIf(&[0, 1, 2, 3]),
+    batch_rule: BatchRule::FallbackIf(&[LOG_PROBS, TARGETS, INPUT_LENGTHS, TARGET_LENGTHS]),
     samples: &[
         "torch.zeros(4, 2, 3).log_softmax(-1), torch.tensor([1, 2, 2]), torch.tensor([4, 3]), torch.tensor([2, 1]), 0, 0",
     ],

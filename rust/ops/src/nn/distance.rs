@@ -2,76 +2,76 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::{Ints, Output};
+use rushlight_dispatch::{op, value};
 
-use crate::autocast::Autocast;
-use crate::derive::Derivative;
-use crate::expr::Expr;
-use crate::op;
 use crate::pointwise::clamp::{CLAMP_MAX, CLAMP_MIN};
 use crate::reduce::norm::VECTOR_NORM;
 use crate::reduce::sum::SUM_DIM;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Ints, Output};
 
 fn length(of: &Tensor, p: f64, dim: i64, keepdim: bool) -> Result<Tensor> {
     op!(VECTOR_NORM, of, p, Ints::from_slice(&[dim]), keepdim)
 }
 
-pub static NORMALIZE: Row = Row {
+#[operator]
+pub static NORMALIZE: Operator = Operator {
     name: "normalize",
     namespace: "nn.functional",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor input, float p=2.0, int dim=1, float eps=1e-12) -> Tensor",
-    doc: "Divides by the lengths along `dim`, so that they become one; those below `eps` count as that.
+    doc: "Divides by the norms along `dim`, so that they become one; norms below `eps` are raised to `eps`.
 
     >>> torch.nn.functional.normalize(torch.tensor([[3., 4.]]))
     tensor([[0.6000, 0.8000]])",
     dtypes: DTypes::INEXACT,
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
-        let length = length(own, args.float(1)?, args.int(2)?, true)?;
-        (Expr::from(own) / Expr::from(length).call(&CLAMP_MIN, [args.float(3)?.into()])).done().map(Output::Tensor)
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
+        let length = length(own, args.float(P)?, args.int(DIM)?, true)?;
+        (Expr::from(own) / Expr::from(length).call(&CLAMP_MIN, [args.float(EPS)?.into()])).done().map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3, 4), 1.0, -1", "t(3), 2.0, 0, 0.1"],
     errors: &[("t(3)", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)")],
     reference: "input / np.maximum((np.abs(input) ** p).sum(dim, keepdims=True) ** (1 / p), eps)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static COSINE_SIMILARITY: Row = Row {
+#[operator]
+pub static COSINE_SIMILARITY: Operator = Operator {
     name: "cosine_similarity",
     namespace: "nn.functional",
     aliases: &["cosine_similarity"],
     variants: Variants::FUNCTION,
     signature: "(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
-    doc: "The cosines of the angles between vectors along `dim`; lengths below `eps` count as that.
+    doc: "The cosines of the angles between vectors along `dim`; norms below `eps` are raised to `eps`.
 
     >>> torch.nn.functional.cosine_similarity(torch.tensor([[1., 0.]]), torch.tensor([[1., 1.]]))
     tensor([0.7071])",
     dtypes: DTypes::NUMBERS,
-    run: Run::Compose(|args| {
-        let dtype = rushlight_core::dtype::promote(args.tensor(0)?.dtype(), args.tensor(1)?.dtype())?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let dtype = rushlight_core::dtype::promote(args.tensor(X1)?.dtype(), args.tensor(X2)?.dtype())?;
         if !dtype.is_floating() {
             return Err(Error::runtime(format!(
                 "expected common dtype to be floating point, yet common dtype is {}",
-                dtype.title()
+                dtype.display_name()
             )));
         }
-        let (dim, eps) = (args.int(2)?, args.float(3)?);
-        let sizes = rushlight_core::broadcast::broadcast(args.tensor(0)?.sizes(), args.tensor(1)?.sizes())?;
-        let unit = |place: usize| -> Result<Expr> {
-            let own = crate::convert::to_dtype(args.tensor(place)?, dtype)?;
-            let own = op!(crate::view::expand::EXPAND, &own, crate::view::reshape::sizes_value(&sizes))?;
+        let (dim, eps) = (args.int(DIM)?, args.float(EPS)?);
+        let sizes = rushlight_core::broadcast::broadcast(args.tensor(X1)?.sizes(), args.tensor(X2)?.sizes())?;
+        let unit = |arg| -> Result<Expr> {
+            let own = crate::convert::to_dtype(args.tensor(arg)?, dtype)?;
+            let own = op!(crate::view::expand::EXPAND, &own, value::sizes_value(&sizes))?;
             let length = length(&own, 2.0, dim, true)?;
-            // The limit takes nothing from the gradient, and an endless length stays what it is.
+            // The limit does not affect the gradient, and an infinite length stays infinite.
             let missing = Expr::from(eps) - Expr::from(length.detach()).call(&CLAMP_MAX, [eps.into()]);
             let raised = Expr::from(&length) + missing;
             Ok(Expr::from(own) / raised)
         };
-        (unit(0)? * unit(1)?).call(&SUM_DIM, [Ints::from_slice(&[dim]).into()]).done().map(Output::Tensor)
+        (unit(X1)? * unit(X2)?).call(&SUM_DIM, [Ints::from_slice(&[dim]).into()]).done().map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["real(2, 3) * 1.0, real(2, 3) * 1.0", "real(2, 3, 4) * 1.0, real(1, 3, 1) * 1.0, -1"],
     errors: &[
         ("t(2, 3), t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
@@ -82,25 +82,26 @@ pub static COSINE_SIMILARITY: Row = Row {
         ),
     ],
     reference: "(lambda a, b: (a * b).sum(dim) / np.sqrt((a * a).sum(dim) * (b * b).sum(dim)))(*np.broadcast_arrays(x1, x2))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static PAIRWISE_DISTANCE: Row = Row {
+#[operator]
+pub static PAIRWISE_DISTANCE: Operator = Operator {
     name: "pairwise_distance",
     namespace: "nn.functional",
     aliases: &["pairwise_distance"],
     variants: Variants::FUNCTION,
     signature: "(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
-    doc: "The lengths of `x1 - x2 + eps` along the last dimension.
+    doc: "The norms of `x1 - x2 + eps` along the last dimension.
 
     >>> torch.nn.functional.pairwise_distance(torch.tensor([[0., 0.]]), torch.tensor([[3., 4.]]))
     tensor([5.0000])",
     dtypes: DTypes::NUMBERS,
-    run: Run::Compose(|args| {
-        let difference = (Expr::from(args.tensor(0)?) - Expr::from(args.tensor(1)?) + args.float(3)?).done()?;
-        length(&difference, args.float(2)?, -1, args.bool(4)?).map(Output::Tensor)
+    implementation: Implementation::CompositeImplicit(|args| {
+        let difference = (Expr::from(args.tensor(X1)?) - Expr::from(args.tensor(X2)?) + args.float(EPS)?).done()?;
+        length(&difference, args.float(P)?, -1, args.bool(KEEPDIM)?).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), t(2, 3)", "t(2, 3), t(3), 1.0, 0.1, True"],
     errors: &[(
         "t(2, 3), t(2, 4)",
@@ -108,14 +109,15 @@ pub static PAIRWISE_DISTANCE: Row = Row {
         "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
     )],
     reference: "(np.abs(x1 - x2 + eps) ** p).sum(-1, keepdims=keepdim) ** (1 / p)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn check_p(name: &str, p: f64) -> Result<()> {
     if p >= 0.0 { Ok(()) } else { Err(Error::runtime(format!("{name} only supports non-negative p values"))) }
 }
 
-pub static CDIST: Row = Row {
+#[operator]
+pub static CDIST: Operator = Operator {
     name: "cdist",
     node: "CdistBackward0",
     variants: Variants::FUNCTION,
@@ -126,9 +128,9 @@ pub static CDIST: Row = Row {
     tensor([[0.],
             [5.]])",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let (a, b, p) = (args.tensor(0)?, args.tensor(1)?, args.float(2)?);
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (a, b, p) = (args.tensor(X1)?, args.tensor(X2)?, args.float(P)?);
         for (name, own) in [("X1", a), ("X2", b)] {
             if own.rank() < 2 {
                 let rank = own.rank();
@@ -143,8 +145,10 @@ pub static CDIST: Row = Row {
         }
         for (name, own) in [("X1", a), ("X2", b)] {
             if !own.dtype().is_floating() {
-                let title = own.dtype().title();
-                return Err(Error::runtime(format!("cdist only supports floating-point dtypes, {name} got: {title}")));
+                let display_name = own.dtype().display_name();
+                return Err(Error::runtime(format!(
+                    "cdist only supports floating-point dtypes, {name} got: {display_name}"
+                )));
             }
         }
         check_p("cdist", p)?;
@@ -154,7 +158,7 @@ pub static CDIST: Row = Row {
         let difference = (Expr::from(rows) - Expr::from(columns)).done()?;
         length(&difference, p, -1, false).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), t(4, 3)", "t(2, 2, 3), t(4, 3), 1.0"],
     errors: &[
         ("t(3), t(2, 3)", "RuntimeError", "cdist only supports at least 2D tensors, X1 got: 1D"),
@@ -162,23 +166,24 @@ pub static CDIST: Row = Row {
         ("t(2, 3), t(2, 3), -1", "RuntimeError", "cdist only supports non-negative p values"),
     ],
     reference: "(np.abs(x1[..., :, None, :] - x2[..., None, :, :]) ** p).sum(-1) ** (1 / p)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static PDIST: Row = Row {
+#[operator]
+pub static PDIST: Operator = Operator {
     name: "pdist",
     node: "PdistBackward0",
     namespace: "nn.functional",
     aliases: &["pdist"],
     variants: Variants::FUNCTION,
     signature: "(Tensor input, float p=2.0) -> Tensor",
-    doc: "The distances between each row and each of the rows behind it.
+    doc: "The distances between each pair of rows.
 
     >>> torch.nn.functional.pdist(torch.tensor([[0., 0.], [3., 4.], [0., 4.]]))
     tensor([5., 4., 3.])",
     dtypes: DTypes::FLOATS,
-    run: Run::Compose(|args| {
-        let (own, p) = (args.tensor(0)?, args.float(1)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, p) = (args.tensor(INPUT)?, args.float(P)?);
         if own.rank() != 2 {
             return Err(Error::runtime(format!("pdist only supports 2D tensors, got: {}D", own.rank())));
         }
@@ -189,19 +194,19 @@ pub static PDIST: Row = Row {
         let n = own.sizes()[0] as i64;
         let pairs = op!(crate::create::constant::TRIU_INDICES, n, n, 1i64)?;
         let pairs = crate::convert::to_device(&pairs, own.device())?;
-        let picked = |row: i64| -> Result<Tensor> {
-            let places = op!(crate::view::narrow::SELECT, &pairs, 0i64, row)?;
-            op!(crate::index::along::INDEX_SELECT, own, 0i64, &places)
+        let picked = |op: i64| -> Result<Tensor> {
+            let places = op!(crate::view::narrow::SELECT, &pairs, 0i64, op)?;
+            op!(crate::index::index_select::INDEX_SELECT, own, 0i64, &places)
         };
         let difference = (Expr::from(picked(0)?) - Expr::from(picked(1)?)).done()?;
         length(&difference, p, -1, false).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(4, 3)", "t(3, 2), 1.0"],
     errors: &[
         ("t(3)", "RuntimeError", "pdist only supports 2D tensors, got: 1D"),
         ("t(3, 2), -1", "RuntimeError", "pdist only supports non-negative p values"),
     ],
     reference: "(np.abs(input[:, None] - input[None]) ** p).sum(-1)[np.triu_indices(len(input), 1)] ** (1 / p)",
-    ..Row::BASE
+    ..Operator::BASE
 };

@@ -1,50 +1,55 @@
-//! Tables of vectors: rows looked up by number.
+//! Tables of vectors: rows looked up by index.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::filled;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
 use rushlight_cpu::nn::embedding::{sum_rows, take};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::plain;
+use rushlight_dispatch::operator::{
+    Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, InPlaceFill, Kernel, Opaque, Operator, Saves,
+    Tags, TensorSpec, Variants, formula, operator,
+};
+use rushlight_dispatch::value::Output;
+use rushlight_dispatch::vmap::{RuleResult, one_result};
+use rushlight_dispatch::{copy, create, op, value, vmap};
 
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::mapped::each::replaced;
-use crate::operands::plain;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
-use crate::value::{Args, Output};
+use crate::expr_ext::ExprExt;
+use crate::index::{INDEX, PUT};
 
-pub static EMBEDDING: Row = Row {
+#[operator]
+pub static EMBEDDING: Operator = Operator {
     name: "embedding",
     variants: Variants::FUNCTION,
     signature: "(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
-    doc: "The rows of `weight` with the numbers in `indices`.
+    doc: "The rows of `weight` at `indices`.
 
-The row `padding_idx` gets no gradient; with `scale_grad_by_freq` the gradient of a row is divided by how often it was
+The row `padding_idx` gets no gradient; with `scale_grad_by_freq` the gradient of a row is divided by the number of times it was
 looked up.
 
     >>> torch.embedding(torch.tensor([[1., 2.], [3., 4.]]), torch.tensor([1, 0]))
     tensor([[3., 4.],
             [1., 2.]])",
     dtypes: DTypes::ALL,
-    mapped: Mapped::Rule(super::mapped::embedding),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(batched_embedding),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (weight, indices) = (args.tensor(0)?, args.tensor(1)?);
+            let (weight, indices) = (args.tensor(WEIGHT)?, args.tensor(INDICES)?);
             if weight.rank() != 2 {
                 return Err(Error::runtime("'weight' must be 2-D"));
             }
             check_indices(indices, 1, "embedding")?;
             let mut sizes = Dims::from_slice(indices.sizes());
             sizes.push(weight.sizes()[1]);
-            Ok(vec![Spec::new(&sizes, weight.dtype(), weight)])
+            Ok(vec![TensorSpec::new(&sizes, weight.dtype(), weight)])
         },
         cpu: |args, results| {
-            let weight = args.tensor(0)?;
-            let outside = |bad| crate::index::along::outside_of(weight, 0, bad, false);
-            let indices = numbers_or(args.tensor(1)?, weight.sizes()[0], |_, bad| outside(bad))?;
+            let weight = args.tensor(WEIGHT)?;
+            let outside = |bad| crate::index::index_select::outside_of(weight, 0, bad, false);
+            let indices = numbers_or(args.tensor(INDICES)?, weight.sizes()[0], |_, bad| outside(bad))?;
             let size = weight.dtype().size();
-            // Rows must be contiguous; their distance is free.
+            // Rows must be contiguous; their stride may be any.
             let rows = if weight.sizes()[1] <= 1 || weight.layout().strides[1] == 1 {
                 weight.clone()
             } else {
@@ -57,16 +62,20 @@ looked up.
             unsafe { take(first, step, weight.sizes()[1] as usize * size, &indices, out.as_ptr()) };
             Ok(())
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| match d.input(1).done() {
+    derivative: Derivative::Formulas(&[formula(WEIGHT, Saves::input(INDICES), |d| match d.input(INDICES).done() {
         Ok(indices) => {
-            let rows = d.sizes(0)[0] as i64;
-            if d.flag(4) {
-                return Expr::new(
-                    d.grad().done().and_then(|grad| sparse_gradient(&grad, &indices, d.sizes(0), d.int(2), d.flag(3))),
-                );
+            let rows = d.sizes(WEIGHT)[0] as i64;
+            if d.flag(SPARSE) {
+                return Expr::new(d.grad().done().and_then(|grad| {
+                    sparse_gradient(&grad, &indices, d.sizes(WEIGHT), d.int(PADDING_IDX), d.flag(SCALE_GRAD_BY_FREQ))
+                }));
             }
-            d.grad().call(&EMBEDDING_BACKWARD, [indices.into(), rows.into(), d.int(2).into(), d.flag(3).into()])
+            d.grad().call(
+                &EMBEDDING_BACKWARD,
+                [indices.into(), rows.into(), d.int(PADDING_IDX).into(), d.flag(SCALE_GRAD_BY_FREQ).into()],
+            )
         }
         Err(error) => Expr::Failed(error),
     })]),
@@ -76,45 +85,46 @@ looked up.
         ("t(3), torch.tensor([0])", "RuntimeError", "'weight' must be 2-D"),
     ],
     reference: "weight[indices]",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The gradient of a table as a sparse tensor: an entry for each look-up, but for those of the padding.
+/// The gradient of a table as a sparse tensor: an entry for each look-up, except those of the padding index.
 fn sparse_gradient(grad: &Tensor, indices: &Tensor, sizes: &[isize], skipped: i64, averages: bool) -> Result<Tensor> {
     use crate::view::RESHAPE;
-    use crate::view::reshape::sizes_value;
+    use rushlight_dispatch::value::sizes_value;
     if averages {
         return Err(Error::runtime("embedding_backward: scale_grad_by_freq not supported with sparse gradients"));
     }
-    let mut indices = crate::op!(RESHAPE, indices, sizes_value(&[1, -1]))?;
-    let mut values = crate::op!(RESHAPE, grad, sizes_value(&[indices.numel() as isize, sizes[1]]))?;
+    let mut indices = op!(RESHAPE, indices, sizes_value(&[1, -1]))?;
+    let mut values = op!(RESHAPE, grad, sizes_value(&[indices.numel() as isize, sizes[1]]))?;
     if skipped >= 0 {
         let list = numbers(&indices, sizes[0])?;
         let mut kept = rushlight_core::alloc::list(list.len())?;
         kept.extend((0i64..).zip(&list).filter(|&(_, &row)| row != skipped).map(|(at, _)| at));
-        let kept = crate::create::from_slice(&kept)?;
-        indices = crate::op!(crate::index::along::INDEX_SELECT, &indices, 1i64, &kept)?;
-        values = crate::op!(crate::index::along::INDEX_SELECT, &values, 0i64, &kept)?;
+        let kept = create::from_slice(&kept)?;
+        indices = op!(crate::index::index_select::INDEX_SELECT, &indices, 1i64, &kept)?;
+        values = op!(crate::index::index_select::INDEX_SELECT, &values, 0i64, &kept)?;
     }
-    crate::op!(crate::sparse::MADE, &indices, &values, sizes_value(sizes))
+    op!(crate::sparse::FROM_PARTS, &indices, &values, sizes_value(sizes))
 }
 
-pub static EMBEDDING_BACKWARD: Row = Row {
+#[operator]
+pub static EMBEDDING_BACKWARD: Operator = Operator {
     name: "embedding_dense_backward",
     variants: Variants::FUNCTION,
     signature: "(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor",
-    doc: "For each row of a table the sum of the gradients that belong to it.
+    doc: "For each row of a table the sum of its gradients.
 
     >>> torch.embedding_dense_backward(torch.ones(3, 1), torch.tensor([0, 1, 1]), 2, -1, False)
     tensor([[1.],
             [2.]])",
     dtypes: DTypes::NUMBERS,
-    mapped: Mapped::Rule(super::mapped::embedding_backward),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(batched_embedding_backward),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let grad = args.tensor(0)?;
+            let grad = args.tensor(GRAD_OUTPUT)?;
             let width = grad.sizes().last().copied().unwrap_or(1);
-            let indices = args.tensor(1)?;
+            let indices = args.tensor(INDICES)?;
             check_indices(indices, 2, "embedding_backward")?;
             if grad.numel() != indices.numel() * width as usize {
                 return Err(Error::runtime(format!(
@@ -122,34 +132,46 @@ pub static EMBEDDING_BACKWARD: Row = Row {
                     Shape(&[indices.numel() as isize, width]),
                     grad.numel()
                 ))
-                .hint("The gradient has a row for each index."));
+                .hint("The gradient must have a row for each index."));
             }
-            if args.int(2)? < 0 {
+            if args.int(NUM_WEIGHTS)? < 0 {
                 return Err(Error::runtime("zeros: Dimension size must be non-negative."));
             }
-            Ok(vec![Spec::new(&[args.int(2)? as isize, width], grad.dtype(), grad)])
+            Ok(vec![TensorSpec::new(&[args.int(NUM_WEIGHTS)? as isize, width], grad.dtype(), grad)])
         },
         cpu: |args, results| {
             let out = &results[0];
-            let indices = numbers(args.tensor(1)?, out.sizes()[0])?;
-            let grads = plain(args.tensor(0)?, out.dtype())?;
+            let indices = numbers(args.tensor(INDICES)?, out.sizes()[0])?;
+            let grads = plain(args.tensor(GRAD_OUTPUT)?, out.dtype())?;
             let (source, target) = (grads.storage().pin()?, out.storage().pin()?);
             let first = source.as_ptr().wrapping_offset(grads.layout().offset * out.dtype().size() as isize);
             let (rows, width) = (out.sizes()[0] as usize, out.sizes()[1] as usize);
-            // SAFETY: indices are rows, with as many gradients each as the result is wide.
-            unsafe { sum_rows(out.dtype(), first, &indices, target.as_ptr(), rows, width, args.int(3)?, args.bool(4)?) }
+            // SAFETY: indices are rows, and each has a gradient of the result's width.
+            unsafe {
+                sum_rows(
+                    out.dtype(),
+                    first,
+                    &indices,
+                    target.as_ptr(),
+                    rows,
+                    width,
+                    args.int(PADDING_IDX)?,
+                    args.bool(SCALE_GRAD_BY_FREQ)?,
+                )
+            }
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| {
+    derivative: Derivative::Formulas(&[formula(GRAD_OUTPUT, Saves::input(INDICES), |d| {
         let gradient = || {
-            let indices = d.input(1).done()?;
+            let indices = d.input(INDICES).done()?;
             let grads = d.grad().call(&EMBEDDING, [(&indices).into()]);
             let factor = row_factors(
                 &indices,
-                d.int(2),
-                d.int(3),
-                d.flag(4),
-                d.facts(0).map_or(DType::F32, |facts| facts.dtype),
+                d.int(NUM_WEIGHTS),
+                d.int(PADDING_IDX),
+                d.flag(SCALE_GRAD_BY_FREQ),
+                d.meta(GRAD_OUTPUT).map_or(DType::F32, |meta| meta.dtype),
             )?;
             match factor {
                 Some(factor) => (grads * Expr::from(factor)).done(),
@@ -168,15 +190,16 @@ pub static EMBEDDING_BACKWARD: Row = Row {
         ("t(3, 2), i(4, 2), 4, -1, False", "RuntimeError", "shape '[2, 2]' is invalid for input of size 6"),
     ],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// What each looked-up row's gradient is multiplied with: zero at the padding, one over its frequency; nothing if all ones.
+/// The factor of each looked-up row's gradient: zero for the padding index, one over its frequency; `None` if all are
+/// one.
 fn row_factors(indices: &Tensor, rows: i64, skipped: i64, averages: bool, dtype: DType) -> Result<Option<Tensor>> {
     if skipped < 0 && !averages {
         return Ok(None);
     }
-    let (shown, axes) = crate::mapped::all_shown(indices);
+    let (shown, axes) = vmap::all_physical(indices);
     let numbers = numbers(&shown, rows as isize)?;
     let mut factors = rushlight_core::alloc::list(numbers.len())?;
     for sample in numbers.chunks(indices.numel().max(1)) {
@@ -188,11 +211,11 @@ fn row_factors(indices: &Tensor, rows: i64, skipped: i64, averages: bool, dtype:
             (false, false) => 1.0,
         }));
     }
-    let factors = crate::convert::to_dtype(&crate::create::from_slice::<f64>(&factors)?, dtype)?;
+    let factors = crate::convert::to_dtype(&create::from_slice::<f64>(&factors)?, dtype)?;
     let mut sizes = shown.sizes().clone();
     sizes.push(1);
-    let factors = crate::op!(crate::view::RESHAPE, &factors, crate::view::reshape::sizes_value(&sizes))?;
-    Ok(Some(crate::mapped::all_hidden(&factors, &axes)))
+    let factors = op!(crate::view::RESHAPE, &factors, value::sizes_value(&sizes))?;
+    Ok(Some(vmap::all_logical(&factors, &axes)))
 }
 
 pub(super) fn check_indices(indices: &Tensor, place: usize, row: &str) -> Result<()> {
@@ -203,20 +226,21 @@ pub(super) fn check_indices(indices: &Tensor, place: usize, row: &str) -> Result
         "Expected tensor for argument #{place} 'indices' to have one of the following scalar types: Long, Int; but got {} instead (while checking arguments for {row})",
         match indices.dtype() {
             DType::Bool => "CPUBoolType".into(),
-            dtype => format!("torch.{}Tensor", dtype.title()),
+            dtype => format!("torch.{}Tensor", dtype.display_name()),
         }
     ))
-    .hint("Row numbers are integers: indices.long()."))
+    .hint("Indices must be integers: use indices.long()."))
 }
 
-/// The indices as a list; each is less than `rows`.
+/// The indices as a list; each is checked to be less than `rows`.
 pub(super) fn numbers(indices: &Tensor, rows: isize) -> Result<Vec<i64>> {
     numbers_or(indices, rows, |_, bad| {
-        Error::index("index out of range in self").hint(format!("{bad} is no row of a table with {rows} rows."))
+        Error::index("index out of range in self")
+            .hint(format!("Row {bad} is out of range for a table with {rows} rows."))
     })
 }
 
-/// The same; one that is not gives the error for its place and itself.
+/// The same; `error` makes the error from the position and value of an invalid index.
 pub(super) fn numbers_or(indices: &Tensor, rows: isize, error: impl Fn(usize, i64) -> Error) -> Result<Vec<i64>> {
     let numbers = crate::convert::to_vec::<i64>(indices)?;
     match numbers.iter().position(|&index| index < 0 || index >= rows as i64) {
@@ -225,36 +249,37 @@ pub(super) fn numbers_or(indices: &Tensor, rows: isize, error: impl Fn(usize, i6
     }
 }
 
-pub static EMBEDDING_RENORM: Row = Row {
+#[operator]
+pub static EMBEDDING_RENORM: Operator = Operator {
     name: "embedding_renorm_",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor",
-    doc: "Shortens, in place, the rows that `indices` names to a norm of at most `max_norm`.
+    doc: "Scales the rows at `indices`, in place, to a norm of at most `max_norm`.
 
     >>> torch.embedding_renorm_(torch.tensor([[3., 4.]]), torch.tensor([0]), 1.0, 2.0)
     tensor([[0.6000, 0.8000]])",
     dtypes: DTypes::INEXACT,
     check: Some(|args| {
-        let rank = args.tensor(0)?.rank();
+        let rank = args.tensor(INPUT)?.rank();
         if rank != 2 {
             return Err(Error::runtime(format!(
                 "Expected 2-dimensional tensor, but got {rank}-dimensional tensor for argument #1 'self' (while checking arguments for embedding_renorm_)"
             )));
         }
-        check_indices(args.tensor(1)?, 2, "embedding_renorm_")
+        check_indices(args.tensor(INDICES)?, 2, "embedding_renorm_")
     }),
-    run: Run::Overwrite(|args, weight| {
+    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, weight| {
         if weight.device() == Device::Meta {
             return Ok(());
         }
-        let (limit, power) = (args.float(2)?, args.float(3)?);
-        let mut rows = numbers(args.tensor(1)?, weight.sizes()[0])?;
+        let (limit, power) = (args.float(MAX_NORM)?, args.float(NORM_TYPE)?);
+        let mut rows = numbers(args.tensor(INDICES)?, weight.sizes()[0])?;
         rows.sort_unstable();
         rows.dedup();
         if !rows.is_empty() && !weight.dtype().is_differentiable() {
             return Err(Error::runtime(format!(
                 "norm(): input dtype should be either floating point or complex. Got {} instead.",
-                weight.dtype().title()
+                weight.dtype().display_name()
             )));
         }
         for row in rows {
@@ -267,12 +292,12 @@ pub static EMBEDDING_RENORM: Row = Row {
             let lengths = Expr::from(&own).abs().done()?;
             let norm = norm(&crate::convert::to_vec::<f64>(&lengths)?, power);
             if norm > limit {
-                let shorter = crate::op!(crate::pointwise::arith::MUL, &own, Scalar::Float(limit / (norm + 1e-7)))?;
-                crate::copy::copy(&own, &shorter)?;
+                let shorter = op!(crate::pointwise::arith::MUL, &own, Scalar::Float(limit / (norm + 1e-7)))?;
+                copy::copy(&own, &shorter)?;
             }
         }
         Ok(())
-    }),
+    })),
     derivative: Derivative::NonDifferentiable("it changes the table outside of the graph"),
     samples: &["t(4, 3), i(4, 2), 1.0, 2.0", "t(4, 3), i(4, 5), 0.5, 1.0", "t(4, 3).t(), i(3, 2), 1.0, inf"],
     errors: &[
@@ -288,7 +313,7 @@ pub static EMBEDDING_RENORM: Row = Row {
         ),
     ],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn norm(row: &[f64], power: f64) -> f64 {
@@ -298,46 +323,49 @@ fn norm(row: &[f64], power: f64) -> f64 {
     row.iter().map(|x| x.abs().powf(power)).sum::<f64>().powf(1.0 / power)
 }
 
-pub static ONE_HOT: Row = Row {
+#[operator]
+pub static ONE_HOT: Operator = Operator {
     name: "one_hot",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int num_classes=-1) -> Tensor",
     doc:
-        "For each class number a row of zeros with a one at its place; `num_classes=-1` takes one more than the largest.
+        "For each class index a row of zeros with a one at that index; `num_classes=-1` means one more than the largest index.
 
     >>> torch.nn.functional.one_hot(torch.tensor([0, 2]))
     tensor([[1, 0, 0],
             [0, 0, 1]])",
     dtypes: DTypes::INTS,
-    traits: Traits::NEEDS_VALUES,
-    // How many classes there are may differ from sample to sample, unless the call says it.
-    mapped: Mapped::Rule(|batch| match batch.args.int(1)? {
-        0.. => crate::call(replaced(batch.args, |tensor| Ok(batch.shown(tensor)))?).map(Some),
+    tags: Tags::DATA_DEPENDENT,
+    // The number of classes may differ between samples, unless the call gives it.
+    batch_rule: BatchRule::Custom(|batch| match batch.args.int(NUM_CLASSES)? {
+        0.. => batch.args.replaced(|tensor| Ok(batch.physical(tensor)))?.call().map(Some),
         _ => Ok(None),
     }),
-    run: Run::Body(one_hot),
-    derivative: Derivative::NonDifferentiable("class numbers are integers"),
+    implementation: Implementation::Opaque(Opaque::cpu(one_hot)),
+    derivative: Derivative::NonDifferentiable("class indices are integers"),
     samples: &["i(4, 2, 3)", "i(4, 3), 5"],
     errors: &[("torch.tensor([0, 2]), 2", "RuntimeError", "Class values must be smaller than num_classes.")],
     reference: "np.eye(self.max() + 1 if num_classes == -1 else num_classes, dtype=np.int64)[self]",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn one_hot(args: &Args) -> Result<Output> {
-    let own = args.tensor(0)?;
+    use ONE_HOT::*;
+
+    let own = args.tensor(INPUT)?;
     if own.dtype() != DType::I64 {
         return Err(Error::runtime("one_hot is only applicable to index tensor of type LongTensor."));
     }
-    let wanted = args.int(1)?;
+    let wanted = args.int(NUM_CLASSES)?;
     if own.device() == Device::Meta {
         if wanted < 0 {
             return Err(Error::runtime("Tensor.item() cannot be called on meta tensors")
-                .hint("How many classes there are depends on values: say num_classes."));
+                .hint("The number of classes depends on values: set num_classes."));
         }
         let mut sizes = own.sizes().clone();
         sizes.push(wanted as isize);
-        return crate::create::empty(&sizes, DType::I64, own.device()).map(Output::Tensor);
+        return create::empty(&sizes, DType::I64, own.device()).map(Output::Tensor);
     }
     let numbers = crate::convert::to_vec::<i64>(own)?;
     if numbers.is_empty() && wanted <= 0 {
@@ -352,7 +380,7 @@ fn one_hot(args: &Args) -> Result<Output> {
     }
     let mut sizes = own.sizes().clone();
     sizes.push(classes as isize);
-    let result = crate::create::zeros(&sizes, DType::I64, own.device())?;
+    let result = create::zeros(&sizes, DType::I64, own.device())?;
     let pin = result.storage().pin()?;
     for (at, &class) in numbers.iter().enumerate() {
         // SAFETY: the class is less than the row's length.
@@ -360,4 +388,34 @@ fn one_hot(args: &Args) -> Result<Output> {
     }
     drop(pin);
     Ok(Output::Tensor(result))
+}
+
+fn batched_embedding(batch: &BatchedCall) -> RuleResult {
+    use EMBEDDING::*;
+
+    if !batch.differs_at(WEIGHT) {
+        return one_result(op!(EMBEDDING, batch.one(WEIGHT)?, batch.tensor(INDICES)?));
+    }
+    let indices = batch.tensor(INDICES)?;
+    let samples = batch.numbers(indices.rank() - 1)?;
+    one_result(op!(INDEX, batch.tensor(WEIGHT)?, vec![samples, indices], &[0i64, 1][..]))
+}
+
+fn batched_embedding_backward(batch: &BatchedCall) -> RuleResult {
+    use EMBEDDING_BACKWARD::*;
+
+    if batch.args.bool(SCALE_GRAD_BY_FREQ)? {
+        return Ok(None);
+    }
+    let (grad, indices) = (batch.tensor(GRAD_OUTPUT)?, batch.tensor(INDICES)?);
+    let (rows, width) = (batch.args.int(NUM_WEIGHTS)?, grad.sizes()[grad.rank() - 1]);
+    let zeros = create::zeros(&[batch.size, rows as isize, width], grad.dtype(), grad.device())?;
+    let samples = batch.numbers(indices.rank() - 1)?;
+    let whole = op!(PUT, zeros, vec![samples, indices], &[0i64, 1][..], grad, true)?;
+    let padding = batch.args.int(PADDING_IDX)?;
+    if (0..rows).contains(&padding) {
+        let line = op!(crate::view::narrow::SELECT, &whole, 1i64, padding)?;
+        create::fill(&line, Scalar::ZERO)?;
+    }
+    one_result(Ok(whole))
 }

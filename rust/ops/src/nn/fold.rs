@@ -1,18 +1,20 @@
-//! Sliding blocks of images as columns, and back: each is the other's derivative.
+//! Sliding blocks of images as columns, and the inverse: each is the other's derivative.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
+use rushlight_core::window::{self, WindowDim};
 use rushlight_core::{Error, Result};
-use rushlight_cpu::nn::fold::{Axis, fold, unfold};
+use rushlight_cpu::nn::fold::{fold, unfold};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::{plain, settle, workplace};
+use rushlight_dispatch::operator::{
+    Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Saves,
+    TensorSpec, Variants, formula, operator,
+};
+use rushlight_dispatch::value::{Arg, Ints, Output, Value};
+use rushlight_dispatch::vmap::{merge_batch, split_batch};
 
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::{Batch, Mapped, joined, parted};
-use crate::operands::{plain, settle, workplace};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Ints, Output, Value};
-
-/// Height and width of five things.
+/// Five parameters, each for height and width.
 struct Blocks {
     kernel: [i64; 2],
     dilation: [i64; 2],
@@ -20,26 +22,25 @@ struct Blocks {
     stride: [i64; 2],
 }
 
-/// Two numbers, or one that stands for both.
-fn pair(args: &Args, place: usize) -> Result<[i64; 2]> {
-    match *args.ints(place)? {
+/// Two numbers, or one for both.
+fn pair(args: &Args, arg: Arg) -> Result<[i64; 2]> {
+    match *args.ints(arg)? {
         [both] => Ok([both, both]),
         [height, width] => Ok([height, width]),
         _ => {
-            let name = args.row.schema().params[place].name;
-            Err(Error::runtime(format!("It is expected {name} equals to 2, but got size {}", args.ints(place)?.len())))
+            let name = args.param(arg).name;
+            Err(Error::runtime(format!("It is expected {name} equals to 2, but got size {}", args.ints(arg)?.len())))
         }
     }
 }
 
 impl Blocks {
-    /// Reads kernel size, dilation, padding and stride, which follow each other from `place` on.
-    fn read(args: &Args, place: usize) -> Result<Blocks> {
+    fn read(args: &Args, [kernel, dilation, padding, stride]: [Arg; 4]) -> Result<Blocks> {
         let own = Blocks {
-            kernel: pair(args, place)?,
-            dilation: pair(args, place + 1)?,
-            padding: pair(args, place + 2)?,
-            stride: pair(args, place + 3)?,
+            kernel: pair(args, kernel)?,
+            dilation: pair(args, dilation)?,
+            padding: pair(args, padding)?,
+            stride: pair(args, stride)?,
         };
         let positive = |what: &str, word: &str, [high, wide]: [i64; 2]| match high > 0 && wide > 0 {
             true => Ok(()),
@@ -63,24 +64,19 @@ impl Blocks {
         Ok(own)
     }
 
-    /// How many blocks there are along each axis.
+    /// The number of blocks along each axis.
     fn count(&self, size: [i64; 2]) -> [i64; 2] {
         std::array::from_fn(|at| {
-            let room = size[at] + 2 * self.padding[at] - self.dilation[at] * (self.kernel[at] - 1) - 1;
-            room.div_euclid(self.stride[at]) + 1
+            let padded = i128::from(size[at]) + 2 * i128::from(self.padding[at]);
+            window::count(padded, self.kernel[at], self.dilation[at], self.stride[at]) as i64
         })
     }
 
-    fn axes(&self, size: [i64; 2]) -> [Axis; 2] {
-        let blocks = self.count(size);
-        std::array::from_fn(|at| Axis {
-            size: size[at] as usize,
-            blocks: blocks[at] as usize,
-            kernel: self.kernel[at] as usize,
-            dilation: self.dilation[at] as usize,
-            padding: self.padding[at] as usize,
-            stride: self.stride[at] as usize,
-        })
+    fn axes(&self, size: [i64; 2]) -> [WindowDim; 2] {
+        let [size, blocks] = [size, self.count(size)].map(|pair| pair.map(|n| n as isize));
+        let [_, high, wide] =
+            WindowDim::space(&size, &blocks, [&self.kernel, &self.stride, &self.padding, &self.dilation]);
+        [high, wide]
     }
 }
 
@@ -93,25 +89,27 @@ fn height_width(tensor: &Tensor) -> [i64; 2] {
     [tensor.sizes()[rank - 2] as i64, tensor.sizes()[rank - 1] as i64]
 }
 
-fn lists(d: &Derive, places: std::ops::Range<usize>) -> [Value<'static>; 4] {
-    let mut each = places.map(|place| Value::from(Ints::from_slice(d.ints(place))));
-    std::array::from_fn(|_| each.next().unwrap_or(Value::None))
+fn lists(d: &BackwardContext, args: [Arg; 4]) -> [Value<'static>; 4] {
+    args.map(|arg| Ints::from_slice(d.ints(arg)).into())
 }
 
-/// Samples as a batch of images, which have `rank` dimensions each; of batches of images as more images.
-fn as_images(batch: &Batch, rank: usize) -> Result<Option<Output>> {
-    let shown = batch.tensor(0)?;
-    let single = batch.args.tensor(0)?.rank() == rank;
+/// Samples as a batch of images, which have `rank` dimensions each; batches of images become larger batches.
+fn as_images(batch: &BatchedCall, rank: usize) -> Result<Option<Output>> {
+    use UNFOLD::*;
+
+    let shown = batch.tensor(INPUT)?;
+    let single = batch.args.tensor(INPUT)?.rank() == rank;
     if batch.size == 0 {
         return Ok(None);
     }
     let mut args = batch.args.clone();
-    args.values[0] = Value::Own(if single { shown } else { joined(&shown)? });
-    let whole = crate::call(args)?.into_tensor()?;
-    Ok(Some(Output::Tensor(if single { whole } else { parted(&whole, batch.size)? })))
+    args.set(UNFOLD::INPUT, Value::Own(if single { shown } else { merge_batch(&shown)? }));
+    let whole = args.call()?.into_tensor()?;
+    Ok(Some(Output::Tensor(if single { whole } else { split_batch(&whole, batch.size)? })))
 }
 
-pub static UNFOLD: Row = Row {
+#[operator]
+pub static UNFOLD: Operator = Operator {
     name: "unfold.im2col",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
@@ -126,10 +124,10 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
             [3., 4.],
             [4., 5.]])",
     dtypes: DTypes::INEXACT.union(DTypes::BOOL),
-    mapped: Mapped::Rule(|batch| as_images(batch, 3)),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(|batch| as_images(batch, 3)),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (input, blocks) = (args.tensor(0)?, Blocks::read(args, 1)?);
+            let (input, blocks) = (args.tensor(INPUT)?, Blocks::read(args, [KERNEL_SIZE, DILATION, PADDING, STRIDE])?);
             let rank = input.rank();
             if !(3..=4).contains(&rank) || input.sizes()[rank - 3..].contains(&0) {
                 return Err(Error::runtime(format!(
@@ -149,7 +147,7 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
                     by_comma(count)
                 )));
             }
-            if !args.row.dtypes.has(input.dtype()) {
+            if !args.op.dtypes.has(input.dtype()) {
                 return Err(Error::unsupported("im2col_out_cpu", input.dtype()));
             }
             let taps = (input.sizes()[rank - 3] as i64)
@@ -158,24 +156,25 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
                 .ok_or_else(|| Error::runtime("numel: integer multiplication overflow"))?;
             let mut sizes = input.sizes()[..rank - 3].to_vec();
             sizes.extend([taps as isize, (count[0] * count[1]) as isize]);
-            Ok(vec![Spec::new(&sizes, input.dtype(), input)])
+            Ok(vec![TensorSpec::new(&sizes, input.dtype(), input)])
         },
         cpu: |args, results| {
-            let input = plain(args.tensor(0)?, results[0].dtype())?;
-            let axes = Blocks::read(args, 1)?.axes(height_width(&input));
+            let input = plain(args.tensor(INPUT)?, results[0].dtype())?;
+            let axes = Blocks::read(args, [KERNEL_SIZE, DILATION, PADDING, STRIDE])?.axes(height_width(&input));
             let size = input.dtype().size();
             let count = input.sizes()[..input.rank() - 2].iter().product::<isize>() as usize;
             let (from, to) = (input.storage().pin()?, results[0].storage().pin()?);
             let first = from.as_ptr().wrapping_offset(input.layout().offset * size as isize);
-            // SAFETY: row-major operands, pinned, of the sizes that the axes say; the result is fresh.
+            // SAFETY: row-major operands, pinned, of the sizes of the axes; the result is new.
             unsafe { unfold(size, count, &axes, first, to.as_ptr()) };
             Ok(())
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        let sizes = d.sizes(0);
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
+        let sizes = d.sizes(INPUT);
         let space: Ints = sizes[sizes.len() - 2..].iter().map(|&size| size as i64).collect();
-        let [kernel, dilation, padding, stride] = lists(d, 1..5);
+        let [kernel, dilation, padding, stride] = lists(d, [KERNEL_SIZE, DILATION, PADDING, STRIDE]);
         d.grad().call(&FOLD, [space.into(), kernel, dilation, padding, stride])
     })]),
     node: "Im2ColBackward0",
@@ -203,15 +202,16 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
         ),
     ],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static FOLD: Row = Row {
+#[operator]
+pub static FOLD: Operator = Operator {
     name: "fold",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, int[1] output_size, int[1] kernel_size, int[1] dilation=1, int[1] padding=0, int[1] stride=1) -> Tensor",
-    doc: "Sums columns of sliding blocks into images of `output_size`, the reverse of `unfold`; blocks that overlap add up.
+    doc: "Sums columns of sliding blocks into images of `output_size`, the reverse of `unfold`; overlapping blocks are added.
 
 Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, result `(N, C, H, W)` or `(C, H, W)`.
 
@@ -219,10 +219,10 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
     tensor([[[1., 2., 1.],
              [1., 2., 1.]]])",
     dtypes: DTypes::INEXACT,
-    mapped: Mapped::Rule(|batch| as_images(batch, 2)),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(|batch| as_images(batch, 2)),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (input, size, blocks) = (args.tensor(0)?, pair(args, 1)?, Blocks::read(args, 2)?);
+            let (input, size, blocks) = (args.tensor(INPUT)?, pair(args, OUTPUT_SIZE)?, Blocks::read(args, [KERNEL_SIZE, DILATION, PADDING, STRIDE])?);
             let rank = input.rank();
             if !(2..=3).contains(&rank) || input.sizes()[rank - 2..].contains(&0) {
                 return Err(Error::runtime(format!(
@@ -234,7 +234,7 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
                 return Err(Error::runtime("value cannot be converted to type int without overflow"));
             }
             let [taps, columns] = height_width(input);
-            // Both are 32-bit numbers, so their product is a 64-bit one.
+            // Both are 32-bit numbers, so their product fits 64 bits.
             let area = blocks.kernel[0] * blocks.kernel[1];
             if taps % area != 0 {
                 return Err(Error::runtime(format!(
@@ -277,28 +277,29 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
             }
             let mut sizes = input.sizes()[..rank - 2].to_vec();
             sizes.extend([(taps / area) as isize, size[0] as isize, size[1] as isize]);
-            Ok(vec![Spec::new(&sizes, input.dtype(), input)])
+            Ok(vec![TensorSpec::new(&sizes, input.dtype(), input)])
         },
         cpu: |args, results| {
             let compute = results[0].dtype().compute();
             if !DTypes::DENSE.has(compute) {
                 return Err(Error::unsupported("col2im_out_cpu", compute));
             }
-            let (input, place) = (plain(args.tensor(0)?, compute)?, workplace(&results[0], compute)?);
-            let axes = Blocks::read(args, 2)?.axes(pair(args, 1)?);
+            let (input, place) = (plain(args.tensor(INPUT)?, compute)?, workplace(&results[0], compute)?);
+            let axes = Blocks::read(args, [KERNEL_SIZE, DILATION, PADDING, STRIDE])?.axes(pair(args, OUTPUT_SIZE)?);
             let sizes = results[0].sizes();
             let count = sizes[..sizes.len() - 2].iter().product::<isize>() as usize;
             {
                 let (from, to) = (input.storage().pin()?, place.storage().pin()?);
                 let first = from.as_ptr().wrapping_offset(input.layout().offset * compute.size() as isize);
-                // SAFETY: row-major operands, pinned, of the sizes that the axes say; the result is fresh.
+                // SAFETY: row-major operands, pinned, of the sizes of the axes; the result is new.
                 unsafe { fold(compute, count, &axes, first, to.as_ptr())? };
             }
             settle(&place, &results[0])
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| -> Expr {
-        d.grad().call(&UNFOLD, lists(d, 2..6))
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| -> Expr {
+        d.grad().call(&UNFOLD, lists(d, [KERNEL_SIZE, DILATION, PADDING, STRIDE]))
     })]),
     node: "Col2ImBackward0",
     samples: &["t(2, 12, 12), (4, 5), 2", "t(6, 6), (3, 5), (3, 2), (1, 2), (1, 0), (2, 1)"],
@@ -315,5 +316,5 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
         ),
     ],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };

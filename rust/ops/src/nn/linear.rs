@@ -1,26 +1,30 @@
 //! The affine map of a layer.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::broadcast::expands;
+use rushlight_core::broadcast::can_expand;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Dims, Error, Result, Scalar};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::node::is_tracked;
+use rushlight_dispatch::op;
+use rushlight_dispatch::operator::{
+    Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Out,
+    Saves, TensorSpec, Variants, formula, operator,
+};
+use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
+use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, unsqueeze_to_rank};
 
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::linalg::added::ADDMM;
-use crate::linalg::matrix::{DOT, MM, fold, matmul, misfit};
+use crate::expr_ext::ExprExt;
+use crate::linalg::addmm::ADDMM;
+use crate::linalg::matrix::{BMM, DOT, MM, fold, matmul, shape_error};
 use crate::linalg::{Matrix, check_dtype, product};
-use crate::mapped::Mapped;
-use crate::node::is_watched;
-use crate::op;
 use crate::pointwise::arith::ADD;
-use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::value::{Args, Output, Value};
-use crate::view::reshape::{VIEW, sizes_value};
-use crate::view::transpose::across;
+use crate::view::RESHAPE;
+use crate::view::reshape::VIEW;
+use crate::view::transpose::{MOVEDIM, TRANSPOSE, across};
 
-pub static LINEAR: Row = Row {
+#[operator]
+pub static LINEAR: Operator = Operator {
     name: "linear",
     namespace: "nn.functional",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -35,9 +39,9 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
     tensor([3.5000, 6.5000])",
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::Lower,
-    run: Run::Compose(|args| {
-        let (input, weight) = (args.tensor(0)?, args.tensor(1)?);
+    autocast: Autocast::LowerPrecision,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (input, weight) = (args.tensor(INPUT)?, args.tensor(WEIGHT)?);
         if input.rank() == 0 || weight.rank() == 0 {
             return Err(Error::runtime(format!(
                 "both arguments to linear need to be at least 1D, but they are {}D and {}D",
@@ -45,7 +49,7 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
                 weight.rank()
             )));
         }
-        match (weight.rank(), args.optional_tensor(2)) {
+        match (weight.rank(), args.optional_tensor(BIAS)) {
             (2, bias) if is_in_parts(args) && fits(input, weight, bias) => {
                 parts(input, weight, bias).map(Output::Tensor)
             }
@@ -59,7 +63,7 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
             (rank, _) => Err(Error::runtime(format!("mat2 must be a matrix, got {rank}-D tensor"))),
         }
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(2, 3), t(4, 3), t(4)",
         "t(2, 3), t(4, 3)",
@@ -74,17 +78,18 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
         ("t(), t(3)", "RuntimeError", "both arguments to linear need to be at least 1D, but they are 0D and 1D"),
     ],
     reference: "np.matmul(input, weight.T) + (0 if bias is None else bias)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// Whether the call becomes that of several operators: they are what torch's graph shows, and what it does with sequences
-/// that do not lie row by row.
+/// Whether the call is carried out as several operators: these appear in torch's graph, and torch does so for sequences
+/// that are not row-major.
 fn is_in_parts(args: &Args) -> bool {
     let lies_apart = |input: &Tensor| input.rank() > 2 && !input.layout().is_contiguous();
-    (is_watched(args) || args.tensor(0).is_ok_and(lies_apart)) && args.all_tensors(|tensor| !tensor.is_mapped())
+    (is_tracked(args) || args.tensor(LINEAR::INPUT).is_ok_and(lies_apart))
+        && args.all_tensors(|tensor| !tensor.is_batched())
 }
 
-/// Whether the operands go together; what is wrong with others the single row says.
+/// Whether the operands match; the single operator raises the error for others.
 fn fits(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> bool {
     let (own, shape) = (input.sizes(), weight.sizes());
     let spreads = |bias: &Tensor| {
@@ -112,7 +117,8 @@ fn parts(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tenso
 }
 
 /// The affine map as one node; torch's node adds the bias first, so the bias is its first input.
-pub static AFFINE: Row = Row {
+#[operator]
+pub static AFFINE: Operator = Operator {
     name: "_affine",
     variants: Variants::FUNCTION,
     signature: "(Tensor bias, Tensor input, Tensor weight) -> Tensor",
@@ -121,23 +127,25 @@ pub static AFFINE: Row = Row {
     >>> torch._affine(torch.ones(1), torch.tensor([1., 2.]), torch.tensor([[1., 1.]]))
     tensor([4.])",
     dtypes: DTypes::NUMBERS,
-    mapped: Mapped::Rule(super::mapped::affine),
-    run: Run::Kernel(Kernel {
-        infer: |args| infer(args, 1, Some(args.tensor(0)?)),
-        cpu: |args, results| run(args, 1, Some(args.tensor(0)?), results),
+    batch_rule: BatchRule::Custom(batched_affine),
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| infer(args, [INPUT, WEIGHT], Some(args.tensor(BIAS)?)),
+        cpu: |args, results| run(args, [INPUT, WEIGHT], Some(args.tensor(BIAS)?), results),
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, |d| d.grad()),
-        formula(1, Saves::input(2), |d| d.grad().matmul(d.input(2).conj())),
-        formula(2, Saves::input(1), |d| weight_gradient(d, 1)),
+        formula(BIAS, Saves::NOTHING, |d| d.grad()),
+        formula(INPUT, Saves::input(WEIGHT), |d| d.grad().matmul(d.input(WEIGHT).conj())),
+        formula(WEIGHT, Saves::input(INPUT), |d| weight_gradient(d, INPUT)),
     ]),
     node: "AddmmBackward0",
     samples: &["t(4), t(2, 3), t(4, 3)", "t(4), t(3), t(4, 3)", "t(4), t(2, 5, 3), t(4, 3)"],
     reference: "np.matmul(input, weight.T) + bias",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static PLAIN: Row = Row {
+#[operator]
+pub static PLAIN: Operator = Operator {
     name: "_linear",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor weight) -> Tensor",
@@ -146,20 +154,24 @@ pub static PLAIN: Row = Row {
     >>> torch._linear(torch.tensor([1., 2.]), torch.tensor([[1., 1.]]))
     tensor([3.])",
     dtypes: DTypes::NUMBERS,
-    mapped: Mapped::Rule(super::mapped::plain),
-    run: Run::Kernel(Kernel { infer: |args| infer(args, 0, None), cpu: |args, results| run(args, 0, None, results) }),
+    batch_rule: BatchRule::Custom(batched_plain),
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| infer(args, [INPUT, WEIGHT], None),
+        cpu: |args, results| run(args, [INPUT, WEIGHT], None, results),
+        cuda: None,
+    }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| d.grad().matmul(d.input(1).conj())),
-        formula(1, Saves::input(0), |d| weight_gradient(d, 0)),
+        formula(INPUT, Saves::input(WEIGHT), |d| d.grad().matmul(d.input(WEIGHT).conj())),
+        formula(WEIGHT, Saves::input(INPUT), |d| weight_gradient(d, INPUT)),
     ]),
     node: "MmBackward0",
     samples: &["t(2, 3), t(4, 3)", "t(3), t(4, 3)", "t(2, 5, 3), t(4, 3)"],
     reference: "np.matmul(input, weight.T)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// Over all rows of the input at once: one product.
-fn weight_gradient(d: &Derive, input: usize) -> Expr {
+/// One product over all rows of the input.
+fn weight_gradient(d: &BackwardContext, input: Arg) -> Expr {
     let gradient = || {
         let (grad, input) = (d.grad().done()?, d.input(input).conj().done()?);
         if input.rank() == 1 {
@@ -170,8 +182,8 @@ fn weight_gradient(d: &Derive, input: usize) -> Expr {
     Expr::new(gradient())
 }
 
-fn infer(args: &Args, at: usize, bias: Option<&Tensor>) -> Result<Vec<Spec>> {
-    let (input, weight) = (args.tensor(at)?, args.tensor(at + 1)?);
+fn infer(args: &Args, [input, weight]: [Arg; 2], bias: Option<&Tensor>) -> Result<Vec<TensorSpec>> {
+    let (input, weight) = (args.tensor(input)?, args.tensor(weight)?);
     let (own, shape) = (input.sizes(), weight.sizes());
     if own.is_empty() || shape.len() != 2 {
         return Err(Error::runtime(format!("{} is no matrix for an input of {}", Shape(shape), Shape(own))));
@@ -179,12 +191,12 @@ fn infer(args: &Args, at: usize, bias: Option<&Tensor>) -> Result<Vec<Spec>> {
     let last = input.rank() - 1;
     let rows = own[..last].iter().product::<isize>();
     if own[last] != shape[1] {
-        let error = misfit(&[rows, own[last]], &[shape[1], shape[0]]).shapes([own.as_slice(), shape.as_slice()]);
-        if own[last] == shape[0] && bias.is_none_or(|bias| expands(bias.sizes(), &[rows, shape[1]])) {
+        let error = shape_error(&[rows, own[last]], &[shape[1], shape[0]]).shapes([own.as_slice(), shape.as_slice()]);
+        if own[last] == shape[0] && bias.is_none_or(|bias| can_expand(bias.sizes(), &[rows, shape[1]])) {
             return Err(error.fit("They would fit after weight.t()."));
         }
         return Err(error.hint(format!(
-            "The weight {} takes inputs with {} features in the last dimension; the input is {}.",
+            "The weight has shape {} and needs inputs with {} features in the last dimension; the input has shape {}.",
             Shape(shape),
             shape[1],
             Shape(own)
@@ -204,15 +216,15 @@ fn infer(args: &Args, at: usize, bias: Option<&Tensor>) -> Result<Vec<Spec>> {
     check_dtypes(input, weight, bias)?;
     let mut sizes = Dims::from_slice(&own[..last]);
     sizes.push(shape[0]);
-    Ok(vec![Spec::new(&sizes, input.dtype(), input)])
+    Ok(vec![TensorSpec::new(&sizes, input.dtype(), input)])
 }
 
 fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
     let titles = |x: &str, y: &str, a: &Tensor, b: &Tensor| {
         Error::runtime(format!(
             "{x} and {y} must have the same dtype, but got {} and {}",
-            a.dtype().title(),
-            b.dtype().title()
+            a.dtype().display_name(),
+            b.dtype().display_name()
         ))
         .hint("Convert one of them: x.to(weight.dtype).")
     };
@@ -228,8 +240,49 @@ fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Resul
     }
 }
 
-fn run(args: &Args, at: usize, bias: Option<&Tensor>, results: &[Tensor]) -> Result<()> {
-    let weight = Matrix::of(args.tensor(at + 1)?).transposed();
+fn run(args: &Args, [input, weight]: [Arg; 2], bias: Option<&Tensor>, results: &[Tensor]) -> Result<()> {
+    let weight = Matrix::of(args.tensor(weight)?).transposed();
     let bias = bias.map(|bias| (Scalar::ONE, Matrix::of(bias)));
-    product(Matrix::row(&results[0]), Scalar::ONE, Matrix::row(args.tensor(at)?), weight, bias)
+    product(Matrix::row(&results[0]), Scalar::ONE, Matrix::row(args.tensor(input)?), weight, bias)
+}
+
+/// `input @ weight.T` for the tensors at these positions.
+fn batched_product(batch: &BatchedCall, input: Arg, weight: Arg) -> Result<Tensor> {
+    let sizes = batch.args.tensor(input)?.sizes();
+    let (outer, inner) = sizes.split_at(sizes.len().saturating_sub(1));
+    let inner = inner.first().copied().unwrap_or(1);
+    let outputs = batch.args.tensor(weight)?.sizes()[0];
+    if !batch.differs_at(weight) {
+        return op!(PLAIN, batch.tensor(input)?, batch.one(weight)?);
+    }
+    if !batch.differs_at(input) {
+        let all = op!(PLAIN, batch.one(input)?, merge_batch(&batch.tensor(weight)?)?)?;
+        let mut apart = outer.to_vec();
+        apart.extend([batch.size, outputs]);
+        return op!(MOVEDIM, op!(RESHAPE, all, sizes_value(&apart))?, &[outer.len() as i64][..], &[0i64][..]);
+    }
+    let rows: isize = outer.iter().product();
+    let lines = op!(RESHAPE, batch.tensor(input)?, sizes_value(&[batch.size, rows, inner]))?;
+    let whole = op!(BMM, lines, op!(TRANSPOSE, batch.tensor(weight)?, 1i64, 2i64)?)?;
+    let mut apart = vec![batch.size];
+    apart.extend_from_slice(outer);
+    apart.push(outputs);
+    op!(RESHAPE, whole, sizes_value(&apart))
+}
+
+fn batched_plain(batch: &BatchedCall) -> RuleResult {
+    use PLAIN::*;
+
+    one_result(batched_product(batch, INPUT, WEIGHT))
+}
+
+fn batched_affine(batch: &BatchedCall) -> RuleResult {
+    use AFFINE::*;
+
+    if !batch.differs_at(BIAS) && !batch.differs_at(WEIGHT) {
+        return one_result(op!(AFFINE, batch.one(BIAS)?, batch.tensor(INPUT)?, batch.one(WEIGHT)?));
+    }
+    let whole = batched_product(batch, INPUT, WEIGHT)?;
+    let bias = unsqueeze_to_rank(&batch.tensor(BIAS)?, whole.rank() - 1);
+    one_result(op!(ADD, whole, bias))
 }

@@ -1,50 +1,39 @@
-//! Losses about margins, distances and counts, composed of other rows.
+//! Losses of margins, distances and counts, composed of other operators.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
-use rushlight_core::{Error, Result, Scalar};
+use rushlight_core::{Error, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::{Arg, Output};
+use rushlight_dispatch::{create, op, value, vmap};
 
 use super::Reduction;
 use super::loss::{check_stays, deprecated_at, reduction_at};
-use crate::autocast::Autocast;
-use crate::derive::Derivative;
-use crate::expr::Expr;
-use crate::op;
+use crate::expr_ext::ExprExt;
 use crate::pointwise::activation::LOGSIGMOID;
 use crate::pointwise::clamp::CLAMP_MIN;
 use crate::pointwise::compare::NE;
-use crate::reduce::sum::SUM_DIM;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Ints, Output};
 
-/// What these rows share.
-const LOSS: Row = Row {
+/// Shared by these operators.
+const LOSS: Operator = Operator {
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     dtypes: DTypes::FLOATS,
-    derivative: Derivative::Composed,
-    ..Row::BASE
+    derivative: Derivative::CompositeImplicit,
+    ..Operator::BASE
 };
-
-impl Expr {
-    fn at_least_zero(self) -> Expr {
-        self.call(&CLAMP_MIN, [Scalar::Int(0).into()])
-    }
-
-    fn sum_along(self, dim: i64) -> Expr {
-        self.call(&SUM_DIM, [Ints::from_slice(&[dim]).into()])
-    }
-}
 
 fn reduced(each: Expr, reduction: Reduction) -> Result<Output> {
     reduction.apply(each.done()?).map(Output::Tensor)
 }
 
-fn expr(args: &Args, place: usize) -> Result<Expr> {
-    args.tensor(place).map(Expr::from)
+fn expr(args: &Args, arg: Arg) -> Result<Expr> {
+    args.tensor(arg).map(Expr::from)
 }
 
-pub static SOFT_MARGIN_LOSS: Row = Row {
+#[operator]
+pub static SOFT_MARGIN_LOSS: Operator = Operator {
     name: "soft_margin_loss",
     signature: "(Tensor input, Tensor target, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "The logistic loss of scores whose targets are 1 or -1.
@@ -53,12 +42,12 @@ pub static SOFT_MARGIN_LOSS: Row = Row {
 
     >>> torch.nn.functional.soft_margin_loss(torch.tensor([0., 2.]), torch.tensor([1., 1.]), reduction='none')
     tensor([0.6931, 0.1269])",
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let reduction = reduction_at(args, [2, 3, 4])?;
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         check_stays(args)?;
-        // As a logarithm of a sigmoid it neither overflows nor cancels.
-        reduced(-(expr(args, 0)? * expr(args, 1)?).call(&LOGSIGMOID, []), reduction)
+        // As the logarithm of a sigmoid it neither overflows nor cancels.
+        reduced(-(expr(args, INPUT)? * expr(args, TARGET)?).call(&LOGSIGMOID, []), reduction)
     }),
     samples: &["t(2, 3), t(2, 3)", "t(4), t(4), reduction='none'"],
     errors: &[(
@@ -70,20 +59,20 @@ pub static SOFT_MARGIN_LOSS: Row = Row {
     ..LOSS
 };
 
-pub static MARGIN_RANKING_LOSS: Row = Row {
+#[operator]
+pub static MARGIN_RANKING_LOSS: Operator = Operator {
     name: "margin_ranking_loss",
     signature: "(Tensor input1, Tensor input2, Tensor target, float margin=0, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
-    doc:
-        "How far pairs of scores are from the order that the target asks for: 1 if the first should be larger, else -1.
+    doc: "The ranking loss of pairs of scores: the target is 1 if the first should be larger, else -1.
 
     loss = max(0, -target * (input1 - input2) + margin)
 
     >>> torch.nn.functional.margin_ranking_loss(torch.tensor([1.]), torch.tensor([3.]), torch.tensor([1.]))
     tensor(2.)",
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let reduction = reduction_at(args, [4, 5, 6])?;
-        let (a, b, target) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
+        let (a, b, target) = (args.tensor(INPUT1)?, args.tensor(INPUT2)?, args.tensor(TARGET)?);
         if a.rank() != b.rank() || a.rank() != target.rank() {
             return Err(Error::runtime(format!(
                 "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: torch.Size({}), input2: torch.Size({}), target: torch.Size({}) ",
@@ -92,7 +81,10 @@ pub static MARGIN_RANKING_LOSS: Row = Row {
                 Shape(target.sizes())
             )));
         }
-        reduced((-expr(args, 2)? * (expr(args, 0)? - expr(args, 1)?) + args.float(3)?).at_least_zero(), reduction)
+        reduced(
+            (-expr(args, TARGET)? * (expr(args, INPUT1)? - expr(args, INPUT2)?) + args.float(MARGIN)?).at_least_zero(),
+            reduction,
+        )
     }),
     samples: &["t(4), t(4), t(4)", "t(2, 3), t(2, 3), t(2, 3), 0.5, reduction='none'"],
     errors: &[(
@@ -104,20 +96,21 @@ pub static MARGIN_RANKING_LOSS: Row = Row {
     ..LOSS
 };
 
-pub static HINGE_EMBEDDING_LOSS: Row = Row {
+#[operator]
+pub static HINGE_EMBEDDING_LOSS: Operator = Operator {
     name: "hinge_embedding_loss",
     signature: "(Tensor input, Tensor target, float margin=1.0, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
-    doc: "Distances of pairs that belong together (target 1), and what others (-1) lack of a margin.
+    doc: "The distances of similar pairs (target 1), and the difference to a margin of dissimilar ones (-1).
 
     >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.5, 0.5]), torch.tensor([1., -1.]), 2.0, reduction='none')
     tensor([0.5000, 1.5000])",
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let reduction = reduction_at(args, [3, 4, 5])?;
-        let (own, margin) = (expr(args, 0)?, args.float(2)?);
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
+        let (own, margin) = (expr(args, INPUT)?, args.float(MARGIN)?);
         let apart = (-own.clone() + margin).at_least_zero();
-        let apart = expr(args, 1)?.with(&NE, 1i64).choose(apart, 0i64);
-        let together = expr(args, 1)?.with(&NE, -1i64).choose(own, 0i64);
+        let apart = expr(args, TARGET)?.with(&NE, 1i64).choose(apart, 0i64);
+        let together = expr(args, TARGET)?.with(&NE, -1i64).choose(own, 0i64);
         reduced(apart + together, reduction)
     }),
     samples: &["t(4), t(4)", "t(2, 3), t(2, 3), 0.5, reduction='none'"],
@@ -126,18 +119,19 @@ pub static HINGE_EMBEDDING_LOSS: Row = Row {
     ..LOSS
 };
 
-pub static COSINE_EMBEDDING_LOSS: Row = Row {
+#[operator]
+pub static COSINE_EMBEDDING_LOSS: Operator = Operator {
     name: "cosine_embedding_loss",
     signature: "(Tensor input1, Tensor input2, Tensor target, float margin=0, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
-    doc: "How far pairs of vectors are from parallel (target 1), or from apart by a margin (-1).
+    doc: "One minus the cosine of similar pairs of vectors (target 1), and the excess of the cosine over a margin of others (-1).
 
     >>> torch.nn.functional.cosine_embedding_loss(torch.tensor([1., 0.]), torch.tensor([0., 1.]), torch.tensor(1.))
     tensor(1.)",
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let reduction = reduction_at(args, [4, 5, 6])?;
-        let (a, b, target) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
+        let (a, b, target) = (args.tensor(INPUT1)?, args.tensor(INPUT2)?, args.tensor(TARGET)?);
         let rank = target.rank();
         if rank > 1 {
             return Err(Error::runtime("0D or 1D target tensor expected, multi-target not supported"));
@@ -150,13 +144,13 @@ pub static COSINE_EMBEDDING_LOSS: Row = Row {
                 Shape(b.sizes())
             )));
         }
-        /// Keeps the cosine of nothing from being nothing divided by nothing.
+        /// Avoids 0 / 0 in the cosine of zero vectors.
         const LEAST: f64 = 1e-12;
-        let dot = |x: Expr, y: Expr| (x * y).sum_along(rank as i64);
-        let (x, y) = (expr(args, 0)?, expr(args, 1)?);
+        let dot = |x: Expr, y: Expr| (x * y).sum_over(rank as i64);
+        let (x, y) = (expr(args, INPUT1)?, expr(args, INPUT2)?);
         let lengths = (dot(x.clone(), x.clone()) + LEAST) * (dot(y.clone(), y.clone()) + LEAST);
         let cosine = dot(x, y) / lengths.sqrt();
-        let apart = (cosine.clone() - args.float(3)?).at_least_zero();
+        let apart = (cosine.clone() - args.float(MARGIN)?).at_least_zero();
         let target = Expr::from(target);
         let together = target.clone().equals(1i64).choose(1.0 - cosine, 0i64);
         reduced(together + target.equals(-1i64).choose(apart, 0i64), reduction)
@@ -173,7 +167,8 @@ pub static COSINE_EMBEDDING_LOSS: Row = Row {
     ..LOSS
 };
 
-pub static POISSON_NLL_LOSS: Row = Row {
+#[operator]
+pub static POISSON_NLL_LOSS: Operator = Operator {
     name: "poisson_nll_loss",
     signature: "(Tensor input, Tensor target, bool log_input=True, bool full=False, truth? size_average=None, float eps=1e-08, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "The negative logarithm of the probability of counts, whose means (or the means' logarithms) the input holds. `full` adds
@@ -182,16 +177,16 @@ Stirling's approximation of what does not depend on the input.
     >>> torch.nn.functional.poisson_nll_loss(torch.tensor([0., 1.]), torch.tensor([1., 2.]), reduction='none')
     tensor([1.0000, 0.7183])",
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let reduction = reduction_at(args, [4, 6, 7])?;
-        let (own, target) = (expr(args, 0)?, expr(args, 1)?);
-        let mut each = if args.bool(2)? {
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
+        let (own, target) = (expr(args, INPUT)?, expr(args, TARGET)?);
+        let mut each = if args.bool(LOG_INPUT)? {
             own.clone().exp() - target.clone() * own
         } else {
-            own.clone() - target.clone() * (own + args.float(5)?).log()
+            own.clone() - target.clone() * (own + args.float(EPS)?).log()
         };
-        if args.bool(3)? {
+        if args.bool(FULL)? {
             let logs = target.clone().log();
             let stirling = target.clone() * logs - target.clone() + (target.clone() * std::f64::consts::TAU).log() * 0.5;
             each = each + target.at_most(1i64).choose(0.0, stirling);
@@ -203,22 +198,23 @@ Stirling's approximation of what does not depend on the input.
     ..LOSS
 };
 
-pub static GAUSSIAN_NLL_LOSS: Row = Row {
+#[operator]
+pub static GAUSSIAN_NLL_LOSS: Operator = Operator {
     name: "gaussian_nll_loss",
     signature: "(Tensor input, Tensor target, Tensor|Scalar var, truth full=False, float eps=1e-06, str reduction='mean') -> Tensor",
     doc: "The negative logarithm of the density of targets under normal distributions with means and variances.
 
     >>> torch.nn.functional.gaussian_nll_loss(torch.tensor([0.]), torch.tensor([2.]), torch.tensor([1.]))
     tensor(2.)",
-    run: Run::Compose(|args| {
-        let (own, target) = (args.tensor(0)?, args.tensor(1)?);
-        let variance = match args.optional_scalar(2) {
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
+        let variance = match args.optional_scalar(VAR) {
             Some(number) if number.f64() < 0.0 => {
                 return Err(Error::value("var has negative entry/entries")
-                    .hint("Variances are 0 or more: exp() or softplus() of a prediction is."));
+                    .hint("Variances must be non-negative; use exp() or softplus() of the prediction."));
             }
-            Some(number) => crate::create::full(own.sizes(), number, own.dtype(), own.device())?,
-            None => args.tensor(2)?.clone(),
+            Some(number) => create::full(own.sizes(), number, own.dtype(), own.device())?,
+            None => args.tensor(VAR)?.clone(),
         };
         let (sizes, given) = (own.sizes(), variance.sizes());
         let variance = if sizes == given {
@@ -229,25 +225,25 @@ pub static GAUSSIAN_NLL_LOSS: Row = Row {
             variance
         } else {
             return Err(Error::value("var is of incorrect size")
-                .hint("var has the input's shape, or that without the last dimension, or 1 in its place."));
+                .hint("var must have the input's shape, possibly without the last dimension or with size 1 there."));
         };
-        let reduction = Reduction::parse_or(args.str(5)?, "is not valid")?;
+        let reduction = Reduction::parse_or(args.str(REDUCTION)?, "is not valid")?;
         if variance.numel() > 0 && variance.device() == rushlight_core::Device::Cpu {
-            let every = crate::mapped::samples(&variance);
-            let negative = Expr::from(every).below(0i64).call(&crate::reduce::truth::ANY, []).done()?;
+            let every = vmap::samples(&variance);
+            let negative = Expr::from(every).below(0i64).call(&crate::reduce::all_any::ANY, []).done()?;
             if crate::convert::item(&negative)?.truth() {
                 return Err(Error::value("var has negative entry/entries")
-                    .hint("Variances are 0 or more: exp() or softplus() of a prediction is."));
+                    .hint("Variances must be non-negative; use exp() or softplus() of the prediction."));
             }
         }
-        // The limit takes nothing from the gradient.
+        // The limit does not affect the gradient.
         let raised = {
-            let limited = Expr::from(variance.detach()).call(&CLAMP_MIN, [args.float(4)?.into()]);
+            let limited = Expr::from(variance.detach()).call(&CLAMP_MIN, [args.float(EPS)?.into()]);
             Expr::from(&variance) + (limited - Expr::from(variance.detach()))
         };
         let distance = (Expr::from(own) - Expr::from(target)).square();
         let mut each = (raised.clone().log() + distance / raised) * 0.5;
-        if args.bool(3)? {
+        if args.bool(FULL)? {
             each = each + std::f64::consts::TAU.ln() * 0.5;
         }
         reduced(each, reduction)
@@ -261,30 +257,31 @@ pub static GAUSSIAN_NLL_LOSS: Row = Row {
     ..LOSS
 };
 
-pub static MULTILABEL_SOFT_MARGIN_LOSS: Row = Row {
+#[operator]
+pub static MULTILABEL_SOFT_MARGIN_LOSS: Operator = Operator {
     name: "multilabel_soft_margin_loss",
     signature: "(Tensor input, Tensor target, Tensor? weight=None, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "The binary cross entropy of the scores of several labels, averaged over the labels.
 
     >>> torch.nn.functional.multilabel_soft_margin_loss(torch.zeros(1, 2), torch.tensor([[1., 0.]]))
     tensor(0.6931)",
-    run: Run::Compose(|args| {
-        let reduction = match deprecated_at(args, [3, 4])? {
+    implementation: Implementation::CompositeImplicit(|args| {
+        let reduction = match deprecated_at(args, [SIZE_AVERAGE, REDUCE])? {
             Some(reduction) => reduction,
-            None => Reduction::parse_or(args.str(5)?, "is not valid")?,
+            None => Reduction::parse_or(args.str(REDUCTION)?, "is not valid")?,
         };
-        let (own, target) = (expr(args, 0)?, expr(args, 1)?);
-        let Some(&labels) = args.tensor(0)?.sizes().last() else {
+        let (own, target) = (expr(args, INPUT)?, expr(args, TARGET)?);
+        let Some(&labels) = args.tensor(INPUT)?.sizes().last() else {
             return Err(Error::index("Dimension specified as -1 but tensor has no dimensions")
-                .hint("x.reshape(1) gives it a dimension."));
+                .hint("Use x.reshape(1) to add a dimension."));
         };
         let hit = target.clone() * own.clone().call(&LOGSIGMOID, []);
         let miss = (1.0 - target) * (-own).call(&LOGSIGMOID, []);
         let mut each = -(hit + miss);
-        if let Some(weight) = args.optional_tensor(2) {
+        if let Some(weight) = args.optional_tensor(WEIGHT) {
             each = each * Expr::from(weight);
         }
-        reduced(each.sum_along(-1) / labels as f64, reduction)
+        reduced(each.sum_over(-1) / labels as f64, reduction)
     }),
     samples: &["t(2, 3), t(2, 3).sigmoid()", "t(2, 3), t(2, 3).sigmoid(), pos(3), reduction='none'"],
     errors: &[
@@ -299,24 +296,25 @@ pub static MULTILABEL_SOFT_MARGIN_LOSS: Row = Row {
     ..LOSS
 };
 
-pub static MULTI_MARGIN_LOSS: Row = Row {
+#[operator]
+pub static MULTI_MARGIN_LOSS: Operator = Operator {
     name: "multi_margin_loss",
     node: "MultiMarginLossBackward0",
     signature: "(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
-    doc: "How much the scores of other classes than the target's come within a margin of its score, averaged over the classes.
+    doc: "The margin violations of the scores of other classes than the target's, averaged over the classes.
 
     loss = sum(max(0, margin - input[target] + input[i]) ** p) / C, over i other than target
 
     >>> torch.nn.functional.multi_margin_loss(torch.tensor([[1., 0.5]]), torch.tensor([0]))
     tensor(0.2500)",
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let reduction = reduction_at(args, [5, 6, 7])?;
-        let (p, margin) = (args.int(2)?, args.float(3)?);
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
+        let (p, margin) = (args.int(P)?, args.float(MARGIN)?);
         if p != 1 && p != 2 {
             return Err(Error::value("only p == 1 and p == 2 supported"));
         }
-        let (own, target) = (args.tensor(0)?, args.tensor(1)?);
+        let (own, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
         let classes = match own.sizes().as_slice() {
             [] => 1,
             [classes] | [_, classes] if *classes > 0 => *classes,
@@ -338,12 +336,12 @@ pub static MULTI_MARGIN_LOSS: Row = Row {
         if !own.dtype().is_floating() {
             return Err(Error::unsupported("multi_margin_loss_cpu_kernel", own.dtype()));
         }
-        let shape = crate::view::reshape::sizes_value;
+        let shape = value::sizes_value;
         let rows = op!(crate::view::RESHAPE, own, shape(&[batch, classes]))?;
         let places = op!(crate::view::RESHAPE, target, shape(&[batch, 1]))?;
         if places.device() == rushlight_core::Device::Cpu {
             let inside = |place: &i64| (0..classes as i64).contains(place);
-            if !crate::convert::to_vec::<i64>(&crate::mapped::samples(&places))?.iter().all(inside) {
+            if !crate::convert::to_vec::<i64>(&vmap::samples(&places))?.iter().all(inside) {
                 return Err(Error::runtime("target out of range"));
             }
         }
@@ -352,7 +350,7 @@ pub static MULTI_MARGIN_LOSS: Row = Row {
         if p == 2 {
             each = each.clone() * each;
         }
-        if let Some(weight) = args.optional_tensor(4) {
+        if let Some(weight) = args.optional_tensor(WEIGHT) {
             if weight.sizes().as_slice() != [classes] {
                 return Err(Error::runtime(format!(
                     "inconsistent weight size, expected {classes} but got {}",
@@ -360,48 +358,53 @@ pub static MULTI_MARGIN_LOSS: Row = Row {
                 )));
             }
             let flat = op!(crate::view::RESHAPE, &places, shape(&[-1]))?;
-            let chosen = op!(crate::index::along::INDEX_SELECT, weight, 0i64, &flat)?;
+            let chosen = op!(crate::index::index_select::INDEX_SELECT, weight, 0i64, &flat)?;
             each = each * Expr::from(op!(crate::view::RESHAPE, &chosen, shape(&[batch, 1]))?);
         }
-        // The target's own class does not count.
+        // The target's own class is excluded.
         let others = op!(crate::index::scatter::SCATTER_VALUE, each.done()?, 1i64, &places, 0i64)?;
-        let each = Expr::from(others).sum_along(1) / classes as f64;
+        let each = Expr::from(others).sum_over(1) / classes as f64;
         let alone = own.rank() < 2 && target.rank() == 0;
         reduced(if alone { each.call(&crate::view::RESHAPE, [shape(&[])]) } else { each }, reduction)
     }),
     samples: &["t(3, 4), i(4, 3)", "t(3, 4), i(4, 3), 2, 0.5, pos(4), reduction='none'", "t(4), torch.tensor(1)"],
     errors: &[
         ("t(2, 3), i(3, 2), p=3", "ValueError", "only p == 1 and p == 2 supported"),
-        ("t(2, 3), i(2, 3)", "RuntimeError", "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected target size [2], but got [3]. Input has shape [2, 3]."),
+        (
+            "t(2, 3), i(2, 3)",
+            "RuntimeError",
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected target size [2], but got [3]. Input has shape [2, 3].",
+        ),
         ("t(2, 3), torch.tensor([0, 5])", "RuntimeError", "target out of range"),
         ("t(2, 3), i(3, 2), weight=t(2)", "RuntimeError", "inconsistent weight size, expected 3 but got [2]"),
     ],
     ..LOSS
 };
 
-/// The length of differences along the last dimension, of which none is quite zero.
+/// The norm of differences along the last dimension; `eps` is added to each difference.
 fn distance(a: &Tensor, b: &Tensor, p: f64, eps: f64) -> Result<Tensor> {
     op!(super::distance::PAIRWISE_DISTANCE, a, b, p, eps)
 }
 
-pub static TRIPLET_MARGIN_LOSS: Row = Row {
+#[operator]
+pub static TRIPLET_MARGIN_LOSS: Operator = Operator {
     name: "triplet_margin_loss",
     signature: "(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
-    doc: "How much less than a margin the negative is farther from the anchor than the positive.
+    doc: "The violation of a margin between the anchor's distances to the negative and to the positive.
 
     loss = max(0, d(anchor, positive) - d(anchor, negative) + margin)
 
     >>> torch.nn.functional.triplet_margin_loss(torch.zeros(1, 2), torch.ones(1, 2), torch.ones(1, 2))
     tensor(1.)",
     dtypes: DTypes::NUMBERS,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let reduction = reduction_at(args, [7, 8, 9])?;
-        let (margin, p, eps) = (args.float(3)?, args.float(4)?, args.float(5)?);
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
+        let (margin, p, eps) = (args.float(MARGIN)?, args.float(P)?, args.float(EPS)?);
         if margin <= 0.0 {
             return Err(Error::value(format!("margin must be greater than 0, got {margin}")));
         }
-        let (anchor, positive, negative) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+        let (anchor, positive, negative) = (args.tensor(ANCHOR)?, args.tensor(POSITIVE)?, args.tensor(NEGATIVE)?);
         if anchor.rank() != positive.rank() || anchor.rank() != negative.rank() {
             return Err(Error::runtime(format!(
                 "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: anchor {}D, positive {}D, and negative {}D inputs",
@@ -412,7 +415,7 @@ pub static TRIPLET_MARGIN_LOSS: Row = Row {
         }
         let near = distance(anchor, positive, p, eps)?;
         let mut far = distance(anchor, negative, p, eps)?;
-        if args.bool(6)? {
+        if args.bool(SWAP)? {
             far = op!(crate::pointwise::compare::MINIMUM, &far, &distance(positive, negative, p, eps)?)?;
         }
         reduced((Expr::from(near) - Expr::from(far) + margin).at_least_zero(), reduction)

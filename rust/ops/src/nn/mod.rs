@@ -1,7 +1,6 @@
 //! Functions of neural networks.
 
 pub mod attention;
-pub mod bag;
 pub mod bilinear;
 pub mod conv;
 pub mod cross_entropy;
@@ -9,28 +8,29 @@ pub mod ctc;
 pub mod distance;
 pub mod dropout;
 pub mod embedding;
+pub mod embedding_bag;
 pub mod fold;
-pub mod grid;
+pub mod grid_sample;
 pub mod interpolate;
 pub mod linear;
 pub mod loss;
-mod mapped;
 pub mod margin;
 pub mod multilabel;
 pub mod nll;
 pub mod norm;
+pub mod pixel_shuffle;
 pub mod pool;
 pub mod prelu;
 pub mod recurrent;
-pub mod shuffle;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::BackwardContext;
+use rushlight_dispatch::value::Arg;
+use rushlight_dispatch::{create, host, op};
 
-use crate::derive::Derive;
-use crate::expr::Expr;
-
-/// What becomes of the losses of the elements.
+/// How the losses of the elements are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduction {
     None,
@@ -41,23 +41,23 @@ pub enum Reduction {
 impl Reduction {
     pub fn parse(text: &str) -> Result<Reduction> {
         if text == "elementwise_mean" {
-            crate::host::warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.")?;
+            host::warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.")?;
             return Ok(Reduction::Mean);
         }
         Reduction::parse_or(text, "is not a valid value for reduction")
     }
 
-    /// One of the three words, or torch's complaint.
+    /// Parses one of the three words; torch's message otherwise.
     pub fn parse_or(text: &str, complaint: &str) -> Result<Reduction> {
         match text {
             "none" => Ok(Reduction::None),
             "mean" => Ok(Reduction::Mean),
             "sum" => Ok(Reduction::Sum),
-            _ => Err(Error::value(format!("{text} {complaint}")).hint("It is \"mean\", \"sum\" or \"none\".")),
+            _ => Err(Error::value(format!("{text} {complaint}")).hint("It must be \"mean\", \"sum\" or \"none\".")),
         }
     }
 
-    /// As the number that rows keep for their derivative.
+    /// The number that operators store for their derivative.
     pub fn code(self) -> i64 {
         self as i64
     }
@@ -73,16 +73,16 @@ impl Reduction {
     pub fn apply(self, losses: Tensor) -> Result<Tensor> {
         match self {
             Reduction::None => Ok(losses),
-            Reduction::Sum => crate::op!(crate::reduce::SUM, &losses),
-            Reduction::Mean => crate::op!(crate::reduce::sum::MEAN, &losses),
+            Reduction::Sum => op!(crate::reduce::SUM, &losses),
+            Reduction::Mean => op!(crate::reduce::sum::MEAN, &losses),
         }
     }
 }
 
 /// The gradient of an argument whose values do not matter.
-pub fn zeros_like_input(d: &Derive, place: usize) -> Expr {
-    match d.facts(place) {
-        Some(facts) => Expr::new(crate::create::zeros(&facts.sizes, facts.dtype, facts.device)),
+pub fn zeros_like_input(d: &BackwardContext, arg: Arg) -> Expr {
+    match d.meta(arg) {
+        Some(meta) => Expr::new(create::zeros(&meta.sizes, meta.dtype, meta.device)),
         None => Expr::Nothing,
     }
 }

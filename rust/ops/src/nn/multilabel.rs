@@ -1,49 +1,50 @@
-//! The margin loss of several right classes.
+//! The multi-label margin loss.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{collected, filled};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_dispatch::create::from_slice;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::op;
+use rushlight_dispatch::operator::{
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
+};
+use rushlight_dispatch::value::{Ints, Output, sizes_value};
 
 use super::loss::reduction_at;
-use crate::autocast::Autocast;
 use crate::convert::to_vec;
-use crate::create::from_slice;
-use crate::derive::Derivative;
-use crate::expr::Expr;
+use crate::expr_ext::ExprExt;
 use crate::index::gather::GATHER;
-use crate::mapped::Mapped;
-use crate::op;
 use crate::pointwise::clamp::CLAMP_MIN;
 use crate::reduce::sum::SUM_DIM;
-use crate::row::{DTypes, Row, Run, Traits, Variants};
-use crate::value::{Args, Ints, Output};
-use crate::view::reshape::sizes_value;
 use crate::view::squeeze::UNSQUEEZE;
 
-pub static MULTILABEL_MARGIN_LOSS: Row = Row {
+#[operator]
+pub static MULTILABEL_MARGIN_LOSS: Operator = Operator {
     name: "multilabel_margin_loss",
     node: "MultilabelMarginLossBackward0",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor target, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
-    doc: "How much the scores of wrong classes come within a margin of 1 of those of right ones, averaged over the classes.
+    doc:
+        "The violations of a margin of 1 between the scores of target classes and of others, averaged over the classes.
 
     loss = sum(max(0, 1 - (input[right] - input[wrong]))) / C
 
-Shapes: input and target `(N, C)` or `(C)`; each row of the target lists right classes, up to the first -1.
+Shapes: input and target `(N, C)` or `(C)`; each row of the target lists the target classes, up to the first -1.
 
     >>> torch.nn.functional.multilabel_margin_loss(torch.tensor([0.5, 0.25]), torch.tensor([0, -1]))
     tensor(0.3750)",
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
-    autocast: Autocast::Single,
-    traits: Traits::NEEDS_VALUES,
-    mapped: Mapped::EachIf(&[1]),
-    run: Run::Compose(|args| {
-        let reduction = reduction_at(args, [2, 3, 4])?;
+    autocast: Autocast::Fp32,
+    tags: Tags::DATA_DEPENDENT,
+    batch_rule: BatchRule::FallbackIf(&[TARGET]),
+    implementation: Implementation::CompositeImplicit(|args| {
+        let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         reduction.apply(losses(args)?).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(2, 3), torch.tensor([[1, -1, 0], [0, 2, -1]])",
         "t(3), torch.tensor([2, -1, 0]), reduction='none'",
@@ -59,11 +60,13 @@ Shapes: input and target `(N, C)` or `(C)`; each row of the target lists right c
         ("t(5, 4), i(2, 4)", "RuntimeError", "inconsistent target size: [4] for input of size: [5, 4]"),
     ],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn losses(args: &Args) -> Result<Tensor> {
-    let (own, target) = (args.tensor(0)?, args.valued(1)?);
+    use MULTILABEL_MARGIN_LOSS::*;
+
+    let (own, target) = (args.tensor(INPUT)?, args.valued(TARGET)?);
     let classes = match own.sizes().as_slice() {
         [] => 1,
         [classes] | [_, classes] if *classes > 0 => *classes,
@@ -80,20 +83,20 @@ fn losses(args: &Args) -> Result<Tensor> {
             Shape(target.sizes()),
             Shape(own.sizes())
         ))
-        .hint("target has the input's shape."));
+        .hint("target must have the input's shape."));
     }
     if !matches!(own.dtype(), DType::F32 | DType::F64) {
         return Err(Error::unsupported("multilabel_margin_loss_forward_out_frame", own.dtype()));
     }
     if target.dtype() != DType::I64 {
-        return Err(Error::runtime(format!("expected scalar type Long but found {}", target.dtype().title())));
+        return Err(Error::runtime(format!("expected scalar type Long but found {}", target.dtype().display_name())));
     }
     let batch = own.numel() as isize / classes;
     let list = to_vec::<i64>(target)?;
     if list.iter().any(|&class| class < -1 || class >= classes as i64) {
         return Err(Error::runtime("argument #2 'target' is out of range"));
     }
-    // What counts, as numbers: each listed class, and each class that is not listed.
+    // Masks as numbers: each listed class, and each class that is not listed.
     let width = classes as usize;
     let (mut listed, mut wrong) = (filled(0i64, list.len())?, filled(1i64, list.len())?);
     for (row, classes) in list.chunks(width).enumerate() {

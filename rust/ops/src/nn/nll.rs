@@ -1,45 +1,53 @@
-//! The negative log-likelihood of the right classes.
+//! The negative log-likelihood of the target classes.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::layout::Shape;
 use rushlight_core::storage::Pin;
-use rushlight_core::{DType, Element, Error, Result, dispatch};
-use rushlight_cpu::nn::loss::Picks;
+use rushlight_core::{DType, Element, Error, Result, Scalar, dispatch};
+use rushlight_cpu::nn::loss::NllOperands;
+use rushlight_dispatch::call::errors::not_implemented;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::plain;
+use rushlight_dispatch::operator::{
+    Args, Autocast, BatchRule, BatchedCall, DTypes, Derivative, Formula, Implementation, Kernel, Operator, Saves,
+    TensorSpec, Variants, formula, operator,
+};
+use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
+use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch, unsqueeze_to_rank};
+use rushlight_dispatch::{create, op};
 
 use super::Reduction;
 use super::loss::reduction_at;
-use crate::autocast::Autocast;
-use crate::create;
-use crate::derive::{Derivative, Formula, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::operands::plain;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Output};
+use crate::pointwise::divide::DIV;
+use crate::reduce::sum::SUM_DIM;
+use crate::view::RESHAPE;
+use crate::view::expand::EXPAND;
 
-pub static NLL_LOSS: Row = Row {
+#[operator]
+pub static NLL_LOSS: Operator = Operator {
     name: "nll_loss",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor target, Tensor? weight=None, truth? size_average=None, int ignore_index=-100, truth? reduce=None, str reduction='mean') -> Tensor",
-    doc: "Minus the log-probability of the right class, times its weight; the mean divides by the weights.
+    doc: "Minus the log-probability of the target class, times its weight; the mean divides by the weights.
 
 Shapes: input `(C)`, `(N, C)` or `(N, C, d1, ...)`, target the same without `C`.
 
     >>> torch.nn.functional.nll_loss(torch.tensor([[-0.5, -1.0]]), torch.tensor([1]))
     tensor(1.)",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Single,
-    run: Run::Compose(|args| {
-        let reduction = reduction_at(args, [3, 5, 6])?;
-        let weight = args.optional_tensor(2).into();
-        let (input, target) = (args.tensor(0)?, args.tensor(1)?);
-        let row = if input.rank() > 2 { &NLL_SPOTS } else { &NLL };
-        let outputs = row.call([input.into(), target.into(), weight, reduction.code().into(), args.int(4)?.into()])?;
+    autocast: Autocast::Fp32,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
+        let weight = args.optional_tensor(WEIGHT).into();
+        let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
+        let op = if input.rank() > 2 { &NLL_SPOTS } else { &NLL };
+        let outputs =
+            op.call([input.into(), target.into(), weight, reduction.code().into(), args.int(IGNORE_INDEX)?.into()])?;
         outputs.into_tensors().into_iter().next().map(Output::Tensor).ok_or_else(|| Error::runtime("no loss"))
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(3, 4), i(4, 3)",
         "t(4), i(4)",
@@ -53,61 +61,77 @@ Shapes: input `(C)`, `(N, C)` or `(N, C, d1, ...)`, target the same without `C`.
         ("t(3, 4), i(4, 3), reduction='foo'", "ValueError", "foo is not a valid value for reduction"),
     ],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-const SCATTERED: &[Formula] =
-    &[formula(0, Saves::input(0).union(Saves::input(1)).union(Saves::input(2)).union(Saves::result(1)), |d| {
+const SCATTERED: &[Formula] = &[formula(
+    FORWARD::INPUT,
+    Saves::input(FORWARD::INPUT)
+        .union(Saves::input(FORWARD::TARGET))
+        .union(Saves::input(FORWARD::WEIGHT))
+        .union(Saves::result(1)),
+    |d| {
+        use FORWARD::*;
+
         let gradient = || {
-            let weight = if d.is_tensor(2) { Some(d.input(2).done()?) } else { None };
+            let weight = if d.is_tensor(WEIGHT) { Some(d.input(WEIGHT).done()?) } else { None };
             NLL_BACKWARD.tensor([
                 d.grad().done()?.into(),
-                d.input(1).done()?.into(),
+                d.input(TARGET).done()?.into(),
                 weight.into(),
-                d.int(3).into(),
-                d.int(4).into(),
+                d.int(REDUCTION).into(),
+                d.int(IGNORE_INDEX).into(),
                 d.result_of(1).done()?.into(),
-                d.input(0).done()?.into(),
+                d.input(INPUT).done()?.into(),
             ])
         };
         Expr::new(gradient())
-    })];
+    },
+)];
 
-/// The row behind `nll_loss`, and the same for input of more than two dimensions, whose node torch names otherwise.
-const fn forward(name: &'static str, sample: &'static [&'static str]) -> Row {
-    Row {
-        name,
-        variants: Variants::FUNCTION,
-        signature: "(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor output, Tensor total_weight)",
-        doc: "The loss and the sum of the weights that it divides by; the reduction is 0 for none, 1 for mean, 2 for sum.",
-        dtypes: DTypes::FLOATS,
-        mapped: Mapped::Rule(crate::nn::mapped::nll),
-        run: Run::Kernel(Kernel { infer, cpu }),
-        derivative: Derivative::Formulas(SCATTERED),
-        samples: sample,
-        reference: "",
-        ..Row::BASE
-    }
-}
+/// The part that `_nll_loss` shares with its form for input of more than two dimensions, whose node has another name in
+/// torch.
+#[operator]
+const FORWARD: Operator = Operator {
+    variants: Variants::FUNCTION,
+    signature: "(Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index) -> (Tensor output, Tensor total_weight)",
+    doc: "The loss and the sum of the weights that it divides by; the reduction is 0 for none, 1 for mean, 2 for sum.",
+    dtypes: DTypes::FLOATS,
+    batch_rule: BatchRule::Custom(batched_nll),
+    implementation: Implementation::Kernel(Kernel { infer, cpu, cuda: None }),
+    derivative: Derivative::Formulas(SCATTERED),
+    reference: "",
+    ..Operator::BASE
+};
 
-pub static NLL: Row = forward("_nll_loss", &["t(3, 4), i(4, 3), None, 1, -100", "t(3, 4), i(4, 3), pos(4), 0, 1"]);
-pub static NLL_SPOTS: Row = forward("_nll_loss2d", &["t(2, 4, 3), i(4, 2, 3), pos(4), 1, 2"]);
+/// The operator behind `nll_loss`.
+#[operator]
+pub static NLL: Operator = Operator {
+    name: "_nll_loss",
+    samples: &["t(3, 4), i(4, 3), None, 1, -100", "t(3, 4), i(4, 3), pos(4), 0, 1"],
+    ..FORWARD
+};
 
-/// The gradient of the scores. It is linear in the incoming gradient, and so is the loss in the scores: each is the other's
-/// derivative.
-pub static NLL_BACKWARD: Row = Row {
+#[operator]
+pub static NLL_SPOTS: Operator =
+    Operator { name: "_nll_loss2d", samples: &["t(2, 4, 3), i(4, 2, 3), pos(4), 1, 2"], ..FORWARD };
+
+/// The gradient of the scores. It is linear in the incoming gradient, and so is the loss in the scores: each is the
+/// other's derivative.
+#[operator]
+pub static NLL_BACKWARD: Operator = Operator {
     name: "_nll_loss_backward",
     variants: Variants::FUNCTION,
     signature: "(Tensor grad, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight, Tensor like) -> Tensor",
     doc: "The gradient of `_nll_loss` with respect to scores like `like`, whose values do not matter.",
     dtypes: DTypes::FLOATS,
-    mapped: Mapped::Rule(crate::nn::mapped::nll_backward),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(batched_nll_backward),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (grad, target, like) = (args.tensor(0)?, args.tensor(1)?, args.tensor(6)?);
+            let (grad, target, like) = (args.tensor(GRAD)?, args.tensor(TARGET)?, args.tensor(LIKE)?);
             let [n, classes, spots] = three(like.sizes()).map(|size| size as usize);
-            let each = Reduction::of_code(args.int(3)?) == Reduction::None;
-            let weighs = args.optional_tensor(2).is_none_or(|weight| weight.numel() == classes);
+            let each = Reduction::of_code(args.int(REDUCTION)?) == Reduction::None;
+            let weighs = args.optional_tensor(WEIGHT).is_none_or(|weight| weight.numel() == classes);
             if target.numel() != n * spots || grad.numel() != if each { n * spots } else { 1 } || !weighs {
                 return Err(Error::runtime(format!(
                     "a gradient of {} does not belong to scores of {}",
@@ -115,36 +139,39 @@ pub static NLL_BACKWARD: Row = Row {
                     Shape(like.sizes())
                 )));
             }
-            Ok(vec![Spec::new(like.sizes(), grad.dtype(), grad)])
+            Ok(vec![TensorSpec::new(like.sizes(), grad.dtype(), grad)])
         },
         cpu: backward,
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1).union(Saves::input(2)), |d| {
+        formula(GRAD, Saves::input(TARGET).union(Saves::input(WEIGHT)), |d| {
             let loss = || -> Result<Tensor> {
-                let weight = if d.is_tensor(2) { Some(d.input(2).done()?) } else { None };
-                let row = if d.rank(6) > 2 { &NLL_SPOTS } else { &NLL };
-                let outputs = row.call([
+                let weight = if d.is_tensor(WEIGHT) { Some(d.input(WEIGHT).done()?) } else { None };
+                let op = if d.rank(LIKE) > 2 { &NLL_SPOTS } else { &NLL };
+                let outputs = op.call([
                     d.grad().done()?.into(),
-                    d.input(1).done()?.into(),
+                    d.input(TARGET).done()?.into(),
                     weight.into(),
-                    d.int(3).into(),
-                    d.int(4).into(),
+                    d.int(REDUCTION).into(),
+                    d.int(IGNORE_INDEX).into(),
                 ])?;
                 outputs.into_tensors().into_iter().next().ok_or_else(|| Error::runtime("no loss"))
             };
             Expr::new(loss())
         }),
-        formula(6, Saves::NOTHING, |d| super::zeros_like_input(d, 6)),
+        formula(LIKE, Saves::NOTHING, |d| super::zeros_like_input(d, LIKE)),
     ]),
     samples: &["t(), i(4, 3), None, 2, -100, t(), t(3, 4)", "t(2, 3), i(4, 2, 3), pos(4), 0, 1, t(), t(2, 4, 3)"],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// Checks shapes in torch's words.
-fn infer(args: &Args) -> Result<Vec<Spec>> {
-    let (input, target) = (args.tensor(0)?, args.tensor(1)?);
+/// Checks shapes with torch's messages.
+fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
+    use FORWARD::*;
+
+    let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
     let (own, to) = (input.sizes(), target.sizes());
     if own.is_empty() {
         return Err(Error::value(format!("Expected 1 or more dimensions (got {})", own.len())));
@@ -181,11 +208,11 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
     if target.dtype() != DType::I64 && target.dtype() != DType::U8 {
         return Err(Error::runtime(format!(
             "expected target dtype to be Long or Byte, but got {}",
-            target.dtype().title()
+            target.dtype().display_name()
         ))
-        .hint("Class numbers are integers: target.long()."));
+        .hint("Class indices must be integers: use target.long()."));
     }
-    if let Some(weight) = args.optional_tensor(2) {
+    if let Some(weight) = args.optional_tensor(WEIGHT) {
         let flat = own.len() <= 2;
         if weight.numel() != classes as usize || flat && weight.rank() != 1 {
             let sentence = if flat {
@@ -201,8 +228,8 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
         if weight.dtype() != input.dtype() {
             return Err(Error::runtime(format!(
                 "expected scalar type {} but found {}",
-                input.dtype().title(),
-                weight.dtype().title()
+                input.dtype().display_name(),
+                weight.dtype().display_name()
             )));
         }
     }
@@ -210,9 +237,9 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
         let kernel = if own.len() > 2 { "nll_loss2d_forward_out_frame" } else { "nll_loss_out_frame" };
         return Err(Error::unsupported(kernel, input.dtype()));
     }
-    let each = Reduction::of_code(args.int(3)?) == Reduction::None && own.len() > 1;
+    let each = Reduction::of_code(args.int(REDUCTION)?) == Reduction::None && own.len() > 1;
     let shape: &[isize] = if each { to } else { &[] };
-    Ok(vec![Spec::new(shape, input.dtype(), input), Spec::new(&[], input.dtype(), input)])
+    Ok(vec![TensorSpec::new(shape, input.dtype(), input), TensorSpec::new(&[], input.dtype(), input)])
 }
 
 /// Scores of `sizes` as `(n, classes, spots)`.
@@ -224,7 +251,7 @@ fn three(sizes: &[isize]) -> [isize; 3] {
     }
 }
 
-/// Targets and weights in row-major memory, and what describes them to the kernel.
+/// Targets and weights in row-major memory, and their description for the kernel.
 struct Prepared {
     targets: Tensor,
     weights: Option<Tensor>,
@@ -232,11 +259,13 @@ struct Prepared {
 
 impl Prepared {
     fn new(args: &Args) -> Result<Prepared> {
-        let weights = args.optional_tensor(2).map(|weight| plain(weight, weight.dtype())).transpose()?;
-        Ok(Prepared { targets: plain(args.tensor(1)?, DType::I64)?, weights })
+        use FORWARD::*;
+
+        let weights = args.optional_tensor(WEIGHT).map(|weight| plain(weight, weight.dtype())).transpose()?;
+        Ok(Prepared { targets: plain(args.tensor(TARGET)?, DType::I64)?, weights })
     }
 
-    /// Holds both in place for `picks`.
+    /// Pins both for `picks`.
     fn pin(&self) -> Result<(Pin<'_>, Option<Pin<'_>>)> {
         Ok((self.targets.storage().pin()?, self.weights.as_ref().map(|w| w.storage().pin()).transpose()?))
     }
@@ -248,8 +277,8 @@ impl Prepared {
         scores: *const T,
         strides: [isize; 3],
         ignored: i64,
-    ) -> Picks<T> {
-        Picks {
+    ) -> NllOperands<T> {
+        NllOperands {
             scores,
             strides,
             targets: element(targets, &self.targets),
@@ -270,12 +299,14 @@ fn element<T>(pin: &Pin, tensor: &Tensor) -> *const T {
 #[cold]
 fn out_of_bounds(target: i64) -> Error {
     Error::index(format!("Target {target} is out of bounds."))
-        .hint("Classes count from zero and are as many as the scores; ignore_index leaves one value out.")
+        .hint("Class indices must be at least 0 and less than the number of scores, or ignore_index.")
 }
 
 fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
-    let input = args.tensor(0)?;
-    let reduction = Reduction::of_code(args.int(3)?);
+    use FORWARD::*;
+
+    let input = args.tensor(INPUT)?;
+    let reduction = Reduction::of_code(args.int(REDUCTION)?);
     let sizes = three(input.sizes());
     let source = plain(input, input.dtype())?;
     let strides = [sizes[1] * sizes[2], sizes[2], 1];
@@ -283,9 +314,9 @@ fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
     let (scores, pins) = (source.storage().pin()?, prepared.pin()?);
     let (out, total) = (results[0].storage().pin()?, results[1].storage().pin()?);
     dispatch!(input.dtype(), T in [f32, f64, f16_, bf16_] => {
-        let picks = prepared.picks::<T>(&pins, sizes, element(&scores, &source), strides, args.int(4)?);
+        let picks = prepared.picks::<T>(&pins, sizes, element(&scores, &source), strides, args.int(IGNORE_INDEX)?);
         let each = (reduction == Reduction::None).then(|| out.as_ptr().cast::<T>());
-        // SAFETY: operands are pinned, contiguous and of the sizes that `infer` checked; results are fresh.
+        // SAFETY: operands are pinned, contiguous and of the sizes that `infer` checked; results are new.
         unsafe {
             let sums = picks.losses(each).map_err(out_of_bounds)?;
             total.as_ptr().cast::<T>().write(T::from_scalar(sums.weights.into()));
@@ -296,20 +327,22 @@ fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
             }
         }
         Ok(())
-    }, else => Err(crate::call::not_implemented(args.row, input.dtype())))
+    }, else => Err(not_implemented(args.op, input.dtype())))
 }
 
 fn backward(args: &Args, results: &[Tensor]) -> Result<()> {
+    use NLL_BACKWARD::*;
+
     let out = &results[0];
     create::fill(out, rushlight_core::Scalar::ZERO)?;
-    let reduction = Reduction::of_code(args.int(3)?);
+    let reduction = Reduction::of_code(args.int(REDUCTION)?);
     let sizes = three(out.sizes());
     let prepared = Prepared::new(args)?;
-    let grads = plain(args.tensor(0)?, out.dtype())?;
-    let total = crate::convert::item(args.tensor(5)?)?.f64();
+    let grads = plain(args.tensor(GRAD)?, out.dtype())?;
+    let total = crate::convert::item(args.tensor(TOTAL_WEIGHT)?)?.f64();
     let (pin, pins, target) = (grads.storage().pin()?, prepared.pin()?, out.storage().pin()?);
     dispatch!(out.dtype(), T in [f32, f64, f16_, bf16_] => {
-        let picks = prepared.picks::<T>(&pins, sizes, std::ptr::null(), [0; 3], args.int(4)?);
+        let picks = prepared.picks::<T>(&pins, sizes, std::ptr::null(), [0; 3], args.int(IGNORE_INDEX)?);
         let grads = element::<T>(&pin, &grads) as usize;
         // SAFETY: as in the forward; a gradient for each target, or one for all.
         let grad = |index: usize| unsafe { (*(grads as *const T).add(index)).to_scalar().f64() };
@@ -322,5 +355,104 @@ fn backward(args: &Args, results: &[Tensor]) -> Result<()> {
             }
         }
         .map_err(out_of_bounds)
-    }, else => Err(crate::call::not_implemented(args.row, out.dtype())))
+    }, else => Err(not_implemented(args.op, out.dtype())))
+}
+
+/// The items of all samples, which have several each or are one, as one batch.
+struct Items {
+    scores: Tensor,
+    targets: Tensor,
+    size: isize,
+    single: bool,
+}
+
+impl Items {
+    fn of(batch: &BatchedCall, scores: Arg, targets: Arg) -> Result<Option<Items>> {
+        if batch.size == 0 || batch.differs_at(NLL::WEIGHT) {
+            return Ok(None);
+        }
+        let single = batch.args.tensor(scores)?.rank() == 1;
+        let all = Items { scores: batch.tensor(scores)?, targets: batch.tensor(targets)?, size: batch.size, single };
+        Ok(Some(Items { scores: all.whole(all.scores.clone())?, targets: all.whole(all.targets.clone())?, ..all }))
+    }
+
+    /// A batched tensor as one batch of items.
+    fn whole(&self, shown: Tensor) -> Result<Tensor> {
+        if self.single { Ok(shown) } else { merge_batch(&shown) }
+    }
+
+    /// The inverse of `whole`.
+    fn apart(&self, whole: &Tensor) -> Result<Tensor> {
+        if self.single { Ok(whole.clone()) } else { split_batch(whole, self.size) }
+    }
+}
+
+fn shared_weight(batch: &BatchedCall) -> Result<Value<'static>> {
+    use NLL::*;
+
+    Ok(if batch.args.has_tensor(WEIGHT) { batch.one(WEIGHT)?.into() } else { Value::None })
+}
+
+/// The loss of each item, for all samples; summed for each sample if requested.
+fn batched_nll(batch: &BatchedCall) -> RuleResult {
+    use NLL::*;
+
+    let Some(items) = Items::of(batch, INPUT, TARGET)? else { return Ok(None) };
+    let (scores, targets) = (&items.scores, &items.targets);
+    let each = |scores: &Tensor| -> Result<Tensor> {
+        let values =
+            [scores.into(), targets.into(), shared_weight(batch)?, 0i64.into(), batch.args.int(IGNORE_INDEX)?.into()];
+        let results = batch.args.op.call(values)?.into_tensors();
+        items.apart(results.first().ok_or_else(|| Error::runtime("no loss"))?)
+    };
+    let sum = |each: &Tensor| {
+        if items.single {
+            return Ok(each.clone());
+        }
+        let dims: Ints = (1..each.rank() as i64).collect();
+        op!(SUM_DIM, each, dims)
+    };
+    let losses = each(scores)?;
+    // The loss of scores of minus one is the weight.
+    let weights = create::full(scores.sizes(), Scalar::Int(-1), scores.dtype(), scores.device())?;
+    let total = sum(&each(&weights)?)?;
+    let loss = match Reduction::of_code(batch.args.int(REDUCTION)?) {
+        Reduction::None => losses,
+        Reduction::Sum => sum(&losses)?,
+        Reduction::Mean => op!(DIV, sum(&losses)?, &total)?,
+    };
+    Ok(Some(Output::Tuple(vec![loss, total])))
+}
+
+fn batched_nll_backward(batch: &BatchedCall) -> RuleResult {
+    use NLL_BACKWARD::*;
+
+    let Some(items) = Items::of(batch, LIKE, TARGET)? else { return Ok(None) };
+    let grad = batch.tensor(GRAD)?;
+    let grad = match Reduction::of_code(batch.args.int(REDUCTION)?) {
+        Reduction::None => items.whole(grad)?,
+        summed => {
+            let grad = op!(RESHAPE, grad, sizes_value(&[batch.size]))?;
+            let grad = match summed {
+                Reduction::Mean => {
+                    op!(DIV, grad, op!(RESHAPE, batch.tensor(TOTAL_WEIGHT)?, sizes_value(&[batch.size]))?)?
+                }
+                _ => grad,
+            };
+            let mut every = vec![batch.size];
+            every.extend_from_slice(batch.args.tensor(TARGET)?.sizes());
+            items.whole(op!(EXPAND, unsqueeze_to_rank(&grad, every.len() - 1), sizes_value(&every))?)?
+        }
+    };
+    let total = create::full(&[], Scalar::Int(1), grad.dtype(), grad.device())?;
+    let values: [Value; 7] = [
+        grad.into(),
+        (&items.targets).into(),
+        shared_weight(batch)?,
+        0i64.into(),
+        batch.args.int(IGNORE_INDEX)?.into(),
+        total.into(),
+        (&items.scores).into(),
+    ];
+    one_result(items.apart(&batch.args.op.tensor(values)?))
 }

@@ -1,47 +1,51 @@
-//! Rectifiers whose slope below zero is learnt, or random.
+//! Rectifiers with a learnable or random slope below zero.
 
 use rushlight_core::dtype::bf16_;
 use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_cpu::tiles;
+use rushlight_dispatch::call::errors::not_implemented;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::op;
+use rushlight_dispatch::operator::{
+    Args, Autocast, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Tags, TensorSpec, Variants, formula,
+    operator,
+};
+use rushlight_dispatch::value::{Output, Value, sizes_value};
 use rushlight_rng::{Element, Float};
 
 use super::zeros_like_input;
-use crate::autocast::Autocast;
-use crate::call::not_implemented;
 use crate::convert::copy::CONTIGUOUS;
 use crate::convert::to_vec;
 use crate::create::draw::{self, generator};
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::op;
 use crate::pointwise::activation::LEAKY_RELU;
 use crate::pointwise::{BINARY, common};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
-use crate::value::{Args, Output};
-use crate::view::reshape::sizes_value;
 
-pub static PRELU_KERNEL: Row = Row {
+#[operator]
+pub static PRELU_KERNEL: Operator = Operator {
     name: "_prelu_kernel",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor weight) -> Tensor",
-    doc: "Each element, times the weight at its place where it is not positive.
+    doc: "Each element, times the weight at its index where it is not positive.
 
     >>> torch._prelu_kernel(torch.tensor([-1., 2.]), torch.tensor([0.5]))
     tensor([-0.5000,  2.0000])",
     dtypes: DTypes::FLOATS,
-    run: common(tiles! { for<S> [f32, f64] (|x, w| if x > 0.0 { x } else { w * x }) }),
+    implementation: common(tiles! { for<S> [f32, f64] (|x, w| if x > 0.0 { x } else { w * x }) }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).union(Saves::input(1)), |d| match (d.input(0).done(), d.input(1).done()) {
-            (Ok(own), Ok(weight)) => d.grad().call(&PRELU_BACKWARD, [own.into(), weight.into()]),
-            (Err(error), _) | (_, Err(error)) => Expr::Failed(error),
+        formula(INPUT, Saves::input(INPUT).union(Saves::input(WEIGHT)), |d| {
+            match (d.input(INPUT).done(), d.input(WEIGHT).done()) {
+                (Ok(own), Ok(weight)) => d.grad().call(&PRELU_BACKWARD, [own.into(), weight.into()]),
+                (Err(error), _) | (_, Err(error)) => Expr::Failed(error),
+            }
         }),
-        formula(1, Saves::input(0), |d| (d.grad() * d.input(0)).with(&MASKED, d.input(0))),
+        formula(WEIGHT, Saves::input(INPUT), |d| (d.grad() * d.input(INPUT)).with(&MASKED, d.input(INPUT))),
     ]),
     reference: "np.where(self > 0, self, weight * self)",
     ..BINARY
 };
 
-pub static PRELU_BACKWARD: Row = Row {
+#[operator]
+pub static PRELU_BACKWARD: Operator = Operator {
     name: "_prelu_backward",
     variants: Variants::FUNCTION,
     signature: "(Tensor grad, Tensor self, Tensor weight) -> Tensor",
@@ -50,21 +54,26 @@ pub static PRELU_BACKWARD: Row = Row {
     >>> torch._prelu_backward(torch.ones(2), torch.tensor([-1., 2.]), torch.tensor([0.5]))
     tensor([0.5000, 1.0000])",
     dtypes: DTypes::FLOATS,
-    run: common(tiles! { for<S> [f32, f64] (|g, x, w| if x > 0.0 { g } else { g * w }) }),
+    implementation: common(tiles! { for<S> [f32, f64] (|g, x, w| if x > 0.0 { g } else { g * w }) }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1).union(Saves::input(2)), |d| match (d.input(1).done(), d.input(2).done()) {
-            (Ok(own), Ok(weight)) => d.grad().call(&PRELU_BACKWARD, [own.into(), weight.into()]),
-            (Err(error), _) | (_, Err(error)) => Expr::Failed(error),
+        formula(GRAD, Saves::input(INPUT).union(Saves::input(WEIGHT)), |d| {
+            match (d.input(INPUT).done(), d.input(WEIGHT).done()) {
+                (Ok(own), Ok(weight)) => d.grad().call(&PRELU_BACKWARD, [own.into(), weight.into()]),
+                (Err(error), _) | (_, Err(error)) => Expr::Failed(error),
+            }
         }),
-        formula(1, Saves::NOTHING, |d| zeros_like_input(d, 1)),
-        formula(2, Saves::input(0).union(Saves::input(1)), |d| (d.grad() * d.input(0)).with(&MASKED, d.input(1))),
+        formula(INPUT, Saves::NOTHING, |d| zeros_like_input(d, INPUT)),
+        formula(WEIGHT, Saves::input(GRAD).union(Saves::input(INPUT)), |d| {
+            (d.grad() * d.input(GRAD)).with(&MASKED, d.input(INPUT))
+        }),
     ]),
     samples: &["t(2, 3), t(2, 3), t(3)", "t(4), t(4), t()"],
     reference: "np.where(self > 0, grad, grad * weight)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static MASKED: Row = Row {
+#[operator]
+pub static MASKED: Operator = Operator {
     name: "_where_not_positive",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor other) -> Tensor",
@@ -73,16 +82,17 @@ pub static MASKED: Row = Row {
     >>> torch._where_not_positive(torch.ones(2), torch.tensor([-1., 2.]))
     tensor([1., 0.])",
     dtypes: DTypes::FLOATS,
-    run: common(tiles! { for<S> [f32, f64] (|g, x| if x > 0.0 { 0.0 } else { g }) }),
+    implementation: common(tiles! { for<S> [f32, f64] (|g, x| if x > 0.0 { 0.0 } else { g }) }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| d.grad().with(&MASKED, d.input(1))),
-        formula(1, Saves::NOTHING, |d| zeros_like_input(d, 1)),
+        formula(INPUT, Saves::input(OTHER), |d| d.grad().with(&MASKED, d.input(OTHER))),
+        formula(OTHER, Saves::NOTHING, |d| zeros_like_input(d, OTHER)),
     ]),
     reference: "np.where(other > 0, 0, self)",
     ..BINARY
 };
 
-pub static PRELU: Row = Row {
+#[operator]
+pub static PRELU: Operator = Operator {
     name: "prelu",
     aliases: &["nn.functional.prelu"],
     signature: "(Tensor input, Tensor weight) -> Tensor",
@@ -91,14 +101,14 @@ pub static PRELU: Row = Row {
     >>> torch.prelu(torch.tensor([[-1., -2.]]), torch.tensor([0.5, 0.1]))
     tensor([[-0.5000, -0.2000]])",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Lower,
-    run: Run::Compose(|args| {
-        let (input, weight) = (args.tensor(0)?, args.tensor(1)?);
+    autocast: Autocast::LowerPrecision,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (input, weight) = (args.tensor(INPUT)?, args.tensor(WEIGHT)?);
         if input.dtype() != weight.dtype() {
             return Err(Error::runtime(format!(
                 "prelu: Type promoting not supported. Got {} and {}",
-                input.dtype().title(),
-                weight.dtype().title()
+                input.dtype().display_name(),
+                weight.dtype().display_name()
             )));
         }
         if weight.rank() > 1 {
@@ -114,21 +124,21 @@ pub static PRELU: Row = Row {
             return op!(PRELU_KERNEL, input, &op!(crate::view::RESHAPE, weight, sizes_value(&[]))?).map(Output::Tensor);
         }
         if input.rank() == 0 {
-            return Err(Error::runtime("Not allow zero-dim input tensor.").hint("x.reshape(1) gives it a dimension."));
+            return Err(Error::runtime("Not allow zero-dim input tensor.").hint("Use x.reshape(1) to add a dimension."));
         }
         let channels = input.sizes().get(1).copied().unwrap_or(1);
         if channels != weight.numel() as isize {
             return Err(Error::runtime(format!(
                 "Mismatch of parameter numbers and input channel size. Found parameter numbers = {} and channel size = {channels}.",
                 weight.numel()
-            )).hint("weight has one element, or one for each channel: the size of dimension 1.")
+            )).hint("weight must have one element, or one for each channel (the size of dimension 1).")
             .shapes([input.sizes().as_slice(), weight.sizes().as_slice()]));
         }
         let mut sizes = vec![1; input.rank()];
         sizes[1.min(input.rank() - 1)] = channels;
         op!(PRELU_KERNEL, input, &op!(crate::view::RESHAPE, weight, sizes_value(&sizes))?).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), t(3)", "t(2, 3, 4), t(1)", "t(4), t()", "t(), t(1)"],
     errors: &[
         (
@@ -144,10 +154,11 @@ pub static PRELU: Row = Row {
         ),
     ],
     reference: "np.where(input > 0, input, input * (weight.reshape((1, -1) + (1,) * (input.ndim - 2)) if weight.size > 1 else weight.reshape(())))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static RRELU_SLOPES: Row = Row {
+#[operator]
+pub static RRELU_SLOPES: Operator = Operator {
     name: "_rrelu_slopes",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, float lower, float upper, *, Generator? generator=None) -> Tensor",
@@ -156,32 +167,36 @@ pub static RRELU_SLOPES: Row = Row {
     >>> torch._rrelu_slopes(torch.tensor([1., 2.]), 0.1, 0.3)
     tensor([1., 1.])",
     dtypes: DTypes::of(&[DType::BF16, DType::F32, DType::F64]),
-    traits: Traits::DRAWS,
-    run: Run::Kernel(Kernel {
-        infer: |args| Ok(vec![Spec::new(args.tensor(0)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
+    tags: Tags::RANDOM,
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| {
+            Ok(vec![TensorSpec::new(args.tensor(INPUT)?.sizes(), args.tensor(INPUT)?.dtype(), args.tensor(INPUT)?)])
+        },
         cpu: |args, results| {
-            let (lower, upper) = (args.float(1)?, args.float(2)?);
-            let own = args.tensor(0)?;
+            let (lower, upper) = (args.float(LOWER)?, args.float(UPPER)?);
+            let own = args.tensor(INPUT)?;
             dispatch!(own.dtype(), T in [bf16_, f32, f64] => {
                 let values = to_vec::<f64>(own)?;
                 let bound = |value| <T as Float>::Wide::from_f64(value).to_f64();
                 let (lower, upper) = (bound(lower), bound(upper));
-                draw::fill::<T>(&results[0], &generator(args, 3), |stream, out| {
+                draw::fill::<T>(&results[0], &generator(args, GENERATOR), |stream, out| {
                     for (slot, &x) in out.iter_mut().zip(&values) {
                         let slope = if x <= 0.0 { lower + stream.uniform64() * (upper - lower) } else { 1.0 };
                         *slot = T::from_f64(slope);
                     }
                 })
-            }, else => Err(not_implemented(args.row, own.dtype())))
+            }, else => Err(not_implemented(args.op, own.dtype())))
         },
+        cuda: None,
     }),
-    refuses: "rrelu_with_noise_out_cpu",
+    kernel_name: "rrelu_with_noise_out_cpu",
     derivative: Derivative::NonDifferentiable("its result is random"),
     samples: &["t(2, 3), 0.1, 0.3"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static RRELU: Row = Row {
+#[operator]
+pub static RRELU: Operator = Operator {
     name: "rrelu",
     node: "RreluWithNoiseBackward0 in_place=RreluWithNoiseBackward1",
     variants: Variants::FUNCTION,
@@ -192,16 +207,16 @@ pub static RRELU: Row = Row {
     tensor([-1.,  2.])",
     dtypes: DTypes::of(&[DType::BF16, DType::F32, DType::F64]),
     check: Some(check),
-    run: Run::Compose(|args| {
-        let (input, lower, upper) = (args.tensor(0)?, args.float(1)?, args.float(2)?);
-        if !args.bool(3)? {
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (input, lower, upper) = (args.tensor(INPUT)?, args.float(LOWER)?, args.float(UPPER)?);
+        if !args.bool(TRAINING)? {
             return op!(LEAKY_RELU, input, f64::midpoint(lower, upper)).map(Output::Tensor);
         }
-        let generator = args.generator(4).cloned().map_or(crate::value::Value::None, crate::value::Value::Generator);
+        let generator = args.generator(GENERATOR).cloned().map_or(Value::None, Value::Generator);
         let slopes = op!(RRELU_SLOPES, &input.detach(), lower, upper, generator)?;
         op!(PRELU_KERNEL, &op!(CONTIGUOUS, input)?, &slopes).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3), 0.1, 0.9, True", "t(3), 0.2, 0.2, True"],
     errors: &[(
         "t(5, 5), 0.3, 0.1",
@@ -209,11 +224,13 @@ pub static RRELU: Row = Row {
         "Lower bound should be less than or equal to the upper bound",
     )],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn check(args: &Args) -> Result<()> {
-    let (input, lower, upper) = (args.tensor(0)?, args.float(1)?, args.float(2)?);
+    use RRELU::*;
+
+    let (input, lower, upper) = (args.tensor(INPUT)?, args.float(LOWER)?, args.float(UPPER)?);
     if lower > upper {
         return Err(Error::runtime("Lower bound should be less than or equal to the upper bound"));
     }
@@ -221,7 +238,7 @@ fn check(args: &Args) -> Result<()> {
         let (which, bound) = if lower.is_finite() { ("upper", upper) } else { ("lower", lower) };
         return Err(Error::runtime(format!("rrelu: {which} bound must be finite, got {bound}")));
     }
-    if !args.bool(3)? && !input.dtype().is_floating() {
+    if !args.bool(TRAINING)? && !input.dtype().is_floating() {
         return Err(Error::unsupported("leaky_relu_cpu", input.dtype()).shapes([input.sizes().as_slice()]));
     }
     Ok(())

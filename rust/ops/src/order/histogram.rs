@@ -4,22 +4,21 @@ use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{filled, list};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_dispatch::operator::{
+    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Opaque, Operator, Out, Tags, Variants, operator,
+};
+use rushlight_dispatch::value::{Output, Value, sizes_value};
+use rushlight_dispatch::{copy, create, op};
 
 use crate::convert::{to_dtype, to_vec};
 use crate::create::range::LINSPACE;
-use crate::derive::Derivative;
-use crate::mapped::Mapped;
-use crate::op;
-use crate::row::{Accepts, DTypes, Out, Row, Run, Traits, Variants};
-use crate::value::{Args, Output, Value};
-use crate::view::reshape::sizes_value;
 
-/// What the rows have in common.
-const BASE: Row = Row {
+/// Shared by the operators.
+const BASE: Operator = Operator {
     variants: Variants::FUNCTION,
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
-    traits: Traits::NEEDS_VALUES,
-    ..Row::BASE
+    tags: Tags::DATA_DEPENDENT,
+    ..Operator::BASE
 };
 
 const OUT: Out = Out::new(
@@ -30,26 +29,28 @@ const OUT: Out = Out::new(
     ],
 );
 
-pub static HISTOGRAM_EDGES: Row = Row {
+#[operator]
+pub static HISTOGRAM_EDGES: Operator = Operator {
     name: "histogram.bins_tensor",
-    derivative: Derivative::Missing("aten::histogram"),
+    derivative: Derivative::NotImplemented("aten::histogram"),
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
-    doc: "How many elements (or the sum of their `weight`) lie between each two neighbours of the edges `bins`.
+    doc: "The number of elements (or the sum of their `weight`) between adjacent edges in `bins`.
 
-The last bin has both its edges, every other the left one. With `density` the bins are divided by their widths and the
+The last bin includes both its edges, every other only the left one. With `density` the bins are divided by their widths and the
 whole, so that the histogram's integral is one.
 
     >>> torch.histogram(torch.tensor([1., 2., 1.]), torch.tensor([0., 1.5, 3.])).hist
     tensor([2., 1.])",
     out: OUT,
-    mapped: Mapped::Each,
-    run: Run::Body(|args| {
-        let own = args.valued(0)?;
-        let edges = args.tensor(1)?;
-        let counts = counted(&column(own)?, &[edges], flat(args.optional_tensor(2))?.as_ref(), args.bool(3)?)?;
-        Ok(Output::Tuple(vec![counts, crate::copy::clone(edges)?]))
-    }),
+    batch_rule: BatchRule::Fallback,
+    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+        let own = args.valued(INPUT)?;
+        let edges = args.tensor(BINS)?;
+        let counts =
+            counted(&column(own)?, &[edges], flat(args.optional_tensor(WEIGHT))?.as_ref(), args.bool(DENSITY)?)?;
+        Ok(Output::Tuple(vec![counts, copy::clone(edges)?]))
+    })),
     samples: &[
         "t(9), torch.tensor([-1., 0., 1.], dtype=t(1).dtype)",
         "t(2, 3), torch.tensor([-1., 1.], dtype=t(1).dtype), weight=pos(2, 3), density=True",
@@ -70,23 +71,24 @@ whole, so that the histogram's integral is one.
     ..BASE
 };
 
-pub static HISTOGRAM: Row = Row {
+#[operator]
+pub static HISTOGRAM: Operator = Operator {
     name: "histogram.bin_ct",
-    derivative: Derivative::Missing("aten::histogram"),
+    derivative: Derivative::NotImplemented("aten::histogram"),
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
-    doc: "How many elements (or the sum of their `weight`) lie in each of `bins` equal parts of `range`, by default the elements' own.
+    doc: "The number of elements (or the sum of their `weight`) in each of `bins` equal parts of `range`, by default the elements' own.
 
     >>> torch.histogram(torch.tensor([1., 2., 1.]), bins=4, range=(0., 3.)).hist
     tensor([0., 2., 1., 0.])",
     out: OUT,
-    mapped: Mapped::Each,
-    run: Run::Body(|args| {
-        let own = column(args.valued(0)?)?;
-        let edges = equal_parts(&own, &[args.int(1)?], args.optional_floats(2))?.remove(0);
-        let counts = counted(&own, &[&edges], flat(args.optional_tensor(3))?.as_ref(), args.bool(4)?)?;
+    batch_rule: BatchRule::Fallback,
+    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+        let own = column(args.valued(INPUT)?)?;
+        let edges = equal_parts(&own, &[args.int(BINS)?], args.optional_floats(RANGE))?.remove(0);
+        let counts = counted(&own, &[&edges], flat(args.optional_tensor(WEIGHT))?.as_ref(), args.bool(DENSITY)?)?;
         Ok(Output::Tuple(vec![counts, edges]))
-    }),
+    })),
     samples: &["t(9), 4", "t(3, 4), 5, range=(-1., 1.), weight=pos(3, 4)", "t(9), 3, density=True", "t(0), 2"],
     errors: &[
         ("t(3), 0", "RuntimeError", "torch.histogram(): bins must be > 0, but got 0 for dimension 0"),
@@ -110,19 +112,20 @@ pub static HISTOGRAM: Row = Row {
     ..BASE
 };
 
-pub static BIN_EDGES: Row = Row {
+#[operator]
+pub static BIN_EDGES: Operator = Operator {
     name: "_histogramdd_bin_edges",
-    derivative: Derivative::Missing("aten::_histogramdd_bin_edges"),
+    derivative: Derivative::NotImplemented("aten::_histogramdd_bin_edges"),
     signature: "(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]",
     doc: "The edges of equal parts in each dimension of points, for `histogramdd`.
 
     >>> torch._histogramdd_bin_edges(torch.tensor([[0., 1.], [2., 3.]]), [2, 1])
     (tensor([0., 1., 2.]), tensor([1., 3.]))",
-    mapped: Mapped::Each,
-    run: Run::Body(|args| {
-        let points = points(args.valued(0)?)?;
-        equal_parts(&points, args.ints(1)?, args.optional_floats(2)).map(Output::List)
-    }),
+    batch_rule: BatchRule::Fallback,
+    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+        let points = points(args.valued(INPUT)?)?;
+        equal_parts(&points, args.ints(BINS)?, args.optional_floats(RANGE)).map(Output::List)
+    })),
     samples: &["t(9, 2), [3, 2]", "t(9, 1), [4], range=(-1., 1.)"],
     errors: &[
         (
@@ -136,20 +139,21 @@ pub static BIN_EDGES: Row = Row {
     ..BASE
 };
 
-pub static COUNT_POINTS: Row = Row {
+#[operator]
+pub static COUNT_POINTS: Operator = Operator {
     name: "_histogramdd_from_bin_tensors",
-    derivative: Derivative::Missing("aten::_histogramdd_from_bin_tensors"),
+    derivative: Derivative::NotImplemented("aten::_histogramdd_from_bin_tensors"),
     signature: "(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False) -> Tensor",
-    doc: "How many points lie in each box between edges, one list of edges for each dimension.
+    doc: "The number of points in each box between edges, with one list of edges for each dimension.
 
     >>> torch._histogramdd_from_bin_tensors(torch.tensor([[0., 1.], [2., 3.]]), (torch.tensor([0., 1., 2.]), torch.tensor([1., 3.])))
     tensor([[1.],
             [1.]])",
-    mapped: Mapped::Each,
-    run: Run::Body(|args| {
-        let points = points(args.valued(0)?)?;
-        counted(&points, &args.tensors(1)?, args.optional_tensor(2), args.bool(3)?).map(Output::Tensor)
-    }),
+    batch_rule: BatchRule::Fallback,
+    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+        let points = points(args.valued(INPUT)?)?;
+        counted(&points, &args.tensors(BINS)?, args.optional_tensor(WEIGHT), args.bool(DENSITY)?).map(Output::Tensor)
+    })),
     samples: &["t(9, 2), (torch.tensor([-1., 0., 1.], dtype=t(1).dtype), torch.tensor([-1., 1.], dtype=t(1).dtype))"],
     errors: &[(
         "t(3, 2), (t(2),)",
@@ -160,7 +164,7 @@ pub static COUNT_POINTS: Row = Row {
     ..BASE
 };
 
-/// Points by row: the last dimension is a point's.
+/// Points, one per row: the last dimension holds a point's coordinates.
 struct Points {
     values: Vec<f64>,
     tensor: Tensor,
@@ -171,7 +175,7 @@ impl Points {
         self.tensor.sizes().last().map_or(1, |&n| n as usize)
     }
 
-    /// The least and the greatest in a dimension.
+    /// The smallest and the largest coordinate in a dimension.
     fn range(&self, dim: usize) -> (f64, f64) {
         let mut range = (f64::INFINITY, f64::NEG_INFINITY);
         for &value in self.values.iter().skip(dim).step_by(self.width()) {
@@ -191,7 +195,7 @@ fn points(tensor: &Tensor) -> Result<Points> {
     if !matches!(tensor.dtype(), DType::F32 | DType::F64) {
         return Err(Error::not_implemented(format!(
             "\"histogramdd\" not implemented for '{}'",
-            tensor.dtype().title()
+            tensor.dtype().display_name()
         )));
     }
     Ok(Points { values: to_vec(tensor)?, tensor: tensor.clone() })
@@ -252,7 +256,7 @@ fn equal_parts(points: &Points, bins: &[i64], range: Option<&[f64]>) -> Result<V
         }
         let ends = [Value::Scalar(Scalar::Float(low)), Value::Scalar(Scalar::Float(high))];
         let values = ends.into_iter().chain([Value::Int(count.saturating_add(1)), points.tensor.dtype().into()]);
-        crate::call::call(Args::new(&LINSPACE, values))?.into_tensor()
+        Args::new(&LINSPACE, values).call()?.into_tensor()
     };
     bins.iter().enumerate().map(|(dim, &count)| edges(dim, count)).collect()
 }
@@ -280,11 +284,11 @@ fn counted(points: &Points, edges: &[&Tensor], weight: Option<&Tensor>, density:
     if density {
         divide_by_volume(&mut table, &lists)?;
     }
-    let table = op!(crate::view::RESHAPE, &crate::create::from_slice(&table)?, sizes_value(&sizes))?;
+    let table = op!(crate::view::RESHAPE, &create::from_slice(&table)?, sizes_value(&sizes))?;
     to_dtype(&table, own.dtype())
 }
 
-/// The bin of a value between sorted edges: each has its left edge, the last both.
+/// The bin of a value between sorted edges: each includes its left edge, the last one both.
 fn bin(value: f64, edges: &[f64]) -> Option<usize> {
     let (first, last) = (*edges.first()?, *edges.last()?);
     if !(value >= first && value <= last) || edges.len() < 2 {
@@ -294,7 +298,7 @@ fn bin(value: f64, edges: &[f64]) -> Option<usize> {
     Some(above.clamp(1, edges.len() - 1) - 1)
 }
 
-/// Divides by the whole and by each box's volume.
+/// Divides by the total and by each box's volume.
 fn divide_by_volume(table: &mut [f64], lists: &[Vec<f64>]) -> Result<()> {
     let whole: f64 = table.iter().sum();
     let mut volumes = list(table.len())?;

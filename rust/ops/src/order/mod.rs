@@ -1,9 +1,8 @@
-//! Operators that order elements, find them, or count them by their value.
+//! Operators that sort or search elements, or count them by their value.
 
 pub mod counts;
 pub mod histogram;
 pub mod isin;
-mod mapped;
 pub mod quantile;
 pub mod search;
 pub mod sort;

@@ -3,24 +3,24 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::order::{Line, Ranked, Sortable};
+use rushlight_dispatch::operator::{
+    Accepts, Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves,
+    TensorSpec, Variants, formula, operator,
+};
+use rushlight_dispatch::value::{Arg, Output, sizes_value};
+use rushlight_dispatch::{create, op};
 
 use super::sort::{Arrange, check_order, write_lines};
-use crate::derive::{Derivative, Saves, formula};
-use crate::mapped::{Batch, Mapped};
-use crate::op;
 use crate::reduce::extreme::SHARED_ALL;
 use crate::reduce::one_dim;
-use crate::reduce::put_back::{ORDERED, put_back, spread};
-use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::value::{Args, Output};
+use crate::reduce::select_backward::{ORDERED, scatter_gradient, select_backward};
 use crate::view::RESHAPE;
-use crate::view::reshape::sizes_value;
 
 const OUT_KTH: Out = Out::new(
     Accepts::Same,
     &["output values must be of same type as input", "output indices must be of scalar type Long"],
 )
-.apart();
+.no_alias();
 const OUT_MEDIAN: Out = Out::new(
     Accepts::Same,
     &[
@@ -36,11 +36,12 @@ const OUT_MODE: Out = Out::new(
     ],
 );
 
-pub static TOPK: Row = Row {
+#[operator]
+pub static TOPK: Operator = Operator {
     name: "topk",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
-    doc: "The `k` largest elements along `dim`, or the smallest, in order, and where they stand.
+    doc: "The `k` largest elements along `dim`, or the smallest, in order, and their indices.
 
     >>> torch.topk(torch.tensor([3, 1, 2]), 2)
     torch.return_types.topk(
@@ -48,16 +49,16 @@ pub static TOPK: Row = Row {
     indices=tensor([0, 2]))",
     out: Out::EXACT,
     dtypes: DTypes::REAL,
-    mapped: Mapped::Along(2),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Along(DIM),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
-            let dim = one_dim(args, 2)?;
+            let own = args.tensor(INPUT)?;
+            let dim = one_dim(args, DIM)?;
             if own.dtype() == DType::Bool {
                 return Err(Error::runtime("topk does not support bool dtypes on CPU"));
             }
             check_order(args, " topk does not support complex dtypes on CPU")?;
-            let (k, size) = (args.int(1)? as isize, own.sizes().get(dim).copied().unwrap_or(1));
+            let (k, size) = (args.int(K)? as isize, own.sizes().get(dim).copied().unwrap_or(1));
             if k < 0 || k > size {
                 return Err(Error::runtime("selected index k out of range"));
             }
@@ -65,28 +66,30 @@ pub static TOPK: Row = Row {
             if let Some(slot) = sizes.get_mut(dim) {
                 *slot = k;
             }
-            Ok(vec![Spec::new(&sizes, own.dtype(), own), Spec::new(&sizes, DType::I64, own)])
+            Ok(vec![TensorSpec::new(&sizes, own.dtype(), own), TensorSpec::new(&sizes, DType::I64, own)])
         },
         cpu: |args, results| {
-            // A tensor without dimensions has its one element whatever is asked for.
-            let own = args.tensor(0)?;
-            let k = if own.rank() == 0 { 1 } else { args.int(1)? as usize };
-            write_lines(own, one_dim(args, 2)?, args.bool(3)?, results, k, First(k))
+            // A 0-d tensor returns its only element for every `k`.
+            let own = args.tensor(INPUT)?;
+            let k = if own.rank() == 0 { 1 } else { args.int(K)? as usize };
+            write_lines(own, one_dim(args, DIM)?, args.bool(LARGEST)?, results, k, First(k))
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(1), |d| {
-        spread(d, d.grad(), d.result_of(1), d.int(2))
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1), |d| {
+        scatter_gradient(d, d.grad(), d.result_of(1), d.int(DIM))
     })]),
     samples: &["t(5), 2", "t(2, 3), 1, 0", "t(2, 3, 4), 2, 1, False", "t(), 1", "t(), 0"],
     errors: &[("t(3), 4", "RuntimeError", "selected index k out of range")],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static KTHVALUE: Row = Row {
+#[operator]
+pub static KTHVALUE: Operator = Operator {
     name: "kthvalue",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-    doc: "The `k`-th smallest element along `dim`, counted from one, and where it stands.
+    doc: "The `k`-th smallest element along `dim`, counted from one, and its index.
 
     >>> torch.kthvalue(torch.tensor([3, 1, 2]), 2)
     torch.return_types.kthvalue(
@@ -94,32 +97,34 @@ pub static KTHVALUE: Row = Row {
     indices=tensor(2))",
     out: OUT_KTH,
     dtypes: DTypes::REAL,
-    mapped: Mapped::Along(2),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Along(DIM),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
-            let dim = one_dim(args, 2)?;
-            let specs = infer_one(args, 2)?;
-            let (k, size) = (args.int(1)? as isize, own.sizes().get(dim).copied().unwrap_or(1));
+            let own = args.tensor(INPUT)?;
+            let dim = one_dim(args, DIM)?;
+            let specs = infer_one(args, DIM, KEEPDIM)?;
+            let (k, size) = (args.int(K)? as isize, own.sizes().get(dim).copied().unwrap_or(1));
             if k < 1 || k > size {
                 return Err(Error::runtime(format!("kthvalue(): selected number k out of range for dimension {dim}")));
             }
             Ok(specs)
         },
-        cpu: |args, results| write_one(args, 2, results, Kth(args.int(1)? as usize - 1)),
+        cpu: |args, results| write_one(args, DIM, results, Kth(args.int(K)? as usize - 1)),
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(1), |d| {
-        put_back(d, d.grad(), d.result_of(1), d.int(2), d.flag(3))
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1), |d| {
+        select_backward(d, d.grad(), d.result_of(1), d.int(DIM), d.flag(KEEPDIM))
     })]),
     samples: &["t(5), 2", "t(2, 3), 1, 0", "t(2, 3), 2, 1, True"],
     errors: &[("t(3), 4", "RuntimeError", "kthvalue(): selected number k out of range for dimension 0")],
     reference: "(lambda at: (np.take_along_axis(self, at, dim) if keepdim else np.take_along_axis(self, at, dim).squeeze(dim), at if keepdim else at.squeeze(dim)))(np.argsort(self, dim, kind='stable').take([k - 1], dim)) if self.dtype.kind == 'f' else None",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The median of each sample's elements, which stand in a line; one of no elements is not that of an empty line.
-fn of_each(batch: &Batch, along: &'static Row) -> Result<Option<Output>> {
-    let shown = batch.tensor(0)?;
+/// The median of each sample's elements, which form a line; the median of an empty tensor differs from that of an empty
+/// line.
+fn of_each(batch: &BatchedCall, along: &'static Operator) -> Result<Option<Output>> {
+    let shown = batch.tensor(MEDIAN::INPUT)?;
     if shown.numel() == 0 {
         return Ok(None);
     }
@@ -129,33 +134,37 @@ fn of_each(batch: &Batch, along: &'static Row) -> Result<Option<Output>> {
 
 macro_rules! medians {
     ($($all:ident $along:ident $name:literal $skips:literal $all_doc:literal $along_doc:literal;)*) => {$(
-        pub static $all: Row = Row {
+        #[operator]
+        pub static $all: Operator = Operator {
             name: $name,
             signature: "(Tensor self) -> Tensor",
             doc: $all_doc,
             dtypes: DTypes::REAL,
-            mapped: Mapped::Rule(|batch| of_each(batch, &$along)),
-            run: Run::Kernel(Kernel {
+            batch_rule: BatchRule::Custom(|batch| of_each(batch, &$along)),
+            implementation: Implementation::Kernel(Kernel {
                 infer: infer_all,
                 cpu: |args, results| write_all(args, results, Middle { skip_nan: $skips }),
+                cuda: None,
             }),
             derivative: SHARED_ALL,
             samples: &["t(5)", "t(2, 3)", "t()"],
             reference: "np.sort(self.ravel())[(self.size - 1) // 2]",
-            ..Row::BASE
+            ..Operator::BASE
         };
 
-        pub static $along: Row = Row {
+        #[operator]
+        pub static $along: Operator = Operator {
             name: concat!($name, ".dim"),
             variants: Variants::BOTH.union(Variants::OUT),
             signature: "(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
             doc: $along_doc,
             out: OUT_MEDIAN,
             dtypes: DTypes::REAL,
-            mapped: Mapped::Along(1),
-            run: Run::Kernel(Kernel {
-                infer: |args| infer_one(args, 1),
-                cpu: |args, results| write_one(args, 1, results, Middle { skip_nan: $skips }),
+            batch_rule: BatchRule::Along(DIM),
+            implementation: Implementation::Kernel(Kernel {
+                infer: |args| infer_one(args, DIM, KEEPDIM),
+                cpu: |args, results| write_one(args, DIM, results, Middle { skip_nan: $skips }),
+                cuda: None,
             }),
             derivative: PLACED,
             samples: &["t(2, 3), 1", "t(2, 3), 0, True"],
@@ -163,7 +172,7 @@ macro_rules! medians {
                 ("t(0, 3), 0", "IndexError", "median(): Expected reduction dim 0 to have non-zero size."),
                 ("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
             ],
-            ..Row::BASE
+            ..Operator::BASE
         };
     )*};
 }
@@ -174,7 +183,7 @@ medians! {
 
     >>> torch.median(torch.tensor([3., 1., 2., 4.]))
     tensor(2.)"
-    "The medians along `dim`, the lower ones of two, and where they stand.
+    "The medians along `dim`, the lower ones of two, and their indices.
 
     >>> torch.median(torch.tensor([[3, 1, 2]]), dim=1)
     torch.return_types.median(
@@ -185,7 +194,7 @@ medians! {
 
     >>> torch.nanmedian(torch.tensor([3., float('nan'), 2.]))
     tensor(2.)"
-    "The medians along `dim` of the elements that are not NaN, and where they stand.
+    "The medians along `dim` of the elements that are not NaN, and their indices.
 
     >>> torch.nanmedian(torch.tensor([[3., float('nan'), 2.]]), dim=1)
     torch.return_types.nanmedian(
@@ -193,11 +202,12 @@ medians! {
     indices=tensor([2]))";
 }
 
-pub static MODE: Row = Row {
+#[operator]
+pub static MODE: Operator = Operator {
     name: "mode",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-    doc: "The most frequent element along `dim` (the smallest of several), and where it last stands.
+    doc: "The most frequent element along `dim` (the smallest of several), and its last index.
 
     >>> torch.mode(torch.tensor([3, 1, 1, 2]))
     torch.return_types.mode(
@@ -205,20 +215,24 @@ pub static MODE: Row = Row {
     indices=tensor(2))",
     out: OUT_MODE,
     dtypes: ORDERED,
-    mapped: Mapped::Along(1),
-    run: Run::Kernel(Kernel {
-        infer: |args| infer_one(args, 1),
-        cpu: |args, results| write_one(args, 1, results, Frequent),
+    batch_rule: BatchRule::Along(DIM),
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| infer_one(args, DIM, KEEPDIM),
+        cpu: |args, results| write_one(args, DIM, results, Frequent),
+        cuda: None,
     }),
     derivative: PLACED,
     samples: &["t(5)", "i(3, 2, 6), 1", "t(2, 3), 0, True"],
     errors: &[("t(0)", "IndexError", "mode(): Expected reduction dim 0 to have non-zero size.")],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-const PLACED: Derivative = Derivative::Formulas(&[formula(0, Saves::result(1), |d| {
-    put_back(d, d.grad(), d.result_of(1), d.int(1), d.flag(2))
-})]);
+const PLACED: Derivative = {
+    use MODE::*;
+    Derivative::Formulas(&[formula(INPUT, Saves::result(1), |d| {
+        select_backward(d, d.grad(), d.result_of(1), d.int(DIM), d.flag(KEEPDIM))
+    })])
+};
 
 /// The first `0` ranks in order.
 struct First(usize);
@@ -237,7 +251,7 @@ impl Arrange for First {
     }
 }
 
-/// The rank that would stand at place `0` brought to the front.
+/// The rank at index `0` of the sorted line, moved to the front.
 struct Kth(usize);
 
 impl Arrange for Kth {
@@ -253,7 +267,7 @@ fn bring<T: Sortable>(line: &mut Line<T>, k: usize) {
     }
 }
 
-/// The lower median; a NaN takes its place unless NaN is skipped.
+/// The lower median; a NaN is the result unless NaN is skipped.
 struct Middle {
     skip_nan: bool,
 }
@@ -300,54 +314,56 @@ impl Arrange for Frequent {
     }
 }
 
-/// Values and places of one element along the dimension at `place`.
-fn infer_one(args: &Args, place: usize) -> Result<Vec<Spec>> {
-    let (own, dim) = (args.tensor(0)?, one_dim(args, place)?);
+/// Values and indices of one element along a dimension.
+fn infer_one(args: &Args, dim: Arg, keepdim: Arg) -> Result<Vec<TensorSpec>> {
+    let (own, dim) = (args.tensor(KTHVALUE::INPUT)?, one_dim(args, dim)?);
     check_supported(args)?;
     let mut sizes = own.sizes().clone();
     match sizes.get_mut(dim) {
         Some(0) => {
-            // torch calls both medians by one name here.
-            let name = if args.row.name == NANMEDIAN_DIM.name { "median" } else { args.row.python_name() };
+            // torch uses one name for both medians here.
+            let name = if args.op.name == NANMEDIAN_DIM.name { "median" } else { args.op.python_name() };
             return Err(Error::index(format!("{name}(): Expected reduction dim {dim} to have non-zero size."))
                 .shapes([own.sizes().as_slice()])
                 .axis(dim));
         }
-        Some(size) if args.bool(place + 1)? => *size = 1,
+        Some(size) if args.bool(keepdim)? => *size = 1,
         Some(_) => drop(sizes.remove(dim)),
         None => {}
     }
-    Ok(vec![Spec::new(&sizes, own.dtype(), own), Spec::new(&sizes, DType::I64, own)])
+    Ok(vec![TensorSpec::new(&sizes, own.dtype(), own), TensorSpec::new(&sizes, DType::I64, own)])
 }
 
 fn check_supported(args: &Args) -> Result<()> {
-    let dtype = args.tensor(0)?.dtype();
-    if args.row.dtypes.has(dtype) {
+    let dtype = args.tensor(KTHVALUE::INPUT)?.dtype();
+    if args.op.dtypes.has(dtype) {
         return Ok(());
     }
-    let kernel = match args.row.python_name() {
-        // Of all elements; along a dimension it has another name.
-        name if name.ends_with("median") && args.row.schema().params.len() == 1 => "median_cpu",
+    let kernel = match args.op.python_name() {
+        // Over all elements; along a dimension it has another name.
+        name if name.ends_with("median") && args.op.schema().params.len() == 1 => "median_cpu",
         name if name.ends_with("median") => "median_out",
         name => &format!("{name}_cpu"),
     };
     Err(Error::unsupported(kernel, dtype))
 }
 
-fn write_one(args: &Args, place: usize, results: &[Tensor], how: impl Arrange) -> Result<()> {
-    write_lines(args.tensor(0)?, one_dim(args, place)?, false, results, 1, how)
+fn write_one(args: &Args, arg: Arg, results: &[Tensor], how: impl Arrange) -> Result<()> {
+    write_lines(args.tensor(KTHVALUE::INPUT)?, one_dim(args, arg)?, false, results, 1, how)
 }
 
-fn infer_all(args: &Args) -> Result<Vec<Spec>> {
+fn infer_all(args: &Args) -> Result<Vec<TensorSpec>> {
+    use MEDIAN::*;
+
     check_supported(args)?;
-    Ok(vec![Spec::new(&[], args.tensor(0)?.dtype(), args.tensor(0)?)])
+    Ok(vec![TensorSpec::new(&[], args.tensor(INPUT)?.dtype(), args.tensor(INPUT)?)])
 }
 
-/// The median of everything; of nothing it is NaN.
+/// The median of all elements; NaN for an empty tensor.
 fn write_all(args: &Args, results: &[Tensor], how: impl Arrange) -> Result<()> {
-    let own = args.tensor(0)?;
+    let own = args.tensor(MEDIAN::INPUT)?;
     if own.numel() == 0 {
-        return crate::create::fill(&results[0], rushlight_core::Scalar::Float(f64::NAN));
+        return create::fill(&results[0], rushlight_core::Scalar::Float(f64::NAN));
     }
     let flat = crate::convert::contiguous(&own.detach())?;
     let layout = rushlight_core::Layout {
@@ -355,6 +371,6 @@ fn write_all(args: &Args, results: &[Tensor], how: impl Arrange) -> Result<()> {
         ..rushlight_core::Layout::contiguous(&[own.numel() as isize])
     };
     let line = Tensor::view_of(&flat, layout);
-    let place = crate::create::empty(&[], DType::I64, own.device())?;
+    let place = create::empty(&[], DType::I64, own.device())?;
     write_lines(&line, 0, false, &[results[0].clone(), place], 1, how)
 }

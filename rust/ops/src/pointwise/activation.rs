@@ -3,26 +3,30 @@
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Class, DType, Error, Scalar};
 use rushlight_cpu::tiles;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Accepts, Args, DTypes, Derivative, Implementation, Operator, Out, Saves, Tags, Variants, formula, operator,
+};
+use rushlight_dispatch::value::{Output, Value};
 
 use super::activation_backward::{self, CUBIC, ROOT};
 use super::numbers::{Analytic, Narrow};
 use super::{UNARY, common};
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::row::{Accepts, DTypes, Out, Row, Run, Traits, Variants};
-use crate::value::{Args, Output, Value};
+use crate::expr_ext::ExprExt;
 
-/// What activations have in common: they live in `nn.functional`, and many work in place.
-const ACTIVATION: Row = Row {
+/// Shared by activations: they are in `nn.functional`, and many have in-place forms.
+#[operator]
+const ACTIVATION: Operator = Operator {
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, truth inplace=False) -> Tensor",
     dtypes: DTypes::FLOATS,
     samples: &["t(2, 3)", "t(0)", "t()", "t(4, 3).t()"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static RELU: Row = Row {
+#[operator]
+pub static RELU: Operator = Operator {
     name: "relu",
     aliases: &["nn.functional.relu"],
     variants: Variants::BOTH.union(Variants::INPLACE),
@@ -34,25 +38,25 @@ pub static RELU: Row = Row {
     >>> torch.relu(torch.tensor([-1., 2.]))
     tensor([0., 2.])",
     dtypes: DTypes::REAL,
-    refuses: "clamp_min_scalar_cpu",
-    run: common(tiles! {
+    kernel_name: "clamp_min_scalar_cpu",
+    implementation: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x| if x < 0 as T { 0 } else { x });
         for<S> [f32, f64] (|x| if x > 0.0 || x.is_nan() { x } else { 0.0 })
     }),
-    check: Some(|args| match args.tensor(0)?.dtype() {
+    check: Some(|args| match args.tensor(INPUT)?.dtype() {
         DType::Bool => Err(Error::runtime("Boolean inputs not supported for relu")),
         dtype if dtype.is_complex() => Err(super::clamp::complex()),
         _ => Ok(()),
     }),
-    cuda: Some("self > 0 ? self : 0"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| {
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| {
         d.grad().with_numbers(&activation_backward::THRESHOLD_BACKWARD, d.result(), [Scalar::ZERO])
     })]),
     reference: "np.maximum(self, 0)",
     ..UNARY
 };
 
-pub static LEAKY_RELU: Row = Row {
+#[operator]
+pub static LEAKY_RELU: Operator = Operator {
     name: "leaky_relu",
     node: "in_place=LeakyReluBackward1",
     signature: "(Tensor self, float negative_slope=0.01, truth inplace=False) -> Tensor",
@@ -60,45 +64,50 @@ pub static LEAKY_RELU: Row = Row {
 
     >>> torch.nn.functional.leaky_relu(torch.tensor([-1., 2.]), 0.1)
     tensor([-0.1000,  2.0000])",
-    run: common(tiles! { for<S> [f32, f64] (|x; slope| if x > 0.0 { x } else { x * slope }) }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        activation_backward::gate(d, &activation_backward::LEAKY_BACKWARD, [d.scalar(1)])
+    implementation: common(tiles! { for<S> [f32, f64] (|x; slope| if x > 0.0 { x } else { x * slope }) }),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        activation_backward::gate(d, &activation_backward::LEAKY_BACKWARD, [d.scalar(NEGATIVE_SLOPE)])
     })]),
     samples: &["t(2, 3)", "t(2, 3), 0.2", "t()"],
     reference: "np.where(np.greater(self, 0), self, self * negative_slope)",
     ..ACTIVATION
 };
 
-pub static ELU: Row = Row {
+#[operator]
+pub static ELU: Operator = Operator {
     name: "elu",
     signature: "(Tensor self, float alpha=1.0, truth inplace=False) -> Tensor",
     doc: "Each element, `alpha * (exp(x) - 1)` where it is negative.
 
     >>> torch.nn.functional.elu(torch.tensor([-1., 2.]))
     tensor([-0.6321,  2.0000])",
-    run: Run::Defer(|args| scaled_elu(args, |alpha| [alpha, 1.0, 1.0])),
-    derivative: Derivative::Composed,
+    implementation: Implementation::Redispatch(|args| scaled_elu(args, |alpha| [alpha, 1.0, 1.0])),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3), 0.2", "t()"],
     reference: "np.where(np.greater(self, 0), self, alpha * np.expm1(self))",
     ..ACTIVATION
 };
 
-pub static SELU: Row = Row {
+#[operator]
+pub static SELU: Operator = Operator {
     name: "selu",
     namespace: "",
     aliases: &["nn.functional.selu"],
     variants: Variants::FUNCTION,
-    doc: "`elu` with the scales that keep mean and variance from layer to layer.
+    doc: "`elu` with the scales that preserve mean and variance from layer to layer.
 
     >>> torch.selu(torch.tensor([-1., 2.]))
     tensor([-1.1113,  2.1014])",
-    run: Run::Defer(|args| scaled_elu(args, |_| [1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0])),
-    derivative: Derivative::Composed,
+    implementation: Implementation::Redispatch(|args| {
+        scaled_elu(args, |_| [1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0])
+    }),
+    derivative: Derivative::CompositeImplicit,
     reference: "1.0507009873554805 * np.where(self > 0, self, 1.6732632423543772 * np.expm1(self))",
     ..ACTIVATION
 };
 
-pub static CELU: Row = Row {
+#[operator]
+pub static CELU: Operator = Operator {
     name: "celu",
     namespace: "",
     aliases: &["nn.functional.celu"],
@@ -107,58 +116,66 @@ pub static CELU: Row = Row {
 
     >>> torch.celu(torch.tensor([-1., 2.]))
     tensor([-0.6321,  2.0000])",
-    run: Run::Defer(|args| {
-        if args.float(1)? == 0.0 {
+    implementation: Implementation::Redispatch(|args| {
+        if args.float(ALPHA)? == 0.0 {
             return Err(Error::runtime("ZeroDivisionError: alpha cannot be 0 for CELU"));
         }
-        Ok(Args { row: &SCALED_CELU, ..scaled_elu(args, |alpha| [alpha, 1.0, 1.0 / alpha])? })
+        Ok(Args { op: &SCALED_CELU, ..scaled_elu(args, |alpha| [alpha, 1.0, 1.0 / alpha])? })
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3), 0.2", "t()"],
     reference: "np.where(np.greater(self, 0), self, alpha * np.expm1(self / alpha))",
     ..ACTIVATION
 };
 
 fn scaled_elu<'a>(mut args: Args<'a>, numbers: fn(f64) -> [f64; 3]) -> rushlight_core::Result<Args<'a>> {
-    let alpha = if args.values.len() > 2 { args.float(1)? } else { 1.0 };
+    let alpha = args.op.schema().arg("alpha").map_or(Ok(1.0), |alpha| args.float(alpha))?;
     args.values.truncate(1);
     args.values.extend(numbers(alpha).map(Value::Float));
-    args.row = &SCALED_ELU;
+    args.op = &SCALED_ELU;
     Ok(args)
 }
 
-const SCALED: Row = Row {
+#[operator]
+const SCALED: Operator = Operator {
     namespace: "",
     signature: "(Tensor self, float alpha, float scale, float input_scale) -> Tensor",
     doc: "The three kinds of `elu`.",
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [f32, f64] (|x; alpha, scale, input_scale| {
             if x <= 0.0 { S::expm1(x * input_scale) * (alpha * scale) } else { x * scale }
         })
     }),
-    refuses: "elu_cpu",
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        activation_backward::gate(d, &activation_backward::ELU_BACKWARD, [d.scalar(1), d.scalar(2), d.scalar(3)])
+    kernel_name: "elu_cpu",
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        activation_backward::gate(
+            d,
+            &activation_backward::ELU_BACKWARD,
+            [d.scalar(ALPHA), d.scalar(SCALE), d.scalar(INPUT_SCALE)],
+        )
     })]),
     samples: &["t(2, 3), 1., 1., 1."],
     ..ACTIVATION
 };
 
-pub static SCALED_ELU: Row = Row { name: "_elu", node: "EluBackward0 in_place=EluBackward1", ..SCALED };
+#[operator]
+pub static SCALED_ELU: Operator = Operator { name: "_elu", node: "EluBackward0 in_place=EluBackward1", ..SCALED };
 
-/// The same under `celu`'s name in graphs.
-pub static SCALED_CELU: Row = Row { name: "_celu", node: "CeluBackward0 in_place=CeluBackward1", ..SCALED };
+/// The same with `celu`'s name in graphs.
+#[operator]
+pub static SCALED_CELU: Operator = Operator { name: "_celu", node: "CeluBackward0 in_place=CeluBackward1", ..SCALED };
 
-pub static GELU: Row = Row {
+#[operator]
+pub static GELU: Operator = Operator {
     name: "gelu",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, *, str approximate='none') -> Tensor",
-    doc: "Each element times the standard normal distribution function of it; `approximate='tanh'` is an old estimate.
+    doc: "Each element times its standard normal distribution function; `approximate='tanh'` uses a tanh approximation.
 
     >>> torch.nn.functional.gelu(torch.tensor([-1., 2.]))
     tensor([-0.1587,  1.9545])",
-    run: Run::Defer(|mut args| {
-        args.row = match args.str(1)? {
+    implementation: Implementation::Redispatch(|mut args| {
+        args.op = match args.str(APPROXIMATE)? {
             "none" => &GELU_ERF,
             "tanh" => &GELU_TANH,
             _ => return Err(Error::runtime("approximate argument must be either none or tanh.")),
@@ -166,50 +183,53 @@ pub static GELU: Row = Row {
         args.values.truncate(1);
         Ok(args)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3), approximate='tanh'", "t()"],
     errors: &[("t(2), approximate='x'", "RuntimeError", "approximate argument must be either none or tanh.")],
     reference: "0.5 * self * (1 + (np.vectorize(math.erf, otypes=[float])(self / 2 ** 0.5) if approximate == 'none' else np.tanh((2 / np.pi) ** 0.5 * (self + 0.044715 * self ** 3))))",
     ..ACTIVATION
 };
 
-pub static GELU_ERF: Row = Row {
+#[operator]
+pub static GELU_ERF: Operator = Operator {
     name: "_gelu",
     namespace: "",
     signature: "(Tensor self) -> Tensor",
     doc: "`gelu` by the error function.",
-    out: Out::FOUND,
-    run: common(tiles! {
+    out: Out::COMPUTE_DTYPE,
+    implementation: common(tiles! {
         for<S> [f32, f64] (|x| x * S::ndtr(x))
     }),
-    refuses: "GeluKernelImpl",
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        d.grad().with(&activation_backward::GELU_BACKWARD, d.input(0))
+    kernel_name: "GeluKernelImpl",
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.grad().with(&activation_backward::GELU_BACKWARD, d.input(INPUT))
     })]),
     ..ACTIVATION
 };
 
-pub static GELU_TANH: Row = Row {
+#[operator]
+pub static GELU_TANH: Operator = Operator {
     name: "_gelu_tanh",
     namespace: "",
     signature: "(Tensor self) -> Tensor",
     doc: "`gelu` by the hyperbolic tangent.",
-    out: Out::FOUND,
-    run: common(tiles! {
+    out: Out::COMPUTE_DTYPE,
+    implementation: common(tiles! {
         for<S> [f32, f64] (|x| {
             let inner = ROOT as T * x * (1.0 + CUBIC as T * x * x);
             0.5 * x * (1.0 + S::tanh(inner))
         })
     }),
-    refuses: "GeluKernelImpl",
+    kernel_name: "GeluKernelImpl",
     node: "GeluBackward0",
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        d.grad().with(&activation_backward::GELU_TANH_BACKWARD, d.input(0))
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.grad().with(&activation_backward::GELU_TANH_BACKWARD, d.input(INPUT))
     })]),
     ..ACTIVATION
 };
 
-pub static SILU: Row = Row {
+#[operator]
+pub static SILU: Operator = Operator {
     name: "silu",
     doc: "Each element times its logistic function.
 
@@ -218,34 +238,36 @@ pub static SILU: Row = Row {
     >>> torch.nn.functional.silu(torch.tensor([-1., 2.]))
     tensor([-0.2689,  1.7616])",
     dtypes: DTypes::INEXACT,
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [f32, f64] (|x| x / (1.0 + S::exp(-x)));
         for<S> [c64, c128] (|x| (x.wide() * super::analytic::sigmoid(x.wide())).narrow())
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        d.grad().with(&activation_backward::SILU_BACKWARD, d.input(0))
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.grad().with(&activation_backward::SILU_BACKWARD, d.input(INPUT))
     })]),
     reference: "self / (1 + np.exp(-self))",
     ..ACTIVATION
 };
 
-pub static MISH: Row = Row {
+#[operator]
+pub static MISH: Operator = Operator {
     name: "mish",
     doc: "Each element times the hyperbolic tangent of its softplus.
 
     >>> torch.nn.functional.mish(torch.tensor([-1., 2.]))
     tensor([-0.3034,  1.9440])",
-    run: common(tiles! { for<S> [f32, f64] (|x| x * S::tanh(S::log1p(S::exp(x)))) }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        let (x, s) = (d.input(0), d.input(0).sigmoid());
-        let tanh = d.input(0).call(&SOFTPLUS, []).tanh();
+    implementation: common(tiles! { for<S> [f32, f64] (|x| x * S::tanh(S::log1p(S::exp(x)))) }),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        let (x, s) = (d.input(INPUT), d.input(INPUT).sigmoid());
+        let tanh = d.input(INPUT).call(&SOFTPLUS, []).tanh();
         d.grad() * (tanh.clone() + x * s * (1.0 - tanh.clone() * tanh))
     })]),
     reference: "self * np.tanh(np.log1p(np.exp(self)))",
     ..ACTIVATION
 };
 
-pub static SOFTPLUS: Row = Row {
+#[operator]
+pub static SOFTPLUS: Operator = Operator {
     name: "softplus",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, float beta=1, float threshold=20) -> Tensor",
@@ -255,15 +277,15 @@ pub static SOFTPLUS: Row = Row {
 
     >>> torch.nn.functional.softplus(torch.tensor([-1., 2.]))
     tensor([0.3133, 2.1269])",
-    out: Out::FOUND,
-    run: common(tiles! {
+    out: Out::COMPUTE_DTYPE,
+    implementation: common(tiles! {
         for<S> [f32, f64] (|x; beta, threshold| {
             if x * beta > threshold { x } else { S::log1p(S::exp(x * beta)) / beta }
         })
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        let (beta, threshold) = (d.scalar(1).f64(), d.scalar(2).f64());
-        let z = d.input(0) * beta;
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        let (beta, threshold) = (d.scalar(BETA).f64(), d.scalar(THRESHOLD).f64());
+        let z = d.input(INPUT) * beta;
         z.clone().above(threshold).choose(d.grad(), d.grad() * z.sigmoid())
     })]),
     samples: &["t(2, 3)", "t(2, 3), 2., 1.", "t()"],
@@ -271,7 +293,8 @@ pub static SOFTPLUS: Row = Row {
     ..ACTIVATION
 };
 
-pub static SOFTSIGN: Row = Row {
+#[operator]
+pub static SOFTSIGN: Operator = Operator {
     name: "softsign",
     signature: "(Tensor self) -> Tensor",
     doc: "`x / (1 + abs(x))`
@@ -279,16 +302,17 @@ pub static SOFTSIGN: Row = Row {
     >>> torch.nn.functional.softsign(torch.tensor([-1., 3.]))
     tensor([-0.5000,  0.7500])",
     dtypes: DTypes::NUMBERS,
-    run: Run::Compose(|args| {
-        let x = Expr::from(args.tensor(0)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let x = Expr::from(args.tensor(INPUT)?);
         (x.clone() / (x.abs() + 1i64)).done().map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     reference: "self / (1 + np.abs(self))",
     ..ACTIVATION
 };
 
-pub static TANHSHRINK: Row = Row {
+#[operator]
+pub static TANHSHRINK: Operator = Operator {
     name: "tanhshrink",
     signature: "(Tensor self) -> Tensor",
     doc: "`x - tanh(x)`
@@ -296,16 +320,17 @@ pub static TANHSHRINK: Row = Row {
     >>> torch.nn.functional.tanhshrink(torch.tensor([-1., 3.]))
     tensor([-0.2384,  2.0049])",
     dtypes: DTypes::NUMBERS,
-    run: Run::Compose(|args| {
-        let x = Expr::from(args.tensor(0)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let x = Expr::from(args.tensor(INPUT)?);
         (x.clone() - x.tanh()).done().map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     reference: "self - np.tanh(self * 1.0)",
     ..ACTIVATION
 };
 
-pub static HARDTANH: Row = Row {
+#[operator]
+pub static HARDTANH: Operator = Operator {
     name: "hardtanh",
     signature: "(Tensor self, Scalar min_val=-1.0, Scalar max_val=1.0, truth inplace=False) -> Tensor",
     doc: "Each element limited to `min_val .. max_val`.
@@ -313,8 +338,8 @@ pub static HARDTANH: Row = Row {
     >>> torch.nn.functional.hardtanh(torch.tensor([-3., 0.5]))
     tensor([-1.0000,  0.5000])",
     dtypes: DTypes::REAL,
-    refuses: "clamp_scalar_cpu",
-    run: common(tiles! {
+    kernel_name: "clamp_scalar_cpu",
+    implementation: common(tiles! {
         for<S> [i8, i16, i32, i64, u8] (|x; low, high| {
             let x = if x < low { low } else { x };
             if x > high { high } else { x }
@@ -325,20 +350,20 @@ pub static HARDTANH: Row = Row {
         })
     }),
     check: Some(|args| {
-        if args.tensor(0)?.dtype() == DType::Bool {
+        if args.tensor(INPUT)?.dtype() == DType::Bool {
             return Err(Error::runtime("Bool inputs not supported for hardtanh"));
         }
-        if args.tensor(0)?.dtype() == DType::U8 && (args.float(1)? < 0.0 || args.float(2)? < 0.0) {
+        if args.tensor(INPUT)?.dtype() == DType::U8 && (args.float(MIN_VAL)? < 0.0 || args.float(MAX_VAL)? < 0.0) {
             return Err(Error::runtime("cannot do hardtanh on an unsigned type with negative limits")
-                .hint("Give limits from 0 on, or convert the input: x.int()."));
+                .hint("Use non-negative limits, or convert the input: x.int()."));
         }
-        if args.float(1)? > args.float(2)? {
+        if args.float(MIN_VAL)? > args.float(MAX_VAL)? {
             return Err(Error::new(Class::Value, "min_val cannot be greater than max_val"));
         }
         super::no_complex(args, super::clamp::complex)
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        activation_backward::gate(d, &activation_backward::WINDOW_BACKWARD, [d.scalar(1), d.scalar(2)])
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        activation_backward::gate(d, &activation_backward::WINDOW_BACKWARD, [d.scalar(MIN_VAL), d.scalar(MAX_VAL)])
     })]),
     samples: &["t(2, 3), 0., 0.5", "t(), 0.25, 2."],
     errors: &[(
@@ -350,61 +375,64 @@ pub static HARDTANH: Row = Row {
     ..ACTIVATION
 };
 
-pub static RELU6: Row = Row {
+#[operator]
+pub static RELU6: Operator = Operator {
     name: "relu6",
     doc: "Each element limited to `0 .. 6`.
 
     >>> torch.nn.functional.relu6(torch.tensor([-3., 8.]))
     tensor([0., 6.])",
     dtypes: DTypes::REAL,
-    run: Run::Defer(|mut args| {
-        let inplace = args.bool(1)?;
+    implementation: Implementation::Redispatch(|mut args| {
+        let inplace = args.bool(INPLACE)?;
         args.values.truncate(1);
         args.values.extend([Value::Float(0.0), Value::Float(6.0), Value::Bool(inplace)]);
-        args.row = &HARDTANH;
+        args.op = &HARDTANH;
         Ok(args)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     reference: "np.clip(self, 0, 6)",
     ..ACTIVATION
 };
 
-pub static HARDSIGMOID: Row = Row {
+#[operator]
+pub static HARDSIGMOID: Operator = Operator {
     name: "hardsigmoid",
-    doc: "A sigmoid of straight lines: `clamp(x / 6 + 1 / 2, 0, 1)`.
+    doc: "A piecewise linear sigmoid: `clamp(x / 6 + 1 / 2, 0, 1)`.
 
     >>> torch.nn.functional.hardsigmoid(torch.tensor([-4., 0., 1.5]))
     tensor([0.0000, 0.5000, 0.7500])",
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [f32, f64] (|x| {
             let y = x + 3.0;
             let y = if y > 0.0 || y.is_nan() { y } else { 0.0 };
             (if y < 6.0 || y.is_nan() { y } else { 6.0 }) / 6.0
         })
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        let inside = d.input(0).above(-3.0).and(d.input(0).below(3.0));
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        let inside = d.input(INPUT).above(-3.0).and(d.input(INPUT).below(3.0));
         inside.choose(d.grad() * (1.0 / 6.0), 0.0)
     })]),
     reference: "np.clip(self / 6 + 0.5, 0, 1)",
     ..ACTIVATION
 };
 
-pub static HARDSWISH: Row = Row {
+#[operator]
+pub static HARDSWISH: Operator = Operator {
     name: "hardswish",
     doc: "Each element times its hardsigmoid.
 
     >>> torch.nn.functional.hardswish(torch.tensor([-4., 1., 4.]))
     tensor([-0.0000, 0.6667, 4.0000])",
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [f32, f64] (|x| {
             let y = x + 3.0;
             let y = if y > 0.0 || y.is_nan() { y } else { 0.0 };
             x * (if y < 6.0 || y.is_nan() { y } else { 6.0 }) / 6.0
         })
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        let x = d.input(0);
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        let x = d.input(INPUT);
         let middle = d.grad() * (x.clone() / 3.0 + 0.5);
         x.clone().at_most(-3.0).choose(0.0, x.below(3.0).choose(middle, d.grad()))
     })]),
@@ -412,7 +440,8 @@ pub static HARDSWISH: Row = Row {
     ..ACTIVATION
 };
 
-pub static HARDSHRINK: Row = Row {
+#[operator]
+pub static HARDSHRINK: Operator = Operator {
     name: "hardshrink",
     namespace: "",
     aliases: &["nn.functional.hardshrink"],
@@ -422,46 +451,48 @@ pub static HARDSHRINK: Row = Row {
 
     >>> torch.hardshrink(torch.tensor([-1., 0.25]))
     tensor([-1.,  0.])",
-    out: Out::FOUND,
-    run: common(tiles! {
+    out: Out::COMPUTE_DTYPE,
+    implementation: common(tiles! {
         for<S> [f32, f64] (|x; lambd| if x >= -lambd && x <= lambd { 0.0 } else { x })
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        activation_backward::gate(d, &activation_backward::SHRINK_BACKWARD, [d.scalar(1)])
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        activation_backward::gate(d, &activation_backward::SHRINK_BACKWARD, [d.scalar(LAMBD)])
     })]),
     samples: &["t(2, 3)", "t(2, 3), 0.2", "t()"],
     reference: "np.where(np.abs(self) <= lambd, 0, self)",
     ..ACTIVATION
 };
 
-pub static SOFTSHRINK: Row = Row {
+#[operator]
+pub static SOFTSHRINK: Operator = Operator {
     name: "softshrink",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self, float lambd=0.5) -> Tensor",
-    doc: "Each element brought closer to zero by `lambd`.
+    doc: "Each element shrunk towards zero by `lambd`.
 
     >>> torch.nn.functional.softshrink(torch.tensor([-1., 0.25, 2.]))
     tensor([-0.5000,  0.0000,  1.5000])",
-    out: Out::FOUND,
-    refuses: "softshrink_check",
-    run: common(tiles! {
+    out: Out::COMPUTE_DTYPE,
+    kernel_name: "softshrink_check",
+    implementation: common(tiles! {
         for<S> [f32, f64] (|x; lambd| if x > lambd { x - lambd } else if x < -lambd { x + lambd } else { x * 0.0 })
     }),
-    check: Some(|args| match args.float(1)? {
+    check: Some(|args| match args.float(LAMBD)? {
         lambd if lambd < 0.0 => {
             Err(Error::runtime(format!("lambda must be greater or equal to 0, but found to be {lambd}.")))
         }
         _ => Ok(()),
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        activation_backward::gate(d, &activation_backward::SHRINK_BACKWARD, [d.scalar(1)])
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        activation_backward::gate(d, &activation_backward::SHRINK_BACKWARD, [d.scalar(LAMBD)])
     })]),
     samples: &["t(2, 3)", "t(2, 3), 0.2", "t()"],
     reference: "np.where(self > lambd, self - lambd, np.where(self < -lambd, self + lambd, 0))",
     ..ACTIVATION
 };
 
-pub static THRESHOLD: Row = Row {
+#[operator]
+pub static THRESHOLD: Operator = Operator {
     name: "threshold",
     namespace: "",
     aliases: &["nn.functional.threshold"],
@@ -472,19 +503,20 @@ pub static THRESHOLD: Row = Row {
     >>> torch.threshold(torch.tensor([-1., 2.]), 0, 9)
     tensor([9., 2.])",
     dtypes: DTypes::REAL,
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x; threshold, value| if x <= threshold { value } else { x });
         for<S> [f32, f64] (|x; threshold, value| if x <= threshold { value } else { x })
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        activation_backward::gate(d, &activation_backward::THRESHOLD_BACKWARD, [d.scalar(1)])
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        activation_backward::gate(d, &activation_backward::THRESHOLD_BACKWARD, [d.scalar(THRESHOLD)])
     })]),
     samples: &["t(2, 3), 0, 1", "t(2, 3), 0.5, 20", "t(), 0, 0"],
     reference: "np.where(np.greater(self, threshold), self, value)",
     ..ACTIVATION
 };
 
-pub static LOGSIGMOID: Row = Row {
+#[operator]
+pub static LOGSIGMOID: Operator = Operator {
     name: "logsigmoid",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor self) -> Tensor",
@@ -493,18 +525,21 @@ pub static LOGSIGMOID: Row = Row {
     >>> torch.nn.functional.logsigmoid(torch.tensor([-1., 2.]))
     tensor([-1.3133, -0.1269])",
     out: Out::new(Accepts::Same, &["expected scalar type {Result} but found {Out}"]).silently(),
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [f32, f64] (|x| (if x < 0.0 { x } else { 0.0 }) - S::log1p(S::exp(-x.abs())))
     }),
-    traits: Traits::ROW_MAJOR,
-    refuses: "log_sigmoid_cpu",
+    tags: Tags::ROW_MAJOR,
+    kernel_name: "log_sigmoid_cpu",
     node: "LogSigmoidBackward0",
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * (-d.input(0)).sigmoid())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.grad() * (-d.input(INPUT)).sigmoid()
+    })]),
     reference: "-np.log1p(np.exp(-self))",
     ..ACTIVATION
 };
 
-pub static GLU: Row = Row {
+#[operator]
+pub static GLU: Operator = Operator {
     name: "glu",
     node: "GluBackward0",
     signature: "(Tensor self, int dim=-1) -> Tensor",
@@ -512,12 +547,12 @@ pub static GLU: Row = Row {
 
     >>> torch.nn.functional.glu(torch.tensor([2., 0.]))
     tensor([1.])",
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
         if own.rank() == 0 {
             return Err(Error::runtime("glu does not support scalars because halving size must be even"));
         }
-        let dim = rushlight_core::layout::wrap_dim(args.int(1)?, own.rank())?;
+        let dim = rushlight_core::layout::wrap_dim(args.int(DIM)?, own.rank())?;
         let size = own.sizes()[dim];
         if size % 2 != 0 {
             return Err(Error::runtime(format!("Halving dimension must be even, but dimension {dim} is size {size}")));
@@ -528,7 +563,7 @@ pub static GLU: Row = Row {
         let half = |start: isize| crate::view::strided::as_strided(own, &own.layout().slice(dim, start, size / 2, 1));
         (Expr::new(half(0)) * Expr::new(half(size / 2)).sigmoid()).done().map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     errors: &[
         ("t(3)", "RuntimeError", "Halving dimension must be even, but dimension 0 is size 3"),
         ("t()", "RuntimeError", "glu does not support scalars because halving size must be even"),

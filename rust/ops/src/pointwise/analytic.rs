@@ -1,5 +1,5 @@
-//! Complex functions with the values that C99 (annex G) gives at infinities, at nan and at signed zeros, and with both parts
-//! accurate: nothing overflows or cancels on the way that need not.
+//! Complex functions with the values of C99 (annex G) at infinities, NaN and signed zeros, and with both parts
+//! accurate: no intermediate value overflows or cancels unnecessarily.
 
 use std::f64::consts::{FRAC_PI_2, LN_2, PI};
 
@@ -8,10 +8,10 @@ use rushlight_core::dtype::c128;
 
 use super::numbers::ComplexMath;
 
-/// From here on the exponential is taken as a product of two roots, so that a small factor beside it still counts.
+/// Above this the exponential is computed as a product of two roots, so that a small factor is not lost.
 const FAR: f64 = 700.0;
 
-/// `i z`, by which functions of angles become hyperbolic ones.
+/// `i z`, which converts trigonometric functions to hyperbolic ones.
 fn turned(z: c128) -> c128 {
     Complex::new(-z.im, z.re)
 }
@@ -20,7 +20,7 @@ fn turned_back(z: c128) -> c128 {
     Complex::new(z.im, -z.re)
 }
 
-/// `exp(x) * factor`, infinite only where the product is.
+/// `exp(x) * factor`, infinite only if the product is.
 fn swollen(x: f64, factor: f64) -> f64 {
     let root = (0.5 * x).exp();
     root * factor * root
@@ -46,7 +46,7 @@ pub fn exp(z: c128) -> c128 {
     Complex::new(size * cos, size * sin)
 }
 
-/// `1 / (1 + exp(-z))`, by the exponential that does not grow.
+/// `1 / (1 + exp(-z))`, with the exponential that does not grow.
 pub fn sigmoid(z: c128) -> c128 {
     if z.re < 0.0 {
         let small = exp(z);
@@ -100,7 +100,7 @@ pub fn tanh(z: c128) -> c128 {
     let (sin, cos) = y.sin_cos();
     let size = x.abs();
     if size > 20.0 {
-        // exp(-2|x|) is lost beside one.
+        // exp(-2|x|) is negligible compared with one.
         return Complex::new(1f64.copysign(x), 4.0 * sin * cos * (-2.0 * size).exp());
     }
     // Half the difference and half the sum of exp(|x|) and exp(-|x|), the first exact near zero.
@@ -148,17 +148,17 @@ pub fn tan(z: c128) -> c128 {
     turned_back(tanh(turned(z)))
 }
 
-/// What the inverse sine and cosine of a number of the first quadrant are made of.
+/// The parts of the inverse sine and cosine of a number in the first quadrant.
 struct Arcs {
     /// The real part of the inverse sine.
     sine: f64,
     /// The real part of the inverse cosine.
     cosine: f64,
-    /// The size of the imaginary parts of both.
+    /// The magnitude of the imaginary parts of both.
     height: f64,
 }
 
-/// After Hull, Fairgrieve and Tang (1997): `|z + 1|` and `|z - 1|`, and what cancels between them in forms that do not.
+/// After Hull, Fairgrieve and Tang (1997): `|z + 1|` and `|z - 1|`, with cancelling expressions rewritten.
 fn arcs(x: f64, y: f64) -> Arcs {
     if x.max(y) > 1e150 {
         let length = (0.25 * x).hypot(0.25 * y);
@@ -239,14 +239,14 @@ pub fn acosh(z: c128) -> c128 {
 }
 
 pub fn atanh(z: c128) -> c128 {
-    /// Beyond it one is lost beside the number.
+    /// Above this one is negligible compared with the number.
     const LARGE: f64 = 1e16;
     let (x, y) = (z.re.abs(), z.im.abs());
     let (real, imaginary) = if x.is_nan() || y.is_nan() {
         let real = if x == 0.0 || x.is_infinite() || y.is_infinite() { 0.0 } else { f64::NAN };
         (real, if y.is_infinite() { FRAC_PI_2 } else { f64::NAN })
     } else if x.max(y) > LARGE {
-        // The real part is that of the inverse of the number.
+        // The real part equals that of the inverse of the number.
         let real = if x.is_infinite() || y.is_infinite() {
             0.0
         } else if x >= y {

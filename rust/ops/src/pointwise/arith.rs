@@ -3,14 +3,17 @@
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, DType, Error, Result, Scalar};
 use rushlight_cpu::tiles;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, DTypes, Derivative, Implementation, Operator, Out, Pointwise, Promote, Saves, Sparse, Tags, Variants,
+    formula, operator,
+};
+use rushlight_dispatch::value::{Arg, Output, Value};
 
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::row::{DTypes, Out, Pointwise, Promote, Row, Run, Traits, Variants};
-use crate::sparse::Sparse;
-use crate::value::{Args, Value};
+use crate::expr_ext::ExprExt;
 
-pub static ADD: Row = Row {
+#[operator]
+pub static ADD: Operator = Operator {
     name: "add",
     variants: Variants::ALL,
     signature: "(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
@@ -24,9 +27,9 @@ Both arguments broadcast; integers, floats and complex numbers promote to their 
     tensor([[21, 22, 23],
             [41, 42, 43]])",
     sparse: Sparse::Add(1),
-    run: Run::Pointwise(Pointwise {
+    implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
-        cpu: tiles! {
+        loops: tiles! {
             signless;
             for<S> [i8, i16, i32, i64] (|x, y; alpha| x.wrapping_add(alpha.wrapping_mul(y)));
             for<S> [f32, f64] (|x, y; alpha| x + alpha * y);
@@ -35,12 +38,11 @@ Both arguments broadcast; integers, floats and complex numbers promote to their 
         },
     }),
     check: Some(check_alpha),
-    checks: DTypes::NONE,
-    refuses: "add_stub",
-    cuda: Some("self + alpha * other"),
+    checked_dtypes: DTypes::NONE,
+    kernel_name: "add_stub",
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, |d| d.grad()),
-        formula(1, Saves::NOTHING, |d| scaled(d.grad(), d.scalar(2))),
+        formula(INPUT, Saves::NOTHING, |d| d.grad()),
+        formula(OTHER, Saves::NOTHING, |d| scaled(d.grad(), d.scalar(ALPHA))),
     ]),
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 2", "t(2, 3), t(), alpha=2", "t(0, 3), t(1, 3)"],
     errors: &[(
@@ -49,24 +51,24 @@ Both arguments broadcast; integers, floats and complex numbers promote to their 
         "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1",
     )],
     reference: "np.add(self, np.multiply(other, alpha, dtype=np.result_type(other)))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The dtype of a tensor or number at `place`; numbers as Python has them.
-fn kind(args: &Args, place: usize) -> Option<DType> {
-    args.optional_tensor(place)
+/// The dtype of the tensor or number; Python's type for numbers.
+fn kind(args: &Args, arg: Arg) -> Option<DType> {
+    args.optional_tensor(arg)
         .map(rushlight_autograd::Tensor::dtype)
-        .or_else(|| args.optional_scalar(place).map(Scalar::dtype))
+        .or_else(|| args.optional_scalar(arg).map(Scalar::dtype))
 }
 
-/// `alpha` must be a number of the operands' kind.
+/// Checks that `alpha` is a number of the operands' category.
 fn check_alpha(args: &Args) -> Result<()> {
-    let alpha = match args.values.get(2) {
-        Some(Value::Scalar(Scalar::Int(_))) | None => return Ok(()),
-        Some(_) => args.scalar(2)?,
+    let alpha = match args.value(ADD::ALPHA) {
+        Value::Scalar(Scalar::Int(_)) | Value::None => return Ok(()),
+        _ => args.scalar(ADD::ALPHA)?,
     };
-    let Some(highest) = [0, 1].iter().filter_map(|&place| kind(args, place)).max_by_key(|dtype| dtype.category())
-    else {
+    let operands = [ADD::INPUT, ADD::OTHER];
+    let Some(highest) = operands.iter().filter_map(|&arg| kind(args, arg)).max_by_key(|dtype| dtype.category()) else {
         return Ok(());
     };
     if alpha.is_bool() && highest != DType::Bool {
@@ -82,7 +84,7 @@ fn check_alpha(args: &Args) -> Result<()> {
 }
 
 fn check_sub(args: &Args) -> Result<()> {
-    let bools = [0, 1].iter().filter(|&&place| kind(args, place) == Some(DType::Bool)).count();
+    let bools = [SUB::INPUT, SUB::OTHER].iter().filter(|&&arg| kind(args, arg) == Some(DType::Bool)).count();
     match bools {
         0 => check_alpha(args),
         1 => Err(Error::runtime(
@@ -99,7 +101,8 @@ fn scaled(grad: Expr, factor: Scalar) -> Expr {
     if factor.is_one() { grad } else { grad * Expr::from(factor).conj() }
 }
 
-pub static SUB: Row = Row {
+#[operator]
+pub static SUB: Operator = Operator {
     name: "sub",
     node: "first=RsubBackward1",
     aliases: &["subtract"],
@@ -109,15 +112,15 @@ pub static SUB: Row = Row {
 
     out = self - alpha * other
 
-Both arguments broadcast and promote to their common dtype; bool has no difference.
+Both arguments broadcast and promote to their common dtype; bool is not supported.
 
     >>> torch.sub(torch.tensor([5, 7]), 2)
     tensor([3, 5])",
     dtypes: DTypes::NUMBERS,
     sparse: Sparse::Add(-1),
-    run: Run::Pointwise(Pointwise {
+    implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
-        cpu: tiles! {
+        loops: tiles! {
             signless;
             for<S> [i8, i16, i32, i64] (|x, y; alpha| x.wrapping_sub(alpha.wrapping_mul(y)));
             for<S> [f32, f64] (|x, y; alpha| x - alpha * y);
@@ -125,20 +128,20 @@ Both arguments broadcast and promote to their common dtype; bool has no differen
         },
     }),
     check: Some(check_sub),
-    checks: DTypes::BOOL,
-    refuses: "add_stub",
-    cuda: Some("self - alpha * other"),
+    checked_dtypes: DTypes::BOOL,
+    kernel_name: "add_stub",
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, |d| d.grad()),
-        formula(1, Saves::NOTHING, |d| -scaled(d.grad(), d.scalar(2))),
+        formula(INPUT, Saves::NOTHING, |d| d.grad()),
+        formula(OTHER, Saves::NOTHING, |d| -scaled(d.grad(), d.scalar(ALPHA))),
     ]),
     errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 2", "t(2, 3), t(), alpha=2"],
     reference: "np.subtract(self, np.multiply(other, alpha, dtype=np.result_type(other)))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static RSUB: Row = Row {
+#[operator]
+pub static RSUB: Operator = Operator {
     name: "rsub",
     signature: "(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
     doc: "Subtracts `self`, scaled by `alpha`, from `other`.
@@ -148,13 +151,13 @@ pub static RSUB: Row = Row {
     >>> torch.rsub(torch.tensor([5, 7]), 2)
     tensor([-3, -5])",
     dtypes: DTypes::NUMBERS,
-    traits: Traits::BROADCASTS,
-    run: Run::Defer(|mut args| {
-        args.row = &SUB;
+    tags: Tags::BROADCASTS,
+    implementation: Implementation::Redispatch(|mut args| {
+        args.op = &SUB;
         args.values.swap(0, 1);
         Ok(args)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     errors: &[(
         "t(3, 1), t(5, 2, 4)",
         "RuntimeError",
@@ -162,10 +165,11 @@ pub static RSUB: Row = Row {
     )],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 2", "t(2, 3), t(), alpha=2"],
     reference: "np.subtract(other, np.multiply(self, alpha, dtype=np.result_type(self)))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static MUL: Row = Row {
+#[operator]
+pub static MUL: Operator = Operator {
     name: "mul",
     aliases: &["multiply"],
     variants: Variants::ALL,
@@ -178,29 +182,29 @@ pub static MUL: Row = Row {
     tensor([[3., 6.],
             [4., 8.]])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Body(crate::sparse::elementwise::mul),
-    run: Run::Pointwise(Pointwise {
+    sparse: Sparse::Opaque,
+    implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
-        cpu: tiles! {
+        loops: tiles! {
             signless;
             for<S> [i8, i16, i32, i64] (|x, y| x.wrapping_mul(y));
             for<S> [f32, f64, c64, c128] (|x, y| x * y);
             for<S> [Bool] (|x, y| Bool::from(x.get() & y.get()))
         },
     }),
-    refuses: "mul_cpu",
-    cuda: Some("self * other"),
+    kernel_name: "mul_cpu",
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| d.grad() * d.input(1).conj()),
-        formula(1, Saves::input(0), |d| d.grad() * d.input(0).conj()),
+        formula(INPUT, Saves::input(OTHER), |d| d.grad() * d.input(OTHER).conj()),
+        formula(OTHER, Saves::input(INPUT), |d| d.grad() * d.input(INPUT).conj()),
     ]),
     errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 2"],
     reference: "np.multiply(self, other)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static NEG: Row = Row {
+#[operator]
+pub static NEG: Operator = Operator {
     name: "neg",
     aliases: &["negative"],
     variants: Variants::ALL,
@@ -209,32 +213,32 @@ pub static NEG: Row = Row {
 
     >>> torch.neg(torch.tensor([1, -2]))
     tensor([-1,  2])",
-    out: Out::FOUND,
+    out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::NUMBERS,
     sparse: Sparse::Linear,
-    run: Run::Pointwise(Pointwise {
+    implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
-        cpu: tiles! {
+        loops: tiles! {
             for<S> [u8, i8, i16, i32, i64] (|x| x.wrapping_neg());
             for<S> [f32, f64, c64, c128] (|x| -x)
         },
     }),
     check: Some(|args| {
-        if args.optional_tensor(0).is_some_and(|own| own.dtype() == DType::Bool) {
+        if args.optional_tensor(INPUT).is_some_and(|own| own.dtype() == DType::Bool) {
             return Err(Error::runtime(
                 "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
             ));
         }
         Ok(())
     }),
-    cuda: Some("-self"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| -d.grad())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| -d.grad())]),
     samples: &["t(2, 3)", "t()"],
     reference: "np.negative(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static POSITIVE: Row = Row {
+#[operator]
+pub static POSITIVE: Operator = Operator {
     name: "positive",
     signature: "(Tensor self) -> Tensor",
     doc: "The tensor itself.
@@ -242,15 +246,15 @@ pub static POSITIVE: Row = Row {
     >>> torch.positive(torch.tensor([1, -2]))
     tensor([ 1, -2])",
     dtypes: DTypes::NUMBERS,
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
         if own.dtype() == DType::Bool {
             return Err(Error::runtime("The `+` operator, on a bool tensor is not supported."));
         }
-        Ok(crate::value::Output::Tensor(own.clone()))
+        Ok(Output::Tensor(own.clone()))
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t()"],
     reference: "np.positive(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };

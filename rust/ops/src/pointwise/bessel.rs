@@ -1,20 +1,21 @@
-//! Bessel functions, modified and not, and Airy's function. `simd` computes them in double precision.
+//! Bessel functions, modified Bessel functions, and Airy's function. `simd` computes them in double precision.
 
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
 use rushlight_cpu::tiles;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{BackwardContext, DTypes, Derivative, Operator, Saves, Variants, formula, operator};
 use rushlight_simd::math::bessel;
 
 use super::{UNARY, float};
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::row::{DTypes, Row, Variants};
+use crate::expr_ext::ExprExt;
 
 const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
-/// No half types: torch has no loops for them.
+/// Without half types, which torch does not support here.
 const WHOLE_OR_DOUBLE: DTypes = REAL.without(DTypes::HALVES);
 
-pub static I0: Row = Row {
+#[operator]
+pub static I0: Operator = Operator {
     name: "i0",
     aliases: &["special.i0"],
     doc: "The modified Bessel function of the first kind, of order zero.
@@ -22,77 +23,86 @@ pub static I0: Row = Row {
     >>> torch.i0(torch.tensor([0., 1.]))
     tensor([1.0000, 1.2661])",
     dtypes: REAL,
-    refuses: "i0_vml_cpu",
-    run: float(tiles! { for<S> [f32, f64] (|x| bessel::i0(f64::from(x)) as T) }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&I1, []))]),
+    kernel_name: "i0_vml_cpu",
+    implementation: float(tiles! { for<S> [f32, f64] (|x| bessel::i0(f64::from(x)) as T) }),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.grad() * d.input(INPUT).call(&I1, [])
+    })]),
     reference: "np.i0(self)",
     ..UNARY
 };
 
-/// What the rows of `torch.special` share, which are no methods.
-const SPECIAL: Row = Row { namespace: "special", variants: Variants::FUNCTION.union(Variants::OUT), ..UNARY };
+/// Shared by the operators of `torch.special`, which are not methods.
+#[operator]
+const SPECIAL: Operator = Operator { namespace: "special", variants: Variants::FUNCTION.union(Variants::OUT), ..UNARY };
 
-pub static I0E: Row = Row {
+#[operator]
+pub static I0E: Operator = Operator {
     name: "i0e",
     doc: "`i0(self) * exp(-abs(self))`, which does not overflow.
 
     >>> torch.special.i0e(torch.tensor([0., 1.]))
     tensor([1.0000, 0.4658])",
     dtypes: REAL,
-    run: float(tiles! { for<S> [f32, f64] (|x| bessel::i0e(f64::from(x)) as T) }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
-        d.grad() * (d.input(0).call(&I1E, []) - d.input(0).sgn() * d.result())
+    implementation: float(tiles! { for<S> [f32, f64] (|x| bessel::i0e(f64::from(x)) as T) }),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
+        d.grad() * (d.input(INPUT).call(&I1E, []) - d.input(INPUT).sgn() * d.result())
     })]),
     reference: "np.i0(self) * np.exp(-np.abs(self))",
     ..SPECIAL
 };
 
-pub static I1: Row = Row {
+#[operator]
+pub static I1: Operator = Operator {
     name: "i1",
     doc: "The modified Bessel function of the first kind, of order one.
 
     >>> torch.special.i1(torch.tensor([0., 1.]))
     tensor([0.0000, 0.5652])",
     dtypes: REAL,
-    run: float(tiles! { for<S> [f32, f64] (|x| bessel::i1(f64::from(x)) as T) }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
+    implementation: float(tiles! { for<S> [f32, f64] (|x| bessel::i1(f64::from(x)) as T) }),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
         let slope = |x: Expr| x.clone().call(&I0, []) - d.result() / x;
         d.grad() * away_from_zero(d, slope)
     })]),
     ..SPECIAL
 };
 
-/// A slope that divides by the argument; at zero it is one half.
-fn away_from_zero(d: &Derive, slope: impl FnOnce(Expr) -> Expr) -> Expr {
-    let zero = d.input(0).equals(0.0);
-    let divisor = zero.clone().choose(1.0, d.input(0));
+/// A derivative that divides by the argument; at zero it is one half.
+fn away_from_zero(d: &BackwardContext, slope: impl FnOnce(Expr) -> Expr) -> Expr {
+    use I1::*;
+
+    let zero = d.input(INPUT).equals(0.0);
+    let divisor = zero.clone().choose(1.0, d.input(INPUT));
     zero.choose(0.5, slope(divisor))
 }
 
-pub static I1E: Row = Row {
+#[operator]
+pub static I1E: Operator = Operator {
     name: "i1e",
     doc: "`i1(self) * exp(-abs(self))`, which does not overflow.
 
     >>> torch.special.i1e(torch.tensor([0., 1.]))
     tensor([0.0000, 0.2079])",
     dtypes: REAL,
-    run: float(tiles! { for<S> [f32, f64] (|x| bessel::i1e(f64::from(x)) as T) }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
+    implementation: float(tiles! { for<S> [f32, f64] (|x| bessel::i1e(f64::from(x)) as T) }),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
         let slope = |x: Expr| x.clone().call(&I0E, []) - d.result() * (x.clone().sgn() + x.reciprocal());
         d.grad() * away_from_zero(d, slope)
     })]),
     ..SPECIAL
 };
 
-/// Functions without a derivative, in torch too.
+/// Functions without a derivative, as in torch.
 macro_rules! plain {
-    ($($row:ident $name:literal $parameter:literal $function:ident $samples:expr, $doc:literal;)*) => {$(
-        pub static $row: Row = Row {
+    ($($op:ident $name:literal $parameter:literal $function:ident $samples:expr, $doc:literal;)*) => {$(
+        #[operator]
+        pub static $op: Operator = Operator {
             name: $name,
             signature: concat!("(Tensor ", $parameter, ") -> Tensor"),
             doc: $doc,
             dtypes: WHOLE_OR_DOUBLE,
-            run: float(tiles! { for<S> [f32, f64] (|x| bessel::$function(f64::from(x)) as T) }),
+            implementation: float(tiles! { for<S> [f32, f64] (|x| bessel::$function(f64::from(x)) as T) }),
             derivative: Derivative::NonDifferentiable("it is not implemented, as in torch"),
             samples: $samples,
             ..SPECIAL
@@ -142,11 +152,11 @@ plain! {
 
     >>> torch.special.modified_bessel_k1(torch.tensor([1., 2.]))
     tensor([0.6019, 0.1399])";
-    SCALED_MODIFIED_BESSEL_K0 "scaled_modified_bessel_k0" "x" k0e POSITIVE, "`modified_bessel_k0(x) * exp(x)`, which does not vanish.
+    SCALED_MODIFIED_BESSEL_K0 "scaled_modified_bessel_k0" "x" k0e POSITIVE, "`modified_bessel_k0(x) * exp(x)`, which does not underflow.
 
     >>> torch.special.scaled_modified_bessel_k0(torch.tensor([1., 2.]))
     tensor([1.1445, 0.8416])";
-    SCALED_MODIFIED_BESSEL_K1 "scaled_modified_bessel_k1" "x" k1e POSITIVE, "`modified_bessel_k1(x) * exp(x)`, which does not vanish.
+    SCALED_MODIFIED_BESSEL_K1 "scaled_modified_bessel_k1" "x" k1e POSITIVE, "`modified_bessel_k1(x) * exp(x)`, which does not underflow.
 
     >>> torch.special.scaled_modified_bessel_k1(torch.tensor([1., 2.]))
     tensor([1.6362, 1.0335])";

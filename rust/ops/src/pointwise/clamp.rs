@@ -2,22 +2,30 @@
 
 use rushlight_core::{Bool, Error};
 use rushlight_cpu::tiles;
+use rushlight_dispatch::operator::{
+    Args, DTypes, Derivative, Implementation, Operator, Out, Saves, Tags, Variants, formula, operator,
+};
+use rushlight_dispatch::value::{Arg, Value};
 
 use super::{common, no_complex, with_numbers};
-use crate::derive::{Derivative, Saves, formula};
-use crate::row::{DTypes, Out, Row, Run, Traits, Variants};
-use crate::value::{Args, Value};
+use crate::expr_ext::ExprExt;
 
-/// What the rows that do the work have in common.
-const LIMIT: Row =
-    Row { dtypes: DTypes::COMMON.without(DTypes::COMPLEX), refuses: "clamp_cpu", check: Some(real), ..Row::BASE };
+/// Shared by the operators that compute.
+const LIMIT: Operator = Operator {
+    dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
+    kernel_name: "clamp_cpu",
+    check: Some(real),
+    ..Operator::BASE
+};
 
 fn real(args: &Args) -> rushlight_core::Result<()> {
     no_complex(args, complex)?;
-    match [1, 2].iter().any(|&place| args.optional_scalar(place).is_some_and(rushlight_core::Scalar::is_complex)) {
-        true if args.row.name.starts_with('_') && args.tensor(0)?.dtype().is_floating() => {
+    let complex_limit =
+        args.values.iter().any(|value| matches!(value, Value::Scalar(rushlight_core::Scalar::Complex(_))));
+    match complex_limit {
+        true if args.op.name.starts_with('_') && args.tensor(Arg::FIRST)?.dtype().is_floating() => {
             Err(Error::runtime("value cannot be converted to type double without overflow")
-                .hint("Limits are real numbers."))
+                .hint("Limits must be real numbers."))
         }
         true => Err(complex()),
         false => Ok(()),
@@ -28,9 +36,11 @@ pub fn complex() -> Error {
     Error::not_implemented("clamp is not supported for complex types")
 }
 
-/// Leaves the limits that are given and says which they are.
-fn choose<'a>(mut args: Args<'a>, rows: [&'static Row; 3]) -> rushlight_core::Result<Args<'a>> {
-    args.row = match (args.has(1), args.has(2)) {
+/// Keeps the limits that are given and chooses the operator for them.
+fn choose<'a>(mut args: Args<'a>, rows: [&'static Operator; 3]) -> rushlight_core::Result<Args<'a>> {
+    use CLAMP::*;
+
+    args.op = match (args.has(MIN), args.has(MAX)) {
         (true, true) => rows[0],
         (true, false) => {
             args.values.truncate(2);
@@ -47,27 +57,28 @@ fn choose<'a>(mut args: Args<'a>, rows: [&'static Row; 3]) -> rushlight_core::Re
     Ok(args)
 }
 
-pub static CLAMP: Row = Row {
+#[operator]
+pub static CLAMP: Operator = Operator {
     name: "clamp",
     aliases: &["clip"],
     variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
-    doc: "Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays.
+    doc: "Limits elements to `min .. max`, numbers or tensors that broadcast; one of the two may be omitted. NaN is unchanged.
 
     out = minimum(maximum(self, min), max)
 
     >>> torch.clamp(torch.tensor([-2., 0.5, 3.]), -1, 1)
     tensor([-1.0000,  0.5000,  1.0000])",
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    traits: Traits::BROADCASTS,
-    run: Run::Defer(|mut args| {
-        match (args.has_tensor(1) || args.has_tensor(2), args.has_number(1) || args.has_number(2)) {
+    tags: Tags::BROADCASTS,
+    implementation: Implementation::Redispatch(|mut args| {
+        match (args.has_tensor(MIN) || args.has_tensor(MAX), args.has_number(MIN) || args.has_number(MAX)) {
             (true, true) => {
                 as_numbers(&mut args)?;
                 choose(args, [&BOTH, &ONLY_MIN, &ONLY_MAX])
             }
             (true, false) => {
-                if args.tensor(0)?.dtype().is_complex() {
+                if args.tensor(INPUT)?.dtype().is_complex() {
                     return Err(complex());
                 }
                 choose(args, [&BOTH_TENSOR, &CLAMP_MIN_TENSOR, &CLAMP_MAX_TENSOR])
@@ -75,7 +86,7 @@ pub static CLAMP: Row = Row {
             (false, _) => choose(args, [&BOTH, &ONLY_MIN, &ONLY_MAX]),
         }
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(2, 3), -1, 1",
         "t(2, 3), min=0",
@@ -94,31 +105,32 @@ pub static CLAMP: Row = Row {
         ("t(2) + 0.0, 1j", "RuntimeError", "value cannot be converted to type double without overflow"),
     ],
     reference: "np.clip(self, min, max)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// A limit beside a number is a number too, or a tensor that stands for one.
+/// With a number as an operand the limits are numbers too, or 0-d tensors.
 fn as_numbers(args: &mut Args) -> rushlight_core::Result<()> {
-    for place in [1, 2] {
-        if let Some(limit) = args.optional_tensor(place) {
-            if limit.rank() != 0 || limit.is_watched() || limit.is_mapped() {
+    for arg in [CLAMP::MIN, CLAMP::MAX] {
+        if let Some(limit) = args.optional_tensor(arg) {
+            if limit.rank() != 0 || limit.is_tracked() || limit.is_batched() {
                 return Err(args.invalid_combination());
             }
-            args.values[place] = Value::Scalar(crate::convert::item(limit)?);
+            args.set(arg, Value::Scalar(crate::convert::item(limit)?));
         }
     }
     Ok(())
 }
 
-pub static BOTH: Row = Row {
+#[operator]
+pub static BOTH: Operator = Operator {
     name: "_clamp",
     node: "ClampBackward1",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Scalar min, Scalar max) -> Tensor",
     doc: "Limits elements to `min .. max`.",
-    out: Out::FOUND,
-    refuses: "clamp_scalar_cpu",
-    run: with_numbers(tiles! {
+    out: Out::COMPUTE_DTYPE,
+    kernel_name: "clamp_scalar_cpu",
+    implementation: with_numbers(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x; low, high| {
             let x = if x < low { low } else { x };
             if x > high { high } else { x }
@@ -129,8 +141,8 @@ pub static BOTH: Row = Row {
         });
         for<S> [Bool] (|x; low, high| Bool::from((x.get() | low.get()) & high.get()))
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        let inside = d.input(0).at_least(d.scalar(1)).and(d.input(0).at_most(d.scalar(2)));
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        let inside = d.input(INPUT).at_least(d.scalar(MIN)).and(d.input(INPUT).at_most(d.scalar(MAX)));
         inside.choose(d.grad(), 0.0)
     })]),
     samples: &["t(2, 3), -1, 1"],
@@ -138,10 +150,12 @@ pub static BOTH: Row = Row {
     ..LIMIT
 };
 
-pub static CLAMP_MIN: Row = MIN;
+#[operator]
+pub static CLAMP_MIN: Operator = LOWER;
 
 /// `clamp` with one bound, whose node has another name.
-pub static ONLY_MIN: Row = Row {
+#[operator]
+pub static ONLY_MIN: Operator = Operator {
     name: "_clamp_min",
     variants: Variants::FUNCTION,
     node: "ClampBackward1",
@@ -149,10 +163,11 @@ pub static ONLY_MIN: Row = Row {
 
     >>> torch._clamp_min(torch.tensor([-2., 3.]), 0)
     tensor([0., 3.])",
-    ..MIN
+    ..LOWER
 };
 
-const MIN: Row = Row {
+#[operator]
+const LOWER: Operator = Operator {
     name: "clamp_min",
     variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, Scalar min) -> Tensor",
@@ -161,25 +176,27 @@ const MIN: Row = Row {
 
     >>> torch.clamp_min(torch.tensor([-2., 3.]), 0)
     tensor([0., 3.])",
-    out: Out::FOUND,
-    refuses: "clamp_min_scalar_cpu",
-    run: with_numbers(tiles! {
+    out: Out::COMPUTE_DTYPE,
+    kernel_name: "clamp_min_scalar_cpu",
+    implementation: with_numbers(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x; low| if x < low { low } else { x });
         for<S> [f32, f64] (|x; low| if x >= low || x.is_nan() { x } else { low });
         for<S> [Bool] (|x; low| Bool::from(x.get() | low.get()))
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        d.input(0).at_least(d.scalar(1)).choose(d.grad(), 0.0)
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.input(INPUT).at_least(d.scalar(MIN)).choose(d.grad(), 0.0)
     })]),
     samples: &["t(2, 3), 0", "t(), 1"],
     reference: "np.maximum(self, min)",
     ..LIMIT
 };
 
-pub static CLAMP_MAX: Row = MAX;
+#[operator]
+pub static CLAMP_MAX: Operator = UPPER;
 
 /// `clamp` with one bound, whose node has another name.
-pub static ONLY_MAX: Row = Row {
+#[operator]
+pub static ONLY_MAX: Operator = Operator {
     name: "_clamp_max",
     variants: Variants::FUNCTION,
     node: "ClampBackward1",
@@ -187,10 +204,11 @@ pub static ONLY_MAX: Row = Row {
 
     >>> torch._clamp_max(torch.tensor([-2., 3.]), 0)
     tensor([-2.,  0.])",
-    ..MAX
+    ..UPPER
 };
 
-const MAX: Row = Row {
+#[operator]
+const UPPER: Operator = Operator {
     name: "clamp_max",
     variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, Scalar max) -> Tensor",
@@ -199,28 +217,29 @@ const MAX: Row = Row {
 
     >>> torch.clamp_max(torch.tensor([-2., 3.]), 0)
     tensor([-2.,  0.])",
-    out: Out::FOUND,
-    refuses: "clamp_max_scalar_cpu",
-    run: with_numbers(tiles! {
+    out: Out::COMPUTE_DTYPE,
+    kernel_name: "clamp_max_scalar_cpu",
+    implementation: with_numbers(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x; high| if x > high { high } else { x });
         for<S> [f32, f64] (|x; high| if x <= high || x.is_nan() { x } else { high });
         for<S> [Bool] (|x; high| Bool::from(x.get() & high.get()))
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        d.input(0).at_most(d.scalar(1)).choose(d.grad(), 0.0)
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.input(INPUT).at_most(d.scalar(MAX)).choose(d.grad(), 0.0)
     })]),
     samples: &["t(2, 3), 0", "t(), 1"],
     reference: "np.minimum(self, max)",
     ..LIMIT
 };
 
-pub static BOTH_TENSOR: Row = Row {
+#[operator]
+pub static BOTH_TENSOR: Operator = Operator {
     name: "_clamp.Tensor",
     node: "ClampBackward0",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor|Scalar min, Tensor|Scalar max) -> Tensor",
     doc: "Limits elements to those of `min` and `max`.",
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, low, high| {
             let x = if x < low { low } else { x };
             if x > high { high } else { x }
@@ -232,19 +251,28 @@ pub static BOTH_TENSOR: Row = Row {
         for<S> [Bool] (|x, low, high| Bool::from((x.get() | low.get()) & high.get()))
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, ALL, |d| d.input(0).at_least(d.input(1)).and(d.input(0).at_most(d.input(2))).choose(d.grad(), 0.0)),
-        formula(1, ALL, |d| d.input(1).above(d.input(0)).and(d.input(1).below(d.input(2))).choose(d.grad(), 0.0)),
-        formula(2, ALL, |d| d.input(0).above(d.input(2)).or(d.input(1).above(d.input(2))).choose(d.grad(), 0.0)),
+        formula(INPUT, ALL, |d| {
+            d.input(INPUT).at_least(d.input(MIN)).and(d.input(INPUT).at_most(d.input(MAX))).choose(d.grad(), 0.0)
+        }),
+        formula(MIN, ALL, |d| {
+            d.input(MIN).above(d.input(INPUT)).and(d.input(MIN).below(d.input(MAX))).choose(d.grad(), 0.0)
+        }),
+        formula(MAX, ALL, |d| {
+            d.input(INPUT).above(d.input(MAX)).or(d.input(MIN).above(d.input(MAX))).choose(d.grad(), 0.0)
+        }),
     ]),
     samples: &["t(2, 3), t(3), t(2, 1)"],
     reference: "np.minimum(np.maximum(self, min), max)",
     ..LIMIT
 };
 
-const ALL: Saves = Saves::input(0).union(Saves::input(1)).union(Saves::input(2));
-const TWO: Saves = Saves::input(0).union(Saves::input(1));
+const ALL: Saves = {
+    use BOTH_TENSOR::*;
+    Saves::input(INPUT).union(Saves::input(MIN)).union(Saves::input(MAX))
+};
 
-pub static CLAMP_MIN_TENSOR: Row = Row {
+#[operator]
+pub static CLAMP_MIN_TENSOR: Operator = Operator {
     name: "clamp_min.Tensor",
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor min) -> Tensor",
@@ -253,16 +281,20 @@ pub static CLAMP_MIN_TENSOR: Row = Row {
 
     >>> torch.clamp_min(torch.tensor([-2., 3.]), torch.tensor([0., 4.]))
     tensor([0., 4.])",
-    refuses: "maximum_cpu",
+    kernel_name: "maximum_cpu",
     check: None,
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, low| if x < low { low } else { x });
         for<S> [f32, f64] (|x, low| if x >= low || x.is_nan() { x } else { low });
         for<S> [Bool] (|x, low| Bool::from(x.get() | low.get()))
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, TWO, |d| d.input(0).at_least(d.input(1)).choose(d.grad(), 0.0)),
-        formula(1, TWO, |d| d.input(1).above(d.input(0)).choose(d.grad(), 0.0)),
+        formula(INPUT, Saves::input(INPUT).union(Saves::input(MIN)), |d| {
+            d.input(INPUT).at_least(d.input(MIN)).choose(d.grad(), 0.0)
+        }),
+        formula(MIN, Saves::input(INPUT).union(Saves::input(MIN)), |d| {
+            d.input(MIN).above(d.input(INPUT)).choose(d.grad(), 0.0)
+        }),
     ]),
     errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(3)", "t(2, 3), t()"],
@@ -270,7 +302,8 @@ pub static CLAMP_MIN_TENSOR: Row = Row {
     ..LIMIT
 };
 
-pub static CLAMP_MAX_TENSOR: Row = Row {
+#[operator]
+pub static CLAMP_MAX_TENSOR: Operator = Operator {
     name: "clamp_max.Tensor",
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor max) -> Tensor",
@@ -279,16 +312,20 @@ pub static CLAMP_MAX_TENSOR: Row = Row {
 
     >>> torch.clamp_max(torch.tensor([-2., 3.]), torch.tensor([0., 4.]))
     tensor([-2.,  3.])",
-    refuses: "minimum_cpu",
+    kernel_name: "minimum_cpu",
     check: None,
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, high| if x > high { high } else { x });
         for<S> [f32, f64] (|x, high| if x <= high || x.is_nan() { x } else { high });
         for<S> [Bool] (|x, high| Bool::from(x.get() & high.get()))
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, TWO, |d| d.input(0).at_most(d.input(1)).choose(d.grad(), 0.0)),
-        formula(1, TWO, |d| d.input(1).below(d.input(0)).choose(d.grad(), 0.0)),
+        formula(INPUT, Saves::input(INPUT).union(Saves::input(MAX)), |d| {
+            d.input(INPUT).at_most(d.input(MAX)).choose(d.grad(), 0.0)
+        }),
+        formula(MAX, Saves::input(INPUT).union(Saves::input(MAX)), |d| {
+            d.input(MAX).below(d.input(INPUT)).choose(d.grad(), 0.0)
+        }),
     ]),
     errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(3)", "t(2, 3), t()"],

@@ -1,26 +1,30 @@
-//! Comparisons, the larger and the smaller of two, and questions about single numbers.
+//! Comparisons, the larger and the smaller of two, and tests of single numbers.
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, Error, Result};
 use rushlight_cpu::tiles;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Accepts, Args, BackwardContext, DTypes, Derivative, Implementation, Operator, Out, Saves, Tags, Variants, formula,
+    operator,
+};
+use rushlight_dispatch::value::{Arg, Output};
 
 use super::{BINARY, UNARY, common, no_complex, question};
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::row::{Accepts, DTypes, Out, Row, Run, Traits, Variants};
-use crate::value::{Args, Output};
+use crate::expr_ext::ExprExt;
 
 const WHY: Derivative = Derivative::NonDifferentiable("its results are bool");
 
-/// What comparisons have in common.
-const COMPARISON: Row = Row {
+/// Shared by comparisons.
+#[operator]
+const COMPARISON: Operator = Operator {
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor|Scalar other) -> Tensor",
     dtypes: DTypes::ALL.without(DTypes::COMPLEX),
     derivative: WHY,
     errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 1", "t(0, 3), t(1, 3)"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 macro_rules! order {
@@ -42,21 +46,22 @@ macro_rules! equality {
     };
 }
 
-pub static EQ: Row = Row {
+#[operator]
+pub static EQ: Operator = Operator {
     name: "eq",
     node: "EqBackward1 number=EqBackward0",
-    doc: "Whether elements are equal; nan equals nothing.
+    doc: "Whether elements are equal; NaN equals nothing.
 
     >>> torch.eq(torch.tensor([1, 2]), 2)
     tensor([False,  True])",
     dtypes: DTypes::ALL,
-    run: equality!(==),
-    cuda: Some("self == other"),
+    implementation: equality!(==),
     reference: "np.equal(self, other)",
     ..COMPARISON
 };
 
-pub static NE: Row = Row {
+#[operator]
+pub static NE: Operator = Operator {
     name: "ne",
     node: "NeBackward1 number=NeBackward0",
     aliases: &["not_equal"],
@@ -65,13 +70,13 @@ pub static NE: Row = Row {
     >>> torch.ne(torch.tensor([1, 2]), 2)
     tensor([ True, False])",
     dtypes: DTypes::ALL,
-    run: equality!(!=),
-    cuda: Some("self != other"),
+    implementation: equality!(!=),
     reference: "np.not_equal(self, other)",
     ..COMPARISON
 };
 
-pub static LT: Row = Row {
+#[operator]
+pub static LT: Operator = Operator {
     name: "lt",
     node: "LtBackward1 number=LtBackward0",
     aliases: &["less"],
@@ -79,13 +84,13 @@ pub static LT: Row = Row {
 
     >>> torch.lt(torch.tensor([1, 2]), 2)
     tensor([ True, False])",
-    run: order!(<),
-    cuda: Some("self < other"),
+    implementation: order!(<),
     reference: "np.less(self, other)",
     ..COMPARISON
 };
 
-pub static LE: Row = Row {
+#[operator]
+pub static LE: Operator = Operator {
     name: "le",
     node: "LeBackward1 number=LeBackward0",
     aliases: &["less_equal"],
@@ -93,13 +98,13 @@ pub static LE: Row = Row {
 
     >>> torch.le(torch.tensor([1, 3]), 2)
     tensor([ True, False])",
-    run: order!(<=),
-    cuda: Some("self <= other"),
+    implementation: order!(<=),
     reference: "np.less_equal(self, other)",
     ..COMPARISON
 };
 
-pub static GT: Row = Row {
+#[operator]
+pub static GT: Operator = Operator {
     name: "gt",
     node: "GtBackward1 number=GtBackward0",
     aliases: &["greater"],
@@ -107,13 +112,13 @@ pub static GT: Row = Row {
 
     >>> torch.gt(torch.tensor([1, 3]), 2)
     tensor([False,  True])",
-    run: order!(>),
-    cuda: Some("self > other"),
+    implementation: order!(>),
     reference: "np.greater(self, other)",
     ..COMPARISON
 };
 
-pub static GE: Row = Row {
+#[operator]
+pub static GE: Operator = Operator {
     name: "ge",
     node: "GeBackward1 number=GeBackward0",
     aliases: &["greater_equal"],
@@ -121,16 +126,16 @@ pub static GE: Row = Row {
 
     >>> torch.ge(torch.tensor([1, 2]), 2)
     tensor([False,  True])",
-    run: order!(>=),
-    cuda: Some("self >= other"),
+    implementation: order!(>=),
     reference: "np.greater_equal(self, other)",
     ..COMPARISON
 };
 
-/// What questions about one number have in common.
-const NATURE: Row = Row { variants: Variants::BOTH, dtypes: DTypes::ALL, derivative: WHY, ..UNARY };
+/// Shared by tests of one number.
+#[operator]
+const NATURE: Operator = Operator { variants: Variants::BOTH, dtypes: DTypes::ALL, derivative: WHY, ..UNARY };
 
-/// A loop over floats and complex numbers; of the rest the answer is known.
+/// A loop over floats and complex numbers; for other dtypes the result is constant.
 macro_rules! nature {
     ($else:literal, |$x:ident| $real:expr, |$z:ident| $complex:expr) => {
         question(tiles! {
@@ -142,54 +147,56 @@ macro_rules! nature {
     };
 }
 
-pub static ISNAN: Row = Row {
+#[operator]
+pub static ISNAN: Operator = Operator {
     name: "isnan",
     doc: "Whether each element is not a number.
 
     >>> torch.isnan(torch.tensor([1., float('nan')]))
     tensor([False,  True])",
-    run: nature!(0, |x| x.is_nan(), |z| z.re.is_nan() | z.im.is_nan()),
-    cuda: Some("isnan(self)"),
+    implementation: nature!(0, |x| x.is_nan(), |z| z.re.is_nan() | z.im.is_nan()),
     reference: "np.isnan(self)",
     ..NATURE
 };
 
-pub static ISINF: Row = Row {
+#[operator]
+pub static ISINF: Operator = Operator {
     name: "isinf",
     doc: "Whether each element is infinite.
 
     >>> torch.isinf(torch.tensor([1., float('inf')]))
     tensor([False,  True])",
-    run: nature!(0, |x| x.is_infinite(), |z| z.re.is_infinite() | z.im.is_infinite()),
-    cuda: Some("isinf(self)"),
+    implementation: nature!(0, |x| x.is_infinite(), |z| z.re.is_infinite() | z.im.is_infinite()),
     reference: "np.isinf(self)",
     ..NATURE
 };
 
-pub static ISFINITE: Row = Row {
+#[operator]
+pub static ISFINITE: Operator = Operator {
     name: "isfinite",
     doc: "Whether each element is neither infinite nor nan.
 
     >>> torch.isfinite(torch.tensor([1., float('inf')]))
     tensor([ True, False])",
-    run: nature!(1, |x| x.is_finite(), |z| z.re.is_finite() & z.im.is_finite()),
-    cuda: Some("isfinite(self)"),
+    implementation: nature!(1, |x| x.is_finite(), |z| z.re.is_finite() & z.im.is_finite()),
     reference: "np.isfinite(self)",
     ..NATURE
 };
 
-pub static ISREAL: Row = Row {
+#[operator]
+pub static ISREAL: Operator = Operator {
     name: "isreal",
     doc: "Whether each element has no imaginary part.
 
     >>> torch.isreal(torch.tensor([1 + 0j, 1j]))
     tensor([ True, False])",
-    run: nature!(1, |_x| true, |z| z.im == 0.0),
+    implementation: nature!(1, |_x| true, |z| z.im == 0.0),
     reference: "np.isreal(self)",
     ..NATURE
 };
 
-pub static ISPOSINF: Row = Row {
+#[operator]
+pub static ISPOSINF: Operator = Operator {
     name: "isposinf",
     variants: Variants::BOTH.union(Variants::OUT),
     doc: "Whether each element is positive infinity.
@@ -198,13 +205,14 @@ pub static ISPOSINF: Row = Row {
     tensor([False,  True])",
     out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
     dtypes: DTypes::ALL.without(DTypes::COMPLEX),
-    run: nature!(0, |x| x == T::INFINITY, |_z| false),
+    implementation: nature!(0, |x| x == T::INFINITY, |_z| false),
     check: Some(|args| no_complex(args, || Error::runtime("isposinf does not support complex inputs."))),
     reference: "np.isposinf(self)",
     ..NATURE
 };
 
-pub static ISNEGINF: Row = Row {
+#[operator]
+pub static ISNEGINF: Operator = Operator {
     name: "isneginf",
     variants: Variants::BOTH.union(Variants::OUT),
     doc: "Whether each element is negative infinity.
@@ -213,13 +221,14 @@ pub static ISNEGINF: Row = Row {
     tensor([ True, False])",
     out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
     dtypes: DTypes::ALL.without(DTypes::COMPLEX),
-    run: nature!(0, |x| x == T::NEG_INFINITY, |_z| false),
+    implementation: nature!(0, |x| x == T::NEG_INFINITY, |_z| false),
     check: Some(|args| no_complex(args, || Error::runtime("isneginf does not support complex inputs."))),
     reference: "np.isneginf(self)",
     ..NATURE
 };
 
-pub static ISCLOSE: Row = Row {
+#[operator]
+pub static ISCLOSE: Operator = Operator {
     name: "isclose",
     signature: "(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
     doc: "Whether elements are equal up to a tolerance.
@@ -228,20 +237,26 @@ pub static ISCLOSE: Row = Row {
 
     >>> torch.isclose(torch.tensor([1., 2.]), torch.tensor([1., 2.1]))
     tensor([ True, False])",
-    traits: Traits::BROADCASTS,
-    run: Run::Compose(isclose),
-    derivative: Derivative::Composed,
+    tags: Tags::BROADCASTS,
+    implementation: Implementation::CompositeImplicit(isclose),
+    derivative: Derivative::CompositeImplicit,
     errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1), 0.1, 0.5", "t(4), t(4), equal_nan=True"],
     reference: "np.isclose(self, other, rtol, atol, equal_nan)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn isclose(args: &Args) -> Result<Output> {
-    let (own, other) = (args.tensor(0)?, args.tensor(1)?);
-    let (rtol, atol) = (args.float(2)?, args.float(3)?);
+    use ISCLOSE::*;
+
+    let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
+    let (rtol, atol) = (args.float(RTOL)?, args.float(ATOL)?);
     if own.dtype() != other.dtype() {
-        return Err(Error::runtime(format!("{} did not match {}", own.dtype().title(), other.dtype().title())));
+        return Err(Error::runtime(format!(
+            "{} did not match {}",
+            own.dtype().display_name(),
+            other.dtype().display_name()
+        )));
     }
     if rtol < 0.0 {
         return Err(Error::runtime(format!("rtol must be greater than or equal to zero, but got {rtol}")));
@@ -251,7 +266,7 @@ fn isclose(args: &Args) -> Result<Output> {
     }
     let (x, y) = (Expr::from(&own.detach()), Expr::from(&other.detach()));
     let mut close = x.clone().equals(y.clone());
-    if own.dtype().is_differentiable() && args.bool(4)? {
+    if own.dtype().is_differentiable() && args.bool(EQUAL_NAN)? {
         let nan = |expr: Expr| expr.call(&ISNAN, []);
         close = close.or(nan(x.clone()).and(nan(y.clone())));
     }
@@ -266,107 +281,111 @@ fn isclose(args: &Args) -> Result<Output> {
     close.or(near).done().map(Output::Tensor)
 }
 
-/// Half of the gradient where both are equal.
-fn winner(d: &Derive, wins: fn(Expr, Expr) -> Expr, own: usize, other: usize) -> Expr {
+/// Half of the gradient if both are equal.
+fn winner(d: &BackwardContext, wins: fn(Expr, Expr) -> Expr, own: Arg, other: Arg) -> Expr {
     let (x, y) = (d.input(own), d.input(other));
     let tie = x.clone().equals(y.clone()).choose(d.grad() / 2.0, d.grad());
     wins(y, x).choose(0.0, tie)
 }
 
-const BOTH: Saves = Saves::input(0).union(Saves::input(1));
+const BOTH: Saves = Saves::input(BINARY::INPUT).union(Saves::input(BINARY::OTHER));
 
-pub static MAXIMUM: Row = Row {
+#[operator]
+pub static MAXIMUM: Operator = Operator {
     name: "maximum",
     variants: Variants::BOTH.union(Variants::OUT),
-    doc: "The larger of two elements; nan if either is.
+    doc: "The larger of two elements; NaN if either is NaN.
 
     >>> torch.maximum(torch.tensor([1, 5]), torch.tensor([3, 2]))
     tensor([3, 5])",
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| if x > y { x } else { y });
         for<S> [f32, f64] (|x, y| if x > y || x.is_nan() { x } else { y });
         for<S> [Bool] (|x, y| Bool::from(x.get() | y.get()))
     }),
     check: Some(|args| no_complex(args, || Error::runtime("maximum not implemented for complex tensors."))),
-    cuda: Some("maximum(self, other)"),
     derivative: Derivative::Formulas(&[
-        formula(0, BOTH, |d| winner(d, Expr::above, 0, 1)),
-        formula(1, BOTH, |d| winner(d, Expr::above, 1, 0)),
+        formula(INPUT, BOTH, |d| winner(d, Expr::above, INPUT, OTHER)),
+        formula(OTHER, BOTH, |d| winner(d, Expr::above, OTHER, INPUT)),
     ]),
     reference: "np.maximum(self, other)",
     ..BINARY
 };
 
-pub static MINIMUM: Row = Row {
+#[operator]
+pub static MINIMUM: Operator = Operator {
     name: "minimum",
     variants: Variants::BOTH.union(Variants::OUT),
-    doc: "The smaller of two elements; nan if either is.
+    doc: "The smaller of two elements; NaN if either is NaN.
 
     >>> torch.minimum(torch.tensor([1, 5]), torch.tensor([3, 2]))
     tensor([1, 2])",
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| if x < y { x } else { y });
         for<S> [f32, f64] (|x, y| if x < y || x.is_nan() { x } else { y });
         for<S> [Bool] (|x, y| Bool::from(x.get() & y.get()))
     }),
     check: Some(|args| no_complex(args, || Error::runtime("minimum not implemented for complex tensors."))),
-    cuda: Some("minimum(self, other)"),
     derivative: Derivative::Formulas(&[
-        formula(0, BOTH, |d| winner(d, Expr::below, 0, 1)),
-        formula(1, BOTH, |d| winner(d, Expr::below, 1, 0)),
+        formula(INPUT, BOTH, |d| winner(d, Expr::below, INPUT, OTHER)),
+        formula(OTHER, BOTH, |d| winner(d, Expr::below, OTHER, INPUT)),
     ]),
     reference: "np.minimum(self, other)",
     ..BINARY
 };
 
-/// Where the first operand was taken; `wins` compares it with the second.
-fn taken(d: &Derive, wins: fn(Expr, Expr) -> Expr) -> Expr {
-    wins(d.input(0), d.input(1)).or(d.input(1).call(&ISNAN, []))
+/// The positions where the first operand was selected; `wins` compares it with the second.
+fn taken(d: &BackwardContext, wins: fn(Expr, Expr) -> Expr) -> Expr {
+    use FMAX::*;
+
+    wins(d.input(INPUT), d.input(OTHER)).or(d.input(OTHER).call(&ISNAN, []))
 }
 
-pub static FMAX: Row = Row {
+#[operator]
+pub static FMAX: Operator = Operator {
     name: "fmax",
     variants: Variants::BOTH.union(Variants::OUT),
-    doc: "The larger of two elements; a number is preferred to nan.
+    doc: "The larger of two elements; a number is preferred to NaN.
 
     >>> torch.fmax(torch.tensor([1., float('nan')]), torch.tensor([3., 2.]))
     tensor([3., 2.])",
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| if x > y { x } else { y });
         for<S> [f32, f64] (|x, y| if x >= y || y.is_nan() { x } else { y });
         for<S> [Bool] (|x, y| Bool::from(x.get() | y.get()))
     }),
-    refuses: "maximum_cpu",
+    kernel_name: "maximum_cpu",
     check: Some(|args| no_complex(args, || Error::runtime("fmax not implemented for complex tensors."))),
     derivative: Derivative::Formulas(&[
-        formula(0, BOTH, |d| taken(d, Expr::at_least).choose(d.grad(), 0.0)),
-        formula(1, BOTH, |d| taken(d, Expr::at_least).choose(0.0, d.grad())),
+        formula(INPUT, BOTH, |d| taken(d, Expr::at_least).choose(d.grad(), 0.0)),
+        formula(OTHER, BOTH, |d| taken(d, Expr::at_least).choose(0.0, d.grad())),
     ]),
     reference: "np.fmax(self, other)",
     ..BINARY
 };
 
-pub static FMIN: Row = Row {
+#[operator]
+pub static FMIN: Operator = Operator {
     name: "fmin",
     variants: Variants::BOTH.union(Variants::OUT),
-    doc: "The smaller of two elements; a number is preferred to nan.
+    doc: "The smaller of two elements; a number is preferred to NaN.
 
     >>> torch.fmin(torch.tensor([1., float('nan')]), torch.tensor([3., 2.]))
     tensor([1., 2.])",
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| if x < y { x } else { y });
         for<S> [f32, f64] (|x, y| if x <= y || y.is_nan() { x } else { y });
         for<S> [Bool] (|x, y| Bool::from(x.get() & y.get()))
     }),
-    refuses: "minimum_cpu",
+    kernel_name: "minimum_cpu",
     check: Some(|args| no_complex(args, || Error::runtime("fmin not implemented for complex tensors."))),
     derivative: Derivative::Formulas(&[
-        formula(0, BOTH, |d| taken(d, Expr::at_most).choose(d.grad(), 0.0)),
-        formula(1, BOTH, |d| taken(d, Expr::at_most).choose(0.0, d.grad())),
+        formula(INPUT, BOTH, |d| taken(d, Expr::at_most).choose(d.grad(), 0.0)),
+        formula(OTHER, BOTH, |d| taken(d, Expr::at_most).choose(0.0, d.grad())),
     ]),
     reference: "np.fmin(self, other)",
     ..BINARY

@@ -1,5 +1,6 @@
 //! Exponentials and logarithms.
 
+use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Saves, Variants, formula, operator};
 use std::f64::consts::{LN_2, LN_10};
 
 use rushlight_core::dtype::{c64, c128};
@@ -7,10 +8,10 @@ use rushlight_cpu::tiles;
 
 use super::numbers::{Analytic, ComplexMath, Narrow};
 use super::{BINARY, UNARY, analytic, float};
-use crate::derive::{Derivative, Saves, formula};
-use crate::row::{DTypes, Row};
+use crate::expr_ext::ExprExt;
 
-pub static EXP: Row = Row {
+#[operator]
+pub static EXP: Operator = Operator {
     name: "exp",
     doc: "The exponential of each element.
 
@@ -20,18 +21,18 @@ Integers give the default float dtype. The error is at most 1 ulp.
 
     >>> torch.exp(torch.tensor([0., 1.]))
     tensor([1.0000, 2.7183])",
-    run: float(tiles! {
+    implementation: float(tiles! {
         for<S> [f32, f64] (|x| S::exp(x));
         for<S> [c64, c128] (|x| analytic::exp(x.wide()).narrow())
     }),
     dtypes: DTypes::ALL,
-    cuda: Some("exp(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| d.grad() * d.result().conj())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| d.grad() * d.result().conj())]),
     reference: "np.exp(self)",
     ..UNARY
 };
 
-pub static EXP2: Row = Row {
+#[operator]
+pub static EXP2: Operator = Operator {
     name: "exp2",
     aliases: &["special.exp2"],
     doc: "Two to the power of each element.
@@ -40,50 +41,49 @@ pub static EXP2: Row = Row {
 
     >>> torch.exp2(torch.tensor([0., 1., 3.]))
     tensor([1., 2., 8.])",
-    run: float(tiles! {
+    implementation: float(tiles! {
         for<S> [f32, f64] (|x| S::exp2(x));
         for<S> [c64, c128] (|x| analytic::exp(x.wide() * LN_2).narrow())
     }),
     dtypes: DTypes::ALL,
-    cuda: Some("exp2(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| d.grad() * d.result().conj() * LN_2)]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| d.grad() * d.result().conj() * LN_2)]),
     reference: "np.exp2(self)",
     ..UNARY
 };
 
-pub static EXPM1: Row = Row {
+#[operator]
+pub static EXPM1: Operator = Operator {
     name: "expm1",
     aliases: &["special.expm1"],
-    doc: "The exponential minus one, exact near zero.
+    doc: "The exponential minus one, accurate near zero.
 
     out = e ** self - 1
 
     >>> torch.expm1(torch.tensor([0., 1.]))
     tensor([0.0000, 1.7183])",
-    run: float(tiles! {
+    implementation: float(tiles! {
         for<S> [f32, f64] (|x| S::expm1(x));
         for<S> [c64, c128] (|x| analytic::expm1(x.wide()).narrow())
     }),
     dtypes: DTypes::ALL,
-    cuda: Some("expm1(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| d.grad() * (d.result().conj() + 1.0))]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| d.grad() * (d.result().conj() + 1.0))]),
     reference: "np.expm1(self)",
     ..UNARY
 };
 
-pub static LOG: Row = Row {
+#[operator]
+pub static LOG: Operator = Operator {
     name: "log",
     doc: "The natural logarithm of each element.
 
     >>> torch.log(torch.tensor([1., 10.]))
     tensor([0.0000, 2.3026])",
-    run: float(tiles! {
+    implementation: float(tiles! {
         for<S> [f32, f64] (|x| S::log(x));
         for<S> [c64, c128] (|x| x.wide().logarithm().narrow())
     }),
     dtypes: DTypes::ALL,
-    cuda: Some("log(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() / d.input(0).conj())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| d.grad() / d.input(INPUT).conj())]),
     samples: POSITIVE,
     reference: "np.log(self)",
     ..UNARY
@@ -91,75 +91,82 @@ pub static LOG: Row = Row {
 
 const POSITIVE: &[&str] = &["pos(2, 3)", "pos(0)", "pos()", "pos(4, 3).t()"];
 
-pub static LOG2: Row = Row {
+#[operator]
+pub static LOG2: Operator = Operator {
     name: "log2",
     doc: "The logarithm to base 2 of each element.
 
     >>> torch.log2(torch.tensor([1., 8.]))
     tensor([0., 3.])",
-    run: float(tiles! {
+    implementation: float(tiles! {
         for<S> [f32, f64] (|x| S::log2(x));
         for<S> [c64, c128] (|x| (x.wide().logarithm() / LN_2).narrow())
     }),
     dtypes: DTypes::ALL,
-    cuda: Some("log2(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() / (d.input(0).conj() * LN_2))]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.grad() / (d.input(INPUT).conj() * LN_2)
+    })]),
     samples: POSITIVE,
     reference: "np.log2(self)",
     ..UNARY
 };
 
-pub static LOG10: Row = Row {
+#[operator]
+pub static LOG10: Operator = Operator {
     name: "log10",
     doc: "The logarithm to base 10 of each element.
 
     >>> torch.log10(torch.tensor([1., 100.]))
     tensor([0., 2.])",
-    run: float(tiles! {
+    implementation: float(tiles! {
         for<S> [f32, f64] (|x| S::log10(x));
         for<S> [c64, c128] (|x| (x.wide().logarithm() / LN_10).narrow())
     }),
     dtypes: DTypes::ALL,
-    cuda: Some("log10(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() / (d.input(0).conj() * LN_10))]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.grad() / (d.input(INPUT).conj() * LN_10)
+    })]),
     samples: POSITIVE,
     reference: "np.log10(self)",
     ..UNARY
 };
 
-pub static LOG1P: Row = Row {
+#[operator]
+pub static LOG1P: Operator = Operator {
     name: "log1p",
     aliases: &["special.log1p"],
-    doc: "The natural logarithm of one plus each element, exact near zero.
+    doc: "The natural logarithm of one plus each element, accurate near zero.
 
     out = log(1 + self)
 
     >>> torch.log1p(torch.tensor([0., 1.]))
     tensor([0.0000, 0.6931])",
-    run: float(tiles! {
+    implementation: float(tiles! {
         for<S> [f32, f64] (|x| S::log1p(x));
         for<S> [c64, c128] (|x| x.wide().log1p().narrow())
     }),
     dtypes: DTypes::ALL,
-    cuda: Some("log1p(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() / (d.input(0) + 1.0).conj())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.grad() / (d.input(INPUT) + 1.0).conj()
+    })]),
     samples: POSITIVE,
     reference: "np.log1p(self)",
     ..UNARY
 };
 
-const PAIR: Saves = Saves::input(0).union(Saves::input(1));
+const PAIR: Saves = Saves::input(BINARY::INPUT).union(Saves::input(BINARY::OTHER));
 
-pub static LOGADDEXP: Row = Row {
+#[operator]
+pub static LOGADDEXP: Operator = Operator {
     name: "logaddexp",
-    variants: crate::row::Variants::BOTH.union(crate::row::Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     doc: "The logarithm of the sum of exponentials, without overflow.
 
     out = log(exp(self) + exp(other))
 
     >>> torch.logaddexp(torch.tensor([100.]), torch.tensor([100.]))
     tensor([100.6931])",
-    run: super::common(tiles! {
+    implementation: super::common(tiles! {
         for<S> [f32, f64] (|x, y| if x.is_infinite() && x == y { x } else {
             let high = if x >= y { x } else { y };
             high + S::log1p(S::exp(-(x - y).abs()))
@@ -168,23 +175,24 @@ pub static LOGADDEXP: Row = Row {
     }),
     dtypes: DTypes::INEXACT,
     derivative: Derivative::Formulas(&[
-        formula(0, PAIR, |d| d.grad() / ((d.input(1) - d.input(0)).exp() + 1.0).conj()),
-        formula(1, PAIR, |d| d.grad() / ((d.input(0) - d.input(1)).exp() + 1.0).conj()),
+        formula(INPUT, PAIR, |d| d.grad() / ((d.input(OTHER) - d.input(INPUT)).exp() + 1.0).conj()),
+        formula(OTHER, PAIR, |d| d.grad() / ((d.input(INPUT) - d.input(OTHER)).exp() + 1.0).conj()),
     ]),
     reference: "np.log(np.exp(self) + np.exp(other))",
     ..BINARY
 };
 
-pub static LOGADDEXP2: Row = Row {
+#[operator]
+pub static LOGADDEXP2: Operator = Operator {
     name: "logaddexp2",
-    variants: crate::row::Variants::BOTH.union(crate::row::Variants::OUT),
+    variants: Variants::BOTH.union(Variants::OUT),
     doc: "The logarithm to base 2 of the sum of powers of 2, without overflow.
 
     out = log2(2 ** self + 2 ** other)
 
     >>> torch.logaddexp2(torch.tensor([100.]), torch.tensor([100.]))
     tensor([101.])",
-    run: super::common(tiles! {
+    implementation: super::common(tiles! {
         for<S> [f32, f64] (|x, y| if x.is_infinite() && x == y { x } else {
             let high = if x >= y { x } else { y };
             high + S::log1p(S::exp2(-(x - y).abs())) * (std::f64::consts::LOG2_E as T)
@@ -193,8 +201,8 @@ pub static LOGADDEXP2: Row = Row {
     }),
     dtypes: DTypes::INEXACT,
     derivative: Derivative::Formulas(&[
-        formula(0, PAIR, |d| d.grad() / ((d.input(1) - d.input(0)).call(&EXP2, []) + 1.0).conj()),
-        formula(1, PAIR, |d| d.grad() / ((d.input(0) - d.input(1)).call(&EXP2, []) + 1.0).conj()),
+        formula(INPUT, PAIR, |d| d.grad() / ((d.input(OTHER) - d.input(INPUT)).call(&EXP2, []) + 1.0).conj()),
+        formula(OTHER, PAIR, |d| d.grad() / ((d.input(INPUT) - d.input(OTHER)).call(&EXP2, []) + 1.0).conj()),
     ]),
     reference: "np.log2(np.exp2(self) + np.exp2(other))",
     ..BINARY

@@ -1,39 +1,42 @@
-//! Units of angles, powers of two, neighbouring floating-point numbers, and a sum of gamma functions.
+//! Conversion of angles, powers of two, adjacent floating-point numbers, and a sum of gamma functions.
 
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
+use rushlight_dispatch::operator::{
+    Args, DTypes, Derivative, Implementation, Operator, Saves, Tags, Variants, formula, operator,
+};
 use std::f64::consts::PI;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, default_dtype, f16_};
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::tiles;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::op;
+use rushlight_dispatch::value::{Ints, Output, Value};
 
 use super::special::LGAMMA;
 use super::{BINARY, UNARY, common, float, no_complex};
 use crate::convert::to_dtype;
 use crate::create::range::ARANGE_START;
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::op;
+use crate::expr_ext::ExprExt;
 use crate::reduce::sum::SUM_DIM;
-use crate::row::{DTypes, Row, Run, Traits, Variants};
-use crate::value::{Args, Ints, Output, Value};
 use crate::view::squeeze::UNSQUEEZE;
 
 const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
 
 macro_rules! angles {
-    ($($row:ident $name:literal $factor:expr, $doc:literal;)*) => {$(
-        pub static $row: Row = Row {
+    ($($op:ident $name:literal $factor:expr, $doc:literal;)*) => {$(
+        #[operator]
+        pub static $op: Operator = Operator {
             name: $name,
             doc: $doc,
             dtypes: REAL,
             check: Some(|args| {
                 no_complex(args, || Error::runtime(concat!($name, " is not supported for complex tensors.")))
             }),
-            run: float(tiles! { for<S> [f32, f64] (|x| x * ($factor) as T) }),
-            derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad() * ($factor))]),
+            implementation: float(tiles! { for<S> [f32, f64] (|x| x * ($factor) as T) }),
+            derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad() * ($factor))]),
             reference: concat!("np.", $name, "(self)"),
             ..UNARY
         };
@@ -41,17 +44,18 @@ macro_rules! angles {
 }
 
 angles! {
-    DEG2RAD "deg2rad" PI / 180.0, "Degrees as radians.
+    DEG2RAD "deg2rad" PI / 180.0, "Converts degrees to radians.
 
     >>> torch.deg2rad(torch.tensor([0., 180.]))
     tensor([0.0000, 3.1416])";
-    RAD2DEG "rad2deg" 180.0 / PI, "Radians as degrees.
+    RAD2DEG "rad2deg" 180.0 / PI, "Converts radians to degrees.
 
     >>> torch.rad2deg(torch.tensor([0., 1.]))
     tensor([ 0.0000, 57.2958])";
 }
 
-pub static LDEXP: Row = Row {
+#[operator]
+pub static LDEXP: Operator = Operator {
     name: "ldexp",
     node: "LdexpBackward0",
     variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
@@ -60,14 +64,15 @@ pub static LDEXP: Row = Row {
     >>> torch.ldexp(torch.tensor([1.]), torch.tensor([1, 2]))
     tensor([2., 4.])",
     dtypes: DTypes::ALL,
-    traits: Traits::BROADCASTS,
-    run: Run::Compose(|args| {
-        let (own, other) = (args.tensor(0)?, args.tensor(1)?);
+    tags: Tags::BROADCASTS,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
         let two_to = |power: &Tensor| Expr::from(2.0).call(&super::power::POW_TENSOR, [power.into()]);
         if other.dtype().is_differentiable() {
             return Ok(Output::Tensor((Expr::from(own) * two_to(other)).done()?));
         }
-        // Whole powers change no digits. In double precision, and in two steps, none is out of range whose product is not.
+        // Multiplying by an integral power changes no digits. In double precision, and in two steps, no intermediate
+        // value overflows unless the product does.
         let dtype = if own.dtype().is_differentiable() { own.dtype() } else { default_dtype() };
         let wide = if dtype.is_complex() { DType::C128 } else { DType::F64 };
         let limited = |power: &Tensor| -> Result<Tensor> { op!(super::clamp::CLAMP, power, -1000.0, 1000.0) };
@@ -77,20 +82,21 @@ pub static LDEXP: Row = Row {
         let product = Expr::from(&to_dtype(own, wide)?) * two_to(&first) * two_to(&second);
         to_dtype(&product.done()?, dtype).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), unit(2, 3)", "t(5, 1, 4), unit(3, 1)", "t(2, 3), i(4, 2, 3)"],
     reference: "self * 2.0 ** other",
     ..BINARY
 };
 
-pub static NEXTAFTER: Row = Row {
+#[operator]
+pub static NEXTAFTER: Operator = Operator {
     name: "nextafter",
-    doc: "The next floating-point number after each element on the way to `other`.
+    doc: "The next floating-point number after each element in the direction of `other`.
 
     >>> torch.nextafter(torch.tensor([0.]), torch.tensor([1.])) > 0
     tensor([True])",
     dtypes: DTypes::FLOATS,
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [f16_, bf16_] (|x, y| if x.is_nan() || y.is_nan() {
             T::NAN
         } else if x == y {
@@ -109,25 +115,28 @@ pub static NEXTAFTER: Row = Row {
         })
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).union(Saves::input(1)), |d| d.input(0).equals(d.input(1)).choose(0.0, d.grad())),
-        formula(1, Saves::NOTHING, |d| d.grad() * 0.0),
+        formula(INPUT, Saves::input(INPUT).union(Saves::input(OTHER)), |d| {
+            d.input(INPUT).equals(d.input(OTHER)).choose(0.0, d.grad())
+        }),
+        formula(OTHER, Saves::NOTHING, |d| d.grad() * 0.0),
     ]),
     reference: "np.nextafter(self, other)",
     ..BINARY
 };
 
-/// The bits of the half-precision number after `x` on the way to `y`, which differs.
+/// The bits of the half-precision number after `x` in the direction of `y`, which differs from it.
 #[inline]
 fn next_half(bits: u16, x: f32, y: f32) -> u16 {
     match x == 0.0 {
         true => u16::from(y < 0.0) << 15 | 1,
-        // The bits of a number grow with its magnitude.
+        // The bits of a number increase with its magnitude.
         false if (x < y) == (x > 0.0) => bits + 1,
         false => bits - 1,
     }
 }
 
-pub static MVLGAMMA: Row = Row {
+#[operator]
+pub static MVLGAMMA: Operator = Operator {
     name: "mvlgamma",
     node: "MvlgammaBackward0",
     aliases: &["special.multigammaln"],
@@ -140,8 +149,8 @@ pub static MVLGAMMA: Row = Row {
     >>> torch.mvlgamma(torch.tensor([2.]), 2)
     tensor([0.4516])",
     dtypes: REAL,
-    run: Run::Compose(|args| {
-        let (own, p) = (args.tensor(0)?, args.int(1)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, p) = (args.tensor(INPUT)?, args.int(P)?);
         if p < 1 {
             return Err(Error::runtime("p has to be greater than or equal to 1"));
         }
@@ -150,17 +159,17 @@ pub static MVLGAMMA: Row = Row {
             dtype if dtype.is_floating() => own.clone(),
             _ => crate::convert::to_dtype(own, rushlight_core::dtype::default_dtype())?,
         };
-        // All terms at once: of more than memory holds the allocation says so.
+        // All terms at once; if they exceed the memory, the allocation returns an error.
         let (dtype, device, p) = (own.dtype(), own.device(), p as f64);
         let range = [Scalar::ZERO, Scalar::Float(p * -0.5), Scalar::Float(-0.5)].map(Value::Scalar);
         let options = [Value::DType(dtype), Value::None, Value::Device(device), Value::None, Value::None];
         let values = range.into_iter().chain(options).collect();
-        let steps = crate::call::call(Args { row: &ARANGE_START, values })?.into_tensor()?;
+        let steps = Args { op: &ARANGE_START, values }.call()?.into_tensor()?;
         let terms = (Expr::from(&own).call(&UNSQUEEZE, [Value::Int(-1)]) + steps).call(&LGAMMA, []);
         let sum = terms.call(&SUM_DIM, [Ints::from_slice(&[-1]).into()]);
         (sum + p * (p - 1.0) / 4.0 * PI.ln()).done().map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["pos(2, 3) + 3, 1", "pos(3) + 3, 3"],
     errors: &[("t(2), 0", "RuntimeError", "p has to be greater than or equal to 1")],
     ..UNARY

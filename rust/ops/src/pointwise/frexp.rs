@@ -1,15 +1,16 @@
 //! Numbers as mantissa and exponent.
 
 use rushlight_core::dtype::{bf16_, f16_};
-use rushlight_core::plan::result_layout;
+use rushlight_core::loop_nest::result_layout;
 use rushlight_core::{DType, Element, Error, Result, Scalar, dispatch};
+use rushlight_dispatch::copy;
+use rushlight_dispatch::operator::{
+    Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, TensorSpec, Variants, formula,
+    operator,
+};
 
-use crate::derive::{Derivative, Saves, formula};
-use crate::mapped::Mapped;
-use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::value::Args;
-
-pub static FREXP: Row = Row {
+#[operator]
+pub static FREXP: Operator = Operator {
     name: "frexp",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self) -> (Tensor mantissa, Tensor exponent)",
@@ -23,27 +24,28 @@ pub static FREXP: Row = Row {
     exponent=tensor([1, 2], dtype=torch.int32))",
     out: Out::EXACT,
     dtypes: DTypes::FLOATS,
-    check: Some(|args| match args.tensor(0)?.dtype().is_floating() {
+    check: Some(|args| match args.tensor(INPUT)?.dtype().is_floating() {
         true => Ok(()),
         false => Err(Error::runtime("torch.frexp() only supports floating-point dtypes")),
     }),
-    mapped: Mapped::Aligned,
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Broadcast,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
+            let own = args.tensor(INPUT)?;
             let layout = result_layout(own.sizes(), [own.layout()]);
-            let spec = |dtype| Spec { layout: layout.clone(), dtype, device: own.device() };
+            let spec = |dtype| TensorSpec { layout: layout.clone(), dtype, device: own.device() };
             Ok(vec![spec(own.dtype()), spec(DType::I32)])
         },
         cpu: |args, results| dispatch!(results[0].dtype(), T in [f16_, bf16_, f32, f64] => run::<T>(args, results), else => Ok(())),
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(1), |d| {
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1), |d| {
         d.grad() / d.result_of(1).call(&super::explog::EXP2, [])
     })]),
     samples: &["t(2, 3)", "t(3, 2).t()", "t()", "t(0)"],
     errors: &[("i(3, 2)", "RuntimeError", "torch.frexp() only supports floating-point dtypes")],
     reference: "np.frexp(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn split(x: f64) -> (f64, i32) {
@@ -53,7 +55,7 @@ fn split(x: f64) -> (f64, i32) {
     let bits = x.to_bits();
     let exponent = (bits >> 52 & 0x7ff) as i32;
     if exponent == 0 {
-        // A number too small for the usual form.
+        // A subnormal number.
         let (mantissa, power) = split(x * 2f64.powi(64));
         return (mantissa, power - 64);
     }
@@ -61,13 +63,10 @@ fn split(x: f64) -> (f64, i32) {
 }
 
 fn run<T: Element>(args: &Args, results: &[rushlight_autograd::Tensor]) -> Result<()> {
-    // All lie alike, so the order of memory is an order of elements.
-    let (given, layout) = (args.tensor(0)?, results[0].layout());
-    let own = if given.layout().strides == layout.strides {
-        given.clone()
-    } else {
-        crate::copy::laid_out(given, layout.clone())?
-    };
+    // All have the same layout, so the order of memory is an order of elements.
+    let (given, layout) = (args.tensor(FREXP::INPUT)?, results[0].layout());
+    let own =
+        if given.layout().strides == layout.strides { given.clone() } else { copy::laid_out(given, layout.clone())? };
     let count = own.numel();
     let pins = (own.storage().pin()?, results[0].storage().pin()?, results[1].storage().pin()?);
     let from = pins.0.as_ptr().cast::<T>().wrapping_offset(own.layout().offset) as usize;

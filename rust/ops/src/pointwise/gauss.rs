@@ -2,35 +2,37 @@
 
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
+use rushlight_dispatch::operator::{DTypes, Derivative, Implementation, Operator, Saves, Variants, formula, operator};
 use std::f64::consts::{FRAC_2_PI, FRAC_2_SQRT_PI, PI, SQRT_2};
 
 use rushlight_core::Error;
 use rushlight_cpu::tiles;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::value::Output;
 use rushlight_simd::Isa;
 
 use super::special::ERFC;
 use super::{UNARY, float};
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::Output;
+use crate::expr_ext::ExprExt;
 
 const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
 const DOUBLE: DTypes = REAL.without(DTypes::HALVES);
 
-const SPECIAL: Row = Row { namespace: "special", variants: Variants::FUNCTION.union(Variants::OUT), ..UNARY };
+#[operator]
+const SPECIAL: Operator = Operator { namespace: "special", variants: Variants::FUNCTION.union(Variants::OUT), ..UNARY };
 
-pub static NDTR: Row = Row {
+#[operator]
+pub static NDTR: Operator = Operator {
     name: "ndtr",
-    doc: "The share of the standard normal distribution below each element.
+    doc: "The standard normal distribution function of each element.
 
     out = erfc(-self / sqrt(2)) / 2
 
     >>> torch.special.ndtr(torch.tensor([0., 1.]))
     tensor([0.5000, 0.8413])",
     dtypes: REAL,
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
         let own = match own.dtype() {
             dtype if dtype.is_complex() => return Err(Error::unsupported("erf_vml_cpu", dtype)),
             dtype if dtype.is_floating() => own.clone(),
@@ -38,61 +40,65 @@ pub static NDTR: Row = Row {
         };
         (Expr::from(own) * -(1.0 / SQRT_2)).call(&ERFC, []).with(&super::arith::MUL, 0.5).done().map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     ..SPECIAL
 };
 
-pub static LOG_NDTR: Row = Row {
+#[operator]
+pub static LOG_NDTR: Operator = Operator {
     name: "log_ndtr",
-    doc: "The logarithm of `ndtr`, exact far below zero too.
+    doc: "The logarithm of `ndtr`, accurate also far below zero.
 
     >>> torch.special.log_ndtr(torch.tensor([0., -10.]))
     tensor([ -0.6931, -53.2313])",
     dtypes: DOUBLE,
-    run: float(tiles! { for<S> [f32, f64] (|x| log_ndtr::<S>(f64::from(x)) as T) }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        d.grad() / (d.input(0) * -(1.0 / SQRT_2)).call(&ERFCX, []) * FRAC_2_PI.sqrt()
+    implementation: float(tiles! { for<S> [f32, f64] (|x| log_ndtr::<S>(f64::from(x)) as T) }),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.grad() / (d.input(INPUT) * -(1.0 / SQRT_2)).call(&ERFCX, []) * FRAC_2_PI.sqrt()
     })]),
     ..SPECIAL
 };
 
-pub static NDTRI: Row = Row {
+#[operator]
+pub static NDTRI: Operator = Operator {
     name: "ndtri",
-    doc: "The inverse of `ndtr`: below which number a share of the standard normal distribution lies.
+    doc: "The inverse of `ndtr`: the quantile function of the standard normal distribution.
 
     >>> torch.special.ndtri(torch.tensor([0.5, 0.9]))
     tensor([0.0000, 1.2816])",
     dtypes: DOUBLE,
-    run: float(tiles! { for<S> [f32, f64] (|x| ndtri::<S>(f64::from(x)) as T) }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| {
+    implementation: float(tiles! { for<S> [f32, f64] (|x| ndtri::<S>(f64::from(x)) as T) }),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| {
         d.grad() * ((d.result().square() * 0.5).exp() * (2.0 * PI).sqrt())
     })]),
     samples: &["pos(2, 3) / 2.5", "pos() / 2.5"],
     ..SPECIAL
 };
 
-pub static ERFCX: Row = Row {
+#[operator]
+pub static ERFCX: Operator = Operator {
     name: "erfcx",
-    doc: "`exp(self ** 2) * erfc(self)`, which neither vanishes nor overflows for positive numbers.
+    doc: "`exp(self ** 2) * erfc(self)`, which neither underflows nor overflows for positive numbers.
 
     >>> torch.special.erfcx(torch.tensor([0., 10.]))
     tensor([1.0000, 0.0561])",
     dtypes: DOUBLE,
-    run: float(tiles! { for<S> [f32, f64] (|x| erfcx::<S>(f64::from(x)) as T) }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
-        d.grad() * (d.input(0) * d.result() * 2.0 - Expr::from(FRAC_2_SQRT_PI))
+    implementation: float(tiles! { for<S> [f32, f64] (|x| erfcx::<S>(f64::from(x)) as T) }),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
+        d.grad() * (d.input(INPUT) * d.result() * 2.0 - Expr::from(FRAC_2_SQRT_PI))
     })]),
     ..SPECIAL
 };
 
-pub static ENTR: Row = Row {
+#[operator]
+pub static ENTR: Operator = Operator {
     name: "entr",
     doc: "The entropy of each element: `-self * log(self)`, zero at zero, minus infinity below.
 
     >>> torch.special.entr(torch.tensor([0., 0.5]))
     tensor([0.0000, 0.3466])",
     dtypes: REAL,
-    run: float(tiles! {
+    implementation: float(tiles! {
         for<S> [f32, f64] (|x| if x.is_nan() {
             x
         } else if x > 0.0 {
@@ -103,8 +109,8 @@ pub static ENTR: Row = Row {
             T::NEG_INFINITY
         })
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        d.grad() * (-d.input(0).log() - Expr::from(1.0))
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.grad() * (-d.input(INPUT).log() - Expr::from(1.0))
     })]),
     samples: &["pos(2, 3)", "pos(3, 2).t()", "pos()"],
     reference: "-self * np.log(np.where(self == 0, 1, self))",
@@ -113,7 +119,7 @@ pub static ENTR: Row = Row {
 
 fn erfcx<S: Isa>(x: f64) -> f64 {
     if x < 10.0 {
-        // The square in two parts: what rounding takes from it would count much in the power.
+        // The square in two parts, because its rounding error would be magnified by the exponential.
         let square = x * x;
         let rest = f64::mul_add(x, x, -square);
         let power = S::exp(square);
@@ -148,7 +154,7 @@ fn ndtri<S: Isa>(share: f64) -> f64 {
     if share > 0.5 {
         return if share == 1.0 { f64::INFINITY } else { -ndtri::<S>(1.0 - share) };
     }
-    // Newton's method on the logarithm, which is nearly a parabola.
+    // Newton's method on the logarithm, which is nearly quadratic.
     let log = S::log(share);
     let mut x = -(-2.0 * log).sqrt();
     for _ in 0..20 {

@@ -2,48 +2,53 @@
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_cpu::tiles;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Saves, formula, operator};
 
 use super::numbers::{Analytic, Narrow};
 use super::{UNARY, analytic, float};
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::row::{DTypes, Row};
+use crate::expr_ext::ExprExt;
 
-pub static SINH: Row = Row {
+#[operator]
+pub static SINH: Operator = Operator {
     name: "sinh",
     doc: "The hyperbolic sine of each element.
 
     >>> torch.sinh(torch.tensor([0., 1.]))
     tensor([0.0000, 1.1752])",
     dtypes: DTypes::ALL,
-    run: float(tiles! {
+    implementation: float(tiles! {
         for<S> [f32, f64] (|x| S::sinh(x));
         for<S> [c64, c128] (|x| analytic::sinh(x.wide()).narrow())
     }),
-    cuda: Some("sinh(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&COSH, []).conj())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.grad() * d.input(INPUT).call(&COSH, []).conj()
+    })]),
     reference: "np.sinh(self)",
     ..UNARY
 };
 
-pub static COSH: Row = Row {
+#[operator]
+pub static COSH: Operator = Operator {
     name: "cosh",
     doc: "The hyperbolic cosine of each element.
 
     >>> torch.cosh(torch.tensor([0., 1.]))
     tensor([1.0000, 1.5431])",
     dtypes: DTypes::ALL,
-    run: float(tiles! {
+    implementation: float(tiles! {
         for<S> [f32, f64] (|x| S::cosh(x));
         for<S> [c64, c128] (|x| analytic::cosh(x.wide()).narrow())
     }),
-    cuda: Some("cosh(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).call(&SINH, []).conj())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.grad() * d.input(INPUT).call(&SINH, []).conj()
+    })]),
     reference: "np.cosh(self)",
     ..UNARY
 };
 
-pub static TANH: Row = Row {
+#[operator]
+pub static TANH: Operator = Operator {
     name: "tanh",
     aliases: &["nn.functional.tanh"],
     doc: "The hyperbolic tangent of each element.
@@ -51,19 +56,19 @@ pub static TANH: Row = Row {
     >>> torch.tanh(torch.tensor([0., 1.]))
     tensor([0.0000, 0.7616])",
     dtypes: DTypes::ALL,
-    run: float(tiles! {
+    implementation: float(tiles! {
         for<S> [f32, f64] (|x| S::tanh(x));
         for<S> [c64, c128] (|x| analytic::tanh(x.wide()).narrow())
     }),
-    cuda: Some("tanh(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::RESULT, |d| {
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| {
         d.grad().with(&super::activation_backward::TANH_BACKWARD, d.result())
     })]),
     reference: "np.tanh(self)",
     ..UNARY
 };
 
-pub static ASINH: Row = Row {
+#[operator]
+pub static ASINH: Operator = Operator {
     name: "asinh",
     node: "in_place=AsinhBackward1",
     aliases: &["arcsinh"],
@@ -72,19 +77,19 @@ pub static ASINH: Row = Row {
     >>> torch.asinh(torch.tensor([0., 1.]))
     tensor([0.0000, 0.8814])",
     dtypes: DTypes::ALL,
-    run: float(tiles! {
+    implementation: float(tiles! {
         for<S> [f32, f64] (|x| S::asinh(x));
         for<S> [c64, c128] (|x| analytic::asinh(x.wide()).narrow())
     }),
-    cuda: Some("asinh(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        d.grad() * (d.input(0).square() + 1.0).rsqrt().conj()
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.grad() * (d.input(INPUT).square() + 1.0).rsqrt().conj()
     })]),
     reference: "np.arcsinh(self)",
     ..UNARY
 };
 
-pub static ACOSH: Row = Row {
+#[operator]
+pub static ACOSH: Operator = Operator {
     name: "acosh",
     node: "in_place=AcoshBackward1",
     aliases: &["arccosh"],
@@ -93,17 +98,16 @@ pub static ACOSH: Row = Row {
     >>> torch.acosh(torch.tensor([1., 2.]))
     tensor([0.0000, 1.3170])",
     dtypes: DTypes::ALL,
-    run: float(tiles! {
+    implementation: float(tiles! {
         for<S> [f32, f64] (|x| S::acosh(x));
         for<S> [c64, c128] (|x| analytic::acosh(x.wide()).narrow())
     }),
-    cuda: Some("acosh(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        let complex = matches!(d.input(0), Expr::Tensor(own) if own.dtype().is_complex());
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        let complex = matches!(d.input(INPUT), Expr::Tensor(own) if own.dtype().is_complex());
         if complex {
-            d.grad() * ((d.input(0) + 1.0).rsqrt() * (d.input(0) - 1.0).rsqrt()).conj()
+            d.grad() * ((d.input(INPUT) + 1.0).rsqrt() * (d.input(INPUT) - 1.0).rsqrt()).conj()
         } else {
-            d.grad() * (d.input(0) * d.input(0) - 1.0).rsqrt()
+            d.grad() * (d.input(INPUT) * d.input(INPUT) - 1.0).rsqrt()
         }
     })]),
     samples: &["pos(2, 3).exp()", "pos().exp()"],
@@ -111,7 +115,8 @@ pub static ACOSH: Row = Row {
     ..UNARY
 };
 
-pub static ATANH: Row = Row {
+#[operator]
+pub static ATANH: Operator = Operator {
     name: "atanh",
     node: "in_place=AtanhBackward1",
     aliases: &["arctanh"],
@@ -120,12 +125,13 @@ pub static ATANH: Row = Row {
     >>> torch.atanh(torch.tensor([0., 0.5]))
     tensor([0.0000, 0.5493])",
     dtypes: DTypes::ALL,
-    run: float(tiles! {
+    implementation: float(tiles! {
         for<S> [f32, f64] (|x| S::atanh(x));
         for<S> [c64, c128] (|x| analytic::atanh(x.wide()).narrow())
     }),
-    cuda: Some("atanh(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() / (1.0 - d.input(0).square()).conj())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        d.grad() / (1.0 - d.input(INPUT).square()).conj()
+    })]),
     samples: &["unit(2, 3)", "unit()"],
     reference: "np.arctanh(self)",
     ..UNARY

@@ -1,17 +1,17 @@
-//! The incomplete gamma functions, by their series below the mean and by Legendre's continued fraction above; near the mean of
-//! large parameters, where both take long and lose digits, by Temme's expansion.
+//! The incomplete gamma functions, by their series below the mean and by Legendre's continued fraction above; near the
+//! mean of large parameters, where both are slow and lose digits, by Temme's expansion.
 
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
 use rushlight_cpu::tiles;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{BackwardContext, DTypes, Derivative, Operator, Saves, formula, operator};
 use rushlight_simd::{Base, Isa};
 
 use super::{BINARY, common};
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::row::{DTypes, Row};
+use crate::expr_ext::ExprExt;
 
-/// Terms after which a sum is taken as it is.
+/// The number of terms after which a sum is truncated.
 const TERMS: usize = 100_000;
 
 /// The density of the gamma distribution of scale one at `x`, times `x`.
@@ -19,13 +19,13 @@ fn weight(a: f64, x: f64) -> f64 {
     (a * x.ln() - x - Base::lgamma(a)).exp()
 }
 
-/// Parameters from which Temme's expansion is used, and how near to the mean that is, relatively.
+/// The parameter from which Temme's expansion is used, and the relative distance from the mean up to which it is.
 const LARGE: f64 = 1e4;
 const NEAR: f64 = 0.1;
 
-/// Temme's uniform expansion (DLMF 8.12): P = N(eta sqrt(a)) - R, where eta^2 / 2 = m - ln(1 + m), x = a (1 + m), N is the normal
-/// distribution and R = exp(-a eta^2 / 2) (c0 + c1 / a + ...) / sqrt(2 pi a). Here are c0 and c1 in powers of eta, which suffice for
-/// parameters beyond ten thousand.
+/// Temme's uniform expansion (DLMF 8.12): P = N(eta sqrt(a)) - R, where eta^2 / 2 = m - ln(1 + m), x = a (1 + m), N is
+/// the normal distribution and R = exp(-a eta^2 / 2) (c0 + c1 / a + ...) / sqrt(2 pi a). c0 and c1 are given in powers
+/// of eta and suffice for parameters above ten thousand.
 pub struct Uniform {
     /// (eta / m)^2.
     pub ratio: f64,
@@ -49,7 +49,7 @@ impl Uniform {
     const C1: [f64; 4] = [-1.0 / 540.0, -1.0 / 288.0, 1.0 / 378.0, -77.0 / 77_760.0];
 
     pub fn new(a: f64, m: f64) -> Uniform {
-        // 2 (m - ln(1 + m)) / m^2, summed where the difference would cancel.
+        // 2 (m - ln(1 + m)) / m^2, computed as a series if the difference would cancel.
         let ratio = (0..20).rev().fold(0.0, |sum, n| 2.0 / f64::from(n + 2) - m * sum);
         let eta = m * ratio.sqrt();
         Uniform { ratio, eta, rest: horner(&Self::C0, eta) + horner(&Self::C1, eta) / a }
@@ -114,37 +114,49 @@ fn both(a: f64, x: f64) -> (f64, f64) {
     (1.0 - upper, upper)
 }
 
-fn density(d: &Derive) -> Expr {
-    let (a, x) = (d.input(0), d.input(1));
+fn gamma_lower(a: f64, x: f64) -> f64 {
+    both(a, x).0
+}
+
+fn gamma_upper(a: f64, x: f64) -> f64 {
+    both(a, x).1
+}
+
+fn density(d: &BackwardContext) -> Expr {
+    use IGAMMA::*;
+
+    let (a, x) = (d.input(INPUT), d.input(OTHER));
     let log = (a.clone() - 1.0) * x.clone().log() - x - a.call(&super::special::LGAMMA, []);
     d.grad() * log.exp()
 }
 
 fn unknown(name: &str) -> Expr {
-    Expr::failed(Derivative::missing(&format!("{name}: input")))
+    Expr::failed(Derivative::not_implemented(&format!("{name}: input")))
 }
 
-pub static IGAMMA: Row = Row {
+#[operator]
+pub static IGAMMA: Operator = Operator {
     name: "igamma",
     aliases: &["special.gammainc"],
     doc: "The regularised lower incomplete gamma function.
 
-    out = integral of t ** (self - 1) * exp(-t) from 0 to other, by gamma(self)
+    out = integral of t ** (self - 1) * exp(-t) from 0 to other, divided by gamma(self)
 
     >>> torch.igamma(torch.tensor([1.]), torch.tensor([2.]))
     tensor([0.8647])",
     dtypes: DTypes::FLOATS,
-    run: common(tiles! { for<S> [f32, f64] (|a, x| both(f64::from(a), f64::from(x)).0 as T) }),
+    implementation: common(tiles! { for<S> [f32, f64] (|a, x| gamma_lower(f64::from(a), f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, |_| unknown("igamma")),
-        formula(1, Saves::input(0).union(Saves::input(1)), density),
+        formula(INPUT, Saves::NOTHING, |_| unknown("igamma")),
+        formula(OTHER, Saves::input(INPUT).union(Saves::input(OTHER)), density),
     ]),
     samples: &["pos(2, 3), pos(2, 3)", "pos(3) * 9, pos(3)", "pos(3), pos(2, 1) * 9"],
     reference: "",
     ..BINARY
 };
 
-pub static IGAMMAC: Row = Row {
+#[operator]
+pub static IGAMMAC: Operator = Operator {
     name: "igammac",
     aliases: &["special.gammaincc"],
     doc: "The regularised upper incomplete gamma function, one minus the lower one.
@@ -152,10 +164,10 @@ pub static IGAMMAC: Row = Row {
     >>> torch.igammac(torch.tensor([1.]), torch.tensor([2.]))
     tensor([0.1353])",
     dtypes: DTypes::FLOATS,
-    run: common(tiles! { for<S> [f32, f64] (|a, x| both(f64::from(a), f64::from(x)).1 as T) }),
+    implementation: common(tiles! { for<S> [f32, f64] (|a, x| gamma_upper(f64::from(a), f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, |_| unknown("igammac")),
-        formula(1, Saves::input(0).union(Saves::input(1)), |d| -density(d)),
+        formula(INPUT, Saves::NOTHING, |_| unknown("igammac")),
+        formula(OTHER, Saves::input(INPUT).union(Saves::input(OTHER)), |d| -density(d)),
     ]),
     samples: &["pos(2, 3), pos(2, 3)", "pos(3) * 9, pos(3)", "pos(3), pos(2, 1) * 9"],
     reference: "",

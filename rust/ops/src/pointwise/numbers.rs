@@ -1,9 +1,9 @@
-//! Arithmetic on single elements that Rust's own types lack: integers as torch has them, complex functions.
+//! Arithmetic on single elements that Rust's own types lack: torch's integer arithmetic, complex functions.
 
 use num_complex::Complex;
 use rushlight_core::dtype::{c64, c128};
 
-/// Integers whose every operation is defined: sums and products wrap, division by zero gives zero (the rows refuse it
+/// Integers with total operations: sums and products wrap, division by zero gives zero (the operators reject it
 /// before).
 pub trait Integer: Copy + PartialEq + PartialOrd {
     fn floor_div(self, other: Self) -> Self;
@@ -100,12 +100,12 @@ macro_rules! integers {
             }
             #[inline(always)]
             fn left(self, by: $type) -> $type {
-                // Beyond the width nothing is left.
+                // A shift by the width or more gives zero.
                 if by as u64 >= <$type>::BITS as u64 { 0 } else { ((self as $unsigned) << by) as $type }
             }
             #[inline(always)]
             fn right(self, by: $type) -> $type {
-                // Beyond the width only the sign is left.
+                // A shift by the width or more leaves only the sign.
                 if by as u64 >= <$type>::BITS as u64 {
                     if $signed { self >> (<$type>::BITS - 1) } else { 0 }
                 } else {
@@ -121,12 +121,12 @@ integers! {
     u16, u16, false; u32, u32, false; u64, u64, false;
 }
 
-/// Real division with the rounding that torch has.
+/// Real division with torch's rounding.
 pub trait Real: Copy {
     fn floor_div(self, other: Self) -> Self;
     fn modulo(self, other: Self) -> Self;
     fn sign(self) -> Self;
-    /// Rounds halves to the even neighbour.
+    /// Rounds halves to even.
     fn even(self) -> Self;
 }
 
@@ -168,7 +168,7 @@ macro_rules! reals {
 
 reals! { f32 f64 }
 
-/// Complex numbers on their way to and from double precision, in which all their functions are computed.
+/// Conversion of complex numbers to double precision, in which all their functions are computed.
 pub trait Analytic: Copy {
     fn wide(self) -> c128;
 }
@@ -187,7 +187,7 @@ impl Analytic for c128 {
     }
 }
 
-/// The way back, to whichever type the loop has.
+/// Conversion back to the type of the loop.
 pub trait Narrow<T> {
     fn narrow(self) -> T;
 }
@@ -206,7 +206,7 @@ impl Narrow<c128> for c128 {
     }
 }
 
-/// Functions of a complex number that `num_complex` lacks or computes carelessly.
+/// Functions of a complex number that `num_complex` lacks or computes inaccurately.
 pub trait ComplexMath {
     fn quotient(self, other: Self) -> Self;
     fn logarithm(self) -> Self;
@@ -217,8 +217,8 @@ pub trait ComplexMath {
     fn signum(self) -> Self;
 }
 
-/// `|z|^2 - 1` near the unit circle, to the last digit: the squares with what their rounding leaves, the larger one first,
-/// so that both differences are exact where they cancel.
+/// `|z|^2 - 1` near the unit circle, accurate to the last digit: the squares with their rounding errors, the larger one
+/// first, so that both differences are exact if they cancel.
 fn beyond_one(z: c128) -> f64 {
     let (large, small) = if z.re.abs() >= z.im.abs() { (z.re, z.im) } else { (z.im, z.re) };
     let squares = (large * large, small * small);
@@ -227,7 +227,7 @@ fn beyond_one(z: c128) -> f64 {
 }
 
 impl ComplexMath for c128 {
-    /// Smith's way: scaled by the divisor's larger part, so that nothing overflows on the way.
+    /// Smith's method: scaled by the divisor's larger part, so that no intermediate value overflows.
     #[inline]
     fn quotient(self, other: c128) -> c128 {
         let (a, b, c, d) = (self.re, self.im, other.re, other.im);
@@ -335,7 +335,7 @@ pub fn zeta(s: f64, q: f64) -> f64 {
         14_101_100_039_391_805_440_000.0 / 77683.0,
         -1_693_824_136_731_743_669_452_800_000.0 / 236_364_091.0,
     ];
-    /// From here down the terms are summed as two tails instead of one by one.
+    /// Below this the terms are summed as two tails instead of one by one.
     const FAR: f64 = -64.0;
     if s == 1.0 {
         return f64::INFINITY;
@@ -386,7 +386,8 @@ pub fn zeta(s: f64, q: f64) -> f64 {
     sum
 }
 
-/// The `n`-th derivative of digamma (beyond 170 the factorial is infinite), for n >= 1 and x where the zeta function has a value.
+/// The `n`-th derivative of digamma (the factorial is infinite above 170), for n >= 1 and x where the zeta function is
+/// defined.
 pub fn polygamma(n: f64, x: f64) -> f64 {
     let factorial = (1..=n.min(171.0) as u32).fold(1.0, |product, k| product * f64::from(k));
     let sign = if n % 2.0 == 0.0 { -1.0 } else { 1.0 };

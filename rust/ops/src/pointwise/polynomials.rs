@@ -3,13 +3,12 @@
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
 use rushlight_cpu::tiles;
+use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Variants, operator};
 
 use super::float;
-use crate::derive::Derivative;
-use crate::row::{DTypes, Row, Variants};
 
-/// The polynomial of a degree, from those of degrees zero (one) and one: `next(k, last, before)` is that of degree `k + 1`.
-/// Beyond `MANY` degrees nothing is left of the digits.
+/// The polynomial of a degree, from those of degrees zero (one) and one: `next(k, last, before)` is that of degree `k +
+/// 1`. Above `MANY` degrees no digits are accurate.
 fn recur(n: i64, first: f64, next: impl Fn(f64, f64, f64) -> f64) -> f64 {
     const MANY: i64 = 1 << 24;
     if n <= 0 {
@@ -32,7 +31,7 @@ fn is_even(n: i64) -> bool {
     n % 2 == 0
 }
 
-/// The four kinds differ in what stands for degree one, and in their values at the ends.
+/// The four kinds differ in the polynomial of degree one, and in their values at the ends.
 #[derive(Clone, Copy)]
 enum Kind {
     T,
@@ -106,8 +105,9 @@ fn legendre(x: f64, n: i64) -> f64 {
 }
 
 macro_rules! polynomials {
-    ($($row:ident $name:literal |$x:ident, $n:ident| $value:expr, $doc:literal;)*) => {$(
-        pub static $row: Row = Row {
+    ($($op:ident $name:literal $function:ident($($kind:path)?), $doc:literal;)*) => {$(
+        #[operator]
+        pub static $op: Operator = Operator {
             name: $name,
             namespace: "special",
             variants: Variants::FUNCTION.union(Variants::OUT),
@@ -115,66 +115,63 @@ macro_rules! polynomials {
             doc: $doc,
             dtypes: DTypes::REAL.union(DTypes::BOOL).without(DTypes::HALVES),
             check: Some(super::some_tensor),
-            run: float(tiles! {
-                for<S> [f32, f64] (|x, n| {
-                    let ($x, $n) = (f64::from(x), f64::from(n) as i64);
-                    $value as T
-                })
+            implementation: float(tiles! {
+                for<S> [f32, f64] (|x, n| $function($($kind,)? f64::from(x), f64::from(n) as i64) as T)
             }),
             derivative: Derivative::NonDifferentiable("it is not implemented, as in torch"),
             samples: &["unit(2, 3), 3", "t(3), i(9, 3)", "0.5, i(12, 2, 2)"],
             errors: &[super::MISMATCH],
-            ..Row::BASE
+            ..Operator::BASE
         };
     )*};
 }
 
 polynomials! {
-    CHEBYSHEV_T "chebyshev_polynomial_t" |x, n| chebyshev(Kind::T, x, n), "The Chebyshev polynomial of the first kind.
+    CHEBYSHEV_T "chebyshev_polynomial_t" chebyshev(Kind::T), "The Chebyshev polynomial of the first kind.
 
     >>> torch.special.chebyshev_polynomial_t(torch.tensor([0.5, 2.]), 3)
     tensor([-1., 26.])";
-    CHEBYSHEV_U "chebyshev_polynomial_u" |x, n| chebyshev(Kind::U, x, n), "The Chebyshev polynomial of the second kind.
+    CHEBYSHEV_U "chebyshev_polynomial_u" chebyshev(Kind::U), "The Chebyshev polynomial of the second kind.
 
     >>> torch.special.chebyshev_polynomial_u(torch.tensor([0.5, 2.]), 3)
     tensor([-1., 56.])";
-    CHEBYSHEV_V "chebyshev_polynomial_v" |x, n| chebyshev(Kind::V, x, n), "The Chebyshev polynomial of the third kind.
+    CHEBYSHEV_V "chebyshev_polynomial_v" chebyshev(Kind::V), "The Chebyshev polynomial of the third kind.
 
     >>> torch.special.chebyshev_polynomial_v(torch.tensor([0.5, 2.]), 3)
     tensor([-1., 41.])";
-    CHEBYSHEV_W "chebyshev_polynomial_w" |x, n| chebyshev(Kind::W, x, n), "The Chebyshev polynomial of the fourth kind.
+    CHEBYSHEV_W "chebyshev_polynomial_w" chebyshev(Kind::W), "The Chebyshev polynomial of the fourth kind.
 
     >>> torch.special.chebyshev_polynomial_w(torch.tensor([0.5, 2.]), 3)
     tensor([-1., 71.])";
-    SHIFTED_T "shifted_chebyshev_polynomial_t" |x, n| shifted(Kind::T, x, n), "The Chebyshev polynomial of the first kind at `2 * x - 1`.
+    SHIFTED_T "shifted_chebyshev_polynomial_t" shifted(Kind::T), "The Chebyshev polynomial of the first kind at `2 * x - 1`.
 
     >>> torch.special.shifted_chebyshev_polynomial_t(torch.tensor([0.5, 2.]), 3)
     tensor([-0., 99.])";
-    SHIFTED_U "shifted_chebyshev_polynomial_u" |x, n| shifted(Kind::U, x, n), "The Chebyshev polynomial of the second kind at `2 * x - 1`.
+    SHIFTED_U "shifted_chebyshev_polynomial_u" shifted(Kind::U), "The Chebyshev polynomial of the second kind at `2 * x - 1`.
 
     >>> torch.special.shifted_chebyshev_polynomial_u(torch.tensor([0.5, 2.]), 3)
     tensor([ -0., 204.])";
-    SHIFTED_V "shifted_chebyshev_polynomial_v" |x, n| shifted(Kind::V, x, n), "The Chebyshev polynomial of the third kind at `2 * x - 1`.
+    SHIFTED_V "shifted_chebyshev_polynomial_v" shifted(Kind::V), "The Chebyshev polynomial of the third kind at `2 * x - 1`.
 
     >>> torch.special.shifted_chebyshev_polynomial_v(torch.tensor([0.5, 2.]), 3)
     tensor([  1., 169.])";
-    SHIFTED_W "shifted_chebyshev_polynomial_w" |x, n| shifted(Kind::W, x, n), "The Chebyshev polynomial of the fourth kind at `2 * x - 1`.
+    SHIFTED_W "shifted_chebyshev_polynomial_w" shifted(Kind::W), "The Chebyshev polynomial of the fourth kind at `2 * x - 1`.
 
     >>> torch.special.shifted_chebyshev_polynomial_w(torch.tensor([0.5, 2.]), 3)
     tensor([ -1., 239.])";
-    HERMITE_H "hermite_polynomial_h" |x, n| hermite_h(x, n), "The Hermite polynomial of the physicists.
+    HERMITE_H "hermite_polynomial_h" hermite_h(), "The physicists' Hermite polynomial.
 
     >>> torch.special.hermite_polynomial_h(torch.tensor([0.5, 2.]), 3)
     tensor([-5., 40.])";
-    HERMITE_HE "hermite_polynomial_he" |x, n| hermite_he(x, n), "The Hermite polynomial of probability.
+    HERMITE_HE "hermite_polynomial_he" hermite_he(), "The probabilists' Hermite polynomial.
 
     >>> torch.special.hermite_polynomial_he(torch.tensor([0.5, 2.]), 3)
     tensor([-1.3750,  2.0000])";
-    LAGUERRE "laguerre_polynomial_l" |x, n| laguerre(x, n), "The Laguerre polynomial.
+    LAGUERRE "laguerre_polynomial_l" laguerre(), "The Laguerre polynomial.
 
     >>> torch.special.laguerre_polynomial_l(torch.tensor([0.5, 2.]), 3)
     tensor([-0.1458, -0.3333])";
-    LEGENDRE "legendre_polynomial_p" |x, n| legendre(x, n), "The Legendre polynomial.
+    LEGENDRE "legendre_polynomial_p" legendre(), "The Legendre polynomial.
 
     >>> torch.special.legendre_polynomial_p(torch.tensor([0.5, 2.]), 3)
     tensor([-0.4375, 17.0000])";

@@ -3,54 +3,57 @@
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, Error};
 use rushlight_cpu::tiles;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Accepts, DTypes, Derivative, Implementation, Operator, Out, Pointwise, Promote, Saves, Sparse, Tags, Variants,
+    formula, operator,
+};
 
 use super::numbers::{Analytic, ComplexMath, Integer, Narrow, Real};
 use super::{BINARY, UNARY, common, float, no_complex, question};
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::row::{Accepts, DTypes, Out, Pointwise, Promote, Row, Run, Traits, Variants};
-use crate::sparse::Sparse;
+use crate::expr_ext::ExprExt;
 
-pub static ABS: Row = Row {
+#[operator]
+pub static ABS: Operator = Operator {
     name: "abs",
     aliases: &["absolute"],
-    doc: "The magnitude of each element; of complex numbers too.
+    doc: "The magnitude of each element, also of complex numbers.
 
     >>> torch.abs(torch.tensor([-1., 2.]))
     tensor([1., 2.])",
-    // The magnitude of a complex number is of another dtype anyway.
+    // The magnitude of a complex number has another dtype anyway.
     out: Out::new(
-        Accepts::CastIf(|args| args.tensor(0).is_ok_and(|own| own.dtype().is_complex())),
-        Out::FOUND.sentences,
+        Accepts::CastIf(|args| args.tensor(INPUT).is_ok_and(|own| own.dtype().is_complex())),
+        Out::COMPUTE_DTYPE.sentences,
     ),
     dtypes: DTypes::NUMBERS,
-    traits: Traits::REFUSES_IN_PLACE,
-    sparse: Sparse::KeepsZero,
-    run: Run::Pointwise(Pointwise {
+    tags: Tags::RESTRICTED_IN_PLACE,
+    sparse: Sparse::ZeroPreserving,
+    implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::ComplexToReal,
-        cpu: tiles! {
+        loops: tiles! {
             for<S> [u8, i8, i16, i32, i64] (|x| x.magnitude());
             for<S> [f32, f64] (|x| x.abs());
             for<S> [c64 => f32] (|z| f64::from(z.re).hypot(f64::from(z.im)) as f32);
             for<S> [c128 => f64] (|z| z.re.hypot(z.im))
         },
     }),
-    cuda: Some("abs(self)"),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).sgn())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| d.grad() * d.input(INPUT).sgn())]),
     reference: "np.abs(self)",
     ..UNARY
 };
 
-pub static SIGN: Row = Row {
+#[operator]
+pub static SIGN: Operator = Operator {
     name: "sign",
-    doc: "-1, 0 or 1 as each element is below, at or above zero.
+    doc: "-1, 0 or 1 for negative, zero or positive elements.
 
     >>> torch.sign(torch.tensor([-3., 0., 2.]))
     tensor([-1.,  0.,  1.])",
-    out: Out::FOUND,
+    out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    sparse: Sparse::KeepsZero,
-    run: common(tiles! {
+    sparse: Sparse::ZeroPreserving,
+    implementation: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x| x.sign());
         for<S> [f32, f64] (|x| x.sign());
         for<S> [Bool] (|x| x)
@@ -62,31 +65,32 @@ pub static SIGN: Row = Row {
             )
         })
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad().zeros_like())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad().zeros_like())]),
     reference: "np.sign(self * 1)",
     ..UNARY
 };
 
-pub static SGN: Row = Row {
+#[operator]
+pub static SGN: Operator = Operator {
     name: "sgn",
-    doc: "The sign; of a complex number the number of magnitude one with the same angle.
+    doc: "The sign; for a complex number the number of magnitude one with the same angle.
 
     >>> torch.sgn(torch.tensor([3 + 4j]))
     tensor([0.6000+0.8000j])",
-    out: Out::FOUND,
-    run: common(tiles! {
+    out: Out::COMPUTE_DTYPE,
+    implementation: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x| x.sign());
         for<S> [f32, f64] (|x| x.sign());
         for<S> [c64, c128] (|z| z.wide().signum().narrow());
         for<S> [Bool] (|x| x)
     }),
-    refuses: "sign_cpu",
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
-        let complex = matches!(d.input(0), Expr::Tensor(own) if own.dtype().is_complex());
+    kernel_name: "sign_cpu",
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
+        let complex = matches!(d.input(INPUT), Expr::Tensor(own) if own.dtype().is_complex());
         if !complex {
             return d.grad().zeros_like();
         }
-        let (size, sign, grad) = (d.input(0).abs(), d.result(), d.grad());
+        let (size, sign, grad) = (d.input(INPUT).abs(), d.result(), d.grad());
         let along = (grad.clone().conj() * sign.clone() + grad.clone() * sign.clone().conj()) * sign;
         size.clone().equals(0.0).choose(0.0, (grad * 2.0 - along) / (size * 2.0))
     })]),
@@ -94,16 +98,17 @@ pub static SGN: Row = Row {
     ..UNARY
 };
 
-pub static SIGNBIT: Row = Row {
+#[operator]
+pub static SIGNBIT: Operator = Operator {
     name: "signbit",
     variants: Variants::BOTH.union(Variants::OUT),
-    doc: "Whether the sign bit of each element is set; that of -0. is.
+    doc: "Whether the sign bit of each element is set, as it is for -0.
 
     >>> torch.signbit(torch.tensor([-0., 1.]))
     tensor([ True, False])",
     out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
     dtypes: DTypes::ALL.without(DTypes::COMPLEX),
-    run: question(tiles! {
+    implementation: question(tiles! {
         for<S> [u8, i8, i16, i32, i64, u16, u32, u64 => Bool] (|x| Bool::from(x.is_negative()));
         for<S> [f32, f64 => Bool] (|x| Bool::from(x.is_sign_negative()));
         for<S> [Bool => Bool] (|x| Bool::from(x.get() & false))
@@ -114,7 +119,8 @@ pub static SIGNBIT: Row = Row {
     ..UNARY
 };
 
-pub static COPYSIGN: Row = Row {
+#[operator]
+pub static COPYSIGN: Operator = Operator {
     name: "copysign",
     node: "number=CopysignBackward1",
     signature: "(Tensor self, Tensor|Scalar other) -> Tensor",
@@ -123,18 +129,19 @@ pub static COPYSIGN: Row = Row {
     >>> torch.copysign(torch.tensor([1., -2.]), torch.tensor([-0., 3.]))
     tensor([-1.,  2.])",
     dtypes: DTypes::ALL.without(DTypes::COMPLEX),
-    run: float(tiles! { for<S> [f32, f64] (|x, y| x.copysign(y)) }),
+    implementation: float(tiles! { for<S> [f32, f64] (|x, y| x.copysign(y)) }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).union(Saves::RESULT), |d| {
-            d.grad() * d.input(0).equals(0.0).choose(0.0, d.result() / d.input(0))
+        formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
+            d.grad() * d.input(INPUT).equals(0.0).choose(0.0, d.result() / d.input(INPUT))
         }),
-        formula(1, Saves::NOTHING, |d| d.grad().zeros_like()),
+        formula(OTHER, Saves::NOTHING, |d| d.grad().zeros_like()),
     ]),
     reference: "np.copysign(self, other)",
     ..BINARY
 };
 
-pub static HEAVISIDE: Row = Row {
+#[operator]
+pub static HEAVISIDE: Operator = Operator {
     name: "heaviside",
     signature: "(Tensor self, Tensor values) -> Tensor",
     doc: "The step function: 0 below zero, `values` at zero, 1 above.
@@ -143,19 +150,19 @@ pub static HEAVISIDE: Row = Row {
     tensor([0.0000, 0.5000, 1.0000])",
     out: Out::new(Accepts::Same, &["heaviside is not yet implemented for tensors with different dtypes."]),
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| if x == 0 { y } else { (x > 0) as T });
         for<S> [f32, f64] (|x, y| if x == 0.0 { y } else { (x > 0.0) as u8 as T });
         for<S> [Bool] (|x, y| if x.get() { Bool(1) } else { y })
     }),
     check: Some(|args| {
         no_complex(args, || Error::runtime("heaviside is not yet implemented for complex tensors."))?;
-        if args.tensor(0)?.dtype() != args.tensor(1)?.dtype() {
+        if args.tensor(INPUT)?.dtype() != args.tensor(VALUES)?.dtype() {
             return Err(Error::runtime("heaviside is not yet implemented for tensors with different dtypes."));
         }
         Ok(())
     }),
-    derivative: Derivative::Missing("aten::heaviside"),
+    derivative: Derivative::NotImplemented("aten::heaviside"),
     reference: "np.heaviside(self, values)",
     ..BINARY
 };

@@ -1,17 +1,20 @@
-//! Operations on three tensors, and the replacement of what is no number.
+//! Operations on three tensors, and the replacement of NaN and infinities.
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, DType, Error};
 use rushlight_cpu::tiles;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Accepts, DTypes, Derivative, Implementation, Operator, Out, Saves, Variants, formula, operator,
+};
+use rushlight_dispatch::value::Value;
 
 use super::common;
 use super::numbers::{Analytic, ComplexMath, Narrow};
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::row::{Accepts, DTypes, Out, Row, Run, Variants};
-use crate::value::Value;
+use crate::expr_ext::ExprExt;
 
-pub static LERP: Row = Row {
+#[operator]
+pub static LERP: Operator = Operator {
     name: "lerp",
     node: "LerpBackward1 number=LerpBackward0",
     variants: Variants::ALL,
@@ -22,18 +25,18 @@ pub static LERP: Row = Row {
 
     >>> torch.lerp(torch.tensor([0., 2.]), torch.tensor([4., 4.]), 0.5)
     tensor([2., 3.])",
-    out: Out::new(Accepts::CastIf(|args| !args.has_tensor(2)), Out::FOUND.sentences),
+    out: Out::new(Accepts::CastIf(|args| !args.has_tensor(WEIGHT)), Out::COMPUTE_DTYPE.sentences),
     dtypes: DTypes::INEXACT,
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [f32, f64] (|x, y, w| if w.abs() < 0.5 { x + w * (y - x) } else { y - (y - x) * (1.0 - w) });
         for<S> [c64, c128] (|x, y, w| if w.norm_sqr() < 0.25 { x + w * (y - x) } else {
             y - (y - x) * (T::new(1.0, 0.0) - w)
         })
     }),
     check: Some(|args| {
-        let own = args.tensor(0)?.dtype();
-        for (place, name) in [(1, "end"), (2, "weight")] {
-            if let Some(other) = args.optional_tensor(place).filter(|other| other.dtype() != own) {
+        let own = args.tensor(INPUT)?.dtype();
+        for (arg, name) in [(END, "end"), (WEIGHT, "weight")] {
+            if let Some(other) = args.optional_tensor(arg).filter(|other| other.dtype() != own) {
                 return Err(Error::runtime(format!(
                     "expected dtype {} for `{name}` but got dtype {}",
                     own.c_name(),
@@ -42,17 +45,18 @@ pub static LERP: Row = Row {
             }
         }
         if !own.is_differentiable() {
-            let kernel = if args.has_tensor(2) { "lerp_kernel_tensor" } else { "lerp_kernel_scalar" };
+            let kernel = if args.has_tensor(WEIGHT) { "lerp_kernel_tensor" } else { "lerp_kernel_scalar" };
             return Err(Error::unsupported(kernel, own));
         }
         Ok(())
     }),
-    refuses: "lerp_kernel_scalar",
-    cuda: Some("self + weight * (end - self)"),
+    kernel_name: "lerp_kernel_scalar",
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(2), |d| d.grad() * (1.0 - d.input(2)).conj()),
-        formula(1, Saves::input(2), |d| d.grad() * d.input(2).conj()),
-        formula(2, Saves::input(0).union(Saves::input(1)), |d| d.grad() * (d.input(1) - d.input(0)).conj()),
+        formula(INPUT, Saves::input(WEIGHT), |d| d.grad() * (1.0 - d.input(WEIGHT)).conj()),
+        formula(END, Saves::input(WEIGHT), |d| d.grad() * d.input(WEIGHT).conj()),
+        formula(WEIGHT, Saves::input(INPUT).union(Saves::input(END)), |d| {
+            d.grad() * (d.input(END) - d.input(INPUT)).conj()
+        }),
     ]),
     errors: &[
         (
@@ -65,12 +69,13 @@ pub static LERP: Row = Row {
     ],
     samples: &["t(2, 3), t(2, 3), 0.3", "t(2, 3), t(3), t(2, 1)", "t(), t(), 0.7"],
     reference: "self + weight * (end - self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-const FACTORS: Saves = Saves::input(1).union(Saves::input(2));
+const FACTORS: Saves = Saves::input(ADDCMUL::TENSOR1).union(Saves::input(ADDCMUL::TENSOR2));
 
-pub static ADDCMUL: Row = Row {
+#[operator]
+pub static ADDCMUL: Operator = Operator {
     name: "addcmul",
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
@@ -81,16 +86,15 @@ pub static ADDCMUL: Row = Row {
     >>> torch.addcmul(torch.tensor([1.]), torch.tensor([2.]), torch.tensor([3.]), value=0.5)
     tensor([4.])",
     dtypes: DTypes::NUMBERS,
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [u8, i8, i16, i32, i64] (|x, y, z; value| x.wrapping_add(value.wrapping_mul(y).wrapping_mul(z)));
         for<S> [f32, f64, c64, c128] (|x, y, z; value| x + value * y * z)
     }),
-    refuses: "addcmul_cpu_out",
-    cuda: Some("self + value * tensor1 * tensor2"),
+    kernel_name: "addcmul_cpu_out",
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, |d| d.grad()),
-        formula(1, FACTORS, |d| d.grad() * (d.input(2) * Expr::from(d.scalar(3))).conj()),
-        formula(2, FACTORS, |d| d.grad() * (d.input(1) * Expr::from(d.scalar(3))).conj()),
+        formula(INPUT, Saves::NOTHING, |d| d.grad()),
+        formula(TENSOR1, FACTORS, |d| d.grad() * (d.input(TENSOR2) * Expr::from(d.scalar(VALUE))).conj()),
+        formula(TENSOR2, FACTORS, |d| d.grad() * (d.input(TENSOR1) * Expr::from(d.scalar(VALUE))).conj()),
     ]),
     errors: &[(
         "t(2), t(2), t(3)",
@@ -99,10 +103,11 @@ pub static ADDCMUL: Row = Row {
     )],
     samples: &["t(2, 3), t(2, 3), t(2, 3)", "t(2, 3), t(3), t(2, 1), value=2"],
     reference: "self + value * tensor1 * tensor2",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static ADDCDIV: Row = Row {
+#[operator]
+pub static ADDCDIV: Operator = Operator {
     name: "addcdiv",
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
@@ -113,26 +118,28 @@ pub static ADDCDIV: Row = Row {
     >>> torch.addcdiv(torch.tensor([1.]), torch.tensor([6.]), torch.tensor([3.]), value=0.5)
     tensor([2.])",
     dtypes: DTypes::INEXACT,
-    run: common(tiles! {
+    implementation: common(tiles! {
         for<S> [f32, f64] (|x, y, z; value| x + value * y / z);
-        for<S> [c64, c128] (|x, y, z; value| x + Narrow::<T>::narrow((value * y).wide().quotient(z.wide())))
+        for<S> [c64, c128] (|x, y, z; value| {
+            let quotient: T = (value * y).wide().quotient(z.wide()).narrow();
+            x + quotient
+        })
     }),
     check: Some(|args| {
-        if args.tensor(1)?.dtype().is_differentiable() || args.tensor(2)?.dtype().is_differentiable() {
+        if args.tensor(TENSOR1)?.dtype().is_differentiable() || args.tensor(TENSOR2)?.dtype().is_differentiable() {
             return Ok(());
         }
         Err(Error::runtime(
             "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes.",
         ))
     }),
-    refuses: "addcdiv_cpu_out",
-    cuda: Some("self + value * tensor1 / tensor2"),
+    kernel_name: "addcdiv_cpu_out",
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, |d| d.grad()),
-        formula(1, FACTORS, |d| d.grad() * (Expr::from(d.scalar(3)) / d.input(2)).conj()),
-        formula(2, FACTORS, |d| {
-            let product = d.input(1) * Expr::from(d.scalar(3));
-            -d.grad() * (product / (d.input(2) * d.input(2))).conj()
+        formula(INPUT, Saves::NOTHING, |d| d.grad()),
+        formula(TENSOR1, FACTORS, |d| d.grad() * (Expr::from(d.scalar(VALUE)) / d.input(TENSOR2)).conj()),
+        formula(TENSOR2, FACTORS, |d| {
+            let product = d.input(TENSOR1) * Expr::from(d.scalar(VALUE));
+            -d.grad() * (product / (d.input(TENSOR2) * d.input(TENSOR2))).conj()
         }),
     ]),
     errors: &[(
@@ -142,10 +149,11 @@ pub static ADDCDIV: Row = Row {
     )],
     samples: &["t(2, 3), t(2, 3), pos(2, 3)", "t(2, 3), t(3), pos(2, 1), value=2"],
     reference: "self + value * tensor1 / tensor2",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static NAN_TO_NUM: Row = Row {
+#[operator]
+pub static NAN_TO_NUM: Operator = Operator {
     name: "nan_to_num",
     variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
@@ -154,46 +162,45 @@ pub static NAN_TO_NUM: Row = Row {
 
     >>> torch.nan_to_num(torch.tensor([float('nan'), float('inf')]), posinf=9.)
     tensor([0., 9.])",
-    run: Run::Defer(|mut args| {
-        let (low, high) = extremes(args.tensor(0)?.dtype());
-        for (place, default) in [(1, 0.0), (2, high), (3, low)] {
-            if !args.has(place) {
-                args.values[place] = Value::Float(default);
+    implementation: Implementation::Redispatch(|mut args| {
+        let (low, high) = extremes(args.tensor(INPUT)?.dtype());
+        for (arg, default) in [(NAN, 0.0), (POSINF, high), (NEGINF, low)] {
+            if !args.has(arg) {
+                args.set(arg, Value::Float(default));
             }
         }
-        args.row = &REPLACED;
+        args.op = &REPLACED;
         Ok(args)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3), 1., 2., 3."],
     reference: "np.nan_to_num(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static REPLACED: Row = Row {
+#[operator]
+pub static REPLACED: Operator = Operator {
     name: "_nan_to_num",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, float nan, float posinf, float neginf) -> Tensor",
     dtypes: DTypes::ALL,
     doc: "Replaces nan and the infinities.",
     out: Out::new(Accepts::Same, &["nan_to_num: dtype of out: {Out} should be same as input: {Result}"]),
-    run: common(tiles! {
+    implementation: common(tiles! {
         signless;
         for<S> [f32, f64] (|x; nan, high, low| {
             if x.is_nan() { nan } else if x == T::INFINITY { high } else if x == T::NEG_INFINITY { low } else { x }
         });
         for<S> [c64, c128] (|z; nan, high, low| {
-            #[allow(clippy::eq_op, reason = "NaN, for either width of a part")]
-            let part = |x| {
-                if x != x { nan.re } else if x == 1.0 / 0.0 { high.re } else if x == -1.0 / 0.0 { low.re } else { x }
-            };
-            T::new(part(z.re), part(z.im))
+            let re = if z.re.is_infinite() { if z.re > 0.0 { high.re } else { low.re } } else { z.re };
+            let im = if z.im.is_infinite() { if z.im > 0.0 { high.re } else { low.re } } else { z.im };
+            T::new(if z.re.is_nan() { nan.re } else { re }, if z.im.is_nan() { nan.re } else { im })
         });
         for<S> [i8, i16, i32, i64, Bool] (|x| x)
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| d.grad() * d.input(0).isfinite())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| d.grad() * d.input(INPUT).isfinite())]),
     samples: &["t(2, 3), 0., 1., -1."],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn extremes(dtype: DType) -> (f64, f64) {

@@ -1,36 +1,36 @@
-//! How variables vary together; and sums down to another shape.
+//! Covariance and correlation; and sums to another shape.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{Args, BatchRule, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::{Ints, Output, sizes_value};
+use rushlight_dispatch::{host, op, vmap};
 
-use crate::derive::Derivative;
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::op;
+use crate::expr_ext::ExprExt;
 use crate::pointwise::clamp::CLAMP;
 use crate::reduce::sum::{SUM, SUM_DIM};
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Ints, Output};
-use crate::view::reshape::sizes_value;
 use crate::view::squeeze::SQUEEZE;
 
-pub static COV: Row = Row {
+#[operator]
+pub static COV: Operator = Operator {
     name: "cov",
     signature: "(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
-    doc: "The covariances of the rows of a matrix, whose columns are observations; the variance of a vector.
+    doc: "The covariances of the rows of a matrix, whose columns are observations; for a vector its variance.
 
-With `fweights` an observation counts as often as they say, with `aweights` as much.
+`fweights` are the frequencies of observations, `aweights` their relative weights.
 
     >>> torch.cov(torch.tensor([[0., 1., 2.], [2., 1., 0.]]))
     tensor([[ 1., -1.],
             [-1.,  1.]])",
     dtypes: DTypes::NUMBERS,
-    mapped: Mapped::EachIf(&[2, 3]),
-    run: Run::Compose(|args| {
-        cov(args.tensor(0)?, args.int(1)?, args.optional_tensor(2), args.optional_tensor(3)).map(Output::Tensor)
+    batch_rule: BatchRule::FallbackIf(&[FWEIGHTS, AWEIGHTS]),
+    implementation: Implementation::CompositeImplicit(|args| {
+        cov(args.tensor(INPUT)?, args.int(CORRECTION)?, args.optional_tensor(FWEIGHTS), args.optional_tensor(AWEIGHTS))
+            .map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(3, 4)",
         "t(4)",
@@ -56,10 +56,11 @@ With `fweights` an observation counts as often as they say, with `aweights` as m
         ("t(5), aweights=torch.tensor([1., 1, 1, 1, -1])", "RuntimeError", "cov(): aweights cannot be negative"),
     ],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static CORRCOEF: Row = Row {
+#[operator]
+pub static CORRCOEF: Operator = Operator {
     name: "corrcoef",
     signature: "(Tensor self) -> Tensor",
     doc: "The correlations of the rows of a matrix, whose columns are observations, from -1 to 1.
@@ -68,8 +69,8 @@ pub static CORRCOEF: Row = Row {
     tensor([[ 1., -1.],
             [-1.,  1.]])",
     dtypes: DTypes::NUMBERS,
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
         check_rank(own, "corrcoef")?;
         let covariance = cov(own, 1, None, None)?;
         if covariance.rank() == 0 {
@@ -86,7 +87,7 @@ pub static CORRCOEF: Row = Row {
         let imaginary = whole.clone().call(&crate::view::complex::IMAG, []);
         clipped(whole.real()).with(&crate::pointwise::complex::COMPLEX, clipped(imaginary)).done().map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 4)", "t(2, 5)"],
     errors: &[(
         "t(5, 5, 5)",
@@ -94,7 +95,7 @@ pub static CORRCOEF: Row = Row {
         "corrcoef(): expected input to have two or fewer dimensions but got an input with 3 dimensions",
     )],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn check_rank(own: &Tensor, name: &str) -> Result<()> {
@@ -107,7 +108,7 @@ fn check_rank(own: &Tensor, name: &str) -> Result<()> {
     )))
 }
 
-/// Refuses weights of observations that are not what they should be.
+/// Returns an error for invalid weights of observations.
 fn check_weights(weights: &Tensor, name: &str, fits: fn(DType) -> bool, kind: &str, count: isize) -> Result<()> {
     if weights.rank() > 1 {
         return Err(Error::runtime(format!(
@@ -118,7 +119,7 @@ fn check_weights(weights: &Tensor, name: &str, fits: fn(DType) -> bool, kind: &s
     if !fits(weights.dtype()) {
         return Err(Error::runtime(format!(
             "cov(): expected {name} to have {kind} dtype but got {name} with {} dtype",
-            weights.dtype().title()
+            weights.dtype().display_name()
         )));
     }
     if weights.numel() as isize != count {
@@ -128,9 +129,9 @@ fn check_weights(weights: &Tensor, name: &str, fits: fn(DType) -> bool, kind: &s
         )));
     }
     if weights.device() == rushlight_core::Device::Cpu
-        && crate::convert::to_vec::<f64>(&crate::mapped::samples(&weights.detach()))?.iter().any(|&weight| weight < 0.0)
+        && crate::convert::to_vec::<f64>(&vmap::samples(&weights.detach()))?.iter().any(|&weight| weight < 0.0)
     {
-        return Err(Error::runtime(format!("cov(): {name} cannot be negative")).hint("Weights are 0 or more."));
+        return Err(Error::runtime(format!("cov(): {name} cannot be negative")).hint("Weights must be non-negative."));
     }
     Ok(())
 }
@@ -183,23 +184,24 @@ fn cov(own: &Tensor, correction: i64, often: Option<&Tensor>, much: Option<&Tens
 }
 
 fn none_free() -> Result<Expr> {
-    crate::host::warn(
+    host::warn(
         "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
     )?;
     Ok(Expr::from(0.0))
 }
 
-pub static SUM_TO_SIZE: Row = Row {
+#[operator]
+pub static SUM_TO_SIZE: Operator = Operator {
     name: "sum_to_size",
     variants: Variants::METHOD,
     signature: "(Tensor self, int[] size) -> Tensor",
-    doc: "The sum over all dimensions along which `size` would have to be stretched to this shape.
+    doc: "The sum over all dimensions along which `size` would have to be expanded to this shape.
 
     >>> torch.ones(2, 3).sum_to_size(1, 3)
     tensor([[2., 2., 2.]])",
     dtypes: DTypes::COMMON,
-    run: Run::Compose(|args: &Args| {
-        let (own, sizes) = (args.tensor(0)?, to_dims(args.ints(1)?));
+    implementation: Implementation::CompositeImplicit(|args: &Args| {
+        let (own, sizes) = (args.tensor(INPUT)?, to_dims(args.ints(SIZE)?));
         let extra = own.rank().checked_sub(sizes.len());
         let fits = extra.is_some_and(|extra| {
             sizes.iter().zip(&own.sizes()[extra..]).all(|(&wanted, &size)| wanted == size || wanted == 1)
@@ -210,16 +212,16 @@ pub static SUM_TO_SIZE: Row = Row {
                 Shape(&sizes),
                 Shape(own.sizes())
             ))
-            .hint("Each size asked for is the input's or 1; leading dimensions are summed away."));
+            .hint("Each requested size must be the input's or 1; leading dimensions are summed."));
         }
         if sizes.is_empty() {
             return op!(SUM, own).map(Output::Tensor);
         }
         super::sum_to(own, &sizes).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), (1, 3)", "t(2, 3), (3,)", "t(2, 3, 4), (2, 1, 4)", "t(2, 3), (2, 3)"],
     errors: &[("t(2, 3), (2, 2)", "RuntimeError", "size {[2, 2]} is not expandable to size {[2, 3]}.")],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };

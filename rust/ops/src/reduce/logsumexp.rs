@@ -1,27 +1,32 @@
 //! Sums of exponentials without overflow.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::dtype::default_dtype;
 use rushlight_core::{DType, Result};
 use rushlight_cpu::reduce::log_sum_exp;
+use rushlight_dispatch::call::errors::not_implemented;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Variants, formula,
+    operator,
+};
+use rushlight_dispatch::value::{Value, sizes_value};
+use rushlight_dispatch::{copy, op};
 
 use super::extreme::AMAX;
 use super::sum::SUM_DIM;
-use super::{Over, restored};
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::row::{Accepts, DTypes, Kernel, Out, Row, Run, Variants};
-use crate::value::{Args, Value};
+use super::{ReduceDims, restored};
+use crate::expr_ext::ExprExt;
 use crate::view::complex::REAL;
-use crate::view::reshape::{RESHAPE, sizes_value};
-use crate::{Tensor, op};
+use crate::view::reshape::RESHAPE;
 
-pub static LOGSUMEXP: Row = Row {
+#[operator]
+pub static LOGSUMEXP: Operator = Operator {
     name: "logsumexp",
     aliases: &["special.logsumexp"],
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
-    doc: "The logarithm of the sum of exponentials along one or several dimensions, taken so that nothing overflows.
+    doc: "The logarithm of the sum of exponentials along one or several dimensions, computed without overflow.
 
     out = log(sum(exp(self), dim))
 
@@ -29,37 +34,47 @@ pub static LOGSUMEXP: Row = Row {
     tensor(1000.6932)",
     out: Out::new(Accepts::Cast, &["logsumexp(): Expected floating point type for result tensor, but got: {Out}"]),
     dtypes: DTypes::ALL,
-    mapped: Mapped::Over(1),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Over(DIM),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let over = Over::of(args, 1)?;
+            let over = ReduceDims::of(args, DIM, KEEPDIM)?;
             let dtype = result_dtype(args)?;
-            if !args.row.dtypes.has(args.tensor(0)?.dtype()) {
-                return Err(crate::call::not_implemented(args.row, args.tensor(0)?.dtype()));
+            if !args.op.dtypes.has(args.tensor(INPUT)?.dtype()) {
+                return Err(not_implemented(args.op, args.tensor(INPUT)?.dtype()));
             }
             Ok(vec![over.spec(args, dtype)?])
         },
         cpu: |args, results| {
             if results[0].dtype().is_complex() {
-                return crate::copy::copy(&results[0], &complex(args)?);
+                return copy::copy(&results[0], &complex(args)?);
             }
-            super::run(args, Over::of(args, 1)?, results, log_sum_exp, results[0].dtype().compute(), &[])
+            super::run(
+                args,
+                ReduceDims::of(args, DIM, KEEPDIM)?,
+                results,
+                log_sum_exp,
+                results[0].dtype().compute(),
+                &[],
+            )
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
-        restored(d, d.grad(), 1) * (d.input(0) - restored(d, d.result(), 1)).exp().conj()
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
+        restored(d, d.grad(), DIM, KEEPDIM) * (d.input(INPUT) - restored(d, d.result(), DIM, KEEPDIM)).exp().conj()
     })]),
     samples: &["t(2, 3), 1", "t(2, 3, 4), (0, 2), True", "t(2, 3), 0", "t(), 0"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.log(np.sum(np.exp(self), axis=dim if self.ndim else None, keepdims=keepdim))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The largest real part is taken out of the sum, where there is a finite one.
+/// The largest real part is factored out of the sum, if it is finite.
 fn complex(args: &Args) -> Result<Tensor> {
-    let own = args.tensor(0)?.detach();
-    let dims = || Value::Ints(args.ints(1).unwrap_or_default().into());
-    let keepdim = args.bool(2)?;
+    use LOGSUMEXP::*;
+
+    let own = args.tensor(INPUT)?.detach();
+    let dims = || Value::Ints(args.ints(DIM).unwrap_or_default().into());
+    let keepdim = args.bool(KEEPDIM)?;
     let sum = |terms: Expr| terms.exp().call(&SUM_DIM, [dims(), keepdim.into()]).log();
     if own.numel() == 0 {
         return sum(Expr::from(&own)).done();
@@ -72,6 +87,6 @@ fn complex(args: &Args) -> Result<Tensor> {
 }
 
 fn result_dtype(args: &Args) -> Result<DType> {
-    let own = args.tensor(0)?.dtype();
+    let own = args.tensor(LOGSUMEXP::INPUT)?.dtype();
     Ok(if own.is_differentiable() { own } else { default_dtype() })
 }

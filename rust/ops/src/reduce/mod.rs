@@ -1,64 +1,56 @@
-//! Operators that take dimensions away, and those that run along one.
+//! Operators that reduce dimensions, and those that work along one.
 
+pub mod all_any;
 pub mod covariance;
 pub mod cumulative;
 pub mod extreme;
+pub mod folds;
 pub mod hash;
 pub mod logsumexp;
 pub mod moments;
 pub mod norm;
 pub mod prod;
-pub mod put_back;
 pub mod segment;
+pub mod select_backward;
 pub mod softmax;
 pub mod sum;
 pub mod trapezoid;
-pub mod truth;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{DimSet, wrap_dim};
-use rushlight_core::plan::Plan;
+use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Dims, Error, Layout, Result};
 use rushlight_cpu::reduce::{Fold, Reduction};
+use rushlight_dispatch::call::errors::not_implemented;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{Args, BackwardContext, TensorSpec};
+use rushlight_dispatch::value;
+use rushlight_dispatch::value::{Arg, Ints, Value};
 
-use crate::derive::Derive;
-use crate::expr::Expr;
-use crate::row::Spec;
-use crate::value::{Args, Ints};
+pub use folds::FOLDS;
+pub use sum::{SUM, sum_to};
 
-pub use sum::SUM;
-
-/// Sums a broadcast result's gradient back to the operand's shape.
-pub fn sum_to(grad: &Tensor, sizes: &[isize]) -> Result<Tensor> {
-    // A private row's result may have fewer dimensions than what it is the gradient of; then only the shape changes.
-    let extra = grad.rank().saturating_sub(sizes.len());
-    let dims: Ints = (0..grad.rank())
-        .filter(|&dim| dim < extra || (sizes[dim - extra] == 1 && grad.sizes()[dim] != 1))
-        .map(|dim| dim as i64)
-        .collect();
-    let summed = if dims.is_empty() { grad.clone() } else { crate::op!(sum::SUM_DIM, grad, dims, true)? };
-    if summed.sizes().as_slice() == sizes {
-        return Ok(summed);
-    }
-    crate::view::RESHAPE.tensor([(&summed).into(), crate::view::reshape::sizes_value(sizes)])
-}
-
-/// What a call reduces: some dimensions, and whether they stay as ones.
+/// The dimensions of a reduction, and whether they are kept with size one.
 #[derive(Clone, Copy)]
-pub struct Over {
+pub struct ReduceDims {
     pub dims: DimSet,
     pub keepdim: bool,
 }
 
-impl Over {
-    /// Everything.
-    pub const ALL: Over = Over { dims: DimSet::All, keepdim: false };
+impl ReduceDims {
+    /// All dimensions.
+    pub const ALL: ReduceDims = ReduceDims { dims: DimSet::All, keepdim: false };
 
-    /// What the arguments at `place` (dimensions; none means all) and behind it (keepdim) say.
-    pub fn of(args: &Args, place: usize) -> Result<Over> {
-        let dims = DimSet::of(&dims(args, place), args.tensor(0)?.rank())?;
-        Ok(Over { dims, keepdim: args.optional_bool(place + 1).unwrap_or(false) })
+    /// From the arguments `dim`, where no dimensions mean all, and `keepdim`.
+    pub fn of(args: &Args, dim: Arg, keepdim: Arg) -> Result<ReduceDims> {
+        Ok(ReduceDims { keepdim: args.bool(keepdim)?, ..ReduceDims::along(args, dim)? })
+    }
+
+    /// From the argument `dim` alone; the reduced dimensions are dropped.
+    pub fn along(args: &Args, dim: Arg) -> Result<ReduceDims> {
+        let dims = DimSet::of(&dims(args, dim), args.tensor(Arg::FIRST)?.rank())?;
+        Ok(ReduceDims { dims, keepdim: false })
     }
 
     pub fn has(self, dim: usize) -> bool {
@@ -75,21 +67,21 @@ impl Over {
         kept.collect()
     }
 
-    /// How many elements meet in each result.
+    /// The number of elements reduced to each result.
     pub fn count(self, own: &[isize]) -> usize {
         own.iter().enumerate().filter(|(dim, _)| self.has(*dim)).map(|(_, &size)| size as usize).product()
     }
 
     /// A result of these dimensions.
-    pub fn spec(self, args: &Args, dtype: DType) -> Result<Spec> {
-        let own = args.tensor(0)?;
-        Ok(Spec::new(&self.sizes(own.sizes()), dtype, own))
+    pub fn spec(self, args: &Args, dtype: DType) -> Result<TensorSpec> {
+        let own = args.tensor(Arg::FIRST)?;
+        Ok(TensorSpec::new(&self.sizes(own.sizes()), dtype, own))
     }
 
-    /// Refuses to look for an element where there is none.
+    /// Returns an error if an element is to be selected from none.
     pub fn check_not_empty(self, args: &Args) -> Result<()> {
-        let own = args.tensor(0)?;
-        let name = args.row.python_name();
+        let own = args.tensor(Arg::FIRST)?;
+        let name = args.op.python_name();
         if own.numel() > 0 {
             return Ok(());
         }
@@ -102,26 +94,26 @@ impl Over {
     }
 }
 
-/// The dimensions at `place`: one, several, or none.
-pub fn dims(args: &Args, place: usize) -> Ints {
-    match (args.optional_ints(place), args.optional_int(place)) {
-        (Some(list), _) => Ints::from_slice(list),
-        (None, Some(dim)) => Ints::from_slice(&[dim]),
-        (None, None) => Ints::new(),
+/// The dimensions that an argument selects: one, several, or none.
+pub fn dims(args: &Args, arg: Arg) -> Ints {
+    match args.value(arg) {
+        Value::Ints(list) => list.clone(),
+        Value::Int(dim) => Ints::from_slice(&[*dim]),
+        _ => Ints::new(),
     }
 }
 
-/// The one dimension at `place`.
-pub fn one_dim(args: &Args, place: usize) -> Result<usize> {
-    wrap_dim(args.int(place)?, args.tensor(0)?.rank())
+/// The one dimension that an argument selects.
+pub fn one_dim(args: &Args, arg: Arg) -> Result<usize> {
+    wrap_dim(args.int(arg)?, args.tensor(Arg::FIRST)?.rank())
 }
 
-/// Runs a fold over some dimensions, into fresh row-major results.
+/// Runs a fold over some dimensions, into new row-major results.
 pub fn reduce(input: &Tensor, dims: DimSet, outs: &[Tensor], fold: Fold, numbers: &[f64]) -> Result<()> {
     reduce_layout(input, input.layout(), input.dtype(), dims, outs, fold, numbers)
 }
 
-/// Runs a fold over memory seen through another layout and dtype than the tensor's own.
+/// Runs a fold over memory with another layout and dtype than the tensor's own.
 fn reduce_layout(
     input: &Tensor,
     layout: &Layout,
@@ -139,48 +131,49 @@ fn reduce_layout(
         side.strides.push(stride);
     }
     let results = Layout::contiguous(&kept.sizes);
-    let outer = Plan::new([&results, &kept], [1, dtype.size()]);
-    let inner = Plan::new([&row], [dtype.size()]);
+    let outer = LoopNest::new([&results, &kept], [1, dtype.size()]);
+    let inner = LoopNest::new([&row], [dtype.size()]);
     let source = input.storage().pin()?;
     let last = outs.len().saturating_sub(1);
     let targets = [&outs[0], &outs[1.min(last)]];
     let pins = pin_all(targets.map(Tensor::storage))?;
     let outputs = std::array::from_fn(|n| (pins[n].as_ptr(), targets[n].dtype()));
     let reduction = Reduction { outer: &outer, inner: &inner, input: source.as_ptr(), dtype, outputs, fold, numbers };
-    // SAFETY: layouts stay within their pinned storages; the results are fresh and row-major.
+    // SAFETY: layouts stay within their pinned storages; the results are new and row-major.
     unsafe { reduction.run() }
 }
 
 /// Runs the fold that `pick` has for a result's compute dtype.
 pub fn run(
     args: &Args,
-    over: Over,
+    over: ReduceDims,
     results: &[Tensor],
     pick: fn(DType) -> Option<Fold>,
     compute: DType,
     numbers: &[f64],
 ) -> Result<()> {
-    let fold = pick(compute).ok_or_else(|| crate::call::not_implemented(args.row, compute))?;
-    reduce(args.tensor(0)?, over.dims, results, fold, numbers)
+    let fold = pick(compute).ok_or_else(|| not_implemented(args.op, compute))?;
+    reduce(args.tensor(Arg::FIRST)?, over.dims, results, fold, numbers)
 }
 
-/// A gradient of a reduced result, stretched over the operand.
-pub fn expand(d: &Derive, grad: Expr) -> Expr {
-    grad.call(&crate::view::expand::EXPAND, [crate::view::reshape::sizes_value(d.sizes(0))])
+/// A gradient of a reduced result, expanded to the operand.
+pub fn expand(d: &BackwardContext, grad: Expr) -> Expr {
+    grad.call(&crate::view::expand::EXPAND, [value::sizes_value(d.sizes(Arg::FIRST))])
 }
 
 /// The dimensions of a derivative's call: a list, one, or none.
-pub fn derived_dims(d: &Derive, place: usize) -> Ints {
-    dims(d.args, place)
+pub fn derived_dims(d: &BackwardContext, arg: Arg) -> Ints {
+    dims(d.args, arg)
 }
 
-/// The result's gradient (or the result), with the reduced dimensions put back as ones.
-pub fn restored(d: &Derive, value: Expr, place: usize) -> Expr {
-    value.unreduce(&derived_dims(d, place), d.flag(place + 1), d.rank(0))
+/// The result's gradient (or the result), with the reduced dimensions restored with size one.
+pub fn restored(d: &BackwardContext, value: Expr, dim: Arg, keepdim: Arg) -> Expr {
+    value.unreduce(&derived_dims(d, dim), d.flag(keepdim), d.rank(Arg::FIRST))
 }
 
 /// How many elements a derivative's call reduced to one.
-pub fn derived_count(d: &Derive, place: usize) -> f64 {
-    let sizes = d.sizes(0);
-    DimSet::of(&derived_dims(d, place), sizes.len()).map_or(1, |dims| Over { dims, keepdim: false }.count(sizes)) as f64
+pub fn derived_count(d: &BackwardContext, arg: Arg) -> f64 {
+    let sizes = d.sizes(Arg::FIRST);
+    DimSet::of(&derived_dims(d, arg), sizes.len()).map_or(1, |dims| ReduceDims { dims, keepdim: false }.count(sizes))
+        as f64
 }

@@ -4,21 +4,26 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::DimSet;
 use rushlight_core::{Error, Result, Scalar};
 use rushlight_cpu::reduce::moments;
+use rushlight_dispatch::call::errors::not_implemented;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, TensorSpec,
+    Variants, formula, operator,
+};
+use rushlight_dispatch::value::Value;
+use rushlight_dispatch::{copy, create, host};
 
-use super::{Over, derived_count, expand};
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
+use super::{ReduceDims, derived_count, expand};
+use crate::expr_ext::ExprExt;
 use crate::pointwise::compare::EQ;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Value};
 
-/// Three overloads of one function: of everything, along dimensions with `unbiased`, and with any correction. The first
-/// two defer to the third.
+/// Three overloads of one function: over all elements, along dimensions with `unbiased`, and with any correction. The
+/// first two delegate to the third.
 macro_rules! family {
     ($all:ident $dim:ident $correction:ident, $name:literal, $node:literal, $root:expr, $mean:expr, $returns:literal,
      $sentence:literal, $value:literal, $of_rows:literal, $reference:literal, $gradient:expr) => {
-        pub static $all: Row = Row {
+        #[operator]
+        pub static $all: Operator = Operator {
             name: $name,
             signature: concat!("(Tensor self, bool unbiased=True) -> ", $returns),
             doc: concat!(
@@ -29,15 +34,16 @@ macro_rules! family {
                 $value
             ),
             dtypes: DTypes::INEXACT,
-            run: Run::Defer(|args| deferred(args, &$correction, false)),
-            derivative: Derivative::Composed,
+            implementation: Implementation::Redispatch(|args| deferred(args, &$correction, false)),
+            derivative: Derivative::CompositeImplicit,
             node: $node,
             samples: &["t(2, 3)", "t(2, 3), False", "t(3, 2).t()"],
             reference: concat!("(lambda dim, ddof, keepdim: ", $reference, ")(None, int(unbiased), False)"),
-            ..Row::BASE
+            ..Operator::BASE
         };
 
-        pub static $dim: Row = Row {
+        #[operator]
+        pub static $dim: Operator = Operator {
             name: concat!($name, ".dim"),
             variants: if $mean { Variants::BOTH } else { Variants::BOTH.union(Variants::OUT) },
             signature: concat!("(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> ", $returns),
@@ -49,8 +55,8 @@ macro_rules! family {
                 $of_rows
             ),
             dtypes: DTypes::INEXACT,
-            run: Run::Defer(|args| deferred(args, &$correction, true)),
-            derivative: Derivative::Composed,
+            implementation: Implementation::Redispatch(|args| deferred(args, &$correction, true)),
+            derivative: Derivative::CompositeImplicit,
             node: $node,
             samples: &["t(2, 3), 1", "t(2, 3, 4), (0, 2), False, True"],
             errors: &[(
@@ -59,10 +65,11 @@ macro_rules! family {
                 "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
             )],
             reference: concat!("(lambda dim, ddof, keepdim: ", $reference, ")(dim, int(unbiased), keepdim)"),
-            ..Row::BASE
+            ..Operator::BASE
         };
 
-        pub static $correction: Row = Row {
+        #[operator]
+        pub static $correction: Operator = Operator {
             name: concat!($name, ".correction"),
             variants: if $mean { Variants::BOTH } else { Variants::BOTH.union(Variants::OUT) },
             signature: concat!(
@@ -77,12 +84,13 @@ macro_rules! family {
                 $value
             ),
             dtypes: DTypes::INEXACT,
-            run: Run::Kernel(Kernel {
+            implementation: Implementation::Kernel(Kernel {
                 infer: |args| infer(args, $mean),
                 cpu: |args, results| run(args, results, $root),
+                cuda: None,
             }),
             derivative: $gradient,
-            mapped: Mapped::Over(1),
+            batch_rule: BatchRule::Over(DIM),
             node: $node,
             samples: &["t(2, 3), 1, correction=0", "t(2, 3, 4), (0, 2), keepdim=True"],
             reference: concat!(
@@ -90,7 +98,7 @@ macro_rules! family {
                 $reference,
                 ")(dim, 1 if correction is None else correction, keepdim)"
             ),
-            ..Row::BASE
+            ..Operator::BASE
         };
     };
 }
@@ -98,60 +106,58 @@ macro_rules! family {
 family!(VAR VAR_DIM VAR_CORRECTION, "var", "VarBackward0", false, false, "Tensor",
     "The variance", "tensor(1.6667)", "tensor([0.5000, 4.5000])",
     "np.var(self, axis=dim, ddof=ddof, keepdims=keepdim)",
-    Derivative::Formulas(&[formula(0, Saves::input(0), |d| spread(d, d.grad()))]));
+    Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| spread(d, d.grad()))]));
 
 family!(STD STD_DIM STD_CORRECTION, "std", "StdBackward0", true, false, "Tensor",
     "The standard deviation", "tensor(1.2910)", "tensor([0.7071, 2.1213])",
     "np.std(self, axis=dim, ddof=ddof, keepdims=keepdim)",
-    Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), rooted)]));
+    Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), rooted)]));
 
 family!(VAR_MEAN VAR_MEAN_DIM VAR_MEAN_CORRECTION, "var_mean", "VarMeanBackward0", false, true, "(Tensor, Tensor)",
 "The variance and the mean", "(tensor(1.6667), tensor(2.5000))", "(tensor([0.5000, 4.5000]), tensor([1.5000, 4.5000]))",
 "(np.var(self, axis=dim, ddof=ddof, keepdims=keepdim), np.mean(self, axis=dim, keepdims=keepdim))",
-Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
     with_mean(d, |d| spread(d, d.grad()))
 })]));
 
 family!(STD_MEAN STD_MEAN_DIM STD_MEAN_CORRECTION, "std_mean", "StdMeanBackward0", true, true, "(Tensor, Tensor)",
 "The standard deviation and the mean", "(tensor(1.2910), tensor(2.5000))", "(tensor([0.7071, 2.1213]), tensor([1.5000, 4.5000]))",
 "(np.std(self, axis=dim, ddof=ddof, keepdims=keepdim), np.mean(self, axis=dim, keepdims=keepdim))",
-Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
+Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
     with_mean(d, rooted)
 })]));
 
-/// `var(x, unbiased)` and `var(x, dim, unbiased, keepdim)` in the words of `correction`.
-fn deferred<'a>(args: Args<'a>, row: &'static Row, with_dim: bool) -> Result<Args<'a>> {
-    let at = usize::from(with_dim);
-    let unbiased = args.bool(1 + at)?;
-    let keepdim = if with_dim { args.bool(3)? } else { false };
+/// `var(x, unbiased)` and `var(x, dim, unbiased, keepdim)`, expressed with `correction`.
+fn deferred<'a>(args: Args<'a>, op: &'static Operator, with_dim: bool) -> Result<Args<'a>> {
+    let unbiased = args.bool(if with_dim { VAR_DIM::UNBIASED } else { VAR::UNBIASED })?;
+    let keepdim = if with_dim { args.bool(VAR_DIM::KEEPDIM)? } else { false };
     let mut values = args.values.into_iter();
     let own = values.next().unwrap_or(Value::None);
     let dim = if with_dim { values.next().unwrap_or(Value::None) } else { Value::None };
-    Ok(Args::new(row, [own, dim, Value::Scalar(Scalar::Int(i64::from(unbiased))), Value::Bool(keepdim)]))
+    Ok(Args::new(op, [own, dim, Value::Scalar(Scalar::Int(i64::from(unbiased))), Value::Bool(keepdim)]))
 }
 
-/// Where `dim` and `keepdim` stand, with the correction between them.
-fn over(args: &Args) -> Result<Over> {
-    Ok(Over { keepdim: args.bool(3)?, ..Over::of(args, 1)? })
+fn over(args: &Args) -> Result<ReduceDims> {
+    ReduceDims::of(args, VAR_CORRECTION::DIM, VAR_CORRECTION::KEEPDIM)
 }
 
 fn correction(args: &Args) -> f64 {
-    args.optional_scalar(2).map_or(1.0, Scalar::f64)
+    args.optional_scalar(VAR_CORRECTION::CORRECTION).map_or(1.0, Scalar::f64)
 }
 
-fn infer(args: &Args, with_mean: bool) -> Result<Vec<Spec>> {
-    let own = args.tensor(0)?;
-    let name = args.row.python_name();
+fn infer(args: &Args, with_mean: bool) -> Result<Vec<TensorSpec>> {
+    let own = args.tensor(VAR_CORRECTION::INPUT)?;
+    let name = args.op.python_name();
     if !own.dtype().is_differentiable() {
         let who = if with_mean { name } else { "std and var" };
         return Err(Error::runtime(format!("{who} only support floating point and complex dtypes"))
-            .hint("x.float() turns integers into floats."));
+            .hint("Use x.float() to convert integers to floats."));
     }
     let over = over(args)?;
     if (own.numel() > 0 || over.sizes(own.sizes()).iter().product::<isize>() > 0)
         && over.count(own.sizes()) as f64 <= correction(args)
     {
-        crate::host::warn(&format!(
+        host::warn(&format!(
             "{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output numel)."
         ))?;
     }
@@ -163,13 +169,13 @@ fn infer(args: &Args, with_mean: bool) -> Result<Vec<Spec>> {
 }
 
 fn run(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
-    let own = args.tensor(0)?;
+    let own = args.tensor(VAR_CORRECTION::INPUT)?;
     let dims = over(args)?.dims;
     let numbers = [correction(args), f64::from(u8::from(root)), 1.0];
     let with_mean = results.len() == 2;
     let compute = own.dtype().compute();
     let Some(fold) = moments(compute.to_real(), with_mean) else {
-        return Err(crate::call::not_implemented(args.row, own.dtype()));
+        return Err(not_implemented(args.op, own.dtype()));
     };
     let numbers = &numbers[..if with_mean { 3 } else { 2 }];
     if !own.dtype().is_complex() {
@@ -178,49 +184,53 @@ fn run(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
     run_complex(own, dims, results, numbers)
 }
 
-/// The variance of complex numbers is that of their real parts and that of their imaginary parts.
+/// The variance of complex numbers is the sum of those of their real and of their imaginary parts.
 fn run_complex(own: &Tensor, dims: DimSet, results: &[Tensor], numbers: &[f64]) -> Result<()> {
     let real = own.dtype().to_real();
     let Some(fold) = moments(real, false) else { return Ok(()) };
     let part = |at: isize| -> Result<Tensor> {
         let mut half = own.layout().parts(2);
         half.offset += at;
-        let out = crate::create::empty(results[0].sizes(), real, own.device())?;
+        let out = create::empty(results[0].sizes(), real, own.device())?;
         super::reduce_layout(own, &half, real, dims, std::slice::from_ref(&out), fold, &[numbers[0], 0.0])?;
         Ok(out)
     };
     let _off = rushlight_autograd::modes::GradMode::new(false);
     let sum = Expr::from(part(0)?) + part(1)?;
     let spread = if numbers[1] != 0.0 { sum.sqrt() } else { sum };
-    crate::copy::copy(&results[0], &spread.done()?)?;
-    match (results.get(1), super::sum::means()(own.dtype())) {
+    copy::copy(&results[0], &spread.done()?)?;
+    match (results.get(1), (super::sum::MEANS.cpu)(own.dtype())) {
         (Some(mean), Some(fold)) => super::reduce(own, dims, std::slice::from_ref(mean), fold, &[]),
         _ => Ok(()),
     }
 }
 
-/// A gradient of the call, with the reduced dimensions put back as ones.
-fn back(d: &Derive, value: Expr) -> Expr {
-    value.unreduce(&super::derived_dims(d, 1), d.flag(3), d.rank(0))
+/// A gradient of the call, with the reduced dimensions restored with size one.
+fn back(d: &BackwardContext, value: Expr) -> Expr {
+    use VAR_CORRECTION::*;
+
+    value.unreduce(&super::derived_dims(d, DIM), d.flag(KEEPDIM), d.rank(INPUT))
 }
 
 /// The gradient of the variance: twice the distance from the mean.
-fn spread(d: &Derive, grad: Expr) -> Expr {
-    let dims = super::derived_dims(d, 1);
-    let mean = d.input(0).call(&super::sum::MEAN_DIM, [dims.into(), true.into()]);
-    let freedom = (derived_count(d, 1) - correction(d.args)).max(0.0);
-    back(d, grad) * (2.0 / freedom) * (d.input(0) - mean)
+fn spread(d: &BackwardContext, grad: Expr) -> Expr {
+    use VAR_CORRECTION::*;
+
+    let dims = super::derived_dims(d, DIM);
+    let mean = d.input(INPUT).call(&super::sum::MEAN_DIM, [dims.into(), true.into()]);
+    let freedom = (derived_count(d, DIM) - correction(d.args)).max(0.0);
+    back(d, grad) * (2.0 / freedom) * (d.input(INPUT) - mean)
 }
 
-/// The gradient of the standard deviation; nothing flows where it is zero.
-fn rooted(d: &Derive) -> Expr {
+/// The gradient of the standard deviation; zero where the deviation is zero.
+fn rooted(d: &BackwardContext) -> Expr {
     let zero = d.result().with(&EQ, 0i64);
     spread(d, zero.choose(0i64, d.grad() / (d.result() * 2.0)))
 }
 
-/// Adds the gradient that arrives at the mean.
-fn with_mean(d: &Derive, own: fn(&Derive) -> Expr) -> Expr {
-    let mean = || expand(d, back(d, d.grad_of(1))) / derived_count(d, 1);
+/// Adds the gradient of the mean.
+fn with_mean(d: &BackwardContext, own: fn(&BackwardContext) -> Expr) -> Expr {
+    let mean = || expand(d, back(d, d.grad_of(1))) / derived_count(d, VAR_CORRECTION::DIM);
     match (d.has_grad(0), d.has_grad(1)) {
         (true, true) => own(d) + mean(),
         (true, false) => own(d),

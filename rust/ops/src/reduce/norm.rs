@@ -4,19 +4,21 @@ use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{c64, c128, promote};
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::folds;
-use rushlight_cpu::reduce::Fold;
+use rushlight_cpu::folds::Folds;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Sparse, Tags,
+    TensorSpec, Variants, formula, operator,
+};
+use rushlight_dispatch::value::{Ints, Output, Value};
 
-use super::{Over, derived_dims, restored};
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
+use super::{ReduceDims, derived_dims, restored};
+use crate::expr_ext::ExprExt;
 use crate::pointwise::compare::ISNAN;
 use crate::pointwise::power::POW;
-use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Traits, Variants};
-use crate::sparse::Sparse;
-use crate::value::{Args, Output, Value};
 
-pub static VECTOR_NORM: Row = Row {
+#[operator]
+pub static VECTOR_NORM: Operator = Operator {
     name: "vector_norm",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
@@ -25,15 +27,15 @@ pub static VECTOR_NORM: Row = Row {
 
     out = sum(abs(self) ** ord) ** (1 / ord)
 
-`inf` and `-inf` give the largest and the smallest magnitude, 0 the number of elements that are not zero.
+`inf` and `-inf` give the largest and the smallest magnitude, 0 the number of non-zero elements.
 
     >>> torch.linalg.vector_norm(torch.tensor([3., 4.]))
     tensor(5.)",
     out: Out::EXACT,
     dtypes: DTypes::INEXACT,
-    mapped: Mapped::Over(2),
-    run: Run::Kernel(Kernel { infer, cpu: run }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), gradient)]),
+    batch_rule: BatchRule::Over(DIM),
+    implementation: Implementation::Kernel(Kernel { infer, cpu: run, cuda: None }),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), gradient)]),
     samples: &[
         "t(2, 3)",
         "t(2, 3), 1, 1",
@@ -51,10 +53,11 @@ pub static VECTOR_NORM: Row = Row {
         ("t(3), 1j", "RuntimeError", "linalg.vector_norm: Expected a non-complex scalar as the order of norm."),
     ],
     reference: "np.linalg.norm(self.ravel() if dim is None else self, ord, dim, keepdim) if dim is None or isinstance(dim, int) or len(dim) == 1 else None",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static NORM: Row = Row {
+#[operator]
+pub static NORM: Operator = Operator {
     name: "norm",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Scalar? p=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
@@ -63,39 +66,19 @@ pub static NORM: Row = Row {
     >>> torch.norm(torch.tensor([3., 4.]))
     tensor(5.)",
     dtypes: DTypes::INEXACT,
-    sparse: Sparse::Compose(crate::sparse::elementwise::norm),
-    run: Run::Defer(|args| {
-        let p = args.optional_scalar(1).unwrap_or(Scalar::Int(2));
+    sparse: Sparse::CompositeImplicit,
+    implementation: Implementation::Redispatch(|args| {
+        let p = args.optional_scalar(P).unwrap_or(Scalar::Int(2));
         deferred(args, p)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3), 1, 1", "t(2, 3, 4), 3, (0, 2), True"],
     reference: "np.sum(np.abs(self).astype(np.float64) ** p, axis=None if dim is None else dim, keepdims=keepdim) ** (1 / p)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static NORM_NAMED: Row = Row {
-    name: "norm.named",
-    variants: Variants::BOTH.union(Variants::OUT),
-    signature: "(Tensor self, str p, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-    doc: "The Frobenius norm, `p='fro'`, or the sum of singular values, `p='nuc'`.
-
-    >>> torch.norm(torch.tensor([[3., 4.]]), 'fro')
-    tensor(5.)",
-    dtypes: DTypes::INEXACT,
-    run: Run::Defer(|args| match args.str(1)? {
-        "fro" => deferred(args, Scalar::Int(2)),
-        "nuc" => nuclear(args),
-        other => Err(Error::runtime(format!("linalg.matrix_norm: Order {other} not supported."))),
-    }),
-    derivative: Derivative::Composed,
-    samples: &["t(2, 3), 'fro'", "t(2, 3), 'fro', 1"],
-    errors: &[("t(2, 3), 'abc'", "RuntimeError", "linalg.matrix_norm: Order abc not supported.")],
-    reference: "np.linalg.norm(self, None, dim, keepdim)",
-    ..Row::BASE
-};
-
-pub static DIST: Row = Row {
+#[operator]
+pub static DIST: Operator = Operator {
     name: "dist",
     node: "DistBackward0",
     signature: "(Tensor self, Tensor other, Scalar p=2) -> Tensor",
@@ -104,18 +87,18 @@ pub static DIST: Row = Row {
     >>> torch.dist(torch.tensor([4., 5.]), torch.tensor([1., 1.]))
     tensor(5.)",
     dtypes: DTypes::INEXACT,
-    traits: Traits::BROADCASTS,
-    run: Run::Compose(|args| {
-        let gap = (Expr::from(args.tensor(0)?) - args.tensor(1)?).done()?;
+    tags: Tags::BROADCASTS,
+    implementation: Implementation::CompositeImplicit(|args| {
+        let gap = (Expr::from(args.tensor(INPUT)?) - args.tensor(OTHER)?).done()?;
         if !gap.dtype().is_differentiable() {
             return Err(Error::runtime(format!(
                 "norm(): input dtype should be either floating point or complex. Got {} instead.",
-                gap.dtype().title()
+                gap.dtype().display_name()
             )));
         }
-        VECTOR_NORM.call([(&gap).into(), args.scalar(2)?.into()])
+        VECTOR_NORM.call([(&gap).into(), args.scalar(P)?.into()])
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), t(3)", "t(3), t(3), 1"],
     errors: &[
         (
@@ -135,31 +118,32 @@ pub static DIST: Row = Row {
         ),
     ],
     reference: "np.linalg.norm((self - other).ravel(), p)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static RENORM: Row = Row {
+#[operator]
+pub static RENORM: Operator = Operator {
     name: "renorm",
     node: "RenormBackward0",
     variants: Variants::ALL,
     signature: "(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
-    doc: "The tensor with each of its parts along `dim` shrunk to the norm `maxnorm` where it is longer.
+    doc: "The tensor with each of its slices along `dim` scaled down to the norm `maxnorm` if it is larger.
 
     >>> torch.renorm(torch.tensor([[3., 4.], [0., 1.]]), 2, 0, 1)
     tensor([[0.6000, 0.8000],
             [0.0000, 1.0000]])",
     out: Out::EXACT,
     dtypes: DTypes::INEXACT,
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
-        let (p, maxnorm) = (args.scalar(1)?, args.scalar(3)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
+        let (p, maxnorm) = (args.scalar(P)?, args.scalar(MAXNORM)?);
         for (number, name) in [(p, "p"), (maxnorm, "maxnorm")] {
             if number.is_complex() {
                 return Err(Error::runtime(format!("renorm: {name} must be real-valued")));
             }
         }
         let maxnorm = maxnorm.f64();
-        // NaN is no norm either.
+        // NaN is not a valid norm either.
         if p.f64() <= 0.0 || p.f64().is_nan() {
             return Err(Error::runtime("renorm: non-positive-norm not supported"));
         }
@@ -173,8 +157,8 @@ pub static RENORM: Row = Row {
                 own.rank()
             )));
         }
-        let kept = super::one_dim(args, 2)?;
-        let dims: crate::value::Ints = (0..own.rank() as i64).filter(|&dim| dim != kept as i64).collect();
+        let kept = super::one_dim(args, DIM)?;
+        let dims: Ints = (0..own.rank() as i64).filter(|&dim| dim != kept as i64).collect();
         let wide = if own.dtype().is_half() { Some(DType::F32) } else { None };
         let norm = VECTOR_NORM.tensor([own.into(), p.into(), dims.into(), true.into(), wide.into()])?;
         let long = Expr::from(&norm).above(maxnorm);
@@ -182,7 +166,7 @@ pub static RENORM: Row = Row {
         let shrunk = crate::convert::to_dtype(&(factor * own).done()?, own.dtype())?;
         crate::convert::contiguous(&shrunk).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), 2, 0, 1", "t(2, 3), 1, 1, 0.5"],
     errors: &[
         ("t(2, 3), 0, 0, 1", "RuntimeError", "renorm: non-positive-norm not supported"),
@@ -192,20 +176,13 @@ pub static RENORM: Row = Row {
         ("t(2, 3), 2, 0, float('nan')", "RuntimeError", "renorm: expected maxnorm to be >= 0 but got nan"),
         ("t(3), 2, 0, 1", "RuntimeError", "renorm: input needs at least 2 dimensions, got 1 dimensions"),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-fn deferred<'a>(mut args: Args<'a>, p: Scalar) -> Result<Args<'a>> {
-    args.row = &VECTOR_NORM;
-    args.values[1] = Value::Scalar(p);
-    Ok(args)
-}
-
-fn nuclear(mut args: Args) -> Result<Args> {
-    args.row = &crate::linalg::norms::MATRIX_NORM_NAMED;
-    if !args.has(2) {
-        args.values[2] = Value::Ints(crate::value::Ints::from_slice(&[-2, -1]));
-    }
+/// The call of `vector_norm` for a call of `norm`.
+pub fn deferred<'a>(mut args: Args<'a>, p: Scalar) -> Result<Args<'a>> {
+    args.op = &VECTOR_NORM;
+    args.set(VECTOR_NORM::ORD, Value::Scalar(p));
     Ok(args)
 }
 
@@ -216,42 +193,44 @@ pub fn real_order(ord: Scalar) -> Result<f64> {
     Ok(ord.f64())
 }
 
-fn infer(args: &Args) -> Result<Vec<Spec>> {
-    let own = args.tensor(0)?;
+fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
+    use VECTOR_NORM::*;
+
+    let own = args.tensor(INPUT)?;
     if !own.dtype().is_differentiable() {
         return Err(Error::runtime(format!(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got {}",
-            own.dtype().title()
+            own.dtype().display_name()
         ))
-        .hint("x.float() turns integers into floats."));
+        .hint("Use x.float() to convert integers to floats."));
     }
-    if let Some(asked) = args.dtype(4) {
+    if let Some(asked) = args.dtype(DTYPE) {
         if !asked.is_differentiable() {
             return Err(Error::runtime(format!(
                 "linalg.vector_norm: dtype should be floating point or complex, but got {}",
-                asked.title()
+                asked.display_name()
             )));
         }
         if asked.is_complex() != own.dtype().is_complex() {
             let kind = if own.dtype().is_complex() { "complex" } else { "real" };
             return Err(Error::runtime(format!(
                 "linalg.vector_norm: dtype should be {kind} for {kind} inputs, but got {}",
-                asked.title()
+                asked.display_name()
             )));
         }
         if promote(asked, own.dtype())? != asked {
             return Err(Error::runtime(format!(
                 "linalg.vector_norm: the dtype of the input ({}) should be convertible without narrowing to the specified dtype ({})",
-                own.dtype().title(),
-                asked.title()
+                own.dtype().display_name(),
+                asked.display_name()
             ))
-            .hint("The norm of the dtype's own elements can be narrowed afterwards: x.norm().to(dtype)."));
+            .hint("Convert the result instead: x.norm().to(dtype)."));
         }
     }
-    let ord = real_order(args.scalar(1)?)?;
-    let over = Over::of(args, 2)?;
+    let ord = real_order(args.scalar(ORD)?)?;
+    let over = ReduceDims::of(args, DIM, KEEPDIM)?;
     if own.numel() == 0 && (ord < 0.0 || ord == f64::INFINITY) {
-        if super::dims(args, 2).is_empty() {
+        if super::dims(args, DIM).is_empty() {
             return Err(Error::runtime(format!(
                 "linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have an identity"
             )));
@@ -262,58 +241,72 @@ fn infer(args: &Args) -> Result<Vec<Spec>> {
             )));
         }
     }
-    Ok(vec![over.spec(args, args.dtype(4).unwrap_or(own.dtype()).to_real())?])
+    Ok(vec![over.spec(args, args.dtype(DTYPE).unwrap_or(own.dtype()).to_real())?])
 }
 
 fn run(args: &Args, results: &[Tensor]) -> Result<()> {
-    let own = args.tensor(0)?;
-    let ord = args.scalar(1)?.f64();
-    // Of one element it is the magnitude, whose powers may be too large or too small for the dtype.
+    use VECTOR_NORM::*;
+
+    let own = args.tensor(INPUT)?;
+    let ord = args.scalar(ORD)?.f64();
+    // The norm of one element is its magnitude; its powers might overflow or underflow in the dtype.
     let ord = if own.numel() == results[0].numel() && ord != 0.0 { 1.0 } else { ord };
-    let compute = args.dtype(4).unwrap_or(own.dtype()).compute();
-    super::run(args, Over::of(args, 2)?, results, folds_of(ord), compute, &[ord])
+    let compute = args.dtype(DTYPE).unwrap_or(own.dtype()).compute();
+    super::run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, folds_of(ord).cpu, compute, &[ord])
 }
 
-fn folds_of(ord: f64) -> fn(DType) -> Option<Fold> {
+fn folds_of(ord: f64) -> Folds {
     if ord == 2.0 {
-        folds! {
-            for<S> [f32, f64] (0.0; |a, x| S::mul_add(x, x, a); |a, b| a + b; |a, _n| a.sqrt());
-            for<S> [c64 => f32] (0.0; |a, z| a + z.norm_sqr(); |a, b| a + b; |a, _n| a.sqrt());
-            for<S> [c128 => f64] (0.0; |a, z| a + z.norm_sqr(); |a, b| a + b; |a, _n| a.sqrt())
-        }
+        EUCLIDEAN
     } else if ord == 1.0 {
-        folds! {
-            for<S> [f32, f64] (0.0; |a, x| a + x.abs(); |a, b| a + b; |a, _n| a);
-            for<S> [c64 => f32] (0.0; |a, z| a + z.norm(); |a, b| a + b; |a, _n| a);
-            for<S> [c128 => f64] (0.0; |a, z| a + z.norm(); |a, b| a + b; |a, _n| a)
-        }
+        MANHATTAN
     } else if ord == 0.0 {
-        folds! {
-            for<S> [f32, c64 => f32] (0.0; |a, x| a + f32::from(u8::from(x != T::default())); |a, b| a + b; |a, _n| a);
-            for<S> [f64, c128 => f64] (0.0; |a, x| a + f64::from(u8::from(x != T::default())); |a, b| a + b; |a, _n| a)
-        }
+        NONZERO
     } else if ord == f64::INFINITY {
-        folds! {
-            for<S> [f32, f64] (0.0; |a, x| larger(a, x.abs()); |a, b| larger(a, b); |a, _n| a);
-            for<S> [c64 => f32] (0.0; |a, z| larger(a, z.norm()); |a, b| larger(a, b); |a, _n| a);
-            for<S> [c128 => f64] (0.0; |a, z| larger(a, z.norm()); |a, b| larger(a, b); |a, _n| a)
-        }
+        GREATEST
     } else if ord == f64::NEG_INFINITY {
-        folds! {
-            for<S> [f32, f64] (A::INFINITY; |a, x| smaller(a, x.abs()); |a, b| smaller(a, b); |a, _n| a);
-            for<S> [c64 => f32] (A::INFINITY; |a, z| smaller(a, z.norm()); |a, b| smaller(a, b); |a, _n| a);
-            for<S> [c128 => f64] (A::INFINITY; |a, z| smaller(a, z.norm()); |a, b| smaller(a, b); |a, _n| a)
-        }
+        LEAST
     } else {
-        folds! {
-            for<S> [f32, f64] (0.0; |a, x; p| a + S::pow(x.abs(), p as T); |a, b| a + b; |a, _n; q| S::pow(a, 1.0 / q as T));
-            for<S> [c64 => f32] (0.0; |a, z; p| a + S::pow(z.norm(), p as A); |a, b| a + b; |a, _n; q| S::pow(a, 1.0 / q as A));
-            for<S> [c128 => f64] (0.0; |a, z; p| a + S::pow(z.norm(), p); |a, b| a + b; |a, _n; q| S::pow(a, 1.0 / q))
-        }
+        POWERS
     }
 }
 
-/// NaN beats everything.
+pub const EUCLIDEAN: Folds = folds! {
+    for<S> [f32, f64] (0.0; |a, x| S::mul_add(x, x, a); |a, b| a + b; |a, _n| a.sqrt());
+    for<S> [c64 => f32] (0.0; |a, z| a + z.norm_sqr(); |a, b| a + b; |a, _n| a.sqrt());
+    for<S> [c128 => f64] (0.0; |a, z| a + z.norm_sqr(); |a, b| a + b; |a, _n| a.sqrt())
+};
+
+pub const MANHATTAN: Folds = folds! {
+    for<S> [f32, f64] (0.0; |a, x| a + x.abs(); |a, b| a + b; |a, _n| a);
+    for<S> [c64 => f32] (0.0; |a, z| a + z.norm(); |a, b| a + b; |a, _n| a);
+    for<S> [c128 => f64] (0.0; |a, z| a + z.norm(); |a, b| a + b; |a, _n| a)
+};
+
+pub const NONZERO: Folds = folds! {
+    for<S> [f32, c64 => f32] (0.0; |a, x| a + f32::from(u8::from(x != T::default())); |a, b| a + b; |a, _n| a);
+    for<S> [f64, c128 => f64] (0.0; |a, x| a + f64::from(u8::from(x != T::default())); |a, b| a + b; |a, _n| a)
+};
+
+pub const GREATEST: Folds = folds! {
+    for<S> [f32, f64] (0.0; |a, x| larger(a, x.abs()); |a, b| larger(a, b); |a, _n| a);
+    for<S> [c64 => f32] (0.0; |a, z| larger(a, z.norm()); |a, b| larger(a, b); |a, _n| a);
+    for<S> [c128 => f64] (0.0; |a, z| larger(a, z.norm()); |a, b| larger(a, b); |a, _n| a)
+};
+
+pub const LEAST: Folds = folds! {
+    for<S> [f32, f64] (A::INFINITY; |a, x| smaller(a, x.abs()); |a, b| smaller(a, b); |a, _n| a);
+    for<S> [c64 => f32] (A::INFINITY; |a, z| smaller(a, z.norm()); |a, b| smaller(a, b); |a, _n| a);
+    for<S> [c128 => f64] (A::INFINITY; |a, z| smaller(a, z.norm()); |a, b| smaller(a, b); |a, _n| a)
+};
+
+pub const POWERS: Folds = folds! {
+    for<S> [f32, f64] (0.0; |a, x; p| a + S::pow(x.abs(), p as T); |a, b| a + b; |a, _n; q| S::pow(a, 1.0 / q as T));
+    for<S> [c64 => f32] (0.0; |a, z; p| a + S::pow(z.norm(), p as A); |a, b| a + b; |a, _n; q| S::pow(a, 1.0 / q as A));
+    for<S> [c128 => f64] (0.0; |a, z; p| a + S::pow(z.norm(), p); |a, b| a + b; |a, _n; q| S::pow(a, 1.0 / q))
+};
+
+/// NaN wins over everything.
 #[inline(always)]
 #[allow(clippy::eq_op)]
 fn larger<T: PartialOrd + Copy>(a: T, b: T) -> T {
@@ -326,11 +319,14 @@ fn smaller<T: PartialOrd + Copy>(a: T, b: T) -> T {
     if (b < a) | (b != b) { b } else { a }
 }
 
-/// torch's choice of formulas: nothing flows through a norm of zero, and magnitudes are divided by the norm before powers.
-fn gradient(d: &Derive) -> Expr {
-    let p = d.scalar(1).f64();
-    let x = || d.input(0);
-    let (grad, norm) = (restored(d, d.grad(), 2), restored(d, d.result(), 2));
+/// torch's choice of formulas: the gradient is zero where the norm is zero, and magnitudes are divided by the norm
+/// before powers.
+fn gradient(d: &BackwardContext) -> Expr {
+    use VECTOR_NORM::*;
+
+    let p = d.scalar(ORD).f64();
+    let x = || d.input(INPUT);
+    let (grad, norm) = (restored(d, d.grad(), DIM, KEEPDIM), restored(d, d.result(), DIM, KEEPDIM));
     let power = |value: Expr, p: f64| value.call(&POW, [p.into()]);
     let unless_zero = |norm: Expr, value: Expr| norm.equals(0i64).choose(0i64, value);
     if p == 0.0 {
@@ -345,7 +341,7 @@ fn gradient(d: &Derive) -> Expr {
     if p.is_infinite() {
         let nan = x().call(&ISNAN, []).and(norm.clone().call(&ISNAN, []));
         let hit = x().abs().equals(norm).or(nan);
-        let count = hit.clone().call(&super::sum::SUM_DIM, [derived_dims(d, 2).into(), true.into()]);
+        let count = hit.clone().call(&super::sum::SUM_DIM, [derived_dims(d, DIM).into(), true.into()]);
         return x().sgn() * (hit * (grad / count));
     }
     if p < 1.0 {

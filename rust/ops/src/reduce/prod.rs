@@ -2,38 +2,44 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{c64, c128};
-use rushlight_core::{Bool, DType, Device, Result};
+use rushlight_core::{Bool, Device, Result};
 use rushlight_cpu::folds;
-use rushlight_cpu::reduce::Fold;
+use rushlight_cpu::folds::Folds;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, Autocast, BackwardContext, BatchRule, Derivative, Implementation, Kernel, Operator, Out, Saves, Variants,
+    formula, operator,
+};
+use rushlight_dispatch::{value, vmap};
 
-use super::{Over, restored};
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::row::{Kernel, Out, Row, Run, Variants};
-use crate::value::Args;
+use super::{ReduceDims, restored};
+use crate::expr_ext::ExprExt;
 
-pub static PROD: Row = Row {
+#[operator]
+pub static PROD: Operator = Operator {
     name: "prod",
     signature: "(Tensor self, *, ScalarType? dtype=None) -> Tensor",
-    doc: "The product of all elements; integers and bool multiply in int64.
+    doc: "The product of all elements; integers and bool are multiplied in int64.
 
     >>> torch.prod(torch.tensor([1., 2., 3.]))
     tensor(6.)",
-    autocast: Autocast::Single,
-    mapped: Mapped::Whole(&PROD_DIM),
-    run: Run::Kernel(Kernel {
-        infer: |args| Ok(vec![Over::ALL.spec(args, super::sum::result_dtype(args, 1)?)?]),
-        cpu: |args, results| run(args, Over::ALL, results),
+    autocast: Autocast::Fp32,
+    batch_rule: BatchRule::FullReduction(&PROD_DIM),
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| Ok(vec![ReduceDims::ALL.spec(args, super::sum::result_dtype(args, DTYPE)?)?]),
+        cpu: |args, results| run(args, ReduceDims::ALL, results),
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| gradient(d, None))]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
+        gradient(d, None)
+    })]),
     samples: &["t(2, 3)", "t()", "t(0)", "t(3, 2).t()"],
     reference: "np.prod(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static PROD_DIM: Row = Row {
+#[operator]
+pub static PROD_DIM: Operator = Operator {
     name: "prod.dim",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
@@ -41,43 +47,47 @@ pub static PROD_DIM: Row = Row {
 
     >>> torch.prod(torch.tensor([[1., 2.], [3., 4.]]), 1)
     tensor([ 2., 12.])",
-    out: Out::ASKED,
-    autocast: Autocast::Single,
-    mapped: Mapped::Along(1),
-    run: Run::Kernel(Kernel {
-        infer: |args| Ok(vec![Over::of(args, 1)?.spec(args, super::sum::result_dtype(args, 3)?)?]),
-        cpu: |args, results| run(args, Over::of(args, 1)?, results),
+    out: Out::REQUESTED_DTYPE,
+    autocast: Autocast::Fp32,
+    batch_rule: BatchRule::Along(DIM),
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| Ok(vec![ReduceDims::of(args, DIM, KEEPDIM)?.spec(args, super::sum::result_dtype(args, DTYPE)?)?]),
+        cpu: |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results),
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0).union(Saves::RESULT), |d| {
-        gradient(d, Some(d.int(1)))
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
+        gradient(d, Some(d.int(DIM)))
     })]),
     samples: &["t(2, 3), 1", "t(2, 3), 0, True", "t(), 0"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.prod(self, axis=dim if self.ndim else None, keepdims=keepdim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-fn run(args: &Args, over: Over, results: &[Tensor]) -> Result<()> {
-    super::run(args, over, results, products(), results[0].dtype().compute(), &[])
+fn run(args: &Args, over: ReduceDims, results: &[Tensor]) -> Result<()> {
+    super::run(args, over, results, PRODUCTS.cpu, results[0].dtype().compute(), &[])
 }
 
-fn products() -> fn(DType) -> Option<Fold> {
-    folds! {
-        for<S> [u8, i8, i16, i32, i64] (1; |a, x| a.wrapping_mul(x); |a, b| a.wrapping_mul(b); |a, _n| a);
-        for<S> [f32, f64] (1.0; |a, x| a * x; |a, b| a * b; |a, _n| a);
-        for<S> [c64, c128] (T::new(1.0, 0.0); |a, x| a * x; |a, b| a * b; |a, _n| a);
-        for<S> [Bool] (Bool(1); |a, x| Bool(a.0 & x.0); |a, b| Bool(a.0 & b.0); |a, _n| a)
-    }
-}
+pub const PRODUCTS: Folds = folds! {
+    for<S> [u8, i8, i16, i32, i64] (1; |a, x| a.wrapping_mul(x); |a, b| a.wrapping_mul(b); |a, _n| a);
+    for<S> [f32, f64] (1.0; |a, x| a * x; |a, b| a * b; |a, _n| a);
+    for<S> [c64, c128] (T::new(1.0, 0.0); |a, x| a * x; |a, b| a * b; |a, _n| a);
+    for<S> [Bool] (Bool(1); |a, x| Bool(a.0 & x.0); |a, b| Bool(a.0 & b.0); |a, _n| a)
+};
 
-/// The product of the others: a division where no element is zero, else the products from both sides.
-fn gradient(d: &Derive, dim: Option<i64>) -> Expr {
-    let own = d.input(0);
+/// The product of the other elements: by division if no element is zero, else from the products of both sides.
+fn gradient(d: &BackwardContext, dim: Option<i64>) -> Expr {
+    use PROD::*;
+
+    let own = d.input(INPUT);
     let (grad, result) = match dim {
-        Some(_) => (restored(d, d.grad(), 1), restored(d, d.result(), 1)),
+        Some(_) => {
+            let restored = |value| restored(d, value, PROD_DIM::DIM, PROD_DIM::KEEPDIM);
+            (restored(d.grad()), restored(d.result()))
+        }
         None => (d.grad(), d.result()),
     };
-    if d.rank(0) == 0 {
+    if d.rank(INPUT) == 0 {
         return grad;
     }
     match has_zero(own.clone()) {
@@ -89,11 +99,11 @@ fn gradient(d: &Derive, dim: Option<i64>) -> Expr {
 
 /// On `meta` any element may be zero.
 fn has_zero(own: Expr) -> Result<bool> {
-    let all = Expr::from(crate::mapped::samples(&own.done()?)).call(&super::truth::ALL, []).done()?;
+    let all = Expr::from(vmap::samples(&own.done()?)).call(&super::all_any::ALL, []).done()?;
     Ok(all.device() == Device::Meta || !crate::convert::item(&all)?.truth())
 }
 
-fn others(d: &Derive, dim: Option<i64>, own: Expr, grad: Expr) -> Expr {
+fn others(d: &BackwardContext, dim: Option<i64>, own: Expr, grad: Expr) -> Expr {
     let product = |own: Expr, dim: i64| -> Result<Tensor> {
         let own = own.done()?;
         let axis = rushlight_core::layout::wrap_dim(dim, own.rank())?;
@@ -105,9 +115,9 @@ fn others(d: &Derive, dim: Option<i64>, own: Expr, grad: Expr) -> Expr {
     match dim {
         Some(dim) => grad * Expr::new(product(own, dim)),
         None => {
-            let flat = own.call(&crate::view::RESHAPE, [crate::view::reshape::sizes_value(&[-1])]);
-            let product = Expr::new(product(flat, 0))
-                .call(&crate::view::RESHAPE, [crate::view::reshape::sizes_value(d.sizes(0))]);
+            let flat = own.call(&crate::view::RESHAPE, [value::sizes_value(&[-1])]);
+            let product =
+                Expr::new(product(flat, 0)).call(&crate::view::RESHAPE, [value::sizes_value(d.sizes(PROD::INPUT))]);
             grad * product
         }
     }

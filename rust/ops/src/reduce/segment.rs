@@ -1,40 +1,42 @@
-//! Reductions of segments: stretches of one dimension, each to an element.
+//! Reductions of segments: parts of one dimension, each reduced to an element.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{collected, filled, list};
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_dispatch::create::{from_slice, full};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::op;
+use rushlight_dispatch::operator::{
+    Args, BatchRule, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
+};
+use rushlight_dispatch::value::{Output, sizes_value};
 
 use crate::convert::{to_dtype, to_vec};
-use crate::create::{from_slice, full};
-use crate::derive::Derivative;
-use crate::expr::Expr;
-use crate::index::along::{INDEX_ADD, INDEX_REDUCE, INDEX_SELECT};
-use crate::mapped::Mapped;
-use crate::op;
-use crate::row::{DTypes, Row, Run, Traits, Variants};
-use crate::value::{Args, Output};
+use crate::expr_ext::ExprExt;
+use crate::index::index_select::{INDEX_ADD, INDEX_SELECT};
+use crate::index::reduce::INDEX_REDUCE;
 use crate::view::RESHAPE;
-use crate::view::reshape::sizes_value;
 
-pub static SEGMENT_REDUCE: Row = Row {
+#[operator]
+pub static SEGMENT_REDUCE: Operator = Operator {
     name: "segment_reduce",
     node: "SegmentReduceBackward0",
     variants: Variants::FUNCTION,
     signature: "(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
     doc: "The `sum`, `mean`, `max`, `min` or `prod` of each segment of the dimension `axis`.
 
-The segments stand one after the other: `lengths` says how long each is, or `offsets` where each begins and the last ends.
-Before the last dimension of either stand the dimensions of `data` before `axis`. An empty segment gives `initial`, which
+The segments are contiguous: `lengths` are their lengths, or `offsets` the first index of each and the end of the last.
+Their leading dimensions are those of `data` before `axis`. An empty segment gives `initial`, which
 takes part in every other too; without one the reduction of nothing (NaN for a mean).
 
     >>> torch.segment_reduce(torch.tensor([1., 2., 3.]), 'sum', lengths=torch.tensor([2, 1]))
     tensor([3., 3.])",
     dtypes: DTypes::FLOATS,
-    traits: Traits::NEEDS_VALUES,
-    mapped: Mapped::Each,
-    run: Run::Compose(|args| segment_reduce(args).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    tags: Tags::DATA_DEPENDENT,
+    batch_rule: BatchRule::Fallback,
+    implementation: Implementation::CompositeImplicit(|args| segment_reduce(args).map(Output::Tensor)),
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(5, 2), 'sum', lengths=torch.tensor([2, 3])",
         "t(5), 'max', lengths=torch.tensor([4, 1])",
@@ -61,26 +63,26 @@ takes part in every other too; without one the reduction of nothing (NaN for a m
             "segment_reduce(): Expected axis to be the last dimension of lengths but got 1.",
         ),
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum SegmentReduction {
     Sum,
     Mean,
     Product,
-    Greatest,
-    Least,
+    Max,
+    Min,
 }
 
-impl Way {
-    fn named(name: &str) -> Result<Way> {
+impl SegmentReduction {
+    fn named(name: &str) -> Result<SegmentReduction> {
         Ok(match name {
-            "sum" => Way::Sum,
-            "mean" => Way::Mean,
-            "prod" => Way::Product,
-            "max" | "amax" => Way::Greatest,
-            "min" | "amin" => Way::Least,
+            "sum" => SegmentReduction::Sum,
+            "mean" => SegmentReduction::Mean,
+            "prod" => SegmentReduction::Product,
+            "max" | "amax" => SegmentReduction::Max,
+            "min" | "amin" => SegmentReduction::Min,
             _ => {
                 return Err(Error::runtime(format!(
                     "reduce argument must be either sum, prod, mean, amax or amin, got {name}"
@@ -89,33 +91,35 @@ impl Way {
         })
     }
 
-    /// What nothing reduces to.
+    /// The result for an empty segment.
     fn neutral(self) -> f64 {
         match self {
-            Way::Sum | Way::Mean => 0.0,
-            Way::Product => 1.0,
-            Way::Greatest => f64::NEG_INFINITY,
-            Way::Least => f64::INFINITY,
+            SegmentReduction::Sum | SegmentReduction::Mean => 0.0,
+            SegmentReduction::Product => 1.0,
+            SegmentReduction::Max => f64::NEG_INFINITY,
+            SegmentReduction::Min => f64::INFINITY,
         }
     }
 }
 
-/// Which rows of the flattened data belong to which segment.
+/// The rows of the flattened data and their segments.
 struct Segments {
-    /// The rows that belong to one, and to which.
+    /// The rows that belong to a segment, and which one.
     rows: Vec<i64>,
     owners: Vec<i64>,
     lengths: Vec<i64>,
-    /// In each row of `lengths`.
+    /// The number of segments in each row of `lengths`.
     count: usize,
 }
 
 impl Segments {
     fn read(args: &Args, axis: usize) -> Result<Segments> {
-        let data = args.tensor(0)?;
-        let (name, given) = match (args.has_tensor(2), args.has_tensor(4)) {
-            (true, _) => ("lengths", args.valued(2)?),
-            (_, true) => ("offsets", args.valued(4)?),
+        use SEGMENT_REDUCE::*;
+
+        let data = args.tensor(DATA)?;
+        let (name, given) = match (args.has_tensor(LENGTHS), args.has_tensor(OFFSETS)) {
+            (true, _) => ("lengths", args.valued(LENGTHS)?),
+            (_, true) => ("offsets", args.valued(OFFSETS)?),
             _ => return Err(Error::runtime("segment_reduce(): Either lengths or offsets must be defined.")),
         };
         if given.rank() != axis + 1 {
@@ -126,7 +130,7 @@ impl Segments {
         if !matches!(given.dtype(), DType::I64 | DType::I32) {
             return Err(Error::not_implemented(format!(
                 "\"_segment_reduce_{name}_cpu_kernel1\" not implemented for '{}'",
-                given.dtype().title()
+                given.dtype().display_name()
             )));
         }
         if given.sizes()[..axis] != data.sizes()[..axis] {
@@ -139,7 +143,7 @@ impl Segments {
         let numbers = to_vec::<i64>(given)?;
         if name == "lengths" && numbers.iter().any(|&length| length < 0) {
             return Err(Error::runtime("lengths contains negative value!")
-                .hint("Lengths are 0 or more and add up to the size along axis."));
+                .hint("Lengths must be non-negative and add up to the size along axis."));
         }
         let batches: usize = given.sizes()[..axis].iter().product::<isize>() as usize;
         let count = if name == "lengths" { width } else { width.saturating_sub(1) };
@@ -168,7 +172,7 @@ impl Segments {
                 found.owners.extend((0..length).map(|_| place as i64));
                 at += length;
             }
-            if name == "lengths" && !args.bool(6)? && at != size as i64 {
+            if name == "lengths" && !args.bool(UNSAFE)? && at != size as i64 {
                 return Err(unequal());
             }
         }
@@ -184,19 +188,21 @@ fn unequal() -> Error {
 }
 
 fn segment_reduce(args: &Args) -> Result<Tensor> {
-    let data = args.tensor(0)?;
-    let axis = wrap_dim(args.int(5)?, data.rank())?;
-    if args.has_tensor(3) {
+    use SEGMENT_REDUCE::*;
+
+    let data = args.tensor(DATA)?;
+    let axis = wrap_dim(args.int(AXIS)?, data.rank())?;
+    if args.has_tensor(INDICES) {
         return Err(Error::runtime("segment_reduce(): indices based reduction is not supported yet."));
     }
-    let (way, initial) = (Way::named(args.str(1)?)?, args.optional_scalar(7));
+    let (way, initial) = (SegmentReduction::named(args.str(REDUCE)?)?, args.optional_scalar(INITIAL));
     if data.rank() == 0 {
         return Err(Error::runtime("segment_reduce(): Expected data to have at least one dimension."));
     }
     if !data.dtype().is_floating() {
         return Err(Error::not_implemented(format!(
             "\"_segment_reduce_cpu\" not implemented for '{}'",
-            data.dtype().title()
+            data.dtype().display_name()
         )));
     }
     let segments = Segments::read(args, axis)?;
@@ -206,38 +212,43 @@ fn segment_reduce(args: &Args) -> Result<Tensor> {
     let rows = op!(INDEX_SELECT, &flat, 0i64, &from_slice(&segments.rows)?)?;
     let owners = from_slice(&segments.owners)?;
     let shape = [segments.lengths.len() as isize, width];
-    // The least and the greatest meet `initial` afterwards: where it is equal to them, the gradient is theirs.
+    // The minimum and the maximum are compared with `initial` afterwards: if they are equal, the gradient goes to the
+    // elements.
     let first = match way {
-        Way::Greatest | Way::Least => way.neutral(),
+        SegmentReduction::Max | SegmentReduction::Min => way.neutral(),
         _ => initial.map_or(way.neutral(), Scalar::f64),
     };
     let first = full(&shape, Scalar::Float(first), data.dtype(), data.device())?;
     let reduced = |way: &str| op!(INDEX_REDUCE, &first, 0i64, &owners, &rows, way);
     let result = match way {
-        Way::Sum => op!(INDEX_ADD, &first, 0i64, &owners, &rows)?,
-        Way::Mean => {
+        SegmentReduction::Sum => op!(INDEX_ADD, &first, 0i64, &owners, &rows)?,
+        SegmentReduction::Mean => {
             let sums = op!(INDEX_ADD, &first, 0i64, &owners, &rows)?;
             let least = i64::from(initial.is_some());
             let lengths = from_slice(&collected(segments.lengths.iter().map(|&length| length.max(least)))?)?;
             let lengths = op!(RESHAPE, &to_dtype(&lengths, data.dtype())?, sizes_value(&[shape[0], 1]))?;
             (Expr::from(sums) / lengths).done()?
         }
-        Way::Product => reduced("prod")?,
-        Way::Greatest => meet(reduced("amax")?, initial, Expr::below)?,
-        Way::Least => meet(reduced("amin")?, initial, Expr::above)?,
+        SegmentReduction::Product => reduced("prod")?,
+        SegmentReduction::Max => combine_with_initial(reduced("amax")?, initial, Expr::below)?,
+        SegmentReduction::Min => combine_with_initial(reduced("amin")?, initial, Expr::above)?,
     };
     let mut sizes = data.sizes().clone();
     sizes[axis] = segments.count as isize;
     op!(RESHAPE, &result, sizes_value(&sizes))
 }
 
-/// `initial` where the reduction falls short of it.
-fn meet(reduced: Tensor, initial: Option<Scalar>, falls_short: fn(Expr, Scalar) -> Expr) -> Result<Tensor> {
+/// `initial` where it exceeds the reduction.
+fn combine_with_initial(
+    reduced: Tensor,
+    initial: Option<Scalar>,
+    falls_short: fn(Expr, Scalar) -> Expr,
+) -> Result<Tensor> {
     match initial {
         None => Ok(reduced),
         Some(initial) => {
             let short = falls_short(Expr::from(&reduced), initial);
-            // A number beside a tensor of a half type keeps its dtype.
+            // A number with a tensor of a half type keeps the tensor's dtype.
             short.choose(initial, Expr::from(reduced)).done()
         }
     }

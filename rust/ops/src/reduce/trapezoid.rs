@@ -3,18 +3,16 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{DType, Error, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
+use rushlight_dispatch::{create, op};
 
 use super::cumulative::{CUMSUM, DIFF};
 use super::sum::SUM_DIM;
-use crate::derive::Derivative;
-use crate::expr::Expr;
-use crate::op;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Ints, Output, Value};
 use crate::view::narrow::sliced;
-use crate::view::reshape::sizes_value;
 
-/// How far apart the samples are.
+/// The distance between samples.
 enum Spacing<'a> {
     Even(f64),
     At(&'a Tensor),
@@ -71,7 +69,7 @@ fn integral(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
     if own.sizes()[dim] == 0 {
         let mut sizes = own.sizes().clone();
         sizes.remove(dim);
-        return crate::create::zeros(&sizes, own.dtype(), own.device()).map(Output::Tensor);
+        return create::zeros(&sizes, own.dtype(), own.device()).map(Output::Tensor);
     }
     areas(own, dim, &spacing, "trapezoid")?
         .call(&SUM_DIM, [Ints::from_slice(&[dim as i64]).into()])
@@ -83,7 +81,7 @@ fn running(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
     refuse_bool("cumulative_trapezoid", own, &spacing)?;
     if own.rank() == 0 {
         return Err(
-            Error::index("slice() cannot be applied to a 0-dim tensor.").hint("x.reshape(1) gives it a dimension.")
+            Error::index("slice() cannot be applied to a 0-dim tensor.").hint("Use x.reshape(1) to add a dimension.")
         );
     }
     let at = wrap_dim(dim, own.rank())?;
@@ -92,32 +90,34 @@ fn running(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
 
 macro_rules! rules {
     ($($x:ident $dx:ident $name:literal $function:ident $refusal:literal $doc:literal $even:literal $at:literal $reference:literal $at_reference:literal;)*) => {$(
-        pub static $x: Row = Row {
+        #[operator]
+        pub static $x: Operator = Operator {
             name: concat!($name, ".x"),
             variants: Variants::FUNCTION,
             signature: "(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
             doc: concat!($doc, " of samples `y` at places `x`, by the trapezoidal rule.\n\n    >>> torch.", $name, $at),
             dtypes: DTypes::NUMBERS,
-            run: Run::Compose(|args: &Args| $function(args.tensor(0)?, args.int(2)?, Spacing::At(args.tensor(1)?))),
-            derivative: Derivative::Composed,
+            implementation: Implementation::CompositeImplicit(|args: &Args| $function(args.tensor(Y)?, args.int(DIM)?, Spacing::At(args.tensor(X)?))),
+            derivative: Derivative::CompositeImplicit,
             samples: &["t(4), t(4)", "t(2, 3), t(3)", "t(3, 2), t(3, 2), dim=0"],
             errors: &[("t(3), t(2)", "RuntimeError", $refusal)],
             reference: $at_reference,
-            ..Row::BASE
+            ..Operator::BASE
         };
 
-        pub static $dx: Row = Row {
+        #[operator]
+        pub static $dx: Operator = Operator {
             name: $name,
             variants: Variants::FUNCTION,
             signature: "(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
             doc: concat!($doc, " of samples at equal distances, by the trapezoidal rule.\n\n    >>> torch.", $name, $even),
             dtypes: DTypes::NUMBERS,
-            run: Run::Compose(|args: &Args| $function(args.tensor(0)?, args.int(2)?, Spacing::Even(args.scalar(1)?.f64()))),
-            derivative: Derivative::Composed,
+            implementation: Implementation::CompositeImplicit(|args: &Args| $function(args.tensor(Y)?, args.int(DIM)?, Spacing::Even(args.scalar(DX)?.f64()))),
+            derivative: Derivative::CompositeImplicit,
             samples: &["t(4)", "t(2, 3), dx=2", "t(3, 2), dim=0"],
             errors: &[("t(3), dim=1", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)")],
             reference: $reference,
-            ..Row::BASE
+            ..Operator::BASE
         };
     )*};
 }

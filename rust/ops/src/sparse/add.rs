@@ -2,32 +2,32 @@
 
 use std::cmp::Ordering;
 
-use rushlight_autograd::Parts;
+use rushlight_autograd::{SparseParts, Tensor};
 use rushlight_core::alloc::filled;
 use rushlight_core::dtype::promote;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Device, Dims, Error, Result, Scalar};
+use rushlight_dispatch::create::{from_slice, zeros};
+use rushlight_dispatch::operator::Args;
+use rushlight_dispatch::value::Output;
+use rushlight_dispatch::{copy, create, node, op, variants};
 
-use super::{build, coalesce, convert, parts};
-use crate::Tensor;
+use super::parts::{build, parts};
+use super::{coalesce, convert};
 use crate::convert::{to_dtype, to_vec};
-use crate::create::{from_slice, zeros};
-use crate::index::along::INDEX_ADD;
-use crate::node;
-use crate::op;
-use crate::pointwise::arith::{MUL, NEG};
-use crate::value::{Args, Output};
+use crate::index::index_select::INDEX_ADD;
+use crate::pointwise::arith::{ADD, MUL, NEG};
 
 fn factor(args: &Args, sign: i64) -> Result<Scalar> {
-    let alpha = args.scalar(2)?;
+    let alpha = args.scalar(ADD::ALPHA)?;
     if sign > 0 {
         return Ok(alpha);
     }
-    crate::convert::item(&op!(NEG, crate::create::scalar_tensor(alpha)?)?)
+    crate::convert::item(&op!(NEG, create::scalar_tensor(alpha)?)?)
 }
 
 pub fn sum(args: &Args, sign: i64) -> Result<Output> {
-    let (Some(own), Some(other)) = (args.optional_tensor(0), args.optional_tensor(1)) else {
+    let (Some(own), Some(other)) = (args.optional_tensor(ADD::INPUT), args.optional_tensor(ADD::OTHER)) else {
         return Err(dense_second());
     };
     let factor = factor(args, sign)?;
@@ -36,7 +36,7 @@ pub fn sum(args: &Args, sign: i64) -> Result<Output> {
     }
     check_sizes(own, other)?;
     let dtype = promote(own.dtype(), other.dtype())?;
-    let result = if dtype == own.dtype() { crate::copy::clone(own)? } else { to_dtype(own, dtype)? };
+    let result = if dtype == own.dtype() { copy::clone(own)? } else { to_dtype(own, dtype)? };
     let parts = parts(other, "add")?;
     convert::add_scaled(&result, &parts.indices, &parts.values, factor)?;
     Ok(Output::Tensor(result))
@@ -58,19 +58,19 @@ fn check_sizes(own: &Tensor, other: &Tensor) -> Result<()> {
     )))
 }
 
-/// `dense += factor * sparse`: touches the places of the sparse tensor alone.
+/// `dense += factor * sparse`: changes only the elements at the sparse tensor's indices.
 pub fn into_dense(args: &Args, sign: i64) -> Result<Output> {
-    let (own, other) = (args.tensor(0)?, args.tensor(1)?);
+    let (own, other) = (args.tensor(ADD::INPUT)?, args.tensor(ADD::OTHER)?);
     check_sizes(own, other)?;
-    if own.device() != Device::Cpu || own.is_mirrored() {
+    if own.device() != Device::Cpu || own.is_lazy_conj() {
         return Err(Error::not_implemented(
             "a sparse tensor is added to dense ones on the host, whose memory holds their elements",
         ));
     }
-    crate::variants::check_in_place(args.row, own, own.sizes(), promote(own.dtype(), other.dtype())?)?;
+    variants::check_in_place(args.op, own, own.sizes(), promote(own.dtype(), other.dtype())?)?;
     let factor = factor(args, sign)?;
     let parts = parts(other, "add")?;
-    let change = node::Change::begin(args)?;
+    let change = node::InPlaceCall::begin(args)?;
     {
         let _off = rushlight_autograd::modes::GradMode::new(false);
         // Another handle on the elements: the change is counted once, and recorded as this call.
@@ -97,12 +97,12 @@ fn of_sparse(own: &Tensor, other: &Tensor, factor: Scalar) -> Result<Tensor> {
         )));
     }
     let dtype = promote(own.dtype(), other.dtype())?;
-    let left = Parts { values: to_dtype(&first.values, dtype)?, ..(*first).clone() };
+    let left = SparseParts { values: to_dtype(&first.values, dtype)?, ..(*first).clone() };
     let mut values = to_dtype(&second.values, dtype)?;
     if !factor.is_one() {
         values = op!(MUL, &values, factor)?;
     }
-    let right = Parts { values, ..(*second).clone() };
+    let right = SparseParts { values, ..(*second).clone() };
     let in_rows = first.values.layout().is_contiguous() && second.values.layout().is_contiguous();
     let sum = if in_rows { merged(&left, &right)? } else { behind(&left, &right, own)? };
     build(own.sizes(), sum)
@@ -112,9 +112,9 @@ fn cat(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {
     op!(crate::join::cat::CAT, vec![a.clone(), b.clone()], dim)
 }
 
-/// The entries of both, one after the other; each place once where they would be more than all elements.
-fn behind(left: &Parts, right: &Parts, own: &Tensor) -> Result<Parts> {
-    let both = Parts {
+/// The entries of both, concatenated; coalesced if there were more of them than elements.
+fn behind(left: &SparseParts, right: &SparseParts, own: &Tensor) -> Result<SparseParts> {
+    let both = SparseParts {
         indices: cat(&left.indices, &right.indices, 1)?,
         values: cat(&left.values, &right.values, 0)?,
         coalesced: false,
@@ -122,15 +122,15 @@ fn behind(left: &Parts, right: &Parts, own: &Tensor) -> Result<Parts> {
     if both.values.sizes()[0] as usize > own.numel() { coalesce::coalesced(&both, own.sizes()) } else { Ok(both) }
 }
 
-/// Both lists are walked side by side, the smaller place first; two entries that meet add up. In order if both were.
-fn merged(left: &Parts, right: &Parts) -> Result<Parts> {
+/// Merges both sorted lists; entries with equal indices are added. The result is sorted if both were.
+fn merged(left: &SparseParts, right: &SparseParts) -> Result<SparseParts> {
     let (x, y) = (to_vec::<i64>(&left.indices)?, to_vec::<i64>(&right.indices)?);
     let (m, n) = (left.indices.sizes()[1] as usize, right.indices.sizes()[1] as usize);
     let dims = left.indices.sizes()[0] as usize;
     let compare = |i: usize, j: usize| {
         (0..dims).map(|dim| x[dim * m + i].cmp(&y[dim * n + j])).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     };
-    // Where each entry of both goes, and which entry of the two lists gives a place its indices.
+    // The target of each entry, and for each index of the result an entry of the two lists that has it.
     let (mut to, mut from) = (filled(0i64, m + n)?, rushlight_core::alloc::list(m + n)?);
     let (mut i, mut j) = (0, 0);
     while i < m || j < n {
@@ -151,12 +151,16 @@ fn merged(left: &Parts, right: &Parts) -> Result<Parts> {
         }
     }
     let coalesced = left.coalesced && right.coalesced;
-    let indices =
-        op!(crate::index::along::INDEX_SELECT, &cat(&left.indices, &right.indices, 1)?, 1i64, &from_slice(&from)?)?;
+    let indices = op!(
+        crate::index::index_select::INDEX_SELECT,
+        &cat(&left.indices, &right.indices, 1)?,
+        1i64,
+        &from_slice(&from)?
+    )?;
     let mut sizes = Dims::from_slice(left.values.sizes());
     sizes[0] = from.len() as isize;
     let none = zeros(&sizes, left.values.dtype(), left.values.device())?;
     let both = cat(&left.values, &right.values, 0)?;
     let values = op!(INDEX_ADD, &none, 0i64, &from_slice(&to)?, &both)?;
-    Ok(Parts { indices, values, coalesced })
+    Ok(SparseParts { indices, values, coalesced })
 }

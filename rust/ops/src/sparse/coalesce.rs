@@ -1,17 +1,17 @@
-//! One value for each place, in order.
+//! Coalescing: sorted indices, and one value for each.
 
-use rushlight_autograd::Parts;
+use rushlight_autograd::SparseParts;
 use rushlight_core::alloc::{collected, filled, list};
 use rushlight_core::{Dims, Result};
+use rushlight_dispatch::create::{from_slice, zeros};
+use rushlight_dispatch::op;
 
-use super::check_places;
+use super::parts::check_places;
 use crate::convert::to_vec;
-use crate::create::{from_slice, zeros};
-use crate::index::along::{INDEX_ADD, INDEX_SELECT};
-use crate::op;
+use crate::index::index_select::{INDEX_ADD, INDEX_SELECT};
 
-/// For each entry the number of its place, counted over the sparse dimensions in row-major order.
-pub fn keys(parts: &Parts, sizes: &[isize]) -> Result<Vec<i64>> {
+/// For each entry its row-major index over the sparse dimensions.
+pub fn keys(parts: &SparseParts, sizes: &[isize]) -> Result<Vec<i64>> {
     let (dims, count) = (parts.indices.sizes()[0] as usize, parts.indices.sizes()[1] as usize);
     let places = to_vec::<i64>(&parts.indices)?;
     let mut keys = filled(0i64, count)?;
@@ -23,14 +23,14 @@ pub fn keys(parts: &Parts, sizes: &[isize]) -> Result<Vec<i64>> {
     Ok(keys)
 }
 
-/// The parts with each place once, in order: values of one place add up in the order in which they stand.
-pub fn coalesced(parts: &Parts, sizes: &[isize]) -> Result<Parts> {
+/// The coalesced parts: values of equal indices are added in their order.
+pub fn coalesced(parts: &SparseParts, sizes: &[isize]) -> Result<SparseParts> {
     if parts.coalesced {
         return Ok(parts.clone());
     }
     let keys = keys(parts, sizes)?;
     if keys.is_sorted_by(|a, b| a < b) {
-        return Ok(Parts { coalesced: true, ..parts.clone() });
+        return Ok(SparseParts { coalesced: true, ..parts.clone() });
     }
     let mut order = collected(keys.iter().enumerate().map(|(entry, &key)| (key, entry as i64)))?;
     order.sort_unstable();
@@ -49,5 +49,5 @@ pub fn coalesced(parts: &Parts, sizes: &[isize]) -> Result<Parts> {
     of_values[0] = firsts.len() as isize;
     let none = zeros(&of_values, parts.values.dtype(), parts.values.device())?;
     let values = op!(INDEX_ADD, &none, 0i64, &from_slice(&groups)?, &parts.values)?;
-    Ok(Parts { indices, values, coalesced: true })
+    Ok(SparseParts { indices, values, coalesced: true })
 }

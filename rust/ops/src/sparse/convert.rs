@@ -1,79 +1,151 @@
-//! Between sparse tensors, their parts, and dense tensors.
+//! Conversion between sparse tensors, their parts, and dense tensors.
 
-use rushlight_autograd::Parts;
+use rushlight_autograd::{SparseParts, Tensor};
 use rushlight_core::alloc::collected;
-use rushlight_core::{Error, Result, Scalar};
+use rushlight_core::layout::{Shape, checked_numel};
+use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
+use rushlight_dispatch::create::from_slice;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, BackwardContext, DTypes, Derivative, Implementation, Opaque, Operator, Saves, Sparse, formula, operator,
+};
+use rushlight_dispatch::sparse::dense;
+use rushlight_dispatch::value::{Output, sizes_value};
+use rushlight_dispatch::{copy, create, op};
 
-use super::{Sparse, build, coalesce, parts, scatter, taken};
-use crate::convert::contiguous;
-use crate::create::from_slice;
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run};
-use crate::value::{Args, Output};
-use crate::view::reshape::sizes_value;
-use crate::{Tensor, op};
+use super::coalesce;
+use super::parts::{build, check_places, empty, parts, scatter, taken, with_values};
+use crate::convert::{contiguous, to_dtype, to_vec};
 
-const BASE: Row = Row { dtypes: DTypes::ALL, sparse: Sparse::Known, ..Row::BASE };
+const BASE: Operator = Operator { dtypes: DTypes::ALL, sparse: Sparse::Supported, ..Operator::BASE };
 
 /// A sparse tensor of checked parts.
-pub static MADE: Row = Row {
+#[operator]
+pub static FROM_PARTS: Operator = Operator {
     name: "sparse_coo_tensor",
     signature: "(Tensor indices, Tensor values, int[]? size=None, bool is_coalesced=False) -> Tensor",
-    run: Run::Body(|args| {
-        let sizes = args.optional_ints(2).map(rushlight_core::layout::to_dims);
-        super::checked(args.tensor(0)?, args.tensor(1)?, sizes.as_deref(), args.bool(3)?).map(Output::Tensor)
-    }),
-    derivative: Derivative::Formulas(&[formula(1, Saves::input(0), |d| {
-        let gradient = || -> Result<Tensor> { op!(TAKEN, &dense(&d.grad().done()?)?, &d.input(0).done()?) };
+    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+        let sizes = args.optional_ints(SIZE).map(rushlight_core::layout::to_dims);
+        checked(args.tensor(INDICES)?, args.tensor(VALUES)?, sizes.as_deref(), args.bool(IS_COALESCED)?)
+            .map(Output::Tensor)
+    })),
+    derivative: Derivative::Formulas(&[formula(VALUES, Saves::input(INDICES), |d| {
+        let gradient = || -> Result<Tensor> { op!(GATHERED, &dense(&d.grad().done()?)?, &d.input(INDICES).done()?) };
         Expr::new(gradient())
     })]),
     node: "SparseCooTensorWithDimsAndTensorsBackward0",
     ..BASE
 };
 
-/// The elements of a dense tensor at the places that indices name.
-pub static TAKEN: Row = Row {
+/// A sparse tensor of indices and values from a user, which are checked.
+fn checked(indices: &Tensor, values: &Tensor, sizes: Option<&[isize]>, coalesced: bool) -> Result<Tensor> {
+    for (name, tensor) in [("indices", indices), ("values", values)] {
+        if tensor.is_sparse() {
+            return Err(Error::runtime(format!(
+                "expected {name} to be a dense tensor, but got {name} of layout Sparse"
+            )));
+        }
+        if tensor.device() != Device::Cpu {
+            return Err(Error::not_implemented("sparse tensors live on the host"));
+        }
+    }
+    if indices.rank() != 2 {
+        return Err(Error::runtime(format!("indices must be sparse_dim x nnz, but got: {}", Shape(indices.sizes()))));
+    }
+    let values = values.detach();
+    let values = if values.rank() == 0 { op!(crate::view::squeeze::UNSQUEEZE, &values, 0i64)? } else { values };
+    let (sparse_dims, count) = (indices.sizes()[0] as usize, indices.sizes()[1]);
+    if count != values.sizes()[0] {
+        return Err(Error::runtime(format!(
+            "indices and values must have same nnz, but got nnz from indices: {count}, nnz from values: {}",
+            values.sizes()[0]
+        )));
+    }
+    let indices = contiguous(&to_dtype(&indices.detach(), DType::I64)?)?;
+    let places = to_vec::<i64>(&indices)?;
+    let of_dim = |dim: usize| &places[dim * count as usize..(dim + 1) * count as usize];
+    let sizes: Dims = match sizes {
+        Some(sizes) => Dims::from_slice(sizes),
+        None => {
+            let reach = |dim| of_dim(dim).iter().max().map_or(0, |&most| (most as isize).saturating_add(1).max(0));
+            (0..sparse_dims).map(reach).chain(values.sizes().iter().skip(1).copied()).collect()
+        }
+    };
+    let dense_dims = values.rank() - 1;
+    if sizes.len() != sparse_dims + dense_dims {
+        return Err(Error::runtime(format!(
+            "'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {}, sparse_dim = {sparse_dims}, dense_dim = {dense_dims}",
+            sizes.len()
+        )));
+    }
+    if let Some(negative) = sizes.iter().find(|&&size| size < 0) {
+        return Err(Error::runtime(format!(
+            "Trying to create tensor with negative dimension {negative}: {}",
+            Shape(&sizes)
+        ))
+        .hint("Sizes must be non-negative."));
+    }
+    checked_numel(&sizes)?;
+    let mut expected = Dims::from_slice(&[count]);
+    expected.extend_from_slice(&sizes[sparse_dims..]);
+    if &expected != values.sizes() {
+        return Err(Error::runtime(format!(
+            "values has incorrect size, expected {}, got {}",
+            Shape(&expected),
+            Shape(values.sizes())
+        )));
+    }
+    for dim in 0..sparse_dims {
+        check_places(of_dim(dim), dim, sizes[dim])?;
+    }
+    let made = SparseParts { indices, values, coalesced };
+    if coalesced && !coalesce::keys(&made, &sizes)?.is_sorted_by(|a, b| a < b) {
+        return Err(Error::runtime("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor"));
+    }
+    build(&sizes, made)
+}
+
+/// The elements of a dense tensor at given indices.
+#[operator]
+pub static GATHERED: Operator = Operator {
     name: "_taken",
     signature: "(Tensor self, Tensor indices) -> Tensor",
-    run: Run::Compose(|args| {
-        taken(args.tensor(0)?, &crate::convert::to_dtype(args.tensor(1)?, rushlight_core::DType::I64)?)
+    implementation: Implementation::CompositeImplicit(|args| {
+        taken(args.tensor(INPUT)?, &crate::convert::to_dtype(args.tensor(INDICES)?, rushlight_core::DType::I64)?)
             .map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     ..BASE
 };
 
-/// The tensor itself, or all elements of a sparse one.
-pub fn dense(tensor: &Tensor) -> Result<Tensor> {
-    if tensor.is_sparse() { op!(TO_DENSE, tensor) } else { Ok(tensor.clone()) }
-}
-
-pub static TO_DENSE: Row = Row {
+#[operator]
+pub static TO_DENSE: Operator = Operator {
     name: "to_dense",
     signature: "(Tensor self) -> Tensor",
-    run: Run::Body(|args| {
-        let own = args.tensor(0)?;
+    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+        let own = args.tensor(INPUT)?;
         let Some(parts) = own.parts() else { return Ok(Output::Tensor(own.clone())) };
-        let whole = crate::create::zeros(own.sizes(), own.dtype(), own.device())?;
+        let whole = create::zeros(own.sizes(), own.dtype(), own.device())?;
         scatter(&whole, &parts.indices, &parts.values)?;
         Ok(Output::Tensor(whole))
-    }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        // A place that comes twice is one element, and has one gradient.
-        let gradient = || -> Result<Tensor> { op!(MASKED, &d.grad().done()?, &op!(COALESCE, &d.input(0).done()?)?) };
+    })),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        // Repeated indices refer to one element, which has one gradient.
+        let gradient =
+            || -> Result<Tensor> { op!(MASKED, &d.grad().done()?, &op!(COALESCE, &d.input(INPUT).done()?)?) };
         Expr::new(gradient())
     })]),
     node: "ToDenseBackward0",
     ..BASE
 };
 
-/// The elements of a tensor at the places of a sparse one.
-pub static MASKED: Row = Row {
+/// The elements of a tensor at the indices of a sparse one.
+#[operator]
+pub static MASKED: Operator = Operator {
     name: "sparse_mask",
     signature: "(Tensor self, Tensor mask) -> Tensor",
-    run: Run::Body(|args| {
-        let (own, mask) = (args.tensor(0)?, args.tensor(1)?);
+    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+        let (own, mask) = (args.tensor(INPUT)?, args.tensor(MASK)?);
         let Some(places) = mask.parts() else {
             return Err(Error::runtime("sparse_mask(): the mask must be a sparse tensor"));
         };
@@ -88,11 +160,11 @@ pub static MASKED: Row = Row {
             Some(held) => found(own, &held, &places)?,
             None => taken(own, &places.indices)?,
         };
-        super::with_values(mask, &places, values).map(Output::Tensor)
-    }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
+        with_values(mask, &places, values).map(Output::Tensor)
+    })),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         let gradient = || -> Result<Tensor> {
-            let (own, grad) = (d.input(0).done()?, d.grad().done()?);
+            let (own, grad) = (d.input(INPUT).done()?, d.grad().done()?);
             if own.is_sparse() { op!(MASKED, &grad, &op!(COALESCE, &own)?) } else { dense(&grad) }
         };
         Expr::new(gradient())
@@ -101,67 +173,72 @@ pub static MASKED: Row = Row {
     ..BASE
 };
 
-/// The values that a sparse tensor has at the places of another, of which it may not have all.
-fn found(own: &Tensor, held: &Parts, places: &Parts) -> Result<Tensor> {
+/// The values of a sparse tensor at the indices of another, of which it may lack some.
+fn found(own: &Tensor, held: &SparseParts, places: &SparseParts) -> Result<Tensor> {
     if held.indices.sizes()[0] != places.indices.sizes()[0] {
         return taken(&dense(own)?, &places.indices);
     }
     let held = coalesce::coalesced(held, own.sizes())?;
     let (keys, wanted) = (coalesce::keys(&held, own.sizes())?, coalesce::keys(places, own.sizes())?);
     let count = keys.len() as i64;
-    // Behind the last value stands a zero.
+    // A zero follows the last value.
     let numbers = collected(wanted.iter().map(|key| keys.binary_search(key).map_or(count, |at| at as i64)))?;
     let mut block = held.values.sizes().clone();
     block[0] = 1;
-    let none = crate::create::zeros(&block, held.values.dtype(), held.values.device())?;
+    let none = create::zeros(&block, held.values.dtype(), held.values.device())?;
     let values = op!(crate::join::CAT, vec![held.values.detach(), none], 0i64)?;
-    op!(crate::index::along::INDEX_SELECT, &values, 0i64, &from_slice(&numbers)?)
+    op!(crate::index::index_select::INDEX_SELECT, &values, 0i64, &from_slice(&numbers)?)
 }
 
-pub static COALESCE: Row = Row {
+#[operator]
+pub static COALESCE: Operator = Operator {
     name: "coalesce",
     signature: "(Tensor self) -> Tensor",
-    run: Run::Body(|args| {
-        let own = args.tensor(0)?;
+    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+        let own = args.tensor(INPUT)?;
         let parts = parts(own, "coalesce")?;
         build(own.sizes(), coalesce::coalesced(&parts, own.sizes())?).map(Output::Tensor)
-    }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad())]),
+    })),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad())]),
     node: "CoalesceBackward0",
     ..BASE
 };
 
-/// The values, which belong to the tensor: a change of one is a change of the other.
-pub static VALUES: Row = Row {
+/// The values, which share the tensor's memory: a change of one is a change of the other.
+#[operator]
+pub static VALUES: Operator = Operator {
     name: "values",
     signature: "(Tensor self) -> Tensor",
-    run: Run::Body(|args| {
-        let parts = parts(args.tensor(0)?, "values")?;
+    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+        let parts = parts(args.tensor(INPUT)?, "values")?;
         if !parts.coalesced {
             return Err(Error::runtime("Cannot get values on an uncoalesced tensor, please call .coalesce() first"));
         }
         Ok(Output::Tensor(parts.values.detach()))
-    }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), spread)]),
+    })),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), spread)]),
     node: "ValuesBackward0",
     ..BASE
 };
 
 /// The gradient of a sparse tensor from that of its values.
-fn spread(d: &Derive) -> Expr {
+fn spread(d: &BackwardContext) -> Expr {
     let gradient = || -> Result<Tensor> {
-        let own = d.input(0).done()?;
+        let own = d.input(VALUES::INPUT).done()?;
         let places = parts(&own, "values")?;
-        op!(MADE, &places.indices, &d.grad().done()?, sizes_value(own.sizes()), places.coalesced)
+        op!(FROM_PARTS, &places.indices, &d.grad().done()?, sizes_value(own.sizes()), places.coalesced)
     };
     Expr::new(gradient())
 }
 
-pub static TO_SPARSE: Row = Row {
+#[operator]
+pub static TO_SPARSE: Operator = Operator {
     name: "to_sparse",
     signature: "(Tensor self, int? sparse_dim=None) -> Tensor",
-    run: Run::Body(|args| to_sparse(args.tensor(0)?, args.optional_int(1)).map(Output::Tensor)),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
+    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+        to_sparse(args.tensor(INPUT)?, args.optional_int(SPARSE_DIM)).map(Output::Tensor)
+    })),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         Expr::new(d.grad().done().and_then(|grad| dense(&grad)))
     })]),
     node: "ToSparseBackward1",
@@ -186,34 +263,36 @@ fn to_sparse(own: &Tensor, wanted: Option<i64>) -> Result<Tensor> {
         op!(crate::index::nonzero::NONZERO, own)?
     } else {
         let blocks: Vec<i64> = (dims..rank).collect();
-        let any = op!(crate::reduce::truth::ANY_DIMS, own, &*blocks)?;
+        let any = op!(crate::reduce::all_any::ANY_DIMS, own, &*blocks)?;
         op!(crate::index::nonzero::NONZERO, any)?
     };
     let indices = contiguous(&crate::view::transpose::reversed(&found)?)?;
     let values = taken(own, &indices)?;
-    build(own.sizes(), Parts { indices, values, coalesced: true })
+    build(own.sizes(), SparseParts { indices, values, coalesced: true })
 }
 
 /// `Tensor.copy_` of a sparse tensor to another.
-pub fn copied(args: &Args) -> Result<Output> {
-    let (own, from) = (args.tensor(0)?, args.tensor(1)?);
+pub fn copy(args: &Args) -> Result<Output> {
+    use crate::convert::copy::COPY::*;
+
+    let (own, from) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
     match (own.is_sparse(), from.parts()) {
         (true, Some(places)) => {
-            let values = crate::copy::clone(&places.values)?;
-            super::with_values(from, &places, values).map(Output::Tensor)
+            let values = copy::clone(&places.values)?;
+            with_values(from, &places, values).map(Output::Tensor)
         }
         _ => Err(Error::runtime(format!(
             "copy_() between dense and sparse Tensors is not implemented! Found self type = torch.{}{}Tensor and src type = torch.{}{}Tensor",
             if own.is_sparse() { "sparse." } else { "" },
-            own.dtype().title(),
+            own.dtype().display_name(),
             if from.is_sparse() { "sparse." } else { "" },
-            from.dtype().title()
+            from.dtype().display_name()
         ))
-        .hint("x.to_dense() and x.to_sparse() convert.")),
+        .hint("Use x.to_dense() or x.to_sparse() to convert one of them.")),
     }
 }
 
-/// The second argument, scaled, is added to the first in place.
+/// Adds the scaled second argument to the first in place.
 pub(super) fn add_scaled(dense: &Tensor, indices: &Tensor, values: &Tensor, factor: Scalar) -> Result<()> {
     let values = crate::convert::to_dtype(values, dense.dtype())?;
     if factor.is_one() {
@@ -222,9 +301,9 @@ pub(super) fn add_scaled(dense: &Tensor, indices: &Tensor, values: &Tensor, fact
     scatter(dense, indices, &op!(crate::pointwise::arith::MUL, &values, factor)?)
 }
 
-/// Empty of elements in place: `zero_`.
-pub fn emptied(args: &Args) -> Result<Output> {
-    let own = args.tensor(0)?;
+/// Removes all elements in place: `zero_`.
+pub fn zero(args: &Args) -> Result<Output> {
+    let own = args.tensor(crate::create::fill::ZERO_::INPUT)?;
     let places = parts(own, "zero_")?;
-    super::empty(own.sizes(), places.indices.sizes()[0] as usize, own.dtype()).map(Output::Tensor)
+    empty(own.sizes(), places.indices.sizes()[0] as usize, own.dtype()).map(Output::Tensor)
 }

@@ -1,37 +1,42 @@
-//! Rows that go over the values: functions that keep zero, and products and quotients.
+//! Operators on the values: functions that map zero to zero, and products and quotients.
 
-use rushlight_autograd::Parts;
+use rushlight_autograd::{SparseParts, Tensor};
 use rushlight_core::alloc::list;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
+use rushlight_dispatch::create::from_slice;
+use rushlight_dispatch::operator::Args;
+use rushlight_dispatch::value::{Arg, Output, Value};
+use rushlight_dispatch::{copy, op};
 
-use super::{build, coalesce, parts, taken, with_values};
+use super::coalesce;
+use super::convert::{COALESCE, VALUES};
+use super::parts::{build, empty, parts, taken, with_values};
 use crate::convert::to_dtype;
-use crate::create::from_slice;
-use crate::index::along::INDEX_SELECT;
+use crate::index::index_select::INDEX_SELECT;
 use crate::pointwise::arith::MUL;
-use crate::value::{Args, Output, Value};
-use crate::{Tensor, op};
 
-/// The row over the values of its first argument.
+/// Applies the operator to the values of its first argument.
 pub fn over_values(args: &Args, coalesced: bool) -> Result<Output> {
-    let own = args.tensor(0)?;
-    let mut parts = (*parts(own, args.row.python_name())?).clone();
+    use crate::convert::CLONE::*;
+
+    let own = args.tensor(INPUT)?;
+    let mut parts = (*parts(own, args.op.python_name())?).clone();
     if coalesced {
         parts = coalesce::coalesced(&parts, own.sizes())?;
     }
-    let values = on_values(args, 0, &parts)?;
+    let values = on_values(args, INPUT, &parts)?;
     with_values(own, &parts, values).map(Output::Tensor)
 }
 
-fn on_values(args: &Args, place: usize, parts: &Parts) -> Result<Tensor> {
+fn on_values(args: &Args, arg: Arg, parts: &SparseParts) -> Result<Tensor> {
     let mut inner = args.clone();
-    inner.values[place] = Value::Own(parts.values.detach());
-    crate::call::call(inner)?.into_tensor()
+    inner.set(arg, Value::Own(parts.values.detach()));
+    inner.call()?.into_tensor()
 }
 
 pub fn pow(args: &Args) -> Result<Output> {
-    if args.scalar(1)?.is_zero() {
+    if args.scalar(crate::pointwise::power::POW::EXPONENT)?.is_zero() {
         return Err(Error::runtime(
             "pow: cannot raise to zeroth power on sparse tensor; it would make the result tensor dense",
         ));
@@ -39,33 +44,35 @@ pub fn pow(args: &Args) -> Result<Output> {
     over_values(args, true)
 }
 
-/// A copy; memory formats are those of dense tensors.
+/// A copy; memory formats apply only to dense tensors.
 pub fn clone(args: &Args) -> Result<Output> {
-    if !matches!(args.optional_str(1), None | Some("preserve_format")) {
+    if !matches!(args.optional_str(crate::convert::CLONE::MEMORY_FORMAT), None | Some("preserve_format")) {
         return Err(Error::runtime("unsupported memory format option Contiguous"));
     }
     over_values(args, false)
 }
 
-/// Whether the argument at `place` is a number, or a dense tensor that counts as one.
-fn is_number(args: &Args, place: usize) -> bool {
-    args.optional_tensor(place).is_none_or(|tensor| tensor.rank() == 0 && !tensor.is_sparse())
+/// Whether an argument is a number, or a dense 0-d tensor.
+fn is_number(args: &Args, arg: Arg) -> bool {
+    args.optional_tensor(arg).is_none_or(|tensor| tensor.rank() == 0 && !tensor.is_sparse())
 }
 
 pub fn mul(args: &Args) -> Result<Output> {
-    let sparse = |place: usize| args.optional_tensor(place).filter(|tensor| tensor.is_sparse());
-    match (sparse(0), sparse(1)) {
-        (Some(own), None) if is_number(args, 1) => {
+    use MUL::*;
+
+    let sparse = |arg| args.optional_tensor(arg).filter(|tensor| tensor.is_sparse());
+    match (sparse(INPUT), sparse(OTHER)) {
+        (Some(own), None) if is_number(args, OTHER) => {
             let parts = parts(own, "mul")?;
-            with_values(own, &parts, on_values(args, 0, &parts)?).map(Output::Tensor)
+            with_values(own, &parts, on_values(args, INPUT, &parts)?).map(Output::Tensor)
         }
-        (None, Some(own)) if is_number(args, 0) => {
+        (None, Some(own)) if is_number(args, INPUT) => {
             let parts = parts(own, "mul")?;
-            with_values(own, &parts, on_values(args, 1, &parts)?).map(Output::Tensor)
+            with_values(own, &parts, on_values(args, OTHER, &parts)?).map(Output::Tensor)
         }
-        (Some(own), None) => times_dense(own, args.tensor(1)?),
-        (None, Some(own)) => times_dense(own, args.tensor(0)?),
-        _ => times_sparse(args.tensor(0)?, args.tensor(1)?),
+        (Some(own), None) => times_dense(own, args.tensor(OTHER)?),
+        (None, Some(own)) => times_dense(own, args.tensor(INPUT)?),
+        _ => times_sparse(args.tensor(INPUT)?, args.tensor(OTHER)?),
     }
 }
 
@@ -87,7 +94,7 @@ fn times_dense(own: &Tensor, dense: &Tensor) -> Result<Output> {
     with_values(own, &parts, values).map(Output::Tensor)
 }
 
-/// What both have a value for.
+/// The product at the indices that both have.
 fn times_sparse(a: &Tensor, b: &Tensor) -> Result<Output> {
     check_sizes(a, b)?;
     let (x, y) = (parts(a, "mul")?, parts(b, "mul")?);
@@ -110,15 +117,17 @@ fn times_sparse(a: &Tensor, b: &Tensor) -> Result<Output> {
     let (of_x, of_y) = (from_slice(&of_x)?, from_slice(&of_y)?);
     let values = op!(MUL, &op!(INDEX_SELECT, &x.values, 0i64, &of_x)?, &op!(INDEX_SELECT, &y.values, 0i64, &of_y)?)?;
     let indices = op!(INDEX_SELECT, &x.indices, 1i64, &of_x)?;
-    build(a.sizes(), Parts { indices, values, coalesced: true }).map(Output::Tensor)
+    build(a.sizes(), SparseParts { indices, values, coalesced: true }).map(Output::Tensor)
 }
 
 /// A quotient by a number.
 pub fn div(args: &Args) -> Result<Output> {
-    match args.optional_tensor(0) {
-        Some(own) if own.is_sparse() && is_number(args, 1) => over_values(args, false),
+    use crate::pointwise::divide::DIV::*;
+
+    match args.optional_tensor(INPUT) {
+        Some(own) if own.is_sparse() && is_number(args, OTHER) => over_values(args, false),
         _ => {
-            let divisor = args.tensor(1)?;
+            let divisor = args.tensor(OTHER)?;
             Err(Error::runtime(format!(
                 "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape {} for divisor)",
                 Shape(divisor.sizes())
@@ -129,26 +138,30 @@ pub fn div(args: &Args) -> Result<Output> {
 
 /// The sum of all elements.
 pub fn total(args: &Args) -> Result<Output> {
-    let parts = parts(args.tensor(0)?, "sum")?;
-    on_values(args, 0, &parts).map(Output::Tensor)
+    use crate::reduce::sum::SUM::*;
+
+    let parts = parts(args.tensor(INPUT)?, "sum")?;
+    on_values(args, INPUT, &parts).map(Output::Tensor)
 }
 
 /// The norm of all elements.
 pub fn norm(args: &Args) -> Result<Output> {
-    let values = op!(super::VALUES, &op!(super::COALESCE, args.tensor(0)?)?)?;
-    if args.has(2) {
+    use crate::reduce::norm::NORM::*;
+
+    let values = op!(VALUES, &op!(COALESCE, args.tensor(INPUT)?)?)?;
+    if args.has(DIM) {
         return Err(Error::not_implemented(
             "norm_sparse currently only supports full reductions, so 'dim' must either be empty or contain all dimensions of the input",
         ));
     }
     let mut inner = args.clone();
-    inner.values[0] = Value::Own(values);
-    crate::call::call(inner)
+    inner.set(INPUT, Value::Own(values));
+    inner.call()
 }
 
-/// Nothing at all, in another's sizes: `zeros_like`.
+/// A tensor without entries, in another's sizes: `zeros_like`.
 pub fn zeros_like(args: &Args) -> Result<Output> {
-    let own = args.tensor(0)?;
+    let own = args.tensor(crate::create::constant::EMPTY_LIKE::INPUT)?;
     let parts = parts(own, "zeros_like")?;
     let dtype = args.values.iter().find_map(|value| match value {
         Value::DType(dtype) => Some(*dtype),
@@ -156,19 +169,21 @@ pub fn zeros_like(args: &Args) -> Result<Output> {
     });
     let sparse_dims = parts.indices.sizes()[0] as usize;
     let dtype = dtype.unwrap_or(own.dtype());
-    super::empty(own.sizes(), sparse_dims, dtype).map(Output::Tensor)
+    empty(own.sizes(), sparse_dims, dtype).map(Output::Tensor)
 }
 
-/// Another dtype; sparse tensors are on the host.
+/// Casts to another dtype; sparse tensors are always on the CPU.
 pub fn cast(args: &Args) -> Result<Output> {
-    let own = args.tensor(0)?;
+    use crate::convert::TO_DTYPE::*;
+
+    let own = args.tensor(INPUT)?;
     let parts = parts(own, "to")?;
-    if args.device(2).is_some_and(|device| device != own.device()) {
+    if args.device(DEVICE).is_some_and(|device| device != own.device()) {
         return Err(Error::not_implemented("sparse tensors live on the host"));
     }
-    let values = match args.dtype(1) {
+    let values = match args.dtype(DTYPE) {
         Some(dtype) if dtype != own.dtype() => to_dtype(&parts.values, dtype)?,
-        _ => crate::copy::clone(&parts.values)?,
+        _ => copy::clone(&parts.values)?,
     };
     with_values(own, &parts, values).map(Output::Tensor)
 }

@@ -1,64 +1,89 @@
-//! Products of two sparse matrices, by rows (Gustavson 1978): an element of the first scales a row of the second.
+//! Products of two sparse matrices, row by row (Gustavson 1978): an element of the first scales a row of the second.
 
+use rushlight_dispatch::call::errors::not_implemented;
+use rushlight_dispatch::operator::{
+    BackwardContext, DTypes, Derivative, Implementation, Opaque, Operator, Saves, Sparse, formula, operator,
+};
 use std::ops::{Add, Mul};
 
-use rushlight_autograd::Parts;
+use rushlight_autograd::{SparseParts, Tensor};
 use rushlight_core::alloc::{collected, filled, list};
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{DType, Element, Error, Result, dispatch};
+use rushlight_dispatch::create::from_slice;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::host::while_detached;
+use rushlight_dispatch::op;
+use rushlight_dispatch::value::Output;
 
-use super::{COALESCE, MASKED, Sparse, build, check_places, parts};
+use super::convert::{COALESCE, MASKED};
+use super::parts::{build, check_places, parts};
 use crate::convert::to_vec;
-use crate::create::from_slice;
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::host::while_detached;
 use crate::join::STACK;
 use crate::pointwise::complex::CONJ_PHYSICAL;
-use crate::row::{DTypes, Row, Run};
-use crate::value::Output;
 use crate::view::transpose::T;
-use crate::{Tensor, op};
 
-/// The product has a place for every pair that meets, whether or not its sum is zero; gradients have the factors' places.
-pub static SPARSE_SPARSE_MATMUL: Row = Row {
+/// The product has an index for every matching pair, whether or not its sum is zero; gradients have the factors'
+/// indices.
+#[operator]
+pub static SPARSE_SPARSE_MATMUL: Operator = Operator {
     name: "_sparse_sparse_matmul",
     signature: "(Tensor self, Tensor other) -> Tensor",
     dtypes: DTypes::of(&[DType::F32, DType::F64, DType::C64, DType::C128]),
-    refuses: "sparse_matmul",
-    sparse: Sparse::Known,
-    run: Run::Body(|args| {
-        let (own, other) = (args.tensor(0)?, args.tensor(1)?);
-        super::product::check_factors(own, other)?;
+    kernel_name: "sparse_matmul",
+    sparse: Sparse::Supported,
+    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+        let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
+        check_factors(own, other)?;
         if own.dtype() != other.dtype() {
             return Err(Error::runtime(format!(
                 "mat1 dtype {} does not match mat2 dtype {}",
-                own.dtype().title(),
-                other.dtype().title()
+                own.dtype().display_name(),
+                other.dtype().display_name()
             ))
             .hint("Convert one of them: x.to(other.dtype)."));
         }
         let (a, b) = (Entries::of(own)?, Entries::of(other)?);
         let sizes = [own.sizes()[0], other.sizes()[1]];
         dispatch!(own.dtype(), T in [f32, f64, c64, c128] => a.times::<T>(&b, &sizes).map(Output::Tensor),
-            else => Err(crate::call::not_implemented(args.row, own.dtype())))
-    }),
+            else => Err(not_implemented(args.op, own.dtype())))
+    })),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(0).union(Saves::input(1)).union(Saves::RESULT), |d| {
+        formula(INPUT, Saves::input(INPUT).union(Saves::input(OTHER)).union(Saves::RESULT), |d| {
             Expr::new(gradient(d, |grad, _, b| op!(SPARSE_SPARSE_MATMUL, grad, &adjoint(b)?), 0))
         }),
-        formula(1, Saves::input(0).union(Saves::input(1)).union(Saves::RESULT), |d| {
+        formula(OTHER, Saves::input(INPUT).union(Saves::input(OTHER)).union(Saves::RESULT), |d| {
             Expr::new(gradient(d, |grad, a, _| op!(SPARSE_SPARSE_MATMUL, &adjoint(a)?, grad), 1))
         }),
     ]),
     node: "SparseSparseMatmulBackward0",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The gradient of one factor at its own places; of the product's gradient only what lies at the product's places counts.
-fn gradient(d: &Derive, of: impl Fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>, factor: usize) -> Result<Tensor> {
+/// Checks that two matrices can be multiplied.
+pub fn check_factors(own: &Tensor, other: &Tensor) -> Result<()> {
+    for (matrix, name) in [(own, "self"), (other, "mat2")] {
+        if matrix.rank() != 2 {
+            return Err(Error::runtime(format!("{name} must be a matrix")));
+        }
+    }
+    let (a, b) = (own.sizes(), other.sizes());
+    if a[1] == b[0] {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("mat1 and mat2 shapes cannot be multiplied ({}x{} and {}x{})", a[0], a[1], b[0], b[1])))
+}
+
+/// The gradient of one factor at its own indices; only the product's gradient at the product's indices counts.
+fn gradient(
+    d: &BackwardContext,
+    of: impl Fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>,
+    factor: usize,
+) -> Result<Tensor> {
+    use SPARSE_SPARSE_MATMUL::*;
+
     let grad = op!(MASKED, &d.grad().done()?, &d.result().done()?)?;
-    let (a, b) = (d.input(0).done()?, d.input(1).done()?);
+    let (a, b) = (d.input(INPUT).done()?, d.input(OTHER).done()?);
     let whole = of(&grad, &a, &b)?;
     op!(MASKED, &whole, &op!(COALESCE, if factor == 0 { &a } else { &b })?)
 }
@@ -84,23 +109,23 @@ impl Entries {
                 places.values.rank()
             ))
             .shapes([places.values.sizes().as_slice()])
-            .hint("Both dimensions of a factor have places: x.to_dense().to_sparse()."));
+            .hint("Both dimensions of a factor must be sparse: use x.to_dense().to_sparse()."));
         }
         let places = super::coalesce::coalesced(&places, matrix.sizes())?;
         let mut rows = to_vec::<i64>(&places.indices)?;
         let columns = rows.split_off(rows.len() / 2);
-        // The tensor may say that it is coalesced although a program has written to its indices since.
+        // The tensor may be marked as coalesced although a program has written to its indices since.
         check_places(&rows, 0, matrix.sizes()[0])?;
         check_places(&columns, 1, matrix.sizes()[1])?;
         if !rows.is_sorted() {
             return Err(Error::runtime("mm: the indices of a coalesced matrix are not in order")
                 .shapes([matrix.sizes().as_slice()])
-                .hint("x.coalesce() was true when x was made; its indices have been changed since."));
+                .hint("x was coalesced when it was made, but its indices have been changed since."));
         }
         Ok(Entries { rows, columns, values: places.values.detach() })
     }
 
-    /// The numbers of the elements in a row.
+    /// The indices of the elements in a row.
     fn in_row(&self, row: i64) -> std::ops::Range<usize> {
         let first = self.rows.partition_point(|&at| at < row);
         first..first + self.rows[first..].partition_point(|&at| at == row)
@@ -154,6 +179,6 @@ impl Entries {
         })?;
         let columns = collected(ranked.iter().map(|&rank| columns[rank]))?;
         let indices = op!(STACK, vec![from_slice(&rows)?, from_slice(&columns)?], 0i64)?;
-        build(sizes, Parts { indices, values: from_slice(&values)?, coalesced: true })
+        build(sizes, SparseParts { indices, values: from_slice(&values)?, coalesced: true })
     }
 }

@@ -1,18 +1,20 @@
-//! Complex numbers as pairs of real ones, and back; their parts and conjugates as views.
+//! Complex numbers as pairs of real ones, and the inverse; their parts and conjugates as views.
 
-use rushlight_autograd::{Form, Meta, Tensor};
+use rushlight_autograd::{Form, Tensor, TensorMeta};
 use rushlight_core::{DType, Error, Layout, Result};
+use rushlight_dispatch::call::resolve_conj::resolve;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::op;
+use rushlight_dispatch::operator::{
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Operator, Saves, Tags, Variants, formula, operator,
+};
+use rushlight_dispatch::value::Output;
 
-use crate::autocast::Autocast;
-use crate::call::mirrored::resolved;
-use crate::derive::{Derivative, Saves, formula};
-use crate::mapped::Mapped;
-use crate::op;
-use crate::row::{DTypes, Row, Run, Traits, Variants};
-use crate::value::{Args, Output};
+use crate::expr_ext::ExprExt;
 use crate::view::narrow::SELECT;
 
-pub static VIEW_AS_REAL: Row = Row {
+#[operator]
+pub static VIEW_AS_REAL: Operator = Operator {
     name: "view_as_real",
     variants: Variants::FUNCTION,
     signature: "(Tensor self) -> Tensor",
@@ -21,31 +23,32 @@ pub static VIEW_AS_REAL: Row = Row {
     >>> torch.view_as_real(torch.tensor([1 + 2j]))
     tensor([[1., 2.]])",
     dtypes: DTypes::COMPLEX,
-    traits: Traits::SEES_MEMORY,
-    run: Run::Retype(|args| {
-        let own = args.tensor(0)?;
+    tags: Tags::STRIDE_DEPENDENT,
+    implementation: Implementation::ViewDtype(|args| {
+        let own = args.tensor(INPUT)?;
         if !own.dtype().is_complex() {
             return Err(Error::runtime("view_as_real is only supported for complex tensors"));
         }
-        if own.is_mirrored() {
+        if own.is_lazy_conj() {
             return Err(Error::runtime(
                 "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor so you can view it as real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original.",
             ));
         }
-        Ok(Meta { dtype: own.dtype().to_real(), ..own.meta_with(own.layout().pairs()) })
+        Ok(TensorMeta { dtype: own.dtype().to_real(), ..own.meta_with(own.layout().pairs()) })
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         match d.grad().done().and_then(|grad| crate::convert::contiguous(&grad)) {
-            Ok(grad) => crate::expr::Expr::from(grad).call(&VIEW_AS_COMPLEX, []),
-            Err(error) => crate::expr::Expr::failed(error),
+            Ok(grad) => Expr::from(grad).call(&VIEW_AS_COMPLEX, []),
+            Err(error) => Expr::failed(error),
         }
     })]),
     samples: &["t(2, 3)", "t()"],
     reference: "np.stack((self.real, self.imag), -1)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static VIEW_AS_COMPLEX: Row = Row {
+#[operator]
+pub static VIEW_AS_COMPLEX: Operator = Operator {
     name: "view_as_complex",
     variants: Variants::FUNCTION,
     signature: "(Tensor self) -> Tensor",
@@ -54,11 +57,11 @@ pub static VIEW_AS_COMPLEX: Row = Row {
     >>> torch.view_as_complex(torch.tensor([[1., 2.]]))
     tensor([1.+2.j])",
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
-    autocast: Autocast::Single,
-    traits: Traits::SEES_MEMORY,
-    run: Run::Retype(|args| {
-        let own = args.tensor(0)?;
-        if own.is_mirrored() {
+    autocast: Autocast::Fp32,
+    tags: Tags::STRIDE_DEPENDENT,
+    implementation: Implementation::ViewDtype(|args| {
+        let own = args.tensor(INPUT)?;
+        if own.is_lazy_conj() {
             return Err(Error::runtime(
                 "view_as_complex doesn't work on unresolved negatives: self.resolve_neg() first",
             ));
@@ -68,21 +71,21 @@ pub static VIEW_AS_COMPLEX: Row = Row {
             other => {
                 return Err(Error::runtime(format!(
                     "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: {}",
-                    other.title()
+                    other.display_name()
                 ))
-                .hint("Half pairs would be complex32, which is not there: x.float() first."));
+                .hint("Half types would need complex32, which is not supported: use x.float() first."));
             }
         };
-        Ok(Meta { dtype, ..own.meta_with(paired(own.layout())?) })
+        Ok(TensorMeta { dtype, ..own.meta_with(paired(own.layout())?) })
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad().call(&VIEW_AS_REAL, []))]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad().call(&VIEW_AS_REAL, []))]),
     samples: &["t(3, 2)", "t(2)"],
     errors: &[
         ("t(3)", "RuntimeError", "Tensor must have a last dimension of size 2"),
         ("t()", "RuntimeError", "Input tensor must have one or more dimensions"),
     ],
     reference: "self[..., 0] + 1j * self[..., 1]",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn paired(own: &Layout) -> Result<Layout> {
@@ -107,32 +110,34 @@ fn paired(own: &Layout) -> Result<Layout> {
     Ok(view)
 }
 
-pub static REAL: Row = Row {
+#[operator]
+pub static REAL: Operator = Operator {
     name: "real",
     variants: Variants::FUNCTION,
     signature: "(Tensor self) -> Tensor",
-    doc: "A view of the real parts; a real tensor itself.
+    doc: "A view of the real parts; a real tensor is returned itself.
 
     >>> torch.real(torch.tensor([1 + 2j]))
     tensor([1.])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
         if !own.dtype().is_complex() {
             return Ok(Output::Tensor(own.clone()));
         }
-        if own.is_mirrored() {
-            return op!(REAL, op!(MIRRORED, own)?).map(Output::Tensor);
+        if own.is_lazy_conj() {
+            return op!(REAL, op!(LAZY_CONJ, own)?).map(Output::Tensor);
         }
         op!(SELECT, op!(VIEW_AS_REAL, own)?, -1i64, 0i64).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)"],
     reference: "np.real(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static IMAG: Row = Row {
+#[operator]
+pub static IMAG: Operator = Operator {
     name: "imag",
     variants: Variants::FUNCTION,
     signature: "(Tensor self) -> Tensor",
@@ -141,78 +146,84 @@ pub static IMAG: Row = Row {
     >>> torch.imag(torch.tensor([1 + 2j]))
     tensor([2.])",
     dtypes: DTypes::COMPLEX,
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
         if !own.dtype().is_complex() {
             return Err(Error::runtime("imag is not implemented for tensors with non-complex dtypes."));
         }
-        if own.is_mirrored() {
-            return op!(NEGATED, op!(IMAG, op!(MIRRORED, own)?)?).map(Output::Tensor);
+        if own.is_lazy_conj() {
+            return op!(LAZY_NEG, op!(IMAG, op!(LAZY_CONJ, own)?)?).map(Output::Tensor);
         }
         op!(SELECT, op!(VIEW_AS_REAL, own)?, -1i64, 1i64).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)"],
     reference: "np.imag(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The other mark on the same elements.
-fn turned(args: &Args) -> Result<Meta> {
-    let own = args.tensor(0)?;
-    let form = if own.is_mirrored() { Form::Plain } else { Form::Mirrored };
-    Ok(Meta { form, ..own.meta().clone() })
+/// The opposite mark on the same elements.
+fn turned(args: &Args) -> Result<TensorMeta> {
+    let own = args.tensor(LAZY_CONJ::INPUT)?;
+    let form = if own.is_lazy_conj() { Form::Plain } else { Form::LazyConj };
+    Ok(TensorMeta { form, ..own.meta().clone() })
 }
 
-pub static MIRRORED: Row = Row {
+#[operator]
+pub static LAZY_CONJ: Operator = Operator {
     name: "_conj",
     variants: Variants::FUNCTION,
     signature: "(Tensor self) -> Tensor",
-    doc: "A view of complex numbers as their conjugates, which are computed where they are read.
+    doc: "A view of complex numbers as their conjugates, which are computed when they are read.
 
     >>> torch._conj(torch.tensor([1 + 2j]))
     tensor([1.-2.j])",
     dtypes: DTypes::COMPLEX,
-    traits: Traits::SEES_MEMORY,
-    mapped: Mapped::Instead(&crate::pointwise::complex::CONJ_AT_ONCE),
-    run: Run::Retype(turned),
-    check: Some(|args| match args.tensor(0)?.dtype() {
+    tags: Tags::STRIDE_DEPENDENT,
+    batch_rule: BatchRule::Substitute(&crate::pointwise::complex::CONJ_AT_ONCE),
+    implementation: Implementation::ViewDtype(turned),
+    check: Some(|args| match args.tensor(INPUT)?.dtype() {
         dtype if dtype.is_complex() => Ok(()),
         dtype => Err(Error::runtime(format!("_conj is only supported for complex tensors, not for {dtype}"))),
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad().conj())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad().conj())]),
     samples: &["t(2, 3)", "t()"],
     reference: "np.conj(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static NEGATED: Row = Row {
+#[operator]
+pub static LAZY_NEG: Operator = Operator {
     name: "_neg_view",
     variants: Variants::FUNCTION,
     signature: "(Tensor self) -> Tensor",
-    doc: "A view of real numbers as their negatives, which are computed where they are read: what the imaginary parts of a
+    doc:
+        "A view of real numbers as their negatives, which are computed when they are read, like the imaginary parts of a
 conjugate are.
 
     >>> torch._neg_view(torch.tensor([1., -2.]))
     tensor([-1.,  2.])",
     dtypes: DTypes::FLOATS,
-    traits: Traits::SEES_MEMORY,
-    mapped: Mapped::Instead(&crate::pointwise::arith::NEG),
-    run: Run::Retype(turned),
-    check: Some(|args| match args.tensor(0)?.dtype() {
+    tags: Tags::STRIDE_DEPENDENT,
+    batch_rule: BatchRule::Substitute(&crate::pointwise::arith::NEG),
+    implementation: Implementation::ViewDtype(turned),
+    check: Some(|args| match args.tensor(INPUT)?.dtype() {
         dtype if dtype.is_floating() => Ok(()),
-        dtype => Err(Error::runtime(format!("_neg_view is only supported for floating-point tensors, not for {dtype}"))),
+        dtype => {
+            Err(Error::runtime(format!("_neg_view is only supported for floating-point tensors, not for {dtype}")))
+        }
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| -d.grad())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| -d.grad())]),
     samples: &["t(2, 3)", "t()"],
     reference: "np.negative(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static CONJ: Row = Row {
+#[operator]
+pub static CONJ: Operator = Operator {
     name: "conj",
     signature: "(Tensor self) -> Tensor",
-    doc: "A view of complex numbers as their conjugates, computed where they are read; a real tensor itself.
+    doc: "A view of complex numbers as their conjugates, computed when they are read; a real tensor is returned itself.
 
     >>> x = torch.tensor([1 + 2j])
     >>> y = torch.conj(x)
@@ -220,52 +231,54 @@ pub static CONJ: Row = Row {
     >>> x
     tensor([3.-4.j])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| conjugate(args.tensor(0)?).map(Output::Tensor)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| conjugate(args.tensor(INPUT)?).map(Output::Tensor)),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t()"],
     reference: "np.conj(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The conjugates as a view; real numbers are their own.
+/// The conjugates as a view; a real tensor is unchanged.
 pub fn conjugate(tensor: &Tensor) -> Result<Tensor> {
-    if tensor.dtype().is_complex() { op!(MIRRORED, tensor) } else { Ok(tensor.clone()) }
+    if tensor.dtype().is_complex() { op!(LAZY_CONJ, tensor) } else { Ok(tensor.clone()) }
 }
 
-pub static RESOLVE_CONJ: Row = Row {
+#[operator]
+pub static RESOLVE_CONJ: Operator = Operator {
     name: "resolve_conj",
     signature: "(Tensor self) -> Tensor",
-    doc: "The tensor with conjugates in its memory: a copy where they are still to be computed, else the tensor itself.
+    doc: "The tensor with its conjugates computed: a copy if it is a conjugate view, else the tensor itself.
 
     >>> torch.tensor([1 + 2j]).conj().resolve_conj().is_conj()
     False",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
-        if own.dtype().is_complex() { resolved(own) } else { Ok(own.clone()) }.map(Output::Tensor)
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
+        if own.dtype().is_complex() { resolve(own) } else { Ok(own.clone()) }.map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t()"],
     reference: "self",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static RESOLVE_NEG: Row = Row {
+#[operator]
+pub static RESOLVE_NEG: Operator = Operator {
     name: "resolve_neg",
     signature: "(Tensor self) -> Tensor",
-    doc: "The tensor with negatives in its memory: a copy where they are still to be computed, else the tensor itself.
+    doc: "The tensor with its negatives computed: a copy if it is a negative view, else the tensor itself.
 
     >>> torch.tensor([1 + 2j]).conj().imag.resolve_neg()
     tensor([-2.])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
-        if own.dtype().is_complex() { Ok(own.clone()) } else { resolved(own) }.map(Output::Tensor)
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
+        if own.dtype().is_complex() { Ok(own.clone()) } else { resolve(own) }.map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t()"],
     reference: "self",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 /// A complex tensor's elements as pairs of real numbers, in a new last dimension.

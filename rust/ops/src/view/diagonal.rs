@@ -1,41 +1,42 @@
-//! The diagonal of matrices that two dimensions make.
+//! The diagonals of matrices along two dimensions.
 
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{Error, Layout, Result};
+use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Saves, formula, operator};
 
-use crate::derive::{Derivative, Saves, formula};
-use crate::row::{DTypes, Row, Run};
-use crate::value::Args;
-use crate::view::embed::embed;
+use crate::view::strided::embed;
 
-pub static DIAGONAL: Row = Row {
+#[operator]
+pub static DIAGONAL: Operator = Operator {
     name: "diagonal",
     signature: "(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
-    doc: "A view of the diagonal, as the last dimension; a positive `offset` lies above the main one.
+    doc: "A view of the diagonal, as the last dimension; a positive `offset` is above the main one.
 
     >>> torch.diagonal(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])",
     dtypes: DTypes::ALL,
-    run: Run::View(|args| diagonal(args.tensor(0)?.layout(), args)),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| embed(d, diagonal))]),
+    implementation: Implementation::View(|args| diagonal(args.tensor(INPUT)?.layout(), args)),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| embed(d, diagonal))]),
     samples: &["t(3, 3)", "t(3, 4), 1", "t(2, 3, 4), -1, 1, 2", "t(2, 3, 4), 0, -1, 0", "t(2, 3), 9"],
     errors: &[("t(2, 3), 0, 1, 1", "RuntimeError", "diagonal dimensions cannot be identical 1, 1")],
     reference: "np.diagonal(self, offset, dim1, dim2)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 /// The diagonal's geometry in a tensor of this geometry.
 pub fn diagonal(own: &Layout, args: &Args) -> Result<Layout> {
-    diagonal_at(own, args.int(1)?, args.int(2)?, args.int(3)?)
+    use DIAGONAL::*;
+
+    diagonal_at(own, args.int(OFFSET)?, args.int(DIM1)?, args.int(DIM2)?)
 }
 
-/// The diagonal's geometry, by numbers.
+/// The diagonal's geometry, given numbers.
 pub fn diagonal_at(own: &Layout, offset: i64, first: i64, second: i64) -> Result<Layout> {
     let offset = offset as isize;
     let (a, b) = (wrap_dim(first, own.rank())?, wrap_dim(second, own.rank())?);
     if a == b {
         return Err(Error::runtime(format!("diagonal dimensions cannot be identical {first}, {second}"))
-            .hint("dim1 and dim2 are two dimensions, such as -2 and -1."));
+            .hint("dim1 and dim2 must be different dimensions, such as -2 and -1."));
     }
     let (rows, columns) = (own.sizes[a], own.sizes[b]);
     let length =

@@ -1,32 +1,27 @@
-//! Stretching dimensions of size one, without a copy.
+//! Expanding dimensions of size one, without a copy.
 
 use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{DType, Dims, Error, Layout, Result};
+use rushlight_dispatch::operator::{
+    Args, DTypes, Derivative, Implementation, Operator, Saves, Variants, formula, operator,
+};
+use rushlight_dispatch::value::sizes_value;
 
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::Args;
-use crate::view::reshape::sizes_value;
+use crate::expr_ext::ExprExt;
 
-pub static EXPAND: Row = Row {
+#[operator]
+pub static EXPAND: Operator = Operator {
     name: "expand",
     variants: Variants::METHOD,
     signature: "(Tensor self, int[] size, *, bool implicit=False) -> Tensor",
-    doc: "A view in which dimensions of size one are stretched to `size` (stride 0); -1 keeps a dimension.
+    doc: "A view in which dimensions of size one are expanded to `size` (stride 0); -1 keeps a dimension.
 
     >>> torch.tensor([[1], [2]]).expand(-1, 3)
     tensor([[1, 1, 1],
             [2, 2, 2]])",
     dtypes: DTypes::ALL,
-    run: Run::View(layout),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        let sizes = d.sizes(0);
-        match d.grad() {
-            Expr::Tensor(grad) => Expr::new(crate::reduce::sum_to(&grad, sizes)),
-            other => other,
-        }
-    })]),
+    implementation: Implementation::View(layout),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad().sum_to(d.sizes(INPUT)))]),
     samples: &["t(2, 1), (2, 3)", "t(3), (2, -1)", "t(), (2, 2)"],
     errors: &[(
         "t(2, 3), (2, 4)",
@@ -34,21 +29,24 @@ pub static EXPAND: Row = Row {
         "The expanded size of the tensor (4) must match the existing size (3) at non-singleton dimension 1.  Target sizes: [2, 4].  Tensor sizes: [2, 3]",
     )],
     reference: "np.broadcast_to(self, [s if w == -1 else w for w, s in zip(size, (1,) * (len(size) - self.ndim) + self.shape)])",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static EXPAND_AS: Row = Row {
+#[operator]
+pub static EXPAND_AS: Operator = Operator {
     name: "expand_as",
     variants: Variants::METHOD,
     signature: "(Tensor self, Tensor other) -> Tensor",
-    doc: "A view stretched to the shape of `other`.
+    doc: "A view expanded to the shape of `other`.
 
     >>> torch.tensor([[1], [2]]).expand_as(torch.zeros(2, 2))
     tensor([[1, 1],
             [2, 2]])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| EXPAND.call([args.tensor(0)?.into(), sizes_value(args.tensor(1)?.sizes())])),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| {
+        EXPAND.call([args.tensor(INPUT)?.into(), sizes_value(args.tensor(OTHER)?.sizes())])
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 1), t(2, 3)"],
     errors: &[
         (
@@ -63,20 +61,23 @@ pub static EXPAND_AS: Row = Row {
         ),
     ],
     reference: "np.broadcast_to(self, other.shape)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static BROADCAST_TO: Row = Row {
+#[operator]
+pub static BROADCAST_TO: Operator = Operator {
     name: "broadcast_to",
     signature: "(Tensor self, int[] size) -> Tensor",
-    doc: "A view stretched to `size`; another name of `expand`.
+    doc: "A view expanded to `size`; another name of `expand`.
 
     >>> torch.broadcast_to(torch.tensor([1, 2]), (2, 2))
     tensor([[1, 2],
             [1, 2]])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| EXPAND.call([args.tensor(0)?.into(), args.ints(1)?.into()])),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| {
+        EXPAND.call([args.tensor(INPUT)?.into(), args.ints(SIZE)?.into()])
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 1), (2, 3)", "t(3), (2, 3)"],
     errors: &[
         (
@@ -96,20 +97,22 @@ pub static BROADCAST_TO: Row = Row {
         ),
     ],
     reference: "np.broadcast_to(self, size)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn layout(args: &Args) -> Result<Layout> {
-    let own = args.tensor(0)?;
-    stretched(own.layout(), own.dtype(), to_dims(args.ints(1)?))
+    use EXPAND::*;
+
+    let own = args.tensor(INPUT)?;
+    stretched(own.layout(), own.dtype(), to_dims(args.ints(SIZE)?))
 }
 
-/// A layout stretched to `sizes`, refused in torch's words.
+/// A layout expanded to `sizes`, or torch's error.
 pub fn stretched(own: &Layout, dtype: DType, mut sizes: Dims) -> Result<Layout> {
     if sizes.len() < own.rank() {
         return Err(Error::runtime(format!(
             "expand(torch.{}Tensor{{{}}}, size={}): the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
-            dtype.title(),
+            dtype.display_name(),
             Shape(&own.sizes),
             Shape(&sizes),
             sizes.len(),
@@ -126,7 +129,7 @@ pub fn stretched(own: &Layout, dtype: DType, mut sizes: Dims) -> Result<Layout> 
                 return Err(Error::runtime(format!(
                     "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {dim}"
                 ))
-                .hint("-1 keeps a size that exists; say the size of a new dimension."));
+                .hint("-1 keeps an existing size; a new dimension needs an explicit size."));
             }
             (size, Some(existing)) if existing != 1 && existing != size => {
                 return Err(Error::runtime(format!(
@@ -141,7 +144,7 @@ pub fn stretched(own: &Layout, dtype: DType, mut sizes: Dims) -> Result<Layout> 
                     "Trying to create tensor with negative dimension {size}: {}",
                     Shape(&wanted)
                 ))
-                .hint("Repeat each dimension 0 times or more."));
+                .hint("Sizes must be non-negative."));
             }
             _ => {}
         }

@@ -1,32 +1,32 @@
-//! Dimensions joined and taken apart, always by `view` or `reshape`.
+//! Joining and splitting dimensions, always by `view` or `reshape`.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims, wrap_dim};
 use rushlight_core::{Error, Result};
+use rushlight_dispatch::op;
+use rushlight_dispatch::operator::{DTypes, Derivative, Implementation, Operator, Tags, Variants, operator};
+use rushlight_dispatch::value::{Ints, Output, sizes_value};
 
-use crate::Tensor;
-use crate::derive::Derivative;
-use crate::op;
-use crate::row::{DTypes, Row, Run, Traits, Variants};
-use crate::value::{Ints, Output};
 use crate::view::RESHAPE;
-use crate::view::reshape::{VIEW, sizes_value};
+use crate::view::reshape::VIEW;
 
-const BASE: Row = Row { dtypes: DTypes::ALL, derivative: Derivative::Composed, ..Row::BASE };
+const BASE: Operator = Operator { dtypes: DTypes::ALL, derivative: Derivative::CompositeImplicit, ..Operator::BASE };
 
-pub static FLATTEN: Row = Row {
+#[operator]
+pub static FLATTEN: Operator = Operator {
     name: "flatten",
     signature: "(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
     doc: "The dimensions from `start_dim` to `end_dim` joined into one.
 
     >>> torch.flatten(torch.zeros(2, 3, 4), 1).shape
     torch.Size([2, 12])",
-    run: Run::Compose(|args| {
-        let tensor = args.tensor(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let tensor = args.tensor(INPUT)?;
         let rank = tensor.rank();
-        let (start, end) = (wrap_dim(args.int(1)?, rank)?, wrap_dim(args.int(2)?, rank)?);
+        let (start, end) = (wrap_dim(args.int(START_DIM)?, rank)?, wrap_dim(args.int(END_DIM)?, rank)?);
         if start > end {
             return Err(Error::runtime("flatten() has invalid args: start_dim cannot come after end_dim")
-                .hint("Dimensions from start_dim to end_dim become one; a negative one counts from the end."));
+                .hint("Dimensions from start_dim to end_dim are joined; negative dimensions count from the end."));
         }
         if rank == 0 {
             return RESHAPE.call([tensor.into(), sizes_value(&[1])]);
@@ -45,17 +45,18 @@ pub static FLATTEN: Row = Row {
     ..BASE
 };
 
-pub static UNFLATTEN: Row = Row {
+#[operator]
+pub static UNFLATTEN: Operator = Operator {
     name: "unflatten",
     signature: "(Tensor self, int dim, int[] sizes) -> Tensor",
-    doc: "One dimension taken apart into several; one of `sizes` may be -1.
+    doc: "One dimension split into several; one of `sizes` may be -1.
 
     >>> torch.unflatten(torch.zeros(2, 12), 1, (3, -1)).shape
     torch.Size([2, 3, 4])",
-    run: Run::Compose(|args| {
-        let tensor = args.tensor(0)?;
-        let dim = wrap_dim(args.int(1)?, tensor.rank())?;
-        let wanted = args.ints(2)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let tensor = args.tensor(INPUT)?;
+        let dim = wrap_dim(args.int(DIM)?, tensor.rank())?;
+        let wanted = args.ints(SIZES)?;
         if wanted.is_empty() {
             return Err(Error::runtime("unflatten: sizes must be non-empty"));
         }
@@ -66,7 +67,7 @@ pub static UNFLATTEN: Row = Row {
                 "unflatten: Provided sizes {} {message} {dim} ({own}) in the input tensor",
                 Shape(&known)
             ))
-            .hint(format!("Sizes multiply to {own}; -1 stands for the one that makes them."))
+            .hint(format!("The sizes must multiply to {own}; one of them may be -1 and is then inferred."))
         })?;
         let mut sizes = tensor.sizes().clone();
         if dim < sizes.len() {
@@ -85,15 +86,16 @@ pub static UNFLATTEN: Row = Row {
     ..BASE
 };
 
-pub static RAVEL: Row = Row {
+#[operator]
+pub static RAVEL: Operator = Operator {
     name: "ravel",
     signature: "(Tensor self) -> Tensor",
-    doc: "The elements in one dimension, row-major; a view where that is possible.
+    doc: "The elements in one dimension, row-major; a view if possible.
 
     >>> torch.ravel(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 2, 3, 4])",
-    run: Run::Compose(|args| {
-        let whole = crate::convert::contiguous(args.tensor(0)?)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let whole = crate::convert::contiguous(args.tensor(INPUT)?)?;
         VIEW.call([whole.into(), sizes_value(&[-1])])
     }),
     samples: &["t(2, 3)", "t(2, 3).t()", "t()"],
@@ -101,7 +103,8 @@ pub static RAVEL: Row = Row {
     ..BASE
 };
 
-pub static VIEW_AS: Row = Row {
+#[operator]
+pub static VIEW_AS: Operator = Operator {
     name: "view_as",
     variants: Variants::METHOD,
     signature: "(Tensor self, Tensor other) -> Tensor",
@@ -110,8 +113,10 @@ pub static VIEW_AS: Row = Row {
     >>> torch.arange(4).view_as(torch.zeros(2, 2))
     tensor([[0, 1],
             [2, 3]])",
-    traits: Traits::SEES_MEMORY,
-    run: Run::Compose(|args| VIEW.call([args.tensor(0)?.into(), sizes_value(args.tensor(1)?.sizes())])),
+    tags: Tags::STRIDE_DEPENDENT,
+    implementation: Implementation::CompositeImplicit(|args| {
+        VIEW.call([args.tensor(INPUT)?.into(), sizes_value(args.tensor(OTHER)?.sizes())])
+    }),
     samples: &["t(2, 3), t(3, 2)"],
     errors: &[
         ("t(2, 3), t(4)", "RuntimeError", "shape '[4]' is invalid for input of size 6"),
@@ -125,7 +130,8 @@ pub static VIEW_AS: Row = Row {
     ..BASE
 };
 
-pub static RESHAPE_AS: Row = Row {
+#[operator]
+pub static RESHAPE_AS: Operator = Operator {
     name: "reshape_as",
     variants: Variants::METHOD,
     signature: "(Tensor self, Tensor other) -> Tensor",
@@ -134,7 +140,9 @@ pub static RESHAPE_AS: Row = Row {
     >>> torch.arange(4).reshape_as(torch.zeros(2, 2))
     tensor([[0, 1],
             [2, 3]])",
-    run: Run::Compose(|args| RESHAPE.call([args.tensor(0)?.into(), sizes_value(args.tensor(1)?.sizes())])),
+    implementation: Implementation::CompositeImplicit(|args| {
+        RESHAPE.call([args.tensor(INPUT)?.into(), sizes_value(args.tensor(OTHER)?.sizes())])
+    }),
     samples: &["t(2, 3), t(3, 2)", "t(2, 3).t(), t(6)"],
     errors: &[("t(2, 3), t(4)", "RuntimeError", "shape '[4]' is invalid for input of size 6")],
     reference: "np.reshape(self, other.shape)",
@@ -164,12 +172,13 @@ fn atleast_3d(tensor: &Tensor) -> Result<Tensor> {
 
 macro_rules! atleast {
     ($($one:ident $many:ident $name:literal $list:literal $function:ident $reference:literal $doc:literal $many_doc:literal;)*) => {$(
-        pub static $one: Row = Row {
+        #[operator]
+        pub static $one: Operator = Operator {
             name: $name,
             variants: Variants::FUNCTION,
             signature: "(Tensor self) -> Tensor",
             doc: $doc,
-            run: Run::Compose(|args| $function(args.tensor(0)?).map(Output::Tensor)),
+            implementation: Implementation::CompositeImplicit(|args| $function(args.tensor(INPUT)?).map(Output::Tensor)),
             samples: &["t()", "t(2)", "t(2, 3)", "t(2, 1, 3)"],
             errors: &[(
                 "1",
@@ -180,13 +189,14 @@ macro_rules! atleast {
             ..BASE
         };
 
-        pub static $many: Row = Row {
+        #[operator]
+        pub static $many: Operator = Operator {
             name: $list,
             variants: Variants::FUNCTION,
             signature: "(Tensor[] *tensors) -> Tensor[]",
             doc: $many_doc,
-            run: Run::Compose(|args| {
-                let tensors = args.tensors(0)?;
+            implementation: Implementation::CompositeImplicit(|args| {
+                let tensors = args.tensors(TENSORS)?;
                 tensors.into_iter().map($function).collect::<Result<Vec<_>>>().map(Output::List)
             }),
             samples: &["[t(), t(2)]"],
@@ -198,29 +208,29 @@ macro_rules! atleast {
 
 atleast! {
     ATLEAST_1D ATLEAST_1D_LIST "atleast_1d" "atleast_1d.Sequence" atleast_1d "np.atleast_1d(self)"
-        "The tensor with one dimension at least.
+        "The tensor with at least one dimension.
 
     >>> torch.atleast_1d(torch.tensor(5))
     tensor([5])"
-        "Each tensor with one dimension at least.
+        "Each tensor with at least one dimension.
 
     >>> torch.atleast_1d([torch.tensor(5), torch.tensor([6])])
     (tensor([5]), tensor([6]))";
     ATLEAST_2D ATLEAST_2D_LIST "atleast_2d" "atleast_2d.Sequence" atleast_2d "np.atleast_2d(self)"
-        "The tensor with two dimensions at least, new ones in front.
+        "The tensor with at least two dimensions; new ones come first.
 
     >>> torch.atleast_2d(torch.tensor([5, 6]))
     tensor([[5, 6]])"
-        "Each tensor with two dimensions at least.
+        "Each tensor with at least two dimensions.
 
     >>> torch.atleast_2d([torch.tensor([5])])
     (tensor([[5]]),)";
     ATLEAST_3D ATLEAST_3D_LIST "atleast_3d" "atleast_3d.Sequence" atleast_3d "np.atleast_3d(self)"
-        "The tensor with three dimensions at least, new ones at both ends.
+        "The tensor with at least three dimensions; new ones are added at both ends.
 
     >>> torch.atleast_3d(torch.tensor([5, 6])).shape
     torch.Size([1, 2, 1])"
-        "Each tensor with three dimensions at least.
+        "Each tensor with at least three dimensions.
 
     >>> torch.atleast_3d([torch.tensor([5])])
     (tensor([[[5]]]),)";

@@ -1,9 +1,7 @@
-//! The same bytes seen otherwise: no operator here copies unless its name says so.
+//! Views of the same bytes: no operator here copies unless its name says so.
 
 pub mod complex;
-pub mod copied;
 pub mod diagonal;
-pub mod embed;
 pub mod expand;
 pub mod flatten;
 pub mod narrow;
@@ -13,5 +11,6 @@ pub mod squeeze;
 pub mod strided;
 pub mod transpose;
 pub mod unfold;
+pub mod view_copy;
 
 pub use reshape::RESHAPE;

@@ -1,72 +1,75 @@
 //! Other sizes for the same elements in the same order.
 
-use rushlight_autograd::{Meta, Tensor};
+use rushlight_autograd::{Tensor, TensorMeta};
 use rushlight_core::layout::{Shape, infer_size};
 use rushlight_core::{DType, Error, Layout, Result};
+use rushlight_dispatch::node::is_tracked;
+use rushlight_dispatch::operator::{
+    Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Opaque, Operator, Saves, Tags,
+    TensorSpec, Variants, formula, operator,
+};
+use rushlight_dispatch::value::{Ints, Output, sizes_value};
+use rushlight_dispatch::{copy, op};
 
 use crate::convert::CLONE;
-use crate::derive::{Derivative, Saves, formula};
-use crate::mapped::{Batch, Mapped};
-use crate::node::is_watched;
-use crate::op;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
-use crate::value::{Args, Ints, Output, Value};
 
-pub static VIEW: Row = Row {
+#[operator]
+pub static VIEW: Operator = Operator {
     name: "view",
     variants: Variants::METHOD,
     signature: "(Tensor self, int[] size) -> Tensor",
-    doc: "The same elements under another shape, without a copy.
+    doc: "The same elements with another shape, without a copy.
 
-One size may be -1 and is worked out. The strides must allow it: each new dimension has to lie within one old dimension,
-or within old ones that follow each other in memory.
+One size may be -1 and is inferred. The strides must allow it: each new dimension must lie within one old dimension,
+or within old ones that are contiguous in memory.
 
     >>> torch.arange(6).view(2, 3)
     tensor([[0, 1, 2],
             [3, 4, 5]])",
     dtypes: DTypes::ALL,
-    traits: Traits::SEES_MEMORY,
-    run: Run::View(layout),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        d.grad().call(&RESHAPE, [sizes_value(d.sizes(0))])
+    tags: Tags::STRIDE_DEPENDENT,
+    implementation: Implementation::View(layout),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
+        d.grad().call(&RESHAPE, [sizes_value(d.sizes(INPUT))])
     })]),
     samples: &["t(2, 3), (3, 2)", "t(2, 3), (-1,)", "t(4), (2, 1, 2)", "t(0, 3), (3, 0)"],
     errors: &[("t(2, 3), (4, 2)", "RuntimeError", "shape '[4, 2]' is invalid for input of size 6")],
     reference: "np.reshape(self, size)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static RESHAPE: Row = Row {
+#[operator]
+pub static RESHAPE: Operator = Operator {
     name: "reshape",
     signature: "(Tensor self, int[] shape) -> Tensor",
-    doc: "The same elements under another shape: a view where the strides allow it, else a copy.
+    doc: "The same elements with another shape: a view if the strides allow it, else a copy.
 
     >>> torch.arange(6).reshape(3, -1)
     tensor([[0, 1],
             [2, 3],
             [4, 5]])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let tensor = args.tensor(0)?;
-        let sizes = infer_size(args.ints(1)?, tensor.numel())?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let tensor = args.tensor(INPUT)?;
+        let sizes = infer_size(args.ints(SHAPE)?, tensor.numel())?;
         if tensor.layout().view_strides(&sizes).is_some() {
             return VIEW.call([tensor.into(), sizes_value(&sizes)]);
         }
-        // In the parts that torch's graph shows.
-        if is_watched(args) && !tensor.is_mapped() {
+        // Composed of the parts that torch's graph shows.
+        if is_tracked(args) && !tensor.is_batched() {
             let copy = op!(CLONE, tensor, "contiguous_format")?;
             return UNSAFE_VIEW.call([copy.into(), sizes_value(&sizes)]);
         }
         COPIED.call([tensor.into(), sizes_value(&sizes)])
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), (3, 2)", "t(2, 3), (-1,)", "t(2, 3).t(), (6,)"],
     errors: &[("t(2, 3), (4, 2)", "RuntimeError", "shape '[4, 2]' is invalid for input of size 6")],
     reference: "np.reshape(self, shape)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// What nobody else reads under another shape.
+/// Reshapes a tensor that is not shared.
 pub fn reshaped_fresh(fresh: &Tensor, sizes: Ints) -> Result<Tensor> {
     let own = infer_size(&sizes, fresh.numel())?;
     if fresh.layout().view_strides(&own).is_some() {
@@ -76,87 +79,92 @@ pub fn reshaped_fresh(fresh: &Tensor, sizes: Ints) -> Result<Tensor> {
     }
 }
 
-/// Another shape over the memory of something that nobody else reads, and so no view of it.
-pub static UNSAFE_VIEW: Row = Row {
+/// Another shape over the memory of a tensor that is not shared, so the result is not a view of it.
+#[operator]
+pub static UNSAFE_VIEW: Operator = Operator {
     name: "_unsafe_view",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int[] size) -> Tensor",
-    doc: "The same memory under another shape, without being a view: nobody follows changes of one in the other.
+    doc: "The same memory with another shape, not recorded as a view: autograd does not track in-place changes across the two.
 
     >>> torch._unsafe_view(torch.tensor([[1, 2], [3, 4]]), (4,))
     tensor([1, 2, 3, 4])",
     dtypes: DTypes::ALL,
-    traits: Traits::SEES_MEMORY,
-    run: Run::Body(|args| {
-        let own = args.tensor(0)?;
+    tags: Tags::STRIDE_DEPENDENT,
+    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+        let own = args.tensor(INPUT)?;
         Ok(Output::Tensor(Tensor::with_meta(own.meta_with(layout(args)?))))
-    }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        d.grad().call(&RESHAPE, [sizes_value(d.sizes(0))])
+    })),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
+        d.grad().call(&RESHAPE, [sizes_value(d.sizes(INPUT))])
     })]),
     samples: &["t(2, 3), (6,)"],
     reference: "np.reshape(self, size)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// `reshape` where the strides allow no view, at once.
-pub static COPIED: Row = Row {
+/// `reshape` for strides that allow no view, as one operator.
+#[operator]
+pub static COPIED: Operator = Operator {
     name: "_reshape_copy",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int[] size) -> Tensor",
-    doc: "A row-major copy under another shape.
+    doc: "A row-major copy with another shape.
 
     >>> torch._reshape_copy(torch.tensor([[1, 2], [3, 4]]).t(), (4,))
     tensor([1, 3, 2, 4])",
     dtypes: DTypes::ALL,
-    mapped: Mapped::Rule(reshaped),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(reshaped),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let own = args.tensor(0)?;
-            Ok(vec![Spec::new(&infer_size(args.ints(1)?, own.numel())?, own.dtype(), own)])
+            let own = args.tensor(INPUT)?;
+            Ok(vec![TensorSpec::new(&infer_size(args.ints(SIZE)?, own.numel())?, own.dtype(), own)])
         },
         cpu: |args, results| {
-            let own = args.tensor(0)?;
-            crate::copy::copy_to_view(&results[0], &Layout::contiguous(own.sizes()), own)
+            let own = args.tensor(INPUT)?;
+            copy::copy_to_view(&results[0], &Layout::contiguous(own.sizes()), own)
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        d.grad().call(&RESHAPE, [sizes_value(d.sizes(0))])
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
+        d.grad().call(&RESHAPE, [sizes_value(d.sizes(INPUT))])
     })]),
     samples: &["t(2, 3).t(), (6,)"],
     reference: "np.reshape(self, size)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static VIEW_DTYPE: Row = Row {
+#[operator]
+pub static VIEW_DTYPE: Operator = Operator {
     name: "view.dtype",
     variants: Variants::METHOD,
     signature: "(Tensor self, ScalarType dtype) -> Tensor",
-    doc: "The same bytes read as another dtype; the last dimension shrinks or grows where the sizes of the elements differ.
+    doc: "The same bytes interpreted as another dtype; the last dimension shrinks or grows if the element sizes differ.
 
     >>> torch.tensor([1., -2.]).view(torch.int32)
     tensor([ 1065353216, -1073741824], dtype=torch.int32)",
     dtypes: DTypes::ALL,
-    traits: Traits::SEES_MEMORY,
-    run: Run::Retype(|args| {
-        let own = args.tensor(0)?;
-        let dtype = args.dtype(1).unwrap_or(own.dtype());
-        if own.is_mirrored() {
-            let kind = if own.dtype().is_complex() { "conjugate view tensors" } else { "tensors with negative bit set" };
+    tags: Tags::STRIDE_DEPENDENT,
+    implementation: Implementation::ViewDtype(|args| {
+        let own = args.tensor(INPUT)?;
+        let dtype = args.dtype(DTYPE).unwrap_or(own.dtype());
+        if own.is_lazy_conj() {
+            let kind =
+                if own.dtype().is_complex() { "conjugate view tensors" } else { "tensors with negative bit set" };
             return Err(Error::runtime(format!(
                 "torch.Tensor.view is not supported for {kind} when converting to a different dtype."
             ))
-            .hint("x.resolve_conj() and x.resolve_neg() give tensors whose bytes are what they show."));
+            .hint("Use x.resolve_conj() or x.resolve_neg() to get a tensor that stores its elements."));
         }
         let layout = retyped(own.layout(), own.dtype().size() as isize, dtype.size() as isize, own.dtype(), dtype)?;
-        Ok(Meta { dtype, ..own.meta_with(layout) })
+        Ok(TensorMeta { dtype, ..own.meta_with(layout) })
     }),
-    derivative: Derivative::NonDifferentiable("other bits are other numbers"),
+    derivative: Derivative::NonDifferentiable("its result has the bits of another dtype"),
     samples: &["t(2, 4), torch.uint8"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The geometry of the same bytes in elements of another size.
+/// The geometry of the same bytes with elements of another size.
 fn retyped(own: &Layout, old: isize, new: isize, from: DType, to: DType) -> Result<Layout> {
     let mut view = own.clone();
     if old == new {
@@ -166,15 +174,15 @@ fn retyped(own: &Layout, old: isize, new: isize, from: DType, to: DType) -> Resu
     let Some(last) = own.rank().checked_sub(1) else {
         return fail(format!(
             "self.dim() cannot be 0 to view {} as {} (different element sizes)",
-            from.title(),
-            to.title()
+            from.display_name(),
+            to.display_name()
         ));
     };
     if own.strides[last] != 1 && own.sizes[last] != 1 {
         return fail(format!(
             "self.stride(-1) must be 1 to view {} as {} (different element sizes), but got {}",
-            from.title(),
-            to.title(),
+            from.display_name(),
+            to.display_name(),
             own.strides[last]
         ));
     }
@@ -191,16 +199,16 @@ fn retyped(own: &Layout, old: isize, new: isize, from: DType, to: DType) -> Resu
     if own.sizes[last] % factor != 0 {
         return fail(format!(
             "self.size(-1) must be divisible by {factor} to view {} as {} (different element sizes), but got {}",
-            from.title(),
-            to.title(),
+            from.display_name(),
+            to.display_name(),
             own.sizes[last]
         ));
     }
     if own.offset % factor != 0 {
         return fail(format!(
             "self.storage_offset() must be divisible by {factor} to view {} as {} (different element sizes), but got {}",
-            from.title(),
-            to.title(),
+            from.display_name(),
+            to.display_name(),
             own.offset
         ));
     }
@@ -208,8 +216,8 @@ fn retyped(own: &Layout, old: isize, new: isize, from: DType, to: DType) -> Resu
         if own.strides[dim] % factor != 0 {
             return fail(format!(
                 "self.stride({dim}) must be divisible by {factor} to view {} as {} (different element sizes), but got {}",
-                from.title(),
-                to.title(),
+                from.display_name(),
+                to.display_name(),
                 own.strides[dim]
             ));
         }
@@ -221,30 +229,27 @@ fn retyped(own: &Layout, old: isize, new: isize, from: DType, to: DType) -> Resu
     Ok(view)
 }
 
-/// Sizes as an argument.
-pub fn sizes_value(sizes: &[isize]) -> Value<'static> {
-    Value::Ints(sizes.iter().map(|&size| size as i64).collect::<Ints>())
-}
-
 fn layout(args: &Args) -> Result<Layout> {
-    let tensor = args.tensor(0)?;
-    let sizes = infer_size(args.ints(1)?, tensor.numel())?;
+    let tensor = args.tensor(VIEW::INPUT)?;
+    let sizes = infer_size(args.ints(VIEW::SIZE)?, tensor.numel())?;
     match tensor.layout().view_strides(&sizes) {
         Some(strides) => Ok(Layout { sizes, strides, offset: tensor.layout().offset }),
         None => Err(Error::runtime(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous subspaces). Use .reshape(...) instead.",
         )
-        .hint(format!("sizes {}, strides {}, wanted {}", Shape(tensor.sizes()), Shape(&tensor.layout().strides), Shape(&sizes)))),
+        .hint(format!("sizes {}, strides {}, requested sizes {}", Shape(tensor.sizes()), Shape(&tensor.layout().strides), Shape(&sizes)))),
     }
 }
 
-/// An `Output` that is one tensor, for bodies that compose.
+/// A single tensor as an `Output`, for composite operators.
 pub fn one(tensor: Tensor) -> Result<Output> {
     Ok(Output::Tensor(tensor))
 }
 
-/// The same sizes behind those of the batch.
-fn reshaped(batch: &Batch) -> Result<Option<Output>> {
-    let sizes: Ints = std::iter::once(batch.size as i64).chain(batch.args.ints(1)?.iter().copied()).collect();
-    op!(COPIED, batch.tensor(0)?, sizes).map(|tensor| Some(Output::Tensor(tensor)))
+/// The same sizes after those of the batch.
+fn reshaped(batch: &BatchedCall) -> Result<Option<Output>> {
+    use COPIED::*;
+
+    let sizes: Ints = std::iter::once(batch.size as i64).chain(batch.args.ints(SIZE)?.iter().copied()).collect();
+    op!(COPIED, batch.tensor(INPUT)?, sizes).map(|tensor| Some(Output::Tensor(tensor)))
 }

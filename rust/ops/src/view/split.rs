@@ -1,17 +1,19 @@
-//! A dimension cut into pieces, each a view.
+//! Splitting a dimension into views.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims, wrap_dim};
 use rushlight_core::{Error, Layout, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::op;
+use rushlight_dispatch::operator::{
+    BackwardContext, BatchRule, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Tags, formula, operator,
+};
+use rushlight_dispatch::value::{Ints, Output, Value};
 
-use crate::Tensor;
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::op;
-use crate::row::{DTypes, Row, Run, Traits};
-use crate::value::{Ints, Output, Value};
+use crate::join::STACK;
 
-pub static SPLIT: Row = Row {
+#[operator]
+pub static SPLIT: Operator = Operator {
     name: "split",
     signature: "(Tensor self, int split_size, int dim=0) -> Tensor[]",
     doc: "Views of `split_size` indices of `dim` each; the last may be shorter.
@@ -19,19 +21,19 @@ pub static SPLIT: Row = Row {
     >>> torch.split(torch.arange(5), 2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))",
     dtypes: DTypes::ALL,
-    run: Run::Views(|args| {
-        let own = args.tensor(0)?.layout();
+    implementation: Implementation::MultiView(|args| {
+        let own = args.tensor(INPUT)?.layout();
         if own.rank() == 0 {
             return Err(Error::runtime("split expects at least a 1-dimensional tensor"));
         }
-        let step = args.int(1)?;
+        let step = args.int(SPLIT_SIZE)?;
         if step < 0 {
             return Err(Error::runtime(format!("split expects split_size be non-negative, but got split_size={step}")));
         }
-        let dim = wrap_dim(args.int(2)?, own.rank())?;
+        let dim = wrap_dim(args.int(DIM)?, own.rank())?;
         pieces_of(own, dim, step as isize)
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| rejoin(d, d.int(2)))]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| rejoin(d, d.int(DIM)))]),
     samples: &["t(5), 2", "t(2, 6), 3, 1", "t(4, 3), 4", "t(4, 3), 9, -1"],
     errors: &[
         ("t(5), -1", "RuntimeError", "split expects split_size be non-negative, but got split_size=-1"),
@@ -39,7 +41,7 @@ pub static SPLIT: Row = Row {
         ("t(5), 0", "RuntimeError", "split_size can only be 0 if dimension size is 0, but got dimension size of 5"),
     ],
     reference: "np.split(self, range(split_size, self.shape[dim], split_size), dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn pieces_of(own: &Layout, dim: usize, step: isize) -> Result<Vec<Layout>> {
@@ -53,28 +55,31 @@ fn pieces_of(own: &Layout, dim: usize, step: isize) -> Result<Vec<Layout>> {
         return Ok(vec![own.clone()]);
     }
     let count = (size.saturating_add(step - 1) / step).max(1);
-    room_for_pieces(count as i64)?;
+    check_piece_count(count as i64)?;
     Ok((0..count).map(|piece| own.slice(dim, piece * step, step.min(size - piece * step), 1)).collect())
 }
 
-/// Refuses more pieces than there is memory for; each costs a tensor and its Python object.
-pub fn room_for_pieces(count: i64) -> Result<()> {
+/// Returns an error for more pieces than memory allows; each costs a tensor and its Python object.
+pub fn check_piece_count(count: i64) -> Result<()> {
     rushlight_core::alloc::list::<[u8; 512]>(count as usize).map(drop)
 }
 
-/// The pieces' gradients, joined again along `dim`.
-pub fn rejoin(d: &Derive, dim: i64) -> Expr {
+/// The pieces' gradients, concatenated along `dim`.
+pub fn rejoin(d: &BackwardContext, dim: i64) -> Expr {
     Expr::new(d.all_grads().and_then(|grads| op!(crate::join::CAT, grads, dim)))
 }
 
-pub static SPLIT_SIZES: Row = Row {
+#[operator]
+pub static SPLIT_SIZES: Operator = Operator {
     name: "split.sizes",
     signature: "(Tensor self, int[] split_size, int dim=0) -> Tensor[]",
-    doc: "Views of as many indices of `dim` as each entry of `split_size` says.
+    doc: "Views of `dim` whose lengths are the entries of `split_size`.
 
     >>> torch.split(torch.arange(5), [2, 3])
     (tensor([0, 1]), tensor([2, 3, 4]))",
-    run: Run::Views(|args| by_sizes(args.tensor(0)?, args.ints(1)?, args.int(2)?)),
+    implementation: Implementation::MultiView(|args| {
+        by_sizes(args.tensor(INPUT)?, args.ints(SPLIT_SIZE)?, args.int(DIM)?)
+    }),
     node: "SplitWithSizesBackward0",
     samples: &["t(5), [2, 3]", "t(2, 4), [1, 0, 3], 1"],
     errors: &[(
@@ -86,14 +91,17 @@ pub static SPLIT_SIZES: Row = Row {
     ..BY_SIZES
 };
 
-pub static SPLIT_WITH_SIZES: Row = Row {
+#[operator]
+pub static SPLIT_WITH_SIZES: Operator = Operator {
     name: "split_with_sizes",
     signature: "(Tensor self, int[] split_sizes, int dim=0) -> Tensor[]",
-    doc: "Views of as many indices of `dim` as each entry of `split_sizes` says.
+    doc: "Views of `dim` whose lengths are the entries of `split_sizes`.
 
     >>> torch.split_with_sizes(torch.arange(5), [2, 3])
     (tensor([0, 1]), tensor([2, 3, 4]))",
-    run: Run::Views(|args| by_sizes(args.tensor(0)?, args.ints(1)?, args.int(2)?)),
+    implementation: Implementation::MultiView(|args| {
+        by_sizes(args.tensor(INPUT)?, args.ints(SPLIT_SIZES)?, args.int(DIM)?)
+    }),
     samples: &["t(5), [2, 3]", "t(2, 4), [1, 0, 3], 1"],
     errors: &[
         (
@@ -112,10 +120,12 @@ pub static SPLIT_WITH_SIZES: Row = Row {
     ..BY_SIZES
 };
 
-const BY_SIZES: Row = Row {
+const BY_SIZES: Operator = Operator {
     dtypes: DTypes::ALL,
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| rejoin(d, d.int(2)))]),
-    ..Row::BASE
+    derivative: Derivative::Formulas(&[formula(SPLIT_SIZES::INPUT, Saves::NOTHING, |d| {
+        rejoin(d, d.int(SPLIT_SIZES::DIM))
+    })]),
+    ..Operator::BASE
 };
 
 fn by_sizes(tensor: &Tensor, sizes: &[i64], dim: i64) -> Result<Vec<Layout>> {
@@ -147,7 +157,8 @@ fn by_sizes(tensor: &Tensor, sizes: &[i64], dim: i64) -> Result<Vec<Layout>> {
     Ok(views)
 }
 
-pub static CHUNK: Row = Row {
+#[operator]
+pub static CHUNK: Operator = Operator {
     name: "chunk",
     signature: "(Tensor self, int chunks, int dim=0) -> Tensor[]",
     doc: "Views of equal length along `dim`, at most `chunks` of them; the last may be shorter.
@@ -155,78 +166,85 @@ pub static CHUNK: Row = Row {
     >>> torch.chunk(torch.arange(5), 3)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let (tensor, chunks) = (args.tensor(0)?, args.int(1)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (tensor, chunks) = (args.tensor(INPUT)?, args.int(CHUNKS)?);
         if tensor.rank() == 0 {
             return Err(Error::runtime("chunk expects at least a 1-dimensional tensor"));
         }
         if chunks <= 0 {
             return Err(Error::runtime(format!("chunk expects `chunks` to be greater than 0, got: {chunks}")));
         }
-        let dim = wrap_dim(args.int(2)?, tensor.rank())?;
+        let dim = wrap_dim(args.int(DIM)?, tensor.rank())?;
         let size = tensor.sizes()[dim] as i64;
         let step = size.saturating_add(chunks - 1) / chunks;
         if step == 0 {
-            room_for_pieces(chunks)?;
+            check_piece_count(chunks)?;
             let sizes = Ints::from_elem(0, chunks as usize);
             return SPLIT_WITH_SIZES.call([tensor.into(), Value::Ints(sizes), Value::Int(dim as i64)]);
         }
         SPLIT.call([tensor.into(), Value::Int(step), Value::Int(dim as i64)])
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(5), 3", "t(2, 4), 2, 1", "t(3), 7"],
     errors: &[("t(5), 0", "RuntimeError", "chunk expects `chunks` to be greater than 0, got: 0")],
     reference: "np.split(self, range(-(-self.shape[dim] // chunks), self.shape[dim], -(-self.shape[dim] // chunks)), dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static TENSOR_SPLIT: Row = Row {
+#[operator]
+pub static TENSOR_SPLIT: Operator = Operator {
     name: "tensor_split",
     signature: "(Tensor self, int sections, int dim=0) -> Tensor[]",
-    doc: "`sections` views along `dim`, the first ones longer by one where it does not divide.
+    doc: "`sections` views along `dim`; the first ones are longer by one if the size is not divisible.
 
     >>> torch.tensor_split(torch.arange(5), 2)
     (tensor([0, 1, 2]), tensor([3, 4]))",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| sections(args.tensor(0)?, args.int(1)?, args.int(2)?).map(Output::List)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| {
+        sections(args.tensor(INPUT)?, args.int(SECTIONS)?, args.int(DIM)?).map(Output::List)
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(5), 2", "t(2, 4), 3, 1", "t(3), 5"],
     errors: &[("t(5), 0", "RuntimeError", "number of sections must be larger than 0, got 0")],
     reference: "np.array_split(self, sections, dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static TENSOR_SPLIT_INDICES: Row = Row {
+#[operator]
+pub static TENSOR_SPLIT_INDICES: Operator = Operator {
     name: "tensor_split.indices",
     signature: "(Tensor self, int[] indices, int dim=0) -> Tensor[]",
-    doc: "Views along `dim`, cut before each of `indices`.
+    doc: "Views along `dim`, split before each of `indices`.
 
     >>> torch.tensor_split(torch.arange(5), (1, 3))
     (tensor([0]), tensor([1, 2]), tensor([3, 4]))",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| cut(args.tensor(0)?, args.ints(1)?, args.int(2)?).map(Output::List)),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| {
+        cut(args.tensor(INPUT)?, args.ints(INDICES)?, args.int(DIM)?).map(Output::List)
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(5), (1, 3)", "t(2, 4), (-1,), 1", "t(3), (5, 1)"],
     reference: "np.array_split(self, indices, dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static TENSOR_SPLIT_TENSOR: Row = Row {
+#[operator]
+pub static TENSOR_SPLIT_TENSOR: Operator = Operator {
     name: "tensor_split.tensor_indices_or_sections",
     signature: "(Tensor self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]",
-    doc: "Views along `dim`: as many as a 0-d tensor says, or cut before each index in a tensor.
+    doc: "Views along `dim`: a 0-d tensor gives their number, other tensors the indices before which to split.
 
     >>> torch.tensor_split(torch.arange(5), torch.tensor([1, 3]))
     (tensor([0]), tensor([1, 2]), tensor([3, 4]))",
     dtypes: DTypes::ALL,
-    traits: Traits::NEEDS_VALUES,
-    mapped: Mapped::EachIf(&[1]),
-    run: Run::Compose(|args| {
-        let (tensor, places) = (args.tensor(0)?, args.tensor(1)?);
-        if places.dtype() != crate::DType::I64 {
+    tags: Tags::DATA_DEPENDENT,
+    batch_rule: BatchRule::FallbackIf(&[TENSOR_INDICES_OR_SECTIONS]),
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (tensor, places) = (args.tensor(INPUT)?, args.tensor(TENSOR_INDICES_OR_SECTIONS)?);
+        if places.dtype() != rushlight_core::DType::I64 {
             return Err(Error::runtime(
                 "tensor_split expected tensor_indices_or_sections to have dtype of long, but got ".to_owned()
-                    + places.dtype().title(),
+                    + places.dtype().display_name(),
             ));
         }
         if places.device() != crate::Device::Cpu {
@@ -235,20 +253,20 @@ pub static TENSOR_SPLIT_TENSOR: Row = Row {
                 places.device()
             )));
         }
-        let list = crate::to_vec::<i64>(places)?;
+        let list = crate::convert::to_vec::<i64>(places)?;
         match (places.rank(), list.as_slice()) {
-            (0, [count]) => sections(tensor, *count, args.int(2)?),
-            (1, indices) => cut(tensor, indices, args.int(2)?),
+            (0, [count]) => sections(tensor, *count, args.int(DIM)?),
+            (1, indices) => cut(tensor, indices, args.int(DIM)?),
             (rank, _) => Err(Error::runtime(format!(
                 "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got a tensor with {rank} dims"
             ))),
         }
         .map(Output::List)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(5), torch.tensor([1, 3])", "t(5), torch.tensor(2)"],
     reference: "np.array_split(self, tensor_indices_or_sections, dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn sections(tensor: &Tensor, count: i64, dim: i64) -> Result<Vec<Tensor>> {
@@ -261,7 +279,7 @@ fn sections(tensor: &Tensor, count: i64, dim: i64) -> Result<Vec<Tensor>> {
     if count <= 0 {
         return Err(Error::runtime(format!("number of sections must be larger than 0, got {count}")));
     }
-    room_for_pieces(count)?;
+    check_piece_count(count)?;
     let (size, count) = (tensor.sizes()[dim], count as isize);
     let start = |piece: isize| piece * (size / count) + piece.min(size % count);
     (0..count)
@@ -285,45 +303,47 @@ fn cut(tensor: &Tensor, indices: &[i64], dim: i64) -> Result<Vec<Tensor>> {
 
 macro_rules! named_splits {
     ($($count:ident $places:ident $name:literal $list:literal $dim:expr, $least:literal, $reference:literal $list_reference:literal $sample:literal $list_sample:literal $errors:expr, $list_errors:expr, $doc:literal $list_doc:literal;)*) => {$(
-        pub static $count: Row = Row {
+        #[operator]
+        pub static $count: Operator = Operator {
             name: $name,
             signature: "(Tensor self, int sections) -> Tensor[]",
             doc: $doc,
             dtypes: DTypes::ALL,
-            run: Run::Compose(|args| {
-                let tensor = args.tensor(0)?;
+            implementation: Implementation::CompositeImplicit(|args| {
+                let tensor = args.tensor(INPUT)?;
                 let dim = named_dim(tensor, $name, $least, $dim)?;
-                let (count, size) = (args.int(1)?, tensor.sizes()[dim] as i64);
+                let (count, size) = (args.int(SECTIONS)?, tensor.sizes()[dim] as i64);
                 if count == 0 || size % count != 0 {
                     return Err(Error::runtime(format!(
                         "{} attempted to split along dimension {dim}, but the size of the dimension {size} is not divisible by the split_size {count}!",
                         concat!("torch.", $name)
-                    )).hint("Give the places to split at, or use torch.tensor_split, whose parts may differ in size."));
+                    )).hint("Give the indices at which to split, or use torch.tensor_split, whose parts may differ in size."));
                 }
                 sections(tensor, count, dim as i64).map(Output::List)
             }),
-            derivative: Derivative::Composed,
+            derivative: Derivative::CompositeImplicit,
             samples: &[$sample],
             errors: $errors,
             reference: $reference,
-            ..Row::BASE
+            ..Operator::BASE
         };
 
-        pub static $places: Row = Row {
+        #[operator]
+        pub static $places: Operator = Operator {
             name: $list,
             signature: "(Tensor self, int[] indices) -> Tensor[]",
             doc: $list_doc,
             dtypes: DTypes::ALL,
-            run: Run::Compose(|args| {
-                let tensor = args.tensor(0)?;
+            implementation: Implementation::CompositeImplicit(|args| {
+                let tensor = args.tensor(INPUT)?;
                 let dim = named_dim(tensor, $name, $least, $dim)?;
-                cut(tensor, args.ints(1)?, dim as i64).map(Output::List)
+                cut(tensor, args.ints(INDICES)?, dim as i64).map(Output::List)
             }),
-            derivative: Derivative::Composed,
+            derivative: Derivative::CompositeImplicit,
             samples: &[$list_sample],
             errors: $list_errors,
             reference: $list_reference,
-            ..Row::BASE
+            ..Operator::BASE
         };
     )*};
 }
@@ -350,7 +370,7 @@ named_splits! {
 
     >>> torch.hsplit(torch.tensor([1, 2, 3, 4]), 2)
     (tensor([1, 2]), tensor([3, 4]))"
-        "Views along the columns, cut before each of `indices`.
+        "Views along the columns, split before each of `indices`.
 
     >>> torch.hsplit(torch.tensor([1, 2, 3, 4]), (1,))
     (tensor([1]), tensor([2, 3, 4]))";
@@ -365,7 +385,7 @@ named_splits! {
 
     >>> torch.vsplit(torch.tensor([[1], [2]]), 2)
     (tensor([[1]]), tensor([[2]]))"
-        "Views along the rows, cut before each of `indices`.
+        "Views along the rows, split before each of `indices`.
 
     >>> torch.vsplit(torch.tensor([[1], [2]]), (1,))
     (tensor([[1]]), tensor([[2]]))";
@@ -380,8 +400,37 @@ named_splits! {
 
     >>> torch.dsplit(torch.tensor([[[1, 2]]]), 2)
     (tensor([[[1]]]), tensor([[[2]]]))"
-        "Views along the third dimension, cut before each of `indices`.
+        "Views along the third dimension, split before each of `indices`.
 
     >>> torch.dsplit(torch.tensor([[[1, 2]]]), (1,))
     (tensor([[[1]]]), tensor([[[2]]]))";
 }
+
+#[operator]
+pub static UNBIND: Operator = Operator {
+    name: "unbind",
+    signature: "(Tensor self, int dim=0) -> Tensor[]",
+    doc: "The views at all indices of `dim`.
+
+    >>> torch.unbind(torch.tensor([[1, 2], [3, 4]]))
+    (tensor([1, 2]), tensor([3, 4]))",
+    dtypes: DTypes::ALL,
+    sparse: Sparse::CompositeImplicit,
+    implementation: Implementation::MultiView(|args| {
+        let own = args.tensor(INPUT)?.layout();
+        if own.rank() == 0 {
+            return Err(Error::index("Dimension specified as 0 but tensor has no dimensions")
+                .hint("A 0-d tensor has one element: use x.item()."));
+        }
+        let dim = wrap_dim(args.int(DIM)?, own.rank())?;
+        check_piece_count(own.sizes[dim] as i64)?;
+        Ok((0..own.sizes[dim]).map(|index| own.select(dim, index)).collect())
+    }),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
+        Expr::new(d.all_grads().and_then(|grads| op!(STACK, grads, d.int(DIM))))
+    })]),
+    samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3), -1"],
+    errors: &[("t()", "IndexError", "Dimension specified as 0 but tensor has no dimensions")],
+    reference: "[np.take(self, i, axis=dim) for i in range(self.shape[dim])]",
+    ..Operator::BASE
+};

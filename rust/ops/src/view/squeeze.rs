@@ -1,17 +1,19 @@
-//! Dimensions of size one, taken away or put in.
+//! Removing and inserting dimensions of size one.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{DimSet, wrap_dim};
 use rushlight_core::{Layout, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, BackwardContext, DTypes, Derivative, Implementation, Opaque, Operator, Saves, Tags, Variants, formula,
+    operator,
+};
+use rushlight_dispatch::value::{Output, Value, sizes_value};
 
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Traits, Variants};
-use crate::value::{Args, Output, Value};
 use crate::view::RESHAPE;
-use crate::view::reshape::sizes_value;
 
-pub static SQUEEZE: Row = Row {
+#[operator]
+pub static SQUEEZE: Operator = Operator {
     name: "squeeze",
     node: "in_place=SqueezeBackward3",
     variants: Variants::BOTH.union(Variants::INPLACE),
@@ -21,14 +23,15 @@ pub static SQUEEZE: Row = Row {
     >>> torch.squeeze(torch.zeros(2, 1, 3, 1)).shape
     torch.Size([2, 3])",
     dtypes: DTypes::ALL,
-    run: Run::View(|args| Ok(args.tensor(0)?.layout().squeeze(|_| true))),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, restore)]),
+    implementation: Implementation::View(|args| Ok(args.tensor(INPUT)?.layout().squeeze(|_| true))),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, restore)]),
     samples: &["t(2, 1, 3, 1)", "t(2)", "t()"],
     reference: "np.squeeze(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static SQUEEZE_DIM: Row = Row {
+#[operator]
+pub static SQUEEZE_DIM: Operator = Operator {
     name: "squeeze.dim",
     node: "in_place=SqueezeBackward4",
     variants: Variants::BOTH.union(Variants::INPLACE),
@@ -38,19 +41,20 @@ pub static SQUEEZE_DIM: Row = Row {
     >>> torch.squeeze(torch.zeros(2, 1, 3), 1).shape
     torch.Size([2, 3])",
     dtypes: DTypes::ALL,
-    run: Run::View(|args| {
-        let own = args.tensor(0)?.layout();
-        let dim = wrap_dim(args.int(1)?, own.rank())?;
+    implementation: Implementation::View(|args| {
+        let own = args.tensor(INPUT)?.layout();
+        let dim = wrap_dim(args.int(DIM)?, own.rank())?;
         Ok(own.squeeze(|d| d == dim))
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, restore)]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, restore)]),
     samples: &["t(2, 1, 3), 1", "t(2, 1, 3), 0", "t(2, 1), -1"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.squeeze(self, dim) if self.shape[dim] == 1 else self",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static SQUEEZE_DIMS: Row = Row {
+#[operator]
+pub static SQUEEZE_DIMS: Operator = Operator {
     name: "squeeze.dims",
     node: "in_place=SqueezeBackward5",
     variants: Variants::BOTH.union(Variants::INPLACE),
@@ -60,49 +64,51 @@ pub static SQUEEZE_DIMS: Row = Row {
     >>> torch.squeeze(torch.zeros(1, 2, 1), (0, 2)).shape
     torch.Size([2])",
     dtypes: DTypes::ALL,
-    run: Run::View(|args| {
-        let own = args.tensor(0)?.layout();
-        let dims = args.ints(1)?;
+    implementation: Implementation::View(|args| {
+        let own = args.tensor(INPUT)?.layout();
+        let dims = args.ints(DIM)?;
         if dims.is_empty() {
             return Ok(own.clone());
         }
         let dims = DimSet::of(dims, own.rank())?;
         Ok(own.squeeze(|dim| dims.has(dim)))
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, restore)]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, restore)]),
     samples: &["t(1, 2, 1), (0, 2)", "t(1, 2, 1), (0, 1)"],
     reference: "np.squeeze(self, tuple(d for d in dim if self.shape[d] == 1))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// What nobody else reads without a dimension, and so no view of it.
-pub static SQUEEZED: Row = Row {
+/// Removes a dimension of a tensor that is not shared, so the result is not a view of it.
+#[operator]
+pub static SQUEEZED: Operator = Operator {
     name: "_unsafe_squeeze",
     node: "SqueezeBackward4",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int dim) -> Tensor",
-    doc: "The same memory without a dimension of size one, without being a view: nobody follows changes of one in the other.
+    doc: "The same memory without a dimension of size one, not recorded as a view: autograd does not track in-place changes across the two.
 
     >>> torch._unsafe_squeeze(torch.tensor([[1, 2]]), 0)
     tensor([1, 2])",
     dtypes: DTypes::ALL,
-    traits: Traits::SEES_MEMORY,
-    run: Run::Body(|args| {
-        let own = args.tensor(0)?;
-        let dim = wrap_dim(args.int(1)?, own.rank())?;
+    tags: Tags::STRIDE_DEPENDENT,
+    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+        let own = args.tensor(INPUT)?;
+        let dim = wrap_dim(args.int(DIM)?, own.rank())?;
         Ok(Output::Tensor(Tensor::with_meta(own.meta_with(own.layout().squeeze(|d| d == dim)))))
-    }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, restore)]),
+    })),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, restore)]),
     samples: &["t(1, 3), 0"],
     reference: "np.squeeze(self, dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-fn restore(d: &Derive) -> Expr {
-    d.grad().call(&RESHAPE, [sizes_value(d.sizes(0))])
+fn restore(d: &BackwardContext) -> Expr {
+    d.grad().call(&RESHAPE, [sizes_value(d.sizes(SQUEEZE::INPUT))])
 }
 
-pub static UNSQUEEZE: Row = Row {
+#[operator]
+pub static UNSQUEEZE: Operator = Operator {
     name: "unsqueeze",
     node: "in_place=UnsqueezeBackward1",
     variants: Variants::BOTH.union(Variants::INPLACE),
@@ -113,17 +119,19 @@ pub static UNSQUEEZE: Row = Row {
     tensor([[1],
             [2]])",
     dtypes: DTypes::ALL,
-    run: Run::View(|args| unsqueezed(args.tensor(0)?.layout(), args)),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| match wrap_dim(d.int(1), d.rank(0) + 1) {
-        Ok(dim) => d.grad().call(&SQUEEZE_DIM, [Value::Int(dim as i64)]),
-        Err(error) => Expr::failed(error),
+    implementation: Implementation::View(|args| unsqueezed(args.tensor(INPUT)?.layout(), args)),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
+        match wrap_dim(d.int(DIM), d.rank(INPUT) + 1) {
+            Ok(dim) => d.grad().call(&SQUEEZE_DIM, [Value::Int(dim as i64)]),
+            Err(error) => Expr::failed(error),
+        }
     })]),
     samples: &["t(2, 3), 0", "t(2, 3), -1", "t(2, 3), 1", "t(), 0"],
     errors: &[("t(2), 3", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 3)")],
     reference: "np.expand_dims(self, dim)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn unsqueezed(own: &Layout, args: &Args) -> Result<Layout> {
-    Ok(own.unsqueeze(wrap_dim(args.int(1)?, own.rank() + 1)?))
+    Ok(own.unsqueeze(wrap_dim(args.int(UNSQUEEZE::DIM)?, own.rank() + 1)?))
 }

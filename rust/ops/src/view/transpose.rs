@@ -1,22 +1,22 @@
-//! Dimensions in another order.
+//! Permuting dimensions.
 
 use rushlight_autograd::{Backward, Call, Gradients, Tensor};
 use rushlight_core::layout::{Shape, to_dims, wrap_dim};
 use rushlight_core::{Error, Layout, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, BackwardContext, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Variants, formula, operator,
+};
+use rushlight_dispatch::value::{Arg, Ints, Output, Value};
+use rushlight_dispatch::{modes, op, profile, warn_once};
 use smallvec::SmallVec;
 
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::op;
-use crate::profile;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::sparse::{Sparse, places};
-use crate::value::{Args, Ints, Output, Value};
 use crate::view::complex::conjugate;
 
 type Order = SmallVec<[usize; 6]>;
 
-pub static TRANSPOSE: Row = Row {
+#[operator]
+pub static TRANSPOSE: Operator = Operator {
     name: "transpose",
     node: "TransposeBackward0 in_place=TransposeBackward1",
     aliases: &["swapdims"],
@@ -28,9 +28,9 @@ pub static TRANSPOSE: Row = Row {
     tensor([[1, 3],
             [2, 4]])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Body(places::transpose),
-    run: Run::View(exchanged),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, exchange_back)]),
+    sparse: Sparse::Opaque,
+    implementation: Implementation::View(|args| exchanged(args, [DIM0, DIM1])),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| exchange_back(d, [DIM0, DIM1]))]),
     samples: &["t(2, 3), 0, 1", "t(2, 3, 4), -1, 0", "t(), 0, -1"],
     errors: &[(
         "t(2, 3), 0, 2",
@@ -38,10 +38,11 @@ pub static TRANSPOSE: Row = Row {
         "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
     )],
     reference: "np.swapaxes(self, dim0, dim1) if self.ndim else self",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static SWAPAXES: Row = Row {
+#[operator]
+pub static SWAPAXES: Operator = Operator {
     name: "swapaxes",
     variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self, int axis0, int axis1) -> Tensor",
@@ -51,9 +52,9 @@ pub static SWAPAXES: Row = Row {
     tensor([[1, 3],
             [2, 4]])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Body(places::transpose),
-    run: Run::View(exchanged),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, exchange_back)]),
+    sparse: Sparse::Opaque,
+    implementation: Implementation::View(|args| exchanged(args, [AXIS0, AXIS1])),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| exchange_back(d, [AXIS0, AXIS1]))]),
     errors: &[(
         "t(2, 3), 0, 2",
         "IndexError",
@@ -62,53 +63,54 @@ pub static SWAPAXES: Row = Row {
     node: "TransposeBackward0",
     samples: &["t(2, 3), 0, 1"],
     reference: "np.swapaxes(self, axis0, axis1)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-fn exchanged(args: &Args) -> Result<Layout> {
-    let own = args.tensor(0)?.layout();
-    Ok(own.transpose(wrap_dim(args.int(1)?, own.rank())?, wrap_dim(args.int(2)?, own.rank())?))
+fn exchanged(args: &Args, [first, second]: [Arg; 2]) -> Result<Layout> {
+    let own = args.tensor(Arg::FIRST)?.layout();
+    Ok(own.transpose(wrap_dim(args.int(first)?, own.rank())?, wrap_dim(args.int(second)?, own.rank())?))
 }
 
-fn exchange_back(d: &Derive) -> Expr {
-    d.grad().call(&TRANSPOSE, [d.int(1).into(), d.int(2).into()])
+fn exchange_back(d: &BackwardContext, dims: [Arg; 2]) -> Expr {
+    d.grad().call(&TRANSPOSE, dims.map(|dim| d.int(dim).into()))
 }
 
-pub static T: Row = Row {
+#[operator]
+pub static T: Operator = Operator {
     name: "t",
     node: "in_place=TBackward1",
     variants: Variants::BOTH.union(Variants::INPLACE),
     signature: "(Tensor self) -> Tensor",
-    doc: "A matrix transposed, as a view; tensors of fewer dimensions stay as they are.
+    doc: "A matrix transposed, as a view; tensors of fewer dimensions are returned unchanged.
 
     >>> torch.t(torch.tensor([[1, 2], [3, 4]]))
     tensor([[1, 3],
             [2, 4]])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Body(places::t),
-    run: Run::View(|args| {
-        let own = args.tensor(0)?.layout();
+    sparse: Sparse::Opaque,
+    implementation: Implementation::View(|args| {
+        let own = args.tensor(INPUT)?.layout();
         match own.rank() {
             0 | 1 => Ok(own.clone()),
             2 => Ok(own.transpose(0, 1)),
             rank => Err(Error::runtime(format!("t() expects a tensor with <= 2 dimensions, but self is {rank}D"))),
         }
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| d.grad().call(&T, []))]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad().call(&T, []))]),
     samples: &["t(2, 3)", "t(3)", "t()"],
     errors: &[("t(2, 3, 4)", "RuntimeError", "t() expects a tensor with <= 2 dimensions, but self is 3D")],
     reference: "np.transpose(self)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// `T` for those that call it on every matrix they meet: the same view behind a node of the same name, without a call's steps
-/// and without what a row's node keeps.
+/// `T` for frequent internal use on matrices: the same view behind a node of the same name, without the steps of a call
+/// and without the data of an operator's node.
 pub fn across(own: &Tensor) -> Result<Tensor> {
-    if own.rank() != 2 || !own.is_plain() || profile::is_on() {
+    if own.rank() != 2 || !own.is_plain() || !modes::due(&T).is_empty() {
         return op!(T, own);
     }
     let view = Tensor::view_of(own, own.layout().transpose(0, 1));
-    if own.is_watched() && rushlight_autograd::modes::recording() {
+    if own.is_tracked() && rushlight_autograd::modes::recording() {
         rushlight_autograd::record(Across, &[Some(own)], &[&view])?;
     }
     Ok(view)
@@ -125,17 +127,18 @@ impl Backward for Across {
     fn apply(&self, _call: &Call<'_>, mut grads: Gradients) -> Result<Gradients> {
         let span = profile::begin();
         let gradient = grads.pop().flatten().map(|grad| back(&grad)).transpose();
-        profile::end(span, || profile::Name::Node(&T), None);
+        profile::end(span, || profile::Name::Node(&T));
         Ok(Gradients::from_iter([gradient?]))
     }
 
     fn release(&self) {}
 }
 
-/// A gradient transposed. That of a product most often is a transposed matrix itself: then it is that matrix.
+/// A transposed gradient. The gradient of a product is usually a transposed matrix itself; then the result is that
+/// matrix.
 fn back(grad: &Tensor) -> Result<Tensor> {
     if let Some(base) = grad.base()
-        && !grad.is_watched()
+        && !grad.is_tracked()
         && grad.is_plain()
         && base.is_plain()
         && base.dtype() == grad.dtype()
@@ -146,7 +149,8 @@ fn back(grad: &Tensor) -> Result<Tensor> {
     across(grad)
 }
 
-pub static PERMUTE: Row = Row {
+#[operator]
+pub static PERMUTE: Operator = Operator {
     name: "permute",
     signature: "(Tensor self, int[] dims) -> Tensor",
     doc: "A view with the dimensions in the order of `dims`.
@@ -154,14 +158,14 @@ pub static PERMUTE: Row = Row {
     >>> torch.permute(torch.arange(6).view(1, 2, 3), (2, 0, 1)).shape
     torch.Size([3, 1, 2])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Body(places::permute),
-    run: Run::View(|args| {
-        let own = args.tensor(0)?.layout();
-        Ok(own.permute(&order(args.ints(1)?, own.rank())?))
+    sparse: Sparse::Opaque,
+    implementation: Implementation::View(|args| {
+        let own = args.tensor(INPUT)?.layout();
+        Ok(own.permute(&order(args.ints(DIMS)?, own.rank())?))
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::NOTHING, |d| {
-        let rank = d.rank(0);
-        let order = order(d.ints(1), rank).unwrap_or_default();
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
+        let rank = d.rank(INPUT);
+        let order = order(d.ints(DIMS), rank).unwrap_or_default();
         let back: Ints = (0..rank).map(|dim| order.iter().position(|&o| o == dim).unwrap_or(dim) as i64).collect();
         d.grad().call(&PERMUTE, [Value::Ints(back)])
     })]),
@@ -175,10 +179,10 @@ pub static PERMUTE: Row = Row {
         ("t(2, 3), (0, 0)", "RuntimeError", "permute(): duplicate dims are not allowed."),
     ],
     reference: "np.transpose(self, dims)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The order that dimensions name, if they name each once.
+/// The permutation in a list of dimensions, if it names each once.
 pub fn order(dims: &[i64], rank: usize) -> Result<Order> {
     if dims.len() != rank {
         return Err(Error::runtime(format!(
@@ -197,24 +201,25 @@ pub fn order(dims: &[i64], rank: usize) -> Result<Order> {
     Ok(order)
 }
 
-/// A tensor with its dimensions in another order, all of them named from zero.
-pub fn permuted(tensor: &crate::Tensor, order: &[usize]) -> Result<crate::Tensor> {
+/// A tensor with its dimensions permuted; all of them are listed, counted from zero.
+pub fn permuted(tensor: &rushlight_autograd::Tensor, order: &[usize]) -> Result<rushlight_autograd::Tensor> {
     op!(PERMUTE, tensor, order.iter().map(|&dim| dim as i64).collect::<Ints>())
 }
 
-pub static MOVEDIM: Row = Row {
+#[operator]
+pub static MOVEDIM: Operator = Operator {
     name: "movedim",
     aliases: &["moveaxis"],
     signature: "(Tensor self, int[1] source, int[1] destination) -> Tensor",
-    doc: "A view with some dimensions moved to other places; the rest keeps its order.
+    doc: "A view with some dimensions moved to other positions; the others keep their order.
 
     >>> torch.movedim(torch.zeros(2, 3, 4), 0, -1).shape
     torch.Size([3, 4, 2])",
     dtypes: DTypes::ALL,
-    run: Run::Compose(|args| {
-        let tensor = args.tensor(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let tensor = args.tensor(INPUT)?;
         let rank = tensor.rank();
-        let (source, destination) = (args.ints(1)?, args.ints(2)?);
+        let (source, destination) = (args.ints(SOURCE)?, args.ints(DESTINATION)?);
         if source.len() != destination.len() {
             return Err(Error::runtime(format!(
                 "movedim: Invalid source or destination dims: source ({} dims) should contain the same number of dims as destination ({} dims)",
@@ -236,11 +241,11 @@ pub static MOVEDIM: Row = Row {
         }
         permuted(tensor, &order).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3, 4), 0, -1", "t(2, 3, 4), (0, 1), (2, 0)"],
     errors: &[("t(2, 3), (0, 0), (0, 1)", "RuntimeError", "movedim: repeated dim in `source` ([0, 0])")],
     reference: "np.moveaxis(self, source, destination)",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn distinct(dims: &[i64], rank: usize, role: &str) -> Result<Order> {
@@ -256,30 +261,31 @@ fn distinct(dims: &[i64], rank: usize, role: &str) -> Result<Order> {
     Ok(found)
 }
 
-pub static ADJOINT: Row = Row {
+#[operator]
+pub static ADJOINT: Operator = Operator {
     name: "adjoint",
     signature: "(Tensor self) -> Tensor",
-    doc: "Matrices transposed and conjugated: the last two dimensions change places.
+    doc: "The conjugate transpose of matrices: the last two dimensions are exchanged.
 
     >>> torch.adjoint(torch.tensor([[1, 2], [3, 4]]))
     tensor([[1, 3],
             [2, 4]])",
-    run: Run::Compose(|args| {
-        let turned = matrix_transposed(args.tensor(0)?, "tensor.adjoint()")?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let turned = matrix_transposed(args.tensor(INPUT)?, "tensor.adjoint()")?;
         conjugate(&turned).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3, 4)"],
     reference: "np.conj(np.swapaxes(self, -1, -2))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 /// `x.T`: all dimensions in reverse.
-pub fn reversed(tensor: &crate::Tensor) -> Result<crate::Tensor> {
+pub fn reversed(tensor: &rushlight_autograd::Tensor) -> Result<rushlight_autograd::Tensor> {
     if tensor.rank() == 0 {
-        crate::warn_once!("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")?;
+        warn_once!("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")?;
     } else if tensor.rank() > 2 {
-        crate::warn_once!(
+        warn_once!(
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
         )?;
     }
@@ -287,14 +293,14 @@ pub fn reversed(tensor: &crate::Tensor) -> Result<crate::Tensor> {
 }
 
 /// `x.mT`: the last two dimensions exchanged.
-pub fn matrix_transposed(tensor: &crate::Tensor, name: &str) -> Result<crate::Tensor> {
+pub fn matrix_transposed(tensor: &rushlight_autograd::Tensor, name: &str) -> Result<rushlight_autograd::Tensor> {
     match tensor.rank() {
         0 => {
             match name {
-                "tensor.mT" => crate::warn_once!(
-                    "Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases."
-                )?,
-                _ => crate::warn_once!("Tensor.mH is deprecated on 0-D tensors. Consider using x.conj().")?,
+                "tensor.mT" => {
+                    warn_once!("Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases.")?
+                }
+                _ => warn_once!("Tensor.mH is deprecated on 0-D tensors. Consider using x.conj().")?,
             }
             Ok(tensor.clone())
         }
@@ -306,10 +312,10 @@ pub fn matrix_transposed(tensor: &crate::Tensor, name: &str) -> Result<crate::Te
 }
 
 /// `x.H`: a matrix transposed and conjugated.
-pub fn hermitian(tensor: &crate::Tensor) -> Result<crate::Tensor> {
+pub fn hermitian(tensor: &rushlight_autograd::Tensor) -> Result<rushlight_autograd::Tensor> {
     match tensor.rank() {
         0 => {
-            crate::warn_once!("Tensor.H is deprecated on 0-D tensors. Consider using x.conj().")?;
+            warn_once!("Tensor.H is deprecated on 0-D tensors. Consider using x.conj().")?;
             conjugate(tensor)
         }
         2 => conjugate(&op!(TRANSPOSE, tensor, 0i64, 1i64)?),

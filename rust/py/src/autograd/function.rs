@@ -7,55 +7,57 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rushlight::Tensor;
-use rushlight_autograd as engine;
-use rushlight_autograd::inplace::{check_history, record_change};
+use rushlight_autograd::custom::{CustomCall, Notes, Recorded};
 use rushlight_autograd::modes::{self, GradMode};
-use rushlight_autograd::{Backward, Call, Gradients, Node, OutputMeta, SavedTensor, ViewKind};
+use rushlight_autograd::{Backward, Call, Gradients, Node, SavedTensor};
 use rushlight_core::Result;
 
-use super::{carried, optional_object};
-use crate::attach;
 use crate::errors::{kind_of, raise};
-use crate::object;
-use crate::reclaim::Held;
+use crate::reclaim::PyHandle;
+use crate::{attach, object};
 
-/// What forward notes for backward: the `ctx` of a function is of a class derived from this one in Python, which gives it
-/// attributes that the collector sees.
+/// State that forward stores for backward. A function's `ctx` is of a class derived from this one in Python, which adds
+/// attributes that the garbage collector sees.
 #[pyclass(frozen, subclass, weakref, name = "_FunctionBase", module = "rushlight._C")]
 #[derive(Default)]
 pub struct Context {
     noted: Mutex<Noted>,
-    saved: Mutex<Vec<Option<SavedTensor>>>,
+    saved: Mutex<Arc<[Option<SavedTensor>]>>,
     node: OnceLock<Weak<Node>>,
 }
 
 struct Noted {
-    to_save: Vec<Option<Tensor>>,
-    dirty: Vec<Tensor>,
-    non_differentiable: Vec<Tensor>,
+    notes: Notes,
     needs_input_grad: Vec<bool>,
     materialize: bool,
 }
 
 impl Default for Noted {
     fn default() -> Self {
-        Noted {
-            to_save: Vec::new(),
-            dirty: Vec::new(),
-            non_differentiable: Vec::new(),
-            needs_input_grad: Vec::new(),
-            materialize: true,
-        }
+        Noted { notes: Notes::default(), needs_input_grad: Vec::new(), materialize: true }
     }
 }
 
+/// These locks are held for single reads and exchanges only: Python code, such as a hook that unpacks a tensor, may use the
+/// same context.
 impl Context {
     fn noted(&self) -> std::sync::MutexGuard<'_, Noted> {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn saved(&self) -> std::sync::MutexGuard<'_, Vec<Option<SavedTensor>>> {
-        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Changes the notes by exchanging them, so that the old ones are dropped after the lock is released.
+    fn note<T>(&self, part: impl FnOnce(&mut Noted) -> &mut T, new: T) {
+        let old = std::mem::replace(part(&mut self.noted()), new);
+        drop(old);
+    }
+
+    fn saved(&self) -> Arc<[Option<SavedTensor>]> {
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn save(&self, saved: Vec<Option<SavedTensor>>) {
+        let old = std::mem::replace(&mut *self.saved.lock().unwrap_or_else(PoisonError::into_inner), saved.into());
+        drop(old);
     }
 }
 
@@ -76,7 +78,7 @@ impl Context {
         Context::default()
     }
 
-    /// Keeps tensors for backward; changing them in place before then is noticed.
+    /// Saves tensors for backward; changing them in place before then is an error.
     #[pyo3(signature = (*tensors))]
     fn save_for_backward(&self, tensors: &Bound<'_, PyTuple>) -> PyResult<()> {
         let read = |(place, item): (usize, Bound<'_, PyAny>)| {
@@ -91,15 +93,15 @@ impl Context {
             })
         };
         let kept = tensors.iter().enumerate().map(read).collect::<PyResult<Vec<_>>>()?;
-        self.noted().to_save = kept;
+        self.note(|noted| &mut noted.notes.to_save, kept);
         Ok(())
     }
 
-    /// The tensors that `save_for_backward` kept.
+    /// The tensors saved by `save_for_backward`.
     #[getter]
     fn saved_tensors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let unpacked = match self.node.get() {
-            None => self.noted().to_save.clone(),
+            None => self.noted().notes.to_save.clone(),
             Some(node) => {
                 let gone = || PyRuntimeError::new_err("the graph that these tensors were saved for no longer exists");
                 let node = node.upgrade().ok_or_else(gone)?;
@@ -109,24 +111,27 @@ impl Context {
                 saved.iter().map(unpack).collect::<Result<Vec<_>>>().map_err(raise)?
             }
         };
-        PyTuple::new(py, unpacked.into_iter().map(|tensor| optional_object(py, tensor)).collect::<PyResult<Vec<_>>>()?)
+        PyTuple::new(
+            py,
+            unpacked.into_iter().map(|tensor| object::optional_object(py, tensor)).collect::<PyResult<Vec<_>>>()?,
+        )
     }
 
-    /// Says which inputs forward changed in place.
+    /// Marks inputs that forward changed in place.
     #[pyo3(signature = (*tensors))]
     fn mark_dirty(&self, tensors: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.noted().dirty = all_tensors(tensors, "mark_dirty")?;
+        self.note(|noted| &mut noted.notes.dirty, all_tensors(tensors, "mark_dirty")?);
         Ok(())
     }
 
-    /// Says which outputs have no gradient.
+    /// Marks outputs that have no gradient.
     #[pyo3(signature = (*tensors))]
     fn mark_non_differentiable(&self, tensors: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.noted().non_differentiable = all_tensors(tensors, "mark_non_differentiable")?;
+        self.note(|noted| &mut noted.notes.non_differentiable, all_tensors(tensors, "mark_non_differentiable")?);
         Ok(())
     }
 
-    /// Whether backward sees zeros (the default) or None for outputs that nobody used.
+    /// Sets whether backward gets zeros (the default) or None for outputs without a gradient.
     fn set_materialize_grads(&self, value: bool) {
         self.noted().materialize = value;
     }
@@ -136,23 +141,33 @@ impl Context {
         self.noted().materialize
     }
 
-    /// For each argument of forward: whether backward must give its gradient.
+    /// For each argument of forward: whether backward must return its gradient.
     #[getter]
     fn needs_input_grad<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.noted().needs_input_grad.clone())
+        let needs = self.noted().needs_input_grad.clone();
+        PyTuple::new(py, needs)
     }
 }
 
 /// The node of one call of a Python function.
 pub struct PythonFunction {
-    class: Held,
-    context: Held,
+    class: PyHandle,
+    context: PyHandle,
     name: String,
     /// For each argument of forward: whether it was a tensor, which has an edge.
     tensor_arguments: Vec<bool>,
 }
 
 impl PythonFunction {
+    fn new(class: &Bound<'_, PyAny>, context: &Bound<'_, Context>, inputs: &[Option<Tensor>]) -> PyResult<Self> {
+        Ok(PythonFunction {
+            class: PyHandle::new(class.clone().unbind()),
+            context: PyHandle::new(context.clone().into_any().unbind()),
+            name: format!("{}Backward", class.getattr("__name__")?.extract::<String>()?),
+            tensor_arguments: inputs.iter().map(Option::is_some).collect(),
+        })
+    }
+
     pub fn context<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.context.bind(py)
     }
@@ -166,7 +181,7 @@ impl PythonFunction {
                 None if materialize => Some(call.zeros(output).map_err(raise)?),
                 grad => grad,
             };
-            arguments.push(optional_object(py, grad)?);
+            arguments.push(object::optional_object(py, grad)?);
         }
         let result = self.class.bind(py).getattr("backward")?.call1(PyTuple::new(py, arguments)?)?;
         let results: Vec<Bound<'_, PyAny>> = match result.cast::<PyTuple>() {
@@ -217,13 +232,10 @@ impl Backward for PythonFunction {
     }
 
     fn release(&self) {
-        Python::attach(|py| {
+        attach::attached(|py| {
             let context = self.context.bind(py);
             let Ok(context) = context.cast::<Context>() else { return };
-            // A packed object's end may run Python code, which may look at the context: never under its lock.
-            let saved = std::mem::take(&mut *context.get().saved());
-            saved.iter().flatten().for_each(SavedTensor::release);
-            *context.get().saved() = saved;
+            context.get().saved().iter().flatten().for_each(SavedTensor::release);
         });
     }
 
@@ -232,7 +244,7 @@ impl Backward for PythonFunction {
         visit(self.context.as_ptr());
     }
 
-    /// Its backward may have more to do than to pass gradients on, and makes zeros of those that are missing.
+    /// Its backward may have side effects, and it makes zeros for missing gradients.
     fn runs_without_gradients(&self) -> bool {
         true
     }
@@ -249,10 +261,10 @@ fn _apply_function<'py>(
     let py = class.py();
     let tensor = |item: &Bound<'py, PyAny>| object::tensor(item).ok().cloned();
     let inputs: Vec<Option<Tensor>> = arguments.iter().map(|item| tensor(&item)).collect();
-    let recording = modes::recording() && inputs.iter().flatten().any(Tensor::is_watched);
+    let recording = modes::recording() && inputs.iter().flatten().any(Tensor::is_tracked);
     let own = context.get();
     own.noted().needs_input_grad =
-        inputs.iter().map(|input| input.as_ref().is_some_and(|input| recording && input.is_watched())).collect();
+        inputs.iter().map(|input| input.as_ref().is_some_and(|input| recording && input.is_tracked())).collect();
     let result = {
         let _off = GradMode::new(false);
         if split_setup {
@@ -269,17 +281,19 @@ fn _apply_function<'py>(
         Ok(tuple) => tuple.iter().collect(),
         Err(_) => vec![result.clone()],
     };
+    let results: Vec<Option<Tensor>> = items.iter().map(tensor).collect();
+    // The notes are taken out of the context, because recording may run Python code that uses the context.
     let noted = std::mem::take(&mut *own.noted());
-    let outputs = carried(finish(class, context, &inputs, &items, &noted, recording)).map_err(raise)?;
-    let mut kept = own.noted();
-    // What the node saved would be kept twice here, and a saved result would keep itself alive.
-    *kept = Noted {
-        to_save: if own.node.get().is_some() { Vec::new() } else { noted.to_save },
-        needs_input_grad: noted.needs_input_grad,
-        materialize: noted.materialize,
-        ..Noted::default()
-    };
-    drop(kept);
+    let function = recording.then(|| PythonFunction::new(class, context, &inputs)).transpose()?;
+    let call = CustomCall { inputs: &inputs, results: &results, notes: &noted.notes };
+    let (outputs, recorded) = call.finish(function).map_err(raise)?;
+    // What the node saved would be stored twice here, and a saved result would keep itself alive.
+    let to_save = if recorded.is_some() { Vec::new() } else { noted.notes.to_save };
+    if let Some(Recorded { node, saved }) = recorded {
+        own.save(saved);
+        let _ = own.node.set(Arc::downgrade(&node));
+    }
+    own.note(|own| own, Noted { notes: Notes { to_save, ..Notes::default() }, ..noted });
     let objects = items
         .into_iter()
         .zip(outputs)
@@ -292,121 +306,6 @@ fn _apply_function<'py>(
         (true, [one]) => Ok(one.clone()),
         _ => Ok(PyTuple::new(py, objects)?.into_any()),
     }
-}
-
-/// Gives the results their history; nothing stands for results that are no tensors.
-fn finish<'py>(
-    class: &Bound<'py, PyAny>,
-    context: &Bound<'py, Context>,
-    inputs: &[Option<Tensor>],
-    items: &[Bound<'py, PyAny>],
-    noted: &Noted,
-    recording: bool,
-) -> PyResult<Vec<Option<Tensor>>> {
-    let among = |list: &[Tensor], tensor: &Tensor| list.iter().any(|other| other.ptr_eq(tensor));
-    let mut outputs: Vec<Option<Tensor>> = Vec::with_capacity(items.len());
-    for item in items {
-        let Ok(tensor) = object::tensor(item) else {
-            outputs.push(None);
-            continue;
-        };
-        let is_input = inputs.iter().flatten().any(|input| input.ptr_eq(tensor));
-        let dirty = among(&noted.dirty, tensor);
-        // An input that comes back unchanged gets a history of its own, as a view.
-        let output = if is_input && !dirty { Tensor::view_of(tensor, tensor.layout().clone()) } else { tensor.clone() };
-        outputs.push(Some(output));
-    }
-    for dirty in &noted.dirty {
-        if !outputs.iter().flatten().any(|output| output.ptr_eq(dirty)) {
-            return Err(PyRuntimeError::new_err(
-                "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be outputs of the Function.",
-            ));
-        }
-        if recording && dirty.is_view() && items.len() > 1 {
-            return Err(PyRuntimeError::new_err(
-                "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more than one Tensor. This is not supported by the current autograd engine. You should either make sure the input is not a view (using .clone() for example) or make your Function only return one Tensor (potentially splitting it into two Functions: one doing the inplace that returns a single Tensor and a second one that does the other operations).",
-            ));
-        }
-        if recording && dirty.requires_grad() && dirty.is_leaf() {
-            return Err(PyRuntimeError::new_err(
-                "a leaf Variable that requires grad has been used in an in-place operation.",
-            ));
-        }
-        if recording && dirty.is_view() {
-            check_history(dirty).map_err(raise)?;
-        }
-    }
-    let differentiable = |item: &Bound<'py, PyAny>, output: &Tensor| {
-        let named = object::tensor(item).is_ok_and(|tensor| among(&noted.non_differentiable, tensor));
-        output.dtype().is_differentiable() && !named
-    };
-    if !recording {
-        noted.dirty.iter().for_each(Tensor::bump_version);
-        return Ok(outputs);
-    }
-    let recorded: Vec<usize> = (0..items.len())
-        .filter(|&at| outputs[at].as_ref().is_some_and(|output| differentiable(&items[at], output)))
-        .collect();
-    let mut edges = engine::Edges::new();
-    for input in inputs.iter().flatten() {
-        // What changed with a view is its base.
-        let changed = if among(&noted.dirty, input) { input.base().unwrap_or(input) } else { input };
-        edges.push(changed.gradient_edge().map_err(raise)?);
-    }
-    noted.dirty.iter().for_each(Tensor::bump_version);
-    // Results that are no differentiable tensors keep a place, so that backward gets an argument for each result.
-    let placeholder =
-        OutputMeta { sizes: Default::default(), dtype: rushlight::DType::F32, device: rushlight::Device::Cpu };
-    let metas =
-        outputs.iter().map(|output| output.as_ref().map_or_else(|| placeholder.clone(), OutputMeta::from)).collect();
-    let saved = noted
-        .to_save
-        .iter()
-        .map(|tensor| match tensor {
-            None => Ok(None),
-            Some(tensor) => {
-                let output = recorded.iter().find(|&&at| {
-                    object::tensor(&items[at]).is_ok_and(|item| item.ptr_eq(tensor))
-                        && !inputs.iter().flatten().any(|input| input.ptr_eq(tensor) && !among(&noted.dirty, input))
-                });
-                match output {
-                    Some(&at) => SavedTensor::output(tensor, at as u32).map(Some),
-                    None => SavedTensor::input(tensor).map(Some),
-                }
-            }
-        })
-        .collect::<Result<Vec<_>>>()
-        .map_err(raise)?;
-    let function = PythonFunction {
-        class: Held::new(class.clone().unbind()),
-        context: Held::new(context.clone().into_any().unbind()),
-        name: format!("{}Backward", class.getattr("__name__")?.extract::<String>()?),
-        tensor_arguments: inputs.iter().map(Option::is_some).collect(),
-    };
-    let changed_view = |input: &&Tensor| input.is_view() && among(&noted.dirty, input);
-    let changed_view = inputs.iter().flatten().enumerate().find(|(_, input)| changed_view(input));
-    let node: Arc<Node> = match changed_view {
-        Some((place, view)) => record_change(view, function, edges, place),
-        None => Node::new(function, edges, metas),
-    };
-    let own = context.get();
-    *own.saved() = saved;
-    let _ = own.node.set(Arc::downgrade(&node));
-    // In-place changes of a view would go around the function's own backward.
-    let kind = if recorded.len() > 1 { ViewKind::MultiOutput } else { ViewKind::CustomFunction };
-    for at in recorded {
-        if let Some(output) = &outputs[at] {
-            if changed_view.is_some() {
-                // Its history follows from its base's.
-            } else if among(&noted.dirty, output) {
-                output.rebase_history(node.clone(), at as u32);
-            } else {
-                output.set_history(node.clone(), at as u32);
-                output.set_view_kind(kind);
-            }
-        }
-    }
-    Ok(outputs)
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {

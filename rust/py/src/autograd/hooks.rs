@@ -8,12 +8,11 @@ use pyo3::prelude::*;
 use rushlight::Tensor;
 use rushlight_autograd as engine;
 
-use crate::attach;
 use crate::errors::{kind_of, raise};
-use crate::object;
-use crate::reclaim::Held;
+use crate::reclaim::PyHandle;
+use crate::{attach, object};
 
-/// Takes a hook out again.
+/// Removes a hook.
 #[pyclass(frozen, module = "rushlight._C")]
 pub struct HookHandle(pub engine::HookHandle);
 
@@ -24,17 +23,17 @@ impl HookHandle {
     }
 }
 
-/// The Python callable behind a hook, as the engine knows it.
+/// The Python callable of a hook, as the engine stores it.
 pub(super) struct Callee {
     object: *mut c_void,
     name: String,
 }
 
 impl Callee {
-    /// The callable for the hook to keep, and what the engine is told about it.
-    pub(super) fn of(hook: Bound<'_, PyAny>) -> (Held, Callee) {
+    /// The callable for the hook to keep, and its description for the engine.
+    pub(super) fn of(hook: Bound<'_, PyAny>) -> (PyHandle, Callee) {
         let name = hook.getattr(intern!(hook.py(), "__name__")).and_then(|name| name.extract());
-        let hook = Held::new(hook.unbind());
+        let hook = PyHandle::new(hook.unbind());
         let callee = Callee { object: hook.as_ptr(), name: name.unwrap_or_else(|_| "<unknown>".into()) };
         (hook, callee)
     }
@@ -44,7 +43,7 @@ impl Callee {
     }
 }
 
-/// What a hook returned: a tensor in the gradient's place, or nothing.
+/// The result of a hook: a tensor that replaces the gradient, or None.
 pub(super) fn replacement(result: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     if result.is_none() {
         return Ok(None);
@@ -82,13 +81,13 @@ pub fn register_post_hook(tensor: &Tensor, hook: Bound<'_, PyAny>) -> PyResult<H
 
 /// Packs saved tensors with two Python functions.
 pub(super) struct SavedHooks {
-    pack: Held,
-    unpack: Held,
+    pack: PyHandle,
+    unpack: PyHandle,
 }
 
 impl SavedHooks {
     pub(super) fn new(pack: Py<PyAny>, unpack: Py<PyAny>) -> SavedHooks {
-        SavedHooks { pack: Held::new(pack), unpack: Held::new(unpack) }
+        SavedHooks { pack: PyHandle::new(pack), unpack: PyHandle::new(unpack) }
     }
 }
 
@@ -97,13 +96,13 @@ impl engine::saved::SavedTensorHooks for SavedHooks {
         attach::acquire(|py| {
             let tensor = object::wrap_bound(py, tensor)?;
             let _off = engine::modes::GradMode::new(false);
-            Ok(Box::new(Held::new(self.pack.bind(py).call1((tensor,))?.unbind())) as engine::saved::Packed)
+            Ok(Box::new(PyHandle::new(self.pack.bind(py).call1((tensor,))?.unbind())) as engine::saved::Packed)
         })
     }
 
     fn unpack(&self, packed: &engine::saved::Packed) -> rushlight::Result<Tensor> {
         attach::acquire(|py| {
-            let packed = packed.downcast_ref::<Held>().map_or_else(|| py.None(), |packed| packed.get(py));
+            let packed = packed.downcast_ref::<PyHandle>().map_or_else(|| py.None(), |packed| packed.get(py));
             let found = self.unpack.bind(py).call1((packed,))?;
             object::tensor(&found).cloned().map_err(|_| {
                 let kind = kind_of(&found);
@@ -120,18 +119,18 @@ fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) {
     engine::saved::push_hooks(Arc::new(SavedHooks::new(pack, unpack)));
 }
 
-/// Calls `watcher(tensor)` before each change of a tensor in place on this thread; nothing if None.
+/// Calls `hook(tensor)` before each in-place change of a tensor on this thread; None removes the hook.
 #[pyfunction]
-fn _watch_changes(watcher: Option<Py<PyAny>>) {
-    let told = |watcher: Held| -> engine::saved::Watcher {
+fn _set_mutation_hook(hook: Option<Py<PyAny>>) {
+    let mutation_hook = |hook: PyHandle| -> engine::saved::MutationHook {
         Arc::new(move |tensor: &Tensor| {
             attach::acquire(|py| {
                 let tensor = object::wrap_bound(py, tensor.clone())?;
-                watcher.bind(py).call1((tensor,)).map(drop)
+                hook.bind(py).call1((tensor,)).map(drop)
             })
         })
     };
-    engine::saved::set_watcher(watcher.map(|watcher| told(Held::new(watcher))));
+    engine::saved::set_mutation_hook(hook.map(|hook| mutation_hook(PyHandle::new(hook))));
 }
 
 #[pyfunction]
@@ -139,7 +138,7 @@ fn _pop_saved_tensors_hooks() {
     engine::saved::pop_hooks();
 }
 
-/// Counts a change of a tensor that no operator made.
+/// Counts a change of a tensor that was not made by an operator.
 #[pyfunction]
 fn _increment_version(tensor: &Bound<'_, PyAny>) -> PyResult<()> {
     object::tensor(tensor).map(Tensor::bump_version).map_err(|_| {
@@ -152,7 +151,7 @@ fn _increment_version(tensor: &Bound<'_, PyAny>) -> PyResult<()> {
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<HookHandle>()?;
     module.add_function(wrap_pyfunction!(_increment_version, module)?)?;
-    module.add_function(wrap_pyfunction!(_watch_changes, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_mutation_hook, module)?)?;
     module.add_function(wrap_pyfunction!(_push_saved_tensors_hooks, module)?)?;
     module.add_function(wrap_pyfunction!(_pop_saved_tensors_hooks, module)?)
 }

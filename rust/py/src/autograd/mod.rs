@@ -1,25 +1,25 @@
-//! Differentiation as Python sees it: the walk, the graph's nodes, hooks, user functions, and the user's line of each call.
+//! Differentiation for Python: backward passes, the graph's nodes, hooks, user functions, and the user's line of each
+//! call.
 
+mod call_cache;
 mod function;
 mod hooks;
-mod keeper;
 mod node;
-mod origin;
 mod reentrant;
 mod saved;
+mod source_location;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rushlight::{Alone, Tensor};
 use rushlight_autograd as engine;
 use rushlight_autograd::engine::Options;
 
-use rushlight::host::Warning;
-
-use crate::attach;
-use crate::errors::{carry, raise};
-use crate::object;
-use reentrant::Walk;
+use crate::errors::raise;
+use crate::{attach, object};
+use reentrant::ReentrantGuard;
+use rushlight::Tensor;
+use rushlight_dispatch::host::Warning;
+use rushlight_dispatch::subgraph::UnarySubgraph;
 
 pub use hooks::{register_hook, register_post_hook};
 pub use node::wrap as node_object;
@@ -44,14 +44,7 @@ fn optional_tensors(list: &Bound<'_, PyTuple>) -> PyResult<Vec<Option<Tensor>>> 
     list.iter().map(read).collect()
 }
 
-fn optional_object<'py>(py: Python<'py>, tensor: Option<Tensor>) -> PyResult<Bound<'py, PyAny>> {
-    match tensor {
-        Some(tensor) => object::wrap_bound(py, tensor),
-        None => Ok(py.None().into_bound(py)),
-    }
-}
-
-/// Collects the gradients of `outputs` in the leaves' `.grad`.
+/// Accumulates the gradients of `outputs` in the leaves' `.grad`.
 #[pyfunction]
 fn _backward(
     py: Python<'_>,
@@ -64,7 +57,7 @@ fn _backward(
     let (outputs, grads) = (tensors(outputs)?, optional_tensors(grads)?);
     let inputs = inputs.map(tensors).transpose()?;
     let options = Options { retain_graph, create_graph };
-    let _walk = Walk::begin()?;
+    let _walk = ReentrantGuard::begin()?;
     attach::release(py, || engine::backward(&outputs, &grads, inputs.as_deref(), options)).map_err(raise)
 }
 
@@ -81,13 +74,13 @@ fn _grad<'py>(
 ) -> PyResult<Bound<'py, PyTuple>> {
     let (outputs, inputs, grads) = (tensors(outputs)?, tensors(inputs)?, optional_tensors(grads)?);
     let options = Options { retain_graph, create_graph };
-    let _walk = Walk::begin()?;
+    let _walk = ReentrantGuard::begin()?;
     let found =
         attach::release(py, || engine::grad(&outputs, &inputs, &grads, allow_unused, options)).map_err(raise)?;
-    PyTuple::new(py, found.into_iter().map(|grad| optional_object(py, grad)).collect::<PyResult<Vec<_>>>()?)
+    PyTuple::new(py, found.into_iter().map(|grad| object::optional_object(py, grad)).collect::<PyResult<Vec<_>>>()?)
 }
 
-/// Runs `callback` when the walk that runs now has ended.
+/// Runs `callback` when the current backward pass has ended.
 #[pyfunction]
 fn _queue_callback(callback: Py<PyAny>) -> PyResult<()> {
     let run = move || attach::acquire(|py| callback.call0(py).map(drop));
@@ -110,19 +103,19 @@ fn _set_grad_enabled(enabled: bool) -> bool {
     engine::modes::set_grad_enabled(enabled)
 }
 
-/// Sets whether tangents may be asked for on this thread, so that `no_grad` does not lose them; returns the old state.
+/// Sets whether tangents may be requested on this thread, so that `no_grad` does not lose them; returns the old state.
 #[pyfunction]
 fn _set_tangents_enabled(enabled: bool) -> bool {
     engine::modes::set_tangents_enabled(enabled)
 }
 
-/// Sets whether this thread sees what was recorded for tangents alone; returns the old state.
+/// Sets whether records for tangents only are visible to this thread; returns the old state.
 #[pyfunction]
-fn _set_tangents_shown(shown: bool) -> bool {
-    engine::modes::set_tangents_shown(shown)
+fn _set_tangents_visible(shown: bool) -> bool {
+    engine::modes::set_tangents_visible(shown)
 }
 
-/// Whether tangents may be asked for on this thread.
+/// Whether tangents may be requested on this thread.
 #[pyfunction]
 fn _are_tangents_enabled() -> bool {
     engine::modes::current().tangents
@@ -138,11 +131,11 @@ fn _is_recording() -> bool {
 #[pyfunction]
 fn _tangent_leaf<'py>(py: Python<'py>, tensor: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let leaf = object::tensor(tensor)?.detach();
-    leaf.watch_for_tangents();
+    leaf.track_tangents();
     object::wrap_bound(py, leaf)
 }
 
-/// Calls a function of one tensor so that the graph shows one node of this name.
+/// Calls a function of one tensor and records it as one node of this name.
 #[pyfunction]
 fn _as_one_node<'py>(
     name: &str,
@@ -150,8 +143,10 @@ fn _as_one_node<'py>(
     tensor: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = tensor.py();
-    let Some(node) = Alone::begin(object::tensor(tensor)?).map_err(raise)? else { return function.call1((tensor,)) };
-    let found = function.call1((object::wrap_bound(py, node.inside().clone())?,))?;
+    let Some(node) = UnarySubgraph::begin(object::tensor(tensor)?).map_err(raise)? else {
+        return function.call1((tensor,));
+    };
+    let found = function.call1((object::wrap_bound(py, node.input().clone())?,))?;
     object::wrap_bound(py, node.finish(name, object::tensor(&found)?).map_err(raise)?)
 }
 
@@ -171,7 +166,7 @@ fn _set_inference_enabled(enabled: bool) -> bool {
     engine::modes::set_inference_enabled(enabled)
 }
 
-/// Whether backward looks for the operator whose gradient is NaN; see `autograd.detect_anomaly`.
+/// Whether anomaly detection is on; see `autograd.detect_anomaly`.
 ///
 /// >>> torch.is_anomaly_enabled()
 /// False
@@ -180,7 +175,7 @@ fn is_anomaly_enabled() -> bool {
     engine::modes::anomaly_enabled()
 }
 
-/// Whether that search, while it is on, asks for NaN and does not only remember where operators were called.
+/// Whether anomaly detection also checks gradients for NaN, besides recording where operators were called.
 ///
 /// >>> torch.is_anomaly_check_nan_enabled()
 /// True
@@ -195,17 +190,12 @@ fn _set_anomaly_enabled(enabled: bool, check_nan: bool) {
     engine::modes::set_anomaly(enabled, check_nan);
 }
 
-/// Wraps an exception that a hook or function raised, so that it passes the engine unchanged.
-fn carried<T>(result: PyResult<T>) -> rushlight::Result<T> {
-    result.map_err(carry)
-}
-
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    origin::find_home(module.py())?;
-    engine::origin::set_locator(engine::origin::Locator {
-        here: origin::here,
-        describe: origin::describe,
-        trace: origin::trace,
+    source_location::find_package_dir(module.py())?;
+    engine::source_location::set_source_locator(engine::source_location::SourceLocator {
+        here: source_location::here,
+        describe: source_location::describe,
+        trace: source_location::trace,
         warn: |message| warn(message, Warning::General),
     });
     module.add_function(wrap_pyfunction!(_backward, module)?)?;
@@ -214,7 +204,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_grad_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(_set_grad_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(_set_tangents_enabled, module)?)?;
-    module.add_function(wrap_pyfunction!(_set_tangents_shown, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_tangents_visible, module)?)?;
     module.add_function(wrap_pyfunction!(_are_tangents_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(_is_recording, module)?)?;
     module.add_function(wrap_pyfunction!(_tangent_leaf, module)?)?;
@@ -225,7 +215,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_anomaly_check_nan_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(_set_anomaly_enabled, module)?)?;
     hooks::add(module)?;
-    keeper::add(module)?;
+    call_cache::add(module)?;
     node::add(module)?;
     function::add(module)
 }

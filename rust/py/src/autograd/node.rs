@@ -11,18 +11,18 @@ use pyo3::types::{PyDict, PyTuple};
 use rushlight::Tensor;
 use rushlight_autograd as engine;
 use rushlight_autograd::{AccumulateGrad, Gradients, OutputMeta};
+use rushlight_dispatch::create;
 
 use super::function::PythonFunction;
 use super::hooks::{Callee, HookHandle, replacement};
-use super::{optional_object, saved};
-use crate::attach;
+use super::saved;
 use crate::dtype::{PyDType, device_object, dtype_object};
 use crate::errors::{kind_of, raise};
-use crate::object;
+use crate::{attach, object};
 
-/// A node of the graph: what a recorded operator left behind, such as ``tensor.grad_fn``.
+/// A node of the graph, which a recorded operator has made, such as ``tensor.grad_fn``.
 ///
-/// A class derived in Python gives attributes, which the collector then sees.
+/// A class derived in Python adds attributes, which the garbage collector sees.
 ///
 /// >>> x = torch.ones(1, requires_grad=True)
 /// >>> (x * 2).grad_fn.name()
@@ -31,20 +31,20 @@ use crate::object;
 pub struct PyNode(Arc<engine::Node>);
 
 thread_local! {
-    /// The node for the object that is being made: classes are made by name, and only this file fills them.
+    /// The node of the object under construction: classes are called by name, and only this file sets the node.
     static COMING: RefCell<Option<Arc<engine::Node>>> = const { RefCell::new(None) };
 }
 
 static CLASSES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
-/// The living objects by the address of their node, a `WeakValueDictionary`: a node has one object at a time.
+/// The living objects by the address of their node, a `WeakValueDictionary`: a node has at most one object.
 static ALIVE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// The Python object of a node.
 pub fn wrap(py: Python<'_>, node: Arc<engine::Node>) -> PyResult<Bound<'_, PyAny>> {
     let found = || py.import("weakref")?.getattr("WeakValueDictionary")?.call0().map(Bound::unbind);
     let alive = ALIVE.get_or_try_init(py, found)?.bind(py);
-    // No other node has this address while the object lives, since it owns the node.
+    // No other node has this address while the object lives, because the object owns the node.
     let address = Arc::as_ptr(&node).cast::<u8>() as usize;
     let known = alive.call_method1(intern!(py, "get"), (address,))?;
     if !known.is_none() {
@@ -53,10 +53,10 @@ pub fn wrap(py: Python<'_>, node: Arc<engine::Node>) -> PyResult<Bound<'_, PyAny
     alive.call_method1(intern!(py, "setdefault"), (address, made(py, node)?))
 }
 
-/// A new object, of the class that carries the node's name.
+/// A new object, of the class with the node's name.
 fn made(py: Python<'_>, node: Arc<engine::Node>) -> PyResult<Bound<'_, PyAny>> {
     let classes = CLASSES.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
-    // torch's full name of a leaf's node is a path of C++; its class is the last part.
+    // torch's full name of a leaf's node contains a C++ namespace; its class is the last part.
     let name = node.short_name().to_owned();
     let class = match classes.get_item(&name)? {
         Some(class) => class,
@@ -76,11 +76,11 @@ fn made(py: Python<'_>, node: Arc<engine::Node>) -> PyResult<Bound<'_, PyAny>> {
 }
 
 fn gradients(py: Python<'_>, grads: &Gradients) -> PyResult<Py<PyTuple>> {
-    let objects = grads.iter().map(|grad| optional_object(py, grad.clone())).collect::<PyResult<Vec<_>>>()?;
+    let objects = grads.iter().map(|grad| object::optional_object(py, grad.clone())).collect::<PyResult<Vec<_>>>()?;
     PyTuple::new(py, objects).map(Bound::unbind)
 }
 
-/// What a node's hook returned: gradients in the place of those that it was given, or nothing.
+/// The result of a node's hook: gradients that replace the given ones, or None.
 fn replaced(result: &Bound<'_, PyAny>) -> PyResult<Option<Gradients>> {
     if result.is_none() {
         return Ok(None);
@@ -91,7 +91,7 @@ fn replaced(result: &Bound<'_, PyAny>) -> PyResult<Option<Gradients>> {
     values.iter().map(|value| replacement(&value)).collect::<PyResult<Gradients>>().map(Some)
 }
 
-/// What a gradient must look like that a node takes.
+/// The shape, dtype and device of a gradient that a node accepts.
 #[pyclass(frozen, name = "_InputMetadata", module = "rushlight.autograd.graph")]
 struct InputMetadata(OutputMeta);
 
@@ -112,7 +112,7 @@ impl InputMetadata {
         device_object(py, self.0.device)
     }
 
-    /// No gradient is nested.
+    /// Nested tensors do not exist.
     #[getter]
     fn is_nested_tensor(&self) -> bool {
         false
@@ -131,18 +131,18 @@ impl PyNode {
         self.0.name()
     }
 
-    /// Where the gradients go: a pair of node and input number for each input.
+    /// The edges: a pair of node and input number for each input.
     #[getter]
     fn next_functions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let shown = engine::modes::current().shown;
-        let pair = |edge: &Option<engine::Edge>| match edge.as_ref().filter(|edge| edge.is_followed(shown)) {
+        let tangents_visible = engine::modes::current().tangents_visible;
+        let pair = |edge: &Option<engine::Edge>| match edge.as_ref().filter(|edge| edge.is_followed(tangents_visible)) {
             Some(edge) => Ok((wrap(py, edge.node().clone())?, edge.output).into_pyobject(py)?.into_any()),
             None => Ok((py.None(), 0).into_pyobject(py)?.into_any()),
         };
         PyTuple::new(py, self.0.edges().iter().map(pair).collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// The leaf that this node collects for.
+    /// The leaf into which this node accumulates.
     #[getter]
     fn variable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.0.function_as::<AccumulateGrad>() {
@@ -153,11 +153,11 @@ impl PyNode {
 
     /// The user's line of the forward call.
     #[getter]
-    fn origin(&self) -> Option<String> {
-        self.0.origin().describe()
+    fn source_location(&self) -> Option<String> {
+        self.0.source_location().describe()
     }
 
-    /// What each result of the forward call looked like.
+    /// The metadata of each result of the forward call.
     #[getter]
     fn _input_metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.0.outputs().iter().cloned().map(InputMetadata))
@@ -167,7 +167,7 @@ impl PyNode {
         self.0.sequence()
     }
 
-    /// Calls `hook(grad_inputs, grad_outputs)` after the node ran; what it returns takes the place of the former.
+    /// Calls `hook(grad_inputs, grad_outputs)` after the node ran; its result replaces the former.
     fn register_hook(&self, hook: Bound<'_, PyAny>) -> HookHandle {
         let (hook, callee) = Callee::of(hook);
         let call = move |results: &Gradients, grads: &Gradients| {
@@ -176,7 +176,7 @@ impl PyNode {
         callee.handle(self.0.hooks().post.add(Arc::new(call)))
     }
 
-    /// Calls `hook(grad_outputs)` before the node runs; what it returns takes their place.
+    /// Calls `hook(grad_outputs)` before the node runs; its result replaces them.
     fn register_prehook(&self, hook: Bound<'_, PyAny>) -> HookHandle {
         let (hook, callee) = Callee::of(hook);
         let call =
@@ -184,7 +184,7 @@ impl PyNode {
         callee.handle(self.0.hooks().pre.add(Arc::new(call)))
     }
 
-    /// A dictionary for the user's own notes.
+    /// A dictionary for the user's own data.
     #[getter]
     fn metadata<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let notes = slf.getattr("__dict__")?;
@@ -196,7 +196,8 @@ impl PyNode {
         notes.as_any().get_item("_metadata")
     }
 
-    /// A tensor in the place of the node's result, or the leaf: a backward pass may begin or end there. Its elements say nothing.
+    /// A tensor that represents the node's result, or the leaf: a backward pass may begin or end there. Its elements
+    /// are unspecified.
     fn _result<'py>(&self, py: Python<'py>, output: usize) -> PyResult<Bound<'py, PyAny>> {
         if let Some(leaf) = self.0.function_as::<AccumulateGrad>() {
             return object::wrap_bound(py, leaf.variable().clone());
@@ -204,20 +205,21 @@ impl PyNode {
         let Some(meta) = self.0.outputs().get(output) else {
             return Err(PyIndexError::new_err(format!("{} has no result {output}", self.0.name())));
         };
-        let one = rushlight::create::zeros(&[], meta.dtype, meta.device).map_err(raise)?;
+        let one = create::zeros(&[], meta.dtype, meta.device).map_err(raise)?;
         let layout = one.layout().broadcast_to(&meta.sizes).map_err(raise)?;
         let tensor = Tensor::new(one.storage().clone(), layout, meta.dtype, meta.device);
         tensor.set_history(self.0.clone(), output as u32);
         object::wrap_bound(py, tensor)
     }
 
-    /// Gradients go through every node.
+    /// Gradients pass through every node.
     #[getter]
     fn requires_grad(&self) -> bool {
         true
     }
 
-    /// The node's own step of a backward pass: the gradients of its inputs, from those of its results. Hooks do not run.
+    /// The node's own step of a backward pass: the gradients of its inputs, computed from those of its results. Hooks
+    /// do not run.
     #[pyo3(signature = (*grads))]
     fn __call__<'py>(&self, py: Python<'py>, grads: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let (expected, got) = (self.0.outputs().len(), grads.len());
@@ -241,7 +243,7 @@ impl PyNode {
         Ok(all)
     }
 
-    /// What the node kept of its call; and what a user's function noted on its context is found on its node too.
+    /// The saved values of the node's call, and the attributes that a user's function has set on its context.
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         if let Some(kept) = saved::attribute(py, &self.0, name)? {
             return Ok(kept);

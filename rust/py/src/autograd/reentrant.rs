@@ -1,47 +1,47 @@
-//! Walks within walks: a user's `backward` that calls `.backward()` again.
+//! Nested backward passes: a user's `backward` that calls `.backward()` again.
 //!
-//! Inside one walk nothing recurses, however deep the graph. A walk that begins within another stands on the same stack,
-//! and Python's own limit of recursion does not know how much of it is left.
+//! One backward pass does not recurse, however deep the graph. A nested pass uses the same stack, and Python's
+//! recursion limit does not take into account how much of it is left.
 
 use std::cell::Cell;
 
 use pyo3::exceptions::PyRecursionError;
 use pyo3::prelude::*;
 
-/// Walks within walks that fit on the smallest stack there is, without asking.
-const FEW: usize = 8;
-/// What must be left for one more walk, and the Python code in it.
-const ROOM: usize = 192 << 10;
+/// The number of nested passes that fit on the smallest possible stack, without a check.
+const FREE_DEPTH: usize = 8;
+/// The stack space required for one more pass, and the Python code in it.
+const STACK_PER_PASS: usize = 192 << 10;
 
 thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-    /// The lowest address of this thread's stack, once somebody asked.
+    /// The lowest address of this thread's stack, once it was looked up.
     static LOWEST: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// One walk that this thread is in.
-pub struct Walk(());
+/// One backward pass in which this thread is.
+pub struct ReentrantGuard(());
 
-impl Walk {
-    pub fn begin() -> PyResult<Walk> {
+impl ReentrantGuard {
+    pub fn begin() -> PyResult<ReentrantGuard> {
         let depth = DEPTH.get();
-        if depth >= FEW && left() < ROOM {
+        if depth >= FREE_DEPTH && left() < STACK_PER_PASS {
             return Err(PyRecursionError::new_err(format!(
-                "maximum recursion depth exceeded: {depth} backward passes within each other leave no room on the stack\nGive the thread more of it: threading.stack_size(64 << 20) before it starts."
+                "maximum recursion depth exceeded: {depth} nested backward passes fill the stack\nCall threading.stack_size(64 << 20) before the thread starts to give it a larger one."
             )));
         }
         DEPTH.set(depth + 1);
-        Ok(Walk(()))
+        Ok(ReentrantGuard(()))
     }
 }
 
-impl Drop for Walk {
+impl Drop for ReentrantGuard {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
     }
 }
 
-/// Bytes of the stack below this call.
+/// The free bytes of the stack below this call.
 fn left() -> usize {
     let local = 0u8;
     let here = std::ptr::from_ref(std::hint::black_box(&local)).addr();
@@ -53,9 +53,10 @@ fn left() -> usize {
     here.saturating_sub(lowest)
 }
 
-/// Where this thread's stack ends, as the C library knows it; the guard pages count as stack.
+/// The end of this thread's stack, according to the C library; the guard pages count as stack.
 fn lowest() -> Option<usize> {
-    // SAFETY: the attributes are those of the calling thread, written before they are read, and given back.
+    // SAFETY: the attributes are those of the calling thread; they are initialised before they are read, and destroyed
+    // afterwards.
     unsafe {
         let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
         if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {

@@ -1,21 +1,21 @@
-//! What a node of the graph kept of its call, as its attributes `_saved_*` and `_raw_saved_*`.
+//! The saved values of a node, as its attributes `_saved_*` and `_raw_saved_*`.
 
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rushlight::Value;
-use rushlight::node::{Kept, Place, RowNode};
 use rushlight_autograd::{Call, Node};
+use rushlight_dispatch::node::{OperatorNode, SavedIndex, SavedValue};
+use rushlight_dispatch::value::Value;
 
 use super::hooks::SavedHooks;
-use super::optional_object;
 use crate::convert::scalar_object;
 use crate::dtype::{device_object, dtype_object};
 use crate::errors::{kind_of, raise};
+use crate::object;
 
-/// A tensor that a node keeps for its derivative, as it is kept.
+/// A tensor that a node has saved for its derivative, in packed form.
 ///
 /// >>> x = torch.ones(1, requires_grad=True)
 /// >>> y = x.exp()
@@ -25,7 +25,7 @@ use crate::errors::{kind_of, raise};
 #[pyclass(frozen, name = "SavedTensor", module = "rushlight.autograd")]
 pub struct PySavedTensor {
     node: Arc<Node>,
-    place: Place,
+    place: SavedIndex,
 }
 
 #[pymethods]
@@ -35,7 +35,7 @@ impl PySavedTensor {
         Err(PyRuntimeError::new_err("Trying to create a SavedTensor object from Python is forbidden."))
     }
 
-    /// Keeps `pack_hook(tensor)` instead; `unpack_hook` makes the tensor of it.
+    /// Saves `pack_hook(tensor)` instead; `unpack_hook` restores the tensor from it.
     fn register_hooks(&self, pack_hook: Bound<'_, PyAny>, unpack_hook: Bound<'_, PyAny>) -> PyResult<()> {
         for hook in [&pack_hook, &unpack_hook] {
             if !hook.is_callable() {
@@ -45,7 +45,7 @@ impl PySavedTensor {
                 )));
             }
         }
-        let Some(saved) = self.node.function_as::<RowNode>().and_then(|row| row.saved(self.place)) else {
+        let Some(saved) = self.node.function_as::<OperatorNode>().and_then(|node| node.saved(self.place)) else {
             return Err(PyRuntimeError::new_err(
                 "Calling register_hooks on a saved tensor with value None is forbidden",
             ));
@@ -55,12 +55,12 @@ impl PySavedTensor {
     }
 }
 
-/// The attributes of a node that tell what it kept.
+/// The names of a node's attributes for saved values.
 pub fn names(node: &Node) -> Vec<String> {
-    let kept = node.function_as::<RowNode>().map(RowNode::kept).unwrap_or_default();
+    let kept = node.function_as::<OperatorNode>().map(OperatorNode::kept).unwrap_or_default();
     let mut names = Vec::new();
     for (name, kept) in kept {
-        if matches!(kept, Kept::Tensor(_)) {
+        if matches!(kept, SavedValue::Tensor(_)) {
             names.push(format!("_raw_saved_{name}"));
         }
         names.push(format!("_saved_{name}"));
@@ -72,19 +72,19 @@ pub fn names(node: &Node) -> Vec<String> {
 pub fn attribute<'py>(py: Python<'py>, node: &Arc<Node>, attribute: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
     let raw = attribute.strip_prefix("_raw_saved_");
     let Some(wanted) = raw.or_else(|| attribute.strip_prefix("_saved_")) else { return Ok(None) };
-    let Some(row) = node.function_as::<RowNode>() else { return Ok(None) };
-    let Some((_, kept)) = row.kept().into_iter().find(|(name, _)| name == wanted) else { return Ok(None) };
+    let Some(operator_node) = node.function_as::<OperatorNode>() else { return Ok(None) };
+    let Some((_, kept)) = operator_node.kept().into_iter().find(|(name, _)| name == wanted) else { return Ok(None) };
     match (kept, raw) {
-        (Kept::Tensor(place), Some(_)) => {
+        (SavedValue::Tensor(place), Some(_)) => {
             Bound::new(py, PySavedTensor { node: node.clone(), place }).map(|saved| Some(saved.into_any()))
         }
         (_, Some(_)) => Ok(None),
-        (Kept::Tensor(place), None) => {
-            let saved = row.saved(place).map(|saved| Call::outside(node).unpack(saved));
-            optional_object(py, saved.transpose().map_err(raise)?).map(Some)
+        (SavedValue::Tensor(place), None) => {
+            let saved = operator_node.saved(place).map(|saved| Call::outside(node).unpack(saved));
+            object::optional_object(py, saved.transpose().map_err(raise)?).map(Some)
         }
-        (Kept::Sizes(sizes), None) => Ok(Some(PyTuple::new(py, sizes)?.into_any())),
-        (Kept::Value(value), None) => object_of(py, &value).map(Some),
+        (SavedValue::Sizes(sizes), None) => Ok(Some(PyTuple::new(py, sizes)?.into_any())),
+        (SavedValue::Value(value), None) => object_of(py, &value).map(Some),
     }
 }
 

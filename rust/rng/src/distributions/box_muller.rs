@@ -3,11 +3,11 @@
 //! In a block the first 8 numbers give the radius, sqrt(-2 ln(1 - u)), the last 8 the angle, 2 pi u; the cosines go to the
 //! first half and the sines to the second.
 //!
-//! For f64 that is all. For f32 torch has vector code for AVX2 with the logarithm, sine and cosine of the Cephes library
-//! in single precision, from which every last bit depends on the order of operations and on which multiplications are
-//! fused with the addition that follows. They are written out here in that order, in scalar code over arrays of 8, which
-//! the compiler turns into the same vector instructions. Accuracy is that of Cephes, under 2 ulp for the domain needed:
-//! (0, 1] for the logarithm and [0, 2 pi) for the angle; nothing else is handled.
+//! Nothing else is needed for f64. For f32 torch has vector code for AVX2 with the logarithm, sine and cosine of the
+//! Cephes library in single precision, whose last bits depend on the order of operations and on which multiplications
+//! are fused with the following addition. They are written out here in that order, in scalar code over arrays of 8,
+//! which the compiler turns into the same vector instructions. Accuracy is that of Cephes, under 2 ulp for the domain
+//! needed: (0, 1] for the logarithm and [0, 2 pi) for the angle; nothing else is handled.
 
 use crate::vector::vectorised;
 
@@ -68,7 +68,7 @@ fn ln(x: f32) -> f32 {
 /// Cephes `sinf` and `cosf` for angles from 0 to 8192: reduce to an eighth of the circle, two polynomials, choose.
 #[inline(always)]
 fn sin_cos(angle: f32) -> (f32, f32) {
-    // The even octant: (octant & 2) says which polynomial is the sine, (octant & 4) which sign it has.
+    // The even octant: (octant & 2) decides which polynomial is the sine, (octant & 4) its sign.
     let octant = ((angle * (4.0 / std::f64::consts::PI) as f32) as i32 + 1) & !1;
     let y = octant as f32;
     // pi/4 in three parts, so that the difference stays exact.

@@ -1,4 +1,4 @@
-//! The uniform distribution, and those made from uniform or normal numbers one by one in f64.
+//! The uniform distribution, and those computed one by one in f64 from uniform or normal numbers.
 
 use crate::{Element, Float, Stream, element::Wide};
 
@@ -30,7 +30,7 @@ pub fn cauchy<T: Float>(stream: &mut Stream, out: &mut [T], median: f64, sigma: 
     });
 }
 
-/// The exponential function of a normal value of `mean` and `std`; always one by one, through the cached normal.
+/// The exponential of a normal value of `mean` and `std`; always drawn one by one, through the cached normal.
 pub fn log_normal<T: Float>(stream: &mut Stream, out: &mut [T], mean: f64, std: f64) {
     out.fill_with(|| T::from_f64(stream.standard_normal().mul_add(std, mean).exp()));
 }

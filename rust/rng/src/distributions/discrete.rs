@@ -1,4 +1,4 @@
-//! Coins and waiting times: bernoulli, dropout, geometric.
+//! Discrete distributions: bernoulli, dropout, geometric.
 
 use crate::{Element, Float, Stream};
 
@@ -7,25 +7,26 @@ pub fn bernoulli<T: Element>(stream: &mut Stream, out: &mut [T], p: f64) {
     toss(stream, out, p, T::from_i64(0), T::from_i64(1));
 }
 
-/// The mask that dropout multiplies with: 0 with probability `p`, else 1 / (1 - p).
+/// The mask by which dropout multiplies: 0 with probability `p`, else 1 / (1 - p).
 ///
-/// torch draws nothing when it does not train, when `p` is 0 and when `p` is 1; that is for the caller to decide.
+/// torch draws nothing in evaluation mode, or if `p` is 0 or 1; the caller handles these cases.
 pub fn dropout_mask<T: Float>(stream: &mut Stream, out: &mut [T], p: f64) {
     let keep = 1.0 - p;
     let scale = T::from_wide(T::Wide::from_f64(1.0) / T::Wide::from_f64(keep));
     toss(stream, out, keep, T::from_i64(0), scale);
 }
 
-/// `yes` where a uniform f64 lies below `p`, else `no`.
+/// `yes` if a uniform f64 is below `p`, else `no`.
 fn toss<T: Copy>(stream: &mut Stream, out: &mut [T], p: f64, no: T, yes: T) {
-    // k / 2^53 < p says the same as k < ceil(2^53 p), and both steps are exact.
+    // k / 2^53 < p is equivalent to k < ceil(2^53 p), and both steps are exact.
     let bound = (p * (1u64 << 53) as f64).ceil() as i64;
     stream.engine.fill64(out, |word| if ((word & ((1 << 53) - 1)) as i64) < bound { yes } else { no });
 }
 
-/// 1 with the probability that stands at the same place in `p`, else 0, for the shorter of the two slices.
+/// 1 with the probability at the same index of `p`, else 0, for the shorter of the two slices.
 ///
-/// A probability in f64 costs two words, one in f32 or a half type one. In torch a probability outside [0, 1] is an error.
+/// A probability in f64 takes two words, one in f32 or a half type takes one. In torch a probability outside [0, 1] is
+/// an error.
 pub fn bernoulli_each<T: Element, P: Float>(stream: &mut Stream, out: &mut [T], p: &[P]) {
     let mut uniform = [P::Wide::default(); 256];
     for (out, p) in out.chunks_mut(uniform.len()).zip(p.chunks(uniform.len())) {

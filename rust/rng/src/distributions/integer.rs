@@ -13,7 +13,7 @@ pub struct IntRange {
 impl IntRange {
     /// The integers in [from, to) for elements of type `T`.
     ///
-    /// Where a floating type cannot hold a bound, it moves inward to the next number the type has.
+    /// A bound that a floating type cannot represent moves inward to the next number that it can.
     pub fn new<T: Element>(from: i64, to: i64) -> Result<Self, RangeError> {
         if from >= to {
             return Err(RangeError::Empty { from, to });
@@ -27,9 +27,10 @@ impl IntRange {
         Ok(Self { base: from, count: to.wrapping_sub(from) as u64 })
     }
 
-    /// The integers from `from` to the greatest of type `T`, for floating types to the greatest up to which it has all.
+    /// The integers from `from` to the greatest value of type `T`; for floating types to the greatest integer up to
+    /// which all are exact.
     ///
-    /// torch treats `from = -2**63` apart, see [`random_full_64_bits`].
+    /// torch treats `from = -2**63` separately, see [`random_full_64_bits`].
     pub fn starting<T: Element>(from: i64) -> Result<Self, RangeError> {
         let greatest = T::DIGITS.map_or(T::BOUNDS.1 as i64, |digits| 1 << digits);
         let from = round_up::<T>(from);
@@ -37,7 +38,7 @@ impl IntRange {
             return Err(RangeError::EmptyFrom { from, greatest });
         }
         check_bound::<T>("from", from)?;
-        // torch takes the greatest uint64 for -1 here, so it never accepts that dtype.
+        // torch uses the greatest uint64 as -1 here, so it never accepts that dtype.
         check_bound::<T>("to - 1", if T::BOUNDS.1 > i64::MAX as f64 { -1 } else { greatest })?;
         Ok(Self { base: from, count: (greatest.wrapping_sub(from) as u64).wrapping_add(1) })
     }
@@ -51,37 +52,37 @@ fn check_bound<T: Element>(bound: &'static str, value: i64) -> Result<(), RangeE
     }
 }
 
-/// `from`, or if that is lost in rounding, the next number above that the floating type `T` has.
+/// `from`, or if rounding would lose it, the next greater number of the floating type `T`.
 fn round_up<T: Element>(from: i64) -> i64 {
     let Some(digits) = T::DIGITS else { return from };
     let next = through::<T>(from.wrapping_add(1));
     if next >= from { from } else { next.wrapping_add(spacing(from.wrapping_add(1), digits)) }
 }
 
-/// `to`, or if the number before rounds up to it, the next number below that the floating type `T` has.
+/// `to`, or if the number before it rounds up to it, the next smaller number of the floating type `T`.
 fn round_down<T: Element>(to: i64) -> i64 {
     let Some(digits) = T::DIGITS else { return to };
     let before = through::<T>(to.wrapping_sub(1));
     if before < to { to } else { before.wrapping_sub(spacing(to.wrapping_sub(1), digits)) }
 }
 
-/// The value after a journey through `T`; what does not fit in 64 bits becomes the least, as x86 does.
+/// The value after a conversion to `T` and back; a value that does not fit in 64 bits becomes the smallest, as on x86.
 fn through<T: Element>(value: i64) -> i64 {
     let x = T::from_i64(value).to_f64();
     if x >= -(2f64.powi(63)) && x < 2f64.powi(63) { x as i64 } else { i64::MIN }
 }
 
-/// The distance of neighbours at `value` in a floating type with `digits` bits.
+/// The distance between adjacent numbers at `value` in a floating type with `digits` bits.
 fn spacing(value: i64, digits: u32) -> i64 {
     1i64.checked_shl((value.unsigned_abs().checked_ilog2().unwrap_or(0) + 1).saturating_sub(digits)).unwrap_or(0)
 }
 
-/// Integers of `range`. Below 2^28 of them a value costs one word, from there on two.
+/// Integers of `range`. A range of fewer than 2^28 integers takes one word per value, larger ones two.
 pub fn random_from_to<T: Element>(stream: &mut Stream, out: &mut [T], range: IntRange) {
     let IntRange { base, count } = range;
     let place = |offset: u64| T::from_i64(base.wrapping_add_unsigned(offset));
     if count == 0 {
-        // All of 64 bits.
+        // The full range of 64 bits.
         stream.engine.fill64(out, place);
     } else if count >= 1 << 28 {
         stream.engine.fill64(out, |word| place(word % count));
@@ -91,17 +92,17 @@ pub fn random_from_to<T: Element>(stream: &mut Stream, out: &mut [T], range: Int
     }
 }
 
-/// Any value the dtype has from 0 on; for floating types up to which it has all integers.
+/// Any non-negative value of the dtype; for floating types up to the greatest integer up to which all are exact.
 pub fn random<T: FullRange>(stream: &mut Stream, out: &mut [T]) {
     out.fill_with(|| T::draw(stream));
 }
 
-/// Any integer of 64 bits.
+/// Any 64-bit integer.
 pub fn random_full_64_bits<T: FullRange64>(stream: &mut Stream, out: &mut [T]) {
     stream.engine.fill64(out, |word| T::from_i64(word as i64));
 }
 
-/// From this length on a remainder of 32 bits is too uneven for torch.
+/// From this length on torch uses 64 random bits, because the remainder of 32 bits is not uniform enough.
 const LONG: usize = u32::MAX as usize / 20;
 
 /// A random permutation of the integers from 0 to the slice's length.
@@ -115,7 +116,8 @@ pub fn randperm<T: Element>(stream: &mut Stream, out: &mut [T]) {
             out.swap(i, i + ahead as usize);
         }
     } else {
-        // Fisher-Yates inside out: each number goes to a place among those before it and moves what stood there to the end.
+        // Inside-out Fisher-Yates: each number takes a position among those before it, and the number that was there
+        // moves to the end.
         for i in 0..out.len() {
             let place = (stream.random64() % (i as u64 + 1)) as usize;
             out[i] = out[place];
@@ -124,7 +126,7 @@ pub fn randperm<T: Element>(stream: &mut Stream, out: &mut [T]) {
     }
 }
 
-/// Why a range of integers was refused; the words are torch's.
+/// Why a range of integers is invalid; the words are torch's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeError {
     Empty { from: i64, to: i64 },

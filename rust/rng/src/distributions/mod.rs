@@ -1,7 +1,7 @@
 //! From random words to values: one function per distribution, over slices.
 //!
-//! Each takes the stream, the slice to fill and the parameters, in that order. Parameters are not checked (torch does
-//! that before it draws, with the operator's name in the message); whatever they are, nothing panics.
+//! Each takes the stream, the slice to fill and the parameters, in that order. Parameters are not checked, because the
+//! operators do that first with their name in the message; no parameter causes a panic.
 
 pub(crate) mod box_muller;
 mod continuous;

@@ -1,8 +1,8 @@
-//! Choosing among categories with given weights.
+//! Drawing categories with given weights.
 //!
-//! torch goes two ways. Without replacement, or for a single choice, it runs a race ([`exponential_race`]): each weight is
-//! divided by its own exponential number, and the greatest quotients win, so the caller takes the top k. With replacement
-//! it searches the running sum of the weights.
+//! torch has two algorithms. Without replacement, or for a single draw, it divides each weight by its own exponential
+//! number ([`exponential_race`]); the greatest quotients win, so the caller takes the top k. With replacement it
+//! searches the cumulative sum of the weights.
 
 use super::exponential;
 use crate::{Element, Float, Stream};
@@ -18,7 +18,7 @@ pub fn exponential_race<T: Float>(stream: &mut Stream, out: &mut [T], weights: &
     }
 }
 
-/// Fills `out` with indices into `weights`, each drawn on its own.
+/// Fills `out` with indices into `weights`, drawn independently.
 pub fn multinomial_with_replacement<T: Float>(
     stream: &mut Stream,
     out: &mut [i64],
@@ -30,7 +30,7 @@ pub fn multinomial_with_replacement<T: Float>(
     for weight in weights {
         let weight = weight.to_wide();
         let size = weight.to_f64();
-        // torch counts NaN as negative.
+        // torch treats NaN as negative.
         if size < 0.0 || size.is_nan() {
             return Err(MultinomialError::Negative);
         }
@@ -56,7 +56,7 @@ pub fn multinomial_with_replacement<T: Float>(
     Ok(())
 }
 
-/// Why weights were refused; the words are torch's.
+/// Why weights are invalid; the words are torch's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MultinomialError {
     Negative,

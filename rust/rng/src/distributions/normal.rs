@@ -1,9 +1,9 @@
-//! The normal distribution. torch draws it in two ways, which give different numbers from the same words.
+//! The normal distribution. torch has two algorithms, which give different numbers from the same words.
 
 use super::box_muller::BLOCK;
 use crate::{Element, Float, Stream, element::Wide};
 
-/// Fills a contiguous tensor: in blocks where there are at least 16 elements, else as [`normal_serial`].
+/// Fills a contiguous tensor: in blocks if it has at least 16 elements, else as [`normal_serial`].
 pub fn normal<T: Float>(stream: &mut Stream, out: &mut [T], mean: f64, std: f64) {
     if out.len() < BLOCK {
         let mut slots = out.iter_mut();
@@ -26,12 +26,12 @@ pub fn normal<T: Float>(stream: &mut Stream, out: &mut [T], mean: f64, std: f64)
     let (blocks, rest) = out.split_at_mut(out.len() - incomplete);
     blocks.chunks_mut(32 * BLOCK).for_each(&mut fill);
     if incomplete > 0 {
-        // torch draws f32 and f64 for the whole tensor first, also for the rest that is drawn again below. The half types
-        // go block by block and leave the rest out.
+        // torch draws f32 and f64 for the whole tensor first, including the remainder that is drawn again below. The
+        // half types go block by block and omit the remainder.
         if size_of::<T>() == size_of::<T::Wide>() {
             fill(rest);
         }
-        // The last 16 elements are made anew, over the end of the last complete block.
+        // The last 16 elements are drawn again, over the end of the last complete block.
         let last = out.len() - BLOCK;
         fill(&mut out[last..]);
     }
@@ -41,8 +41,8 @@ fn uniform_unit<T: Wide>(stream: &mut Stream, out: &mut [T]) {
     T::uniform(stream, out, T::from_f64(1.0), T::from_f64(0.0));
 }
 
-/// Hands `count` normal values to `sink`, the way torch fills tensors that are small or not contiguous: in f64 whatever
-/// the dtype, in pairs, of which the stream keeps the second for the next call.
+/// Passes `count` normal values to `sink`, as torch fills tensors that are small or not contiguous: in f64 for every
+/// dtype, in pairs whose second value the stream keeps for the next call.
 pub fn normal_serial(stream: &mut Stream, count: usize, mean: f64, std: f64, mut sink: impl FnMut(f64)) {
     for _ in 0..count {
         sink(stream.standard_normal().mul_add(std, mean));

@@ -1,11 +1,11 @@
-//! Values that are proposed until one is accepted: gamma, Poisson, binomial. One at a time, since nobody knows how many
-//! words the next one takes.
+//! Rejection sampling: gamma, Poisson, binomial. Values are drawn one at a time, because the number of words per value
+//! varies.
 
 use crate::{Stream, element::Wide};
 
 /// A value of the gamma distribution of scale one (Marsaglia and Tsang 2000), not rounded to the caller's dtype.
 ///
-/// What is made of `alpha` alone has its precision, the rest that of f64.
+/// Expressions of `alpha` alone have its precision, the rest that of f64.
 pub fn standard_gamma<T: Wide>(stream: &mut Stream, alpha: T) -> f64 {
     let one = T::from_f64(1.0);
     let (mut alpha, mut scale) = (alpha, 1.0);
@@ -13,11 +13,11 @@ pub fn standard_gamma<T: Wide>(stream: &mut Stream, alpha: T) -> f64 {
         if alpha == T::from_f64(0.0) {
             return 0.0;
         }
-        // Few proposals are accepted below 1: draw for alpha + 1 and scale by a power of a uniform value.
+        // Below 1 few proposals are accepted: draw for alpha + 1 and scale by a power of a uniform value.
         scale = (1.0 - stream.uniform64()).powf((one / alpha).to_f64());
         alpha = alpha + one;
     }
-    // These constants are of f32 in torch.
+    // These constants are f32 in torch.
     let d = (alpha - T::from_f64(f64::from(1.0f32 / 3.0))).to_f64();
     let c = 1.0 / (9.0 * d).sqrt();
     loop {
@@ -29,7 +29,7 @@ pub fn standard_gamma<T: Wide>(stream: &mut Stream, alpha: T) -> f64 {
         let v = y * y * y;
         let u = 1.0 - stream.uniform64();
         let square = x * x;
-        // Where `alpha` is no number, the first of the two lets the sample pass.
+        // If `alpha` is NaN, the first of the two conditions accepts the sample.
         if u < 1.0 - f64::from(0.0331f32) * square * square || u.ln() < 0.5 * square + d * (1.0 - v + v.ln()) {
             return scale * d * v;
         }
@@ -37,7 +37,7 @@ pub fn standard_gamma<T: Wide>(stream: &mut Stream, alpha: T) -> f64 {
 }
 
 /// A value of the Poisson distribution: by multiplying uniform values for a small rate, by Hörmann's transformed
-/// rejection (1993) for a large one. A negative rate is an error in torch, which is for the caller to raise.
+/// rejection (1993) for a large one. In torch a negative rate is an error, which the caller raises.
 pub fn poisson(stream: &mut Stream, rate: f64) -> f64 {
     if rate.is_nan() || rate < 10.0 {
         if rate == 0.0 {
@@ -64,7 +64,7 @@ pub fn poisson(stream: &mut Stream, rate: f64) -> f64 {
         let v = stream.uniform64();
         let us = 0.5 - u.abs();
         let k = ((2.0 * a / us + b) * u + rate + 0.43).floor();
-        // An infinite rate accepts nothing.
+        // An infinite rate accepts no proposal.
         if k.is_nan() || (us >= 0.07 && v <= tight) {
             return k;
         }
@@ -77,10 +77,10 @@ pub fn poisson(stream: &mut Stream, rate: f64) -> f64 {
     }
 }
 
-/// A value of the binomial distribution: for the rarer outcome, by waiting times where few are expected and by Hörmann's
-/// transformed rejection (1993) where many are.
+/// A value of the binomial distribution for the rarer outcome: by waiting times if few successes are expected, by
+/// Hörmann's transformed rejection (1993) if many are.
 ///
-/// Sums and products of counts and chances alone have their precision, the rest that of f64.
+/// Sums and products of counts and probabilities alone have their precision, the rest that of f64.
 pub fn binomial<T: Wide>(stream: &mut Stream, count: T, p: T) -> f64 {
     let (zero, one) = (T::from_f64(0.0), T::from_f64(1.0));
     if count <= zero || p <= zero {
@@ -88,7 +88,7 @@ pub fn binomial<T: Wide>(stream: &mut Stream, count: T, p: T) -> f64 {
     } else if p >= one {
         count.to_f64()
     } else if count.to_f64().is_nan() || p.to_f64().is_nan() {
-        // No number of trials is ever beyond such a count.
+        // No number of trials exceeds such a count.
         f64::NAN
     } else if p <= T::from_f64(0.5) {
         rarer(stream, count, p).to_f64()
@@ -105,7 +105,7 @@ fn rarer<T: Wide>(stream: &mut Stream, count: T, p: T) -> T {
     }
 }
 
-/// How many successes fit into `count` trials, by the trials between one and the next.
+/// The number of successes in `count` trials, from the number of trials between successes.
 fn waited(stream: &mut Stream, count: f64, p: f64) -> f64 {
     let log = (-p).ln_1p();
     let (mut trials, mut successes) = (0.0, 0.0);
@@ -134,7 +134,7 @@ fn transformed<T: Wide>(stream: &mut Stream, count: T, p: T) -> T {
         let v = stream.uniform64();
         let us = 0.5 - u.abs();
         let k = T::from_f64(((2.0 * a / us + b) * u + c).floor());
-        // An infinite count accepts nothing.
+        // An infinite count accepts no proposal.
         if k.to_f64().is_nan() || (us >= 0.07 && v <= tight) {
             return k;
         }
@@ -155,7 +155,7 @@ fn transformed<T: Wide>(stream: &mut Stream, count: T, p: T) -> T {
     }
 }
 
-/// What Stirling's formula leaves of ln k!: ln k! - (k + 1/2) ln(k + 1) + (k + 1) - ln(2 pi) / 2.
+/// The remainder of Stirling's formula for ln k!: ln k! - (k + 1/2) ln(k + 1) + (k + 1) - ln(2 pi) / 2.
 fn stirling_rest<T: Wide>(k: T) -> f64 {
     const TABLE: [f64; 10] = [
         0.0810614667953272,

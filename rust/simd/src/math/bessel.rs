@@ -1,20 +1,20 @@
 //! Bessel functions of orders zero and one, and Airy's function, in double precision.
 //!
-//! Where terms are all positive, power series; where they would cancel, recurrence downwards and a continued fraction; far
-//! out, Hankel's asymptotic series, which end where their terms no longer shrink. Each region ends where the next one has
-//! reached full precision.
+//! Power series are used if all terms are positive; downward recurrence and a continued fraction if terms would cancel;
+//! and for large arguments Hankel's asymptotic series, which stop when their terms no longer shrink. Each region ends
+//! where the next one has reached full precision.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, PI};
 
 /// Euler's constant.
 const EULER: f64 = 0.577_215_664_901_532_9;
 
-/// From here on the asymptotic series of the oscillating functions are exact.
+/// Above this the asymptotic series of the oscillating functions have full precision.
 const FAR: f64 = 25.0;
-/// The same for the growing ones.
+/// The same for the exponentially growing ones.
 const FAR_GROWING: f64 = 30.0;
 
-/// The sum of terms, each made of the one before, until they no longer count or no longer shrink.
+/// The sum of terms, each computed from the previous one, until they are negligible or no longer shrink.
 fn sum(first: f64, next: impl Fn(f64, f64) -> f64) -> f64 {
     let (mut total, mut term) = (first, first);
     for k in 1..500 {
@@ -31,7 +31,7 @@ fn sum(first: f64, next: impl Fn(f64, f64) -> f64) -> f64 {
     total
 }
 
-/// The growing function of an order, times `exp(-|x|)`.
+/// The exponentially growing function of an order, times `exp(-|x|)`.
 fn growing(order: i32, x: f64) -> f64 {
     let size = x.abs();
     let nu = f64::from(order);
@@ -73,7 +73,7 @@ pub fn i1(x: f64) -> f64 {
     grown(i1e(x), x)
 }
 
-/// Undoes the scale in two steps, so that only the result overflows; at infinity there is none, as in torch.
+/// Removes the scale in two steps, so that only the result overflows; NaN at infinity, as in torch.
 fn grown(scaled: f64, x: f64) -> f64 {
     let half = (x.abs() / 2.0).exp();
     scaled * half * half
@@ -91,7 +91,7 @@ fn decaying(x: f64) -> (f64, f64) {
         return steed(0.0, x);
     }
     let (quarter, log) = (x * x / 4.0, (x / 2.0).ln());
-    // `harmonic` is 1 + 1/2 + .. + 1/k, of which digamma consists at whole numbers.
+    // `harmonic` is 1 + 1/2 + .. + 1/k, which gives digamma at integers.
     let (mut even, mut odd, mut harmonic) = (1.0, 1.0, 0.0);
     let (mut zeroth, mut first) = (-(log + EULER), log + EULER - 0.5);
     for k in 1..40 {
@@ -159,7 +159,7 @@ fn decayed(scaled: f64, x: f64) -> f64 {
     if x == f64::INFINITY { 0.0 } else { scaled * (-x).exp() }
 }
 
-/// J0, J1, Y0 and Y1 of a positive number; of infinity nothing, as in torch.
+/// J0, J1, Y0 and Y1 of a positive number; NaN for infinity, as in torch.
 fn oscillating(x: f64) -> [f64; 4] {
     if x.is_infinite() {
         return [f64::NAN; 4];
@@ -195,7 +195,7 @@ fn hankel(x: f64) -> [f64; 4] {
     [j0, j1, y0, y1]
 }
 
-/// All orders by recurrence downwards from one that is as good as zero; Neumann's series make Y0 and Y1 of them.
+/// All orders by downward recurrence from an order whose value is negligible; Neumann's series give Y0 and Y1.
 fn miller(x: f64) -> [f64; 4] {
     if x < 1e-8 {
         let log = (x / 2.0).ln() + EULER;
@@ -294,7 +294,7 @@ pub fn airy_ai(x: f64) -> f64 {
     if x < -9.0 {
         return airy_far(-x);
     }
-    // Steps of the differential equation y'' = x y, each a power series around where the last one ended.
+    // Steps of the differential equation y'' = x y, each a power series around the end of the previous step.
     let steps = (x.abs() * 2.0).ceil().max(1.0);
     let step = x / steps;
     let (mut value, mut slope) = START;
@@ -316,7 +316,7 @@ pub fn airy_ai(x: f64) -> f64 {
     value
 }
 
-/// Far on the oscillating side.
+/// Large negative arguments, where the function oscillates.
 fn airy_far(x: f64) -> f64 {
     let reach = 2.0 / 3.0 * x * x.sqrt();
     let (mut p, mut q, mut term) = (1.0, 0.0, 1.0f64);

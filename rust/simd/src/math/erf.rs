@@ -1,8 +1,8 @@
 //! The error function, its complement and its inverse.
 //!
 //! erf is an odd polynomial up to 1; beyond, it is 1 - erfc. erfc x = exp(-x^2) p(t) / (1 + 2x) with t = (x-4)/(x+4),
-//! where p is so flat that one polynomial serves all x >= 0 (the mapping of Shepherd and Laframboise). x^2 is kept in
-//! two floats, since exp would magnify its rounding error. The inverse uses polynomials in -log(1 - x^2) (the idea of
+//! where p is so flat that one polynomial serves all x >= 0 (the mapping of Shepherd and Laframboise). x^2 is stored as
+//! two floats, because exp would magnify its rounding error. The inverse uses polynomials in -log(1 - x^2) (the idea of
 //! Giles), on three intervals.
 
 use super::Isa;
@@ -87,7 +87,7 @@ pub fn erfinv<S: Isa>(x: f64) -> f64 {
     if x.abs() == 1.0 { x * f64::INFINITY } else { y }
 }
 
-/// Two intervals do: the largest f32 below 1 has w = 15.9.
+/// Two intervals suffice: the largest f32 below 1 has w = 15.9.
 #[inline(always)]
 pub fn erfinv_32<S: Isa>(x: f32) -> f32 {
     let x = x as f64;

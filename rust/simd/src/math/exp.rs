@@ -1,7 +1,7 @@
-//! The exponential function and what is made of it.
+//! The exponential function and functions derived from it.
 //!
 //! exp(x) = 2^k exp(r) with k the integer nearest x / ln 2 and r = x - k ln 2, so |r| <= 0.347 and a short polynomial
-//! does. ln 2 is split in two (Cody and Waite): its upper part has so few bits that `k * LN2_HI` is exact.
+//! suffices. ln 2 is split in two (Cody and Waite): its upper part has so few bits that `k * LN2_HI` is exact.
 
 use super::Isa;
 use super::float::*;
@@ -31,7 +31,7 @@ fn reduce<S: Isa, P: Digits>(hi: f64, lo: f64) -> (f64, f64, f64) {
     (k, r, (r_hi - r) + r_lo)
 }
 
-/// exp(hi + lo), where lo is small against hi: for callers that know their argument to more than 53 bits.
+/// exp(hi + lo), where |lo| is small compared with |hi|: for callers whose argument has more than 53 bits.
 #[inline(always)]
 pub fn exp_sum<S: Isa, P: Digits>(hi: f64, lo: f64) -> f64 {
     let (y, k) = reduced::<S, P>(hi, lo);
@@ -63,8 +63,8 @@ fn reduced_32<S: Isa>(x: f32) -> (f32, f32, f32) {
     (shifted, r, S::mul_add(r * r, poly32::<S>(r, &EXP32), c))
 }
 
-/// Where masks hide scores, 0 is all there is to compute, and a product that vanishes takes a processor a hundred times
-/// as long as another: so these elements pass as exp(0).
+/// Masked scores need only the result 0, and denormal products cost a processor a hundred times as much as others, so
+/// these elements are computed as exp(0).
 #[inline(always)]
 pub fn exp_32<S: Isa>(x: f32) -> f32 {
     let vanishes = x < -104.0;
@@ -92,7 +92,7 @@ pub fn exp2_32<S: Isa>(x: f32) -> f32 {
     raise_32::<S>(S::mul_add(x - k, c32::LN_2, r * r * poly32::<S>(r, &EXP32)), shifted)
 }
 
-/// 2^k (1 + r + tail) - 1, halved all along because 2^1024 is no float.
+/// 2^k (1 + r + tail) - 1, computed at half its size because 2^1024 overflows.
 #[inline(always)]
 pub fn expm1<S: Isa, P: Digits>(x: f64) -> f64 {
     let (k, r, c) = reduce::<S, P>(x, 0.0);
@@ -101,7 +101,7 @@ pub fn expm1<S: Isa, P: Digits>(x: f64) -> f64 {
     let half = pow2(k - 1.0);
     let (hi, lo) = two_sum(half - 0.5, half * r);
     let y = 2.0 * (hi + S::mul_add(half, tail, lo));
-    // Far out r belongs to a greater k than the limit.
+    // For large |x|, r belongs to a greater k than the limit.
     if x.abs() < 1e-17 {
         x
     } else if x > 710.0 {
@@ -139,7 +139,7 @@ pub fn tanh<S: Isa>(x: f64) -> f64 {
     flip_sign(if a < 0.6 { near } else { far }, x)
 }
 
-/// 2^t for |t| <= 100, rough: to 23 bits.
+/// 2^t for |t| <= 100, to 23 bits.
 #[inline(always)]
 pub fn exp2_rough_32<S: Isa>(t: f32) -> f32 {
     let shifted = t + ROUND32;
@@ -154,13 +154,13 @@ fn raise_rough_32<S: Isa>(r: f32, shifted: f32) -> f32 {
     S::mul_add(power * r, poly32::<S>(r, &EXP2_32), power)
 }
 
-/// Where exp is used, it is added to 1, which is more: so it need not be exact.
+/// exp is only added to a larger number, 1, so it need not be exact.
 #[inline(always)]
 pub fn tanh_32<S: Isa>(x: f32) -> f32 {
     let a = x.abs();
     let z = a * a;
     let near = S::mul_add(a * z, poly32::<S>(z, &TANH32), a);
-    // From 10 on it is 1.
+    // From 10 on the result is 1.
     let far = limit_32(a, 0.0, 10.0);
     const TWICE: f32 = 2.0 * c32::LOG2_E;
     let shifted = S::mul_add(far, TWICE, ROUND32);

@@ -1,12 +1,12 @@
-//! What the functions are built from: polynomials, powers of two, and sums of two floats ("double-double").
+//! The building blocks of the functions: polynomials, powers of two, and sums of two floats ("double-double").
 //!
-//! Everything is free of branches; an `if` here has two finished values to choose from and becomes a blend.
+//! Nothing here branches; an `if` selects between two finished values and becomes a blend.
 
 use super::Isa;
 use super::tables::*;
 
-/// How many digits a function in `f64` owes: all, or those of an `f32` that it will be rounded to. The second takes
-/// shorter polynomials and leaves the compensation of rounding errors out.
+/// The required precision of a function in `f64`: full, or enough for rounding to `f32`. The second takes shorter
+/// polynomials and omits the compensation of rounding errors.
 pub trait Digits {
     const FULL: bool;
     const EXP: &'static [f64];
@@ -32,7 +32,7 @@ impl Digits for Double {
     const ERFC: &'static [f64] = &ERFC64;
 }
 
-/// About 35 bits: rounding to `f32` then errs by 0.501 ulp.
+/// About 35 bits: after rounding to `f32` the error is 0.501 ulp.
 pub struct Single;
 
 impl Digits for Single {
@@ -53,8 +53,8 @@ pub const ROUND32: f32 = 12582912.0;
 
 /// `c[0] + c[1] x + c[2] x^2 + ...`
 ///
-/// A step waits four cycles for the one before, and a processor looks only a few vectors ahead. So the even powers and the
-/// odd ones of a long polynomial are summed side by side.
+/// Each step depends on the previous one for four cycles, and a processor looks only a few vectors ahead. So the even
+/// and the odd powers of a long polynomial are summed in parallel.
 macro_rules! polynomial {
     ($name:ident, $t:ident, $long:literal) => {
         #[inline(always)]
@@ -85,15 +85,15 @@ pub fn pow2(k: f64) -> f64 {
     f64::from_bits((k + (ROUND64 + 1023.0)).to_bits() << 52)
 }
 
-/// `y * 2^k` for a y near 1 and an integral k that may lead to infinity or to subnormal numbers: rounds once.
+/// `y * 2^k` for a y near 1 and an integral k; the result may be infinite or subnormal and is rounded once.
 #[inline(always)]
 pub fn scale(y: f64, k: f64) -> f64 {
     let half = (k * 0.5 + ROUND64) - ROUND64;
     y * pow2(half) * pow2(k - half)
 }
 
-/// `(1 + tail) * 2^k` for a small tail and an integral k that may lead to infinity or to subnormal numbers, from
-/// `k + ROUND32`, whose low bits are k: the sum takes half of the power, which is exact, the product the rest.
+/// `(1 + tail) * 2^k` for a small tail and an integral k, from `k + ROUND32`, whose low bits are k. The result may be
+/// infinite or subnormal. The sum is scaled by half of the power, which is exact, and the product by the rest.
 #[inline(always)]
 pub fn raise_32<S: Isa>(tail: f32, shifted: f32) -> f32 {
     let whole = shifted.to_bits() << 23;
@@ -149,21 +149,21 @@ pub fn flip_sign_32(value: f32, sign: f32) -> f32 {
     f32::from_bits(value.to_bits() ^ (sign.to_bits() & (1 << 31)))
 }
 
-/// x limited to `low ..= high`; NaN stays.
+/// x limited to `low ..= high`; NaN remains NaN.
 #[inline(always)]
 pub fn limit(x: f64, low: f64, high: f64) -> f64 {
     let x = if x > high { high } else { x };
     if x < low { low } else { x }
 }
 
-/// x limited to `low ..= high`; NaN stays.
+/// x limited to `low ..= high`; NaN remains NaN.
 #[inline(always)]
 pub fn limit_32(x: f32, low: f32, high: f32) -> f32 {
     let x = if x > high { high } else { x };
     if x < low { low } else { x }
 }
 
-/// Is x greater than 0 and less than infinity?
+/// Whether x is greater than 0 and less than infinity.
 #[inline(always)]
 pub fn is_ordinary_32(x: f32) -> bool {
     x.to_bits().wrapping_sub(1) < f32::INFINITY.to_bits() - 1

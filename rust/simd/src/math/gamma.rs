@@ -1,4 +1,4 @@
-//! log |Gamma| and its derivative: rare, so one element at a time.
+//! log |Gamma| and its derivative. They are rare, so they are computed one element at a time.
 
 use super::Isa;
 use std::f64::consts::PI;

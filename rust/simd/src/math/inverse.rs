@@ -1,8 +1,8 @@
 //! The inverse trigonometric functions.
 //!
-//! asin and acos: an odd polynomial up to 1/2, and beyond asin x = pi/2 - 2 asin(sqrt((1 - x)/2)). atan and atan2: the
-//! angle is j pi/4 plus atan of a quotient below sqrt(2) - 1, whose numerator and denominator are chosen beforehand, so
-//! that one division does for everything.
+//! asin and acos: an odd polynomial up to 1/2, and above 1/2 asin x = pi/2 - 2 asin(sqrt((1 - x)/2)). atan and atan2:
+//! the angle is j pi/4 plus atan of a quotient below sqrt(2) - 1, whose numerator and denominator are chosen
+//! beforehand, so that one division suffices.
 
 use super::Isa;
 use super::float::*;
@@ -14,7 +14,7 @@ fn asin_tail<S: Isa, P: Digits>(s: f64, c: f64, z: f64) -> f64 {
     S::mul_add(s * z, poly::<S>(z, P::ASIN), c)
 }
 
-/// sqrt(z) and what is missing from it.
+/// sqrt(z) and its rounding error.
 #[inline(always)]
 fn sqrt_sum<S: Isa, P: Digits>(z: f64) -> (f64, f64) {
     let s = z.sqrt();
@@ -89,7 +89,7 @@ fn angle<S: Isa, P: Digits>(j: f64, p: f64) -> f64 {
 pub fn atan<S: Isa, P: Digits>(x: f64) -> f64 {
     let a = x.abs();
     let steep = a > 1.0;
-    // 1 / inf is 0: no case of its own.
+    // 1 / inf is 0 and needs no case of its own.
     let (j, p) = octant::<S, P>(if steep { 1.0 } else { a }, if steep { a } else { 1.0 });
     let y = angle::<S, P>(if steep { 2.0 - j } else { j }, if steep { -p } else { p });
     flip_sign(y, x)
@@ -105,7 +105,7 @@ pub fn atan2<S: Isa, P: Digits>(y: f64, x: f64) -> f64 {
     let (a, b) = (y.abs(), x.abs());
     let steep = a > b;
     let (small, large) = (if steep { b } else { a }, if steep { a } else { b });
-    // Away from overflow of the sum and from subnormal operands; only the quotient matters.
+    // Avoids overflow of the sum and subnormal operands; only the quotient matters.
     let by = if large > 1e300 { 1e-100 } else { 1.0 };
     let by = if large < 1e-200 { 1e100 } else { by };
     let (small, large) = (small * by, large * by);

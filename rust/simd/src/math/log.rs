@@ -12,7 +12,7 @@ use std::f64::consts as c64;
 const SQRT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
 const SQRT_HALF_32: u32 = 0x3f35_04f3;
 
-/// x = 2^k m; right for positive finite x, subnormal ones too.
+/// x = 2^k m, for positive finite x, subnormal ones included.
 #[inline(always)]
 pub fn split(x: f64) -> (f64, f64) {
     let tiny = x < f64::MIN_POSITIVE;
@@ -33,7 +33,7 @@ fn special(x: f64, y: f64) -> f64 {
     if x < 0.0 { f64::NAN } else { y }
 }
 
-/// One comparison of integers, not three of floats, keeps the compiler from spelling out the classes of floats.
+/// One comparison of integers instead of three of floats; otherwise the compiler branches over the classes of floats.
 #[inline(always)]
 fn special_32(x: f32, y: f32) -> f32 {
     let outside = if x < 0.0 { f32::NAN } else { x };
@@ -89,7 +89,8 @@ pub fn log10<S: Isa, P: Digits>(x: f64) -> f64 {
     special(x, sum + (left + low))
 }
 
-/// log(1 + hi + lo) with hi >= -1 and |lo| small against it: 1 + hi is rounded, and what is lost is added to f.
+/// log(1 + hi + lo) with hi >= -1 and |lo| small compared with it: 1 + hi is rounded, and the rounding error is added
+/// to f.
 #[inline(always)]
 fn log1p_sum<S: Isa, P: Digits>(hi: f64, lo: f64) -> f64 {
     let (u, left) = two_sum(1.0, hi);
@@ -105,7 +106,7 @@ pub fn log1p<S: Isa, P: Digits>(x: f64) -> f64 {
     if x.abs() < 1e-17 { x } else { y }
 }
 
-/// x = 2^k m; right for positive finite x, subnormal ones too.
+/// x = 2^k m, for positive finite x, subnormal ones included.
 #[inline(always)]
 pub fn split_32(x: f32) -> (f32, f32) {
     let tiny = x < f32::MIN_POSITIVE;

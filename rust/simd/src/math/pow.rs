@@ -1,8 +1,8 @@
 //! x to the power y = exp(y log |x|), with the sign and the special cases of C99 chosen at the end.
 //!
 //! exp turns an absolute error of its argument into a relative one of the result, and y log |x| may reach 745. So the
-//! logarithm is computed to about 65 bits, as a sum of two floats. Single precision does all in `f64`, whose
-//! 53 bits are far more than enough.
+//! logarithm is computed to about 65 bits, as a sum of two floats. Single precision computes in `f64`, whose 53 bits
+//! are more than enough.
 
 use super::Isa;
 use super::exp::exp_sum;
@@ -38,13 +38,13 @@ fn log_double<S: Isa>(x: f64) -> (f64, f64) {
     fast_two_sum(hi, lo)
 }
 
-/// `magnitude` = |x|^y with what C99 says about signs, ones and non-integral powers; `ordinary` where |x| is neither zero
-/// nor infinite nor NaN.
+/// `magnitude` = |x|^y with C99's rules for signs, ones and non-integral powers; `ordinary` if |x| is neither zero nor
+/// infinite nor NaN.
 macro_rules! signed {
     ($name:ident, $t:ident) => {
         #[inline(always)]
         fn $name(x: $t, y: $t, ordinary: bool, magnitude: $t) -> $t {
-            // From here on every float is an integer, and from twice this on an even one.
+            // Every float above this is an integer, and every float above twice this is even.
             const BIG: $t = (1u64 << ($t::MANTISSA_DIGITS - 1)) as $t;
             let b = y.abs();
             // Infinity counts as even.
@@ -65,7 +65,7 @@ signed!(signed_32, f32);
 #[inline(always)]
 pub fn pow<S: Isa>(x: f64, y: f64) -> f64 {
     let a = x.abs();
-    // Beyond 1e20 every power of a float other than 1 is 0 or infinite, and products stay finite.
+    // Above 1e20 every power of a float other than 1 is 0 or infinite; the limit keeps products finite.
     let b = limit(y, -1e20, 1e20);
     let ordinary = a > 0.0 && a < f64::INFINITY;
     let (hi, lo) = log_double::<S>(a);
@@ -77,18 +77,18 @@ pub fn pow<S: Isa>(x: f64, y: f64) -> f64 {
     signed(x, y, ordinary, exp_sum::<S, Double>(t, if inside { t_lo } else { 0.0 }))
 }
 
-/// 2^(y log2 |x|), where log2 |x| = k + f (...) is right to 33 bits.
+/// 2^(y log2 |x|), where log2 |x| = k + f (...) is accurate to 33 bits.
 #[inline(always)]
 pub fn pow_32<S: Isa>(x: f32, y: f32) -> f32 {
     let a = x.abs();
     let (k, m) = split_32(a);
-    // Infinite, or no number: then so is the logarithm.
+    // Infinity and NaN are their own logarithm.
     let outside = if a == 0.0 { f32::NEG_INFINITY } else { a };
     let ordinary = is_ordinary_32(a);
     let k = if ordinary { k } else { outside } as f64;
     let f = (m - 1.0) as f64;
     let log = S::mul_add(f, poly::<S>(f, &LOG2_40), k);
-    // Infinity would make NaN of the logarithm of 1.
+    // An infinite power times the logarithm of 1 would be NaN.
     let t = limit(limit_32(y, -1e30, 1e30) as f64 * log, -160.0, 140.0);
     let shifted = t + ROUND64;
     let r = t - (shifted - ROUND64);

@@ -1,12 +1,12 @@
 //! Sine, cosine and tangent of runs of elements.
 //!
-//! Reducing a huge argument needs integers and a table, which would keep the whole loop scalar. So a run is taken in
-//! blocks: a first, cheap pass asks whether any argument of the block is large, and nearly always none is.
+//! Reducing a huge argument needs integers and a table, which would keep the whole loop scalar. So a run is processed
+//! in blocks: a first, cheap pass tests whether any argument of the block is large, which is rare.
 
 use super::Math;
 use crate::multiversion;
 
-/// Elements per block: small against the first cache, large against the cost of the question.
+/// Elements per block: small compared with the first-level cache, large compared with the cost of the test.
 const BLOCK: usize = 256;
 
 macro_rules! blockwise {
@@ -19,7 +19,7 @@ macro_rules! blockwise {
             pub unsafe fn $name<S, T: Math>(dst: *mut T, src: *const T, n: usize) {
                 for start in (0..n).step_by(BLOCK) {
                     let len = BLOCK.min(n - start);
-                    // SAFETY: start + len <= n, and the caller promised n elements.
+                    // SAFETY: start + len <= n, and the caller guarantees n elements.
                     unsafe {
                         let (dst, src) = (dst.add(start), src.add(start));
                         let mut far = 0u32;

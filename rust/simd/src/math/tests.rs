@@ -110,7 +110,7 @@ fn map2<T: Copy + Default>(f: Loop2<T>, a: &[T], b: &[T]) -> Vec<T> {
     out
 }
 
-/// The error of `got`, where the true value lies `rest` units above `want`.
+/// The error of `got` in ulp; the true value is `want` plus `rest` units.
 fn error(got: f64, want: f64, rest: f64) -> f64 {
     if got.is_nan() || got.is_sign_negative() != want.is_sign_negative() {
         return f64::INFINITY;
@@ -182,7 +182,8 @@ fn double_precision_against_the_table() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Bit patterns `first, first + step, ...` of all `f32`, in runs; the worst error of every function.
+/// Sweeps the bit patterns `first, first + step, ...` of all `f32`, in runs, and checks the worst error of every
+/// function.
 fn sweep(first: usize, step: usize) {
     let mut wrong = Vec::new();
     for_each_level(|level| {
@@ -223,7 +224,7 @@ fn single_precision_everywhere() {
 #[test]
 #[ignore = "a bench: prints nanoseconds per element, run with --nocapture"]
 fn speed() {
-    /// The best of many runs over a block that stays in the first cache.
+    /// The best of many runs over a block that stays in the first-level cache.
     fn time(mut run: impl FnMut()) -> f64 {
         let best = (0..200).map(|_| {
             let start = std::time::Instant::now();
@@ -277,7 +278,7 @@ fn speed() {
     }
 }
 
-/// Where the special cases are: every pair of these for functions of two arguments.
+/// Special values; functions of two arguments are tested with every pair.
 const SPECIAL: [f64; 23] = [
     0.0,
     5e-324,
@@ -308,7 +309,7 @@ fn specials() -> Vec<f64> {
     SPECIAL.iter().flat_map(|&x| [x, -x]).chain([f64::NAN]).collect()
 }
 
-/// Equal, or both NaN, or a finite number close by; zeros must have the same sign.
+/// Equal, or both NaN, or finite and close; zeros must have the same sign.
 fn agree(got: f64, want: f64, relative: f64) -> bool {
     let close = (got - want).abs() <= relative * want.abs() + 1e-307 && want != 0.0;
     got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()) || close
@@ -322,7 +323,7 @@ fn special_values_of_one_argument() {
         for f in unaries().iter().filter(|f| f.name != "erfinv" && f.name != "digamma") {
             for (x, got) in doubles.iter().zip(map(f.double, &doubles)) {
                 let want = (f.reference)(*x);
-                // libm's lgamma and sigmoid's reference underflow differently far out.
+                // libm's lgamma and the reference for sigmoid underflow differently for large arguments.
                 assert!(agree(got, want, 1e-14), "{level:?} {}({x:e}) = {got:e}, not {want:e}", f.name);
             }
             for (x, got) in singles.iter().zip(map(f.single, &singles)) {

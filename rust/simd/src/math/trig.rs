@@ -1,16 +1,16 @@
 //! Sine, cosine, tangent.
 //!
-//! x = k pi/2 + r with |r| <= pi/4; k modulo 4 says which of sin r, cos r to take and with which sign. Up to
-//! |x| = [`NEAR`] subtracting k times pi/2 in four exact parts gives r to more than 53 bits, without a branch. Beyond,
+//! x = k pi/2 + r with |r| <= pi/4; k modulo 4 decides which of sin r, cos r is the result and its sign. Up to |x| =
+//! [`NEAR`] subtracting k times pi/2 in four exact parts gives r to more than 53 bits, without a branch. Above,
 //! [`reduce_far`] multiplies x by the right window of the bits of 2/pi (Payne and Hanek), in integers: slow, exact, and
-//! not vectorisable. The `*_near` functions are for loops that have looked at their arguments first, as those in
+//! not vectorisable. The `*_near` functions are for loops that have checked their arguments first, as those in
 //! [`slices`](super::slices) do.
 
 use super::Isa;
 use super::float::*;
 use super::tables::*;
 
-/// The `*_near` functions are right up to this magnitude: k has 20 bits, which leaves its products with parts exact.
+/// The `*_near` functions are accurate up to this magnitude: k has 20 bits, so its products with the parts are exact.
 pub const NEAR: f64 = 1e6;
 
 /// An argument of a sine: quadrant in the two low bits, and r + c in [-pi/4, pi/4] (a little more at the ends).
@@ -32,8 +32,8 @@ fn reduce_near<S: Isa>(x: f64) -> Reduced {
     Reduced { quadrant: shifted.to_bits(), r, c }
 }
 
-/// The same in single precision. x - k P0 is exact, since both are multiples of one unit and their difference is below 1; so
-/// is what r lost when k P1 was subtracted.
+/// The same in single precision. x - k P0 is exact, because both are multiples of one unit and their difference is
+/// below 1; the rounding error of subtracting k P1 is exact too.
 #[inline(always)]
 fn reduce_fused_32<S: Isa>(x: f32) -> (u32, f32, f32) {
     let shifted = S::mul_add(x, std::f32::consts::FRAC_2_PI, ROUND32);
@@ -122,7 +122,7 @@ fn sin_cos<S: Isa>(r: f64, c: f64) -> (f64, f64) {
     (sin, w + (((1.0 - w) - half) + tail))
 }
 
-/// Chooses and signs: `quadrant` 0 gives `a`, 1 `b`, 2 `-a`, 3 `-b`.
+/// Selects value and sign: `quadrant` 0 gives `a`, 1 `b`, 2 `-a`, 3 `-b`.
 #[inline(always)]
 fn turn(quadrant: u64, a: f64, b: f64) -> f64 {
     let value = if quadrant & 1 == 0 { a } else { b };
@@ -170,8 +170,8 @@ fn sin_cos_32<S: Isa>(r: f64) -> (f64, f64) {
     (sin, cos)
 }
 
-/// A function of all arguments and one for small arguments, in both precisions; its value at 0 keeps the zero's sign. The
-/// last choice is for processors with FMA, where single precision does without double.
+/// A function of all arguments and one for small arguments, in both precisions; a zero argument keeps its sign. The
+/// last choice is for processors with FMA, where single precision needs no double precision.
 macro_rules! periodic {
     ($name:ident $near:ident $name_32:ident $near_32:ident $of:ident, |$x:ident| $zero:expr, |$q:ident, $s:ident, $c:ident| $single:expr, $fused:expr) => {
         #[inline(always)]

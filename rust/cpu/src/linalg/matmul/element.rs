@@ -1,14 +1,10 @@
-//! The element types of the matrix product: what they are summed in, and how they are converted.
+//! What the matrix product is made of: elements and what they are summed in, how operands are packed, and the functions
+//! that multiply them. The types name each other; what they do stands in files of their own, and `elements` ties both together.
 
-use super::kernel::Kernels;
-use super::pack::{Format, Source};
-use half::{bf16, f16};
 use num_complex::Complex;
 use rushlight_core::Result;
-use rushlight_simd::Level;
-use rushlight_simd::convert::{round_to_bf16, round_to_f16, widen_f16};
 
-/// A type that products are summed in: floats and complex as themselves, integers wrapping.
+/// The type of sums of products: floats and complex numbers as themselves, wrapping integers.
 pub trait Sum: Copy + PartialEq + Send + Sync + 'static {
     const ZERO: Self;
     const ONE: Self;
@@ -40,14 +36,14 @@ sum! {
 
 /// An element of a matrix that can be multiplied.
 pub trait GemmElement: Copy + Send + Sync + 'static {
-    /// What products are summed in, and the type of `alpha` and `beta`.
+    /// The type in which products are summed, and of `alpha` and `beta`.
     type Sum: Sum;
-    /// C can hold the partial sums itself: `Self` is `Sum`.
+    /// Whether C can hold the partial sums itself: `Self` is `Sum`.
     const SUMS_IN_PLACE: bool;
 
     fn widen(self) -> Self::Sum;
     fn narrow(sum: Self::Sum) -> Self;
-    /// Runs `job` with the format and kernels that are best on this machine.
+    /// Runs `job` with the format and kernels that are fastest on this machine.
     fn with_kernels<J: Job<Self>>(job: J) -> Result<()>;
 }
 
@@ -56,133 +52,159 @@ pub trait Job<T: GemmElement> {
     fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>) -> Result<()>;
 }
 
-/// The second, if there is one.
-macro_rules! dots_lanes {
-    ($tiles:ty) => {
-        $tiles
-    };
-    ($tiles:ty, $dots:ty) => {
-        $dots
-    };
+/// A matrix to read: element `(i, j)` is at `ptr + i * row_stride + j * col_stride`.
+pub struct Source<T> {
+    pub ptr: *const T,
+    pub row_stride: isize,
+    pub col_stride: isize,
 }
 
-/// `GemmElement` for one type: its sum, the two conversions, and the lanes of each level.
-macro_rules! element {
-    ($t:ty, $sum:ty, $in_place:literal, $widen:expr, $narrow:expr, $format:ty,
-     $base:ty, $v3:ty, $v4:ty $(, $dots:ty)?) => {
-        impl GemmElement for $t {
-            type Sum = $sum;
-            const SUMS_IN_PLACE: bool = $in_place;
-            #[inline(always)]
-            fn widen(self) -> $sum {
-                $widen(self)
-            }
-            #[inline(always)]
-            fn narrow(sum: $sum) -> Self {
-                $narrow(sum)
-            }
-            fn with_kernels<J: Job<Self>>(job: J) -> Result<()> {
-                use super::kernel::{base, *};
-                static BASE: Kernels<$format> = base::kernels::<$format, $base, dots_lanes!($base $(, $dots)?)>();
-                #[cfg(target_arch = "x86_64")]
-                {
-                    use super::x86::*;
-                    static V3: Kernels<$format> = v3::kernels::<$format, $v3, dots_lanes!($v3 $(, $dots)?)>();
-                    static V4: Kernels<$format> = v4::kernels::<$format, $v4, dots_lanes!($v4 $(, $dots)?)>();
-                    match rushlight_simd::level() {
-                        Level::V4 => return job.run(&V4),
-                        Level::V3 => return job.run(&V3),
-                        Level::Base => {}
-                    }
-                }
-                job.run(&BASE)
-            }
-        }
-    };
+impl<T> Clone for Source<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
 }
+impl<T> Copy for Source<T> {}
 
-type Real<T> = super::pack::Real<T>;
-type Lanes32<T> = super::kernel::Portable<T, 4>;
-type Lanes64<T> = super::kernel::Portable<T, 2>;
-
-element!(f32, f32, true, |x| x, |x| x, Real<f32>, Lanes32<f32>, F32x8, F32x16);
-element!(f64, f64, true, |x| x, |x| x, Real<f64>, Lanes64<f64>, F64x4, F64x8);
-element!(f16, f32, false, widen_f16, round_to_f16, Real<f16>, Lanes32<f32>, F32x8, F32x16);
-element!(i32, i32, true, |x| x, |x| x, Real<i32>, Lanes32<i32>, I32x8, I32x16);
-element!(i64, i64, true, |x| x, |x| x, Real<i64>, Lanes64<i64>, I64x4, I64x8);
-// Sums of narrow integers wrap in 32 bits: their low bits are those of the narrow sum.
-element!(i8, i32, false, |x| x as i32, |x| x as i8, Real<i8>, Lanes32<i32>, I32x8, I32x16);
-element!(i16, i32, false, |x| x as i32, |x| x as i16, Real<i16>, Lanes32<i32>, I32x8, I32x16);
-element!(u8, i32, false, |x| x as i32, |x| x as u8, Real<u8>, Lanes32<i32>, I32x8, I32x16);
-element!(
-    Complex<f32>,
-    Complex<f32>,
-    true,
-    |x| x,
-    |x| x,
-    super::pack::Interleaved<f32>,
-    Lanes32<f32>,
-    F32x8,
-    F32x16,
-    Portable<Complex<f32>, 8>
-);
-element!(
-    Complex<f64>,
-    Complex<f64>,
-    true,
-    |x| x,
-    |x| x,
-    super::pack::Interleaved<f64>,
-    Lanes64<f64>,
-    F64x4,
-    F64x8,
-    Portable<Complex<f64>, 4>
-);
-
-/// Whether the instructions for pairs of bfloat16 are worth it. On Sapphire Rapids they are not: 109 GFLOP/s against 197 by
-/// way of float32. On Zen 5 torch reaches four times its float32 rate with them; ours is not measured there.
-#[cfg(target_arch = "x86_64")]
-fn fast_pairs() -> bool {
-    use std::arch::x86_64::__cpuid;
-    static FAST: once_cell::race::OnceBool = once_cell::race::OnceBool::new();
-    FAST.get_or_init(|| {
-        let vendor = __cpuid(0);
-        let amd = (vendor.ebx, vendor.edx, vendor.ecx) == (0x6874_7541, 0x6974_6e65, 0x444d_4163);
-        // The tests take it wherever it runs.
-        (amd || cfg!(test)) && rushlight_simd::instructions!(v4_bf16 detected)
-    })
-}
-
-/// In pairs where that is faster, else as float32.
-impl GemmElement for bf16 {
-    type Sum = f32;
-    const SUMS_IN_PLACE: bool = false;
+impl<T> Source<T> {
+    /// # Safety
+    /// The matrix has row `i`.
     #[inline(always)]
-    fn widen(self) -> f32 {
-        f32::from_bits((self.to_bits() as u32) << 16)
+    pub unsafe fn row(&self, i: usize) -> *const T {
+        // SAFETY: the caller's promise.
+        unsafe { self.ptr.offset(i as isize * self.row_stride) }
     }
+
+    /// The part of the matrix from `(i, j)` on.
     #[inline(always)]
-    fn narrow(sum: f32) -> Self {
-        round_to_bf16(sum)
+    pub fn at(&self, i: usize, j: usize) -> Self {
+        Source { ptr: self.ptr.wrapping_offset(i as isize * self.row_stride + j as isize * self.col_stride), ..*self }
     }
-    fn with_kernels<J: Job<Self>>(job: J) -> Result<()> {
-        use super::kernel::{base, *};
-        static BASE: Kernels<Real<bf16>> = base::kernels::<Real<bf16>, Lanes32<f32>, Lanes32<f32>>();
-        #[cfg(target_arch = "x86_64")]
-        {
-            use super::{pack::Pairs, x86::*};
-            static V3: Kernels<Real<bf16>> = v3::kernels::<Real<bf16>, F32x8, F32x8>();
-            static V4: Kernels<Real<bf16>> = v4::kernels::<Real<bf16>, F32x16, F32x16>();
-            static PAIRS: Kernels<Pairs> = v4_bf16::kernels::<Pairs, Bf16Pairs, F32x16>();
-            match rushlight_simd::level() {
-                Level::V4 if fast_pairs() => return job.run(&PAIRS),
-                Level::V4 => return job.run(&V4),
-                Level::V3 => return job.run(&V3),
-                Level::Base => {}
-            }
-        }
-        job.run(&BASE)
+
+    pub fn transposed(&self) -> Self {
+        Source { ptr: self.ptr, row_stride: self.col_stride, col_stride: self.row_stride }
     }
+}
+
+/// How operands of type `T` are packed.
+pub trait Format: 'static {
+    type T: GemmElement;
+    type Elem: Copy;
+    type Acc: Copy;
+    /// Values of `k` in a block.
+    const K_BLOCK: usize;
+    /// Sums in a column of C.
+    const SUMS_PER_COLUMN: usize;
+    /// Whether packed elements are the operand's own, so that A and B can be read in place.
+    const IN_PLACE: bool;
+
+    /// The number of steps for `k` values.
+    fn steps(k: usize) -> usize;
+    /// Packs `rows` of A, of at most `K_BLOCK` columns.
+    ///
+    /// # Safety
+    /// `src` covers the block and `dst` the packed rows.
+    unsafe fn pack_a<const AVX: bool>(src: &Source<Self::T>, rows: usize, k: usize, dst: *mut Self::Elem);
+    /// Packs `k` rows of one panel of B, and pads it with zeros to two vectors of `width`.
+    ///
+    /// # Safety
+    /// `src` covers the block and `dst` the packed panel.
+    unsafe fn pack_b<const AVX: bool>(src: &Source<Self::T>, k: usize, cols: usize, width: usize, dst: *mut Self::Elem);
+}
+
+/// One call of the microkernel.
+pub struct Tile<E, A> {
+    pub k: usize,
+    pub a_stride: isize,
+    pub a: *const E,
+    /// Rows of B at distance `b_stride`.
+    pub b: *const E,
+    pub b_stride: isize,
+    /// Rows of C at distance `c_stride`; columns are adjacent.
+    pub c: *mut A,
+    pub c_stride: isize,
+    /// Columns of C that exist; the packed B is padded to whole vectors.
+    pub cols: usize,
+    /// Whether to add to C instead of overwriting it.
+    pub add: bool,
+}
+
+pub type TileFn<E, A> = unsafe fn(&Tile<E, A>);
+
+/// One call of the convolution's microkernel: as `Tile`, with the steps of B if a table says.
+pub struct Taps<E, A> {
+    pub k: usize,
+    pub a: *const E,
+    pub a_stride: isize,
+    /// Step `k` of B lies at `b + steps[k]`.
+    pub b: *const E,
+    pub steps: *const isize,
+    /// Rows of C at distance `c_stride`, whole vectors each.
+    pub c: *mut A,
+    pub c_stride: isize,
+    pub add: bool,
+}
+
+pub type TapsFn<E, A> = unsafe fn(&Taps<E, A>);
+
+/// One call of the microkernel for a convolution's weight: as `Tile`, with a table of the positions of A's rows, each
+/// made of `runs` runs of `run` steps; `jump` elements lie between two runs.
+pub struct Runs<E, A> {
+    pub runs: usize,
+    pub run: usize,
+    pub jump: usize,
+    /// Row `r` of A begins at `a + rows[r]`.
+    pub a: *const E,
+    pub rows: *const isize,
+    /// A packed panel.
+    pub b: *const E,
+    pub c: *mut A,
+    pub c_stride: isize,
+    pub add: bool,
+}
+
+pub type RunsFn<E, A> = unsafe fn(&Runs<E, A>);
+
+/// Packs a panel of B.
+type PackB<F> =
+    unsafe fn(&Source<<F as Format>::T>, k: usize, cols: usize, width: usize, dst: *mut <F as Format>::Elem);
+
+/// The functions of one format at one level.
+pub struct Kernels<F: Format> {
+    /// The number of sums in a vector; a packed row of B is two vectors.
+    pub width: usize,
+    /// `tiles[vectors - 1][rows - 1]`, for as many rows as the registers hold.
+    pub tiles: [&'static [TileFn<F::Elem, F::Acc>]; 2],
+    pub taps: [&'static [TapsFn<F::Elem, F::Acc>]; 2],
+    pub runs: [&'static [RunsFn<F::Elem, F::Acc>]; 2],
+    pub pack_a: unsafe fn(&Source<F::T>, rows: usize, k: usize, dst: *mut F::Elem),
+    pub pack_b: PackB<F>,
+    pub combine: unsafe fn(&Combine<F::T>),
+    pub vector: VectorKernels<F::T>,
+}
+
+impl<F: Format> Kernels<F> {
+    /// Rows of the largest tile.
+    pub fn rows(&self) -> usize {
+        self.tiles[0].len()
+    }
+}
+
+/// `y = x B` for `rows` rows of `x`, widened and contiguous.
+pub struct Vector<T: GemmElement> {
+    pub rows: usize,
+    pub k: usize,
+    pub n: usize,
+    pub x: *const T::Sum,
+    pub x_stride: usize,
+    pub b: Source<T>,
+    pub y: *mut T::Sum,
+    pub y_stride: usize,
+}
+
+pub struct VectorKernels<T: GemmElement> {
+    pub dots: unsafe fn(&Vector<T>),
+    pub sums: unsafe fn(&Vector<T>),
 }
 
 /// Writes sums to C: `out = alpha * sums + beta * addend`, rounded once.
@@ -190,9 +212,9 @@ pub struct Combine<T: GemmElement> {
     pub rows: usize,
     pub cols: usize,
     pub alpha: T::Sum,
-    /// Rows of sums and their distance; none counts as zeros.
+    /// Rows of sums and the distance between them; `None` means zeros.
     pub sums: Option<(*const T::Sum, usize)>,
-    /// `beta`, and what it scales.
+    /// `beta`, and the matrix that it scales.
     pub addend: Option<(T::Sum, Source<T>)>,
     pub out: *mut T,
     pub out_strides: (isize, isize),
@@ -203,7 +225,7 @@ impl<T: GemmElement> Combine<T> {
     /// All pointers cover `rows` by `cols` elements at their strides.
     #[inline(always)]
     pub unsafe fn run(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             for i in 0..self.rows {
                 let out = self.out.offset(i as isize * self.out_strides.0);
@@ -234,10 +256,10 @@ impl<T: GemmElement> Combine<T> {
     }
 
     /// # Safety
-    /// As for `run`, for the row at `out`.
+    /// Same as for `run`, for the row at `out`.
     #[inline(always)]
     unsafe fn each(&self, out: *mut T, value: impl Fn(usize) -> T::Sum) {
-        // SAFETY: the caller's promise. The two loops differ in that the first vectorises.
+        // SAFETY: guaranteed by the caller (see `# Safety`). The two loops differ in that the first vectorises.
         unsafe {
             if self.out_strides.1 == 1 {
                 for j in 0..self.cols {

@@ -1,32 +1,31 @@
 //! The innermost loop of the matrix product: one small tile of C held in registers.
 //!
-//! A tile is `R` rows by `NV` vectors. For each step of `k` the kernel loads one packed row of B
-//! (`NV` vectors), broadcasts one element of each row of A and multiplies-and-adds. Every element of
-//! C is therefore the same chain of additions wherever its tile lies, and so the product's bits do
-//! not depend on how C is cut among threads.
+//! A tile is `R` rows by `NV` vectors. For each step of `k` the kernel loads one packed row of B (`NV` vectors),
+//! broadcasts one element of each row of A and multiplies-and-adds. Every element of C is therefore the same chain of
+//! additions wherever its tile lies, and so the product's bits do not depend on how C is divided among threads.
 //!
-//! `Lanes` is what the loop needs of a vector unit; [`portable`](Portable) arrays serve every
-//! machine and `x86.rs` has the registers of AVX2 and AVX-512. `isa!` makes one module per level,
-//! each with the same functions compiled for that level, gathered in a table ([`Kernels`]).
+//! `Lanes` abstracts the vector unit; [`portable`](Portable) arrays work on every machine and `x86.rs` has the
+//! registers of AVX2 and AVX-512. `isa!` makes one module per level, each with the same functions compiled for that
+//! level, collected in a table ([`Kernels`]).
 
-use super::pack::Format;
+use super::element::{Runs, Sum, Taps, Tile};
 use std::marker::PhantomData;
 
-/// Steps of `k` that are multiplied before the partial sums go to C. Part of the result's bits.
+/// Steps of `k` that are multiplied before the partial sums are written to C. The result's bits depend on it.
 pub const fn k_steps<E>() -> usize {
     if size_of::<E>() == 8 { 256 } else { 384 }
 }
 
-/// Rows of B by which its prefetching runs ahead.
+/// How many rows ahead B is prefetched.
 const AHEAD: isize = 12;
 
-/// The distance of two packed rows of A: one cache line more than a block of `k`, so that rows do not fall
-/// on the same cache sets.
+/// The distance between two packed rows of A: one cache line more than a block of `k`, so that rows do not map to the
+/// same cache sets.
 pub const fn a_stride<E>() -> usize {
     k_steps::<E>() + 64 / size_of::<E>()
 }
 
-/// A vector register of sums, and what feeds it.
+/// A vector register of sums, and the operations on it.
 pub trait Lanes {
     /// One packed element of A or B.
     type Elem: Copy;
@@ -34,11 +33,11 @@ pub trait Lanes {
     type Acc: Copy;
     /// A register.
     type V: Copy;
-    /// Sums in a register.
+    /// The number of sums in a register.
     const WIDTH: usize;
 
     /// # Safety
-    /// The machine has the level's instructions; so for all functions here.
+    /// The machine has the level's instructions. This holds for all functions here.
     unsafe fn zero() -> Self::V;
     /// # Safety
     /// `p` points to `WIDTH` readable elements.
@@ -49,13 +48,13 @@ pub trait Lanes {
     /// `acc + a * b`.
     ///
     /// # Safety
-    /// As for the trait.
+    /// Same as for the trait.
     unsafe fn mul_add(a: Self::V, b: Self::V, acc: Self::V) -> Self::V;
-    /// Calls the cache line at `p` nearer, if the machine can.
+    /// Prefetches the cache line at `p`, if the machine can.
     #[inline(always)]
     fn prefetch<P>(p: *const P) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint, which reads nothing; every x86-64 has it.
+        // SAFETY: a hint that reads nothing; every x86-64 has it.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(p.cast());
         }
@@ -68,30 +67,11 @@ pub trait Lanes {
     unsafe fn store(v: Self::V, c: *mut Self::Acc, lanes: usize, add: bool);
 }
 
-/// One call of the microkernel.
-pub struct Tile<E, A> {
-    pub k: usize,
-    pub a_stride: isize,
-    pub a: *const E,
-    /// Rows of B at distance `b_stride`.
-    pub b: *const E,
-    pub b_stride: isize,
-    /// Rows of C at distance `c_stride`; columns are adjacent.
-    pub c: *mut A,
-    pub c_stride: isize,
-    /// Columns of C that exist; the packed B is padded to whole vectors.
-    pub cols: usize,
-    /// Add to C instead of overwriting it.
-    pub add: bool,
-}
-
-pub type TileFn<E, A> = unsafe fn(&Tile<E, A>);
-
 /// # Safety
 /// The tile's pointers cover `R` rows, `NV` vectors and `k` steps; the machine has the level.
 #[inline(always)]
 unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::Acc>) {
-    // SAFETY: the caller's promise is the one each access needs.
+    // SAFETY: the caller's guarantee covers each access.
     unsafe {
         let mut acc = [[L::zero(); NV]; R];
         for r in 0..R {
@@ -112,7 +92,7 @@ unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::A
                     acc[r][v] = L::mul_add(x, row[v], acc[r][v]);
                 }
             }
-            // B streams from the second-level cache; the hint runs ahead of what the processor guesses.
+            // B is read from the second-level cache; the hint runs further ahead than the hardware prefetcher.
             for v in 0..NV {
                 L::prefetch(b.wrapping_offset(AHEAD * t.b_stride).wrapping_add(v * L::WIDTH));
             }
@@ -131,27 +111,11 @@ unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::A
     }
 }
 
-/// One call of the convolution's microkernel: as `Tile`, with the steps of B where a table says.
-pub struct Taps<E, A> {
-    pub k: usize,
-    pub a: *const E,
-    pub a_stride: isize,
-    /// Step `k` of B lies at `b + steps[k]`.
-    pub b: *const E,
-    pub steps: *const isize,
-    /// Rows of C at distance `c_stride`, whole vectors each.
-    pub c: *mut A,
-    pub c_stride: isize,
-    pub add: bool,
-}
-
-pub type TapsFn<E, A> = unsafe fn(&Taps<E, A>);
-
 /// # Safety
-/// As for `tile`; the table has `k` places, at each of which `NV` vectors can be read.
+/// Same as for `tile`; the table has `k` entries, at each of which `NV` vectors can be read.
 #[inline(always)]
 unsafe fn taps<L: Lanes, const R: usize, const NV: usize>(t: &Taps<L::Elem, L::Acc>) {
-    // SAFETY: the caller's promise is the one each access needs.
+    // SAFETY: the caller's guarantee covers each access.
     unsafe {
         let mut acc = [[L::zero(); NV]; R];
         let mut a = t.a;
@@ -178,29 +142,11 @@ unsafe fn taps<L: Lanes, const R: usize, const NV: usize>(t: &Taps<L::Elem, L::A
     }
 }
 
-/// One call of the microkernel for a convolution's weight: as `Tile`, with the rows of A where a table says, each made of
-/// `runs` runs of `run` steps; `jump` elements lie between two runs.
-pub struct Runs<E, A> {
-    pub runs: usize,
-    pub run: usize,
-    pub jump: usize,
-    /// Row `r` of A begins at `a + rows[r]`.
-    pub a: *const E,
-    pub rows: *const isize,
-    /// A packed panel.
-    pub b: *const E,
-    pub c: *mut A,
-    pub c_stride: isize,
-    pub add: bool,
-}
-
-pub type RunsFn<E, A> = unsafe fn(&Runs<E, A>);
-
 /// # Safety
-/// As for `tile`; the table has `R` places, at each of which the runs can be read.
+/// Same as for `tile`; the table has `R` entries, at each of which the runs can be read.
 #[inline(always)]
 unsafe fn runs<L: Lanes, const R: usize, const NV: usize>(t: &Runs<L::Elem, L::Acc>) {
-    // SAFETY: the caller's promise is the one each access needs.
+    // SAFETY: guaranteed by the caller (see `# Safety`) is the one each access needs.
     unsafe {
         let mut acc = [[L::zero(); NV]; R];
         let mut rows = [t.a; R];
@@ -234,54 +180,26 @@ unsafe fn runs<L: Lanes, const R: usize, const NV: usize>(t: &Runs<L::Elem, L::A
     }
 }
 
-/// Packs a panel of B.
-type PackB<F> = unsafe fn(
-    &super::pack::Source<<F as Format>::T>,
-    k: usize,
-    cols: usize,
-    width: usize,
-    dst: *mut <F as Format>::Elem,
-);
-
-/// The functions of one format at one level.
-pub struct Kernels<F: Format> {
-    /// Sums in a vector; a packed row of B is two vectors.
-    pub width: usize,
-    /// `tiles[vectors - 1][rows - 1]`; as many rows as the registers hold.
-    pub tiles: [&'static [TileFn<F::Elem, F::Acc>]; 2],
-    pub taps: [&'static [TapsFn<F::Elem, F::Acc>]; 2],
-    pub runs: [&'static [RunsFn<F::Elem, F::Acc>]; 2],
-    pub pack_a: unsafe fn(&super::pack::Source<F::T>, rows: usize, k: usize, dst: *mut F::Elem),
-    pub pack_b: PackB<F>,
-    pub combine: unsafe fn(&super::element::Combine<F::T>),
-    pub vector: super::vector::VectorKernels<F::T>,
-}
-
-impl<F: Format> Kernels<F> {
-    /// Rows of the largest tile.
-    pub fn rows(&self) -> usize {
-        self.tiles[0].len()
-    }
-}
-
 /// One module per level: the same functions, compiled for the level's instructions.
 macro_rules! isa {
     ($name:ident, $avx:literal, [$($rows:literal)*]) => {
         pub mod $name {
-            use super::super::{element::{Combine, GemmElement}, pack::{Format, Source}, vector::{Vector, VectorKernels}};
-            use super::{Kernels, Lanes, Runs, RunsFn, Taps, TapsFn, Tile, TileFn};
+            use super::Lanes;
+            use super::super::element::{
+                Combine, Format, GemmElement, Kernels, Runs, RunsFn, Source, Taps, TapsFn, Tile, TileFn, Vector, VectorKernels,
+            };
 
             rushlight_simd::instructions! { $name
                 /// # Safety
-                /// The machine has the module's features; for the rest as for the function that it calls.
+                /// The machine has the module's features; the rest is the contract of the inner function.
                 unsafe fn tile<L: Lanes, const R: usize, const NV: usize>(t: &Tile<L::Elem, L::Acc>) {
-                    // SAFETY: the caller's promise; so for all functions of this module.
+                    // SAFETY: guaranteed by the caller (see `# Safety`), as for all functions of this module.
                     unsafe { super::tile::<L, R, NV>(t) }
                 }
             }
             rushlight_simd::instructions! { $name
                 /// # Safety
-                /// The machine has the module's features; for the rest as for the function that it calls.
+                /// The machine has the module's features; the rest is the contract of the inner function.
                 unsafe fn taps<L: Lanes, const R: usize, const NV: usize>(t: &Taps<L::Elem, L::Acc>) {
                     // SAFETY: as above.
                     unsafe { super::taps::<L, R, NV>(t) }
@@ -289,7 +207,7 @@ macro_rules! isa {
             }
             rushlight_simd::instructions! { $name
                 /// # Safety
-                /// The machine has the module's features; for the rest as for the function that it calls.
+                /// The machine has the module's features; the rest is the contract of the inner function.
                 unsafe fn runs<L: Lanes, const R: usize, const NV: usize>(t: &Runs<L::Elem, L::Acc>) {
                     // SAFETY: as above.
                     unsafe { super::runs::<L, R, NV>(t) }
@@ -297,7 +215,7 @@ macro_rules! isa {
             }
             rushlight_simd::instructions! { $name
                 /// # Safety
-                /// The machine has the module's features; for the rest as for the function that it calls.
+                /// The machine has the module's features; the rest is the contract of the inner function.
                 unsafe fn pack_a<F: Format>(src: &Source<F::T>, rows: usize, k: usize, dst: *mut F::Elem) {
                     // SAFETY: as above.
                     unsafe { F::pack_a::<$avx>(src, rows, k, dst) }
@@ -305,7 +223,7 @@ macro_rules! isa {
             }
             rushlight_simd::instructions! { $name
                 /// # Safety
-                /// The machine has the module's features; for the rest as for the function that it calls.
+                /// The machine has the module's features; the rest is the contract of the inner function.
                 unsafe fn pack_b<F: Format>(src: &Source<F::T>, k: usize, cols: usize, width: usize, dst: *mut F::Elem) {
                     // SAFETY: as above.
                     unsafe { F::pack_b::<$avx>(src, k, cols, width, dst) }
@@ -313,7 +231,7 @@ macro_rules! isa {
             }
             rushlight_simd::instructions! { $name
                 /// # Safety
-                /// The machine has the module's features; for the rest as for the function that it calls.
+                /// The machine has the module's features; the rest is the contract of the inner function.
                 unsafe fn combine<T: GemmElement>(job: &Combine<T>) {
                     // SAFETY: as above.
                     unsafe { job.run() }
@@ -321,7 +239,7 @@ macro_rules! isa {
             }
             rushlight_simd::instructions! { $name
                 /// # Safety
-                /// The machine has the module's features; for the rest as for the function that it calls.
+                /// The machine has the module's features; the rest is the contract of the inner function.
                 unsafe fn dots<T: GemmElement, L: Lanes<Elem = T::Sum, Acc = T::Sum>>(job: &Vector<T>) {
                     // SAFETY: as above.
                     unsafe { job.dots::<L>() }
@@ -329,7 +247,7 @@ macro_rules! isa {
             }
             rushlight_simd::instructions! { $name
                 /// # Safety
-                /// The machine has the module's features; for the rest as for the function that it calls.
+                /// The machine has the module's features; the rest is the contract of the inner function.
                 unsafe fn sums<T: GemmElement>(job: &Vector<T>) {
                     // SAFETY: as above.
                     unsafe { job.sums() }
@@ -379,7 +297,7 @@ isa!(v4_bf16, true, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]);
 /// A vector of `N` sums as an array, for machines and types without registers in `x86.rs`.
 pub struct Portable<T, const N: usize>(PhantomData<T>);
 
-impl<T: super::element::Sum, const N: usize> Lanes for Portable<T, N> {
+impl<T: Sum, const N: usize> Lanes for Portable<T, N> {
     type Elem = T;
     type Acc = T;
     type V = [T; N];
@@ -391,12 +309,12 @@ impl<T: super::element::Sum, const N: usize> Lanes for Portable<T, N> {
     }
     #[inline(always)]
     unsafe fn load(p: *const T) -> [T; N] {
-        // SAFETY: the caller promises `N` readable elements.
+        // SAFETY: the caller guarantees `N` readable elements.
         unsafe { p.cast::<[T; N]>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn splat(p: *const T) -> [T; N] {
-        // SAFETY: the caller promises a readable element.
+        // SAFETY: the caller guarantees a readable element.
         [unsafe { *p }; N]
     }
     #[inline(always)]
@@ -409,7 +327,7 @@ impl<T: super::element::Sum, const N: usize> Lanes for Portable<T, N> {
     #[inline(always)]
     unsafe fn store(v: [T; N], c: *mut T, lanes: usize, add: bool) {
         for (i, x) in v.into_iter().enumerate().take(lanes) {
-            // SAFETY: the caller promises `lanes` sums.
+            // SAFETY: the caller guarantees `lanes` sums.
             unsafe { *c.add(i) = if add { (*c.add(i)).plus(x) } else { x } };
         }
     }

@@ -1,18 +1,20 @@
 //! Products of matrices, for every element type, layout and size, behind one function: [`gemm`].
 //!
 //! ```text
-//! gemm ── batch ── One::run ── tiny     three loops (drive.rs)
-//!                          ├── vector   a few rows: bound by reading the matrix (vector.rs)
-//!                          └── tiles    packed blocks and a register tile (tiles.rs, pack.rs, kernel.rs, x86.rs)
+//! gemm ── batch ── Gemm::run ── tiny     three loops (driver.rs)
+//!                           ├── vector   a few rows: bound by reading the matrix (vector.rs)
+//!                           └── tiles    packed blocks and a register tile (tiles.rs, pack.rs, kernel.rs, x86.rs)
 //! ```
 //!
 //! Strides are signed and in elements, so transposed, reversed and broadcast operands cost no copy. The result's bits
 //! depend on the operands and on the machine's instruction level, never on the number of threads.
 //! Half precision is summed in float32 and rounded once; integers wrap.
 
-pub(crate) mod drive;
+mod driver;
 pub(crate) mod element;
+mod elements;
 pub(crate) mod kernel;
+pub(crate) mod one;
 pub(crate) mod pack;
 pub(crate) mod scratch;
 #[cfg(test)]
@@ -28,8 +30,8 @@ pub use untyped::{Untyped, gemm_of, multiplies};
 
 use rushlight_core::Result;
 
-use drive::One;
-use pack::Source;
+use element::Source;
+use one::Gemm;
 
 /// A batch of matrices: element `(i, j)` of matrix `b` is at
 /// `ptr + b * batch_stride + i * row_stride + j * col_stride`.
@@ -50,8 +52,8 @@ pub struct Product<T: GemmElement> {
     pub alpha: T::Sum,
     pub a: Matrices<*const T>,
     pub b: Matrices<*const T>,
-    /// `beta` and what it scales: C itself, a bias (with strides of zero where it repeats), or any other matrix.
-    /// With a `beta` of zero it is not read.
+    /// `beta` and the matrix that it scales: C itself, a bias (with strides of zero along repeated dimensions), or any
+    /// other matrix. It is not read if `beta` is zero.
     pub addend: Option<(T::Sum, Matrices<*const T>)>,
     pub c: Matrices<*mut T>,
 }
@@ -77,19 +79,20 @@ impl<T> Matrices<*const T> {
     }
 }
 
-/// Multiplications in one item below which a batch is spread over threads item by item; a batch of many items always is.
+/// Batches whose items have fewer multiplications than this are spread over threads item by item; a batch of many items
+/// always is.
 const SMALL_ITEM: usize = 1 << 22;
-/// Fewest multiplications worth a task of their own.
+/// The fewest multiplications worth a task.
 const TASK: usize = 1 << 17;
 
 /// Computes a batch of products.
 ///
 /// # Safety
-/// Every pointer covers its matrices at its strides. `c` overlaps neither `a` nor `b`, its own elements do not overlap, and the
-/// addend overlaps it only by being the same matrix.
+/// Every pointer covers its matrices at its strides. `c` overlaps neither `a` nor `b`, its own elements do not overlap,
+/// and the addend overlaps it only by being the same matrix.
 pub unsafe fn gemm<T: GemmElement>(product: &Product<T>) -> Result<()> {
     let p = &joined(product);
-    let one = |b: usize| One {
+    let one = |b: usize| Gemm {
         m: p.m,
         n: p.n,
         k: p.k,
@@ -105,27 +108,27 @@ pub unsafe fn gemm<T: GemmElement>(product: &Product<T>) -> Result<()> {
     if p.batch > 1 && spread && item.saturating_mul(p.batch) >= 2 * TASK {
         let operands = Operands(&one);
         rushlight_par::try_parallel_for(p.batch, TASK.div_ceil(item.max(1)), |mut items| {
-            // SAFETY: the caller's promise; items of C do not overlap.
+            // SAFETY: guaranteed by the caller (see `# Safety`); items of C do not overlap.
             items.try_for_each(|b| unsafe { operands.item(b).run() })
         })
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         (0..p.batch).try_for_each(|b| unsafe { one(b).run() })
     }
 }
 
-/// The items of a batch, for tasks.
+/// The items of a batch, shared by tasks.
 struct Operands<F>(F);
-// SAFETY: as for `One`: pointers to operands that outlive the call, and disjoint results.
+// SAFETY: as for `Gemm`: pointers to operands that outlive the call, and disjoint results.
 unsafe impl<F> Sync for Operands<F> {}
 
-impl<T: GemmElement, F: Fn(usize) -> One<T>> Operands<F> {
-    fn item(&self, b: usize) -> One<T> {
+impl<T: GemmElement, F: Fn(usize) -> Gemm<T>> Operands<F> {
+    fn item(&self, b: usize) -> Gemm<T> {
         (self.0)(b)
     }
 }
 
-/// A batch with one B, and with rows that follow one another across items, is one tall product.
+/// A batch with a single B, whose rows of A follow one another across items, is one tall product.
 fn joined<T: GemmElement>(p: &Product<T>) -> Product<T> {
     let follows = |batch_stride: isize, row_stride: isize| batch_stride == row_stride * p.m as isize;
     let tall = p.batch > 1

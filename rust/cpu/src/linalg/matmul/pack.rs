@@ -1,78 +1,18 @@
 //! Packed operands: the order in which the innermost loop reads A and B.
 //!
-//! A packed A keeps its rows (`k` runs fastest); a packed B is cut into panels two vectors wide,
-//! each a run of rows. A format says what an element of either is:
+//! A packed A keeps its rows (`k` varies fastest); a packed B is divided into panels two vectors wide, each a sequence
+//! of rows. A format defines the elements of both:
 //!
 //! - [`Real`]: one element each, widened to the type of the sums.
-//! - [`Interleaved`]: complex numbers as twice as many real columns and steps. A's row is its own
-//!   memory, `re im re im`; each row of B becomes the two rows `(re, im)` and `(-im, re)`, so that
-//!   the real product of both is the complex product, laid out as C is.
-//! - `Pairs`: two bfloat16 of neighbouring `k` in one element.
+//! - [`Interleaved`]: complex numbers as twice as many real columns and steps. A row of A is used as it is in memory,
+//!   `re im re im`; each row of B becomes the two rows `(re, im)` and `(-im, re)`, so that the real product of both is
+//!   the complex product, laid out as C is.
+//! - `Pairs`: two bfloat16 of adjacent `k` in one element.
 
-use super::element::{GemmElement, Sum};
+use super::element::{Format, GemmElement, Source, Sum};
 use super::kernel::{a_stride, k_steps};
 use num_complex::Complex;
 use std::marker::PhantomData;
-
-/// A matrix to read: element `(i, j)` is at `ptr + i * row_stride + j * col_stride`.
-pub struct Source<T> {
-    pub ptr: *const T,
-    pub row_stride: isize,
-    pub col_stride: isize,
-}
-
-impl<T> Clone for Source<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Source<T> {}
-
-impl<T> Source<T> {
-    /// # Safety
-    /// The matrix has row `i`.
-    #[inline(always)]
-    pub unsafe fn row(&self, i: usize) -> *const T {
-        // SAFETY: the caller's promise.
-        unsafe { self.ptr.offset(i as isize * self.row_stride) }
-    }
-
-    /// The part that begins at `(i, j)`.
-    #[inline(always)]
-    pub fn at(&self, i: usize, j: usize) -> Self {
-        Source { ptr: self.ptr.wrapping_offset(i as isize * self.row_stride + j as isize * self.col_stride), ..*self }
-    }
-
-    pub fn transposed(&self) -> Self {
-        Source { ptr: self.ptr, row_stride: self.col_stride, col_stride: self.row_stride }
-    }
-}
-
-/// How operands of type `T` are packed.
-pub trait Format: 'static {
-    type T: GemmElement;
-    type Elem: Copy;
-    type Acc: Copy;
-    /// Values of `k` in a block.
-    const K_BLOCK: usize;
-    /// Sums in a column of C.
-    const SUMS_PER_COLUMN: usize;
-    /// Elements are the operand's own, so A and B can be read where they lie.
-    const IN_PLACE: bool;
-
-    /// Steps that `k` values make.
-    fn steps(k: usize) -> usize;
-    /// Packs `rows` of A, of at most `K_BLOCK` columns.
-    ///
-    /// # Safety
-    /// `src` covers the block and `dst` the packed rows.
-    unsafe fn pack_a<const AVX: bool>(src: &Source<Self::T>, rows: usize, k: usize, dst: *mut Self::Elem);
-    /// Packs `k` rows of one panel of B, and pads it with zeros to two vectors of `width`.
-    ///
-    /// # Safety
-    /// `src` covers the block and `dst` the packed panel.
-    unsafe fn pack_b<const AVX: bool>(src: &Source<Self::T>, k: usize, cols: usize, width: usize, dst: *mut Self::Elem);
-}
 
 /// Copies a block so that its columns become adjacent: `dst[i][j] = src[i][j]`, widened.
 ///
@@ -86,7 +26,7 @@ unsafe fn copy_block<T: GemmElement, const AVX: bool>(
     dst: *mut T::Sum,
     dst_stride: usize,
 ) {
-    // SAFETY: the caller's promise covers every access.
+    // SAFETY: guaranteed by the caller (see `# Safety`) covers every access.
     unsafe {
         if src.col_stride == 1 {
             for i in 0..rows {
@@ -106,8 +46,8 @@ unsafe fn copy_block<T: GemmElement, const AVX: bool>(
     }
 }
 
-/// Copies and widens adjacent elements, in runs that pass through registers: so the compiler need not know that `src` and
-/// `dst` are apart.
+/// Copies and widens adjacent elements, in runs that pass through registers, so that the compiler need not prove that
+/// `src` and `dst` do not overlap.
 ///
 /// # Safety
 /// Both cover `len` elements.
@@ -115,7 +55,7 @@ unsafe fn copy_block<T: GemmElement, const AVX: bool>(
 unsafe fn copy_row<T: GemmElement>(src: *const T, dst: *mut T::Sum, len: usize) {
     const RUN: usize = 16;
     let whole = len - len % RUN;
-    // SAFETY: the caller's promise; a run ends before `whole`.
+    // SAFETY: guaranteed by the caller (see `# Safety`); a run ends before `whole`.
     unsafe {
         for j in (0..whole).step_by(RUN) {
             let from = src.add(j).cast::<[T; RUN]>().read();
@@ -131,7 +71,7 @@ unsafe fn copy_row<T: GemmElement>(src: *const T, dst: *mut T::Sum, len: usize) 
     }
 }
 
-/// `dst[i][j] = load(i, j)` where neighbouring `i` are neighbours in memory.
+/// `dst[i][j] = load(i, j)` for matrices in which adjacent `i` are adjacent in memory.
 ///
 /// # Safety
 /// `dst` covers `rows` by `cols` at `dst_stride`; `AVX` is true only with AVX.
@@ -149,7 +89,7 @@ unsafe fn transpose_block<E: Copy, const AVX: bool>(
         _ => 1,
     };
     let (whole_rows, whole_cols) = (rows - rows % side, cols - cols % side);
-    // SAFETY: the caller's promise; the casts are between plain words of one size.
+    // SAFETY: guaranteed by the caller (see `# Safety`); the casts are between plain words of one size.
     unsafe {
         for j in (0..whole_cols).step_by(side) {
             for i in (0..whole_rows).step_by(side) {
@@ -186,7 +126,7 @@ unsafe fn transpose_block<E: Copy, const AVX: bool>(
     }
 }
 
-/// Zeros in columns `from..to` of `rows` rows.
+/// Writes zeros to columns `from..to` of `rows` rows.
 ///
 /// # Safety
 /// `dst` covers them.
@@ -194,7 +134,7 @@ unsafe fn transpose_block<E: Copy, const AVX: bool>(
 unsafe fn pad<E: Copy>(dst: *mut E, zero: E, rows: usize, from: usize, to: usize) {
     for i in 0..rows {
         for j in from..to {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe { *dst.add(i * to + j) = zero };
         }
     }
@@ -216,12 +156,12 @@ impl<T: GemmElement> Format for Real<T> {
     }
     #[inline(always)]
     unsafe fn pack_a<const AVX: bool>(src: &Source<T>, rows: usize, k: usize, dst: *mut T::Sum) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe { copy_block::<T, AVX>(src, rows, k, dst, a_stride::<T::Sum>()) }
     }
     #[inline(always)]
     unsafe fn pack_b<const AVX: bool>(src: &Source<T>, k: usize, cols: usize, width: usize, dst: *mut T::Sum) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             copy_block::<T, AVX>(src, k, cols, dst, 2 * width);
             pad(dst, T::Sum::ZERO, k, cols, 2 * width);
@@ -248,7 +188,7 @@ where
     }
     #[inline(always)]
     unsafe fn pack_a<const AVX: bool>(src: &Source<Complex<R>>, rows: usize, k: usize, dst: *mut R) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             for i in 0..rows {
                 let (from, to) = (src.row(i), dst.add(i * a_stride::<R>()));
@@ -262,7 +202,7 @@ where
     }
     #[inline(always)]
     unsafe fn pack_b<const AVX: bool>(src: &Source<Complex<R>>, k: usize, cols: usize, width: usize, dst: *mut R) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             for p in 0..k {
                 let (from, to) = (src.row(p), dst.add(4 * width * p));
@@ -297,12 +237,12 @@ impl Format for Pairs {
     }
     #[inline(always)]
     unsafe fn pack_a<const AVX: bool>(src: &Source<half::bf16>, rows: usize, k: usize, dst: *mut u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe { pack_pairs(src, rows, k, dst, a_stride::<u32>()) }
     }
     #[inline(always)]
     unsafe fn pack_b<const AVX: bool>(src: &Source<half::bf16>, k: usize, cols: usize, width: usize, dst: *mut u32) {
-        // SAFETY: the caller's promise; `pair` reads the second of a pair only where it exists.
+        // SAFETY: guaranteed by the caller (see `# Safety`); `pair` reads the second of a pair only where it exists.
         unsafe {
             let columns = src.transposed();
             if src.row_stride == 1 {
@@ -345,7 +285,7 @@ fn pair(low: half::bf16, high: half::bf16) -> u32 {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn pack_pairs(src: &Source<half::bf16>, rows: usize, k: usize, dst: *mut u32, dst_stride: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe {
         for i in 0..rows {
             let to = dst.add(i * dst_stride);

@@ -1,4 +1,4 @@
-//! Working memory for packed operands and sums, kept by each thread between products.
+//! Working memory for packed operands and sums, which each thread caches between products.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use rushlight_core::alloc::{allocate, free};
 
 /// Sizes are multiples of this.
 const SPACE: usize = 4096;
-/// Buffers that a thread keeps, and the size of the largest worth keeping.
+/// The number of buffers that a thread caches, and the size of the largest one.
 const KEPT: usize = 4;
 const LARGEST_KEPT: usize = 32 << 20;
 
@@ -36,14 +36,14 @@ thread_local! {
     static SPARE: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Uninitialised room for elements, given back to the thread when dropped.
+/// Uninitialised space for elements, returned to the thread's cache when dropped.
 pub struct Scratch<E> {
     buffer: Option<Buffer>,
     of: PhantomData<E>,
 }
 
 impl<E> Scratch<E> {
-    /// Room for `len` elements.
+    /// Space for `len` elements.
     pub fn take(len: usize) -> Result<Self> {
         let bytes = len.saturating_mul(size_of::<E>());
         if bytes == 0 {
@@ -69,7 +69,7 @@ impl<E> Drop for Scratch<E> {
         if buffer.bytes > LARGEST_KEPT {
             return;
         }
-        // A thread that is ending keeps nothing.
+        // A thread that is ending caches nothing.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() == KEPT

@@ -6,7 +6,7 @@ use num_complex::Complex;
 use rushlight_simd::{Level, set_level};
 use std::sync::{Mutex, PoisonError};
 
-/// A small generator, so that failures repeat.
+/// A small generator, so that failures can be repeated.
 struct Random(u64);
 
 impl Random {
@@ -19,7 +19,7 @@ impl Random {
     }
 }
 
-/// An element as an exact complex number, and how far a result may be from it.
+/// An element as an exact complex number, and the allowed error of a result.
 trait Checked: GemmElement + PartialEq + std::fmt::Debug {
     /// Error of one rounding of a sum, and of the final rounding; zero where results are exact.
     const ERROR: (f64, f64);
@@ -125,7 +125,7 @@ fn check<T: Checked>(m: usize, n: usize, k: usize, layouts: [usize; 4], scales: 
         addend: beta.map(|beta| (beta, d.source())),
         c: c.target(),
     };
-    // SAFETY: the matrices cover the product, and C is its own.
+    // SAFETY: the matrices cover the product, and C does not overlap the others.
     unsafe { gemm(&product).unwrap() };
     for i in 0..m {
         for j in 0..n {
@@ -176,7 +176,7 @@ fn check_all<T: Checked>() {
     }
 }
 
-/// Runs a test at each level the machine has, one test at a time, since the level is the process's.
+/// Runs a test at each level of the machine, one test at a time, because the level is a setting of the process.
 fn at_every_level(test: impl Fn()) {
     static LEVEL: Mutex<()> = Mutex::new(());
     let _one = LEVEL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -223,7 +223,7 @@ fn same_bits<T: Checked>(batch: usize, [m, n, k]: [usize; 3]) {
         c
     });
     rushlight_par::set_num_threads(before);
-    // Equal values are equal bits here: no zero of either sign is likely, and no NaN.
+    // Equal values are equal bits here: signed zeros and NaN do not occur.
     assert!(results.iter().all(|c| *c == results[0]), "{batch}x{m}x{n}x{k}");
 }
 

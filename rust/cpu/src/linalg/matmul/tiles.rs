@@ -1,58 +1,57 @@
-//! A product by tiles of C, each the work of one task.
+//! A product by tiles of C, each computed by one task.
 //!
-//! For each block of `k` a task packs its panels of B, and then, some rows at a time, its rows of A, and multiplies them.
-//! Tasks share nothing: packing the same panel in two tasks costs less than fetching it from the other core's cache. Small
-//! operands are read where they lie. How C is cut may depend on the number of threads, since the sum of one element
-//! does not depend on where its tile lies.
+//! For each block of `k` a task packs its panels of B, and then, some rows at a time, its rows of A, and multiplies
+//! them. Tasks share nothing: packing the same panel in two tasks costs less than fetching it from the other core's
+//! cache. Small operands are read in place. The division of C may depend on the number of threads, because the sum of
+//! one element does not depend on the position of its tile.
 
-use super::drive::{One, TASK, part, part_at, tasks, threads_for};
-use super::element::{GemmElement, Job, Sum};
-use super::kernel::{Kernels, Tile, a_stride};
-use super::pack::Format;
+use super::element::{Format, GemmElement, Job, Kernels, Sum, Tile};
+use super::kernel::a_stride;
+use super::one::{Gemm, TASK, part, part_at, tasks, threads_for};
 use super::scratch::Scratch;
 use std::ops::Range;
 
 use rushlight_core::Result;
 
-/// Panels of rows and of columns in the largest tile: enough to repay the packing.
+/// Panels of rows and of columns in the largest tile: enough to amortise the packing.
 const TILE_ROWS: usize = 128;
 const TILE_PANELS: usize = 64;
-/// Panels that are multiplied before the next ones: with a block of `k`, what the second-level cache holds.
+/// Panels that are multiplied before the next ones: with a block of `k`, they fill the second-level cache.
 const NEAR_ROWS: usize = 16;
 const NEAR_PANELS: usize = 16;
-/// Multiplications from which on a product is cut into two tasks for each thread: more would pack more. Smaller ones, whose
-/// tasks pack little, are cut into four, which evens out their times.
+/// Products of at least this many multiplications are divided into two tasks per thread: more would pack more. Smaller
+/// ones, whose tasks pack little, are divided into four, which balances the load.
 const LARGE: usize = 1 << 23;
-/// Most panels of rows that do not repay the packing of a B which can be read where it lies.
+/// The most panels of rows that do not amortise the packing of a B which can be read in place.
 const FEW_ROWS: usize = 6;
-/// Bytes of an A that is near enough to be read where it lies, if few panels of B repay its packing.
+/// The size up to which A is read in place, if there are few panels of B to amortise its packing.
 const SMALL_A: usize = 256 << 10;
-/// Bytes of a page: rows at a distance of whole pages fall on one set of the first-level cache.
+/// Bytes of a page: rows at a distance of whole pages map to one set of the first-level cache.
 const PAGE: usize = 4096;
 
 /// The plan of a product by tiles.
 struct Tiled<'a, F: Format> {
-    p: &'a One<F::T>,
+    p: &'a Gemm<F::T>,
     kernels: &'static Kernels<F>,
-    /// Columns of C in a panel, and panels.
+    /// Columns of C in a panel, and the number of panels.
     panel: usize,
     panels: usize,
-    /// The first panel that is packed; those before it are read where they lie.
+    /// The first panel that is packed; those before it are read in place.
     packed_from: usize,
-    /// A is read where it lies.
+    /// Whether A is read in place.
     read_a: bool,
-    /// Blocks of `k`, their length, and elements of one packed panel.
+    /// The number of blocks of `k`, their length, and the elements of one packed panel.
     blocks: usize,
     k_block: usize,
     panel_len: usize,
-    /// The cut of C.
+    /// The division of C into tiles.
     row_tiles: usize,
     column_tiles: usize,
-    /// C holds the partial sums itself.
+    /// Whether C holds the partial sums itself.
     in_place: bool,
 }
 
-pub struct WithTiles<'a, T: GemmElement>(pub &'a One<T>);
+pub struct WithTiles<'a, T: GemmElement>(pub &'a Gemm<T>);
 
 impl<T: GemmElement> Job<T> for WithTiles<'_, T> {
     fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>) -> Result<()> {
@@ -62,18 +61,18 @@ impl<T: GemmElement> Job<T> for WithTiles<'_, T> {
         tasks(plan.row_tiles * plan.column_tiles, p.work(), |i| {
             let rows = part(p.m, plan.row_tiles, i % plan.row_tiles);
             let panels = part(plan.panels, plan.column_tiles, i / plan.row_tiles);
-            // SAFETY: `One::run` was promised valid operands, and the tiles are disjoint.
+            // SAFETY: `Gemm::run`'s contract covers the operands, and the tiles are disjoint.
             unsafe { plan.tile(rows, panels) }
         })
     }
 }
 
 impl<'a, F: Format> Tiled<'a, F> {
-    fn new(p: &'a One<F::T>, kernels: &'static Kernels<F>, threads: usize) -> Self {
+    fn new(p: &'a Gemm<F::T>, kernels: &'static Kernels<F>, threads: usize) -> Self {
         let panel = 2 * kernels.width / F::SUMS_PER_COLUMN;
         let panels = p.n.div_ceil(panel);
         let rows = kernels.rows();
-        // Blocks are nearly equal, at places that depend on `k` alone.
+        // Blocks are nearly equal, and their boundaries depend on `k` alone.
         let blocks = p.k.div_ceil(F::K_BLOCK);
         let k_block = p.k.div_ceil(blocks.max(1)).next_multiple_of(8).min(F::K_BLOCK);
         let bytes = size_of::<F::Elem>();
@@ -86,7 +85,7 @@ impl<'a, F: Format> Tiled<'a, F> {
             kernels,
             panel,
             panels,
-            // A last panel of one whole vector is read where it lies too.
+            // A last panel of one whole vector is read in place too.
             packed_from: match read_b {
                 true if p.n.is_multiple_of(kernels.width) => panels,
                 true => p.n / panel,
@@ -105,7 +104,7 @@ impl<'a, F: Format> Tiled<'a, F> {
     /// Computes one tile of C.
     ///
     /// # Safety
-    /// Nothing else uses the tile.
+    /// No other code accesses the tile.
     unsafe fn tile(&self, rows: Range<usize>, panels: Range<usize>) -> Result<()> {
         let (p, kernels) = (self.p, self.kernels);
         let width = 2 * kernels.width;
@@ -122,7 +121,7 @@ impl<'a, F: Format> Tiled<'a, F> {
             true => (p.c_at(rows.start, first_col).cast::<F::Acc>(), p.c_strides.0 * F::SUMS_PER_COLUMN as isize),
             false => (sums.ptr(), sums_stride as isize),
         };
-        // C may hold already what is to be added.
+        // C may already hold the addend.
         let held = p.addend.is_some_and(|(beta, d)| {
             beta == <F::T as GemmElement>::Sum::ONE
                 && (d.ptr, d.row_stride, d.col_stride) == (p.c.cast_const(), p.c_strides.0, p.c_strides.1)
@@ -184,8 +183,8 @@ impl<'a, F: Format> Tiled<'a, F> {
     }
 }
 
-/// How many tiles C is cut into, downwards and across, given its panels of rows and of columns. Nearly square tiles pack
-/// least; but where A is not packed, columns are cut, so that each panel of B is packed by one task.
+/// The number of tiles of C, vertically and horizontally, given its panels of rows and of columns. Nearly square tiles
+/// need the least packing; but if A is not packed, columns are divided, so that each panel of B is packed by one task.
 fn cut(row_panels: usize, panels: usize, work: usize, threads: usize, read_a: bool) -> (usize, usize) {
     let (mut down, mut across) = (row_panels.div_ceil(TILE_ROWS), panels.div_ceil(TILE_PANELS));
     let each = if work < LARGE { 4 } else { 2 };

@@ -1,4 +1,4 @@
-//! The product for callers that know the element type at run time only; here the types are instantiated, once.
+//! The product for callers that know the element type only at run time; the types are instantiated here, once.
 
 use rushlight_core::dtype::{bf16_, c64, c128, f16_};
 use rushlight_core::{DType, Element, Result, Scalar, dispatch};
@@ -26,16 +26,16 @@ pub fn multiplies(dtype: DType) -> bool {
 /// Computes a batch of products of `dtype`; does nothing for a dtype without a product.
 ///
 /// # Safety
-/// As for [`gemm`].
+/// Same as for [`gemm`].
 pub unsafe fn gemm_of(dtype: DType, product: &Untyped) -> Result<()> {
     dispatch!(dtype, T in [f32, f64, f16_, bf16_, c64, c128, u8, i8, i16, i32, i64] => {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe { run::<T>(product) }
     }, else => Ok(()))
 }
 
 /// # Safety
-/// As for `gemm_of`, whose dtype is `T`.
+/// Same as for `gemm_of`, whose dtype is `T`.
 unsafe fn run<T: GemmElement<Sum: Element>>(p: &Untyped) -> Result<()> {
     let read = |m: Matrices<*const u8>| Matrices {
         ptr: m.ptr.cast::<T>(),
@@ -59,6 +59,6 @@ unsafe fn run<T: GemmElement<Sum: Element>>(p: &Untyped) -> Result<()> {
             col_stride: p.c.col_stride,
         },
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe { gemm(&product) }
 }

@@ -1,43 +1,25 @@
 //! Products with a vector, and with a few rows: bound by reading B once.
 //!
-//! `dots` is for a B whose columns are contiguous: running sums in registers, added at the end.
-//! `sums` is for a B whose rows are: whole rows are scaled and added to the result.
-//! Long `k` is cut at fixed places, and the parts are added in order.
+//! `dots` is for a B with contiguous columns: running sums in registers, added at the end. `sums` is for a B with
+//! contiguous rows: whole rows are scaled and added to the result. Long `k` is split at fixed positions, and the parts
+//! are added in order.
 
-use super::element::{GemmElement, Sum};
+use super::element::{GemmElement, Sum, Vector};
 use super::kernel::Lanes;
-use super::pack::Source;
 
-/// Longest run of `k` that one job of `dots` sums, and one of `sums`. Part of the result's bits.
+/// The longest run of `k` that one job of `dots` sums, and one of `sums`. The result's bits depend on it.
 pub const DOTS_CHUNK: usize = 32768;
 pub const SUMS_CHUNK: usize = 256;
 
 /// Room for the sums of any register.
 const LANES: usize = 16;
 
-/// `y = x B` for `rows` rows of `x`, widened and contiguous.
-pub struct Vector<T: GemmElement> {
-    pub rows: usize,
-    pub k: usize,
-    pub n: usize,
-    pub x: *const T::Sum,
-    pub x_stride: usize,
-    pub b: Source<T>,
-    pub y: *mut T::Sum,
-    pub y_stride: usize,
-}
-
-pub struct VectorKernels<T: GemmElement> {
-    pub dots: unsafe fn(&Vector<T>),
-    pub sums: unsafe fn(&Vector<T>),
-}
-
 impl<T: GemmElement> Vector<T> {
     /// # Safety
     /// The pointers cover the operands, and `y` the result; the machine has the instructions of `L`.
     #[inline(always)]
     pub unsafe fn dots<L: Lanes<Elem = T::Sum, Acc = T::Sum>>(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             let mut j = 0;
             while j + 4 <= self.n {
@@ -54,7 +36,7 @@ impl<T: GemmElement> Vector<T> {
     /// The dot products of each row of `x` with `C` columns of B.
     ///
     /// # Safety
-    /// As for `dots`.
+    /// Same as for `dots`.
     #[inline(always)]
     unsafe fn dots_of<L: Lanes<Elem = T::Sum, Acc = T::Sum>, const C: usize>(&self, j: usize) {
         let step = self.b.row_stride;
@@ -63,7 +45,7 @@ impl<T: GemmElement> Vector<T> {
         unsafe {
             for i in 0..self.rows {
                 let x = self.x.add(i * self.x_stride);
-                // Two registers for each column, because one addition must wait for the last.
+                // Two registers for each column, because each addition waits for the previous one.
                 let mut acc = [[L::zero(); 2]; C];
                 for p in (0..whole).step_by(2 * L::WIDTH) {
                     let xs = [L::load(x.add(p)), L::load(x.add(p + L::WIDTH))];
@@ -90,7 +72,7 @@ impl<T: GemmElement> Vector<T> {
     }
 
     /// # Safety
-    /// As for `dots`.
+    /// Same as for `dots`.
     #[inline(always)]
     pub unsafe fn sums(&self) {
         // SAFETY: as for `dots`.
@@ -121,7 +103,7 @@ impl<T: GemmElement> Vector<T> {
         }
     }
 
-    /// Calls `f` with each column and its offset in B; adjacent columns in a loop that vectorises.
+    /// Calls `f` with each column and its offset in B, with a vectorising loop for adjacent columns.
     #[inline(always)]
     fn each(&self, mut f: impl FnMut(usize, isize)) {
         if self.b.col_stride == 1 {
@@ -143,7 +125,7 @@ impl<T: GemmElement> Vector<T> {
 #[inline(always)]
 unsafe fn run<T: GemmElement, L: Lanes<Elem = T::Sum, Acc = T::Sum>>(src: *const T, step: isize) -> L::V {
     let mut run = [T::Sum::ZERO; LANES];
-    // SAFETY: the caller's promise. The first loop is known to be contiguous, and vectorises.
+    // SAFETY: guaranteed by the caller (see `# Safety`). The first loop is known to be contiguous, and vectorises.
     unsafe {
         if step == 1 {
             if T::SUMS_IN_PLACE {

@@ -3,7 +3,7 @@
 use super::kernel::Lanes;
 use std::arch::x86_64::*;
 
-/// `Lanes` for one register type: its intrinsics by name, and how it stores a part.
+/// `Lanes` for one register type: the names of its intrinsics, and how it stores a part.
 macro_rules! lanes {
     ($name:ident, $doc:literal, $elem:ty, $acc:ty, $v:ty, $width:literal,
      $zero:expr, $load:expr, $splat:expr, $mul_add:expr, $plus:expr, $read:expr, $write:expr) => {
@@ -18,7 +18,7 @@ macro_rules! lanes {
 
             #[inline(always)]
             unsafe fn zero() -> $v {
-                // SAFETY: the trait's promise, that the machine has the instructions.
+                // SAFETY: the trait's contract guarantees that the machine has the instructions.
                 unsafe { $zero() }
             }
             #[inline(always)]
@@ -33,7 +33,7 @@ macro_rules! lanes {
             }
             #[inline(always)]
             unsafe fn mul_add(a: $v, b: $v, acc: $v) -> $v {
-                // SAFETY: the trait's promise.
+                // SAFETY: the trait's contract.
                 unsafe { $mul_add(a, b, acc) }
             }
             #[inline(always)]
@@ -209,7 +209,7 @@ pub type I64x4 = super::kernel::Portable<i64, 4>;
 /// The machine has AVX.
 #[inline(always)]
 pub unsafe fn transpose8x8(rows: &[[u32; 8]; 8], dst: *mut u32, stride: usize) {
-    // SAFETY: the caller promises AVX and eight writable words at each of eight rows.
+    // SAFETY: the caller guarantees AVX and eight writable words at each of eight rows.
     unsafe {
         let r = |i: usize| _mm256_loadu_ps(rows[i].as_ptr().cast());
         let (a0, a1, a2, a3, a4, a5, a6, a7) = (r(0), r(1), r(2), r(3), r(4), r(5), r(6), r(7));
@@ -239,7 +239,7 @@ pub unsafe fn transpose8x8(rows: &[[u32; 8]; 8], dst: *mut u32, stride: usize) {
 /// The machine has AVX; `dst` has four writable words at each of four rows.
 #[inline(always)]
 pub unsafe fn transpose4x4(rows: &[[u64; 4]; 4], dst: *mut u64, stride: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe {
         let r = |i: usize| _mm256_loadu_pd(rows[i].as_ptr().cast());
         let (a0, a1, a2, a3) = (r(0), r(1), r(2), r(3));

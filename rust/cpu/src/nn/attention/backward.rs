@@ -1,8 +1,8 @@
-//! The gradients of attention, in blocks like the forward: a block's weights are made anew out of its scores and the
-//! logarithms of their sums.
+//! The gradients of attention, in blocks like the forward pass: a block's weights are computed again from its scores
+//! and the logarithms of their sums.
 //!
-//! A task takes a stretch of the keys of one item and all queries that see them. It owns these keys' gradients and their
-//! values'; a query's gradient has a part from each stretch, and the parts are added in the order of the keys.
+//! A task takes a range of the keys of one item and all queries that see them. It owns the gradients of these keys and
+//! values; a query's gradient has a part from each range, and the parts are added in the order of the keys.
 
 use std::ops::Range;
 
@@ -15,17 +15,17 @@ use crate::float::Float;
 use crate::linalg::matmul::{GemmElement, Matrices, Product, gemm};
 use crate::reduce::softmax::added;
 
-/// Items from which on each is one task: there are enough of them.
+/// From this many items on each is one task.
 const MANY: usize = 16;
-/// Most stretches of the keys of one item.
+/// The most ranges of the keys of one item.
 const STRETCHES: usize = 8;
 
 pub struct Gradients<'a, T> {
-    /// The forward, with its results.
+    /// The forward call, with its results.
     pub forward: Attention<'a, T>,
-    /// What arrives at the means, row-major.
+    /// The gradient of the means, row-major.
     pub grad: *const T,
-    /// What arrives at the logarithms of the sums, if anything does.
+    /// The gradient of the logarithms of the sums, if there is one.
     pub grad_sums: *const T,
     /// Row-major gradients of each item's matrices.
     pub to_query: *mut T,
@@ -41,10 +41,10 @@ struct Scratch<T> {
     away: Vec<T>,
 }
 
-/// `c = a @ b`, added to what `c` holds where `onto` says so.
+/// `c = a @ b`, added to `c` if `onto`.
 ///
 /// # Safety
-/// As for `gemm`.
+/// Same as for `gemm`.
 unsafe fn product<T: Float + GemmElement<Sum = T>>(
     [m, n, k]: [usize; 3],
     [a, b]: [Matrices<*const T>; 2],
@@ -53,13 +53,13 @@ unsafe fn product<T: Float + GemmElement<Sum = T>>(
 ) -> Result<()> {
     let own = Matrices::row_major(c.ptr.cast_const(), n);
     let addend = onto.then_some((number(1.0), own));
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe { gemm(&Product { batch: 1, m, n, k, alpha: number(1.0), a, b, addend, c }) }
 }
 
 impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
     /// # Safety
-    /// Every pointer covers its matrices, and the gradients are apart from the operands.
+    /// Every pointer covers its matrices, and the gradients do not overlap the operands.
     pub unsafe fn run(&self) -> Result<()> {
         let own = &self.forward;
         let items: usize = own.batch.iter().product();
@@ -67,16 +67,16 @@ impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
         let stretches = if items >= MANY { 1 } else { blocks.clamp(1, STRETCHES) };
         let stretch = blocks.div_ceil(stretches) * KEYS;
         let size = own.queries * own.widths[0];
-        // The first stretch writes where the gradients belong.
+        // The first range writes directly to the result.
         let mut others = filled(number::<T>(0.0), items * (stretches - 1) * size)?;
         let others = rushlight_par::Address(others.as_mut_ptr());
         rushlight_par::try_parallel_for(items * stretches, 1, |tasks| {
-            let room = QUERIES.min(own.queries) * KEYS.min(own.keys);
-            let mut scratch = Scratch { weights: filled(number(0.0), room)?, away: filled(number(0.0), room)? };
+            let capacity = QUERIES.min(own.queries) * KEYS.min(own.keys);
+            let mut scratch = Scratch { weights: filled(number(0.0), capacity)?, away: filled(number(0.0), capacity)? };
             for task in tasks {
                 let (item, part) = (task / stretches, task % stretches);
                 let keys = (part * stretch).min(own.keys)..((part + 1) * stretch).min(own.keys);
-                // SAFETY: the caller's promise; each task has queries' gradients of its own.
+                // SAFETY: guaranteed by the caller (see `# Safety`); each task has queries' gradients of its own.
                 unsafe {
                     let to_query = match part {
                         0 => self.to_query.add(item * size),
@@ -98,10 +98,10 @@ impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
         Ok(())
     }
 
-    /// The gradients of some keys and values, and what comes from them to the queries.
+    /// The gradients of some keys and values, and their contribution to those of the queries.
     ///
     /// # Safety
-    /// As for `run`.
+    /// Same as for `run`.
     unsafe fn stretch(
         &self,
         item: usize,
@@ -113,7 +113,7 @@ impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
         let [width, depth] = own.widths;
         let (to_key, to_value) =
             (self.to_key.wrapping_add(item * own.keys * width), self.to_value.wrapping_add(item * own.keys * depth));
-        // SAFETY: the task's own gradients.
+        // SAFETY: the gradients belong to this task.
         unsafe {
             std::slice::from_raw_parts_mut(to_query, own.queries * width).fill(number(0.0));
             std::slice::from_raw_parts_mut(to_key.add(keys.start * width), keys.len() * width).fill(number(0.0));
@@ -126,7 +126,7 @@ impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
             let (out, grad) = (own.out.wrapping_add(place * depth), self.grad.wrapping_add(place * depth));
             let mut means = [number::<T>(0.0); QUERIES];
             for (row, mean) in means.iter_mut().enumerate().take(count) {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller (see `# Safety`).
                 unsafe {
                     let arriving =
                         if self.grad_sums.is_null() { number(0.0) } else { *self.grad_sums.add(place + row) };
@@ -137,7 +137,7 @@ impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
                 if own.causal && start >= queries.end {
                     break;
                 }
-                // Of a causal block only what some of the queries see.
+                // In a causal block, only the keys that at least one of the queries may use.
                 let end = if own.causal { queries.end } else { keys.end };
                 let block = start..keys.end.min(start + KEYS).min(end);
                 let n = block.len();
@@ -145,10 +145,10 @@ impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
                 let (q, k) = (self.at(&own.q, item, first), self.at(&own.k, item, start));
                 let v = self.at(&own.v, item, start);
                 let (given, kept) = (Matrices::row_major(grad, depth), Matrices::row_major(weights.cast_const(), n));
-                // SAFETY: the caller's promise; scratch and gradients are the task's own.
+                // SAFETY: guaranteed by the caller (see `# Safety`); scratch and gradients are the task's own.
                 unsafe {
                     product([count, n, width], [q, k.transposed()], Matrices::row_major(weights, n), false)?;
-                    let scale = own.hide(item, queries.clone(), block, weights);
+                    let scale = own.apply_mask(item, queries.clone(), block, weights);
                     product([count, n, depth], [given, v.transposed()], Matrices::row_major(away, n), false)?;
                     for row in 0..count {
                         let log_sum = *own.log_sums.add(place + row);
@@ -180,8 +180,8 @@ impl<T: Float + GemmElement<Sum = T>> Gradients<'_, T> {
 }
 
 multiversion! {
-    /// Scores, times a scale, become weights, and what arrives for them becomes what arrives at the products of queries and
-    /// keys, which the attention's own scale turned into scores.
+    /// Computes weights from scores times a scale. The gradient of the weights becomes that of the products of queries
+    /// and keys, which the attention's own scale turned into scores.
     ///
     /// # Safety
     /// Both hold `n` elements.

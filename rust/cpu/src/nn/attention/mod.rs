@@ -1,7 +1,9 @@
-//! Attention: means of values, weighted by a softmax of the products of queries with keys, whose matrix never stands whole.
+//! Attention: means of values, weighted by a softmax of the products of queries with keys. The matrix of weights is
+//! never stored as a whole.
 //!
-//! A task takes a block of queries and walks over blocks of keys. It keeps, for each query, the largest score so far, the sum
-//! of the weights and the weighted sum of the values; where a later block has a larger score, both sums shrink to fit.
+//! A task takes a block of queries and iterates over blocks of keys. It keeps, for each query, the largest score so
+//! far, the sum of the weights and the weighted sum of the values; if a later block has a larger score, both sums are
+//! scaled down.
 
 mod backward;
 
@@ -17,10 +19,10 @@ pub use backward::Gradients;
 
 const QUERIES: usize = 64;
 const KEYS: usize = 256;
-/// Multiplications worth a task of their own.
+/// Multiplications worth a task.
 const TASK: usize = 1 << 17;
 
-/// The matrices of one operand: strides in elements, those of the batch for its dimensions.
+/// The matrices of one operand: strides in elements, and those of the batch dimensions.
 pub struct Operand<P> {
     pub ptr: P,
     pub batch: Vec<isize>,
@@ -29,7 +31,7 @@ pub struct Operand<P> {
 }
 
 impl<P> Operand<P> {
-    /// Where a batch's matrix begins.
+    /// The offset of a batch item's matrix.
     fn offset(&self, sizes: &[usize], item: usize) -> isize {
         let mut rest = item;
         let mut offset = 0;
@@ -42,7 +44,7 @@ impl<P> Operand<P> {
 }
 
 impl<T> Operand<*const T> {
-    /// A batch's matrix from a row on.
+    /// A batch item's matrix from a row on.
     fn from(&self, sizes: &[usize], item: usize, row: usize) -> Matrices<*const T> {
         Matrices {
             ptr: self.ptr.wrapping_offset(self.offset(sizes, item) + row as isize * self.row),
@@ -53,11 +55,11 @@ impl<T> Operand<*const T> {
     }
 }
 
-/// What is added to the scores, or where they count.
+/// Added to the scores, or which of them count.
 pub enum Mask<T> {
     None,
-    Added(Operand<*const T>),
-    Kept(Operand<*const u8>),
+    Additive(Operand<*const T>),
+    Boolean(Operand<*const u8>),
 }
 
 pub struct Attention<'a, T> {
@@ -65,10 +67,10 @@ pub struct Attention<'a, T> {
     pub batch: &'a [usize],
     pub queries: usize,
     pub keys: usize,
-    /// Elements of a query and of a value.
+    /// The numbers of elements of a query and of a value.
     pub widths: [usize; 2],
     pub scale: f64,
-    /// A query sees no key after its own place.
+    /// Whether a query sees no key after its own position.
     pub causal: bool,
     pub q: Operand<*const T>,
     pub k: Operand<*const T>,
@@ -95,7 +97,7 @@ struct Scratch<T> {
 
 impl<T: Float + GemmElement<Sum = T>> Attention<'_, T> {
     /// # Safety
-    /// Every pointer covers its matrices at its strides, and the results are apart from the operands.
+    /// Every pointer covers its matrices at its strides, and the results do not overlap the operands.
     pub unsafe fn run(&self) -> Result<()> {
         let items: usize = self.batch.iter().product();
         let blocks = self.queries.div_ceil(QUERIES);
@@ -107,7 +109,7 @@ impl<T: Float + GemmElement<Sum = T>> Attention<'_, T> {
                 sums: filled(number(0.0), QUERIES)?,
             };
             for task in tasks {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller (see `# Safety`).
                 unsafe { self.block(task / blocks, task % blocks * QUERIES, &mut scratch)? };
             }
             Ok(())
@@ -117,13 +119,13 @@ impl<T: Float + GemmElement<Sum = T>> Attention<'_, T> {
     /// The means for a block of queries.
     ///
     /// # Safety
-    /// As for `run`.
+    /// Same as for `run`.
     unsafe fn block(&self, item: usize, first: usize, scratch: &mut Scratch<T>) -> Result<()> {
         let rows = QUERIES.min(self.queries - first);
         let [width, depth] = self.widths;
         let place = item * self.queries + first;
         let out = self.out.wrapping_add(place * depth);
-        // SAFETY: the block's own results.
+        // SAFETY: the results belong to this block.
         unsafe { std::slice::from_raw_parts_mut(out, rows * depth) }.fill(number(0.0));
         scratch.tops.fill(number(f64::NEG_INFINITY));
         scratch.sums.fill(number(0.0));
@@ -135,7 +137,7 @@ impl<T: Float + GemmElement<Sum = T>> Attention<'_, T> {
             let scores = scratch.scores.as_mut_ptr();
             let matrix =
                 |ptr: *const T, row: usize| Matrices { ptr, batch_stride: 0, row_stride: row as isize, col_stride: 1 };
-            // SAFETY: the caller's promise; scores and results are the task's own.
+            // SAFETY: guaranteed by the caller (see `# Safety`); scores and results are the task's own.
             unsafe {
                 gemm(&Product {
                     batch: 1,
@@ -148,7 +150,7 @@ impl<T: Float + GemmElement<Sum = T>> Attention<'_, T> {
                     addend: None,
                     c: Matrices { ptr: scores, batch_stride: 0, row_stride: keys as isize, col_stride: 1 },
                 })?;
-                let scale = self.hide(item, first..first + rows, start..start + keys, scores);
+                let scale = self.apply_mask(item, first..first + rows, start..start + keys, scores);
                 for row in 0..rows {
                     let (top, sum) = (&mut scratch.tops[row], &mut scratch.sums[row]);
                     let (own, visible) = (scores.add(row * keys), self.visible(first + row, start, keys));
@@ -175,7 +177,7 @@ impl<T: Float + GemmElement<Sum = T>> Attention<'_, T> {
             let sum = scratch.sums[row];
             let none = sum == number::<T>(0.0);
             let log = if none { f64::INFINITY } else { scratch.tops[row].wide() + sum.wide().ln() };
-            // SAFETY: the block's own results.
+            // SAFETY: the results belong to this block.
             unsafe {
                 self.log_sums.add(place + row).write(number(log));
                 if !none {
@@ -191,12 +193,12 @@ impl<T: Float + GemmElement<Sum = T>> Attention<'_, T> {
         if self.causal { (row + 1).saturating_sub(start).min(keys) } else { keys }
     }
 
-    /// Scales a block of scores and applies the mask to them. Without one it leaves them alone, and the result is what
-    /// they are still to be multiplied by.
+    /// Scales a block of scores and applies the mask to them. Without a mask it leaves them unchanged, and returns the
+    /// factor that is still to be applied.
     ///
     /// # Safety
-    /// As for `run`; there are as many scores as rows and columns say.
-    unsafe fn hide(
+    /// Same as for `run`; the scores have the stated rows and columns.
+    unsafe fn apply_mask(
         &self,
         item: usize,
         rows: std::ops::Range<usize>,
@@ -206,19 +208,19 @@ impl<T: Float + GemmElement<Sum = T>> Attention<'_, T> {
         let (scale, hidden): (T, T) = (number(self.scale), number(f64::NEG_INFINITY));
         let n = cols.len();
         for (at, row) in rows.enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 let scores = scores.add(at * n);
                 match &self.mask {
                     Mask::None => return scale,
-                    Mask::Added(mask) => {
+                    Mask::Additive(mask) => {
                         let start = mask.offset(self.batch, item) + row as isize * mask.row;
                         let from = mask.ptr.offset(start + cols.start as isize * mask.col);
                         (0..n).for_each(|j| {
                             *scores.add(j) = *scores.add(j) * scale + *from.offset(j as isize * mask.col);
                         });
                     }
-                    Mask::Kept(mask) => {
+                    Mask::Boolean(mask) => {
                         let start = mask.offset(self.batch, item) + row as isize * mask.row;
                         let from = mask.ptr.offset(start + cols.start as isize * mask.col);
                         (0..n).for_each(|j| {
@@ -234,8 +236,8 @@ impl<T: Float + GemmElement<Sum = T>> Attention<'_, T> {
 }
 
 multiversion! {
-    /// Scores, times their scale, become weights, relative to the largest so far; what has been summed before must shrink
-    /// by the result.
+    /// Computes weights from scores times their scale, relative to the largest score so far. Returns the factor for the
+    /// earlier sums.
     ///
     /// # Safety
     /// The row holds `n` elements.
@@ -254,7 +256,7 @@ multiversion! {
                 *top = larger(*top, *row.add(whole + j) * scale);
             }
             let new = larger(*top, tree(tops, larger));
-            // With nothing seen yet there is no largest score to be relative to.
+            // If nothing was seen yet there is no largest score.
             let base = if new == lowest { T::narrow(0.0) } else { new };
             let shrunk = S::exp(*top - base);
             let weights = added(n, |i| {

@@ -1,111 +1,91 @@
-//! One axis of a convolution, seen from either side. The caller of `convolve` checked that sums of sizes do not overflow.
+//! One axis of a convolution, for the forward pass or for the gradient of the input. The caller of `convolve` has
+//! checked that sums of sizes do not overflow.
 
 use std::ops::Range;
 
 use rushlight_core::Result;
 use rushlight_core::alloc::ask;
+use rushlight_core::window::WindowDim;
 
-/// The target's element `first + t * step` sums, for each tap, the source's element `t * stride + shift` where there is one.
-pub struct Axis {
+/// For each tap, the target's element `first + t * step` adds the source's element `t * stride + shift`, if that
+/// exists.
+pub struct ConvDim {
     /// Elements of the source.
     pub source: usize,
-    /// Elements of the target: `t` runs from zero to here.
+    /// Elements of the target: the upper bound of `t`.
     pub count: usize,
     pub first: usize,
     pub step: usize,
     pub stride: usize,
-    /// Each tap's place in the kernel, and its shift.
+    /// Each tap's position in the kernel, and its shift.
     pub taps: Vec<(usize, isize)>,
 }
 
-/// The sizes that belong to one axis.
-#[derive(Clone, Copy)]
-pub struct Sizes {
-    pub input: usize,
-    pub output: usize,
-    pub kernel: usize,
-    pub stride: usize,
-    pub padding: usize,
-    pub dilation: usize,
-}
-
 impl super::Geometry {
-    pub fn sizes(&self, axis: usize) -> Sizes {
-        Sizes {
-            input: self.input[axis],
-            output: self.output[axis],
-            kernel: self.kernel[axis],
-            stride: self.stride[axis],
-            padding: self.padding[axis],
-            dilation: self.dilation[axis],
-        }
-    }
-
-    /// Refuses kernels for whose taps, each of them in several lists, there is no memory.
+    /// Returns an error for kernels whose taps, each in several lists, need more memory than there is.
     pub(super) fn ask_for_taps(&self) -> Result<()> {
         let channels = (self.channels.max(self.features) / self.groups.max(1)).max(1);
-        let places = self.kernel.iter().try_fold(channels, |n, &size| n.checked_mul(size));
-        let places = places.and_then(|places| places.checked_add(self.kernel.iter().sum()));
+        let places = self.space.iter().try_fold(channels, |n, dim| n.checked_mul(dim.kernel));
+        let places = places.and_then(|places| places.checked_add(self.kernel().iter().sum()));
         ask(places.and_then(|places| places.checked_mul(2 * size_of::<(usize, isize)>())))
     }
 
-    pub fn forward_axes(&self) -> [Axis; 3] {
-        [0, 1, 2].map(|axis| Axis::forward(self.sizes(axis)))
+    pub fn forward_axes(&self) -> [ConvDim; 3] {
+        self.space.map(ConvDim::forward)
     }
 }
 
-impl Axis {
-    /// The output as the target.
-    pub fn forward(s: Sizes) -> Axis {
-        let shift = |tap: usize| (tap * s.dilation) as isize - s.padding as isize;
-        Axis {
-            source: s.input,
-            count: s.output,
+impl ConvDim {
+    /// The axis with the output as the target.
+    pub fn forward(dim: WindowDim) -> ConvDim {
+        ConvDim {
+            source: dim.input,
+            count: dim.output,
             first: 0,
             step: 1,
-            stride: s.stride,
-            taps: (0..s.kernel).map(|tap| (tap, shift(tap))).collect(),
+            stride: dim.stride,
+            taps: (0..dim.kernel).map(|tap| (tap, dim.place(0, tap))).collect(),
         }
         .clamped()
     }
 
-    /// The first elements of the input, one for each phase of the stride, that any tap may see.
-    pub fn seen(s: Sizes) -> Vec<usize> {
-        let first =
-            |tap: usize| ((tap * s.dilation) as isize - s.padding as isize).rem_euclid(s.stride as isize) as usize;
-        let mut firsts: Vec<usize> = (0..s.kernel).map(first).filter(|&first| first < s.input).collect();
+    /// The first element of the input for each phase of the stride that some tap sees.
+    pub fn seen(dim: WindowDim) -> Vec<usize> {
+        let first = |tap: usize| dim.place(0, tap).rem_euclid(dim.stride as isize) as usize;
+        let mut firsts: Vec<usize> = (0..dim.kernel).map(first).filter(|&first| first < dim.input).collect();
         firsts.sort_unstable();
         firsts.dedup();
         firsts
     }
 
-    /// As the target the input's elements `first`, which is below the stride, `first + stride`, and so on. They are seen by
-    /// the taps whose places differ from theirs by whole strides, each from output elements next to one another.
-    pub fn backward(s: Sizes, first: usize) -> Axis {
-        let place = (first + s.padding) as isize;
-        let stride = s.stride as isize;
-        let distance = |tap: usize| place - (tap * s.dilation) as isize;
+    /// The axis with the input as the target, restricted to the elements `first` (below the stride), `first + stride`,
+    /// and so on. The taps whose positions differ from theirs by multiples of the stride see them, each from adjacent
+    /// output elements.
+    pub fn backward(dim: WindowDim, first: usize) -> ConvDim {
+        let stride = dim.stride as isize;
+        let distance = |tap: usize| first as isize - dim.place(0, tap);
         let own = |tap: &usize| distance(*tap) % stride == 0;
-        Axis {
-            source: s.output,
-            count: (s.input - first).div_ceil(s.stride),
+        ConvDim {
+            source: dim.output,
+            count: (dim.input - first).div_ceil(dim.stride),
             first,
-            step: s.stride,
+            step: dim.stride,
             stride: 1,
-            taps: (0..s.kernel).filter(own).map(|tap| (tap, distance(tap) / stride)).collect(),
+            taps: (0..dim.kernel).filter(own).map(|tap| (tap, distance(tap) / stride)).collect(),
         }
         .clamped()
     }
 
-    /// The targets that see the source by a tap.
+    /// The targets that see the source through a tap.
     pub fn sighted(&self, tap: usize) -> Range<usize> {
         let (shift, stride) = (self.taps[tap].1, self.stride as isize);
-        // The first target at or behind a place of the source.
+        // The first target at or behind a position of the source.
         let from = |place: isize| ((place - shift).max(0) as usize).div_ceil(stride as usize).min(self.count);
         from(0)..from(self.source as isize)
     }
 
-    /// The taps by which some of `count` targets, from `start` on, see the source. Shifts only rise or only fall from tap to tap.
+    /// The taps through which some of `count` targets, from `start` on, see the source. Shifts are monotonic over the
+    /// taps.
     pub fn live(&self, start: usize, count: usize) -> Range<usize> {
         let (first, last) = ((start * self.stride) as isize, ((start + count - 1) * self.stride) as isize);
         let sees = |(_, shift): &(usize, isize)| last + shift >= 0 && first + shift < self.source as isize;
@@ -115,8 +95,9 @@ impl Axis {
         }
     }
 
-    /// With the taps that see nothing of the source close to it: between all taps lies no more than what any of them sees.
-    fn clamped(mut self) -> Axis {
+    /// Moves the shifts of taps that see nothing of the source close to it, so that the distance between any two taps
+    /// is bounded by what a tap can see.
+    fn clamped(mut self) -> ConvDim {
         let span = (self.count * self.stride) as isize;
         for (_, shift) in &mut self.taps {
             *shift = (*shift).clamp(-span, self.source as isize);

@@ -1,37 +1,39 @@
-//! Small images of many channels, as the last layers of a network have: a row of such an image fills no register. What every
-//! tap sees of the pixels of several images stands in a matrix, a column for each pixel, and the convolution is a product.
+//! Convolutions of small images with many channels, as in the last layers of a network, where a row of an image does
+//! not fill a register. The elements that each tap sees of the pixels of several images form a matrix with a column for
+//! each pixel, and the convolution is a product.
 
 use std::ops::Range;
 
 use rushlight_core::Result;
 use rushlight_par::Address;
 
-use super::axis::Axis;
+use super::axis::ConvDim;
 use super::correlate::{Correlation, Tile};
-use super::sheet::{Origin, Sheet, map};
-use super::{Call, PAGE, Pixel, even, tasks};
-use crate::linalg::matmul::drive::{part, part_at};
-use crate::linalg::matmul::kernel::{self, Kernels, k_steps};
-use crate::linalg::matmul::pack::{Format, Source};
+use super::geometry::{Pixel, TypedConv};
+use super::padded_tile::{PaddedTile, TileOrigin, map};
+use super::{PAGE, even, tasks};
+use crate::linalg::matmul::element::{Format, Kernels, Source, Tile as Product};
+use crate::linalg::matmul::kernel::k_steps;
+use crate::linalg::matmul::one::{part, part_at};
 use crate::linalg::matmul::scratch::Scratch;
 
-/// Most pixels of a small image: with more, the border that is computed in vain is little.
+/// The most pixels of a small image; larger ones waste little work on the border.
 const PIXELS: usize = 64;
-/// Most columns of a matrix, and most of its bytes.
+/// The most columns of a matrix, and the most bytes.
 const COLUMNS: usize = 1024;
 const BYTES: usize = 16 << 20;
-/// To make an element of the matrix costs about as much as so many multiplications.
+/// The cost of an element of the matrix, in multiplications.
 const ELEMENT: usize = 96;
-/// Fewest features and fewest taps of all channels whose weight's gradient repays the matrix, and most taps of one channel.
+/// The fewest features, and the fewest taps over all channels, whose weight gradient amortises the matrix.
 const FEATURES: usize = 64;
 const TAPS: usize = 256;
-/// Rows of the matrix that one task of the weight's gradient makes.
+/// Rows of the matrix that one task of the weight gradient makes.
 const BLOCK_TAPS: usize = 256;
 
 /// The images of one group whose pixels are the columns.
 struct Images<'a, T> {
-    axes: &'a [Axis; 3],
-    /// The first channel of the group in the first image, the distance of two channels, and that of two images.
+    axes: &'a [ConvDim; 3],
+    /// The first channel of the group in the first image, the distance between channels, and that between images.
     source: Address<T>,
     area: usize,
     step: usize,
@@ -39,24 +41,24 @@ struct Images<'a, T> {
 }
 
 impl<T: Pixel> Images<'_, T> {
-    /// What the taps of a channel see: `to` is asked for the place of each tap's row.
+    /// The rows that the taps of a channel see: `to` is called for each tap and gives the position of its row.
     ///
     /// # Safety
-    /// The images are of the sizes that the axes say, and each place has room for all columns.
+    /// The images have the sizes of the axes, and each row has room for all columns.
     unsafe fn rows(&self, channel: usize, mut to: impl FnMut(usize, &dyn Fn(*mut T))) {
         let [depth, height, width] = self.axes;
-        let taps = |axis: &Axis| 0..axis.taps.len();
+        let taps = |axis: &ConvDim| 0..axis.taps.len();
         let lines = taps(depth).flat_map(|z| taps(height).map(move |y| (z, y)));
         for (number, (z, y, x)) in lines.flat_map(|(z, y)| taps(width).map(move |x| (z, y, x))).enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             to(number, &|row| unsafe { self.row(channel, [z, y, x], row) });
         }
     }
 
-    /// What one tap of a channel sees of every pixel.
+    /// The row that one tap of a channel sees, with an element for every pixel.
     ///
     /// # Safety
-    /// As for `rows`.
+    /// Same as for `rows`.
     unsafe fn row(&self, channel: usize, tap: [usize; 3], to: *mut T) {
         let [depth, height, width] = self.axes;
         let [planes, lines, places] = [0, 1, 2].map(|axis| self.axes[axis].sighted(tap[axis]));
@@ -65,7 +67,7 @@ impl<T: Pixel> Images<'_, T> {
             ((target * self.axes[axis].stride) as isize + shift) as usize
         };
         let pixels = depth.count * height.count * width.count;
-        // SAFETY: the caller's promise; what is sighted lies within the source.
+        // SAFETY: guaranteed by the caller (see `# Safety`); the elements seen lie within the source.
         unsafe {
             to.write_bytes(0, self.count * pixels);
             if places.is_empty() {
@@ -88,23 +90,23 @@ impl<T: Pixel> Images<'_, T> {
     }
 }
 
-/// The distance of rows of `length` elements that do not fall on one set of the first-level cache.
+/// The distance between rows of `length` elements such that they do not map to one set of the first-level cache.
 fn apart<T>(length: usize, width: usize) -> usize {
     if (length * size_of::<T>()).is_multiple_of(PAGE) { length + width } else { length }
 }
 
 impl<T: Pixel> Correlation<T> {
-    /// Whether less is computed in vain this way than the matrix costs.
+    /// Whether the matrix costs less than the wasted work of the other algorithm.
     pub(super) fn is_small(&self, width: usize) -> bool {
         let [planes, rows, cols] = self.axes.each_ref().map(|axis| axis.count);
         let pixels = planes * rows * cols;
         if !(1..=PIXELS).contains(&pixels) || self.batch * self.channels == 0 {
             return false;
         }
-        let line = Sheet::new(&self.axes, rows, cols).width();
+        let line = PaddedTile::new(&self.axes, rows, cols).width();
         let with_border = self.batch * planes * ((rows - 1) * line + cols).next_multiple_of(width);
         let alone = (self.batch * pixels).next_multiple_of(width);
-        let whole = Tile { origin: Origin([0; 3]), rows, cols };
+        let whole = Tile { origin: TileOrigin([0; 3]), rows, cols };
         self.features * with_border.saturating_sub(alone) >= ELEMENT * alone && self.few_live(&whole).is_none()
     }
 
@@ -144,7 +146,7 @@ impl<T: Pixel> Correlation<T> {
         let window = depth / self.channels;
         tasks(self.channels, window * columns * ELEMENT, |channel| {
             let row = Scratch::<T>::take(panels * panel)?;
-            // SAFETY: each channel has rows of its own in every panel.
+            // SAFETY: each channel has its own rows in every panel.
             unsafe {
                 row.ptr().write_bytes(0, panels * panel);
                 seen.rows(channel, |tap, write| {
@@ -164,14 +166,15 @@ impl<T: Pixel> Correlation<T> {
             let sums = Scratch::<T>::take(features.len() * stride)?;
             let (sums, rows) = (sums.ptr(), features.len().div_ceil(kernels.rows()));
             let steps = even(depth, k_steps::<T>());
-            // SAFETY: a task writes the pixels of its own features; the rest stays in the scratch and the operands.
+            // SAFETY: a task writes the pixels of its own features; everything else stays within the scratch memory and
+            // the operands.
             unsafe {
                 for ks in (0..depth.div_ceil(steps)).map(|i| part_at(depth, steps, i)) {
                     for row in (0..rows).map(|i| part(features.len(), rows, i)) {
                         let filter = group * self.features + features.start + row.start;
                         for j in 0..panels {
                             let vectors = (columns - j * panel).div_ceil(kernels.width).min(2);
-                            kernels.tiles[vectors - 1][row.len() - 1](&kernel::Tile {
+                            kernels.tiles[vectors - 1][row.len() - 1](&Product {
                                 k: ks.len(),
                                 a: self.weights.at(filter * self.weight_stride + ks.start).cast_const().cast(),
                                 a_stride: self.weight_stride as isize,
@@ -190,7 +193,7 @@ impl<T: Pixel> Correlation<T> {
                     let bias = self.bias.map(|bias| *bias.at(group * self.features + feature));
                     let mut from = sums.add((feature - features.start) * stride);
                     for (image, z) in images.clone().flat_map(|image| (0..planes).map(move |z| (image, z))) {
-                        let tile = Tile { origin: Origin([z, 0, 0]), rows, cols };
+                        let tile = Tile { origin: TileOrigin([z, 0, 0]), rows, cols };
                         self.emit(&tile, cols, from, at(image) * self.features + feature, bias);
                         from = from.add(rows * cols);
                     }
@@ -201,7 +204,7 @@ impl<T: Pixel> Correlation<T> {
     }
 }
 
-impl<T: Pixel> Call<T> {
+impl<T: Pixel> TypedConv<T> {
     /// Whether images are so small that a product for each would mostly load and store its sums.
     pub(super) fn is_small(&self) -> bool {
         let g = &self.g;
@@ -227,7 +230,7 @@ impl<T: Pixel> Call<T> {
                 let turned = Scratch::<T>::take(panel * panel)?;
                 let from = sums.at((task / pieces * g.depth() + taps.start) * panel);
                 let from = Source { ptr: from.cast_const(), row_stride: 1, col_stride: panel as isize };
-                // SAFETY: each task turns its own sums into their place in the weight.
+                // SAFETY: each task transposes its own sums into the weight.
                 unsafe {
                     (kernels.pack_b)(&from, features.len(), taps.len(), kernels.width, turned.ptr().cast());
                     for (row, feature) in features.enumerate() {
@@ -241,11 +244,11 @@ impl<T: Pixel> Call<T> {
         Ok(())
     }
 
-    /// Adds to the sums of one group's weights what comes from some images; the first ones begin them.
+    /// Adds the contribution of some images to the sums of one group's weights; the first images initialise them.
     fn add_chunk<F: Format<T = T>>(
         &self,
         kernels: &'static Kernels<F>,
-        axes: &[Axis; 3],
+        axes: &[ConvDim; 3],
         group: usize,
         images: Range<usize>,
         sums: Address<T>,
@@ -261,7 +264,7 @@ impl<T: Pixel> Call<T> {
                 let from = self.output.at(((image * g.groups + group) * g.features + features.start) * pixels);
                 let from = Source { ptr: from.cast_const(), row_stride: 1, col_stride: pixels as isize };
                 let to = gradients.at((j * columns + number * pixels) * panel);
-                // SAFETY: each task packs a panel of its own.
+                // SAFETY: each task packs its own panel.
                 unsafe { (kernels.pack_b)(&from, pixels, features.len(), kernels.width, to.cast()) };
             }
             Ok(())
@@ -281,7 +284,8 @@ impl<T: Pixel> Call<T> {
             let matrix = Scratch::<T>::take(taps * stride)?;
             let (matrix, rows) = (matrix.ptr(), taps.div_ceil(kernels.rows()));
             let steps = even(columns, k_steps::<T>());
-            // SAFETY: a task writes the sums of its own channels; the rest stays in the scratch and the operands.
+            // SAFETY: a task writes the sums of its own channels; everything else stays within the scratch memory and
+            // the operands.
             unsafe {
                 for (number, channel) in channels.clone().enumerate() {
                     seen.rows(channel, |tap, write| write(matrix.add((number * window + tap) * stride)));
@@ -291,7 +295,7 @@ impl<T: Pixel> Call<T> {
                         let vectors = (g.features - j * panel).div_ceil(kernels.width).min(2);
                         for row in (0..rows).map(|i| part(taps, rows, i)) {
                             let place = j * g.depth() + channels.start * window + row.start;
-                            kernels.tiles[vectors - 1][row.len() - 1](&kernel::Tile {
+                            kernels.tiles[vectors - 1][row.len() - 1](&Product {
                                 k: ks.len(),
                                 a: matrix.add(row.start * stride + ks.start).cast_const().cast(),
                                 a_stride: stride as isize,

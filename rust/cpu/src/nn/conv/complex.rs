@@ -1,22 +1,22 @@
-//! Complex convolutions: the real and the imaginary parts of a channel are two real channels, and a filter is the matrix
-//! that multiplies them as complex numbers multiply.
+//! Complex convolutions: the real and the imaginary parts of a channel are two real channels, and a filter is the real
+//! matrix of complex multiplication.
 
 use num_complex::Complex;
 use rushlight_core::Result;
 
 use rushlight_par::Address;
 
-use super::{Call, Geometry, Pixel, Target};
+use super::geometry::{Geometry, Pixel, Target, TypedConv};
 use crate::linalg::matmul::scratch::Scratch;
 
-/// Blocks of `inner` elements each, `count` of them, taken apart: all real parts of a block, then all imaginary ones.
+/// Splits blocks of `inner` elements each, `count` of them: all real parts of a block, then all imaginary ones.
 ///
 /// # Safety
 /// `from` holds the elements and `to` has room for twice as many.
 unsafe fn take_apart<R: Copy>(from: *const Complex<R>, count: usize, inner: usize, to: *mut R) {
     for block in 0..count {
         for i in 0..inner {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 let value = *from.add(block * inner + i);
                 to.add(2 * block * inner + i).write(value.re);
@@ -26,14 +26,14 @@ unsafe fn take_apart<R: Copy>(from: *const Complex<R>, count: usize, inner: usiz
     }
 }
 
-/// The reverse of `take_apart`.
+/// The inverse of `take_apart`.
 ///
 /// # Safety
-/// As there.
+/// Same as for `take_apart`.
 unsafe fn put_together<R: Copy>(from: *const R, count: usize, inner: usize, to: *mut Complex<R>) {
     for block in 0..count {
         for i in 0..inner {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 let (re, im) = (*from.add(2 * block * inner + i), *from.add((2 * block + 1) * inner + i));
                 to.add(block * inner + i).write(Complex { re, im });
@@ -43,11 +43,11 @@ unsafe fn put_together<R: Copy>(from: *const R, count: usize, inner: usize, to: 
 }
 
 /// # Safety
-/// As for `super::convolve`.
+/// Same as for `super::convolve`.
 pub(super) unsafe fn convolve<R: Pixel + std::ops::Neg<Output = R> + std::ops::Sub<Output = R>>(
     target: Target,
     g: &Geometry,
-    call: Call<Complex<R>>,
+    call: TypedConv<Complex<R>>,
 ) -> Result<()> {
     let images = g.batch * g.groups;
     let (inputs, outputs, depth) = (g.channels * g.area(), g.features * g.pixels(), g.depth());
@@ -56,12 +56,12 @@ pub(super) unsafe fn convolve<R: Pixel + std::ops::Neg<Output = R> + std::ops::S
     let output = Scratch::<R>::take(2 * images * outputs)?;
     let weight = Scratch::<R>::take(4 * rows * depth)?;
     let bias = Scratch::<R>::take(2 * rows)?;
-    // The row of a filter's real or imaginary feature in the real weight, which sees real channels first.
+    // The row of a filter's real or imaginary feature in the real weight, with its real channels first.
     let row = |filter: usize, imaginary: usize| {
         let (group, feature) = (filter / g.features, filter % g.features);
         weight.ptr().wrapping_add(((2 * group + imaginary) * g.features + feature) * 2 * depth)
     };
-    // SAFETY: the caller's promise; the scratch has room for the parts of all operands.
+    // SAFETY: guaranteed by the caller (see `# Safety`); the scratch has room for the parts of all operands.
     unsafe {
         if target != Target::Input {
             take_apart(call.input.at(0), images, inputs, input.ptr());
@@ -85,7 +85,7 @@ pub(super) unsafe fn convolve<R: Pixel + std::ops::Neg<Output = R> + std::ops::S
                 }
             }
         }
-        let real = Call {
+        let real = TypedConv {
             g: Geometry { channels: 2 * g.channels, features: 2 * g.features, ..*g },
             input: Address(input.ptr()),
             weight: Address(weight.ptr()),

@@ -1,5 +1,5 @@
-//! The convolution forward, and the gradient of its input, which is a convolution of the output's gradient for each phase of
-//! the stride.
+//! The forward convolution, and the gradient of its input, which is a convolution of the output's gradient for each
+//! phase of the stride.
 
 use std::ops::Range;
 
@@ -7,28 +7,29 @@ use rushlight_core::Result;
 
 use rushlight_par::Address;
 
-use super::axis::Axis;
-use super::sheet::{Origin, SLACK, Sheet, map};
-use super::{Call, PAGE, Pixel, depthwise, even, tasks};
-use crate::linalg::matmul::drive::{part, part_at};
-use crate::linalg::matmul::kernel::{Kernels, Taps, k_steps};
-use crate::linalg::matmul::pack::Format;
+use super::axis::ConvDim;
+use super::geometry::{Pixel, TypedConv};
+use super::padded_tile::{PaddedTile, SLACK, TileOrigin, map};
+use super::{PAGE, depthwise, even, tasks};
+use crate::linalg::matmul::element::{Format, Kernels, Taps};
+use crate::linalg::matmul::kernel::k_steps;
+use crate::linalg::matmul::one::{part, part_at};
 use crate::linalg::matmul::scratch::Scratch;
 
-/// Bytes of images and sums that a tile may take: they stay in the second-level cache.
+/// Bytes of images and sums of a tile, such that they stay in the second-level cache.
 const TILE_BYTES: usize = 512 << 10;
-/// Most columns of a tile.
+/// The most columns of a tile.
 const TILE_COLUMNS: usize = 1024;
-/// Columns below which a tile takes another row, so that vectors are full.
+/// Tiles with fewer columns take another row, so that vectors are full.
 const FEW_COLUMNS: usize = 64;
-/// Tasks that keep many threads busy; with fewer, features are cut too.
+/// The number of tasks that keeps many threads busy; with fewer, features are divided too.
 const ENOUGH: usize = 16;
 
 /// Every target channel is the sum of all source channels of its group, each seen through taps.
 pub(super) struct Correlation<T> {
     pub batch: usize,
     pub groups: usize,
-    pub axes: [Axis; 3],
+    pub axes: [ConvDim; 3],
     /// The source's channels of a group, and the target's.
     pub channels: usize,
     pub features: usize,
@@ -42,7 +43,7 @@ pub(super) struct Correlation<T> {
     pub bias: Option<Address<T>>,
 }
 
-impl<T: Pixel> Call<T> {
+impl<T: Pixel> TypedConv<T> {
     pub(super) fn forward<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
         let g = &self.g;
         let (rows, depth) = (g.groups * g.features, g.depth());
@@ -65,7 +66,7 @@ impl<T: Pixel> Call<T> {
             features: g.features,
             source: self.input,
             target: self.output,
-            target_sizes: g.output,
+            target_sizes: g.output(),
             weights: if spaced { Address(scratch.ptr()) } else { self.weight },
             weight_stride: stride,
             bias: self.bias,
@@ -75,19 +76,19 @@ impl<T: Pixel> Call<T> {
 
     pub(super) fn input<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
         let g = &self.g;
-        let [depth, height, width] = [0, 1, 2].map(|axis| Axis::seen(g.sizes(axis)));
-        let phases: usize = [0, 1, 2].map(|axis| g.stride[axis].min(g.input[axis])).iter().product();
+        let [depth, height, width] = g.space.map(ConvDim::seen);
+        let phases: usize = g.space.iter().map(|dim| dim.stride.min(dim.input)).product();
         if depth.len() * height.len() * width.len() < phases {
             let elements = g.batch * g.groups * g.channels * g.area();
-            // SAFETY: all of the target, and each piece is one task's.
+            // SAFETY: the pieces cover the target and are disjoint.
             let zero = |at: usize| unsafe { self.input.at(at).write(T::ZERO) };
             rushlight_par::parallel_for(elements, TILE_BYTES, |piece| piece.for_each(zero));
         }
         let lines = || depth.iter().flat_map(|&z| height.iter().map(move |&y| (z, y)));
         for (z, y, x) in lines().flat_map(|(z, y)| width.iter().map(move |&x| (z, y, x))) {
             let firsts = [z, y, x];
-            let axes = [0, 1, 2].map(|axis| Axis::backward(g.sizes(axis), firsts[axis]));
-            let places = taps_of(&axes, g.kernel);
+            let axes = [0, 1, 2].map(|axis| ConvDim::backward(g.space[axis], firsts[axis]));
+            let places = taps_of(&axes, g.kernel());
             let stride = g.features * places.len() + 16;
             let scratch = Scratch::<T>::take(g.groups * g.channels * stride)?;
             let turned = Address(scratch.ptr());
@@ -96,7 +97,7 @@ impl<T: Pixel> Call<T> {
                 for feature in 0..g.features {
                     let filter = (group * g.features + feature) * g.depth() + channel * g.window();
                     for (at, place) in places.iter().enumerate() {
-                        // SAFETY: places lie within the filter; each row is one task's.
+                        // SAFETY: positions lie within the filter; each row belongs to one task.
                         unsafe {
                             *turned.at(row * stride + feature * places.len() + at) = *self.weight.at(filter + place)
                         };
@@ -112,7 +113,7 @@ impl<T: Pixel> Call<T> {
                 features: g.channels,
                 source: self.output,
                 target: self.input,
-                target_sizes: g.input,
+                target_sizes: g.input(),
                 weights: turned,
                 weight_stride: stride,
                 bias: None,
@@ -123,8 +124,8 @@ impl<T: Pixel> Call<T> {
     }
 }
 
-/// The place in the kernel of every tap.
-fn taps_of(axes: &[Axis; 3], kernel: [usize; 3]) -> Vec<usize> {
+/// The positions in the kernel of all taps.
+fn taps_of(axes: &[ConvDim; 3], kernel: [usize; 3]) -> Vec<usize> {
     let [depth, height, width] = axes.each_ref().map(|axis| axis.taps.iter().map(|(tap, _)| *tap));
     depth
         .flat_map(|z| height.clone().map(move |y| z * kernel[1] + y))
@@ -132,9 +133,9 @@ fn taps_of(axes: &[Axis; 3], kernel: [usize; 3]) -> Vec<usize> {
         .collect()
 }
 
-/// The pixels of one task's tile: where they begin, how many rows and columns.
+/// The pixels of one task's tile: the first one, and how many rows and columns.
 pub(super) struct Tile {
-    pub origin: Origin,
+    pub origin: TileOrigin,
     pub rows: usize,
     pub cols: usize,
 }
@@ -146,11 +147,11 @@ impl<T: Pixel> Correlation<T> {
         }
         let [planes, rows, cols] = self.axes.each_ref().map(|axis| axis.count);
         let tile_cols = even(cols, TILE_COLUMNS);
-        let line = Sheet::new(&self.axes, 1, tile_cols);
+        let line = PaddedTile::new(&self.axes, 1, tile_cols);
         let bytes = (self.channels * line.channel + self.features * line.width()) * size_of::<T>();
         let tile_rows = even(rows, (TILE_BYTES / bytes.max(1)).max(FEW_COLUMNS / tile_cols));
-        let sheet = Sheet::new(&self.axes, tile_rows, tile_cols);
-        let steps = sheet.taps(self.channels);
+        let padded = PaddedTile::new(&self.axes, tile_rows, tile_cols);
+        let steps = padded.taps(self.channels);
         let (down, across) = (rows.div_ceil(tile_rows), cols.div_ceil(tile_cols));
         let count = self.batch * self.groups * planes * down * across;
         let blocks = (ENOUGH / count.max(1)).clamp(1, self.features.div_ceil(4 * kernels.rows()).max(1));
@@ -160,24 +161,24 @@ impl<T: Pixel> Correlation<T> {
             let (image, x) = (image / across, image % across * tile_cols);
             let (image, y) = (image / down, image % down * tile_rows);
             let tile = Tile {
-                origin: Origin([image % planes, y, x]),
+                origin: TileOrigin([image % planes, y, x]),
                 rows: tile_rows.min(rows - y),
                 cols: tile_cols.min(cols - x),
             };
             let features = part(self.features, blocks, block);
-            // SAFETY: operands are of the sizes that the axes say; a task writes its own pixels of its own features.
-            unsafe { self.tile(kernels, &sheet, &steps, image / planes, tile, features) }
+            // SAFETY: operands have the sizes of the axes; a task writes its own pixels of its own features.
+            unsafe { self.tile(kernels, &padded, &steps, image / planes, tile, features) }
         })
     }
 
     /// Computes some features of one tile of image and group `at`.
     ///
     /// # Safety
-    /// The tile lies within the target, and nothing else uses it.
+    /// The tile lies within the target, and nothing else accesses it.
     unsafe fn tile<F: Format<T = T>>(
         &self,
         kernels: &'static Kernels<F>,
-        sheet: &Sheet,
+        padded: &PaddedTile,
         steps: &[isize],
         at: usize,
         tile: Tile,
@@ -185,20 +186,21 @@ impl<T: Pixel> Correlation<T> {
     ) -> Result<()> {
         let panel = 2 * kernels.width;
         let area: usize = self.axes.iter().map(|axis| axis.source).product();
-        let wide = (tile.rows - 1) * sheet.width() + tile.cols;
+        let wide = (tile.rows - 1) * padded.width() + tile.cols;
         let panels = wide.div_ceil(panel);
-        let room = (panels * panel).next_multiple_of(depthwise::NARROW);
-        let stride = room + if (room * size_of::<T>()).is_multiple_of(PAGE) { kernels.width } else { 0 };
-        let copied = self.channels * sheet.channel + SLACK;
+        let capacity = (panels * panel).next_multiple_of(depthwise::NARROW);
+        let stride = capacity + if (capacity * size_of::<T>()).is_multiple_of(PAGE) { kernels.width } else { 0 };
+        let copied = self.channels * padded.channel + SLACK;
         let scratch = Scratch::<T>::take(copied + features.len() * stride)?;
         let (copy, sums) = (scratch.ptr(), scratch.ptr().wrapping_add(copied));
         let blocks = steps.len().div_ceil(k_steps::<T>()).max(1);
         let block = even(steps.len(), k_steps::<T>());
         let rows = features.len().div_ceil(kernels.rows());
         let group = at % self.groups;
-        // SAFETY: pointers stay in the operands and in the scratch; the slack covers a vector behind the last channel.
+        // SAFETY: pointers stay within the operands and the scratch memory; the slack covers a vector behind the last
+        // channel.
         unsafe {
-            sheet.fill(self.source.at(at * self.channels * area), area, self.channels, tile.origin, copy);
+            padded.fill(self.source.at(at * self.channels * area), area, self.channels, tile.origin, copy);
             let add_up = |ks: Range<usize>, add: bool| {
                 for row in (0..rows).map(|i| part(features.len(), rows, i)) {
                     let filter = group * self.features + features.start + row.start;
@@ -228,7 +230,7 @@ impl<T: Pixel> Correlation<T> {
                     }
                 }
             } else if self.channels == 1 && self.features == 1 {
-                depthwise::correlate(sums, copy, steps, self.weights.at(group * self.weight_stride), room);
+                depthwise::correlate(sums, copy, steps, self.weights.at(group * self.weight_stride), capacity);
             } else {
                 for ks in (0..blocks).map(|i| part_at(steps.len(), block, i)) {
                     let add = ks.start > 0;
@@ -239,14 +241,14 @@ impl<T: Pixel> Correlation<T> {
             for feature in features.clone() {
                 let bias = self.bias.map(|bias| *bias.at(group * self.features + feature));
                 let sums = sums.add((feature - features.start) * stride);
-                self.emit(&tile, sheet.width(), sums, image + feature, bias);
+                self.emit(&tile, padded.width(), sums, image + feature, bias);
             }
         }
         Ok(())
     }
 
-    /// The taps of each axis by which the tile sees the source, where most see nothing but border, as those of a window much
-    /// wider than the image do.
+    /// The taps of each axis through which the tile sees the source, if most taps see only the border, as in a window
+    /// much wider than the image.
     pub(super) fn few_live(&self, tile: &Tile) -> Option<[Range<usize>; 3]> {
         let sizes = [1, tile.rows, tile.cols];
         let live = [0, 1, 2].map(|axis| self.axes[axis].live(tile.origin.0[axis], sizes[axis]));
@@ -254,7 +256,7 @@ impl<T: Pixel> Correlation<T> {
         (live.iter().map(Range::len).product::<usize>() < all / 4).then_some(live)
     }
 
-    /// Where such taps stand among all taps of all channels.
+    /// The positions of such taps among all taps of all channels.
     fn runs(&self, [depth, height, width]: &[Range<usize>; 3]) -> impl Iterator<Item = Range<usize>> {
         let [planes, lines, places] = self.axes.each_ref().map(|axis| axis.taps.len());
         let (height, width) = (height.clone(), width.clone());
@@ -270,16 +272,16 @@ impl<T: Pixel> Correlation<T> {
     /// Writes the sums of one feature to the target's channel.
     ///
     /// # Safety
-    /// As for `tile`; rows of `sums` are `width` apart.
+    /// Same as for `tile`; rows of `sums` are `width` apart.
     pub(super) unsafe fn emit(&self, tile: &Tile, width: usize, sums: *const T, channel: usize, bias: Option<T>) {
         let [depth, height, length] = self.target_sizes;
-        let Origin([z, y, x]) = tile.origin;
+        let TileOrigin([z, y, x]) = tile.origin;
         let [z_axis, y_axis, x_axis] = &self.axes;
         let plane = channel * depth + z_axis.first + z * z_axis.step;
         for row in 0..tile.rows {
             let line = plane * height + y_axis.first + (y + row) * y_axis.step;
             let to = self.target.at(line * length + x_axis.first + x * x_axis.step);
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 let from = sums.add(row * width);
                 match bias {

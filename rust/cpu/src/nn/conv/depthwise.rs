@@ -1,11 +1,11 @@
-//! Convolutions of one feature for each group: there is nothing for a matrix product's rows to share, so neighbouring pixels
-//! stand abreast.
+//! Convolutions of one feature for each group. The rows of a matrix product would have nothing to share, so adjacent
+//! pixels are computed side by side.
 
 use rushlight_simd::multiversion;
 
-use super::Pixel;
+use super::geometry::Pixel;
 
-/// Pixels abreast.
+/// The number of pixels side by side.
 const WIDE: usize = 64;
 pub(super) const NARROW: usize = 8;
 const LANES: usize = 16;
@@ -17,7 +17,7 @@ multiversion! {
     /// There is a weight for each tap, every pixel that a tap sees may be read, and `to` has room for `n`.
     pub(super) unsafe fn correlate<S, T: Pixel>(to: *mut T, from: *const T, taps: &[isize], weights: *const T, n: usize) {
         let mut i = 0;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             while i + WIDE <= n {
                 abreast::<T, WIDE>(to.add(i), from.add(i), taps, weights);
@@ -32,11 +32,11 @@ multiversion! {
 }
 
 /// # Safety
-/// As for `correlate`, for `N` pixels.
+/// Same as for `correlate`, for `N` pixels.
 #[inline(always)]
 unsafe fn abreast<T: Pixel, const N: usize>(to: *mut T, from: *const T, taps: &[isize], weights: *const T) {
     let mut sums = [T::ZERO; N];
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe {
         for (t, &tap) in taps.iter().enumerate() {
             let (weight, seen) = (*weights.add(t), from.offset(tap));
@@ -48,8 +48,8 @@ unsafe fn abreast<T: Pixel, const N: usize>(to: *mut T, from: *const T, taps: &[
     }
 }
 
-/// The pixels of a tile: rows of the gradient, `gradient_jump` apart, and of what the first tap sees. The taps' rows of sums
-/// are `sums_jump` apart.
+/// The pixels of a tile: rows of the gradient, `gradient_jump` apart, and of the elements that the first tap sees. The
+/// taps' rows of sums are `sums_jump` apart.
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
     pub rows: usize,
@@ -60,15 +60,16 @@ pub(super) struct Rows {
 }
 
 multiversion! {
-    /// Adds to row `t` of `sums` the products of `gradient[i]` and `from[i + taps[t]]`.
-    /// The sums stand in memory: what is written as a whole is computed as a whole.
+    /// Adds to row `t` of `sums` the products of `gradient[i]` and `from[i + taps[t]]`. The sums are in memory, as
+    /// whole vectors.
     ///
     /// # Safety
-    /// There is a row of sums for each tap, and every pixel of the gradient and that a tap sees may be read.
+    /// There is a row of sums for each tap, and every pixel of the gradient and every pixel that a tap sees may be
+    /// read.
     pub(super) unsafe fn gather<S, T: Pixel>(sums: *mut T, gradient: *const T, from: *const T, taps: &[isize], tile: Rows) {
         for row in 0..tile.rows {
             for (t, &tap) in taps.iter().enumerate() {
-                // SAFETY: the caller's promise; pieces lie within the row.
+                // SAFETY: guaranteed by the caller (see `# Safety`); pieces lie within the row.
                 unsafe {
                     let (sums, gradient) = (sums.add(t * tile.sums_jump), gradient.add(row * tile.gradient_jump));
                     let seen = from.add(row * tile.seen_jump).offset(tap);
@@ -92,10 +93,10 @@ multiversion! {
 }
 
 /// # Safety
-/// There are `N` pixels, seen by as many, and sums.
+/// There are `N` pixels, as many elements that the tap sees, and sums.
 #[inline(always)]
 unsafe fn add<T: Pixel, const N: usize>(sums: *mut T, gradient: *const T, seen: *const T) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe {
         let (old, given, seen) =
             (sums.cast::<[T; N]>().read(), gradient.cast::<[T; N]>().read(), seen.cast::<[T; N]>().read());

@@ -2,10 +2,11 @@
 
 use rushlight_core::DType;
 use rushlight_core::dtype::{c64, c128};
+use rushlight_core::window::WindowDim;
 
 use super::*;
 
-/// Small whole numbers, so that every dtype's sums are exact.
+/// Small integers, so that every dtype's sums are exact.
 fn values(count: usize, seed: &mut u64, complex: bool) -> Vec<c128> {
     let mut next = || {
         *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -27,19 +28,21 @@ fn defined(target: Target, g: &Geometry, input: &mut [c128], weight: &mut [c128]
     for image in 0..g.batch * g.groups {
         for feature in 0..g.features {
             let filter = image % g.groups * g.features + feature;
-            for (pixel, at) in places(g.output).enumerate() {
+            for (pixel, at) in places(g.output()).enumerate() {
                 let o = (image * g.features + feature) * g.pixels() + pixel;
                 if target == Target::Output {
                     output[o] = bias[filter];
                 }
                 for channel in 0..g.channels {
-                    for (tap, k) in places(g.kernel).enumerate() {
-                        let seen =
-                            [0, 1, 2].map(|a| (at[a] * g.stride[a] + k[a] * g.dilation[a]).wrapping_sub(g.padding[a]));
-                        if (0..3).any(|a| seen[a] >= g.input[a]) {
+                    for (tap, k) in places(g.kernel()).enumerate() {
+                        let seen = [0, 1, 2].map(|a| {
+                            let dim = &g.space[a];
+                            (at[a] * dim.stride + k[a] * dim.dilation).wrapping_sub(dim.padding)
+                        });
+                        if (0..3).any(|a| seen[a] >= g.space[a].input) {
                             continue;
                         }
-                        let place = (seen[0] * g.input[1] + seen[1]) * g.input[2] + seen[2];
+                        let place = (seen[0] * g.space[1].input + seen[1]) * g.space[2].input + seen[2];
                         let i = (image * g.channels + channel) * g.area() + place;
                         let w = (filter * g.channels + channel) * g.window() + tap;
                         match target {
@@ -89,13 +92,13 @@ fn three_operations_follow_their_definition() {
     compare_many(200, [5, 20], 21);
 }
 
-/// Rows as long as several vectors, and what is left behind them.
+/// Rows of several vectors and a remainder.
 #[test]
 fn so_they_do_where_groups_have_one_channel() {
     compare_many(60, [1, 1], 75);
 }
 
-/// Few pixels, with channels and features enough for columns of a matrix.
+/// Few pixels, with channels and features enough for the algorithm with columns.
 #[test]
 fn so_they_do_where_images_are_small() {
     compare_many(60, [40, 200], 5);
@@ -114,20 +117,16 @@ fn compare_many(cases: usize, [channels, features]: [usize; 2], columns: usize) 
             groups: pick(1, 3),
             channels: pick(1, channels),
             features: pick(1, features),
-            input: [1; 3],
-            output: [1; 3],
-            kernel: [1; 3],
-            stride: [1; 3],
-            padding: [0; 3],
-            dilation: [1; 3],
+            space: [WindowDim::FLAT; 3],
         };
         for axis in usize::from(case % 4 != 0)..3 {
-            (g.kernel[axis], g.stride[axis]) = (pick(1, 4), pick(1, 3));
-            (g.dilation[axis], g.padding[axis]) = (pick(1, 2), pick(0, 4));
-            g.output[axis] = pick(1, if axis == 2 { columns } else { 6 });
+            let dim = &mut g.space[axis];
+            (dim.kernel, dim.stride) = (pick(1, 4), pick(1, 3));
+            (dim.dilation, dim.padding) = (pick(1, 2), pick(0, 4));
+            dim.output = pick(1, if axis == 2 { columns } else { 6 });
             // Some inputs end before the last window, some after.
-            let reach = (g.output[axis] - 1) * g.stride[axis] + (g.kernel[axis] - 1) * g.dilation[axis] + 1;
-            g.input[axis] = (reach + pick(0, 4)).saturating_sub(g.padding[axis] + 2).max(1);
+            let reach = (dim.output - 1) * dim.stride + (dim.kernel - 1) * dim.dilation + 1;
+            dim.input = (reach + pick(0, 4)).saturating_sub(dim.padding + 2).max(1);
         }
         compare::<f32>(DType::F32, &g, seed, |x| x.re as f32, |x| c128::new(x as f64, 0.0));
         compare::<f64>(DType::F64, &g, seed, |x| x.re, |x| c128::new(x, 0.0));

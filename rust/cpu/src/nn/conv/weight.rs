@@ -1,5 +1,5 @@
-//! The gradient of a convolution's weight: for each tap, the product of what it sees with the output's gradient, summed over
-//! all pixels of all images.
+//! The gradient of a convolution's weight: for each tap, the product of the elements it sees with the output's
+//! gradient, summed over all pixels of all images.
 
 use std::ops::Range;
 
@@ -7,37 +7,37 @@ use rushlight_core::Result;
 
 use rushlight_par::Address;
 
-use super::axis::Axis;
+use super::axis::ConvDim;
 use super::depthwise::{Rows, gather};
-use super::sheet::{Origin, SLACK, Sheet};
-use super::{Call, Pixel, even, tasks};
-use crate::linalg::matmul::drive::{part, part_at};
-use crate::linalg::matmul::kernel::{Kernels, Runs};
-use crate::linalg::matmul::pack::{Format, Source};
+use super::geometry::{Pixel, TypedConv};
+use super::padded_tile::{PaddedTile, SLACK, TileOrigin};
+use super::{even, tasks};
+use crate::linalg::matmul::element::{Format, Kernels, Runs, Source};
+use crate::linalg::matmul::one::{part, part_at};
 use crate::linalg::matmul::scratch::Scratch;
 
-/// Pixels of a tile: their packed gradients stay in the first-level cache.
+/// Pixels of a tile, such that their packed gradients stay in the first-level cache.
 const TILE_PIXELS: usize = 256;
 /// Bytes of the channels that are copied at once.
 const BLOCK_BYTES: usize = 256 << 10;
 /// Taps of the channels of one task.
 const BLOCK_TAPS: usize = 1024;
-/// Weights up to this many elements are summed over several parts of the batch at once.
+/// Weights up to this many elements are summed over several parts of the batch in parallel.
 const SMALL_WEIGHT: usize = 1 << 16;
-/// The parts of the batch that sum on their own.
+/// The number of parts of the batch that are summed separately.
 const PARTS: usize = 8;
 
-/// What tasks share.
-struct Plan {
-    axes: [Axis; 3],
-    sheet: Sheet,
-    /// Where the taps of a block's channels lie.
+/// State shared by the tasks.
+struct WeightTiling {
+    axes: [ConvDim; 3],
+    padded: PaddedTile,
+    /// The positions of the taps of a block's channels.
     taps: Vec<isize>,
     rows: usize,
     cols: usize,
 }
 
-impl<T: Pixel> Call<T> {
+impl<T: Pixel> TypedConv<T> {
     pub(super) fn weight<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
         if self.is_small() {
             return self.weight_by_columns(kernels);
@@ -50,10 +50,10 @@ impl<T: Pixel> Call<T> {
         let axes = g.forward_axes();
         let cols = even(axes[2].count, 2 * TILE_PIXELS);
         let rows = even(axes[1].count, TILE_PIXELS / cols);
-        let sheet = Sheet::new(&axes, rows, cols);
-        let fitting = BLOCK_BYTES / (sheet.channel * size_of::<T>()).max(1);
+        let padded = PaddedTile::new(&axes, rows, cols);
+        let fitting = BLOCK_BYTES / (padded.channel * size_of::<T>()).max(1);
         let block = even(g.channels, fitting.min(BLOCK_TAPS.div_ceil(g.window().max(1))));
-        let plan = Plan { taps: sheet.taps(block), axes, sheet, rows, cols };
+        let plan = WeightTiling { taps: padded.taps(block), axes, padded, rows, cols };
         let blocks = g.channels.div_ceil(block);
         let images = g.batch.div_ceil(parts);
         let work = images * g.features * block * g.window() * g.pixels();
@@ -75,7 +75,7 @@ impl<T: Pixel> Call<T> {
         if parts > 1 {
             tasks(size.div_ceil(4096), 4096 * parts, |piece| {
                 for i in part_at(size, 4096, piece) {
-                    // SAFETY: every part wrote all its elements; pieces are disjoint.
+                    // SAFETY: every part has written all its elements; pieces are disjoint.
                     unsafe {
                         let mut sum = *to.at(i);
                         for part in 1..parts {
@@ -93,11 +93,11 @@ impl<T: Pixel> Call<T> {
     /// The gradient of some channels' weights of one group, summed over `images`.
     ///
     /// # Safety
-    /// Nothing else uses these channels of the group's weights at `to`.
+    /// No other code accesses these channels of the group's weights at `to`.
     unsafe fn block<F: Format<T = T>>(
         &self,
         kernels: &'static Kernels<F>,
-        plan: &Plan,
+        plan: &WeightTiling,
         group: usize,
         channels: Range<usize>,
         images: Range<usize>,
@@ -105,14 +105,15 @@ impl<T: Pixel> Call<T> {
     ) -> Result<()> {
         let g = &self.g;
         if g.channels == 1 && g.features == 1 {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             return unsafe { self.alone(plan, group, images, to) };
         }
         let (panel, pixels, area) = (2 * kernels.width, g.pixels(), g.area());
+        let [_, height, width] = g.output();
         let taps = channels.len() * g.window();
         let panels = g.features.div_ceil(panel);
         let stride = panels * panel;
-        let copied = channels.len() * plan.sheet.channel + SLACK;
+        let copied = channels.len() * plan.padded.channel + SLACK;
         let packed = plan.rows * plan.cols * panel;
         let scratch = Scratch::<T>::take(copied + packed + taps * stride)?;
         let (copy, gradients) = (scratch.ptr(), scratch.ptr().wrapping_add(copied));
@@ -125,9 +126,9 @@ impl<T: Pixel> Call<T> {
                 let at = image * g.groups + group;
                 let source = self.input.at((at * g.channels + channels.start) * area);
                 for tile in plan.tiles() {
-                    plan.sheet.fill(source, area, channels.len(), tile.origin, copy);
-                    let Origin([z, y, x]) = tile.origin;
-                    let first = (z * g.output[1] + y) * g.output[2] + x;
+                    plan.padded.fill(source, area, channels.len(), tile.origin, copy);
+                    let TileOrigin([z, y, x]) = tile.origin;
+                    let first = (z * height + y) * width + x;
                     for j in 0..panels {
                         let features = part_at(g.features, panel, j);
                         let from = self.output.at((at * g.features + features.start) * pixels + first);
@@ -139,7 +140,7 @@ impl<T: Pixel> Call<T> {
                             kernels.runs[vectors - 1][row.len() - 1](&Runs {
                                 runs: tile.rows,
                                 run: tile.cols,
-                                jump: plan.sheet.width() - tile.cols,
+                                jump: plan.padded.width() - tile.cols,
                                 a: copy.cast_const().cast::<F::Elem>(),
                                 rows: plan.taps.as_ptr().add(row.start),
                                 b: gradients.cast_const().cast::<F::Elem>(),
@@ -163,14 +164,15 @@ impl<T: Pixel> Call<T> {
     }
 }
 
-impl<T: Pixel> Call<T> {
+impl<T: Pixel> TypedConv<T> {
     /// `block` for a group of one channel and one feature.
     ///
     /// # Safety
-    /// As for `block`.
-    unsafe fn alone(&self, plan: &Plan, group: usize, images: Range<usize>, to: *mut T) -> Result<()> {
+    /// Same as for `block`.
+    unsafe fn alone(&self, plan: &WeightTiling, group: usize, images: Range<usize>, to: *mut T) -> Result<()> {
         let g = &self.g;
-        let copied = plan.sheet.channel + SLACK;
+        let [_, height, width] = g.output();
+        let copied = plan.padded.channel + SLACK;
         let scratch = Scratch::<T>::take(copied + g.window().min(BLOCK_TAPS) * plan.cols)?;
         let (copy, sums) = (scratch.ptr(), scratch.ptr().wrapping_add(copied));
         for (number, taps) in plan.taps.chunks(BLOCK_TAPS).enumerate() {
@@ -181,15 +183,15 @@ impl<T: Pixel> Call<T> {
                     let at = image * g.groups + group;
                     let source = self.input.at(at * g.area());
                     for tile in plan.tiles() {
-                        plan.sheet.fill(source, g.area(), 1, tile.origin, copy);
-                        let Origin([z, y, x]) = tile.origin;
-                        let gradient = self.output.at(at * g.pixels() + (z * g.output[1] + y) * g.output[2] + x);
+                        plan.padded.fill(source, g.area(), 1, tile.origin, copy);
+                        let TileOrigin([z, y, x]) = tile.origin;
+                        let gradient = self.output.at(at * g.pixels() + (z * height + y) * width + x);
                         let rows = Rows {
                             rows: tile.rows,
                             cols: tile.cols,
                             sums_jump: plan.cols,
-                            gradient_jump: g.output[2],
-                            seen_jump: plan.sheet.width(),
+                            gradient_jump: width,
+                            seen_jump: plan.padded.width(),
                         };
                         gather(sums, gradient, copy, taps, rows);
                     }
@@ -206,20 +208,20 @@ impl<T: Pixel> Call<T> {
 }
 
 struct Tile {
-    origin: Origin,
+    origin: TileOrigin,
     rows: usize,
     cols: usize,
 }
 
-impl Plan {
-    /// The tiles of one image. A tile of several rows takes them whole, so its pixels are neighbours in memory.
+impl WeightTiling {
+    /// The tiles of one image. A tile of several rows takes whole rows, so its pixels are contiguous in memory.
     fn tiles(&self) -> impl Iterator<Item = Tile> {
         let [planes, rows, cols] = self.axes.each_ref().map(|axis| axis.count);
         let starts = |count: usize, size: usize| (0..count).step_by(size);
         (0..planes).flat_map(move |z| {
             starts(rows, self.rows).flat_map(move |y| {
                 starts(cols, self.cols).map(move |x| Tile {
-                    origin: Origin([z, y, x]),
+                    origin: TileOrigin([z, y, x]),
                     rows: self.rows.min(rows - y),
                     cols: self.cols.min(cols - x),
                 })

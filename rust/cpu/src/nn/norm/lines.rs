@@ -1,4 +1,4 @@
-//! Channels of one element, side by side within a group: a group is a line with parameters as long as itself.
+//! Channels of one element, adjacent within a group: a group is a line with parameters of the same length.
 
 use std::ops::Range;
 
@@ -6,21 +6,21 @@ use rushlight_core::Result;
 use rushlight_core::alloc::filled;
 use rushlight_simd::multiversion;
 
-use super::{Backward, Forward, Groups, joined};
+use super::groups::{Backward, Forward, NormGroups, joined};
 use crate::float::Float;
 use crate::reduce::moments::measured;
 use crate::reduce::softmax::{LANES, tree};
 
-/// Rounds of the lanes that are added up before they join the rest, so that the error stays small for long lines.
+/// Rounds of the lanes that are summed before they join the rest, so that the error stays small for long lines.
 const ROUNDS: usize = 16;
 
 /// # Safety
-/// As for `Groups::forward`.
-pub unsafe fn forward<T: Float>(own: &Groups, operands: &Forward<T>) {
+/// Same as for `NormGroups::forward`.
+pub unsafe fn forward<T: Float>(own: &NormGroups, operands: &Forward<T>) {
     let n = own.channels;
     rushlight_par::parallel_for(own.count(), own.grain(n), |lines| {
         for line in lines {
-            // SAFETY: the caller's promise; the line's own results.
+            // SAFETY: guaranteed by the caller (see `# Safety`); the results belong to this line.
             unsafe {
                 let from = operands.input.add(line * n);
                 let [mean, variance] = own.statistics(measured(from, n, own.centred));
@@ -36,14 +36,14 @@ pub unsafe fn forward<T: Float>(own: &Groups, operands: &Forward<T>) {
 }
 
 /// # Safety
-/// As for `Groups::backward`.
-pub unsafe fn backward<T: Float>(own: &Groups, operands: &Backward<T>) -> Result<()> {
+/// Same as for `NormGroups::backward`.
+pub unsafe fn backward<T: Float>(own: &NormGroups, operands: &Backward<T>) -> Result<()> {
     let (n, parameters) = (own.channels, own.parameters());
     let part = |lines: Range<usize>| -> Result<Vec<T>> {
         let mut sums = filled(T::narrow(0.0), 2 * parameters)?;
         for line in lines {
             let first = line % own.groups * n;
-            // SAFETY: the caller's promise; the line's own results.
+            // SAFETY: guaranteed by the caller (see `# Safety`); the results belong to this line.
             unsafe {
                 let (grad, from) = (operands.grad.add(line * n), operands.input.add(line * n));
                 let (centre, rstd) = (*operands.mean.add(line), own.rstd(*operands.variance.add(line)));
@@ -61,7 +61,7 @@ pub unsafe fn backward<T: Float>(own: &Groups, operands: &Backward<T>) -> Result
     let lines = own.count();
     let Some(sums) = rushlight_par::parallel_reduce(lines, own.part(lines, n), part, joined) else { return Ok(()) };
     let sums = sums?;
-    // SAFETY: the caller's promise; the sums are of both parameters.
+    // SAFETY: guaranteed by the caller (see `# Safety`); the sums are of both parameters.
     unsafe {
         operands.to_weight.copy_from_nonoverlapping(sums.as_ptr(), parameters);
         operands.to_bias.copy_from_nonoverlapping(sums.as_ptr().add(parameters), parameters);
@@ -82,11 +82,11 @@ multiversion! {
 }
 
 multiversion! {
-    /// Adds the line to the sums of the parameters' gradients, and gives the line's own sums: of the gradients times the
-    /// weights, and of their products with the centred elements.
+    /// Adds the line to the sums of the parameters' gradients, and returns the line's own sums: of the gradients times
+    /// the weights, and of their products with the centred elements.
     ///
     /// # Safety
-    /// All hold `n` elements; the sums are apart from the operands.
+    /// All hold `n` elements; the sums do not overlap the operands.
     unsafe fn gathered<S, T: Float>(grad: *const T, from: *const T, n: usize, numbers: [T; 2], weight: *const T, sums: [*mut T; 2]) -> [T; 2] {
         let ([centre, rstd], [to_weight, to_bias]) = (numbers, sums);
         let zero = T::narrow(0.0);

@@ -1,56 +1,58 @@
-//! Channels of several neighbours.
+//! Channels of several adjacent elements.
 
 use rushlight_core::Result;
 use rushlight_core::alloc::filled;
 use rushlight_simd::multiversion;
 
-use super::{Backward, Forward, Groups};
+use super::groups::{Backward, Forward, NormGroups};
 use crate::float::Float;
 use crate::reduce::moments::{NONE, measured, merge};
 use crate::reduce::softmax::added;
 use rushlight_par::Address;
 
-/// Where a group's channels lie: the first element, how far it is to the next run, how many runs, and the first parameter.
-struct Place {
+/// The position of a group's channels: the first element, the distance to the next run, the number of runs, and the
+/// first parameter.
+struct GroupLayout {
     first: usize,
     step: usize,
     runs: usize,
     parameter: usize,
 }
 
-fn place(own: &Groups, group: usize) -> Place {
+fn place(own: &NormGroups, group: usize) -> GroupLayout {
     if own.pooled {
-        Place { first: group * own.run, step: own.groups * own.run, runs: own.samples, parameter: group }
+        GroupLayout { first: group * own.run, step: own.groups * own.run, runs: own.samples, parameter: group }
     } else {
         let parameter = group % own.groups * own.channels;
-        Place { first: group * own.channels * own.run, step: own.run, runs: own.channels, parameter }
+        GroupLayout { first: group * own.channels * own.run, step: own.run, runs: own.channels, parameter }
     }
 }
 
-impl Place {
+impl GroupLayout {
     /// The parameter of a run.
-    fn parameter(&self, own: &Groups, run: usize) -> usize {
+    fn parameter(&self, own: &NormGroups, run: usize) -> usize {
         if own.pooled { self.parameter } else { self.parameter + run }
     }
 }
 
-/// Elements of a run below which runs are put side by side before they are summed, and how many stand side by side.
+/// Runs with fewer elements are copied next to each other before they are summed, and how many elements the buffer
+/// holds.
 const SHORT: usize = 256;
 const SIDE_BY_SIDE: usize = 1024;
 
-/// Calls `sum` with all elements of a group, some at a time: so many of each operand.
+/// Calls `sum` with all elements of a group in parts, with as many of each operand.
 ///
 /// # Safety
 /// The operands hold the group's runs.
 unsafe fn each<T: Float, const N: usize>(
-    own: &Groups,
-    place: &Place,
+    own: &NormGroups,
+    place: &GroupLayout,
     operands: [*const T; N],
     mut sum: impl FnMut([*const T; N], usize),
 ) {
     let at = |run: usize| place.first + run * place.step;
     if own.run >= SHORT {
-        // SAFETY: the caller's promise; so below.
+        // SAFETY: guaranteed by the caller (see `# Safety`), here and below.
         (0..place.runs).for_each(|run| sum(operands.map(|from| unsafe { from.add(at(run)) }), own.run));
         return;
     }
@@ -60,7 +62,7 @@ unsafe fn each<T: Float, const N: usize>(
         let count = many.min(place.runs - first);
         for (room, from) in room.iter_mut().zip(operands) {
             for (run, to) in room.chunks_exact_mut(own.run.max(1)).enumerate().take(count) {
-                // SAFETY: as above; the room is this function's own.
+                // SAFETY: as above; the buffer belongs to this function.
                 unsafe { std::ptr::copy_nonoverlapping(from.add(at(first + run)), to.as_mut_ptr(), own.run) };
             }
         }
@@ -69,12 +71,12 @@ unsafe fn each<T: Float, const N: usize>(
 }
 
 /// # Safety
-/// As for `Groups::forward`.
-pub unsafe fn forward<T: Float>(own: &Groups, operands: &Forward<T>) {
+/// Same as for `NormGroups::forward`.
+pub unsafe fn forward<T: Float>(own: &NormGroups, operands: &Forward<T>) {
     rushlight_par::parallel_for(own.count(), own.grain(own.size()), |groups| {
         for group in groups {
             let place = place(own, group);
-            // SAFETY: the caller's promise; the group's own results.
+            // SAFETY: guaranteed by the caller (see `# Safety`); the results belong to this group.
             unsafe {
                 let mut found = NONE;
                 if own.pooled {
@@ -100,16 +102,16 @@ pub unsafe fn forward<T: Float>(own: &Groups, operands: &Forward<T>) {
 }
 
 /// # Safety
-/// As for `Groups::backward`.
-pub unsafe fn backward<T: Float>(own: &Groups, operands: &Backward<T>) -> Result<()> {
-    // A channel's sums, for each sample where those stand apart.
+/// Same as for `NormGroups::backward`.
+pub unsafe fn backward<T: Float>(own: &NormGroups, operands: &Backward<T>) -> Result<()> {
+    // A channel's sums, for each sample separately unless samples are pooled.
     let sums = own.count() * if own.pooled { 1 } else { own.channels };
     let (mut weights, mut biases) = (filled(T::narrow(0.0), sums)?, filled(T::narrow(0.0), sums)?);
     let (to_weight, to_bias) = (Address(weights.as_mut_ptr()), Address(biases.as_mut_ptr()));
     rushlight_par::parallel_for(own.count(), own.grain(own.size()), |groups| {
         for group in groups {
             let place = place(own, group);
-            // SAFETY: the caller's promise; the group's own sums and results.
+            // SAFETY: guaranteed by the caller (see `# Safety`); the sums and results belong to this group.
             unsafe {
                 let (centre, rstd) = (*operands.mean.add(group), own.rstd(*operands.variance.add(group)));
                 let mut all = [0.0; 2];
@@ -147,7 +149,7 @@ pub unsafe fn backward<T: Float>(own: &Groups, operands: &Backward<T>) -> Result
     for (to, parts) in [(operands.to_weight, &weights), (operands.to_bias, &biases)] {
         for parameter in 0..parameters {
             let total = parts.iter().skip(parameter).step_by(parameters).fold(0.0, |sum, part| sum + part.wide());
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe { to.add(parameter).write(T::narrow(total)) };
         }
     }

@@ -1,4 +1,4 @@
-//! What a step of a recurrent network does to each element, once the products with its weights are there.
+//! The elementwise part of a step of a recurrent network, after the products with its weights.
 
 use rushlight_par::Address;
 use rushlight_simd::multiversion;
@@ -8,16 +8,18 @@ use crate::float::Float;
 /// Elements worth a task of their own.
 pub(super) const TASK: usize = 1 << 12;
 
-/// One step of a long short-term memory: from `[gates, state]` to `[output, state]`. Gates are input, forget, cell, output.
+/// One step of a long short-term memory: from `[gates, state]` to `[output, state]`. Gates are input, forget, cell,
+/// output.
 ///
 /// # Safety
-/// Row-major memory: `rows` times `4 * n` gates, and `rows` times `n` elements elsewhere. Results are apart from operands.
+/// Row-major memory: `rows` times `4 * n` gates, and `rows` times `n` elements elsewhere. Results do not overlap
+/// operands.
 pub unsafe fn lstm<T: Float>(rows: usize, n: usize, [gates, state]: [*const T; 2], [out, next]: [*mut T; 2]) {
     let (gates, state) = (Address(gates.cast_mut()), Address(state.cast_mut()));
     let (out, next) = (Address(out), Address(next));
     rushlight_par::parallel_for(rows, TASK.div_ceil(n.max(1)), |range| {
         for row in range {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe { lstm_row(gates.at(row * 4 * n), state.at(row * n), out.at(row * n), next.at(row * n), n) };
         }
     });
@@ -27,13 +29,13 @@ pub unsafe fn lstm<T: Float>(rows: usize, n: usize, [gates, state]: [*const T; 2
 /// reset, update, new.
 ///
 /// # Safety
-/// As for `lstm`, with `3 * n` gates each.
+/// Same as for `lstm`, with `3 * n` gates each.
 pub unsafe fn gru<T: Float>(rows: usize, n: usize, [input, own, state]: [*const T; 3], next: *mut T) {
     let (input, own, state) = (Address(input.cast_mut()), Address(own.cast_mut()), Address(state.cast_mut()));
     let next = Address(next);
     rushlight_par::parallel_for(rows, TASK.div_ceil(n.max(1)), |range| {
         for row in range {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe { gru_row(input.at(row * 3 * n), own.at(row * 3 * n), state.at(row * n), next.at(row * n), n) };
         }
     });
@@ -44,7 +46,7 @@ multiversion! {
     /// Four times `n` gates, and `n` elements elsewhere.
     unsafe fn lstm_row<S, T: Float>(gates: *const T, state: *const T, out: *mut T, next: *mut T, n: usize) {
         for j in 0..n {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 let gate = |k: usize| *gates.add(k * n + j);
                 let kept = S::sigmoid(gate(1)) * *state.add(j);
@@ -61,7 +63,7 @@ multiversion! {
     /// Three times `n` gates of each kind, and `n` elements elsewhere.
     unsafe fn gru_row<S, T: Float>(input: *const T, own: *const T, state: *const T, next: *mut T, n: usize) {
         for j in 0..n {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 let (x, h) = (|k: usize| *input.add(k * n + j), |k: usize| *own.add(k * n + j));
                 let reset = S::sigmoid(x(0) + h(0));

@@ -1,4 +1,4 @@
-//! Steps of recurrent networks: one from its gates, or all of a sequence.
+//! Steps of recurrent networks: a single step from its gates, or a whole sequence.
 
 pub mod gates;
 pub mod sequence;

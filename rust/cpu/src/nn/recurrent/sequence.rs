@@ -1,5 +1,5 @@
 //! A layer of long short-term memory over a whole sequence, forward and backward: a step is a product with the state's
-//! weights, which ends where the gates belong, and one walk over the gates. Nothing is allocated from step to step.
+//! weights, written directly to the gates, and one pass over the gates. Nothing is allocated between steps.
 
 use rushlight_core::Result;
 use rushlight_core::alloc::filled;
@@ -19,8 +19,8 @@ pub struct Sequence {
     pub backwards: bool,
 }
 
-/// The products with the input, the first output and state, the state's weights `(4 * width, width)`, and the results of all
-/// steps: outputs, states, and gates as they act (input, forget, cell, output). Row-major.
+/// The products with the input, the first output and state, the state's weights `(4 * width, width)`, and the results
+/// of all steps: outputs, states, and activated gates (input, forget, cell, output). Row-major.
 pub struct Forward<T> {
     pub products: *const T,
     pub output: *const T,
@@ -31,7 +31,7 @@ pub struct Forward<T> {
     pub gates: *mut T,
 }
 
-/// What the forward was given and gave, what arrives at outputs and states, and the gradients.
+/// The operands and results of the forward pass, the gradients of outputs and states, and the resulting gradients.
 pub struct Backward<T> {
     pub output: *const T,
     pub state: *const T,
@@ -40,7 +40,7 @@ pub struct Backward<T> {
     pub states: *const T,
     pub gates: *const T,
     pub grad_outputs: *const T,
-    /// Null where nothing arrives.
+    /// Null if there is no gradient.
     pub grad_states: *const T,
     pub to_products: *mut T,
     pub to_output: *mut T,
@@ -55,7 +55,7 @@ fn number<T: Float>(value: f64) -> T {
 /// `c = a @ b + addend`.
 ///
 /// # Safety
-/// As for `gemm`.
+/// Same as for `gemm`.
 unsafe fn product<T: Float + GemmElement<Sum = T>>(
     [m, n, k]: [usize; 3],
     [a, b]: [Matrices<*const T>; 2],
@@ -64,28 +64,28 @@ unsafe fn product<T: Float + GemmElement<Sum = T>>(
 ) -> Result<()> {
     let one = number::<T>(1.0);
     let addend = addend.map(|addend| (one, Matrices::row_major(addend, n)));
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller (see `# Safety`).
     unsafe { gemm(&Product { batch: 1, m, n, k, alpha: one, a, b, addend, c: Matrices::row_major(c, n) }) }
 }
 
 impl Sequence {
-    /// Elements of a step's state.
+    /// The number of elements of a step's state.
     fn size(&self) -> usize {
         self.rows * self.width
     }
 
-    /// The place of the step that is taken as number `turn`.
+    /// The position in the sequence of step number `turn`.
     fn place(&self, turn: usize) -> usize {
         if self.backwards { self.steps - 1 - turn } else { turn }
     }
 
-    /// The state before the step that is taken as number `turn`.
+    /// The state before step number `turn`.
     fn before<T>(&self, turn: usize, first: *const T, all: *const T) -> *const T {
         if turn == 0 { first } else { all.wrapping_add(self.place(turn - 1) * self.size()) }
     }
 
     /// # Safety
-    /// Every pointer covers its memory, and results are apart from operands.
+    /// Every pointer covers its memory, and results do not overlap operands.
     pub unsafe fn forward<T: Float + GemmElement<Sum = T>>(&self, own: &Forward<T>) -> Result<()> {
         let (n, size) = (self.width, self.size());
         for turn in 0..self.steps {
@@ -94,7 +94,7 @@ impl Sequence {
             let products = own.products.wrapping_add(place * 4 * size);
             let output = self.before(turn, own.output, own.outputs);
             let weight = Matrices::row_major(own.weight, n).transposed();
-            // SAFETY: the caller's promise; a step's results are read by later steps only.
+            // SAFETY: guaranteed by the caller (see `# Safety`); a step's results are read only by later steps.
             unsafe { product([self.rows, 4 * n, n], [Matrices::row_major(output, n), weight], Some(products), gates)? };
             let state = Address(self.before(turn, own.state, own.states).cast_mut());
             let gates = Address(gates);
@@ -102,7 +102,7 @@ impl Sequence {
             let states = Address(own.states.wrapping_add(place * size));
             rushlight_par::parallel_for(self.rows, TASK.div_ceil(n.max(1)), |rows| {
                 for row in rows {
-                    // SAFETY: the caller's promise; the row's own results.
+                    // SAFETY: guaranteed by the caller (see `# Safety`); the results belong to this row.
                     unsafe {
                         let to = [outputs.at(row * n), states.at(row * n)];
                         step(gates.at(row * 4 * n), state.at(row * n), to, n);
@@ -114,12 +114,12 @@ impl Sequence {
     }
 
     /// # Safety
-    /// As for `forward`.
+    /// Same as for `forward`.
     pub unsafe fn backward<T: Float + GemmElement<Sum = T>>(&self, own: &Backward<T>) -> Result<()> {
         let (n, size) = (self.width, self.size());
-        // What arrives at the output from the steps after it; it stands where the first one's gradient belongs.
+        // The gradient of the output from the following steps; it is stored in the gradient of the first output.
         let (carried, kept) = (own.to_output, own.to_state);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             std::slice::from_raw_parts_mut(carried, size).fill(number::<T>(0.0));
             std::slice::from_raw_parts_mut(kept, size).fill(number::<T>(0.0));
@@ -139,7 +139,7 @@ impl Sequence {
             rushlight_par::parallel_for(self.rows, TASK.div_ceil(n.max(1)), |rows| {
                 for row in rows {
                     let first = row * n;
-                    // SAFETY: the caller's promise; the row's own results.
+                    // SAFETY: guaranteed by the caller (see `# Safety`); the results belong to this row.
                     unsafe {
                         let given =
                             [grad.at(first), carried_rows.at(first), grad_state.at(first)].map(<*mut T>::cast_const);
@@ -148,7 +148,7 @@ impl Sequence {
                     }
                 }
             });
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 product(
                     [self.rows, n, 4 * n],
@@ -158,14 +158,15 @@ impl Sequence {
                 )?;
             }
         }
-        // Outputs and the gradients of the steps that read them follow one another, but for the first.
+        // Each output is paired with the gradients of the step that reads it: one product for all steps but the first,
+        // and one for the first.
         let (first, later) = (self.place(0), if self.backwards { [1, 0] } else { [0, 1] });
         let gradients = |place: usize| {
             Matrices::row_major(own.to_products.cast_const().wrapping_add(place * 4 * size), 4 * n).transposed()
         };
         let outputs = |place: usize| Matrices::row_major(own.outputs.wrapping_add(place * size), n);
         let onto = Some(own.to_weight.cast_const());
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             if self.steps > 1 {
                 let operands = [gradients(later[1]), outputs(later[0])];
@@ -177,13 +178,13 @@ impl Sequence {
 }
 
 multiversion! {
-    /// Gates of a row as they act, in place, and its output and state.
+    /// Activates the gates of a row, in place, and computes its output and state.
     ///
     /// # Safety
     /// Four times `n` gates, and `n` elements elsewhere.
     unsafe fn step<S, T: Float>(gates: *mut T, state: *const T, to: [*mut T; 2], n: usize) {
         for j in 0..n {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 let gate = |k: usize| gates.add(k * n + j);
                 let (enter, keep) = (S::sigmoid(*gate(0)), S::sigmoid(*gate(1)));
@@ -201,15 +202,16 @@ multiversion! {
 }
 
 multiversion! {
-    /// The gradients of a row's gates before they act, and what arrives at the state before. `states` are that before and that
-    /// after, `given` what arrives at the output from outside and from later steps, and at the state from outside.
+    /// The gradients of a row's gates before activation, and of the previous state. `states` are the previous and the
+    /// next one; `given` are the gradients of the output from outside and from later steps, and of the state from
+    /// outside.
     ///
     /// # Safety
     /// Four times `n` gates, and `n` elements elsewhere.
     unsafe fn step_back<S, T: Float>(to: *mut T, kept: *mut T, gates: *const T, states: [*const T; 2], given: [*const T; 3], n: usize) {
         let one = T::narrow(1.0);
         for j in 0..n {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller (see `# Safety`).
             unsafe {
                 let gate = |k: usize| *gates.add(k * n + j);
                 let [enter, keep, fresh, leave] = [gate(0), gate(1), gate(2), gate(3)];

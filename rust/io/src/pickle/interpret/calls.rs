@@ -1,7 +1,7 @@
-//! Globals, and the calls a pickle asks for: refused, worked out here, or written down for the consumer.
+//! Globals, and the calls in a pickle: rejected, evaluated here, or recorded as steps for the consumer.
 
+use super::super::builtins::full_name;
 use super::super::builtins::{Builtin, latin1};
-use super::super::policy::full_name;
 use super::super::{Id, Step, Storage, Use};
 use super::{Kind, Machine, Value};
 use crate::{Error, Result};
@@ -42,14 +42,14 @@ impl Machine<'_> {
         self.push(Step::Call { function, arguments }, Kind::Object, depth + 1, weight)
     }
 
-    /// The list `OrderedDict([[key, value], ...])` of Python 2, if this is such a call.
+    /// The list in `OrderedDict([[key, value], ...])`, as Python 2 writes it, if this is such a call.
     fn ordered_items(&self, function: Id, arguments: Id) -> Option<Id> {
         let Step::Global { module, name } = self.step(function) else { return None };
         let Step::Tuple(items) = self.step(arguments) else { return None };
         (module == "collections" && name == "OrderedDict" && !items.is_empty()).then(|| items[0])
     }
 
-    /// An empty OrderedDict and its items, so that the keys are checked like all others.
+    /// An empty OrderedDict and then its items, so that the keys are checked like all others.
     fn ordered_dict(&mut self, function: Id, pairs: Id) -> Result<()> {
         let Kind::List(pairs) = self.kind(pairs) else {
             return Err(self.bad("the items of an OrderedDict are not a list"));
@@ -81,17 +81,17 @@ impl Machine<'_> {
             }
             (Builtin::Encode | Builtin::ByteArray, [Step::Str(text), Step::Str(encoding)]) => {
                 let size = text.len() as u64;
-                let bytes = latin1(text, encoding).ok_or_else(|| self.bad("bytes are not spelled in latin-1"))?;
+                let bytes = latin1(text, encoding).ok_or_else(|| self.bad("bytes are not encoded in latin-1"))?;
                 self.charge(size)?;
                 if builtin == Builtin::Encode { Step::Bytes(bytes) } else { Step::ByteArray(bytes) }
             }
-            _ => return Err(self.bad(format!("{builtin:?} is called with arguments that it is not called with"))),
+            _ => return Err(self.bad(format!("{builtin:?} is called with unsupported arguments"))),
         };
         let kind = if matches!(step, Step::ByteArray(_)) { Kind::Opaque } else { Kind::Plain };
         self.push(step, kind, 0, 1)
     }
 
-    /// `set(items)` where the items are a list or a tuple.
+    /// `set(items)` whose items are a list or a tuple.
     fn call_set(&mut self, builtin: Builtin, arguments: &[Id]) -> Result<()> {
         let items = match arguments {
             [] => Vec::new(),

@@ -5,13 +5,13 @@ mod calls;
 use std::collections::HashMap;
 
 use super::builtins::Builtin;
+use super::builtins::full_name;
 use super::opcode::{self as op, Reader, bad};
-use super::policy::full_name;
 use super::{Id, Limits, Policy, Step, Use, integer};
 use crate::source::copied;
 use crate::{Error, Result};
 
-/// What a pickle amounts to.
+/// The result of interpreting a pickle.
 #[derive(Debug)]
 pub struct Outcome {
     pub steps: Vec<Step>,
@@ -19,11 +19,11 @@ pub struct Outcome {
     pub root: Id,
     /// Bytes read; another pickle may follow.
     pub length: usize,
-    /// The version the pickle states.
+    /// The protocol version that the pickle states.
     pub protocol: u8,
 }
 
-/// Interprets the pickle at the head of `bytes`.
+/// Interprets the pickle at the start of `bytes`.
 pub fn interpret(bytes: &[u8], policy: &Policy, limits: Limits) -> Result<Outcome> {
     let work = limits.work.saturating_add(limits.work_per_byte.saturating_mul(bytes.len() as u64));
     let mut machine = Machine {
@@ -44,29 +44,29 @@ pub fn interpret(bytes: &[u8], policy: &Policy, limits: Limits) -> Result<Outcom
     Ok(Outcome { steps: machine.steps, root, length, protocol })
 }
 
-/// What the interpreter itself must know of a value.
+/// What the interpreter tracks about a value.
 struct Value {
     /// Index of the step that made it.
     step: u32,
-    /// Containers within containers.
+    /// The nesting depth of containers.
     depth: u32,
-    /// Parts, each counted as often as it is reached.
+    /// The number of parts, each counted as often as it is reached.
     weight: u64,
     kind: Kind,
 }
 
 enum Kind {
-    /// Hashable and without parts, or a tuple of such.
+    /// Hashable and without parts, or a tuple of such values.
     Plain,
     Tuple,
-    /// With the items so far, since builtins may be called on them.
+    /// A list with its items so far, because builtins may be called on it.
     List(Vec<Id>),
     Dict,
     Set,
     Global(Use, Option<Builtin>),
-    /// The result of a call, which may be given items and a state.
+    /// The result of a call, to which items and a state may be added.
     Object,
-    /// Anything that only stands for itself.
+    /// A value without items or state.
     Opaque,
     /// An integer whose hash an attacker could choose.
     Huge,
@@ -83,7 +83,7 @@ struct Machine<'a> {
     marks: Vec<usize>,
     memo: HashMap<u32, Id>,
     protocol: u8,
-    /// Offset of the present opcode, for messages.
+    /// The offset of the present opcode, for messages.
     at: usize,
 }
 
@@ -98,7 +98,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The table of opcodes.
+    /// Executes one opcode.
     fn perform(&mut self, opcode: u8) -> Result<()> {
         match opcode {
             op::PROTO => self.protocol = self.reader.byte()?,
@@ -121,7 +121,7 @@ impl Machine<'_> {
             op::SHORT_BINUNICODE => self.text(1)?,
             op::BINUNICODE8 => self.text(8)?,
             op::UNICODE => self.text_line()?,
-            // Python 2's `str`: text in every checkpoint that still has it.
+            // Python 2's `str`: every checkpoint that has it uses it for text.
             op::BINSTRING => self.text(4)?,
             op::SHORT_BINSTRING => self.text(1)?,
             op::BINBYTES => self.bytes(4)?,
@@ -189,7 +189,7 @@ impl Machine<'_> {
         self.push(step, Kind::Plain, 0, 1)
     }
 
-    /// Of four bytes with a sign, of fewer without.
+    /// An integer: signed with four bytes, unsigned with fewer.
     fn int(&mut self, bytes: usize) -> Result<()> {
         let number = self.reader.number(bytes)? as u32;
         self.plain(Step::Int(if bytes == 4 { i64::from(number as i32) } else { i64::from(number) }))
@@ -259,7 +259,7 @@ impl Machine<'_> {
         self.push(Step::Tuple(items), Kind::Tuple, depth, weight)
     }
 
-    /// The topmost values.
+    /// A tuple of the topmost values.
     fn short_tuple(&mut self, count: usize) -> Result<()> {
         if self.stack.len() < self.floor() + count {
             return Err(self.bad("pop from empty list"));
@@ -282,7 +282,7 @@ impl Machine<'_> {
         self.push(Step::FrozenSet(items), Kind::Tuple, depth, weight)
     }
 
-    /// Depth and weight of a container of these.
+    /// Depth and weight of a container of these values.
     fn measure(&self, items: &[Id]) -> (u32, u64) {
         items
             .iter()
@@ -290,7 +290,7 @@ impl Machine<'_> {
             .fold((1, 1), |(depth, weight), value| (depth.max(value.depth + 1), weight.saturating_add(value.weight)))
     }
 
-    /// The container has taken these in: it is as deep and as heavy as they make it.
+    /// Updates the depth and weight of a container to which these items were added.
     fn grow(&mut self, container: Id, items: &[Id]) -> Result<()> {
         let (depth, weight) = self.measure(items);
         let limit = self.limits.depth;
@@ -322,7 +322,7 @@ impl Machine<'_> {
         self.set_items(vec![key, value])
     }
 
-    /// Keys and values in turn.
+    /// Sets items, given keys and values in turn.
     fn set_items(&mut self, items: Vec<Id>) -> Result<()> {
         let dict = self.top()?;
         if !matches!(self.kind(dict), Kind::Dict | Kind::Object) {
@@ -348,7 +348,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Refuses keys whose hash could take for ever; unhashable ones are refused in Python's words.
+    /// Rejects keys whose hash could take very long; unhashable ones are rejected in Python's words.
     fn check_keys(&self, keys: impl Iterator<Item = Id>) -> Result<()> {
         for key in keys {
             let value = &self.values[key as usize];
@@ -404,7 +404,7 @@ impl Machine<'_> {
 
     // --- stack and memo ---------------------------------------------------------------------------------
 
-    /// The stack below the innermost mark is out of reach.
+    /// The lowest stack position in reach: values below the innermost mark are not.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -426,13 +426,13 @@ impl Machine<'_> {
         Ok(self.stack.split_off(mark))
     }
 
-    /// Does with the values above the mark what the opcode says.
+    /// Passes the values above the mark to `take`.
     fn marked(&mut self, take: impl FnOnce(&mut Self, Vec<Id>) -> Result<()>) -> Result<()> {
         let items = self.pop_mark()?;
         take(self, items)
     }
 
-    /// Throws the topmost value away, or the mark where one is on top.
+    /// Drops the topmost value, or the mark if one is on top.
     fn discard(&mut self) -> Result<()> {
         match self.marks.last() {
             Some(&mark) if mark == self.stack.len() => drop(self.marks.pop()),

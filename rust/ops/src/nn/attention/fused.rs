@@ -1,57 +1,63 @@
-//! The rows behind attention, in blocks: the matrix of scores never stands whole.
+//! The operators behind attention, computed in blocks: the matrix of scores is never stored as a whole.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
 use rushlight_cpu::nn::attention::{Attention, Gradients, Mask, Operand};
+use rushlight_dispatch::create;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::{plain, settle, workplace};
+use rushlight_dispatch::operator::{
+    Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint, Kernel, Operator, Saves,
+    TensorSpec, Variants, operator,
+};
+use rushlight_dispatch::value::{Arg, Ints, Value};
+use rushlight_dispatch::vmap::{RuleResult, broadcast_operands, unsqueeze_to_rank};
 
 use super::{batch_sizes, hidden};
 use crate::convert::to_dtype;
-use crate::derive::{Derivative, Derive, Joint, Saves};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::operands::{plain, settle, workplace};
+use crate::expr_ext::ExprExt;
 use crate::reduce::softmax::SOFTMAX;
 use crate::reduce::sum::SUM_DIM;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Ints, Value};
 use crate::view::squeeze::UNSQUEEZE;
 
-/// The row behind `scaled_dot_product_attention`: a fused kernel.
-pub static ATTENTION: Row = Row {
+/// The operator behind `scaled_dot_product_attention`: a fused kernel.
+#[operator]
+pub static ATTENTION: Operator = Operator {
     name: "_attention",
     variants: Variants::FUNCTION,
     signature: "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float scale) -> (Tensor, Tensor)",
-    doc: "Attention, and for each query the logarithm of the sum of its scores' exponentials (infinite where it sees no key).
+    doc: "Attention, and for each query the logarithm of the sum of its scores' exponentials (infinite if it sees no key).
 
     >>> torch._attention(torch.zeros(1, 2), torch.zeros(2, 2), torch.tensor([[1.], [3.]]), None, False, 1.0)
     (tensor([[2.]]), tensor([0.6931]))",
     dtypes: DTypes::FLOATS,
-    mapped: Mapped::Aligned,
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Broadcast,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let [query, key, value] = [args.tensor(0)?, args.tensor(1)?, args.tensor(2)?];
+            let [query, key, value] = [args.tensor(QUERY)?, args.tensor(KEY)?, args.tensor(VALUE)?];
             if [key, value].iter().any(|tensor| tensor.dtype() != query.dtype()) {
                 return Err(Error::runtime("query, key and value differ in dtype"));
             }
-            let mut sizes = batch_sizes(query, key, value, args.optional_tensor(3))?;
+            let mut sizes = batch_sizes(query, key, value, args.optional_tensor(ATTN_MASK))?;
             sizes.push(query.sizes()[query.rank() - 2]);
-            let sums = Spec::new(&sizes, query.dtype().compute(), query);
+            let sums = TensorSpec::new(&sizes, query.dtype().compute(), query);
             sizes.push(value.sizes()[value.rank() - 1]);
-            Ok(vec![Spec::new(&sizes, query.dtype(), query), sums])
+            Ok(vec![TensorSpec::new(&sizes, query.dtype(), query), sums])
         },
         cpu: |args, results| match results[1].dtype() {
             DType::F32 => run::<f32>(args, results),
             DType::F64 => run::<f64>(args, results),
             dtype => Err(Error::unsupported("attention", dtype)),
         },
+        cuda: None,
     }),
     derivative: Derivative::Joint(Joint {
-        inputs: &[0, 1, 2, 3],
-        saves: Saves::input(0)
-            .union(Saves::input(1))
-            .union(Saves::input(2))
-            .union(Saves::input(3))
+        inputs: &[QUERY, KEY, VALUE, ATTN_MASK],
+        saves: Saves::input(QUERY)
+            .union(Saves::input(KEY))
+            .union(Saves::input(VALUE))
+            .union(Saves::input(ATTN_MASK))
             .union(Saves::RESULT)
             .union(Saves::result(1)),
         gradients,
@@ -70,30 +76,29 @@ pub static ATTENTION: Row = Row {
         "Expected size for first two dimensions of batch2 tensor to be: [2, 5] but got: [2, 6].",
     )],
     reference: "(lambda s: (lambda m: (lambda p: (np.matmul(p, value) / np.maximum(p.sum(-1), 1e-300)[..., None], np.where(p.sum(-1) == 0, np.inf, m[..., 0] + np.log(p.sum(-1)))))(np.exp(s - m)))(np.max(s, axis=-1, keepdims=True, initial=-1e300)))(np.where(np.tri(query.shape[-2], key.shape[-2]) < is_causal, -np.inf, np.matmul(query, np.swapaxes(key, -1, -2)) * scale + (0 if attn_mask is None else np.where(attn_mask, 0, -np.inf) if attn_mask.dtype == bool else attn_mask)))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// What the kernels read: query, key, value and mask in the compute dtype.
+/// The operands of the kernels: query, key, value and mask in the compute dtype.
 struct Operands {
     tensors: [Tensor; 3],
     mask: Option<Tensor>,
 }
 
-/// The holds on their memory.
+/// The pins of their memory.
 struct Pins<'a> {
     tensors: [Pin<'a>; 3],
     mask: Option<Pin<'a>>,
 }
 
 impl Operands {
-    /// Of the arguments from `place` on.
-    fn of(args: &Args, place: usize, compute: DType) -> Result<Operands> {
-        let wide = |place: usize| args.tensor(place).and_then(|tensor| to_dtype(&tensor.detach(), compute));
-        let mask = match args.optional_tensor(place + 3) {
+    fn of(args: &Args, [query, key, value, mask]: [Arg; 4], compute: DType) -> Result<Operands> {
+        let wide = |arg| args.tensor(arg).and_then(|tensor| to_dtype(&tensor.detach(), compute));
+        let mask = match args.optional_tensor(mask) {
             Some(mask) if mask.dtype() != DType::Bool => Some(to_dtype(&mask.detach(), compute)?),
             mask => mask.cloned(),
         };
-        Ok(Operands { tensors: [wide(place)?, wide(place + 1)?, wide(place + 2)?], mask })
+        Ok(Operands { tensors: [wide(query)?, wide(key)?, wide(value)?], mask })
     }
 
     fn pins(&self) -> Result<Pins<'_>> {
@@ -132,8 +137,8 @@ impl Operands {
             (Some(mask), Some(pin)) => {
                 let layout = laid(mask, queries, keys)?;
                 match mask.dtype() {
-                    DType::Bool => Mask::Kept(operand(&layout, pin)),
-                    _ => Mask::Added(operand(&layout, pin)),
+                    DType::Bool => Mask::Boolean(operand(&layout, pin)),
+                    _ => Mask::Additive(operand(&layout, pin)),
                 }
             }
             _ => Mask::None,
@@ -167,33 +172,36 @@ fn run<T>(args: &Args, results: &[Tensor]) -> Result<()>
 where
     T: rushlight_core::Element + rushlight_cpu::float::Float + rushlight_cpu::linalg::matmul::GemmElement<Sum = T>,
 {
+    use ATTENTION::*;
+
     if results[1].numel() == 0 {
         return Ok(());
     }
     let out = workplace(&results[0], T::DTYPE)?;
     let batch = &results[1].sizes()[..results[1].rank() - 1];
-    let operands = Operands::of(args, 0, T::DTYPE)?;
+    let operands = Operands::of(args, [QUERY, KEY, VALUE, ATTN_MASK], T::DTYPE)?;
     let held = operands.pins()?;
     {
         let pins = [out.storage().pin()?, results[1].storage().pin()?];
         let counts = counted(batch);
-        let numbers = (args.float(5)?, args.bool(4)?);
+        let numbers = (args.float(SCALE)?, args.bool(IS_CAUSAL)?);
         let to = [first(&pins[0], &out), first(&pins[1], &results[1])];
         let attention = operands.attention::<T>(&held, batch, &counts, numbers, to)?;
-        // SAFETY: layouts stay within their pinned storages; the results are fresh, row-major and of the compute dtype.
+        // SAFETY: layouts stay within their pinned storages; the results are new, row-major and of the compute dtype.
         unsafe { attention.run()? };
     }
     settle(&out, &results[0])
 }
 
-/// The row behind the gradient: fused, in blocks like the forward. A derivative of it is wanted only where the gradient is
-/// recorded, and is then composed instead.
-pub static ATTENTION_BACKWARD: Row = Row {
+/// The operator behind the gradient: fused, in blocks like the forward. Its own derivative is needed only if the
+/// gradient is recorded, and then the gradient is composed instead.
+#[operator]
+pub static ATTENTION_BACKWARD: Operator = Operator {
     name: "_attention_backward",
     variants: Variants::FUNCTION,
     signature: "(Tensor grad, Tensor? grad_sums, Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor out, Tensor sums, bool is_causal, float scale) -> (Tensor, Tensor, Tensor)",
     doc:
-        "The gradients of query, key and value in `_attention`, out of those of its results and the results themselves.
+        "The gradients of query, key and value in `_attention`, computed from those of its results and the results themselves.
 
 Shapes: those of the operands, over the batch of the result.
 
@@ -203,29 +211,29 @@ Shapes: those of the operands, over the batch of the result.
     tensor([[0.5000],
             [0.5000]])",
     dtypes: DTypes::FLOATS,
-    mapped: Mapped::Rule(crate::nn::mapped::attention_backward),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(batched_attention_backward),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let [query, key, value] = [args.tensor(2)?, args.tensor(3)?, args.tensor(4)?];
-            let batch = batch_sizes(query, key, value, args.optional_tensor(5))?;
+            let [query, key, value] = [args.tensor(QUERY)?, args.tensor(KEY)?, args.tensor(VALUE)?];
+            let batch = batch_sizes(query, key, value, args.optional_tensor(ATTN_MASK))?;
             let mut sums = batch.clone();
             sums.push(query.sizes()[query.rank() - 2]);
             let mut out = sums.clone();
             out.push(value.sizes()[value.rank() - 1]);
-            let fits = [args.tensor(0)?, args.tensor(6)?].iter().all(|tensor| *tensor.sizes() == out)
-                && [args.optional_tensor(1), Some(args.tensor(7)?)]
+            let fits = [args.tensor(GRAD)?, args.tensor(OUT)?].iter().all(|tensor| *tensor.sizes() == out)
+                && [args.optional_tensor(GRAD_SUMS), Some(args.tensor(SUMS)?)]
                     .iter()
                     .flatten()
                     .all(|tensor| *tensor.sizes() == sums);
             if !fits {
                 return Err(Error::runtime("a gradient does not fit its attention")
-                    .shapes([args.tensor(0)?.sizes().as_slice(), out.as_slice()]));
+                    .shapes([args.tensor(GRAD)?.sizes().as_slice(), out.as_slice()]));
             }
             Ok([query, key, value]
                 .map(|tensor| {
                     let mut sizes = batch.clone();
                     sizes.extend_from_slice(&tensor.sizes()[tensor.rank() - 2..]);
-                    Spec::new(&sizes, query.dtype(), query)
+                    TensorSpec::new(&sizes, query.dtype(), query)
                 })
                 .to_vec())
         },
@@ -234,31 +242,34 @@ Shapes: those of the operands, over the batch of the result.
             DType::F64 => run_backward::<f64>(args, results),
             dtype => Err(Error::unsupported("attention", dtype)),
         },
+        cuda: None,
     }),
-    derivative: Derivative::NonDifferentiable("where gradients are recorded, the gradient of attention is composed"),
+    derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of attention is composed"),
     samples: &["t(2, 3, 2), None, t(2, 3, 4), t(2, 5, 4), t(2, 5, 2), None, t(2, 3, 2), t(2, 3), False, 0.5"],
     errors: &[(
         "t(2, 3, 2), None, t(2, 3, 4), t(2, 5, 4), t(2, 5, 2), None, t(2, 2, 2), t(2, 3), False, 0.5",
         "RuntimeError",
         "a gradient does not fit its attention",
     )],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn run_backward<T>(args: &Args, results: &[Tensor]) -> Result<()>
 where
     T: rushlight_core::Element + rushlight_cpu::float::Float + rushlight_cpu::linalg::matmul::GemmElement<Sum = T>,
 {
+    use ATTENTION_BACKWARD::*;
+
     if results.iter().any(|result| result.numel() == 0) {
-        // Where there is nothing to attend with, nothing moves what there is.
-        return results.iter().try_for_each(|result| crate::create::fill(result, Scalar::Int(0)));
+        // Without keys or values all gradients are zero.
+        return results.iter().try_for_each(|result| create::fill(result, Scalar::Int(0)));
     }
-    let sums = plain(args.tensor(7)?, T::DTYPE)?;
+    let sums = plain(args.tensor(SUMS)?, T::DTYPE)?;
     let batch = &sums.sizes()[..sums.rank() - 1];
-    let operands = Operands::of(args, 2, T::DTYPE)?;
+    let operands = Operands::of(args, [QUERY, KEY, VALUE, ATTN_MASK], T::DTYPE)?;
     let held = operands.pins()?;
-    let (grad, out) = (plain(args.tensor(0)?, T::DTYPE)?, plain(args.tensor(6)?, T::DTYPE)?);
-    let grad_sums = args.optional_tensor(1).map(|tensor| plain(tensor, T::DTYPE)).transpose()?;
+    let (grad, out) = (plain(args.tensor(GRAD)?, T::DTYPE)?, plain(args.tensor(OUT)?, T::DTYPE)?);
+    let grad_sums = args.optional_tensor(GRAD_SUMS).map(|tensor| plain(tensor, T::DTYPE)).transpose()?;
     let places =
         [workplace(&results[0], T::DTYPE)?, workplace(&results[1], T::DTYPE)?, workplace(&results[2], T::DTYPE)?];
     {
@@ -266,7 +277,7 @@ where
         let grad_pin = grad_sums.as_ref().map(|tensor| tensor.storage().pin()).transpose()?;
         let to = [places[0].storage().pin()?, places[1].storage().pin()?, places[2].storage().pin()?];
         let counts = counted(batch);
-        let numbers = (args.float(9)?, args.bool(8)?);
+        let numbers = (args.float(SCALE)?, args.bool(IS_CAUSAL)?);
         let forward =
             operands.attention::<T>(&held, batch, &counts, numbers, [first(&pins[2], &out), first(&pins[0], &sums)])?;
         let gradients = Gradients {
@@ -280,48 +291,53 @@ where
             to_key: first(&to[1], &places[1]),
             to_value: first(&to[2], &places[2]),
         };
-        // SAFETY: layouts stay within their pinned storages; what is row-major is, in the compute dtype, and the gradients are
-        // fresh.
+        // SAFETY: layouts stay within their pinned storages; row-major operands are in the compute dtype, and the
+        // gradients are new.
         unsafe { gradients.run()? };
     }
     places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
 }
 
-/// Fused, unless the gradient is recorded itself or the mask has one.
-fn gradients(d: &Derive) -> Result<Vec<Option<Tensor>>> {
-    if rushlight_autograd::modes::recording() || d.needs(3) {
+/// Fused, unless the gradient itself is recorded or the mask has one.
+fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
+    use ATTENTION::*;
+
+    if rushlight_autograd::modes::recording() || d.needs(ATTN_MASK) {
         return composed(d);
     }
-    let mask = if d.is_tensor(3) { Some(d.input(3).done()?) } else { None };
+    let mask = if d.is_tensor(ATTN_MASK) { Some(d.input(ATTN_MASK).done()?) } else { None };
     let arriving = if d.has_grad(1) { Some(d.grad_of(1).done()?) } else { None };
     let values: [Value; 10] = [
         d.grad().done()?.into(),
         arriving.into(),
-        d.input(0).done()?.into(),
-        d.input(1).done()?.into(),
-        d.input(2).done()?.into(),
+        d.input(QUERY).done()?.into(),
+        d.input(KEY).done()?.into(),
+        d.input(VALUE).done()?.into(),
         mask.into(),
         d.result().done()?.into(),
         d.result_of(1).done()?.into(),
-        d.flag(4).into(),
-        d.scalar(5).f64().into(),
+        d.flag(IS_CAUSAL).into(),
+        d.scalar(SCALE).f64().into(),
     ];
     let mut found: Vec<_> = ATTENTION_BACKWARD.call(values)?.into_tensors().into_iter().map(Some).collect();
-    if d.is_tensor(3) {
+    if d.is_tensor(ATTN_MASK) {
         found.push(None);
     }
     Ok(found)
 }
 
-/// With weights p: values move by p, and scores by p (how far their value is from the mean).
-fn composed(d: &Derive) -> Result<Vec<Option<Tensor>>> {
+/// With weights p, the gradient of values is weighted by p, and that of scores by p times the value's distance from the
+/// mean.
+fn composed(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
+    use ATTENTION::*;
+
     let compute = d.results[1].dtype;
     let wide = |expr: Expr| -> Result<Expr> { Ok(Expr::from(to_dtype(&expr.done()?, compute)?)) };
-    let (query, key, value) = (wide(d.input(0))?, wide(d.input(1))?, wide(d.input(2))?);
-    let mask = if d.is_tensor(3) { Some(d.input(3).done()?) } else { None };
-    let scale = d.scalar(5).f64();
+    let (query, key, value) = (wide(d.input(QUERY))?, wide(d.input(KEY))?, wide(d.input(VALUE))?);
+    let mask = if d.is_tensor(ATTN_MASK) { Some(d.input(ATTN_MASK).done()?) } else { None };
+    let scale = d.scalar(SCALE).f64();
     let column = |expr: Expr| expr.call(&UNSQUEEZE, [(-1i64).into()]);
-    let scores = hidden(query.clone() * scale, key.clone(), mask.as_ref(), d.flag(4))?;
+    let scores = hidden(query.clone() * scale, key.clone(), mask.as_ref(), d.flag(IS_CAUSAL))?;
     let softmax = |scores: Expr| scores.call(&SOFTMAX, [(-1i64).into()]);
     let weights = if mask.is_some() {
         let seen = column(d.result_of(1)).below(f64::INFINITY);
@@ -330,31 +346,46 @@ fn composed(d: &Derive) -> Result<Vec<Option<Tensor>>> {
         softmax(scores)
     };
     let grad = wide(d.grad())?;
-    let needs = |places: &[usize]| places.iter().any(|&place| d.needs(place));
     let mut found = vec![None, None, None];
-    if d.needs(2) {
+    if d.needs(VALUE) {
         found[2] = Some(weights.clone().transposed().matmul(grad.clone()).done()?);
     }
-    if needs(&[0, 1, 3]) {
+    if [QUERY, KEY, ATTN_MASK].iter().any(|&arg| d.needs(arg)) {
         let away = grad.matmul(value.transposed());
-        // Not from the result, though it is shorter: so a query that sees one key has a gradient of zero to the last bit.
+        // Computing it from the result would be shorter, but this way a query that sees one key has a gradient of
+        // exactly zero.
         let means = (weights.clone() * away.clone()).call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
         let mut away = away - means;
         if d.has_grad(1) {
             away = away + column(d.grad_of(1));
         }
         let moved = weights * away;
-        if d.needs(0) {
+        if d.needs(QUERY) {
             found[0] = Some((moved.clone().matmul(key) * scale).done()?);
         }
-        if d.needs(1) {
+        if d.needs(KEY) {
             found[1] = Some((moved.clone().transposed().matmul(query) * scale).done()?);
         }
-        if d.is_tensor(3) {
-            found.push(if d.needs(3) { Some(moved.done()?) } else { None });
+        if d.is_tensor(ATTN_MASK) {
+            found.push(if d.needs(ATTN_MASK) { Some(moved.done()?) } else { None });
         }
-    } else if d.is_tensor(3) {
+    } else if d.is_tensor(ATTN_MASK) {
         found.push(None);
     }
     Ok(found)
+}
+
+/// Queries, keys, values and masks broadcast as in the forward; gradients, results and sums have all samples.
+fn batched_attention_backward(batch: &BatchedCall) -> RuleResult {
+    use ATTENTION_BACKWARD::*;
+
+    let mut args = broadcast_operands(batch)?;
+    for arg in [GRAD, GRAD_SUMS, OUT, SUMS] {
+        if let Some(tensor) = batch.args.optional_tensor(arg) {
+            args.set(arg, batch.physical(tensor).into());
+        }
+    }
+    let rank = batch.args.each_tensor().map(|(_, tensor)| tensor.rank()).max().unwrap_or(0);
+    args.set(QUERY, unsqueeze_to_rank(&batch.tensor(QUERY)?, rank).into());
+    args.call().map(Some)
 }

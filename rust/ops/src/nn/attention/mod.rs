@@ -5,33 +5,32 @@ mod fused;
 pub use fused::{ATTENTION, ATTENTION_BACKWARD};
 
 use rushlight_autograd::Tensor;
-use rushlight_core::broadcast::{broadcast, broadcast_quietly, expands};
+use rushlight_core::broadcast::{broadcast, can_broadcast, can_expand};
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
+use rushlight_dispatch::{create, op};
 
-use crate::autocast::Autocast;
 use crate::convert::to_dtype;
-use crate::derive::Derivative;
-use crate::expr::Expr;
-use crate::linalg::matrix::misfit;
-use crate::op;
+use crate::expr_ext::ExprExt;
+use crate::linalg::matrix::shape_error;
 use crate::reduce::softmax::SOFTMAX;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Ints, Output, Value};
 use crate::view::expand::EXPAND;
-use crate::view::reshape::sizes_value;
 use crate::view::squeeze::UNSQUEEZE;
 
-pub static SCALED_DOT_PRODUCT_ATTENTION: Row = Row {
+#[operator]
+pub static SCALED_DOT_PRODUCT_ATTENTION: Operator = Operator {
     name: "scaled_dot_product_attention",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
-    doc: "Means of the values, one for each query, weighted by how well the query matches their keys.
+    doc: "Means of the values, one for each query, weighted by the softmax of the products of the query with the keys.
 
     out = softmax(query @ key.mT * scale + attn_mask, -1) @ value
 
 Shapes: query `(*, L, E)`, key `(*, S, E)`, value `(*, S, Ev)`, result `(*, L, Ev)`; the scale is `1 / sqrt(E)` by default. A
-mask of bool says which of the `(L, S)` scores count, one of floats is added to them; with `is_causal` query `i` sees the
+bool mask selects the `(L, S)` scores that count, a float mask is added to them; with `is_causal` query `i` sees the
 keys up to `i`. A query that sees no key gets zeros. With `enable_gqa` several heads of the query, in the third dimension
 from the end, share one of key and value. In training `dropout_p` of the weights are dropped: pass 0 otherwise.
 
@@ -40,18 +39,18 @@ from the end, share one of key and value. In training `dropout_p` of the weights
     tensor([[[1.0000, 0.0000],
              [0.3302, 0.6698]]])",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Lower,
+    autocast: Autocast::LowerPrecision,
     check: Some(check),
-    run: Run::Compose(|args| {
-        let (query, key, value) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
-        if args.bool(7)? {
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (query, key, value) = (args.tensor(QUERY)?, args.tensor(KEY)?, args.tensor(VALUE)?);
+        if args.bool(ENABLE_GQA)? {
             return grouped(args, query, key, value);
         }
-        let mask = args.optional_tensor(3);
+        let mask = args.optional_tensor(ATTN_MASK);
         let result = attend(args, query, key, value, mask).map(Output::Tensor);
-        result.map_err(|error| with_way_out(error, [query, key, value], mask))
+        result.map_err(|error| with_hint(error, [query, key, value], mask))
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(2, 3, 4), t(2, 5, 4), t(2, 5, 2)",
         "t(2, 2, 3, 4), t(2, 1, 5, 4), t(2, 2, 5, 4), t(3, 5)",
@@ -99,11 +98,13 @@ from the end, share one of key and value. In training `dropout_p` of the weights
         ),
     ],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn check(args: &Args) -> Result<()> {
-    let [query, key, value] = [args.tensor(0)?, args.tensor(1)?, args.tensor(2)?];
+    use SCALED_DOT_PRODUCT_ATTENTION::*;
+
+    let [query, key, value] = [args.tensor(QUERY)?, args.tensor(KEY)?, args.tensor(VALUE)?];
     if [query, key, value].iter().any(|tensor| tensor.rank() < 2) {
         return Err(Error::runtime(format!(
             "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: {} key.dim: {} and value.dim: {} instead.",
@@ -120,7 +121,7 @@ fn check(args: &Args) -> Result<()> {
             value.dtype().c_name()
         )));
     }
-    if let Some(mask) = args.optional_tensor(3) {
+    if let Some(mask) = args.optional_tensor(ATTN_MASK) {
         if ![DType::Bool, DType::F32, query.dtype()].contains(&mask.dtype()) {
             return Err(Error::runtime(format!(
                 "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {} and  query.dtype: {} instead.",
@@ -128,7 +129,7 @@ fn check(args: &Args) -> Result<()> {
                 query.dtype().c_name()
             )));
         }
-        if args.bool(5)? {
+        if args.bool(IS_CAUSAL)? {
             return Err(Error::runtime(
                 "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True",
             ));
@@ -138,18 +139,18 @@ fn check(args: &Args) -> Result<()> {
         return Err(Error::unsupported("softmax_lastdim_kernel_impl", query.dtype()));
     }
     if !query.dtype().is_floating() {
-        return Err(Error::runtime(format!("expected scalar type Float but found {}", query.dtype().title())));
+        return Err(Error::runtime(format!("expected scalar type Float but found {}", query.dtype().display_name())));
     }
-    let p = args.float(4)?;
+    let p = args.float(DROPOUT_P)?;
     if !(0.0..=1.0).contains(&p) {
         return Err(Error::runtime(format!("dropout probability has to be between 0 and 1, but got {p}")));
     }
     Ok(())
 }
 
-/// The error of a call with what lets its shapes fit each other, where they do not.
+/// The error of a call, with a hint that makes its shapes match if they do not.
 #[cold]
-fn with_way_out(error: Error, tensors: [&Tensor; 3], mask: Option<&Tensor>) -> Error {
+fn with_hint(error: Error, tensors: [&Tensor; 3], mask: Option<&Tensor>) -> Error {
     let fits = |shapes: &[Dims; 3], mask: Option<&Dims>| {
         let [query, key, value] = shapes.each_ref().map(|shape| shape.split_at(shape.len() - 2));
         let batch = broadcast(query.0, key.0).ok();
@@ -159,8 +160,8 @@ fn with_way_out(error: Error, tensors: [&Tensor; 3], mask: Option<&Tensor>) -> E
         });
         query.1[1] == key.1[1]
             && key.1[0] == value.1[0]
-            && batch.is_some_and(|batch| broadcast_quietly(&batch, value.0))
-            && mask.is_none_or(|mask| scores.is_some_and(|scores| expands(mask, &scores)))
+            && batch.is_some_and(|batch| can_broadcast(&batch, value.0))
+            && mask.is_none_or(|mask| scores.is_some_and(|scores| can_expand(mask, &scores)))
     };
     let shapes = tensors.map(|tensor| tensor.sizes().clone());
     let masked = mask.map(Tensor::sizes);
@@ -191,25 +192,27 @@ fn with_way_out(error: Error, tensors: [&Tensor; 3], mask: Option<&Tensor>) -> E
         return error.fit("They would fit after attn_mask.transpose(-2, -1).");
     }
     if masked.is_some() && fits(&shapes, None) {
-        return error.fit("The mask must stretch to the scores: a row for each query, a column for each key.");
+        return error.fit("The mask must expand to the scores: a row for each query, a column for each key.");
     }
-    error.fit("Query (*, L, E), key (*, S, E), value (*, S, Ev): heads that share keys want enable_gqa=True.")
+    error.fit("Shapes must be query (*, L, E), key (*, S, E), value (*, S, Ev); use enable_gqa=True for heads that share keys.")
 }
 
-/// Heads of the query in groups, one for each head of key and value.
+/// The query's heads in groups, one for each head of key and value.
 fn grouped(args: &Args, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Output> {
+    use SCALED_DOT_PRODUCT_ATTENTION::*;
+
     let heads = |tensor: &Tensor| tensor.rank().checked_sub(3).map(|at| tensor.sizes()[at]);
     let (Some(own), Some(keys), Some(values)) = (heads(query), heads(key), heads(value)) else {
         return Err(Error::index("Dimension out of range (expected to be in range of [-2, 1], but got -3)"));
     };
     if own == keys && own == values {
-        return attend(args, query, key, value, args.optional_tensor(3)).map(Output::Tensor);
+        return attend(args, query, key, value, args.optional_tensor(ATTN_MASK)).map(Output::Tensor);
     }
     if keys == 0 || values == 0 || own % keys != 0 || own % values != 0 {
         return Err(Error::runtime("Number of heads in key and value must divide the number of heads in "));
     }
     let groups = keys.max(values);
-    // A head of fewer keys than values, or the other way round, stands before each of the other's.
+    // If there are fewer heads of keys than of values, or the reverse, each is repeated.
     let spread = |tensor: &Tensor, heads: isize| -> Result<Tensor> {
         let apart = op!(UNSQUEEZE, tensor, -3i64)?;
         if heads == groups {
@@ -232,7 +235,7 @@ fn grouped(args: &Args, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<
     if groups % keys != 0 || groups % values != 0 {
         return Err(Error::runtime("Number of heads in key and value must divide the number of heads in "));
     }
-    let mask = match args.optional_tensor(3) {
+    let mask = match args.optional_tensor(ATTN_MASK) {
         Some(mask) if mask.rank() >= 3 && heads(mask) == Some(own) => Some(by_group(mask)?),
         Some(mask) if mask.rank() >= 3 => Some(op!(UNSQUEEZE, mask, -3i64)?),
         mask => mask.cloned(),
@@ -246,10 +249,12 @@ fn grouped(args: &Args, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<
 }
 
 fn attend(args: &Args, query: &Tensor, key: &Tensor, value: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
-    let (p, causal) = (args.float(4)?, args.bool(5)?);
+    use SCALED_DOT_PRODUCT_ATTENTION::*;
+
+    let (p, causal) = (args.float(DROPOUT_P)?, args.bool(IS_CAUSAL)?);
     let width = query.sizes()[query.rank() - 1];
-    // Vectors without elements all match alike; a scale without end would make that NaN.
-    let scale = args.optional_scalar(6).map_or_else(|| 1.0 / (width.max(1) as f64).sqrt(), Scalar::f64);
+    // Vectors without elements have equal scores; an infinite scale would make them NaN.
+    let scale = args.optional_scalar(SCALE).map_or_else(|| 1.0 / (width.max(1) as f64).sqrt(), Scalar::f64);
     if p == 0.0 {
         let values = [query.into(), key.into(), value.into(), mask.into(), causal.into(), Value::from(scale)];
         let results = ATTENTION.call(values)?.into_tensors();
@@ -263,7 +268,7 @@ fn attend(args: &Args, query: &Tensor, key: &Tensor, value: &Tensor, mask: Optio
     weights.call(&super::dropout::DROPOUT, [p.into(), true.into()]).matmul(Expr::from(value)).done()
 }
 
-/// The products of queries and keys, without those that do not count.
+/// The products of queries and keys, with masked ones removed.
 fn hidden(query: Expr, key: Expr, mask: Option<&Tensor>, causal: bool) -> Result<Expr> {
     let scores = query.matmul(key.transposed()).done()?;
     let lowest = f64::NEG_INFINITY;
@@ -272,14 +277,14 @@ fn hidden(query: Expr, key: Expr, mask: Option<&Tensor>, causal: bool) -> Result
         Some(mask) => Expr::from(&scores) + Expr::from(to_dtype(mask, scores.dtype())?),
         None if causal => {
             let sizes = &scores.sizes()[scores.rank() - 2..];
-            let square = crate::create::full(sizes, Scalar::Bool(true), DType::Bool, scores.device());
+            let square = create::full(sizes, Scalar::Bool(true), DType::Bool, scores.device());
             Expr::from(square).call(&crate::join::tril::TRIL, []).choose(Expr::from(&scores), lowest)
         }
         None => Expr::from(&scores),
     })
 }
 
-/// The sizes of the scores `(*, L, S)`; a mask must stretch to them.
+/// The sizes of the scores `(*, L, S)`; a mask must expand to them.
 fn scores_sizes(query: &Tensor, key: &Tensor, mask: Option<&Tensor>) -> Result<Dims> {
     let (x, y) = (query.sizes(), key.sizes());
     let (own, other) = (query.rank(), key.rank());
@@ -289,7 +294,7 @@ fn scores_sizes(query: &Tensor, key: &Tensor, mask: Option<&Tensor>) -> Result<D
     let mut sizes = broadcast(&x[..own - 2], &y[..other - 2])?;
     if x[own - 1] != y[other - 1] {
         if own == 2 && other == 2 {
-            return Err(misfit(x, &[y[1], y[0]]));
+            return Err(shape_error(x, &[y[1], y[0]]));
         }
         let batch: isize = sizes.iter().product();
         return Err(Error::runtime(format!(
@@ -310,7 +315,7 @@ fn scores_sizes(query: &Tensor, key: &Tensor, mask: Option<&Tensor>) -> Result<D
     Ok(sizes)
 }
 
-/// What stands for all but the last two dimensions of the result.
+/// The result's sizes except for the last two dimensions.
 fn batch_sizes(query: &Tensor, key: &Tensor, value: &Tensor, mask: Option<&Tensor>) -> Result<Dims> {
     let scores = scores_sizes(query, key, mask)?;
     let (at, rank) = (scores.len() - 2, value.rank());

@@ -1,25 +1,31 @@
-//! The rows that compute: a convolution, and its derivatives by the input and by the weight. Each is a derivative of the
-//! others, so the three have gradients of any order among themselves.
+//! The operators that compute: a convolution, and its derivatives in the input and in the weight. Each is a derivative
+//! of the others, so the three provide gradients of any order.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::to_dims;
 use rushlight_core::storage::pin_all;
+use rushlight_core::window::{self, WindowDim};
 use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
 use rushlight_cpu::nn::conv::{Geometry, Operands, Target, convolve, convolves};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::{plain, plain_workplace, settle};
+use rushlight_dispatch::operator::{
+    Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Saves,
+    TensorSpec, Variants, formula, operator,
+};
+use rushlight_dispatch::value::{Arg, Ints, Value, sizes_value};
+use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch};
+use rushlight_dispatch::{copy, create, op, value};
 
-use crate::call::{self, call_into};
-use crate::derive::{Derivative, Derive, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::operands::{plain, plain_workplace, settle};
+use crate::expr_ext::ExprExt;
 use crate::pointwise::arith::ADD;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Ints, Value};
-use crate::view::reshape::sizes_value;
+use crate::view::RESHAPE;
+use crate::view::transpose::TRANSPOSE;
 
 pub(super) const ACCEPTED: DTypes = DTypes::NUMBERS;
 
-pub static CONV: Row = Row {
+#[operator]
+pub static CONV: Operator = Operator {
     name: "_conv",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups) -> Tensor",
@@ -28,83 +34,95 @@ pub static CONV: Row = Row {
     >>> torch._conv(torch.ones(1, 1, 3), torch.ones(1, 1, 2), None, (1,), (0, 0), (1,), 1)
     tensor([[[2., 2.]]])",
     dtypes: ACCEPTED,
-    mapped: Mapped::Rule(crate::nn::mapped::conv),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(batched_conv),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (input, weight) = (args.tensor(0)?, args.tensor(1)?);
+            let (input, weight) = (args.tensor(INPUT)?, args.tensor(WEIGHT)?);
             let dims = input.rank().saturating_sub(2);
-            let lists = [args.ints(3)?.len(), args.ints(4)?.len(), args.ints(5)?.len()];
+            let lists = [args.ints(STRIDE)?.len(), args.ints(PADDING)?.len(), args.ints(DILATION)?.len()];
             if dims == 0
                 || weight.rank() != input.rank()
                 || lists != [dims, 2 * dims, dims]
-                || args.ints(3)?.contains(&0)
+                || args.ints(STRIDE)?.contains(&0)
             {
                 return Err(Error::runtime("operands of a convolution do not fit each other"));
             }
             let mut sizes = Dims::from_slice(&[input.sizes()[0], weight.sizes()[0]]);
             for dim in 0..dims {
                 let size = output_size(input.sizes()[2 + dim], weight.sizes()[2 + dim], dim, args)?;
-                sizes.push(size.ok_or_else(|| Error::runtime("numel: integer multiplication overflow"))?);
+                sizes.push(size.ok_or_else(too_many)?);
             }
-            Ok(vec![formatted(Spec::new(&sizes, input.dtype(), input), input, weight)])
+            Ok(vec![formatted(TensorSpec::new(&sizes, input.dtype(), input), input, weight)])
         },
         cpu: |args, results| {
-            run(Target::Output, args, [args.tensor(0)?, args.tensor(1)?, &results[0]], args.optional_tensor(2))
+            run(
+                Target::Output,
+                args,
+                [args.tensor(INPUT)?, args.tensor(WEIGHT)?, &results[0]],
+                args.optional_tensor(BIAS),
+            )
         },
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| again(&CONV_INPUT, d, d.grad(), d.input(1).conj(), Some(d.sizes(0)))),
-        formula(1, Saves::input(0), |d| again(&CONV_WEIGHT, d, d.input(0).conj(), d.grad(), Some(d.sizes(1)))),
-        formula(2, Saves::NOTHING, sum_of_channels),
+        formula(INPUT, Saves::input(WEIGHT), |d| {
+            again(&CONV_INPUT, d, d.grad(), d.input(WEIGHT).conj(), Some(d.sizes(INPUT)))
+        }),
+        formula(WEIGHT, Saves::input(INPUT), |d| {
+            again(&CONV_WEIGHT, d, d.input(INPUT).conj(), d.grad(), Some(d.sizes(WEIGHT)))
+        }),
+        formula(BIAS, Saves::NOTHING, sum_of_channels),
     ]),
     node: "ConvolutionBackward0",
     samples: &[
         "t(2, 2, 5), t(3, 2, 3), t(3), (1,), (1, 1), (1,), 1",
         "t(2, 4, 5, 4), t(4, 2, 3, 2), None, (2, 1), (1, 0, 1, 0), (1, 2), 2",
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 /// Also the transposed convolution of `grad`.
-pub static CONV_INPUT: Row = Row {
+#[operator]
+pub static CONV_INPUT: Operator = Operator {
     name: "_conv_input",
     variants: Variants::FUNCTION,
     signature: "(Tensor grad, Tensor weight, int[] size, int[] stride, int[] padding, int[] dilation, int groups, Tensor? bias=None) -> Tensor",
-    doc: "The gradient of a convolution's input of `size`; with a bias of its channels, as transposed convolutions have it.
+    doc: "The gradient of a convolution's input of `size`, with an optional bias of its channels for transposed convolutions.
 
     >>> torch._conv_input(torch.ones(1, 1, 2), torch.ones(1, 1, 2), (1, 1, 3), (1,), (0, 0), (1,), 1)
     tensor([[[1., 2., 1.]]])",
     dtypes: ACCEPTED,
-    mapped: Mapped::Rule(crate::nn::mapped::conv_input),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(batched_conv_input),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (grad, weight) = (args.tensor(0)?, args.tensor(1)?);
-            Ok(vec![formatted(Spec::new(&to_dims(args.ints(2)?), grad.dtype(), grad), grad, weight)])
+            let (grad, weight) = (args.tensor(GRAD)?, args.tensor(WEIGHT)?);
+            Ok(vec![formatted(TensorSpec::new(&to_dims(args.ints(SIZE)?), grad.dtype(), grad), grad, weight)])
         },
         cpu: |args, results| {
-            run(Target::Input, args, [&results[0], args.tensor(1)?, args.tensor(0)?], None)?;
-            args.optional_tensor(7).map_or(Ok(()), |bias| add_to_channels(&results[0], bias))
+            run(Target::Input, args, [&results[0], args.tensor(WEIGHT)?, args.tensor(GRAD)?], None)?;
+            args.optional_tensor(BIAS).map_or(Ok(()), |bias| add_to_channels(&results[0], bias))
         },
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| again(&CONV, d, d.grad(), d.input(1).conj(), None)),
-        formula(1, Saves::input(0), |d| again(&CONV_WEIGHT, d, d.grad(), d.input(0).conj(), Some(d.sizes(1)))),
-        formula(7, Saves::NOTHING, sum_of_channels),
+        formula(GRAD, Saves::input(WEIGHT), |d| again(&CONV, d, d.grad(), d.input(WEIGHT).conj(), None)),
+        formula(WEIGHT, Saves::input(GRAD), |d| again(&CONV_WEIGHT, d, d.grad(), d.input(GRAD).conj(), Some(d.sizes(WEIGHT)))),
+        formula(BIAS, Saves::NOTHING, sum_of_channels),
     ]),
     node: "ConvolutionBackward0",
     samples: &[
         "t(2, 3, 5), t(3, 2, 3), (2, 2, 5), (1,), (1, 1), (1,), 1",
         "t(2, 3, 5), t(3, 2, 3), (2, 2, 5), (1,), (1, 1), (1,), 1, t(2)",
     ],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// Channels come last where those of an operand do; torch's kernels for wide volumes leave them where they are, and those for
-/// sequences look at the weight alone.
-fn formatted(spec: Spec, input: &Tensor, weight: &Tensor) -> Spec {
+/// The result is channels-last if an operand is. torch's kernels for wide volumes do not change the order, and those
+/// for sequences consider only the weight.
+fn formatted(spec: TensorSpec, input: &Tensor, weight: &Tensor) -> TensorSpec {
     let narrow = matches!(input.dtype(), DType::F32 | DType::BF16 | DType::F16);
     match spec.layout.rank() {
-        // Of what does not fit, nobody has said so yet.
+        // Operands that do not match have not been checked yet.
         rank if rank != input.rank() || rank != weight.rank() || input.sizes().first() == Some(&0) => spec,
         3 => spec.formatted_as_image(weight.layout()),
         5 if !narrow => spec,
@@ -115,10 +133,10 @@ fn formatted(spec: Spec, input: &Tensor, weight: &Tensor) -> Spec {
 /// Adds a number to all elements of each channel.
 fn add_to_channels(tensor: &Tensor, bias: &Tensor) -> Result<()> {
     let shown = channels(&bias.detach(), tensor.rank())?;
-    call_into(Args::new(&ADD, [tensor.into(), shown.into()]), call::Target::InPlace).map(drop)
+    Args::new(&ADD, [tensor.into(), shown.into()]).call_into(value::Target::InPlace).map(drop)
 }
 
-/// A vector as something that broadcasts along the channels of a tensor of `rank` dimensions.
+/// A vector as a tensor that broadcasts along the channels of a tensor of `rank` dimensions.
 fn channels(vector: &Tensor, rank: usize) -> Result<Tensor> {
     let mut sizes = vec![1; rank.saturating_sub(1).max(1)];
     sizes[0] = vector.numel() as isize;
@@ -126,12 +144,13 @@ fn channels(vector: &Tensor, rank: usize) -> Result<Tensor> {
 }
 
 /// The gradient of the bias.
-fn sum_of_channels(d: &Derive) -> Expr {
-    let dims: Ints = (0..d.rank(0) as i64).filter(|&dim| dim != 1).collect();
+fn sum_of_channels(d: &BackwardContext) -> Expr {
+    let dims: Ints = (0..d.rank(Arg::FIRST) as i64).filter(|&dim| dim != 1).collect();
     d.grad().call(&crate::reduce::sum::SUM_DIM, [Value::Ints(dims)])
 }
 
-pub static CONV_WEIGHT: Row = Row {
+#[operator]
+pub static CONV_WEIGHT: Operator = Operator {
     name: "_conv_weight",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor grad, int[] size, int[] stride, int[] padding, int[] dilation, int groups) -> Tensor",
@@ -140,47 +159,75 @@ pub static CONV_WEIGHT: Row = Row {
     >>> torch._conv_weight(torch.ones(1, 1, 3), torch.ones(1, 1, 2), (1, 1, 2), (1,), (0, 0), (1,), 1)
     tensor([[[2., 2.]]])",
     dtypes: ACCEPTED,
-    mapped: Mapped::Rule(crate::nn::mapped::conv_weight),
-    run: Run::Kernel(Kernel {
-        infer: |args| Ok(vec![Spec::new(&to_dims(args.ints(2)?), args.tensor(0)?.dtype(), args.tensor(0)?)]),
-        cpu: |args, results| run(Target::Weight, args, [args.tensor(0)?, &results[0], args.tensor(1)?], None),
+    batch_rule: BatchRule::Custom(batched_conv_weight),
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| {
+            Ok(vec![TensorSpec::new(&to_dims(args.ints(SIZE)?), args.tensor(INPUT)?.dtype(), args.tensor(INPUT)?)])
+        },
+        cpu: |args, results| run(Target::Weight, args, [args.tensor(INPUT)?, &results[0], args.tensor(GRAD)?], None),
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| again(&CONV_INPUT, d, d.input(1).conj(), d.grad(), Some(d.sizes(0)))),
-        formula(1, Saves::input(0), |d| again(&CONV, d, d.input(0).conj(), d.grad(), None)),
+        formula(INPUT, Saves::input(GRAD), |d| {
+            again(&CONV_INPUT, d, d.input(GRAD).conj(), d.grad(), Some(d.sizes(INPUT)))
+        }),
+        formula(GRAD, Saves::input(INPUT), |d| again(&CONV, d, d.input(INPUT).conj(), d.grad(), None)),
     ]),
     node: "ConvolutionBackwardBackward0",
     samples: &["t(2, 2, 5), t(2, 3, 5), (3, 2, 3), (1,), (1, 1), (1,), 1"],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// Calls one of the three with the geometry of the call that is derived.
-fn again(row: &'static Row, d: &Derive, first: Expr, second: Expr, sizes: Option<&[isize]>) -> Expr {
+/// Calls one of the three with the geometry of the call that is differentiated.
+fn again(op: &'static Operator, d: &BackwardContext, first: Expr, second: Expr, sizes: Option<&[isize]>) -> Expr {
+    use CONV::*;
+
     let second = match second.done() {
         Ok(second) => second,
         Err(error) => return Expr::Failed(error),
     };
     let sizes = sizes.map_or(Value::None, sizes_value);
-    first.call(row, [second.into(), sizes, d.ints(3).into(), d.ints(4).into(), d.ints(5).into(), d.int(6).into()])
+    first.call(
+        op,
+        [
+            second.into(),
+            sizes,
+            d.ints(STRIDE).into(),
+            d.ints(PADDING).into(),
+            d.ints(DILATION).into(),
+            d.int(GROUPS).into(),
+        ],
+    )
 }
 
-/// How many outputs a kernel has along a dimension of space; geometry stands at places 3 to 5. Nothing where numbers are
-/// beyond what any kernel counts.
+/// The number of outputs along a spatial dimension; `None` if a number exceeds the limit of the kernels.
 fn output_size(input: isize, kernel: isize, dim: usize, args: &Args) -> Result<Option<isize>> {
-    let (stride, padding, dilation) = (args.ints(3)?, args.ints(4)?, args.ints(5)?);
-    let sides = [padding[dim], padding[padding.len() / 2 + dim]].map(i128::from);
-    let reach = i128::from(dilation[dim]) * (kernel as i128 - 1);
-    let padded = input as i128 + sides[0] + sides[1];
-    let size = (padded - reach - 1).div_euclid(i128::from(stride[dim])) + 1;
-    let last = (size - 1) * i128::from(stride[dim]);
-    let counted = sides.into_iter().chain([reach, padded, size, last]).all(|n| n.abs() < LARGEST);
-    Ok(counted.then_some(size as isize))
+    use CONV::*;
+
+    let (strides, padding, dilation) = (args.ints(STRIDE)?, args.ints(PADDING)?, args.ints(DILATION)?);
+    let sides = [padding[dim], padding[padding.len() / 2 + dim]];
+    Ok(count_windows(input, kernel, sides, dilation[dim], strides[dim]))
 }
 
-/// Places in front of the input and behind it, which sums of a few terms can count.
+/// The number of windows on an input with padding at both sides; `None` if a number exceeds the limit of the kernels.
+pub(super) fn count_windows(input: isize, kernel: isize, sides: [i64; 2], dilation: i64, stride: i64) -> Option<isize> {
+    let (sides, kernel) = (sides.map(i128::from), kernel as i64);
+    let padded = input as i128 + sides[0] + sides[1];
+    let size = window::count(padded, kernel, dilation, stride);
+    let (reach, last) = (window::reach(kernel, dilation), (size - 1) * i128::from(stride));
+    let counted = sides.into_iter().chain([reach, padded, size, last]).all(|n| n.abs() < LARGEST);
+    counted.then_some(size as isize)
+}
+
+#[cold]
+pub(super) fn too_many() -> Error {
+    Error::runtime("numel: integer multiplication overflow")
+}
+
+/// A bound of padding before and behind the input, so that sums of a few terms do not overflow.
 const LARGEST: i128 = 1 << 60;
 
-/// The dtype in which a convolution is computed.
+/// The compute dtype of a convolution.
 fn compute_dtype(dtype: DType) -> DType {
     match dtype {
         DType::U8 | DType::I8 | DType::I16 => DType::I32,
@@ -188,13 +235,14 @@ fn compute_dtype(dtype: DType) -> DType {
     }
 }
 
-/// The private rows can be called from anywhere, so all that the kernel relies on is checked here too: sizes that belong
-/// together, and as many outputs as the windows that the geometry says.
+/// The private operators can be called directly, so everything on which the kernel relies is checked here too: matching
+/// sizes, and as many outputs as the geometry has windows.
 fn check_operands(own: [&[isize]; 3], args: &Args) -> Result<()> {
+    use CONV::*;
+
     let [input, weight, output] = own;
-    let (rank, groups) = (input.len(), args.int(6)? as isize);
-    let positive =
-        |place: usize| Ok::<_, Error>(args.ints(place)?.len() == rank - 2 && args.ints(place)?.iter().all(|&n| n > 0));
+    let (rank, groups) = (input.len(), args.int(GROUPS)? as isize);
+    let positive = |arg| Ok::<_, Error>(args.ints(arg)?.len() == rank - 2 && args.ints(arg)?.iter().all(|&n| n > 0));
     let fits = (3..=5).contains(&rank)
         && own.iter().all(|sizes| sizes.len() == rank)
         && groups > 0
@@ -202,10 +250,10 @@ fn check_operands(own: [&[isize]; 3], args: &Args) -> Result<()> {
         && input[0] == output[0]
         && weight[1].checked_mul(groups) == Some(input[1])
         && output[1] == weight[0]
-        && positive(3)?
-        && positive(5)?
-        && args.ints(4)?.len() == 2 * (rank - 2)
-        && args.ints(4)?[..rank - 2].iter().all(|&n| n >= 0);
+        && positive(STRIDE)?
+        && positive(DILATION)?
+        && args.ints(PADDING)?.len() == 2 * (rank - 2)
+        && args.ints(PADDING)?[..rank - 2].iter().all(|&n| n >= 0);
     let mut counted = fits;
     for dim in 0..if fits { rank - 2 } else { 0 } {
         counted &= output_size(input[2 + dim], weight[2 + dim], dim, args)? == Some(output[2 + dim]);
@@ -216,7 +264,7 @@ fn check_operands(own: [&[isize]; 3], args: &Args) -> Result<()> {
     Err(Error::runtime("operands of a convolution do not fit each other").shapes(own))
 }
 
-/// Computes the target out of the other two of input, weight and output.
+/// Computes the target from the other two of input, weight and output.
 fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor>) -> Result<()> {
     let own = operands.map(|tensor| tensor.sizes().as_slice());
     check_operands(own, args)?;
@@ -233,29 +281,18 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
         return without_products(result, bias);
     }
     let [input, weight, output] = own;
-    let spread = |sizes: &[isize], missing: usize| {
-        let mut three = [missing; 3];
-        for (slot, &size) in three.iter_mut().rev().zip(sizes.iter().rev()) {
-            *slot = size as usize;
-        }
-        three
-    };
-    let list = |place: usize| -> Result<Dims> { Ok(to_dims(args.ints(place)?)) };
-    let groups = args.int(6)? as usize;
-    let mut strides = spread(&list(3)?, 1);
-    // One window makes no step.
-    strides.iter_mut().zip(spread(&output[2..], 1)).filter(|(_, count)| *count == 1).for_each(|(step, _)| *step = 1);
+    let groups = args.int(CONV::GROUPS)? as usize;
+    let kernel: Ints = weight[2..].iter().map(|&size| size as i64).collect();
+    let lists = [&kernel, args.ints(CONV::STRIDE)?, args.ints(CONV::PADDING)?, args.ints(CONV::DILATION)?];
+    let mut space = WindowDim::space(&input[2..], &output[2..], lists);
+    // With one window the stride is not used.
+    space.iter_mut().filter(|dim| dim.output == 1).for_each(|dim| dim.stride = 1);
     let geometry = Geometry {
         batch: input[0] as usize,
         groups,
         channels: weight[1] as usize,
         features: weight[0] as usize / groups,
-        input: spread(&input[2..], 1),
-        output: spread(&output[2..], 1),
-        kernel: spread(&weight[2..], 1),
-        stride: strides,
-        padding: spread(&list(4)?[..input.len() - 2], 0),
-        dilation: spread(&list(5)?, 1),
+        space,
     };
     let dtype = compute_dtype(result.dtype());
     if !convolves(dtype) {
@@ -276,17 +313,133 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
             .zip(bias_pin.as_ref())
             .map(|(bias, pin)| pin.as_ptr().wrapping_offset(bias.layout().offset * dtype.size() as isize).cast_const());
         let operands = Operands { input: start(0), weight: start(1), output: start(2), bias };
-        // SAFETY: row-major operands, pinned, of the geometry's sizes; the result is fresh.
+        // SAFETY: row-major operands, pinned, of the geometry's sizes; the result is new.
         unsafe { convolve(dtype, target, &geometry, operands)? };
     }
     settle(&tensors[at], result)
 }
 
-/// Sums of nothing: zeros, or the bias.
+/// Empty sums: zeros, or the bias.
 fn without_products(result: &Tensor, bias: Option<&Tensor>) -> Result<()> {
-    let Some(bias) = bias else { return crate::create::fill(result, Scalar::ZERO) };
+    let Some(bias) = bias else { return create::fill(result, Scalar::ZERO) };
     let mut strides = Dims::from_elem(0, result.rank());
     strides[1] = bias.layout().strides[0];
     let spread = Layout { sizes: result.sizes().clone(), strides, offset: bias.layout().offset };
-    crate::copy::copy(result, &Tensor::view_of(bias, spread))
+    copy::copy(result, &Tensor::view_of(bias, spread))
+}
+
+/// Moves samples into the channels, the second dimension: `[N, B, C, ..]` becomes `[B, N * C, ..]`.
+fn as_channels(shown: &Tensor) -> Result<Tensor> {
+    let moved = op!(TRANSPOSE, shown, 0i64, 1i64)?;
+    let sizes = moved.sizes();
+    let mut merged = vec![sizes[0], sizes[1] * sizes[2]];
+    merged.extend_from_slice(&sizes[3..]);
+    op!(RESHAPE, moved, sizes_value(&merged))
+}
+
+/// The inverse of `as_channels`.
+fn from_channels(whole: &Tensor, size: isize) -> Result<Tensor> {
+    let sizes = whole.sizes();
+    let mut apart = vec![sizes[0], size, sizes[1] / size.max(1)];
+    apart.extend_from_slice(&sizes[2..]);
+    op!(TRANSPOSE, op!(RESHAPE, whole, sizes_value(&apart))?, 0i64, 1i64)
+}
+
+/// One of the three convolution operators with the geometry of the call, other operands and `groups` groups.
+fn convolved(op: &'static Operator, batch: &BatchedCall, operands: [Value<'static>; 3], groups: i64) -> Result<Tensor> {
+    let args = batch.args;
+    let [first, second, third] = operands;
+    let geometry = |arg| args.ints(arg).map(Value::from);
+    let values = [
+        first,
+        second,
+        third,
+        geometry(CONV::STRIDE)?,
+        geometry(CONV::PADDING)?,
+        geometry(CONV::DILATION)?,
+        groups.into(),
+    ];
+    Args::new(op, values).call()?.into_tensor()
+}
+
+/// The sizes at position 2 with one of them multiplied by the number of samples.
+fn enlarged(batch: &BatchedCall, dim: usize) -> Result<Value<'static>> {
+    let mut sizes = Ints::from_slice(batch.args.ints(CONV_INPUT::SIZE)?);
+    sizes[dim] *= batch.size as i64;
+    Ok(Value::Ints(sizes))
+}
+
+fn batched_conv(batch: &BatchedCall) -> RuleResult {
+    use CONV::*;
+
+    if batch.size == 0 {
+        return Ok(None);
+    }
+    let groups = batch.args.int(GROUPS)?;
+    let has_bias = batch.args.has_tensor(BIAS);
+    if !batch.differs_at(WEIGHT) && !batch.differs_at(BIAS) {
+        let bias = if has_bias { Value::Own(batch.one(BIAS)?) } else { Value::None };
+        let whole = convolved(
+            &CONV,
+            batch,
+            [merge_batch(&batch.tensor(INPUT)?)?.into(), batch.one(WEIGHT)?.into(), bias],
+            groups,
+        )?;
+        return one_result(split_batch(&whole, batch.size));
+    }
+    let weight = merge_batch(&batch.tensor(WEIGHT)?)?;
+    let bias = if has_bias { Value::Own(merge_batch(&batch.tensor(BIAS)?)?) } else { Value::None };
+    let (input, groups) = if !batch.differs_at(INPUT) && groups == 1 {
+        (batch.one(INPUT)?, 1)
+    } else {
+        (as_channels(&batch.tensor(INPUT)?)?, groups * batch.size as i64)
+    };
+    let whole = convolved(&CONV, batch, [input.into(), weight.into(), bias], groups)?;
+    one_result(from_channels(&whole, batch.size))
+}
+
+fn batched_conv_input(batch: &BatchedCall) -> RuleResult {
+    use CONV_INPUT::*;
+
+    if batch.size == 0 {
+        return Ok(None);
+    }
+    let groups = batch.args.int(GROUPS)?;
+    let whole = if batch.differs_at(WEIGHT) {
+        let operands = [
+            as_channels(&batch.tensor(GRAD)?)?.into(),
+            merge_batch(&batch.tensor(WEIGHT)?)?.into(),
+            enlarged(batch, 1)?,
+        ];
+        from_channels(&convolved(&CONV_INPUT, batch, operands, groups * batch.size as i64)?, batch.size)?
+    } else {
+        let operands = [merge_batch(&batch.tensor(GRAD)?)?.into(), batch.one(WEIGHT)?.into(), enlarged(batch, 0)?];
+        split_batch(&convolved(&CONV_INPUT, batch, operands, groups)?, batch.size)?
+    };
+    if !batch.args.has_tensor(BIAS) {
+        return one_result(Ok(whole));
+    }
+    // `[B, N, C, ..]` broadcast with `[B, 1, C, ..]`.
+    let mut sizes = vec![1; whole.rank()];
+    sizes[0] = batch.size;
+    sizes[2] = batch.args.tensor(BIAS)?.numel() as isize;
+    let bias = op!(RESHAPE, batch.tensor(BIAS)?, sizes_value(&sizes))?;
+    one_result(op!(ADD, whole, bias))
+}
+
+fn batched_conv_weight(batch: &BatchedCall) -> RuleResult {
+    use CONV_WEIGHT::*;
+
+    if batch.size == 0 {
+        return Ok(None);
+    }
+    let groups = batch.args.int(GROUPS)?;
+    let grad = as_channels(&batch.tensor(GRAD)?)?;
+    let (input, groups) = if !batch.differs_at(INPUT) && groups == 1 {
+        (batch.one(INPUT)?, 1)
+    } else {
+        (as_channels(&batch.tensor(INPUT)?)?, groups * batch.size as i64)
+    };
+    let whole = convolved(&CONV_WEIGHT, batch, [input.into(), grad.into(), enlarged(batch, 0)?], groups)?;
+    one_result(split_batch(&whole, batch.size))
 }

@@ -1,28 +1,25 @@
 //! Convolutions and their transposes.
 //!
-//! Three private rows do the work: the convolution, the gradient of its input (which is also the transposed convolution)
-//! and the gradient of its weight. Each is linear in both operands, and the derivative of each consists of the other two,
-//! so gradients of any order come out of them. Their `padding` has the sides before all dimensions, then those after, which
-//! may be negative where the last elements are not seen.
+//! Three private operators compute: the convolution, the gradient of its input (which is also the transposed
+//! convolution) and the gradient of its weight. Each is linear in both operands, and the derivative of each consists of
+//! the other two, so gradients of any order come out of them. Their `padding` has the sides before all dimensions, then
+//! those after, which may be negative if the last elements are not used.
 
 mod kernel;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
-use rushlight_core::{Dims, Error, Result};
+use rushlight_core::{Dims, Error, Result, window};
 use smallvec::SmallVec;
 
-use crate::autocast::Autocast;
-use crate::derive::Derivative;
-use crate::op;
-use crate::row::{Row, Run, Variants};
-use crate::value::{Args, Ints, Output};
-
-use kernel::ACCEPTED;
+use kernel::{ACCEPTED, count_windows, too_many};
 pub use kernel::{CONV, CONV_INPUT, CONV_WEIGHT};
+use rushlight_dispatch::operator::{Args, Autocast, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::{Arg, Ints, Output};
+use rushlight_dispatch::{op, warn_once};
 
-/// What a call of `conv1d` and its kin says, with lists as long as there are dimensions.
-struct Plan {
+/// The arguments of `conv1d` and its variants, with lists of one value per dimension.
+struct ConvParams {
     input: Tensor,
     batched: bool,
     stride: Ints,
@@ -31,20 +28,21 @@ struct Plan {
     groups: i64,
 }
 
-/// Where the arguments of a public row stand.
-struct Places {
-    stride: usize,
-    padding: usize,
-    dilation: usize,
-    groups: usize,
-}
+/// Stride, padding, dilation and groups: their positions differ between plain and transposed convolutions.
+type Geometry = [Arg; 4];
 
-const FORWARD: Places = Places { stride: 3, padding: 4, dilation: 5, groups: 6 };
-const TRANSPOSED: Places = Places { stride: 3, padding: 4, groups: 6, dilation: 7 };
+const FORWARD: Geometry = {
+    use CONV1D::*;
+    [STRIDE, PADDING, DILATION, GROUPS]
+};
+const TRANSPOSED: Geometry = {
+    use CONV_TRANSPOSE1D::*;
+    [STRIDE, PADDING, DILATION, GROUPS]
+};
 
-/// A list of one value for each dimension.
-fn spread(args: &Args, place: usize, dims: usize, name: &str) -> Result<Ints> {
-    let given = args.ints(place)?;
+/// A list with one value for each dimension.
+fn spread(args: &Args, arg: Arg, dims: usize, name: &str) -> Result<Ints> {
+    let given = args.ints(arg)?;
     match given.len() {
         1 => Ok(Ints::from_elem(given[0], dims)),
         n if n == dims => Ok(Ints::from_slice(given)),
@@ -55,11 +53,19 @@ fn spread(args: &Args, place: usize, dims: usize, name: &str) -> Result<Ints> {
     }
 }
 
-impl Plan {
-    /// Reads and checks the arguments in torch's order and words; `padding` may be a word instead of numbers.
-    fn read(args: &Args, dims: usize, places: &Places, transposed: bool) -> Result<Plan> {
-        let (input, weight) = (args.tensor(0)?, args.tensor(1)?);
-        let name = args.row.python_name();
+impl ConvParams {
+    /// Reads and checks the arguments in torch's order and with its messages; `padding` may be a word instead of
+    /// numbers.
+    fn read(
+        args: &Args,
+        dims: usize,
+        [stride, padding, dilation, groups]: Geometry,
+        transposed: bool,
+    ) -> Result<ConvParams> {
+        use CONV1D::*;
+
+        let (input, weight) = (args.tensor(INPUT)?, args.tensor(WEIGHT)?);
+        let name = args.op.python_name();
         let rank = input.rank();
         if rank != dims + 1 && rank != dims + 2 {
             return Err(Error::runtime(format!(
@@ -80,17 +86,17 @@ impl Plan {
                 Shape(input.sizes())
             )));
         }
-        check_dtypes(&input, weight, args.optional_tensor(2))?;
-        let stride = spread(args, places.stride, dims, "stride")?;
-        let dilation = spread(args, places.dilation, dims, "dilation")?;
-        let padding = match args.optional_str(places.padding) {
+        check_dtypes(&input, weight, args.optional_tensor(BIAS))?;
+        let stride = spread(args, stride, dims, "stride")?;
+        let dilation = spread(args, dilation, dims, "dilation")?;
+        let padding = match args.optional_str(padding) {
             Some(word) => padding_of_word(word, weight, &stride, &dilation)?,
             None => {
-                let sides = spread(args, places.padding, dims, "padding")?;
+                let sides = spread(args, padding, dims, "padding")?;
                 sides.iter().chain(&sides).copied().collect()
             }
         };
-        let groups = args.int(places.groups)?;
+        let groups = args.int(groups)?;
         for (least, what, name, found) in [
             (0, "negative padding", "padding", &padding[..dims]),
             (1, "non-positive stride", "stride", &stride[..]),
@@ -99,12 +105,12 @@ impl Plan {
         ] {
             if found.iter().any(|&n| n < least) {
                 let told = Error::runtime(format!("{what} is not supported"));
-                return Err(told.hint(format!("It is {name}={}; {least} is the least.", Shape(&to_dims(found)))));
+                return Err(told.hint(format!("{name} is {}; it must be at least {least}.", Shape(&to_dims(found)))));
             }
         }
         let most = i64::MAX / 2;
-        let plan = Plan { input, batched, stride, padding, dilation, groups };
-        plan.check_channels(weight, args.optional_tensor(2), transposed)?;
+        let plan = ConvParams { input, batched, stride, padding, dilation, groups };
+        plan.check_channels(weight, args.optional_tensor(BIAS), transposed)?;
         if let Some(dim) = plan.padding[..dims].iter().position(|&side| side > most) {
             return Err(Error::runtime(format!(
                 "Given padding={} at dimension {dim} , expected padding to be at most {most}",
@@ -148,7 +154,7 @@ impl Plan {
         }
     }
 
-    /// Torch takes inputs without a batch or without channels, no others without elements, and no kernels without.
+    /// As torch, accepts inputs with an empty batch or no channels, but no other empty inputs, and no empty kernels.
     fn check_elements(&self, weight: &Tensor, transposed: bool) -> Result<()> {
         let (input, own) = (self.input.sizes(), weight.sizes());
         if input[1] == 0 {
@@ -193,53 +199,50 @@ impl Plan {
         }
     }
 
-    /// What an input without channels gives: the windows that there are, and no channels either.
+    /// The result of an input without channels: as many windows as usual, and no channels.
     fn without_channels(&self, weight: &Tensor) -> Result<Output> {
         let flat = |tensor: &Tensor| op!(crate::view::RESHAPE, tensor, Ints::from_slice(&[-1]));
         let mut sizes = Ints::from_slice(&[self.input.sizes()[0] as i64, 0]);
         for (dim, &size) in self.input.sizes()[2..].iter().enumerate() {
-            let reach = spanned(self.dilation[dim] as isize, weight.sizes()[2 + dim]);
-            let steps = (size + self.sides(dim) - reach - 1) as i64;
-            sizes.push(steps / self.stride[dim] + 1);
+            let sides = [self.padding[dim], self.padding[self.padding.len() / 2 + dim]];
+            let count = count_windows(size, weight.sizes()[2 + dim], sides, self.dilation[dim], self.stride[dim]);
+            sizes.push(count.ok_or_else(too_many)? as i64);
         }
         let nothing = op!(crate::pointwise::arith::MUL, &flat(&self.input)?, &flat(weight)?)?;
         self.finish(op!(crate::view::RESHAPE, &nothing, sizes)?)
     }
 
-    /// The padding on both sides of a dimension of space.
-    fn sides(&self, dim: usize) -> isize {
-        self.padding[dim].saturating_add(self.padding[self.padding.len() / 2 + dim]) as isize
-    }
-
-    /// The kernel must fit into the padded input.
+    /// Checks that the kernel fits into the padded input.
     fn check_fits(&self, weight: &Tensor) -> Result<()> {
         let space = &self.input.sizes()[2..];
         let n = space.len();
-        let padded: Vec<isize> = (0..n).map(|dim| space[dim].saturating_add(self.sides(dim))).collect();
-        let reach: Vec<isize> =
-            (0..n).map(|dim| spanned(self.dilation[dim] as isize, weight.sizes()[2 + dim]).saturating_add(1)).collect();
-        if padded.iter().zip(&reach).all(|(size, reach)| size >= reach) {
+        let padded =
+            |dim: usize| space[dim] as i128 + i128::from(self.padding[dim]) + i128::from(self.padding[n + dim]);
+        let padded: SmallVec<[i128; 3]> = (0..n).map(padded).collect();
+        let length = |dim: usize| window::reach(weight.sizes()[2 + dim] as i64, self.dilation[dim]) + 1;
+        let lengths: SmallVec<[i128; 3]> = (0..n).map(length).collect();
+        if padded.iter().zip(&lengths).all(|(size, length)| size >= length) {
             return Ok(());
         }
-        let by = |sizes: &[isize]| sizes.iter().map(isize::to_string).collect::<Vec<_>>().join(" x ");
+        let by = |sizes: &[i128]| sizes.iter().map(i128::to_string).collect::<Vec<_>>().join(" x ");
         Err(Error::runtime(format!(
             "Calculated padded input size per channel: ({}). Kernel size: ({}). Kernel size can't be greater than actual input size",
             by(&padded),
-            by(&reach)
+            by(&lengths)
         ))
         .shapes([self.input.sizes().as_slice(), weight.sizes().as_slice()]))
     }
 
-    /// Without the batch that was added.
+    /// Removes the batch dimension that was added.
     fn finish(&self, result: Tensor) -> Result<Output> {
         let result = if self.batched { result } else { op!(crate::view::squeeze::SQUEEZE_DIM, &result, 0i64)? };
         Ok(Output::Tensor(result))
     }
 }
 
-/// How far a kernel's last element is from its first.
-fn spanned(dilation: isize, kernel: isize) -> isize {
-    dilation.saturating_mul(kernel - 1)
+/// Converts a size to 64 bits.
+fn narrow(size: i128) -> Result<i64> {
+    i64::try_from(size).map_err(|_| too_many())
 }
 
 fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
@@ -253,8 +256,8 @@ fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Resul
         .hint(convert)),
         _ if input.dtype() != weight.dtype() => Err(Error::runtime(format!(
             "expected scalar type {} but found {}",
-            input.dtype().title(),
-            weight.dtype().title()
+            input.dtype().display_name(),
+            weight.dtype().display_name()
         ))
         .hint(convert)),
         _ if !ACCEPTED.has(input.dtype()) => Err(Error::unsupported("slow_conv2d_cpu", input.dtype())),
@@ -262,7 +265,7 @@ fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Resul
     }
 }
 
-/// The sides for `"valid"` (none) and `"same"` (as many outputs as inputs; the odd one behind).
+/// The padding for `"valid"` (none) and `"same"` (as many outputs as inputs; an odd element goes behind).
 fn padding_of_word(word: &str, weight: &Tensor, stride: &[i64], dilation: &[i64]) -> Result<Ints> {
     let kernel = &weight.sizes()[2..];
     match word {
@@ -271,29 +274,32 @@ fn padding_of_word(word: &str, weight: &Tensor, stride: &[i64], dilation: &[i64]
             Err(Error::runtime("padding='same' is not supported for strided convolutions"))
         }
         "same" => {
-            let total = |dim: usize| spanned(dilation[dim] as isize, kernel[dim]) as i64;
-            if (0..kernel.len()).any(|dim| total(dim) % 2 != 0) {
-                crate::warn_once!(
+            let totals = (0..kernel.len()).map(|dim| narrow(window::reach(kernel[dim] as i64, dilation[dim])));
+            let totals: SmallVec<[i64; 3]> = totals.collect::<Result<_>>()?;
+            if totals.iter().any(|total| total % 2 != 0) {
+                warn_once!(
                     "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created"
                 )?;
             }
-            let before = (0..kernel.len()).map(|dim| total(dim) / 2);
-            Ok(before.chain((0..kernel.len()).map(|dim| total(dim) - total(dim) / 2)).collect())
+            let before = totals.iter().map(|total| total / 2);
+            Ok(before.chain(totals.iter().map(|total| total - total / 2)).collect())
         }
         _ => Err(Error::runtime(format!("Invalid padding string: '{word}'"))
-            .hint("padding is 'same', 'valid', or a number for each spatial dimension.")),
+            .hint("padding must be 'same', 'valid' or a number for each spatial dimension.")),
     }
 }
 
 fn convolution(args: &Args, dims: usize) -> Result<Output> {
-    let plan = Plan::read(args, dims, &FORWARD, false)?;
-    let weight = args.tensor(1)?;
+    use CONV1D::*;
+
+    let plan = ConvParams::read(args, dims, FORWARD, false)?;
+    let weight = args.tensor(WEIGHT)?;
     plan.check_fits(weight)?;
     plan.check_elements(weight, false)?;
     if plan.input.sizes()[1] == 0 {
         return plan.without_channels(weight);
     }
-    let bias = args.optional_tensor(2);
+    let bias = args.optional_tensor(BIAS);
     let result = CONV.tensor([
         (&plan.input).into(),
         weight.into(),
@@ -307,15 +313,17 @@ fn convolution(args: &Args, dims: usize) -> Result<Output> {
 }
 
 fn transposed(args: &Args, dims: usize) -> Result<Output> {
-    let mut plan = Plan::read(args, dims, &TRANSPOSED, true)?;
-    let weight = args.tensor(1)?;
-    let extra = spread(args, 5, dims, "output_padding")?;
+    use CONV_TRANSPOSE1D::*;
+
+    let mut plan = ConvParams::read(args, dims, TRANSPOSED, true)?;
+    let weight = args.tensor(WEIGHT)?;
+    let extra = spread(args, OUTPUT_PADDING, dims, "output_padding")?;
     if extra.iter().any(|&n| n < 0) {
         return Err(Error::runtime("negative output_padding is not supported"));
     }
     let wide = |dim: usize| extra[dim] >= plan.stride[dim] && extra[dim] >= plan.dilation[dim];
     if plan.input.sizes()[0] > 0 && (0..dims).any(wide) {
-        // torch sees a sequence as an image of one row.
+        // torch treats a sequence as an image of one row.
         let (axes, row) = (&["depth", "height", "width"][3 - dims.max(2)..], dims == 1);
         let list = |name: &str, values: &[i64], of_row: i64| -> String {
             let values = row.then_some(&of_row).into_iter().chain(values);
@@ -329,11 +337,12 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
         )));
     }
     let mut size = Ints::from_slice(&[plan.input.sizes()[0] as i64, weight.sizes()[1] as i64 * plan.groups]);
-    // From the first window's begin to the last one's end, and how much of it stays, with what is added.
+    // The distance from the first window's begin to the last one's end, and how much of it remains, including the
+    // additional part.
     let whole: SmallVec<[i128; 3]> = (0..dims)
         .map(|dim| {
-            let steps = (plan.input.sizes()[2 + dim] as i128 - 1) * i128::from(plan.stride[dim]);
-            steps + i128::from(plan.dilation[dim]) * (weight.sizes()[2 + dim] as i128 - 1) + 1
+            let [count, kernel] = [&plan.input, weight].map(|tensor| tensor.sizes()[2 + dim] as i64);
+            window::span(count, kernel, plan.dilation[dim], plan.stride[dim])
         })
         .collect();
     let left = |dim: usize| whole[dim] + i128::from(extra[dim]) - 2 * i128::from(plan.padding[dim]);
@@ -349,12 +358,11 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
             listed(&mut plan.input.sizes()[2..].iter().map(|&size| size as i128)),
             listed(&mut own.iter().copied())
         ))
-        .hint("Pad the input, or take a larger one."));
+        .hint("Pad the input, or use a larger one."));
     }
     for dim in 0..dims {
-        // What is left behind the last window.
+        // The part behind the last window.
         let behind = whole[dim] - own[dim] - i128::from(plan.padding[dim]);
-        let narrow = |n| i64::try_from(n).map_err(|_| Error::runtime("numel: integer multiplication overflow"));
         plan.padding[dims + dim] = narrow(behind)?;
         size.push(narrow(own[dim])?);
     }
@@ -367,41 +375,43 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
         plan.padding.clone().into(),
         plan.dilation.clone().into(),
         plan.groups.into(),
-        args.optional_tensor(2).into(),
+        args.optional_tensor(BIAS).into(),
     ])?;
     plan.finish(result)
 }
 
-/// The public rows, which differ by the number of dimensions.
+/// The public operators, which differ in the number of dimensions.
 macro_rules! public {
-    ($($row:ident $words:ident $name:literal $named:literal $alias:literal $dims:literal $sample:expr, $more:expr, $errors:expr, $more_errors:expr, $doc:literal;)*) => {$(
-        pub static $row: Row = Row {
+    ($($op:ident $words:ident $name:literal $named:literal $alias:literal $dims:literal $sample:expr, $more:expr, $errors:expr, $more_errors:expr, $doc:literal;)*) => {$(
+        #[operator]
+        pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::Lower,
+            autocast: Autocast::LowerPrecision,
             aliases: &[$alias],
             variants: Variants::FUNCTION,
             signature: "(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, int[1] dilation=1, int groups=1) -> Tensor",
             doc: $doc,
             dtypes: ACCEPTED,
-            run: Run::Compose(|args| convolution(args, $dims)),
-            derivative: Derivative::Composed,
+            implementation: Implementation::CompositeImplicit(|args| convolution(args, $dims)),
+            derivative: Derivative::CompositeImplicit,
             samples: $sample,
             errors: $errors,
-            ..Row::BASE
+            ..Operator::BASE
         };
-        pub static $words: Row = Row {
+        #[operator]
+        pub static $words: Operator = Operator {
             name: $named,
-            autocast: Autocast::Lower,
+            autocast: Autocast::LowerPrecision,
             aliases: &[$alias],
             variants: Variants::FUNCTION,
             signature: "(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, str padding='valid', int[1] dilation=1, int groups=1) -> Tensor",
             doc: $doc,
             dtypes: ACCEPTED,
-            run: Run::Compose(|args| convolution(args, $dims)),
-            derivative: Derivative::Composed,
+            implementation: Implementation::CompositeImplicit(|args| convolution(args, $dims)),
+            derivative: Derivative::CompositeImplicit,
             samples: $more,
             errors: $more_errors,
-            ..Row::BASE
+            ..Operator::BASE
         };
     )*};
 }
@@ -446,20 +456,21 @@ public! {
 }
 
 macro_rules! public_transposed {
-    ($($row:ident $name:literal $alias:literal $dims:literal $sample:expr, $errors:expr, $doc:literal;)*) => {$(
-        pub static $row: Row = Row {
+    ($($op:ident $name:literal $alias:literal $dims:literal $sample:expr, $errors:expr, $doc:literal;)*) => {$(
+        #[operator]
+        pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::Lower,
+            autocast: Autocast::LowerPrecision,
             aliases: &[$alias],
             variants: Variants::FUNCTION,
             signature: "(Tensor input, Tensor weight, Tensor? bias=None, int[1] stride=1, int[1] padding=0, int[1] output_padding=0, int groups=1, int[1] dilation=1) -> Tensor",
             doc: $doc,
             dtypes: ACCEPTED,
-            run: Run::Compose(|args| transposed(args, $dims)),
-            derivative: Derivative::Composed,
+            implementation: Implementation::CompositeImplicit(|args| transposed(args, $dims)),
+            derivative: Derivative::CompositeImplicit,
             samples: $sample,
             errors: $errors,
-            ..Row::BASE
+            ..Operator::BASE
         };
     )*};
 }

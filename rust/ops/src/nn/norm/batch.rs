@@ -1,23 +1,22 @@
-//! Normalisation of channels: over the batch, or of each sample apart; with running statistics.
+//! Normalisation of channels: over the batch, or of each sample separately; with running statistics.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
+use rushlight_dispatch::{copy, create, op};
 
-use super::kernel::{NORMALIZE_BATCH, Normal, Plan};
+use super::kernel::{NORMALIZE_BATCH, NormParams, Normal};
 use super::{check_floating, check_mixed, product, statistic, wide};
 use crate::convert::to_dtype;
-use crate::derive::Derivative;
-use crate::expr::Expr;
-use crate::op;
+use crate::expr_ext::ExprExt;
 use crate::pointwise::ternary::ADDCMUL;
 use crate::reduce::sum::MEAN_DIM;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Ints, Output, Value};
-use crate::view::reshape::sizes_value;
 use crate::view::transpose::PERMUTE;
 
-/// What the rows of this file share. The operands beside the input hold a number for each channel.
+/// Shared by the operators of this file. The operands besides the input hold a number for each channel.
 struct Channels<'a> {
     input: &'a Tensor,
     running: [Option<&'a Tensor>; 2],
@@ -28,15 +27,19 @@ struct Channels<'a> {
 }
 
 impl<'a> Channels<'a> {
-    /// `running`, `weight` and `momentum` are the places of these arguments; each is followed by the one that belongs to it.
-    fn read(args: &'a Args, [running, weight, momentum]: [usize; 3]) -> Result<Channels<'a>> {
-        let pair = |place: usize| [args.optional_tensor(place), args.optional_tensor(place + 1)];
-        let [weight, bias] = pair(weight);
-        let (momentum, eps) = (args.float(momentum)?, args.float(momentum + 1)?);
-        Ok(Channels { input: args.tensor(0)?, running: pair(running), weight, bias, momentum, eps })
+    fn read(args: &'a Args, [mean, variance, weight, bias, momentum, eps]: [Arg; 6]) -> Result<Channels<'a>> {
+        Ok(Channels {
+            input: args.tensor(Arg::FIRST)?,
+            running: [mean, variance].map(|arg| args.optional_tensor(arg)),
+            weight: args.optional_tensor(weight),
+            bias: args.optional_tensor(bias),
+            momentum: args.float(momentum)?,
+            eps: args.float(eps)?,
+        })
     }
 
-    /// Each operand holds a number for each channel; torch counts them for each sample where those are normalised apart.
+    /// Checks that each operand holds a number for each channel; torch counts channels of all samples if those are
+    /// normalised separately.
     fn check(&self, samples: isize) -> Result<()> {
         let channels = self.input.sizes().get(1).copied().unwrap_or(0);
         let [mean, variance] = self.running;
@@ -59,43 +62,43 @@ impl<'a> Channels<'a> {
         check_mixed(self.input, &[self.weight, self.bias, self.running[0], self.running[1]])
     }
 
-    fn plan(&self, view: [isize; 4], pooled: bool) -> Plan {
-        Plan { view, pooled, centred: true, eps: self.eps }
+    fn params(&self, view: [isize; 4], pooled: bool) -> NormParams {
+        NormParams { view, pooled, centred: true, eps: self.eps }
     }
 
-    /// By the statistics of the whole batch, by which the running ones move.
+    /// Normalises with the statistics of the whole batch, and updates the running ones with them.
     fn by_batch(&self) -> Result<Normal> {
         let (own, sizes) = (self.input, self.input.sizes());
         let [samples, channels, run] = [sizes[0], sizes[1], product(&sizes[2..])];
         let normal = match channels_last(own)? {
-            // Lies as a matrix with a column for each channel, and stays so.
+            // The memory is a matrix with a column for each channel, and stays one.
             Some(turned) => {
-                let plan = self.plan([samples * run, channels, 1, 1], true);
-                let normal = plan.run(&NORMALIZE_BATCH, &turned, self.weight, self.bias)?;
+                let params = self.params([samples * run, channels, 1, 1], true);
+                let normal = params.run(&NORMALIZE_BATCH, &turned, self.weight, self.bias)?;
                 let mut order: Ints = (0..own.rank() as i64 - 1).collect();
                 order.insert(1, own.rank() as i64 - 1);
                 Normal { out: op!(PERMUTE, &normal.out, order)?, ..normal }
             }
             None => {
-                let plan = self.plan([samples, channels, 1, run], true);
-                plan.run(&NORMALIZE_BATCH, own, self.weight, self.bias)?
+                let params = self.params([samples, channels, 1, run], true);
+                params.run(&NORMALIZE_BATCH, own, self.weight, self.bias)?
             }
         };
         self.moved(&normal, samples * run)?;
         Ok(normal)
     }
 
-    /// By the statistics of each sample; the running ones move by their mean.
+    /// Normalises with the statistics of each sample; updates the running ones with their mean.
     fn by_sample(&self) -> Result<Normal> {
         let sizes = self.input.sizes();
         let run = product(&sizes[2..]);
-        let plan = self.plan([sizes[0], sizes[1], 1, run], false);
-        let normal = plan.run(&NORMALIZE_BATCH, self.input, self.weight, self.bias)?;
+        let params = self.params([sizes[0], sizes[1], 1, run], false);
+        let normal = params.run(&NORMALIZE_BATCH, self.input, self.weight, self.bias)?;
         self.moved(&normal, run)?;
         Ok(normal)
     }
 
-    /// Moves the running statistics by those of groups of `count` elements.
+    /// Updates the running statistics with those of groups of `count` elements.
     fn moved(&self, normal: &Normal, count: isize) -> Result<()> {
         if self.input.numel() == 0 {
             return Ok(());
@@ -111,19 +114,19 @@ impl<'a> Channels<'a> {
             let now = op!(crate::view::RESHAPE, &now, sizes_value(running.sizes()))?;
             let next = Expr::from(running) * (1.0 - self.momentum) + Expr::from(now) * (factor * self.momentum);
             let next = next.done()?;
-            if next.is_mapped() && !running.is_mapped() {
+            if next.is_batched() && !running.is_batched() {
                 return Err(Error::runtime(
                     "Batch norm got a batched tensor as input while the running_mean or running_var, which will be updated in place, were not batched.\nPlease see https://pytorch.org/functorch/stable/batch_norm.html for how to fix",
                 )
-                .hint("torch.func.replace_all_batch_norm_modules_(model) takes the running statistics away."));
+                .hint("Use torch.func.replace_all_batch_norm_modules_(model) to remove the running statistics."));
             }
-            crate::copy::copy(running, &next)?;
+            copy::copy(running, &next)?;
             running.bump_version();
         }
         Ok(())
     }
 
-    /// By the running statistics: a scale and a shift of each channel.
+    /// Normalises with the running statistics: a scale and a shift of each channel.
     fn by_running(&self) -> Result<Tensor> {
         let [Some(mean), Some(variance)] = self.running else { return Err(Error::runtime("statistics are missing")) };
         let (own, mut shape) = (self.input, vec![1; self.input.rank()]);
@@ -146,7 +149,7 @@ impl<'a> Channels<'a> {
     }
 }
 
-/// The tensor with its channels as the last dimension, if it lies so in memory.
+/// The tensor with its channels as the last dimension, if its memory has that order.
 fn channels_last(own: &Tensor) -> Result<Option<Tensor>> {
     let rank = own.rank();
     let order: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
@@ -156,20 +159,21 @@ fn channels_last(own: &Tensor) -> Result<Option<Tensor>> {
     op!(PERMUTE, own, order.into_iter().map(|dim| dim as i64).collect::<Ints>()).map(Some)
 }
 
-pub static BATCH_NORM: Row = Row {
+#[operator]
+pub static BATCH_NORM: Operator = Operator {
     name: "batch_norm",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight=None, Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05) -> Tensor",
-    doc: "Normalises each channel of `(N, C, *)` over the batch: in training with its own statistics, by which the running ones
-move in place, else with the running ones.
+    doc: "Normalises each channel of `(N, C, *)` over the batch: in training with its own statistics, with which the running
+ones are updated in place, else with the running ones.
 
     >>> torch.nn.functional.batch_norm(torch.tensor([[1.], [3.]]), None, None, training=True)
     tensor([[-1.0000],
             [ 1.0000]])",
     dtypes: DTypes::FLOATS,
-    run: Run::Compose(|args| {
-        let (own, training) = (args.tensor(0)?, args.bool(5)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, training) = (args.tensor(INPUT)?, args.bool(TRAINING)?);
         let sizes = own.sizes();
         if training && sizes.len() > 1 && sizes[0].wrapping_mul(product(&sizes[2..])) == 1 {
             return Err(Error::value(format!(
@@ -177,16 +181,16 @@ move in place, else with the running ones.
                 Shape(sizes)
             )));
         }
-        let eps = args.float(7)?;
+        let eps = args.float(EPS)?;
         if eps < 0.0 || (training && eps == 0.0) {
             let wanted = if training { "positive during training" } else { "non-negative" };
             return Err(Error::value(format!("batch_norm eps must be {wanted}, but got {eps:?}")));
         }
-        if let (false, Some(name)) = (training, ["running_mean", "running_var"].iter().zip(1..).find(|(_, at)| !args.has(*at)))
-        {
-            return Err(Error::runtime(format!("{} must be defined in evaluation mode", name.0)));
+        if let (false, Some(missing)) = (training, [RUNNING_MEAN, RUNNING_VAR].into_iter().find(|&arg| !args.has(arg))) {
+            let name = args.param(missing).name;
+            return Err(Error::runtime(format!("{name} must be defined in evaluation mode")));
         }
-        let channels = Channels::read(args, [1, 3, 6])?;
+        let channels = Channels::read(args, [RUNNING_MEAN, RUNNING_VAR, WEIGHT, BIAS, MOMENTUM, EPS])?;
         channels.check_batch()?;
         if own.rank() < 2 {
             if own.numel() == 0 {
@@ -197,7 +201,7 @@ move in place, else with the running ones.
         let out = if training { channels.by_batch()?.out } else { channels.by_running()? };
         Ok(Output::Tensor(out))
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), None, None, training=True", "t(3, 2, 2), t(2), pos(2), pos(2), t(2)"],
     errors: &[
         ("t(2, 3), None, None", "RuntimeError", "running_mean must be defined in evaluation mode"),
@@ -207,10 +211,11 @@ move in place, else with the running ones.
         ("t(1, 3), None, None, training=True", "ValueError", "Expected more than 1 value per channel when training, got input size torch.Size([1, 3])"),
     ],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static NATIVE_BATCH_NORM: Row = Row {
+#[operator]
+pub static NATIVE_BATCH_NORM: Operator = Operator {
     name: "native_batch_norm",
     variants: Variants::FUNCTION.union(Variants::OUT),
     signature: "(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
@@ -220,16 +225,16 @@ pub static NATIVE_BATCH_NORM: Row = Row {
     (tensor([[-1.],
             [ 1.]]), tensor([2.]), tensor([1.]))",
     dtypes: DTypes::FLOATS,
-    run: Run::Compose(|args| {
-        const PARAMETERS: [usize; 4] = [1, 2, 3, 4];
-        let channels = Channels::read(args, [3, 1, 6])?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        const PARAMETERS: [Arg; 4] = [WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR];
+        let channels = Channels::read(args, [RUNNING_MEAN, RUNNING_VAR, WEIGHT, BIAS, MOMENTUM, EPS])?;
         let own = channels.input;
         channels.check_batch()?;
         if own.rank() < 2 {
             return Err(Error::runtime(format!("batch_norm expects at least 2 dimensions, but got {}", own.rank())));
         }
-        if !args.bool(5)? {
-            let none = || statistic(args, &PARAMETERS, &crate::create::empty(&[0], own.dtype(), own.device())?);
+        if !args.bool(TRAINING)? {
+            let none = || statistic(args, &PARAMETERS, &create::empty(&[0], own.dtype(), own.device())?);
             return Ok(Output::Tuple(vec![channels.by_running()?, none()?, none()?]));
         }
         let normal = channels.by_batch()?;
@@ -237,7 +242,7 @@ pub static NATIVE_BATCH_NORM: Row = Row {
         let [mean, rstd] = [normal.mean, rstd].map(|found| statistic(args, &PARAMETERS, &found.detach()));
         Ok(Output::Tuple(vec![normal.out, mean?, rstd?]))
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &[
         "t(3, 2), None, None, None, None, True, 0.1, 0.1",
         "t(3, 2, 2), pos(2), t(2), None, None, True, 0.1, 0.1",
@@ -249,21 +254,22 @@ pub static NATIVE_BATCH_NORM: Row = Row {
         "running_mean should contain 3 elements not 2",
     )],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static INSTANCE_NORM: Row = Row {
+#[operator]
+pub static INSTANCE_NORM: Operator = Operator {
     name: "instance_norm",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) -> Tensor",
-    doc: "Normalises each channel of each sample of `(N, C, *)`; running statistics move by the batch's mean.
+    doc: "Normalises each channel of each sample of `(N, C, *)`; running statistics are updated with the batch's mean.
 
     >>> torch.nn.functional.instance_norm(torch.tensor([[[1., 3.]]]))
     tensor([[[-1.0000,  1.0000]]])",
     dtypes: DTypes::FLOATS,
-    run: Run::Compose(|args| {
-        let (own, use_own) = (args.tensor(0)?, args.bool(5)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, use_own) = (args.tensor(INPUT)?, args.bool(USE_INPUT_STATS)?);
         let sizes = own.sizes();
         if use_own && (sizes.len() < 2 || product(&sizes[2..]) == 1) {
             return Err(Error::value(format!(
@@ -271,7 +277,7 @@ pub static INSTANCE_NORM: Row = Row {
                 Shape(sizes)
             )));
         }
-        if !use_own && (!args.has(1) || !args.has(2)) {
+        if !use_own && (!args.has(RUNNING_MEAN) || !args.has(RUNNING_VAR)) {
             return Err(Error::runtime(
                 "Expected running_mean and running_var to be defined when use_input_stats is false",
             ));
@@ -283,12 +289,12 @@ pub static INSTANCE_NORM: Row = Row {
                 sizes.len()
             )));
         }
-        let channels = Channels::read(args, [1, 3, 6])?;
+        let channels = Channels::read(args, [RUNNING_MEAN, RUNNING_VAR, WEIGHT, BIAS, MOMENTUM, EPS])?;
         channels.check(sizes[0])?;
         let out = if use_own { channels.by_sample()?.out } else { channels.by_running()? };
         Ok(Output::Tensor(out))
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3, 4)", "t(2, 3, 2, 2), None, None, pos(3), t(3)"],
     errors: &[
         (
@@ -305,5 +311,5 @@ pub static INSTANCE_NORM: Row = Row {
         ),
     ],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };

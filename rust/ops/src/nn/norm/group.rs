@@ -2,17 +2,19 @@
 
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::Output;
 
-use super::kernel::{NORMALIZE_GROUP, Plan};
+use super::kernel::{NORMALIZE_GROUP, NormParams};
 use super::{check_floating, check_mixed, product, statistic};
-use crate::derive::Derivative;
-use crate::expr::Expr;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Output};
+use crate::expr_ext::ExprExt;
 
 /// Checks the arguments of `group_norm`, in torch's order.
-fn plan(args: &Args) -> Result<Plan> {
-    let (own, groups) = (args.tensor(0)?, args.int(1)?);
+fn params(args: &Args) -> Result<NormParams> {
+    use GROUP_NORM::*;
+
+    let (own, groups) = (args.tensor(INPUT)?, args.int(NUM_GROUPS)?);
     if own.rank() < 2 {
         return Err(Error::runtime(format!(
             "Expected at least 2 dimensions for input tensor but received {}",
@@ -38,8 +40,8 @@ fn plan(args: &Args) -> Result<Plan> {
             Shape(own.sizes())
         )));
     }
-    for (name, place) in [("weight", 2), ("bias", 3)] {
-        if let Some(tensor) = args.optional_tensor(place)
+    for (name, arg) in [("weight", WEIGHT), ("bias", BIAS)] {
+        if let Some(tensor) = args.optional_tensor(arg)
             && tensor.sizes().as_slice() != [channels]
         {
             return Err(Error::runtime(format!(
@@ -49,13 +51,19 @@ fn plan(args: &Args) -> Result<Plan> {
             )));
         }
     }
-    check_mixed(own, &[args.optional_tensor(2), args.optional_tensor(3)])?;
+    check_mixed(own, &[args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)])?;
     check_floating(own, "GroupNormKernelImpl")?;
     let run = product(&own.sizes()[2..]);
-    Ok(Plan { view: [batch, groups, channels / groups, run], pooled: false, centred: true, eps: args.float(4)? })
+    Ok(NormParams {
+        view: [batch, groups, channels / groups, run],
+        pooled: false,
+        centred: true,
+        eps: args.float(EPS)?,
+    })
 }
 
-pub static GROUP_NORM: Row = Row {
+#[operator]
+pub static GROUP_NORM: Operator = Operator {
     name: "group_norm",
     namespace: "nn.functional",
     aliases: &["group_norm"],
@@ -66,13 +74,13 @@ pub static GROUP_NORM: Row = Row {
     >>> torch.nn.functional.group_norm(torch.tensor([[1., 3., 5., 9.]]), 2)
     tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])",
     dtypes: DTypes::FLOATS,
-    run: Run::Compose(|args| {
-        let plan = plan(args)?;
-        let (weight, bias) = (args.optional_tensor(2), args.optional_tensor(3));
-        let normal = plan.run(&NORMALIZE_GROUP, args.tensor(0)?, weight, bias)?;
-        crate::convert::in_format_of(&normal.out, args.tensor(0)?).map(Output::Tensor)
+    implementation: Implementation::CompositeImplicit(|args| {
+        let params = params(args)?;
+        let (weight, bias) = (args.optional_tensor(WEIGHT), args.optional_tensor(BIAS));
+        let normal = params.run(&NORMALIZE_GROUP, args.tensor(INPUT)?, weight, bias)?;
+        crate::convert::in_format_of(&normal.out, args.tensor(INPUT)?).map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 4), 2", "t(2, 6, 3), 3, pos(6), t(6)"],
     errors: &[
         ("t(4), 2", "RuntimeError", "Expected at least 2 dimensions for input tensor but received 1"),
@@ -90,10 +98,11 @@ pub static GROUP_NORM: Row = Row {
         ("t(1, 2), 2", "ValueError", "Expected more than 1 value per channel when training, got input size [1, 2]"),
     ],
     reference: "(lambda x: ((x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)).reshape(input.shape) * (1 if weight is None else weight.reshape(-1, *(1,) * (input.ndim - 2))) + (0 if bias is None else bias.reshape(-1, *(1,) * (input.ndim - 2))))(input.reshape(input.shape[0], num_groups, -1))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static NATIVE_GROUP_NORM: Row = Row {
+#[operator]
+pub static NATIVE_GROUP_NORM: Operator = Operator {
     name: "native_group_norm",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
@@ -102,26 +111,30 @@ pub static NATIVE_GROUP_NORM: Row = Row {
     >>> torch.native_group_norm(torch.tensor([[1., 3.]]), None, None, 1, 2, 1, 1, 0.)
     (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))",
     dtypes: DTypes::FLOATS,
-    run: Run::Compose(|args| {
-        let own = args.tensor(0)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let own = args.tensor(INPUT)?;
         let [samples, channels, run, groups] =
-            [args.int(3)?, args.int(4)?, args.int(5)?, args.int(6)?].map(|size| size as isize);
+            [args.int(N)?, args.int(C)?, args.int(HXW)?, args.int(GROUP)?].map(|size| size as isize);
         if groups <= 0 || channels % groups != 0 {
             return Err(Error::runtime(format!(
                 "Expected number of channels in input to be divisible by num_groups, but got input of shape {} and num_groups={groups}",
                 Shape(own.sizes())
             )));
         }
-        check_mixed(own, &[args.optional_tensor(1), args.optional_tensor(2)])?;
+        check_mixed(own, &[args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)])?;
         check_floating(own, "GroupNormKernelImpl")?;
-        let plan =
-            Plan { view: [samples, groups, channels / groups, run], pooled: false, centred: true, eps: args.float(7)? };
-        let normal = plan.run(&NORMALIZE_GROUP, own, args.optional_tensor(1), args.optional_tensor(2))?;
-        let rstd = (Expr::from(&normal.variance) + plan.eps).rsqrt().done()?;
-        let statistics = [statistic(args, &[1, 2], &normal.mean)?, statistic(args, &[1, 2], &rstd)?];
+        let params = NormParams {
+            view: [samples, groups, channels / groups, run],
+            pooled: false,
+            centred: true,
+            eps: args.float(EPS)?,
+        };
+        let normal = params.run(&NORMALIZE_GROUP, own, args.optional_tensor(WEIGHT), args.optional_tensor(BIAS))?;
+        let rstd = (Expr::from(&normal.variance) + params.eps).rsqrt().done()?;
+        let statistics = [statistic(args, &[WEIGHT, BIAS], &normal.mean)?, statistic(args, &[WEIGHT, BIAS], &rstd)?];
         Ok(Output::Tuple([normal.out].into_iter().chain(statistics).collect()))
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 4), None, None, 2, 4, 1, 2, 0.1", "t(2, 6, 3), pos(6), t(6), 2, 6, 3, 3, 0.1"],
     errors: &[(
         "t(2, 3), None, None, 2, 3, 1, 2, 0.1",
@@ -129,5 +142,5 @@ pub static NATIVE_GROUP_NORM: Row = Row {
         "Expected number of channels in input to be divisible by num_groups, but got input of shape [2, 3] and num_groups=2",
     )],
     reference: "(lambda x: (((x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)).reshape(N, C, HxW) * (1 if weight is None else weight.reshape(C, 1)) + (0 if bias is None else bias.reshape(C, 1))).reshape(input.shape))(input.reshape(N, group, -1)), input.reshape(N, group, -1).mean(-1), 1 / np.sqrt(input.reshape(N, group, -1).var(-1) + eps)",
-    ..Row::BASE
+    ..Operator::BASE
 };

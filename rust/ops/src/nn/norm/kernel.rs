@@ -1,48 +1,53 @@
-//! The rows behind normalisation: groups of elements, their statistics, and the fused gradient.
+//! The operators behind normalisation: groups of elements, their statistics, and the fused gradient.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::float::Float;
-use rushlight_cpu::nn::norm::{Backward, Forward, Groups};
+use rushlight_cpu::nn::norm::{Backward, Forward, NormGroups};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::{plain, settle, workplace};
+use rushlight_dispatch::operator::{
+    Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint, Kernel, Operator, Saves,
+    TensorSpec, Variants, operator,
+};
+use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
+use rushlight_dispatch::vmap::{RuleResult, merge_batch, split_batch};
+use rushlight_dispatch::{create, op};
 
 use super::wide;
 use crate::convert::to_dtype;
-use crate::derive::{Derivative, Derive, Joint, Saves};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::operands::{plain, settle, workplace};
+use crate::expr_ext::ExprExt;
 use crate::reduce::sum::{MEAN_DIM, SUM_DIM};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Ints, Value};
-use crate::view::reshape::sizes_value;
+use crate::view::RESHAPE;
+use crate::view::transpose::TRANSPOSE;
 
-/// What a group is: the operand seen as `[samples, groups, channels, run]`, and what is done with it.
+/// The groups: the operand viewed as `[samples, groups, channels, run]`, and the options.
 #[derive(Clone, Copy)]
-pub struct Plan {
+pub struct NormParams {
     pub view: [isize; 4],
     pub pooled: bool,
     pub centred: bool,
     pub eps: f64,
 }
 
-/// What normalisation gives: the result, and mean and variance of each group.
+/// The results of normalisation: the output, and mean and variance of each group.
 pub struct Normal {
     pub out: Tensor,
     pub mean: Tensor,
     pub variance: Tensor,
 }
 
-impl Plan {
+impl NormParams {
     pub fn run(
         self,
-        row: &'static Row,
+        op: &'static Operator,
         input: &Tensor,
         weight: Option<&Tensor>,
         bias: Option<&Tensor>,
     ) -> Result<Normal> {
         let values = [input.into(), weight.into(), bias.into()].into_iter().chain(self.values());
-        let results = crate::call::call(Args::new(row, values))?.into_tensors();
+        let results = Args::new(op, values).call()?.into_tensors();
         let [out, mean, variance] =
             <[Tensor; 3]>::try_from(results).map_err(|_| Error::runtime("a normalisation without statistics"))?;
         Ok(Normal { out, mean, variance })
@@ -52,12 +57,12 @@ impl Plan {
         [sizes_value(&self.view), self.pooled.into(), self.centred.into(), self.eps.into()]
     }
 
-    /// Reads the plan of a call from `place` on, and checks that it is one of its input, at `input`.
-    fn read(args: &Args, input: usize, place: usize) -> Result<Plan> {
-        let (own, view) = (args.tensor(input)?, args.ints(place)?);
-        let plan = Plan::of(view, args.bool(place + 1)?, args.bool(place + 2)?, args.float(place + 3)?);
+    /// Reads the plan of a call and checks that it fits the input.
+    fn read(args: &Args, input: Arg, [view, pooled, centred, eps]: [Arg; 4]) -> Result<NormParams> {
+        let (own, view) = (args.tensor(input)?, args.ints(view)?);
+        let params = NormParams::of(view, args.bool(pooled)?, args.bool(centred)?, args.float(eps)?);
         let counts = view.iter().try_fold(1i64, |count, &size| count.checked_mul(size).filter(|&count| count >= 0));
-        if view.len() != 4 || counts != Some(own.numel() as i64) || (plan.pooled && plan.view[2] != 1) {
+        if view.len() != 4 || counts != Some(own.numel() as i64) || (params.pooled && params.view[2] != 1) {
             let sizes: Vec<isize> = view.iter().map(|&size| size as isize).collect();
             return Err(Error::runtime(format!(
                 "groups of {} do not fit an input of size {}",
@@ -65,17 +70,17 @@ impl Plan {
                 Shape(own.sizes())
             )));
         }
-        Ok(plan)
+        Ok(params)
     }
 
-    fn of(view: &[i64], pooled: bool, centred: bool, eps: f64) -> Plan {
+    fn of(view: &[i64], pooled: bool, centred: bool, eps: f64) -> NormParams {
         let size = |at: usize| view.get(at).map_or(1, |&size| size as isize);
-        Plan { view: std::array::from_fn(size), pooled, centred, eps }
+        NormParams { view: std::array::from_fn(size), pooled, centred, eps }
     }
 
-    fn groups(self) -> Groups {
+    fn groups(self) -> NormGroups {
         let [samples, groups, channels, run] = self.view.map(|size| size as usize);
-        Groups { samples, groups, channels, run, pooled: self.pooled, centred: self.centred, eps: self.eps }
+        NormGroups { samples, groups, channels, run, pooled: self.pooled, centred: self.centred, eps: self.eps }
     }
 
     fn statistics(&self) -> &[isize] {
@@ -86,53 +91,55 @@ impl Plan {
         self.view[1] * self.view[2]
     }
 
-    /// The dimensions of the view over which a group stretches.
+    /// The dimensions of the view that form a group.
     fn dims(&self) -> Ints {
         if self.pooled { Ints::from_slice(&[0, 2, 3]) } else { Ints::from_slice(&[2, 3]) }
     }
 
-    /// The sizes of a parameter that meets the view.
+    /// The sizes of a parameter that broadcasts with the view.
     fn broad(&self) -> [isize; 4] {
         [1, self.view[1], self.view[2], 1]
     }
 }
 
-fn check_parameters(args: &Args, places: &[usize], plan: &Plan) -> Result<()> {
-    for &place in places {
-        if let Some(tensor) = args.optional_tensor(place)
-            && tensor.numel() as isize != plan.parameters()
+fn check_parameters(args: &Args, parameters: &[Arg], params: &NormParams) -> Result<()> {
+    for &arg in parameters {
+        if let Some(tensor) = args.optional_tensor(arg)
+            && tensor.numel() as isize != params.parameters()
         {
             return Err(Error::runtime(format!(
                 "parameters of size {} do not fit groups of {}",
                 Shape(tensor.sizes()),
-                Shape(&plan.view)
+                Shape(&params.view)
             )));
         }
     }
     Ok(())
 }
 
-const NORMALIZE: Row = Row {
+#[operator]
+const NORMALIZE: Operator = Operator {
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor? weight, Tensor? bias, int[] view, bool pooled, bool centred, float eps) -> (Tensor, Tensor, Tensor)",
     dtypes: DTypes::FLOATS,
-    mapped: Mapped::Rule(crate::nn::mapped::normalize),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(batched_normalize),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (own, plan) = (args.tensor(0)?, Plan::read(args, 0, 3)?);
-            check_parameters(args, &[1, 2], &plan)?;
-            let statistic = Spec::new(plan.statistics(), wide(own.dtype()), own);
-            Ok(vec![Spec::new(own.sizes(), own.dtype(), own), statistic.clone(), statistic])
+            let (own, params) = (args.tensor(INPUT)?, NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?);
+            check_parameters(args, &[WEIGHT, BIAS], &params)?;
+            let statistic = TensorSpec::new(params.statistics(), wide(own.dtype()), own);
+            Ok(vec![TensorSpec::new(own.sizes(), own.dtype(), own), statistic.clone(), statistic])
         },
-        cpu: |args, results| match wide(args.tensor(0)?.dtype()) {
+        cpu: |args, results| match wide(args.tensor(INPUT)?.dtype()) {
             DType::F32 => forward::<f32>(args, results),
             DType::F64 => forward::<f64>(args, results),
             dtype => Err(Error::unsupported("normalize", dtype)),
         },
+        cuda: None,
     }),
     derivative: Derivative::Joint(Joint {
-        inputs: &[0, 1, 2],
-        saves: Saves::input(0).union(Saves::input(1)).union(Saves::result(1)).union(Saves::result(2)),
+        inputs: &[INPUT, WEIGHT, BIAS],
+        saves: Saves::input(INPUT).union(Saves::input(WEIGHT)).union(Saves::result(1)).union(Saves::result(2)),
         gradients,
     }),
     errors: &[
@@ -148,10 +155,11 @@ const NORMALIZE: Row = Row {
         ),
     ],
     reference: "(lambda x, axes: (lambda mean: (lambda variance: ((((x - mean) / np.sqrt(variance + eps)) * (1 if weight is None else weight.reshape(1, view[1], view[2], 1)) + (0 if bias is None else bias.reshape(1, view[1], view[2], 1))).reshape(input.shape), mean.reshape(-1, view[1])[0 if pooled else slice(None)], variance.reshape(-1, view[1])[0 if pooled else slice(None)]))(((x - mean) ** 2).mean(axes, keepdims=True)))(x.mean(axes, keepdims=True) * centred))(input.reshape(view), (0, 2, 3) if pooled else (2, 3))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static NORMALIZE_LAYER: Row = Row {
+#[operator]
+pub static NORMALIZE_LAYER: Operator = Operator {
     name: "_normalize_layer",
     doc: "Normalises groups of elements: the result, and mean and variance of each group.
 
@@ -170,7 +178,8 @@ counts as zero.
     ..NORMALIZE
 };
 
-pub static NORMALIZE_GROUP: Row = Row {
+#[operator]
+pub static NORMALIZE_GROUP: Operator = Operator {
     name: "_normalize_group",
     doc: "`_normalize_layer` for groups of channels.
 
@@ -184,7 +193,8 @@ pub static NORMALIZE_GROUP: Row = Row {
     ..NORMALIZE
 };
 
-pub static NORMALIZE_BATCH: Row = Row {
+#[operator]
+pub static NORMALIZE_BATCH: Operator = Operator {
     name: "_normalize_batch",
     doc: "`_normalize_layer` for channels of whole batches.
 
@@ -200,36 +210,38 @@ pub static NORMALIZE_BATCH: Row = Row {
     ..NORMALIZE
 };
 
-pub static NORMALIZE_BACKWARD: Row = Row {
+#[operator]
+pub static NORMALIZE_BACKWARD: Operator = Operator {
     name: "_normalize_backward",
     variants: Variants::FUNCTION,
     signature: "(Tensor grad, Tensor input, Tensor mean, Tensor variance, Tensor? weight, int[] view, bool pooled, bool centred, float eps) -> (Tensor, Tensor, Tensor)",
-    doc: "The gradients of the operand and of both parameters of `_normalize_layer`, out of its result's.
+    doc: "The gradients of the operand and of both parameters of `_normalize_layer`, computed from its result's.
 
     >>> ones = torch.ones(1, 1)
     >>> torch._normalize_backward(torch.tensor([[1., 0.]]), torch.tensor([[1., 3.]]), 2 * ones, ones, None, (1, 1, 2, 1), False, True, 0.)
     (tensor([[0., 0.]]), tensor([-1.,  0.]), tensor([1., 0.]))",
     dtypes: DTypes::FLOATS,
-    mapped: Mapped::Rule(crate::nn::mapped::normalize_backward),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(batched_normalize_backward),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (grad, own, plan) = (args.tensor(0)?, args.tensor(1)?, Plan::read(args, 1, 5)?);
-            check_parameters(args, &[4], &plan)?;
-            let statistics = [args.tensor(2)?, args.tensor(3)?];
-            if grad.sizes() != own.sizes() || statistics.iter().any(|one| one.sizes().as_slice() != plan.statistics()) {
+            let (grad, own, params) = (args.tensor(GRAD)?, args.tensor(INPUT)?, NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?);
+            check_parameters(args, &[WEIGHT], &params)?;
+            let statistics = [args.tensor(MEAN)?, args.tensor(VARIANCE)?];
+            if grad.sizes() != own.sizes() || statistics.iter().any(|one| one.sizes().as_slice() != params.statistics()) {
                 return Err(Error::runtime("a gradient or statistics do not fit their input")
                     .shapes([grad.sizes().as_slice(), own.sizes().as_slice()]));
             }
-            let parameter = Spec::new(&[plan.parameters()], wide(own.dtype()), own);
-            Ok(vec![Spec::new(own.sizes(), own.dtype(), own), parameter.clone(), parameter])
+            let parameter = TensorSpec::new(&[params.parameters()], wide(own.dtype()), own);
+            Ok(vec![TensorSpec::new(own.sizes(), own.dtype(), own), parameter.clone(), parameter])
         },
-        cpu: |args, results| match wide(args.tensor(1)?.dtype()) {
+        cpu: |args, results| match wide(args.tensor(INPUT)?.dtype()) {
             DType::F32 => backward::<f32>(args, results),
             DType::F64 => backward::<f64>(args, results),
             dtype => Err(Error::unsupported("normalize", dtype)),
         },
+        cuda: None,
     }),
-    derivative: Derivative::NonDifferentiable("where gradients are recorded, the gradient of normalisation is composed"),
+    derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of normalisation is composed"),
     samples: &[
         "t(2, 3), t(2, 3), t(2, 1), pos(2, 1), pos(3), (2, 1, 3, 1), False, True, 0.1",
         "t(2, 4, 3), t(2, 4, 3), t(2, 2), pos(2, 2), None, (2, 2, 2, 3), False, True, 0.1",
@@ -240,14 +252,20 @@ pub static NORMALIZE_BACKWARD: Row = Row {
         "RuntimeError",
         "a gradient or statistics do not fit their input",
     )],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// A parameter in the compute dtype; of one that is missing, what changes nothing.
-fn parameter(tensor: Option<&Tensor>, missing: i64, like: &Tensor, plan: &Plan, dtype: DType) -> Result<Tensor> {
+/// A parameter in the compute dtype; a missing one is replaced by its neutral value.
+fn parameter(
+    tensor: Option<&Tensor>,
+    missing: i64,
+    like: &Tensor,
+    params: &NormParams,
+    dtype: DType,
+) -> Result<Tensor> {
     match tensor {
         Some(tensor) => plain(tensor, dtype),
-        None => crate::create::full(&[plan.parameters()], Scalar::Int(missing), dtype, like.device()),
+        None => create::full(&[params.parameters()], Scalar::Int(missing), dtype, like.device()),
     }
 }
 
@@ -256,14 +274,16 @@ fn first<T>(pin: &rushlight_core::storage::Pin, tensor: &Tensor) -> *mut T {
 }
 
 fn forward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
-    let plan = Plan::read(args, 0, 3)?;
-    let own = args.tensor(0)?;
+    use NORMALIZE::*;
+
+    let params = NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?;
+    let own = args.tensor(INPUT)?;
     if own.numel() == 0 {
-        return results[1..].iter().try_for_each(|statistic| crate::create::fill(statistic, Scalar::Int(0)));
+        return results[1..].iter().try_for_each(|statistic| create::fill(statistic, Scalar::Int(0)));
     }
     let input = plain(own, T::DTYPE)?;
-    let weight = parameter(args.optional_tensor(1), 1, own, &plan, T::DTYPE)?;
-    let bias = parameter(args.optional_tensor(2), 0, own, &plan, T::DTYPE)?;
+    let weight = parameter(args.optional_tensor(WEIGHT), 1, own, &params, T::DTYPE)?;
+    let bias = parameter(args.optional_tensor(BIAS), 0, own, &params, T::DTYPE)?;
     let out = workplace(&results[0], T::DTYPE)?;
     {
         let pins = (input.storage().pin()?, weight.storage().pin()?, bias.storage().pin()?);
@@ -276,21 +296,23 @@ fn forward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
             mean: first(&to.1, &results[1]),
             variance: first(&to.2, &results[2]),
         };
-        // SAFETY: row-major tensors of the compute dtype, whose sizes `infer` has checked; the results are fresh.
-        unsafe { plan.groups().forward(&operands)? };
+        // SAFETY: row-major tensors of the compute dtype, whose sizes `infer` has checked; the results are new.
+        unsafe { params.groups().forward(&operands)? };
     }
     settle(&out, &results[0])
 }
 
 fn backward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
-    let plan = Plan::read(args, 1, 5)?;
-    let own = args.tensor(1)?;
+    use NORMALIZE_BACKWARD::*;
+
+    let params = NormParams::read(args, INPUT, [VIEW, POOLED, CENTRED, EPS])?;
+    let own = args.tensor(INPUT)?;
     if own.numel() == 0 {
-        return results[1..].iter().try_for_each(|gradient| crate::create::fill(gradient, Scalar::Int(0)));
+        return results[1..].iter().try_for_each(|gradient| create::fill(gradient, Scalar::Int(0)));
     }
-    let (grad, input) = (plain(args.tensor(0)?, T::DTYPE)?, plain(own, T::DTYPE)?);
-    let (mean, variance) = (plain(args.tensor(2)?, T::DTYPE)?, plain(args.tensor(3)?, T::DTYPE)?);
-    let weight = parameter(args.optional_tensor(4), 1, own, &plan, T::DTYPE)?;
+    let (grad, input) = (plain(args.tensor(GRAD)?, T::DTYPE)?, plain(own, T::DTYPE)?);
+    let (mean, variance) = (plain(args.tensor(MEAN)?, T::DTYPE)?, plain(args.tensor(VARIANCE)?, T::DTYPE)?);
+    let weight = parameter(args.optional_tensor(WEIGHT), 1, own, &params, T::DTYPE)?;
     let to_input = workplace(&results[0], T::DTYPE)?;
     {
         let pins = [&grad, &input, &mean, &variance, &weight, &to_input, &results[1], &results[2]];
@@ -308,76 +330,195 @@ fn backward<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
             to_weight: to_weight.0,
             to_bias: to_bias.0,
         };
-        // SAFETY: row-major tensors of the compute dtype, whose sizes `infer` has checked; the results are fresh.
-        unsafe { plan.groups().backward(&operands)? };
+        // SAFETY: row-major tensors of the compute dtype, whose sizes `infer` has checked; the results are new.
+        unsafe { params.groups().backward(&operands)? };
     }
     settle(&to_input, &results[0])
 }
 
 fn reshaped(tensor: &Tensor, sizes: &[isize]) -> Result<Tensor> {
-    crate::op!(crate::view::RESHAPE, tensor, sizes_value(sizes))
+    op!(crate::view::RESHAPE, tensor, sizes_value(sizes))
 }
 
-/// Of the operand and of the parameters that there are: fused, unless the gradient is recorded itself or statistics have one.
-fn gradients(d: &Derive) -> Result<Vec<Option<Tensor>>> {
+/// The gradients of the operand and of the given parameters: fused, unless the gradient itself is recorded or the
+/// statistics have one.
+fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
+    use NORMALIZE::*;
+
     if rushlight_autograd::modes::recording() || d.has_grad(1) || d.has_grad(2) {
         return composed(d);
     }
-    let plan = Plan::of(d.ints(3), d.flag(4), d.flag(5), d.scalar(6).f64());
-    let weight = if d.is_tensor(1) { Some(d.input(1).done()?) } else { None };
-    let tensors = [d.grad().done()?, d.input(0).done()?, d.result_of(1).done()?, d.result_of(2).done()?];
-    let values = tensors.into_iter().map(Value::from).chain([weight.into()]).chain(plan.values());
-    let mut found = crate::call::call(Args::new(&NORMALIZE_BACKWARD, values))?.into_tensors().into_iter();
+    let params = NormParams::of(d.ints(VIEW), d.flag(POOLED), d.flag(CENTRED), d.scalar(EPS).f64());
+    let weight = if d.is_tensor(WEIGHT) { Some(d.input(WEIGHT).done()?) } else { None };
+    let tensors = [d.grad().done()?, d.input(INPUT).done()?, d.result_of(1).done()?, d.result_of(2).done()?];
+    let values = tensors.into_iter().map(Value::from).chain([weight.into()]).chain(params.values());
+    let mut found = Args::new(&NORMALIZE_BACKWARD, values).call()?.into_tensors().into_iter();
     let mut gradients = vec![found.next()];
-    for place in [1, 2] {
+    for arg in [WEIGHT, BIAS] {
         let gradient = found.next();
-        if d.is_tensor(place) {
-            gradients.push(gradient.map(|tensor| reshaped(&tensor, d.sizes(place))).transpose()?);
+        if d.is_tensor(arg) {
+            gradients.push(gradient.map(|tensor| reshaped(&tensor, d.sizes(arg))).transpose()?);
         }
     }
     Ok(gradients)
 }
 
-/// The same out of operators. With x the normal elements and r the reciprocal deviation, the operand's gradient is
-/// r (v - mean(v) - x mean(v x)), where v is the gradient times the weight.
-fn composed(d: &Derive) -> Result<Vec<Option<Tensor>>> {
-    let plan = Plan::of(d.ints(3), d.flag(4), d.flag(5), d.scalar(6).f64());
+/// The same with operators. With x the normalised elements and r the reciprocal deviation, the operand's gradient is r
+/// (v - mean(v) - x mean(v x)), where v is the gradient times the weight.
+fn composed(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
+    use NORMALIZE::*;
+
+    let params = NormParams::of(d.ints(VIEW), d.flag(POOLED), d.flag(CENTRED), d.scalar(EPS).f64());
     let seen = |expr: Expr, sizes: &[isize]| -> Result<Expr> {
         let tensor = expr.done()?;
         Ok(Expr::from(reshaped(&to_dtype(&tensor, wide(tensor.dtype()))?, sizes)?))
     };
-    let mean = |expr: Expr| expr.call(&MEAN_DIM, [plan.dims().into(), true.into()]);
+    let mean = |expr: Expr| expr.call(&MEAN_DIM, [params.dims().into(), true.into()]);
     let centre = |expr: Expr| {
-        if plan.centred { expr.clone() - mean(expr) } else { expr }
+        if params.centred { expr.clone() - mean(expr) } else { expr }
     };
-    let [samples, groups, channels, run] = plan.view;
-    let (size, statistic) = match plan.pooled {
+    let [samples, groups, channels, run] = params.view;
+    let (size, statistic) = match params.pooled {
         true => (samples * run, [1, groups, 1, 1]),
         false => (channels * run, [samples, groups, 1, 1]),
     };
-    // What the forward found, and not what would be found again: the same numbers as in a gradient that nobody records.
+    // The statistics of the forward, not recomputed ones: this gives the same numbers as a gradient that is not
+    // recorded.
     let (middle, variance) = (seen(d.result_of(1), &statistic)?, seen(d.result_of(2), &statistic)?);
-    let input = seen(d.input(0), &plan.view)?;
-    let centred = if plan.centred { input - middle } else { input };
-    let rstd = (variance + plan.eps).rsqrt();
+    let input = seen(d.input(INPUT), &params.view)?;
+    let centred = if params.centred { input - middle } else { input };
+    let rstd = (variance + params.eps).rsqrt();
     let normal = centred.clone() * rstd.clone();
 
-    let grad = seen(d.grad(), &plan.view)?;
-    let weight = if d.is_tensor(1) { seen(d.input(1), &plan.broad())? } else { Expr::from(1.0) };
+    let grad = seen(d.grad(), &params.view)?;
+    let weight = if d.is_tensor(WEIGHT) { seen(d.input(WEIGHT), &params.broad())? } else { Expr::from(1.0) };
     let weighted = grad.clone() * weight;
     let mut input = (centre(weighted.clone()) - normal.clone() * mean(weighted * normal.clone())) * rstd;
-    if d.has_grad(1) && plan.centred {
+    if d.has_grad(1) && params.centred {
         input = input + seen(d.grad_of(1), &statistic)? * (1.0 / size as f64);
     }
     if d.has_grad(2) {
         input = input + seen(d.grad_of(2), &statistic)? * centred * (2.0 / size as f64);
     }
-    let mut gradients = vec![Some(reshaped(&input.done()?, d.sizes(0))?)];
-    for (place, each) in [(1, grad.clone() * normal), (2, grad)] {
-        if d.is_tensor(place) {
+    let mut gradients = vec![Some(reshaped(&input.done()?, d.sizes(INPUT))?)];
+    for (arg, each) in [(WEIGHT, grad.clone() * normal), (BIAS, grad)] {
+        if d.is_tensor(arg) {
             let sums = each.call(&SUM_DIM, [Ints::from_slice(&[0, 3]).into(), false.into()]);
-            gradients.push(Some(reshaped(&sums.done()?, d.sizes(place))?));
+            gradients.push(Some(reshaped(&sums.done()?, d.sizes(arg))?));
         }
     }
     Ok(gradients)
+}
+
+/// The sizes of a normalisation.
+struct Seen {
+    view: [isize; 4],
+    pooled: bool,
+    centred: bool,
+    eps: f64,
+}
+
+impl Seen {
+    fn read(batch: &BatchedCall, [view, pooled, centred, eps]: [Arg; 4]) -> Result<Option<Seen>> {
+        let args = batch.args;
+        let view = args.ints(view)?;
+        let &[n, groups, channels, run] = view else { return Ok(None) };
+        let (pooled, centred) = (args.bool(pooled)?, args.bool(centred)?);
+        let view = [n, groups, channels, run].map(|size| size as isize);
+        let empty = batch.size == 0 || view.contains(&0);
+        Ok((!empty).then_some(Seen { view, pooled, centred, eps: args.float(eps)? }))
+    }
+
+    fn rest(&self) -> isize {
+        self.view[1] * self.view[2] * self.view[3]
+    }
+
+    /// The last arguments of a call, with the items and the groups multiplied.
+    fn values(&self, items: isize, groups: isize) -> [Value<'static>; 4] {
+        let [n, own, channels, run] = self.view;
+        let view = sizes_value(&[n * items, own * groups, channels, run]);
+        [view, self.pooled.into(), self.centred.into(), self.eps.into()]
+    }
+}
+
+/// For `n` items each, turns samples into more groups: `[B, ..]` becomes `[N, B, ..]`.
+fn as_groups(shown: &Tensor, n: isize, rest: isize) -> Result<Tensor> {
+    let apart = op!(RESHAPE, shown, sizes_value(&[shown.sizes()[0], n, rest]))?;
+    op!(TRANSPOSE, apart, 0i64, 1i64)
+}
+
+/// The inverse of `as_groups`, for samples of these sizes.
+fn from_groups(whole: &Tensor, size: isize, sizes: &[isize]) -> Result<Tensor> {
+    let n = whole.sizes()[0];
+    let apart = op!(RESHAPE, whole, sizes_value(&[n, size, whole.numel() as isize / (n * size).max(1)]))?;
+    let mut own = vec![size];
+    own.extend_from_slice(sizes);
+    op!(RESHAPE, op!(TRANSPOSE, apart, 0i64, 1i64)?, sizes_value(&own))
+}
+
+/// The parameters of all groups of all samples, if there are any.
+fn parameters(batch: &BatchedCall, arg: Arg) -> Result<Value<'static>> {
+    let Some(own) = batch.args.optional_tensor(arg) else { return Ok(Value::None) };
+    let shown = batch.physical(own);
+    Ok(op!(RESHAPE, &shown, sizes_value(&[shown.numel() as isize]))?.into())
+}
+
+/// Normalisation: samples become more items if they share the parameters and have their own statistics, else more
+/// groups.
+fn batched_normalize(batch: &BatchedCall) -> RuleResult {
+    use NORMALIZE_LAYER::*;
+
+    let Some(seen) = Seen::read(batch, [VIEW, POOLED, CENTRED, EPS])? else { return Ok(None) };
+    let (op, size) = (batch.args.op, batch.size);
+    let [n, groups, ..] = seen.view;
+    let sizes = batch.args.tensor(INPUT)?.sizes();
+    let run = |operands: [Value<'static>; 3], last: [Value<'static>; 4]| -> Result<[Tensor; 3]> {
+        let results = Args::new(op, operands.into_iter().chain(last)).call()?.into_tensors();
+        <[Tensor; 3]>::try_from(results).map_err(|_| Error::runtime("a normalisation without statistics"))
+    };
+    if !seen.pooled && !batch.differs_at(WEIGHT) && !batch.differs_at(BIAS) {
+        let shared = |arg| match batch.args.has_tensor(arg) {
+            true => batch.one(arg).map(Value::from),
+            false => Ok(Value::None),
+        };
+        let operands = [batch.tensor(INPUT)?.into(), shared(WEIGHT)?, shared(BIAS)?];
+        let [out, mean, variance] = run(operands, seen.values(size, 1))?;
+        return Ok(Some(Output::Tuple(vec![out, split_batch(&mean, size)?, split_batch(&variance, size)?])));
+    }
+    let input = as_groups(&batch.tensor(INPUT)?, n, seen.rest())?;
+    let operands = [input.into(), parameters(batch, WEIGHT)?, parameters(batch, BIAS)?];
+    let [out, mean, variance] = run(operands, seen.values(1, size))?;
+    let statistic = |of: Tensor| match seen.pooled {
+        true => split_batch(&of, size),
+        false => from_groups(&of, size, &[n, groups]),
+    };
+    Ok(Some(Output::Tuple(vec![from_groups(&out, size, sizes)?, statistic(mean)?, statistic(variance)?])))
+}
+
+/// Its gradient: samples become more groups, so that parameters have a gradient for each.
+fn batched_normalize_backward(batch: &BatchedCall) -> RuleResult {
+    use NORMALIZE_BACKWARD::*;
+
+    let Some(seen) = Seen::read(batch, [VIEW, POOLED, CENTRED, EPS])? else { return Ok(None) };
+    let (size, n) = (batch.size, seen.view[0]);
+    let grouped = |arg| as_groups(&batch.tensor(arg)?, n, seen.rest());
+    let statistic = |arg| match seen.pooled {
+        true => merge_batch(&batch.tensor(arg)?),
+        false => {
+            let apart = as_groups(&batch.tensor(arg)?, n, seen.view[1])?;
+            op!(RESHAPE, apart, sizes_value(&[n, size * seen.view[1]]))
+        }
+    };
+    let operands = [
+        grouped(GRAD)?.into(),
+        grouped(INPUT)?.into(),
+        statistic(MEAN)?.into(),
+        statistic(VARIANCE)?.into(),
+        parameters(batch, WEIGHT)?,
+    ];
+    let results = Args::new(batch.args.op, operands.into_iter().chain(seen.values(1, size))).call()?;
+    let [input, weight, bias] = <[Tensor; 3]>::try_from(results.into_tensors())
+        .map_err(|_| Error::runtime("a normalisation without gradients"))?;
+    let input = from_groups(&input, size, batch.args.tensor(INPUT)?.sizes())?;
+    Ok(Some(Output::Tuple(vec![input, split_batch(&weight, size)?, split_batch(&bias, size)?])))
 }

@@ -3,27 +3,28 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::{Arg, Ints, Output, sizes_value};
+use rushlight_dispatch::{host, op};
 
-use super::kernel::{NORMALIZE_LAYER, Normal, Plan};
+use super::kernel::{NORMALIZE_LAYER, NormParams, Normal};
 use super::{check_floating, check_mixed, product, statistic, wide};
-use crate::derive::Derivative;
-use crate::expr::Expr;
-use crate::op;
+use crate::expr_ext::ExprExt;
 use crate::reduce::sum::MEAN_DIM;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Ints, Output};
-use crate::view::reshape::sizes_value;
 
-/// Refuses a shape that is not that of the last dimensions, and parameters of another shape.
-fn check_shape(args: &Args, star: &str, parameters: &[(&str, usize)]) -> Result<Vec<isize>> {
-    let (own, shape) = (args.tensor(0)?, to_dims(args.ints(1)?));
+/// Returns an error for a shape that is not that of the last dimensions, and for parameters of another shape.
+fn check_shape(args: &Args, star: &str, parameters: &[(&str, Arg)]) -> Result<Vec<isize>> {
+    use LAYER_NORM::*;
+
+    let (own, shape) = (args.tensor(INPUT)?, to_dims(args.ints(NORMALIZED_SHAPE)?));
     if shape.is_empty() {
         return Err(Error::runtime(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = []",
         ));
     }
-    for (name, place) in parameters {
-        if let Some(tensor) = args.optional_tensor(*place)
+    for (name, arg) in parameters {
+        if let Some(tensor) = args.optional_tensor(*arg)
             && *tensor.sizes() != shape
         {
             return Err(Error::runtime(format!(
@@ -46,27 +47,30 @@ fn check_shape(args: &Args, star: &str, parameters: &[(&str, usize)]) -> Result<
 }
 
 /// Lines of the last dimensions, whose sizes are `shape`.
-fn lines(own: &Tensor, shape: &[isize], centred: bool, eps: f64) -> Plan {
+fn lines(own: &Tensor, shape: &[isize], centred: bool, eps: f64) -> NormParams {
     let others = &own.sizes()[..own.rank() - shape.len()];
-    Plan { view: [product(others), 1, product(shape), 1], pooled: false, centred, eps }
+    NormParams { view: [product(others), 1, product(shape), 1], pooled: false, centred, eps }
 }
 
 fn layer_norm(args: &Args) -> Result<(Normal, Vec<isize>)> {
-    let shape = check_shape(args, "*, ", &[("weight", 2), ("bias", 3)])?;
-    let own = args.tensor(0)?;
-    check_mixed(own, &[args.optional_tensor(2), args.optional_tensor(3)])?;
+    use LAYER_NORM::*;
+
+    let shape = check_shape(args, "*, ", &[("weight", WEIGHT), ("bias", BIAS)])?;
+    let own = args.tensor(INPUT)?;
+    check_mixed(own, &[args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)])?;
     check_floating(own, "LayerNormKernelImpl")?;
-    let plan = lines(own, &shape, true, args.float(4)?);
-    Ok((plan.run(&NORMALIZE_LAYER, own, args.optional_tensor(2), args.optional_tensor(3))?, shape))
+    let params = lines(own, &shape, true, args.float(EPS)?);
+    Ok((params.run(&NORMALIZE_LAYER, own, args.optional_tensor(WEIGHT), args.optional_tensor(BIAS))?, shape))
 }
 
-pub static LAYER_NORM: Row = Row {
+#[operator]
+pub static LAYER_NORM: Operator = Operator {
     name: "layer_norm",
     namespace: "nn.functional",
     aliases: &["layer_norm"],
     variants: Variants::FUNCTION,
     signature: "(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor",
-    doc: "Normalises the last dimensions, which `normalized_shape` names, of each element of the others.
+    doc: "Normalises over the last dimensions, whose sizes are `normalized_shape`.
 
     out = (input - mean) / sqrt(variance + eps) * weight + bias
 
@@ -74,8 +78,10 @@ pub static LAYER_NORM: Row = Row {
     tensor([[-1.0000,  1.0000],
             [ 0.0000,  0.0000]])",
     dtypes: DTypes::FLOATS,
-    run: Run::Compose(|args| layer_norm(args).map(|(normal, _)| Output::Tensor(normal.out))),
-    derivative: Derivative::Composed,
+    implementation: Implementation::CompositeImplicit(|args| {
+        layer_norm(args).map(|(normal, _)| Output::Tensor(normal.out))
+    }),
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), (3,)", "t(2, 3, 4), (3, 4), pos(3, 4), t(3, 4)", "t(4, 3), (3,), None, t(3), 0.1"],
     errors: &[
         (
@@ -95,10 +101,11 @@ pub static LAYER_NORM: Row = Row {
         ),
     ],
     reference: "(lambda axes: (input - input.mean(axes, keepdims=True)) / np.sqrt(input.var(axes, keepdims=True) + eps) * (1 if weight is None else weight) + (0 if bias is None else bias))(tuple(range(-len(normalized_shape), 0)))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static NATIVE_LAYER_NORM: Row = Row {
+#[operator]
+pub static NATIVE_LAYER_NORM: Operator = Operator {
     name: "native_layer_norm",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
@@ -107,19 +114,23 @@ pub static NATIVE_LAYER_NORM: Row = Row {
     >>> torch.native_layer_norm(torch.tensor([[1., 3.]]), (2,), None, None, 0.)
     (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))",
     dtypes: DTypes::FLOATS,
-    run: Run::Compose(|args| {
+    implementation: Implementation::CompositeImplicit(|args| {
         let (normal, shape) = layer_norm(args)?;
-        let mut sizes = args.tensor(0)?.sizes().clone();
+        let mut sizes = args.tensor(INPUT)?.sizes().clone();
         let at = sizes.len() - shape.len();
         sizes[at..].fill(1);
-        let rstd = (Expr::from(&normal.variance) + args.float(4)?).rsqrt().done()?;
+        let rstd = (Expr::from(&normal.variance) + args.float(EPS)?).rsqrt().done()?;
         let mut results = vec![normal.out];
         for found in [normal.mean, rstd] {
-            results.push(op!(crate::view::RESHAPE, &statistic(args, &[2, 3], &found.detach())?, sizes_value(&sizes))?);
+            results.push(op!(
+                crate::view::RESHAPE,
+                &statistic(args, &[WEIGHT, BIAS], &found.detach())?,
+                sizes_value(&sizes)
+            )?);
         }
         Ok(Output::Tuple(results))
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), (3,), None, None, 0.1", "t(2, 3, 4), (3, 4), pos(3, 4), t(3, 4), 0.1"],
     errors: &[(
         "t(2, 3), (4,), None, None, 0.1",
@@ -127,10 +138,11 @@ pub static NATIVE_LAYER_NORM: Row = Row {
         "Given normalized_shape=[4], expected input with shape [*, 4], but got input of size[2, 3]",
     )],
     reference: "(lambda mean, scale: ((input - mean) * scale * (1 if weight is None else weight) + (0 if bias is None else bias), mean, scale))(input.mean(tuple(range(-len(normalized_shape), 0)), keepdims=True), 1 / np.sqrt(input.var(tuple(range(-len(normalized_shape), 0)), keepdims=True) + eps))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static RMS_NORM: Row = Row {
+#[operator]
+pub static RMS_NORM: Operator = Operator {
     name: "rms_norm",
     namespace: "nn.functional",
     aliases: &["rms_norm"],
@@ -143,21 +155,21 @@ pub static RMS_NORM: Row = Row {
     >>> torch.nn.functional.rms_norm(torch.tensor([[3., 4.]]), (2,))
     tensor([[0.8485, 1.1314]])",
     dtypes: DTypes::INEXACT,
-    run: Run::Compose(|args| {
-        let (rank, least) = (args.tensor(0)?.rank(), args.ints(1)?.len());
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (rank, least) = (args.tensor(INPUT)?.rank(), args.ints(NORMALIZED_SHAPE)?.len());
         if rank < least {
             return Err(Error::value(format!("Input tensor must have at least {least} dimensions, but got {rank}")));
         }
-        let shape = check_shape(args, "*", &[("weight", 2)])?;
-        let own = args.tensor(0)?;
+        let shape = check_shape(args, "*", &[("weight", WEIGHT)])?;
+        let own = args.tensor(INPUT)?;
         let dtype = own.dtype();
-        let eps = args.optional_scalar(3).map(Scalar::f64).unwrap_or(match wide(dtype).to_real() {
+        let eps = args.optional_scalar(EPS).map(Scalar::f64).unwrap_or(match wide(dtype).to_real() {
             DType::F64 => f64::EPSILON,
             _ => f64::from(f32::EPSILON),
         });
-        let weight = args.optional_tensor(2);
+        let weight = args.optional_tensor(WEIGHT);
         if let Some(other) = weight.map(Tensor::dtype).filter(|&other| other != dtype) {
-            crate::host::warn(&format!(
+            host::warn(&format!(
                 "Mismatch dtype between input and weight: input dtype = {}, weight dtype = {}, Cannot dispatch to fused implementation.",
                 dtype.c_name(),
                 other.c_name()
@@ -175,7 +187,7 @@ pub static RMS_NORM: Row = Row {
         }
         lines(own, &shape, false, eps).run(&NORMALIZE_LAYER, own, weight, None).map(|normal| Output::Tensor(normal.out))
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["real(2, 3), (3,)", "real(2, 3, 4), (3, 4), real(3, 4), 0.1"],
     errors: &[
         (
@@ -191,5 +203,5 @@ pub static RMS_NORM: Row = Row {
         ),
     ],
     reference: "input / np.sqrt((input ** 2).mean(tuple(range(-len(normalized_shape), 0)), keepdims=True) + (eps or 0)) * (1 if weight is None else weight)",
-    ..Row::BASE
+    ..Operator::BASE
 };

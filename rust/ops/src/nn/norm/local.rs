@@ -1,22 +1,23 @@
-//! Normalisation by what neighbouring channels hold.
+//! Local response normalisation: by the values of neighbouring channels.
 
 use rushlight_core::{DType, Error};
+use rushlight_dispatch::autocast;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::{Ints, Output};
 
-use crate::autocast;
 use crate::convert::to_dtype;
-use crate::derive::Derivative;
-use crate::expr::Expr;
+use crate::expr_ext::ExprExt;
 use crate::pointwise::divide::DIV_TRUNC;
 use crate::reduce::sum::{MEAN_DIM, SUM_DIM};
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Ints, Output};
 
-pub static LOCAL_RESPONSE_NORM: Row = Row {
+#[operator]
+pub static LOCAL_RESPONSE_NORM: Operator = Operator {
     name: "local_response_norm",
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0) -> Tensor",
-    doc: "Divides each channel by a power of what `size` neighbouring channels hold.
+    doc: "Divides each channel by a power of the mean square of `size` neighbouring channels.
 
     out = input / (k + alpha * mean(squares of neighbours)) ** beta
 
@@ -24,8 +25,8 @@ pub static LOCAL_RESPONSE_NORM: Row = Row {
     tensor([[[0.6667],
              [0.3636]]])",
     dtypes: DTypes::FLOATS,
-    run: Run::Compose(|args| {
-        let (own, size) = (args.tensor(0)?, args.int(1)?);
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, size) = (args.tensor(INPUT)?, args.int(SIZE)?);
         if own.rank() < 3 {
             return Err(Error::value(format!(
                 "Expected 3D or higher dimensionality                          input (got {} dimensions)",
@@ -42,11 +43,11 @@ pub static LOCAL_RESPONSE_NORM: Row = Row {
             let kernel = if own.rank() == 3 { "avg_pool2d" } else { "avg_pool3d_out_frame" };
             return Err(Error::unsupported(kernel, own.dtype()));
         }
-        // Zeros before and behind the channels, where neighbours are missing.
+        // Zeros before and behind the channels replace missing neighbours.
         let mut pad: Ints = std::iter::repeat_n(0, 2 * (own.rank() - 2)).collect();
         pad.extend([size / 2, (size - 1) / 2]);
         let squares = Expr::from(own).square();
-        // torch averages squares of images and volumes as volumes, which mixed precision does in float32.
+        // torch averages squares of images and volumes with volume pooling, which mixed precision does in float32.
         let single = autocast::lower().is_some() && own.rank() > 3 && own.dtype().is_half();
         let squares = if single { Expr::new(to_dtype(&squares.done()?, DType::F32)) } else { squares };
         let squares = squares.call(&crate::join::pad::CONSTANT_PAD, [pad.into()]);
@@ -57,10 +58,11 @@ pub static LOCAL_RESPONSE_NORM: Row = Row {
         } else {
             windows.call(&SUM_DIM, [last.into()]).with(&DIV_TRUNC, size)
         };
-        let divisor = (mean * args.float(2)? + args.float(4)?).with(&crate::pointwise::power::POW, args.float(3)?);
+        let divisor =
+            (mean * args.float(ALPHA)? + args.float(K)?).with(&crate::pointwise::power::POW, args.float(BETA)?);
         (Expr::from(own) / divisor).done().map(Output::Tensor)
     }),
-    derivative: Derivative::Composed,
+    derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 4, 3), 2", "t(2, 5, 2, 2), 3, 1.0, 0.5, 2.0"],
     errors: &[(
         "t(2, 3), 2",
@@ -68,5 +70,5 @@ pub static LOCAL_RESPONSE_NORM: Row = Row {
         "Expected 3D or higher dimensionality                          input (got 2 dimensions)",
     )],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };

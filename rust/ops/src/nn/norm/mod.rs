@@ -1,7 +1,7 @@
 //! Normalisation: mean zero and variance one over some dimensions, then a scale and a shift.
 //!
-//! Statistics are computed in single precision at least. `kernel` has the kernels and their derivatives; the rows that torch
-//! names say what a group is.
+//! Statistics are computed in single precision at least. `kernel` has the kernels and their derivatives; torch's public
+//! operators define the groups.
 
 mod batch;
 mod group;
@@ -17,9 +17,10 @@ pub use local::LOCAL_RESPONSE_NORM;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
+use rushlight_dispatch::operator::Args;
+use rushlight_dispatch::value::Arg;
 
 use crate::convert::to_dtype;
-use crate::value::Args;
 
 /// The dtype of the statistics.
 fn wide(dtype: DType) -> DType {
@@ -34,16 +35,19 @@ fn product(sizes: &[isize]) -> isize {
     rushlight_core::layout::product(sizes) as isize
 }
 
-/// Parameters are of the input's dtype, or beside halves all of single precision; which of both, the first one says.
+/// Checks that parameters have the input's dtype, or all single precision with an input of a half type; the first one
+/// decides which.
 fn check_mixed(input: &Tensor, parameters: &[Option<&Tensor>]) -> Result<()> {
     let own = input.dtype();
     let mut dtypes = parameters.iter().flatten().map(|parameter| parameter.dtype());
     let Some(first) = dtypes.clone().next() else { return Ok(()) };
     if first == own {
         return match dtypes.find(|&dtype| dtype != own) {
-            Some(other) => {
-                Err(Error::runtime(format!("expected scalar type {} but found {}", own.title(), other.title())))
-            }
+            Some(other) => Err(Error::runtime(format!(
+                "expected scalar type {} but found {}",
+                own.display_name(),
+                other.display_name()
+            ))),
             None => Ok(()),
         };
     }
@@ -53,10 +57,10 @@ fn check_mixed(input: &Tensor, parameters: &[Option<&Tensor>]) -> Result<()> {
     if own.is_half() { Ok(()) } else { Err(Error::runtime("mixed dtype (CPU): all inputs must share same datatype.")) }
 }
 
-/// A statistic as torch's native rows give it: in the input's dtype, or wide beside parameters of another one. `places` are
-/// the parameters'.
-fn statistic(args: &Args, places: &[usize], tensor: &Tensor) -> Result<Tensor> {
-    let own = args.tensor(0)?.dtype();
-    let mut dtypes = places.iter().filter_map(|&place| args.optional_tensor(place)).map(Tensor::dtype);
+/// A statistic in the dtype that torch's native operators return: that of the first parameter whose dtype differs from
+/// the input's, else the input's.
+fn statistic(args: &Args, parameters: &[Arg], tensor: &Tensor) -> Result<Tensor> {
+    let own = args.tensor(Arg::FIRST)?.dtype();
+    let mut dtypes = parameters.iter().filter_map(|&arg| args.optional_tensor(arg)).map(Tensor::dtype);
     to_dtype(tensor, dtypes.find(|&dtype| dtype != own).unwrap_or(own))
 }

@@ -1,81 +1,65 @@
-//! The largest element of each window, and the elements at given places.
+//! The largest element of each window, and the elements at given indices.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
+use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Error, Result};
-use rushlight_cpu::nn::pool::{Axis, gather, max, scatter};
+use rushlight_cpu::nn::pool::{gather, max, scatter};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::{plain, plain_workplace, settle};
+use rushlight_dispatch::operator::{
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, TensorSpec, Variants,
+    formula, operator,
+};
+use rushlight_dispatch::value::Output;
 
-use super::{MEANT, Plan, address, computed, count_planes, unfit, with_space, words};
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
+use super::{MEANT, PoolParams, address, computed, count_planes, window_error, with_space, words};
 use crate::nn::zeros_like_input;
-use crate::operands::{plain, plain_workplace, settle};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Output};
 
-/// Windows along each dimension of space.
-fn axes(input: &[isize], output: &[isize], lists: [&[i64]; 4]) -> [Axis; 3] {
-    let [kernel, stride, padding, dilation] = lists;
-    let mut axes = [Axis::FLAT; 3];
-    let missing = 3 - kernel.len();
-    for dim in 0..kernel.len() {
-        axes[missing + dim] = Axis {
-            size: input[dim] as usize,
-            output: output[dim] as usize,
-            kernel: kernel[dim] as usize,
-            stride: stride[dim] as usize,
-            padding: padding[dim] as usize,
-            dilation: dilation[dim] as usize,
-        };
-    }
-    axes
-}
-
-pub static MAX_POOL: Row = Row {
+#[operator]
+pub static MAX_POOL: Operator = Operator {
     name: "_max_pool",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] dilation, int[] output) -> (Tensor, Tensor)",
-    doc: "The largest element of each window and its place among the elements of its channel; `output` are the sizes of space.
+    doc: "The largest element of each window and its index among the elements of its channel; `output` are the spatial sizes.
 
     >>> torch._max_pool(torch.tensor([[1., 3., 2., 0.]]), (2,), (2,), (0,), (1,), (2,))
     (tensor([[3., 2.]]), tensor([[1, 2]]))",
     dtypes: DTypes::REAL,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let input = args.tensor(0)?;
-            let sizes = with_space(input, args.ints(5)?)?;
-            let batched = input.rank() == args.ints(5)?.len() + 2;
+            let input = args.tensor(INPUT)?;
+            let sizes = with_space(input, args.ints(OUTPUT)?)?;
+            let batched = input.rank() == args.ints(OUTPUT)?.len() + 2;
             let spec = |dtype| {
-                let spec = Spec::new(&sizes, dtype, input);
+                let spec = TensorSpec::new(&sizes, dtype, input);
                 if batched { spec.formatted(input.layout()) } else { spec }
             };
             Ok(vec![spec(input.dtype()), spec(DType::I64)])
         },
         cpu: |args, results| {
-            let input = plain(args.tensor(0)?, results[0].dtype())?;
-            let lists = [args.ints(1)?, args.ints(2)?, args.ints(3)?, args.ints(4)?];
+            let input = plain(args.tensor(INPUT)?, results[0].dtype())?;
+            let lists = [args.ints(KERNEL_SIZE)?, args.ints(STRIDE)?, args.ints(PADDING)?, args.ints(DILATION)?];
             let dims = lists[0].len();
             if results[0].numel() == 0 {
                 return Ok(());
             }
             let space = |tensor: &Tensor| tensor.sizes()[tensor.rank() - dims..].to_vec();
             let narrow = |n: &i64| (0..=i64::from(i32::MAX)).contains(n);
-            let each = lists.iter().copied().chain([args.ints(5)?]);
+            let each = lists.iter().copied().chain([args.ints(OUTPUT)?]);
             if dims == 0 || dims > 3 || each.into_iter().any(|list| list.len() != dims || !list.iter().all(narrow)) {
-                return Err(unfit(&input));
+                return Err(window_error(&input));
             }
-            let axes = axes(&space(&input), &space(&results[0]), lists);
-            if !axes.iter().all(Axis::fits) {
-                return Err(unfit(&input));
+            let axes = WindowDim::space(&space(&input), &space(&results[0]), lists);
+            if !axes.iter().all(WindowDim::all_read) {
+                return Err(window_error(&input));
             }
             let count = count_planes(&input, dims);
             let own = [plain_workplace(&results[0], input.dtype())?, plain_workplace(&results[1], DType::I64)?];
             {
                 let (from, best, places) = (input.storage().pin()?, own[0].storage().pin()?, own[1].storage().pin()?);
-                // SAFETY: row-major operands, pinned, of the sizes that the axes say; the results are fresh.
+                // SAFETY: row-major operands, pinned, of the sizes of the axes; the results are new.
                 unsafe {
                     let (best, places) = (address(&best, &own[0]), address(&places, &own[1]));
                     max(input.dtype(), &axes, count, address(&from, &input), best, places.cast())?;
@@ -83,25 +67,26 @@ pub static MAX_POOL: Row = Row {
             }
             own.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::result(1).union(Saves::input(0)), |d| {
-        scattered(d.grad(), d.result_of(1), d.input(0), d.ints(1).len())
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1).union(Saves::input(INPUT)), |d| {
+        scattered(d.grad(), d.result_of(1), d.input(INPUT), d.ints(KERNEL_SIZE).len())
     })]),
     node: "MaxPool2DWithIndicesBackward0",
     samples: &["t(2, 3, 4, 4), (2, 2), (2, 2), (0, 0), (1, 1), (2, 2)"],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// What a kernel says of its places.
+/// The error for a kernel that found indices out of range.
 pub(super) fn all_within(within: bool, area: usize) -> Result<()> {
     if within { Ok(()) } else { Err(Error::index(format!("a place is not within a plane of {area} elements"))) }
 }
 
-/// Planes of both tensors are of `dims` dimensions, and as many.
+/// Checks that both tensors have planes of `dims` dimensions, and equally many.
 pub(super) fn check_planes(a: &Tensor, b: &Tensor, dims: usize) -> Result<()> {
     if a.rank() < dims || b.rank() < dims || count_planes(a, dims) != count_planes(b, dims) {
-        return Err(unfit(a));
+        return Err(window_error(a));
     }
     Ok(())
 }
@@ -117,103 +102,113 @@ pub(super) fn scattered(values: Expr, places: Expr, like: Expr, dims: usize) -> 
     }
 }
 
-/// Does not depend on the values of `like`, and says so with a gradient of zeros, as torch does.
-pub static SCATTER: Row = Row {
+/// The result does not depend on the values of `like`, whose gradient is zeros, as in torch.
+#[operator]
+pub static SCATTER: Operator = Operator {
     name: "_pool_scatter",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor places, Tensor like, int dims) -> Tensor",
-    doc: "Zeros like `like` with the values of `self` added at their places in each plane of `dims` dimensions.
+    doc: "Zeros like `like` with the values of `self` added at their indices in each plane of `dims` dimensions.
 
     >>> torch._pool_scatter(torch.tensor([[3., 2.]]), torch.tensor([[1, 2]]), torch.ones(1, 4), 1)
     tensor([[0., 3., 2., 0.]])",
     dtypes: MEANT,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel {
-        infer: |args| Ok(vec![Spec::new(args.tensor(2)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| {
+            Ok(vec![TensorSpec::new(args.tensor(LIKE)?.sizes(), args.tensor(INPUT)?.dtype(), args.tensor(INPUT)?)])
+        },
         cpu: |args, results| {
-            let dims = args.int(3)? as usize;
-            check_planes(&results[0], args.tensor(1)?, dims)?;
-            if args.tensor(0)?.sizes() != args.tensor(1)?.sizes() {
-                return Err(unfit(args.tensor(0)?));
+            let dims = args.int(DIMS)? as usize;
+            check_planes(&results[0], args.tensor(PLACES)?, dims)?;
+            if args.tensor(INPUT)?.sizes() != args.tensor(PLACES)?.sizes() {
+                return Err(window_error(args.tensor(INPUT)?));
             }
-            let places = plain(args.tensor(1)?, DType::I64)?;
+            let places = plain(args.tensor(PLACES)?, DType::I64)?;
             let (count, area) = (count_planes(&results[0], dims), plane(&results[0], dims));
             let sizes = [plane(&places, dims), area];
             let pin = places.storage().pin()?;
-            // SAFETY: row-major operands of these sizes; the kernel checks the places.
-            computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
+            // SAFETY: row-major operands of these sizes; the kernel checks the indices.
+            computed(&results[0], args.tensor(INPUT)?, |dtype, input, output| unsafe {
                 all_within(scatter(dtype, count, sizes, input, address(&pin, &places).cast(), output)?, area)
             })
         },
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::input(1), |d| match d.input(1).done() {
-            Ok(places) => d.grad().call(&GATHER, [places.into(), d.int(3).into()]),
+        formula(INPUT, Saves::input(PLACES), |d| match d.input(PLACES).done() {
+            Ok(places) => d.grad().call(&GATHER, [places.into(), d.int(DIMS).into()]),
             Err(error) => Expr::Failed(error),
         }),
-        formula(2, Saves::NOTHING, |d| zeros_like_input(d, 2)),
+        formula(LIKE, Saves::NOTHING, |d| zeros_like_input(d, LIKE)),
     ]),
     node: "MaxPool2DWithIndicesBackwardBackward0",
     samples: &["t(2, 3), i(4, 2, 3), t(2, 4), 1"],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static GATHER: Row = Row {
+#[operator]
+pub static GATHER: Operator = Operator {
     name: "_pool_gather",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor places, int dims) -> Tensor",
-    doc: "The values at `places` of each plane of `dims` dimensions.
+    doc: "The values at the indices `places` of each plane of `dims` dimensions.
 
     >>> torch._pool_gather(torch.tensor([[5., 6., 7.]]), torch.tensor([[2, 0]]), 1)
     tensor([[7., 5.]])",
     dtypes: MEANT,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel {
-        infer: |args| Ok(vec![Spec::new(args.tensor(1)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| {
+            Ok(vec![TensorSpec::new(args.tensor(PLACES)?.sizes(), args.tensor(INPUT)?.dtype(), args.tensor(INPUT)?)])
+        },
         cpu: |args, results| {
-            let dims = args.int(2)? as usize;
-            check_planes(args.tensor(0)?, args.tensor(1)?, dims)?;
-            let places = plain(args.tensor(1)?, DType::I64)?;
-            let (count, area) = (count_planes(&places, dims), plane(args.tensor(0)?, dims));
+            let dims = args.int(DIMS)? as usize;
+            check_planes(args.tensor(INPUT)?, args.tensor(PLACES)?, dims)?;
+            let places = plain(args.tensor(PLACES)?, DType::I64)?;
+            let (count, area) = (count_planes(&places, dims), plane(args.tensor(INPUT)?, dims));
             let sizes = [plane(&places, dims), area];
             let pin = places.storage().pin()?;
             // SAFETY: as for `SCATTER`.
-            computed(&results[0], args.tensor(0)?, |dtype, input, output| unsafe {
+            computed(&results[0], args.tensor(INPUT)?, |dtype, input, output| unsafe {
                 all_within(gather(dtype, count, sizes, input, address(&pin, &places).cast(), output)?, area)
             })
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(1).union(Saves::input(0)), |d| {
-        scattered(d.grad(), d.input(1), d.input(0), d.int(2) as usize)
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(PLACES).union(Saves::input(INPUT)), |d| {
+        scattered(d.grad(), d.input(PLACES), d.input(INPUT), d.int(DIMS) as usize)
     })]),
     samples: &["t(2, 4), i(4, 2, 3), 1"],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// What `max_pool1d` refuses in words of its own.
+/// Checks of `max_pool1d` with its own messages.
 fn check_max_pool1d(args: &Args) -> Result<()> {
-    let sizes = args.tensor(0)?.sizes();
+    use MAX_POOL1D::*;
+
+    let sizes = args.tensor(INPUT)?.sizes();
     if !(2..=3).contains(&sizes.len()) || sizes[sizes.len() - 2..].contains(&0) {
         return Err(Error::runtime(format!(
             "max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{}",
             Shape(sizes)
         )));
     }
-    let one = |place: usize, rule: &str| match args.optional_ints(place) {
+    let one = |arg, rule: &str| match args.optional_ints(arg) {
         None | Some([]) => Ok(None),
         Some([only]) => Ok(Some(*only)),
         Some(list) => Err(Error::runtime(format!(
             "max_pool1d() {} must be {rule} of size 1 but got size {}",
-            args.row.schema().params[place].name,
+            args.param(arg).name,
             list.len()
         ))),
     };
-    let kernel = one(1, "an int, list of ints or tuple of ints")?.unwrap_or(0);
-    let stride = one(2, "None, an int, list of ints, or tuple of ints")?.unwrap_or(kernel);
-    let padding = one(3, "an int, list of ints, or tuple of ints")?.unwrap_or(0);
-    let dilation = one(4, "an int, list of ints or tuple of ints")?.unwrap_or(1);
+    let kernel = one(KERNEL_SIZE, "an int, list of ints or tuple of ints")?.unwrap_or(0);
+    let stride = one(STRIDE, "None, an int, list of ints, or tuple of ints")?.unwrap_or(kernel);
+    let padding = one(PADDING, "an int, list of ints, or tuple of ints")?.unwrap_or(0);
+    let dilation = one(DILATION, "an int, list of ints or tuple of ints")?.unwrap_or(1);
     let positive = |name: &str, value: i64| match value {
         1.. => Ok(()),
         _ => Err(Error::runtime(format!("max_pool1d() {name} must be greater than zero, but got {value}"))),
@@ -232,13 +227,15 @@ fn check_max_pool1d(args: &Args) -> Result<()> {
 }
 
 fn max_pool(args: &Args, dims: usize) -> Result<Vec<Tensor>> {
-    if args.row.name == "max_pool1d" {
+    use MAX_POOL1D::*;
+
+    if args.op.name == "max_pool1d" {
         check_max_pool1d(args)?;
     }
-    let plan = Plan::read(args, dims, Some(4), args.bool(5)?)?;
-    let input = args.tensor(0)?;
+    let plan = PoolParams::read(args, [KERNEL_SIZE, STRIDE, PADDING], Some(DILATION), dims, args.bool(CEIL_MODE)?)?;
+    let input = args.tensor(INPUT)?;
     if !DTypes::REAL.has(input.dtype()) || (dims == 1 && !input.dtype().is_floating()) {
-        let kernel = match (dims, args.row.name) {
+        let kernel = match (dims, args.op.name) {
             (1, "max_pool1d") => "max_pool1d_impl".into(),
             _ => words(args, dims.max(2)),
         };
@@ -257,62 +254,65 @@ fn max_pool(args: &Args, dims: usize) -> Result<Vec<Tensor>> {
 }
 
 macro_rules! max_rows {
-    ($($row:ident $both:ident $functional:ident $name:literal $dims:literal $dtypes:expr, $sample:expr, $functional_sample:expr, $errors:expr, $both_errors:expr, $doc:literal $example:literal $both_example:literal $functional_example:literal;)*) => {$(
-        pub static $row: Row = Row {
+    ($($op:ident $both:ident $functional:ident $name:literal $dims:literal $dtypes:expr, $sample:expr, $functional_sample:expr, $errors:expr, $both_errors:expr, $doc:literal $example:literal $both_example:literal $functional_example:literal;)*) => {$(
+        #[operator]
+        pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::single_if($dims == 3),
+            autocast: Autocast::fp32_if($dims == 3),
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor",
             doc: concat!("The largest element of each window of ", $doc, ".\n\n", $example),
             dtypes: $dtypes,
             node: if $dims == 3 { "MaxPool3DWithIndicesBackward0" } else { "" },
-            run: Run::Compose(|args| {
+            implementation: Implementation::CompositeImplicit(|args| {
                 let first = max_pool(args, $dims)?.into_iter().next();
                 first.map(Output::Tensor).ok_or_else(|| Error::runtime("pooling gave nothing"))
             }),
-            derivative: Derivative::Composed,
+            derivative: Derivative::CompositeImplicit,
             samples: $sample,
             errors: $errors,
             reference: "",
-            ..Row::BASE
+            ..Operator::BASE
         };
-        pub static $both: Row = Row {
+        #[operator]
+        pub static $both: Operator = Operator {
             name: concat!($name, "_with_indices"),
-            autocast: Autocast::single_if($dims == 3),
+            autocast: Autocast::fp32_if($dims == 3),
             aliases: &[concat!("nn.functional.", $name, "_with_indices")],
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-            doc: concat!("The largest element of each window of ", $doc, ", and its place among the elements of its channel.\n\n", $both_example),
+            doc: concat!("The largest element of each window of ", $doc, ", and its index among the elements of its channel.\n\n", $both_example),
             dtypes: $dtypes,
             node: if $dims == 3 { "MaxPool3DWithIndicesBackward0" } else { "" },
-            run: Run::Compose(|args| max_pool(args, $dims).map(Output::Tuple)),
-            derivative: Derivative::Composed,
+            implementation: Implementation::CompositeImplicit(|args| max_pool(args, $dims).map(Output::Tuple)),
+            derivative: Derivative::CompositeImplicit,
             samples: $sample,
             errors: $both_errors,
             reference: "",
-            ..Row::BASE
+            ..Operator::BASE
         };
-        pub static $functional: Row = Row {
+        #[operator]
+        pub static $functional: Operator = Operator {
             name: $name,
-            autocast: Autocast::single_if($dims == 3),
+            autocast: Autocast::fp32_if($dims == 3),
             namespace: "nn.functional",
             variants: Variants::FUNCTION,
             signature: "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False, bool return_indices=False) -> Any",
             doc: concat!(
-                "The largest element of each window of ", $doc, ", with its place among the elements of its channel if asked.\n\n",
+                "The largest element of each window of ", $doc, ", with its index among the elements of its channel if `return_indices`.\n\n",
                 $functional_example
             ),
             dtypes: $dtypes,
-            run: Run::Defer(|mut args| {
-                let both = args.bool(6)?;
+            implementation: Implementation::Redispatch(|mut args| {
+                let both = args.bool(RETURN_INDICES)?;
                 args.values.truncate(6);
-                Ok(Args { row: if both { &$both } else { &$row }, values: args.values })
+                Ok(Args { op: if both { &$both } else { &$op }, values: args.values })
             }),
-            derivative: Derivative::Composed,
+            derivative: Derivative::CompositeImplicit,
             samples: $functional_sample,
             errors: $errors,
             reference: "",
-            ..Row::BASE
+            ..Operator::BASE
         };
     )*};
 }

@@ -1,63 +1,74 @@
-//! The mean of each window, and values spread over windows.
+//! The mean of each window, and values distributed over windows.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::collected;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Means, Window};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, TensorSpec, Variants,
+    formula, operator,
+};
+use rushlight_dispatch::value::{Ints, Output, Value};
 
-use super::{MEANT, Plan, computed, count_planes, even_window, formatted, shown, unfit, with_space};
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
+use super::{MEANT, PoolParams, computed, count_planes, even_window, formatted, shown, window_error, with_space};
 use crate::nn::zeros_like_input;
-use crate::row::{DTypes, Kernel, Out, Row, Run, Spec, Variants};
-use crate::value::{Args, Ints, Output, Value};
 
-/// Means over windows; the last arguments say the windows, so that forward and spreading agree.
-pub static MEANS: Row = Row {
+/// Means over windows; the last arguments are the windows, so that forward and backward agree.
+#[operator]
+pub static MEANS: Operator = Operator {
     name: "_avg_pool",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int[] starts, int[] ends, int[] lengths, int[] output, int? divisor) -> Tensor",
-    doc: "Means over windows, which are listed axis by axis: where each starts and ends, and the length it counts for.
+    doc: "Means over windows, which are listed axis by axis: the start and end of each, and its length in the divisor.
 
     >>> torch._avg_pool(torch.tensor([[1., 3., 2., 0.]]), (0, 2), (2, 4), (2, 2), (2,), None)
     tensor([[2., 1.]])",
     dtypes: MEANT,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let input = args.tensor(0)?;
-            let space = args.ints(4)?;
-            let spec = Spec::new(&with_space(input, space)?, input.dtype(), input);
+            let input = args.tensor(INPUT)?;
+            let space = args.ints(OUTPUT)?;
+            let spec = TensorSpec::new(&with_space(input, space)?, input.dtype(), input);
             Ok(vec![formatted(spec, input.layout(), space.len())])
         },
         cpu: |args, results| {
-            let (input, means) = (args.tensor(0)?, means(args, args.tensor(0)?)?);
-            let count = count_planes(input, args.ints(4)?.len());
+            let (input, means) = (args.tensor(INPUT)?, means(args, args.tensor(INPUT)?)?);
+            let count = count_planes(input, args.ints(OUTPUT)?.len());
             computed(&results[0], input, |dtype, input, output| {
-                // SAFETY: row-major operands of the sizes that the windows say.
+                // SAFETY: row-major operands of the windows' sizes.
                 unsafe { means.forward(dtype, count, input, output) }
             })
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(0), |d| {
-        let list = |place: usize| Value::from(d.ints(place));
-        match d.input(0).done() {
-            Ok(like) => {
-                d.grad().call(&SPREAD, [list(1), list(2), list(3), list(4), d.args.optional_int(5).into(), like.into()])
-            }
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        let list = |arg| Value::from(d.ints(arg));
+        match d.input(INPUT).done() {
+            Ok(like) => d.grad().call(
+                &SPREAD,
+                [
+                    list(STARTS),
+                    list(ENDS),
+                    list(LENGTHS),
+                    list(OUTPUT),
+                    d.args.optional_int(DIVISOR).into(),
+                    like.into(),
+                ],
+            ),
             Err(error) => Expr::Failed(error),
         }
     })]),
     node: "AvgPool2DBackward0",
     samples: &["t(2, 4), (0, 2), (2, 4), (2, 2), (2,), None"],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static SPREAD: Row = Row {
+#[operator]
+pub static SPREAD: Operator = Operator {
     name: "_avg_pool_spread",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int[] starts, int[] ends, int[] lengths, int[] output, int? divisor, Tensor like) -> Tensor",
@@ -66,44 +77,53 @@ pub static SPREAD: Row = Row {
     >>> torch._avg_pool_spread(torch.tensor([[2., 1.]]), (0, 2), (2, 4), (2, 2), (2,), None, torch.ones(1, 4))
     tensor([[1.0000, 1.0000, 0.5000, 0.5000]])",
     dtypes: MEANT,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel {
-        infer: |args| Ok(vec![Spec::new(args.tensor(6)?.sizes(), args.tensor(0)?.dtype(), args.tensor(0)?)]),
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel {
+        infer: |args| {
+            Ok(vec![TensorSpec::new(args.tensor(LIKE)?.sizes(), args.tensor(INPUT)?.dtype(), args.tensor(INPUT)?)])
+        },
         cpu: |args, results| {
             let means = means(args, &results[0])?;
-            let count = count_planes(&results[0], args.ints(4)?.len());
-            if args.tensor(0)?.sizes() != &with_space(&results[0], args.ints(4)?)? {
-                return Err(unfit(args.tensor(0)?));
+            let count = count_planes(&results[0], args.ints(OUTPUT)?.len());
+            if args.tensor(INPUT)?.sizes() != &with_space(&results[0], args.ints(OUTPUT)?)? {
+                return Err(window_error(args.tensor(INPUT)?));
             }
-            computed(&results[0], args.tensor(0)?, |dtype, input, output| {
-                // SAFETY: row-major operands of the sizes that the windows say.
+            computed(&results[0], args.tensor(INPUT)?, |dtype, input, output| {
+                // SAFETY: row-major operands of the windows' sizes.
                 unsafe { means.backward(dtype, count, input, output) }
             })
         },
+        cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(0, Saves::NOTHING, |d| {
-            let list = |place: usize| Value::from(d.ints(place));
-            d.grad().call(&MEANS, [list(1), list(2), list(3), list(4), d.args.optional_int(5).into()])
+        formula(INPUT, Saves::NOTHING, |d| {
+            let list = |arg| Value::from(d.ints(arg));
+            d.grad().call(
+                &MEANS,
+                [list(STARTS), list(ENDS), list(LENGTHS), list(OUTPUT), d.args.optional_int(DIVISOR).into()],
+            )
         }),
-        formula(6, Saves::NOTHING, |d| zeros_like_input(d, 6)),
+        formula(LIKE, Saves::NOTHING, |d| zeros_like_input(d, LIKE)),
     ]),
     node: "AvgPool2DBackwardBackward0",
     samples: &["t(2, 2), (0, 2), (2, 4), (2, 2), (2,), None, t(2, 4)"],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// The windows that a call lists at places 1 to 5, for planes of `input`.
+/// The windows of a call, for planes of `input`.
 fn means(args: &Args, input: &Tensor) -> Result<Means> {
-    let (starts, ends, lengths, output) = (args.ints(1)?, args.ints(2)?, args.ints(3)?, args.ints(4)?);
+    use MEANS::*;
+
+    let (starts, ends, lengths, output) =
+        (args.ints(STARTS)?, args.ints(ENDS)?, args.ints(LENGTHS)?, args.ints(OUTPUT)?);
     let sizes = input.sizes();
     let windows = output.iter().fold(0i64, |sum, &n| sum.saturating_add(n)) as usize;
     if output.is_empty() || output.len() > sizes.len().min(3) || output.iter().any(|&n| n < 0) {
-        return Err(unfit(input));
+        return Err(window_error(input));
     }
     if [starts, ends, lengths].iter().any(|list| list.len() != windows) {
-        return Err(unfit(input));
+        return Err(window_error(input));
     }
     let whole = Window { start: 0, end: 1, length: 1 };
     let mut axes = [vec![whole], vec![whole], vec![whole]];
@@ -115,15 +135,15 @@ fn means(args: &Args, input: &Tensor) -> Result<Means> {
             |i: usize| Window { start: starts[i] as usize, end: ends[i] as usize, length: lengths[i] as usize };
         let (size, own) = (sizes[sizes.len() - output.len() + dim], at..at + count as usize);
         if own.clone().any(|i| starts[i] < 0 || starts[i] > ends[i] || ends[i] > size as i64 || lengths[i] <= 0) {
-            return Err(unfit(input));
+            return Err(window_error(input));
         }
         axes[missing + dim] = collected(own.map(window))?;
         space[missing + dim] = size as usize;
         at += count as usize;
     }
-    let divisor = args.optional_int(5);
+    let divisor = args.optional_int(DIVISOR);
     if divisor == Some(0) {
-        return Err(unfit(input));
+        return Err(window_error(input));
     }
     Ok(Means { axes, sizes: space, divisor })
 }
@@ -138,7 +158,7 @@ struct Windows {
 }
 
 impl Windows {
-    /// Makes room for as many windows, or refuses.
+    /// Allocates memory for `count` windows, or returns an error.
     fn expect(&mut self, count: usize) -> Result<()> {
         rushlight_core::alloc::list::<[i64; 3]>(count)?;
         for list in [&mut self.starts, &mut self.ends, &mut self.lengths] {
@@ -166,18 +186,20 @@ impl Windows {
 }
 
 fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
-    let input = args.tensor(0)?;
-    let divisor = args.optional_int(6);
+    use AVG_POOL1D::*;
+
+    let input = args.tensor(INPUT)?;
+    let divisor = args.op.schema().arg("divisor_override").and_then(|divisor| args.optional_int(divisor));
     if divisor == Some(0) {
         return Err(Error::runtime("divisor must be not zero"));
     }
-    let plan = Plan::read(args, dims, None, args.bool(4)?)?;
+    let plan = PoolParams::read(args, [KERNEL_SIZE, STRIDE, PADDING], None, dims, args.bool(CEIL_MODE)?)?;
     let space: Vec<i64> = input.sizes()[input.rank() - dims..].iter().map(|&n| n as i64).collect();
     if !input.dtype().is_floating() && input.dtype() != DType::I64 {
         let kernel = if dims == 3 { "avg_pool3d_out_frame" } else { "avg_pool2d" };
         return Err(Error::unsupported(kernel, input.dtype()));
     }
-    let counts_padding = args.bool(5)?;
+    let counts_padding = args.bool(COUNT_INCLUDE_PAD)?;
     let [kernel, stride, padding, _] = &plan.lists;
     let mut windows = Windows { output: plan.output.clone(), ..Windows::default() };
     windows.expect(plan.output.iter().map(|&n| n.max(0) as usize).fold(0, usize::saturating_add))?;
@@ -194,24 +216,25 @@ fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
 }
 
 macro_rules! avg_rows {
-    ($($row:ident $name:literal $aliases:expr, $variants:expr, $dims:literal $divisor:literal $sample:expr, $errors:expr, $doc:literal $example:literal;)*) => {$(
-        pub static $row: Row = Row {
+    ($($op:ident $name:literal $aliases:expr, $variants:expr, $dims:literal $divisor:literal $sample:expr, $errors:expr, $doc:literal $example:literal;)*) => {$(
+        #[operator]
+        pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::single_if($dims == 3),
+            autocast: Autocast::fp32_if($dims == 3),
             aliases: $aliases,
             namespace: "nn.functional",
             variants: $variants,
             signature: concat!("(Tensor self, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True", $divisor, ") -> Tensor"),
-            doc: concat!("The mean of each window of ", $doc, "; zeros around the input count unless `count_include_pad` is false.\n\n", $example),
+            doc: concat!("The mean of each window of ", $doc, "; zero padding is included unless `count_include_pad` is false.\n\n", $example),
             out: Out::EXACT,
             dtypes: MEANT,
             node: if $dims == 3 { "AvgPool3DBackward0" } else { "" },
-            run: Run::Compose(|args| avg_pool(args, $dims)),
-            derivative: Derivative::Composed,
+            implementation: Implementation::CompositeImplicit(|args| avg_pool(args, $dims)),
+            derivative: Derivative::CompositeImplicit,
             samples: $sample,
             errors: $errors,
             reference: "",
-            ..Row::BASE
+            ..Operator::BASE
         };
     )*};
 }
@@ -254,7 +277,9 @@ avg_rows! {
 }
 
 fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
-    let (input, wanted) = (args.tensor(0)?, args.ints(1)?);
+    use ADAPTIVE_AVG_POOL1D::*;
+
+    let (input, wanted) = (args.tensor(INPUT)?, args.ints(OUTPUT_SIZE)?);
     let rank = input.rank();
     let output = match wanted.len() {
         1 => Ints::from_elem(wanted[0], dims),
@@ -319,27 +344,28 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
 }
 
 macro_rules! adaptive_rows {
-    ($($row:ident $name:literal $aliases:expr, $dims:literal $sample:expr, $errors:expr, $doc:literal $example:literal;)*) => {$(
-        pub static $row: Row = Row {
+    ($($op:ident $name:literal $aliases:expr, $dims:literal $sample:expr, $errors:expr, $doc:literal $example:literal;)*) => {$(
+        #[operator]
+        pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::single_if($dims == 3),
+            autocast: Autocast::fp32_if($dims == 3),
             aliases: $aliases,
             namespace: "nn.functional",
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[1] output_size) -> Tensor",
-            doc: concat!("Means over as many windows as asked for, which cover ", $doc, " evenly.\n\n", $example),
+            doc: concat!("Means over the requested number of windows, which cover ", $doc, " evenly.\n\n", $example),
             dtypes: DTypes::FLOATS,
             node: match $dims {
                 2 => "AdaptiveAvgPool2DBackward0",
                 3 => "AdaptiveAvgPool3DBackward0",
                 _ => "",
             },
-            run: Run::Compose(|args| adaptive_avg_pool(args, $dims)),
-            derivative: Derivative::Composed,
+            implementation: Implementation::CompositeImplicit(|args| adaptive_avg_pool(args, $dims)),
+            derivative: Derivative::CompositeImplicit,
             samples: $sample,
             errors: $errors,
             reference: "",
-            ..Row::BASE
+            ..Operator::BASE
         };
     )*};
 }

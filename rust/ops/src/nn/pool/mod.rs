@@ -1,8 +1,9 @@
 //! Pooling: the largest element or the mean of each window.
 //!
-//! Private rows work on one, two or three dimensions of space: `max` finds the largest elements and their places, `mean` the
-//! means. Scatter and gather are each other's derivative, and so are the means and their spreading, which closes gradients of
-//! any order. Here is what both read: the arguments of the public rows, checked in torch's order and words.
+//! Private operators work on one, two or three spatial dimensions: `max` finds the largest elements and their indices,
+//! `mean` the means. Scatter and gather are each other's derivative, and so are the means and their distribution over
+//! windows, which gives gradients of any order. This file reads the arguments of the public operators, and checks them
+//! in torch's order and with its messages.
 
 pub mod max;
 pub mod mean;
@@ -13,12 +14,11 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims, wrap_dim};
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Dims, Error, Layout, Result};
+use rushlight_dispatch::operands::{plain, plain_workplace, settle};
+use rushlight_dispatch::operator::{Args, DTypes, TensorSpec};
+use rushlight_dispatch::value::{Arg, Ints};
 
-use crate::operands::{plain, plain_workplace, settle};
-use crate::row::{DTypes, Spec};
-use crate::value::{Args, Ints};
-
-/// What means are computed of.
+/// The dtypes of means.
 const MEANT: DTypes = DTypes::FLOATS.union(DTypes::of(&[DType::I64]));
 
 /// A tensor's elements for a kernel.
@@ -42,22 +42,22 @@ fn computed(
     settle(&output, result)
 }
 
-/// Refuses windows that leave the input; the public rows never ask for such.
+/// The error for windows outside the input; the public operators never have such.
 #[cold]
-fn unfit(input: &Tensor) -> Error {
+fn window_error(input: &Tensor) -> Error {
     Error::runtime(format!("windows do not lie within an input of {}", Shape(input.sizes())))
 }
 
-/// The sizes of `input` with other sizes of space.
+/// The sizes of `input` with other spatial sizes.
 fn with_space(input: &Tensor, space: &[i64]) -> Result<Dims> {
-    let Some(kept) = input.rank().checked_sub(space.len()) else { return Err(unfit(input)) };
+    let Some(kept) = input.rank().checked_sub(space.len()) else { return Err(window_error(input)) };
     let mut sizes = Dims::from_slice(&input.sizes()[..kept]);
     sizes.extend(to_dims(space));
     Ok(sizes)
 }
 
-/// The result with the channels where those of a batch of images are; sequences are images here, and volumes row-major.
-fn formatted(spec: Spec, input: &Layout, dims: usize) -> Spec {
+/// The result with the channel order of a batch of images; sequences are images here, and volumes row-major.
+fn formatted(spec: TensorSpec, input: &Layout, dims: usize) -> TensorSpec {
     match (dims, input.rank()) {
         (1, 3) => spec.formatted_as_image(input),
         (2, 4) => spec.formatted(input),
@@ -69,22 +69,23 @@ fn count_planes(tensor: &Tensor, dims: usize) -> usize {
     tensor.sizes()[..tensor.rank() - dims].iter().product::<isize>() as usize
 }
 
-/// How many windows there are along a dimension.
+/// The number of windows along a dimension.
 fn output_size(size: i64, kernel: i64, stride: i64, padding: i64, dilation: i64, ceil: bool) -> i64 {
-    let room = size + 2 * padding - dilation * (kernel - 1) - 1;
-    let count = (room + if ceil { stride - 1 } else { 0 }).div_euclid(stride) + 1;
-    // The last window must start inside of the input or the padding before it.
+    let padded = size + 2 * padding + if ceil { stride - 1 } else { 0 };
+    // All of these are 32-bit numbers, so that the count fits in 64 bits.
+    let count = rushlight_core::window::count(padded.into(), kernel, dilation, stride) as i64;
+    // The last window must start inside the input or the padding before it.
     if ceil && (count - 1) * stride >= size + padding { count - 1 } else { count }
 }
 
-/// A list of one value for each dimension, in the words of torch's pooling.
-fn spread(args: &Args, place: usize, dims: usize, rule: &str) -> Result<Ints> {
-    let given = args.optional_ints(place).unwrap_or(&[]);
+/// A list with one value for each dimension, with the messages of torch's pooling.
+fn spread(args: &Args, arg: Arg, dims: usize, rule: &str) -> Result<Ints> {
+    let given = args.optional_ints(arg).unwrap_or(&[]);
     match given.len() {
         1 => Ok(Ints::from_elem(given[0], dims)),
         n if n == dims => Ok(Ints::from_slice(given)),
         n => {
-            let (name, what) = (words(args, dims), args.row.schema().params[place].name);
+            let (name, what) = (words(args, dims), args.param(arg).name);
             Err(Error::runtime(match dims {
                 1 => format!("{name}() argument '{what}' should contain one int (got {n})"),
                 2 => format!("{name}: {what} must {rule}a single int, or a tuple of two ints"),
@@ -96,36 +97,43 @@ fn spread(args: &Args, place: usize, dims: usize, rule: &str) -> Result<Ints> {
 
 /// torch's name of the pooling in messages: `max_pool2d`.
 fn words(args: &Args, dims: usize) -> String {
-    let name = args.row.python_name();
+    let name = args.op.python_name();
     let kind = if name.starts_with("max") { "max" } else { "avg" };
     format!("{kind}_pool{dims}d")
 }
 
-/// Kernel size, stride, padding and dilation, checked, with the output's sizes of space.
-struct Plan {
+/// Kernel size, stride, padding and dilation, checked, with the output's spatial sizes.
+struct PoolParams {
     lists: [Ints; 4],
     output: Ints,
 }
 
-impl Plan {
-    fn read(args: &Args, dims: usize, dilation: Option<usize>, ceil: bool) -> Result<Plan> {
-        let input = args.tensor(0)?;
-        let kernel = spread(args, 1, dims, "either be ")?;
-        let stride = match args.optional_ints(2) {
+impl PoolParams {
+    /// Reads the arguments `kernel_size`, `stride` and `padding`, and `dilation` if there is one.
+    fn read(
+        args: &Args,
+        [size, stride, padding]: [Arg; 3],
+        dilation: Option<Arg>,
+        dims: usize,
+        ceil: bool,
+    ) -> Result<PoolParams> {
+        let input = args.tensor(Arg::FIRST)?;
+        let kernel = spread(args, size, dims, "either be ")?;
+        let stride = match args.optional_ints(stride) {
             None | Some([]) => kernel.clone(),
-            Some(_) => spread(args, 2, dims, "either be omitted, ")?,
+            Some(_) => spread(args, stride, dims, "either be omitted, ")?,
         };
-        let padding = spread(args, 3, dims, "either be ")?;
+        let padding = spread(args, padding, dims, "either be ")?;
         let means = dilation.is_none();
         let dilation = match dilation {
-            Some(place) => spread(args, place, dims, "be either ")?,
+            Some(arg) => spread(args, arg, dims, "be either ")?,
             None => Ints::from_elem(1, dims),
         };
         let rank = input.rank();
         if rank != dims + 1 && rank != dims + 2 {
             return Err(wrong_rank(args, rank, dims));
         }
-        // torch's kernels count in 32 bits; so far no sum below can overflow.
+        // torch's kernels count in 32 bits; with that limit no sum below can overflow.
         if [&kernel, &stride, &padding, &dilation].into_iter().flatten().any(|&n| i32::try_from(n).is_err()) {
             return Err(Error::runtime("value cannot be converted to type int without overflow"));
         }
@@ -162,7 +170,7 @@ impl Plan {
                 by_axis("", &space),
                 by_axis("k", &kernel)
             ))
-            .hint("Take a smaller kernel, or pad the input."));
+            .hint("Use a smaller kernel, or pad the input."));
         }
         let size =
             |dim: usize| output_size(space[dim] as i64, kernel[dim], stride[dim], padding[dim], dilation[dim], ceil);
@@ -170,11 +178,11 @@ impl Plan {
         if output.iter().any(|&n| n < 1) {
             return Err(too_small(args, input, &output));
         }
-        Ok(Plan { lists: [kernel, stride, padding, dilation], output })
+        Ok(PoolParams { lists: [kernel, stride, padding, dilation], output })
     }
 }
 
-/// A number for each axis as messages list them, `kH: 2 kW: 3`; a sequence is an image of height one.
+/// A number for each axis in the format of messages, `kH: 2 kW: 3`; a sequence is an image of height one.
 fn by_axis(letter: &str, values: &[i64]) -> String {
     let values: Vec<i64> = if values.len() == 1 { vec![1, values[0]] } else { values.to_vec() };
     let axes = &["T", "H", "W"][3 - values.len()..];
@@ -182,7 +190,7 @@ fn by_axis(letter: &str, values: &[i64]) -> String {
     each.join(" ")
 }
 
-/// Sizes as messages show them; a sequence is an image of height one.
+/// Sizes in the format of messages; a sequence is an image of height one.
 fn shown(input: &Tensor, dims: usize) -> Dims {
     let mut sizes = input.sizes().clone();
     if dims == 1 {
@@ -193,9 +201,9 @@ fn shown(input: &Tensor, dims: usize) -> Dims {
 
 #[cold]
 fn wrong_rank(args: &Args, rank: usize, dims: usize) -> Error {
-    // torch asks means over images for their third dimension from the end first.
+    // For means over images torch accesses the third dimension from the end first.
     if let Err(error) = wrap_dim(-3, rank)
-        && args.row.name == "avg_pool2d"
+        && args.op.name == "avg_pool2d"
     {
         return error;
     }
@@ -226,9 +234,9 @@ fn empty_input(args: &Args, input: &Tensor, dims: usize) -> Error {
 #[cold]
 fn too_small(args: &Args, input: &Tensor, output: &[i64]) -> Error {
     let dims = output.len();
-    if args.row.name == "max_pool1d" {
+    if args.op.name == "max_pool1d" {
         return Error::runtime(format!("max_pool1d() Invalid computed output size: {}", output[0]))
-            .hint("Take a smaller kernel or dilation, or pad the input.");
+            .hint("Use a smaller kernel or dilation, or pad the input.");
     }
     let sizes = shown(input, dims);
     let before: Vec<String> = sizes[sizes.len() - dims.max(2) - 1..].iter().map(isize::to_string).collect();
@@ -240,13 +248,13 @@ fn too_small(args: &Args, input: &Tensor, output: &[i64]) -> Error {
         before[0],
         after.join("x")
     ))
-    .hint("Take a smaller kernel or dilation, pad the input, or pool fewer times before.")
+    .hint("Use a smaller kernel or dilation, pad the input, or pool fewer times before.")
     .shapes([input.sizes().as_slice()])
 }
 
-/// Where window `at` of `count` begins and ends, which cover `size` elements evenly.
+/// The begin and end of window `at` of `count`, which cover `size` elements evenly.
 fn even_window(at: i64, size: i64, count: i64) -> (i64, i64) {
-    // The products may exceed 64 bits, the quotients cannot.
+    // The products may exceed 64 bits, but not the quotients.
     let [at, size, count] = [at, size, count].map(i128::from);
     ((at * size / count) as i64, ((at + 1) * size + count - 1).div_euclid(count) as i64)
 }

@@ -1,49 +1,49 @@
-//! Values back at the places that pooling took them from.
+//! Writes values back at the indices from which pooling took them.
 
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::put;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::plain;
+use rushlight_dispatch::operator::{
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Tags, TensorSpec, Variants,
+    formula, operator,
+};
 
 use super::max::{GATHER, plane};
-use super::{address, count_planes, unfit, with_space};
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Saves, formula};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::operands::plain;
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Traits, Variants};
-use crate::value::Args;
+use super::{address, count_planes, window_error, with_space};
 
-pub static UNPOOL: Row = Row {
+#[operator]
+pub static UNPOOL: Operator = Operator {
     name: "_max_unpool",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor indices, int[] output_size) -> Tensor",
-    doc: "Zeros of `output_size`, with the values of `self` at their places in each channel; where several meet the last one stays.
+    doc: "Zeros of `output_size`, with the values of `self` at their indices in each channel; of equal indices the last one wins.
 
     >>> torch._max_unpool(torch.tensor([[3., 2.]]), torch.tensor([[1, 2]]), (4,))
     tensor([[0., 3., 2., 0.]])",
     dtypes: DTypes::REAL,
-    autocast: Autocast::Single,
-    traits: Traits::NEEDS_VALUES,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel {
+    autocast: Autocast::Fp32,
+    tags: Tags::DATA_DEPENDENT,
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (input, indices, output) = (args.tensor(0)?, args.tensor(1)?, args.ints(2)?);
+            let (input, indices, output) = (args.tensor(INPUT)?, args.tensor(INDICES)?, args.ints(OUTPUT_SIZE)?);
             check(args)?;
             if indices.dtype() != DType::I64 || output.iter().any(|&n| n < 0) {
-                return Err(unfit(input));
+                return Err(window_error(input));
             }
-            Ok(vec![Spec::new(&with_space(input, output)?, input.dtype(), input)])
+            Ok(vec![TensorSpec::new(&with_space(input, output)?, input.dtype(), input)])
         },
         cpu: |args, results| {
-            let dims = args.ints(2)?.len();
-            let input = plain(args.tensor(0)?, results[0].dtype())?;
-            let indices = plain(args.tensor(1)?, DType::I64)?;
+            let dims = args.ints(OUTPUT_SIZE)?.len();
+            let input = plain(args.tensor(INPUT)?, results[0].dtype())?;
+            let indices = plain(args.tensor(INDICES)?, DType::I64)?;
             let sizes = [plane(&input, dims), plane(&results[0], dims)];
             let (from, at, to) = (input.storage().pin()?, indices.storage().pin()?, results[0].storage().pin()?);
             let places = address(&at, &indices).cast::<i64>();
             let size = input.dtype().size();
-            // SAFETY: row-major operands of these sizes, pinned; the kernel checks the places.
+            // SAFETY: row-major operands of these sizes, pinned; the kernel checks the indices.
             let within = unsafe {
                 put(size, count_planes(&input, dims), sizes, address(&from, &input), places, address(&to, &results[0]))
             };
@@ -63,9 +63,10 @@ pub static UNPOOL: Row = Row {
                 _ => format!("Found an invalid max index: {bad} (output volumes are of size {}x1)", sizes[1]),
             }))
         },
+        cuda: None,
     }),
-    derivative: Derivative::Formulas(&[formula(0, Saves::input(1), |d| match d.input(1).done() {
-        Ok(places) => d.grad().call(&GATHER, [places.into(), d.ints(2).len().into()]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INDICES), |d| match d.input(INDICES).done() {
+        Ok(places) => d.grad().call(&GATHER, [places.into(), d.ints(OUTPUT_SIZE).len().into()]),
         Err(error) => Expr::Failed(error),
     })]),
     node: "MaxUnpool2DBackward0",
@@ -83,12 +84,14 @@ pub static UNPOOL: Row = Row {
         ),
     ],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn check(args: &Args) -> Result<()> {
-    let (input, indices) = (args.tensor(0)?, args.tensor(1)?);
-    if matches!(args.ints(2), Ok([_, _])) && input.rank() < 3 {
+    use UNPOOL::*;
+
+    let (input, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
+    if matches!(args.ints(OUTPUT_SIZE), Ok([_, _])) && input.rank() < 3 {
         return Err(Error::runtime(format!(
             "Input to max_unpooling2d should be a 3d or 4d Tensor, but got a tensor with {} dimensions.",
             input.rank()
@@ -98,7 +101,7 @@ fn check(args: &Args) -> Result<()> {
         return Ok(());
     }
     // A sequence is an image of width one.
-    let shown = |sizes: &[isize]| match args.ints(2) {
+    let shown = |sizes: &[isize]| match args.ints(OUTPUT_SIZE) {
         Ok([_]) => [sizes, &[1]].concat(),
         _ => sizes.to_vec(),
     };

@@ -1,38 +1,41 @@
-//! The largest element of each window, where windows differ: those that cover a plane evenly, and random ones.
+//! The largest element of each window, for windows that differ: adaptive and random ones.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{collected, list};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Window, max_windows};
+use rushlight_dispatch::operands::{plain, plain_workplace, settle};
+use rushlight_dispatch::operator::{
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, TensorSpec, Variants,
+    formula, operator,
+};
+use rushlight_dispatch::value::{Arg, Ints, Output};
 
 use super::max::scattered;
-use super::{address, count_planes, even_window, unfit, with_space};
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Saves, formula};
-use crate::mapped::Mapped;
-use crate::operands::{plain, plain_workplace, settle};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Ints, Output};
+use super::{address, count_planes, even_window, window_error, with_space};
 
-const PLACED: Derivative = Derivative::Formulas(&[formula(0, Saves::result(1).union(Saves::input(0)), |d| {
-    scattered(d.grad(), d.result_of(1), d.input(0), d.ints(1).len())
-})]);
+const PLACED: Derivative = {
+    use ADAPTIVE::*;
+    Derivative::Formulas(&[formula(INPUT, Saves::result(1).union(Saves::input(INPUT)), |d| {
+        scattered(d.grad(), d.result_of(1), d.input(INPUT), d.ints(OUTPUT).len())
+    })])
+};
 
-/// The results' sizes: the last dimensions of the input are those of `output`, which stands at `place`.
-fn infer(args: &Args, place: usize) -> Result<Vec<Spec>> {
-    let (input, output) = (args.tensor(0)?, args.ints(place)?);
+/// The results' sizes: the last dimensions of the input are replaced by those in the argument.
+fn infer(args: &Args, arg: Arg) -> Result<Vec<TensorSpec>> {
+    let (input, output) = (args.tensor(ADAPTIVE::INPUT)?, args.ints(arg)?);
     if output.is_empty() || output.len() > 3 || output.iter().any(|&n| n < 0) {
-        return Err(unfit(input));
+        return Err(window_error(input));
     }
     let sizes = with_space(input, output)?;
     if sizes.iter().all(|&n| n != 0) && input.numel() == 0 {
-        return Err(unfit(input));
+        return Err(window_error(input));
     }
-    Ok(vec![Spec::new(&sizes, input.dtype(), input), Spec::new(&sizes, DType::I64, input)])
+    Ok(vec![TensorSpec::new(&sizes, input.dtype(), input), TensorSpec::new(&sizes, DType::I64, input)])
 }
 
-/// Windows of a whole plane along the dimensions that a sequence or an image lacks.
+/// Adds windows over the whole plane for the dimensions that a sequence or an image lacks.
 fn padded(axes: Vec<Vec<Window>>) -> [Vec<Window>; 3] {
     let missing = 3 - axes.len();
     let mut axes = axes.into_iter();
@@ -55,7 +58,7 @@ fn run(input: &Tensor, results: &[Tensor], dims: usize, axes: &[[Vec<Window>; 3]
     let inside = |window: &Window, size: usize| window.start < window.end && window.end <= size;
     let fits = |own: &[Vec<Window>; 3]| own.iter().zip(sizes).all(|(list, size)| list.iter().all(|w| inside(w, size)));
     if !axes.iter().all(fits) {
-        return Err(unfit(&input));
+        return Err(window_error(&input));
     }
     let count = count_planes(&input, dims);
     let own = [plain_workplace(&results[0], input.dtype())?, plain_workplace(&results[1], DType::I64)?];
@@ -63,32 +66,33 @@ fn run(input: &Tensor, results: &[Tensor], dims: usize, axes: &[[Vec<Window>; 3]
         let (from, best, places) = (input.storage().pin()?, own[0].storage().pin()?, own[1].storage().pin()?);
         let addresses = [address(&from, &input), address(&best, &own[0])];
         let of_plane = |plane: usize| &axes[plane % axes.len()];
-        // SAFETY: row-major operands, pinned; windows were checked, and results are fresh.
+        // SAFETY: row-major operands, pinned; windows were checked, and results are new.
         unsafe { max_windows(input.dtype(), of_plane, sizes, count, addresses, address(&places, &own[1]).cast())? };
     }
     own.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
 }
 
-pub static ADAPTIVE: Row = Row {
+#[operator]
+pub static ADAPTIVE: Operator = Operator {
     name: "_adaptive_max",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int[] output) -> (Tensor, Tensor)",
-    doc: "The largest element of windows that cover each channel evenly, and its place among the channel's elements.
+    doc: "The largest element of windows that cover each channel evenly, and its index among the channel's elements.
 
     >>> torch._adaptive_max(torch.tensor([[1., 3., 2.]]), (2,))
     (tensor([[3., 3.]]), tensor([[1, 1]]))",
     dtypes: DTypes::FLOATS,
-    mapped: Mapped::Batch,
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::LeadingDims,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (own, specs) = (args.tensor(0)?.layout(), infer(args, 1)?);
+            let (own, specs) = (args.tensor(INPUT)?.layout(), infer(args, OUTPUT)?);
             Ok(specs
                 .into_iter()
-                .map(|spec| super::formatted(spec, own, args.ints(1).map_or(0, <[i64]>::len)))
+                .map(|spec| super::formatted(spec, own, args.ints(OUTPUT).map_or(0, <[i64]>::len)))
                 .collect())
         },
         cpu: |args, results| {
-            let (input, output) = (args.tensor(0)?, args.ints(1)?);
+            let (input, output) = (args.tensor(INPUT)?, args.ints(OUTPUT)?);
             if results[0].numel() == 0 {
                 return Ok(());
             }
@@ -105,16 +109,19 @@ pub static ADAPTIVE: Row = Row {
             });
             run(input, results, output.len(), &[padded(axes.collect::<Result<_>>()?)])
         },
+        cuda: None,
     }),
     derivative: PLACED,
     node: "AdaptiveMaxPool2DBackward0",
     samples: &["t(2, 3, 5), (2,)", "t(2, 3, 5, 4), (2, 3)"],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn adaptive_max_pool(args: &Args, dims: usize) -> Result<Output> {
-    let (input, wanted) = (args.tensor(0)?, args.ints(1)?);
+    use ADAPTIVE_MAX_POOL1D::*;
+
+    let (input, wanted) = (args.tensor(INPUT)?, args.ints(OUTPUT_SIZE)?);
     let rank = input.rank();
     let output = match wanted.len() {
         1 => Ints::from_elem(wanted[0], dims),
@@ -157,7 +164,7 @@ fn adaptive_max_pool(args: &Args, dims: usize) -> Result<Output> {
             "Trying to create tensor with negative dimension {bad}: {}",
             Shape(&shown)
         ))
-        .hint("Give each output size as a number from 0 on."));
+        .hint("Output sizes must be non-negative."));
     }
     if !input.dtype().is_floating() {
         let kernel = if dims == 3 { "adaptive_max_pool3d_cpu" } else { "adaptive_max_pool2d" };
@@ -167,28 +174,29 @@ fn adaptive_max_pool(args: &Args, dims: usize) -> Result<Output> {
 }
 
 macro_rules! adaptive_rows {
-    ($($row:ident $name:literal $alias:literal $dims:literal $samples:expr, $errors:expr, $shapes:literal $example:literal;)*) => {$(
-        pub static $row: Row = Row {
+    ($($op:ident $name:literal $alias:literal $dims:literal $samples:expr, $errors:expr, $shapes:literal $example:literal;)*) => {$(
+        #[operator]
+        pub static $op: Operator = Operator {
             name: $name,
-            autocast: Autocast::single_if($dims == 3),
+            autocast: Autocast::fp32_if($dims == 3),
             namespace: "nn.functional",
             aliases: &[$alias],
             variants: Variants::FUNCTION,
             signature: "(Tensor self, int[1] output_size, truth return_indices=True) -> (Tensor, Tensor)",
             doc: concat!(
-                "The largest element of windows that cover each channel evenly, `output_size` of them, and its place.\n\nShapes: ",
+                "The largest element of windows that cover each channel evenly, `output_size` of them, and its index.\n\nShapes: ",
                 $shapes,
                 "\n\n",
                 $example
             ),
             dtypes: DTypes::FLOATS,
             node: if $dims == 3 { "AdaptiveMaxPool3DBackward0" } else { "" },
-            run: Run::Compose(|args| adaptive_max_pool(args, $dims)),
-            derivative: Derivative::Composed,
+            implementation: Implementation::CompositeImplicit(|args| adaptive_max_pool(args, $dims)),
+            derivative: Derivative::CompositeImplicit,
             samples: $samples,
             errors: $errors,
             reference: "",
-            ..Row::BASE
+            ..Operator::BASE
         };
     )*};
 }
@@ -218,42 +226,43 @@ adaptive_rows! {
     (tensor([[[[3.]]]]), tensor([[[[1]]]]))";
 }
 
-pub static FRACTIONAL: Row = Row {
+#[operator]
+pub static FRACTIONAL: Operator = Operator {
     name: "_fractional_max",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, int[] output, int[] kernel_size, Tensor samples) -> (Tensor, Tensor)",
-    doc: "The largest element of windows at random distances, and its place. `samples` has a number from 0 to 1 for each channel and
+    doc: "The largest element of windows at random distances, and its index. `samples` has a number from 0 to 1 for each channel and
 dimension of space.
 
     >>> torch._fractional_max(torch.tensor([[1., 3., 2.]]), (2,), (2,), torch.zeros(1, 1))
     (tensor([[3., 3.]]), tensor([[1, 1]]))",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Single,
-    run: Run::Kernel(Kernel {
+    autocast: Autocast::Fp32,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let (input, samples) = (args.tensor(0)?, args.tensor(3)?);
-            let (dims, kernel) = (args.ints(1)?.len(), args.ints(2)?);
-            let specs = infer(args, 1)?;
+            let (input, samples) = (args.tensor(INPUT)?, args.tensor(SAMPLES)?);
+            let (dims, kernel) = (args.ints(OUTPUT)?.len(), args.ints(KERNEL_SIZE)?);
+            let specs = infer(args, OUTPUT)?;
             let space = &input.sizes()[input.rank() - dims..];
             let wanted = count_planes(input, dims) * dims;
             if kernel.len() != dims || kernel.iter().any(|&size| size <= 0) || samples.numel() != wanted {
-                return Err(unfit(input));
+                return Err(window_error(input));
             }
             for at in 0..dims {
-                check_room(args.ints(1)?[at], kernel[at], space[at], at + 3 - dims, dims)?;
+                check_windows_fit(args.ints(OUTPUT)?[at], kernel[at], space[at], at + 3 - dims, dims)?;
             }
             Ok(specs)
         },
         cpu: |args, results| {
-            let (input, output, kernel) = (args.tensor(0)?, args.ints(1)?, args.ints(2)?);
+            let (input, output, kernel) = (args.tensor(INPUT)?, args.ints(OUTPUT)?, args.ints(KERNEL_SIZE)?);
             let dims = output.len();
-            let samples = crate::convert::to_vec::<f64>(args.tensor(3)?)?;
+            let samples = crate::convert::to_vec::<f64>(args.tensor(SAMPLES)?)?;
             let narrow = input.dtype() != DType::F64;
             let space = &input.sizes()[input.rank() - dims..];
             let mut axes = list(samples.len().checked_div(dims).unwrap_or(0))?;
             for own in samples.chunks(dims) {
                 let axis = |at: usize| {
-                    // torch's samples of an image are those of its width and its height, in this order.
+                    // torch's samples of an image are for its width and its height, in this order.
                     let sample = if dims == 2 { own[1 - at] } else { own[at] };
                     intervals(sample, space[at] as usize, output[at] as usize, kernel[at] as usize, narrow)
                 };
@@ -261,16 +270,17 @@ dimension of space.
             }
             run(input, results, dims, &axes)
         },
+        cuda: None,
     }),
     derivative: PLACED,
     node: "FractionalMaxPool2DBackward0",
     samples: &["t(2, 3, 5), (2,), (2,), unit(6, 1).abs()", "t(2, 5, 6), (2, 3), (2, 3), unit(2, 2).abs()"],
     reference: "",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// There must be as many places for windows as are asked for.
-fn check_room(output: i64, kernel: i64, size: isize, axis: usize, dims: usize) -> Result<()> {
+/// Checks that there are as many positions for windows as requested.
+fn check_windows_fit(output: i64, kernel: i64, size: isize, axis: usize, dims: usize) -> Result<()> {
     if output.saturating_add(kernel - 1) <= size as i64 {
         return Ok(());
     }
@@ -278,11 +288,12 @@ fn check_room(output: i64, kernel: i64, size: isize, axis: usize, dims: usize) -
         if dims == 3 { "fractional_max_pool3d_out" } else { "fractional_max_pool2d" },
         ["time", "height", "width"][axis],
     );
-    Err(Error::runtime(format!("{name}(): pool {axis} {kernel} too large relative to input {axis} {size}"))
-        .hint(format!("{output} windows of {kernel} need {} elements at least.", output.saturating_add(kernel - 1))))
+    Err(Error::runtime(format!("{name}(): pool {axis} {kernel} too large relative to input {axis} {size}")).hint(
+        format!("{output} windows of size {kernel} need at least {} elements.", output.saturating_add(kernel - 1)),
+    ))
 }
 
-/// Where windows begin: at distances that are the same on average, the last one at the end; in the dtype's own precision.
+/// The first elements of windows: evenly spaced on average, the last one at the end; in the dtype's own precision.
 fn intervals(sample: f64, size: usize, count: usize, kernel: usize, narrow: bool) -> Result<Vec<Window>> {
     let start = |at: usize| {
         if at + 1 == count {

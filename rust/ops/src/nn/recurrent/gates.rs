@@ -1,20 +1,22 @@
-//! The element-wise half of a step, fused; its derivative is composed.
+//! The elementwise part of a step, fused; its derivative is composed.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Element, Error, Result};
 use rushlight_cpu::float::Float;
 use rushlight_cpu::nn::recurrent::gates::{gru, lstm};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::{plain, settle, workplace};
+use rushlight_dispatch::operator::{
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Joint, Kernel, Operator, Saves, TensorSpec,
+    Variants, operator,
+};
+use rushlight_dispatch::value::{Arg, Value};
 
-use crate::autocast::Autocast;
-use crate::derive::{Derivative, Joint, Saves};
-use crate::expr::Expr;
-use crate::mapped::Mapped;
-use crate::operands::{plain, settle, workplace};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Value};
+use crate::expr_ext::ExprExt;
 
-pub static LSTM_GATES: Row = Row {
+#[operator]
+pub static LSTM_GATES: Operator = Operator {
     name: "_lstm_gates",
     variants: Variants::FUNCTION,
     signature: "(Tensor gates, Tensor cx) -> (Tensor, Tensor)",
@@ -24,13 +26,13 @@ pub static LSTM_GATES: Row = Row {
     >>> torch._lstm_gates(torch.zeros(1, 4), torch.ones(1, 1))
     (tensor([[0.2311]]), tensor([[0.5000]]))",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Widest,
-    mapped: Mapped::Items,
-    run: Run::Kernel(Kernel {
+    autocast: Autocast::Promote,
+    batch_rule: BatchRule::Items,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let state = args.tensor(1)?;
-            check(args, &[(0, 4)], state)?;
-            let spec = Spec::new(state.sizes(), args.tensor(0)?.dtype(), state);
+            let state = args.tensor(CX)?;
+            check(args, &[(GATES, 4)], state)?;
+            let spec = TensorSpec::new(state.sizes(), args.tensor(GATES)?.dtype(), state);
             Ok(vec![spec.clone(), spec])
         },
         cpu: |args, results| match results[0].dtype().compute() {
@@ -38,21 +40,22 @@ pub static LSTM_GATES: Row = Row {
             DType::F64 => run_lstm::<f64>(args, results),
             dtype => Err(Error::unsupported("lstm_cell", dtype)),
         },
+        cuda: None,
     }),
     derivative: Derivative::Joint(Joint {
-        inputs: &[0, 1],
-        saves: Saves::input(0).union(Saves::input(1)).union(Saves::result(1)),
+        inputs: &[GATES, CX],
+        saves: Saves::input(GATES).union(Saves::input(CX)).union(Saves::result(1)),
         gradients: |d| {
-            let [i, f, g, o] = parts(d.input(0).done()?)?;
+            let [i, f, g, o] = parts(d.input(GATES).done()?)?;
             let (i, f, g, o) = (i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid());
             let tanh = d.result_of(1).tanh();
-            // What arrives at the state: directly, and through the output.
+            // The gradient of the state: directly, and through the output.
             let through = d.grad() * o.clone() * (1.0 - tanh.clone().square());
             let state = if d.has_grad(1) { through + d.grad_of(1) } else { through };
             let slope = |gate: Expr| gate.clone() * (1.0 - gate);
             let gates = [
                 state.clone() * g.clone() * slope(i.clone()),
-                state.clone() * d.input(1) * slope(f.clone()),
+                state.clone() * d.input(CX) * slope(f.clone()),
                 state.clone() * i * (1.0 - g.square()),
                 d.grad() * tanh * slope(o),
             ];
@@ -62,10 +65,11 @@ pub static LSTM_GATES: Row = Row {
     samples: &["t(2, 12), t(2, 3)"],
     errors: &[("t(2, 3), t(2, 3)", "RuntimeError", "gates of [2, 3] do not fit a state of [2, 3]")],
     reference: "(lambda s, g: (lambda c: (s(g[3]) * np.tanh(c), c))(s(g[1]) * cx + s(g[0]) * np.tanh(g[2])))(lambda x: 1 / (1 + np.exp(-x)), np.split(gates, 4, -1))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-pub static GRU_GATES: Row = Row {
+#[operator]
+pub static GRU_GATES: Operator = Operator {
     name: "_gru_gates",
     variants: Variants::FUNCTION,
     signature: "(Tensor input_gates, Tensor hidden_gates, Tensor hx) -> Tensor",
@@ -74,31 +78,32 @@ pub static GRU_GATES: Row = Row {
     >>> torch._gru_gates(torch.zeros(1, 3), torch.zeros(1, 3), torch.ones(1, 1))
     tensor([[0.5000]])",
     dtypes: DTypes::FLOATS,
-    autocast: Autocast::Widest,
-    mapped: Mapped::Items,
-    run: Run::Kernel(Kernel {
+    autocast: Autocast::Promote,
+    batch_rule: BatchRule::Items,
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let state = args.tensor(2)?;
-            check(args, &[(0, 3), (1, 3)], state)?;
-            Ok(vec![Spec::new(state.sizes(), args.tensor(0)?.dtype(), state)])
+            let state = args.tensor(HX)?;
+            check(args, &[(INPUT_GATES, 3), (HIDDEN_GATES, 3)], state)?;
+            Ok(vec![TensorSpec::new(state.sizes(), args.tensor(INPUT_GATES)?.dtype(), state)])
         },
         cpu: |args, results| match results[0].dtype().compute() {
             DType::F32 => run_gru::<f32>(args, &results[0]),
             DType::F64 => run_gru::<f64>(args, &results[0]),
             dtype => Err(Error::unsupported("gru_cell", dtype)),
         },
+        cuda: None,
     }),
     derivative: Derivative::Joint(Joint {
-        inputs: &[0, 1, 2],
-        saves: Saves::input(0).union(Saves::input(1)).union(Saves::input(2)),
+        inputs: &[INPUT_GATES, HIDDEN_GATES, HX],
+        saves: Saves::input(INPUT_GATES).union(Saves::input(HIDDEN_GATES)).union(Saves::input(HX)),
         gradients: |d| {
-            let [xr, xz, xn] = parts(d.input(0).done()?)?;
-            let [hr, hz, hn] = parts(d.input(1).done()?)?;
+            let [xr, xz, xn] = parts(d.input(INPUT_GATES).done()?)?;
+            let [hr, hz, hn] = parts(d.input(HIDDEN_GATES).done()?)?;
             let (r, z) = ((xr + hr).sigmoid(), (xz + hz).sigmoid());
             let n = (xn + r.clone() * hn.clone()).tanh();
             let slope = |gate: Expr| gate.clone() * (1.0 - gate);
             let new = d.grad() * (1.0 - z.clone()) * (1.0 - n.clone().square());
-            let update = d.grad() * (d.input(2) - n) * slope(z.clone());
+            let update = d.grad() * (d.input(HX) - n) * slope(z.clone());
             let reset = new.clone() * hn * slope(r.clone());
             let input = joined(vec![reset.clone(), update.clone(), new.clone()])?;
             let hidden = joined(vec![reset, update, new * r])?;
@@ -108,13 +113,13 @@ pub static GRU_GATES: Row = Row {
     samples: &["t(2, 9), t(2, 9), t(2, 3)"],
     errors: &[("t(2, 3), t(2, 9), t(2, 3)", "RuntimeError", "gates of [2, 3] do not fit a state of [2, 3]")],
     reference: "(lambda s, x, h: (lambda z, n: (hx - n) * z + n)(s(x[1] + h[1]), np.tanh(x[2] + s(x[0] + h[0]) * h[2])))(lambda x: 1 / (1 + np.exp(-x)), np.split(input_gates, 3, -1), np.split(hidden_gates, 3, -1))",
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// Gates have as many rows as the state, and `times` its columns.
-fn check(args: &Args, gates: &[(usize, isize)], state: &Tensor) -> Result<()> {
-    for &(place, times) in gates {
-        let own = args.tensor(place)?;
+/// Checks that gates have as many rows as the state, and `times` its columns.
+fn check(args: &Args, gates: &[(Arg, isize)], state: &Tensor) -> Result<()> {
+    for &(arg, times) in gates {
+        let own = args.tensor(arg)?;
         let fits = own.rank() == 2
             && state.rank() == 2
             && own.sizes()[0] == state.sizes()[0]
@@ -147,14 +152,16 @@ fn first<T: Element>(pin: &rushlight_core::storage::Pin, tensor: &Tensor) -> *mu
 }
 
 fn run_lstm<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
+    use LSTM_GATES::*;
+
     let compute = T::DTYPE;
-    let (gates, state) = (plain(args.tensor(0)?, compute)?, plain(args.tensor(1)?, compute)?);
+    let (gates, state) = (plain(args.tensor(GATES)?, compute)?, plain(args.tensor(CX)?, compute)?);
     let (out, next) = (workplace(&results[0], compute)?, workplace(&results[1], compute)?);
     let [rows, n] = [state.sizes()[0] as usize, state.sizes()[1] as usize];
     {
         let (g, s) = (gates.storage().pin()?, state.storage().pin()?);
         let (o, c) = (out.storage().pin()?, next.storage().pin()?);
-        // SAFETY: row-major operands of these sizes and of the compute dtype; the results are fresh.
+        // SAFETY: row-major operands of these sizes and of the compute dtype; the results are new.
         unsafe {
             lstm::<T>(
                 rows,
@@ -169,16 +176,18 @@ fn run_lstm<T: Float>(args: &Args, results: &[Tensor]) -> Result<()> {
 }
 
 fn run_gru<T: Float>(args: &Args, result: &Tensor) -> Result<()> {
+    use GRU_GATES::*;
+
     let compute = T::DTYPE;
-    let input = plain(args.tensor(0)?, compute)?;
-    let own = plain(args.tensor(1)?, compute)?;
-    let (state, next) = (plain(args.tensor(2)?, compute)?, workplace(result, compute)?);
+    let input = plain(args.tensor(INPUT_GATES)?, compute)?;
+    let own = plain(args.tensor(HIDDEN_GATES)?, compute)?;
+    let (state, next) = (plain(args.tensor(HX)?, compute)?, workplace(result, compute)?);
     let [rows, n] = [state.sizes()[0] as usize, state.sizes()[1] as usize];
     {
         let pins = (input.storage().pin()?, own.storage().pin()?, state.storage().pin()?);
         let to = next.storage().pin()?;
         let operands: [*mut T; 3] = [first(&pins.0, &input), first(&pins.1, &own), first(&pins.2, &state)];
-        // SAFETY: row-major operands of these sizes and of the compute dtype; the result is fresh.
+        // SAFETY: row-major operands of these sizes and of the compute dtype; the result is new.
         unsafe { gru::<T>(rows, n, operands.map(<*mut T>::cast_const), first(&to, &next)) };
     }
     settle(&next, result)

@@ -1,29 +1,28 @@
-//! Layers of recurrent cells over sequences: of one length, or packed (the steps of all sequences behind one another).
+//! Layers of recurrent cells over sequences: of one length, or packed (for each step, the elements of all sequences
+//! together).
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
+use rushlight_dispatch::op;
+use rushlight_dispatch::operator::{
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
+};
+use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
 
 use super::gates::{GRU_GATES, LSTM_GATES};
 use super::sequence::LSTM_SEQUENCE;
 use super::{no_dim, size};
-use crate::autocast::Autocast;
-use crate::derive::Derivative;
 use crate::join::cat::{CAT, STACK};
-use crate::linalg::added::ADDMM;
+use crate::linalg::addmm::ADDMM;
 use crate::linalg::matrix::MM;
-use crate::mapped::Mapped;
 use crate::nn::dropout::DROPOUT;
 use crate::nn::linear::LINEAR;
-use crate::op;
 use crate::pointwise::activation::RELU;
 use crate::pointwise::arith::ADD;
 use crate::pointwise::hyperbolic::TANH;
-use crate::row::{DTypes, Row, Run, Traits, Variants};
-use crate::value::{Args, Ints, Output, Value};
 use crate::view::RESHAPE;
-use crate::view::narrow::{UNBIND, sliced};
-use crate::view::reshape::sizes_value;
-use crate::view::split::SPLIT_WITH_SIZES;
+use crate::view::narrow::sliced;
+use crate::view::split::{SPLIT_WITH_SIZES, UNBIND};
 use crate::view::transpose::TRANSPOSE;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,11 +38,11 @@ struct Weights<'a> {
     input: &'a Tensor,
     own: &'a Tensor,
     biases: Option<[&'a Tensor; 2]>,
-    /// What an LSTM's outputs are multiplied with.
+    /// The projection of an LSTM's outputs.
     projection: Option<&'a Tensor>,
 }
 
-/// Output and state; only an LSTM tells them apart.
+/// Output and state; they differ only for an LSTM.
 #[derive(Clone)]
 struct State {
     output: Tensor,
@@ -77,21 +76,22 @@ impl State {
     }
 }
 
-/// One layer in one direction, made ready: its products with the input are done, and its weights lie as steps read them.
+/// One layer in one direction, prepared: its products with the input are computed, and its weights are in the layout of
+/// the steps.
 struct Layer {
     kind: Kind,
     /// The state's weights, transposed.
     own: Tensor,
-    /// The state's bias, where it cannot be added to the input's.
+    /// The state's bias, if it cannot be added to the input's.
     own_bias: Option<Tensor>,
     projection: Option<Tensor>,
 }
 
 impl Layer {
-    /// The layer, and for all rows of the input what its steps begin with.
+    /// The layer, and for all rows of the input the start values of its steps.
     fn new(kind: Kind, input: &Tensor, weights: &Weights) -> Result<(Layer, Tensor)> {
         let turned = |tensor: &Tensor| op!(TRANSPOSE, tensor, 0i64, 1i64);
-        // A gated unit multiplies the state's part with its reset gate, bias and all.
+        // A gated unit multiplies the state's part, bias included, by its reset gate.
         let apart = kind == Kind::Gru;
         let bias = match weights.biases {
             None => None,
@@ -134,7 +134,8 @@ impl Layer {
         Ok(State { output, cell: None })
     }
 
-    /// All steps at once, where a fused kernel does them; what does not fit is left to the steps, which say so.
+    /// All steps at once, if a fused kernel supports them; operands that do not match are left to the steps, which
+    /// raise the error.
     fn run_fused(
         weights: &Weights,
         products: &Tensor,
@@ -182,7 +183,7 @@ impl Layer {
         Ok((STACK.tensor([Value::from(outputs), 0i64.into()])?, state))
     }
 
-    /// Packed sequences, the longest first: step `t` has only the sequences that are longer than `t`.
+    /// Packed sequences, the longest first: step `t` contains only the sequences that are longer than `t`.
     fn run_packed(&self, steps: Vec<Tensor>, first: State, backwards: bool) -> Result<(Tensor, State)> {
         let mut outputs = Vec::with_capacity(steps.len());
         let joined = |outputs: Vec<Tensor>| CAT.tensor([Value::from(outputs), 0i64.into()]);
@@ -220,35 +221,34 @@ impl Layer {
     }
 }
 
-/// What all layers are given.
+/// The arguments shared by all layers.
 struct Network<'a> {
     kind: Kind,
     weights: Vec<Weights<'a>>,
     layers: usize,
     directions: usize,
     dropout: f64,
-    /// How many sequences have each step, where they are packed.
+    /// The number of sequences in each step, if they are packed.
     lengths: Option<Ints>,
 }
 
 impl<'a> Network<'a> {
-    /// Reads the arguments from `params` on, which stands at `place`.
-    fn read(args: &'a Args, kind: Kind, place: usize, projected: bool, lengths: Option<Ints>) -> Result<Network<'a>> {
-        let params = args.tensors(place)?;
-        let has_biases = args.bool(place + 1)?;
+    fn read(args: &'a Args, kind: Kind, own: &Own, projected: bool, lengths: Option<Ints>) -> Result<Network<'a>> {
+        let params = args.tensors(own.params)?;
+        let has_biases = args.bool(own.has_biases)?;
         let stride = if has_biases { 4 } else { 2 } + usize::from(projected);
         if params.len() % stride != 0 {
             let n = params.len();
             return Err(Error::runtime(format!("MatrixRef: ArrayRef size {n} not divisible by stride {stride}"))
-                .hint("Each layer and direction has two weights, and two biases if has_biases."));
+                .hint("Each layer and direction needs two weights, and two biases if has_biases."));
         }
-        let layers =
-            usize::try_from(args.int(place + 2)?).map_err(|_| Error::runtime("num_layers must not be negative"))?;
-        let directions = if args.bool(place + 5)? { 2 } else { 1 };
+        let layers = usize::try_from(args.int(own.num_layers)?)
+            .map_err(|_| Error::runtime("num_layers must not be negative"))?;
+        let directions = if args.bool(own.bidirectional)? { 2 } else { 1 };
         if layers.checked_mul(directions).is_none_or(|count| count > params.len() / stride) {
             let n = params.len();
             return Err(Error::runtime(format!("ArrayRef: invalid slice, N = {n}; M = {stride}; size = {n}"))
-                .hint("Each layer and direction takes weights of its own."));
+                .hint("Each layer and direction needs weights of its own."));
         }
         let weights = params.chunks(stride).map(|own| Weights {
             input: own[0],
@@ -256,7 +256,7 @@ impl<'a> Network<'a> {
             biases: has_biases.then(|| [own[2], own[3]]),
             projection: projected.then(|| own[stride - 1]),
         });
-        let dropout = if args.bool(place + 4)? { args.float(place + 3)? } else { 0.0 };
+        let dropout = if args.bool(own.train)? { args.float(own.dropout)? } else { 0.0 };
         Ok(Network { kind, weights: weights.collect(), layers, directions, dropout, lengths })
     }
 
@@ -304,7 +304,7 @@ impl<'a> Network<'a> {
     }
 }
 
-/// The first states, apart: one of each layer and direction.
+/// The first states, split: one of each layer and direction.
 fn apart(states: &[&Tensor]) -> Result<Vec<State>> {
     let mut lists = Vec::new();
     for state in states {
@@ -316,19 +316,58 @@ fn apart(states: &[&Tensor]) -> Result<Vec<State>> {
     Ok(outputs.map(|output| State { output, cell: cells.next() }).collect())
 }
 
+/// The arguments that all these operators have. Their positions differ if the sequences are packed.
+struct Own {
+    hx: Arg,
+    params: Arg,
+    has_biases: Arg,
+    num_layers: Arg,
+    dropout: Arg,
+    train: Arg,
+    bidirectional: Arg,
+}
+
+impl Own {
+    const PLAIN: Own = {
+        use RNN_TANH::*;
+        Own {
+            hx: HX,
+            params: PARAMS,
+            has_biases: HAS_BIASES,
+            num_layers: NUM_LAYERS,
+            dropout: DROPOUT,
+            train: TRAIN,
+            bidirectional: BIDIRECTIONAL,
+        }
+    };
+
+    const PACKED: Own = {
+        use RNN_TANH_PACKED::*;
+        Own {
+            hx: HX,
+            params: PARAMS,
+            has_biases: HAS_BIASES,
+            num_layers: NUM_LAYERS,
+            dropout: DROPOUT,
+            train: TRAIN,
+            bidirectional: BIDIRECTIONAL,
+        }
+    };
+}
+
 fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
-    let at = if packed { 2 } else { 1 };
-    let input = args.tensor(0)?;
-    let states = if kind == Kind::Lstm { args.tensors(at)? } else { vec![args.tensor(at)?] };
+    let own = if packed { Own::PACKED } else { Own::PLAIN };
+    let input = args.tensor(Arg::FIRST)?;
+    let states = if kind == Kind::Lstm { args.tensors(own.hx)? } else { vec![args.tensor(own.hx)?] };
     if kind == Kind::Lstm && states.len() != 2 {
         return Err(Error::runtime("lstm expects two hidden states"));
     }
     if let Some(lacking) = states.iter().find(|state| state.rank() < 3) {
         return Err(no_dim(lacking, 2));
     }
-    let first = !packed && args.bool(at + 7)?;
+    let first = !packed && args.bool(RNN_TANH::BATCH_FIRST)?;
     let turned = |tensor: &Tensor| op!(TRANSPOSE, tensor, 0i64, 1i64);
-    let lengths = if packed { Some(lengths(args.valued(1)?, input)?) } else { None };
+    let lengths = if packed { Some(lengths(args.valued(RNN_TANH_PACKED::BATCH_SIZES)?, input)?) } else { None };
     if !packed {
         size(input, 2)?;
     }
@@ -337,7 +376,7 @@ fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
         return Err(Error::runtime("Expected sequence length to be larger than 0 in RNN"));
     }
     let projected = states.len() == 2 && states[0].sizes()[2] != states[1].sizes()[2];
-    let network = Network::read(args, kind, at + 1, projected, lengths)?;
+    let network = Network::read(args, kind, &own, projected, lengths)?;
     let (output, last) = network.run(&input, &apart(&states)?)?;
     let output = if first { turned(&output)? } else { output };
     let mut results = vec![output];
@@ -350,7 +389,7 @@ fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
     Ok(Output::Tuple(results))
 }
 
-/// How many sequences have each step: never more than the step before.
+/// The number of sequences in each step, which never increases.
 fn lengths(sizes: &Tensor, data: &Tensor) -> Result<Ints> {
     if sizes.dtype() != DType::I64 || sizes.rank() != 1 {
         return Err(Error::runtime("batch_sizes should be a 1-D tensor of int64 on the CPU"));
@@ -366,13 +405,18 @@ fn lengths(sizes: &Tensor, data: &Tensor) -> Result<Ints> {
     Ok(list.into())
 }
 
-const LAYERS: Row =
-    Row { variants: Variants::FUNCTION, dtypes: DTypes::FLOATS, derivative: Derivative::Composed, ..Row::BASE };
+const LAYERS: Operator = Operator {
+    variants: Variants::FUNCTION,
+    dtypes: DTypes::FLOATS,
+    derivative: Derivative::CompositeImplicit,
+    ..Operator::BASE
+};
 
 macro_rules! layer_rows {
-    ($($row:ident $packed:ident $name:literal $packed_name:literal $kind:ident $hx:literal $results:literal $what:literal,
+    ($($op:ident $packed:ident $name:literal $packed_name:literal $kind:ident $hx:literal $results:literal $what:literal,
        $autocast:ident, $samples:expr, $errors:expr, $example:literal, $packed_samples:expr, $packed_errors:expr, $packed_example:literal;)*) => {$(
-        pub static $row: Row = Row {
+        #[operator]
+        pub static $op: Operator = Operator {
             name: $name,
             signature: concat!(
                 "(Tensor input, ", $hx, ", Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> ",
@@ -384,13 +428,14 @@ macro_rules! layer_rows {
                 $example
             ),
             autocast: Autocast::$autocast,
-            run: Run::Compose(|args| run(args, Kind::$kind, false)),
+            implementation: Implementation::CompositeImplicit(|args| run(args, Kind::$kind, false)),
             samples: $samples,
             errors: $errors,
             ..LAYERS
         };
 
-        pub static $packed: Row = Row {
+        #[operator]
+        pub static $packed: Operator = Operator {
             name: $packed_name,
             signature: concat!(
                 "(Tensor data, Tensor batch_sizes, ", $hx, ", Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> ",
@@ -401,9 +446,9 @@ macro_rules! layer_rows {
                 " over packed sequences.\n\nShapes: data `(sum(batch_sizes), I)`, the first steps of all sequences, then the second ones; `batch_sizes` how many\nsequences have each step; the rest as for sequences of one length.\n\n",
                 $packed_example
             ),
-            traits: Traits::NEEDS_VALUES,
-            mapped: Mapped::EachIf(&[1]),
-            run: Run::Compose(|args| run(args, Kind::$kind, true)),
+            tags: Tags::DATA_DEPENDENT,
+            batch_rule: BatchRule::FallbackIf(&[BATCH_SIZES]),
+            implementation: Implementation::CompositeImplicit(|args| run(args, Kind::$kind, true)),
             samples: $packed_samples,
             errors: $packed_errors,
             ..LAYERS
@@ -455,7 +500,7 @@ layer_rows! {
     >>> torch.gru(torch.ones(1, 1), torch.tensor([1]), torch.ones(1, 1, 1), [w, w], False, 1, 0.0, False, False)
     (tensor([[0.5000]]), tensor([[[0.5000]]]))";
     LSTM LSTM_PACKED "lstm" "lstm.data" Lstm "Tensor[] hx" "(Tensor, Tensor, Tensor)" "Layers of long short-term memory (see `lstm_cell`)",
-        Lower,
+        LowerPrecision,
         &[
             "t(3, 2, 2), [t(1, 2, 2), t(1, 2, 2)], [t(8, 2), t(8, 2), t(8), t(8)], True, 1, 0.0, True, False, False",
             "t(2, 3, 2), [t(2, 2, 2), t(2, 2, 2)], [t(8, 2), t(8, 2), t(8, 2), t(8, 2)], False, 1, 0.0, True, True, True",

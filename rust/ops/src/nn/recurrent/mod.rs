@@ -1,35 +1,34 @@
-//! Recurrent networks: cells, which take one step, and layers of them over sequences.
+//! Recurrent networks: cells, which compute one step, and layers of them over sequences.
 //!
-//! The products of a whole sequence with the input's weights are one product; each step adds the product of the state with
-//! its weights, and `gates` does the rest of the step element by element.
+//! The products of a whole sequence with the input's weights are one product; each step adds the product of the state
+//! with its weights, and `gates` computes the elementwise part of the step.
 
 pub mod gates;
 pub mod layers;
-mod mapped;
 pub mod sequence;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Result};
+use rushlight_dispatch::op;
+use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::value::Output;
 
 use self::gates::{GRU_GATES, LSTM_GATES};
 use super::linear::LINEAR;
-use crate::derive::Derivative;
-use crate::op;
 use crate::pointwise::activation::RELU;
 use crate::pointwise::arith::ADD;
 use crate::pointwise::hyperbolic::TANH;
-use crate::row::{DTypes, Row, Run, Variants};
-use crate::value::{Args, Output};
 
-const CELL: Row = Row {
+#[operator]
+const CELL: Operator = Operator {
     variants: Variants::FUNCTION,
     dtypes: DTypes::FLOATS,
     signature: "(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
-    derivative: Derivative::Composed,
-    ..Row::BASE
+    derivative: Derivative::CompositeImplicit,
+    ..Operator::BASE
 };
 
-/// torch's sentence where a tensor has no dimension `dim`.
+/// torch's error for a tensor without a dimension `dim`.
 #[cold]
 fn no_dim(tensor: &Tensor, dim: usize) -> Error {
     let rank = tensor.rank().max(1);
@@ -40,9 +39,11 @@ fn size(tensor: &Tensor, dim: usize) -> Result<isize> {
     tensor.sizes().get(dim).copied().ok_or_else(|| no_dim(tensor, dim))
 }
 
-/// The shapes of one step, in torch's words: `input (N, I)`, each state `(N, H)`.
+/// Checks the shapes of one step with torch's messages: `input (N, I)`, each state `(N, H)`.
 fn check_step(args: &Args, states: &[&Tensor]) -> Result<()> {
-    let (input, w_ih, w_hh) = (args.tensor(0)?, args.tensor(2)?, args.tensor(3)?);
+    use RNN_TANH_CELL::*;
+
+    let (input, w_ih, w_hh) = (args.tensor(INPUT)?, args.tensor(W_IH)?, args.tensor(W_HH)?);
     let (own, wanted) = (size(input, 1)?, size(w_ih, 1)?);
     if own != wanted {
         return Err(Error::runtime(format!("input has inconsistent input_size: got {own} expected {wanted}")));
@@ -64,25 +65,30 @@ fn check_step(args: &Args, states: &[&Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// The product of the input with its weight, and the bias. Which of the two products comes first is which comes last in
-/// backward: as in torch.
+/// The product of the input with its weight, and the bias. The order of the two products is torch's, because backward
+/// reverses it.
 fn of_input(args: &Args) -> Result<Tensor> {
-    op!(LINEAR, args.tensor(0)?, args.tensor(2)?, args.optional_tensor(4))
+    use RNN_TANH_CELL::*;
+
+    op!(LINEAR, args.tensor(INPUT)?, args.tensor(W_IH)?, args.optional_tensor(B_IH))
 }
 
-/// The same of the state.
+/// The same for the state.
 fn of_state(args: &Args, state: &Tensor) -> Result<Tensor> {
-    op!(LINEAR, state, args.tensor(3)?, args.optional_tensor(5))
+    use RNN_TANH_CELL::*;
+
+    op!(LINEAR, state, args.tensor(W_HH)?, args.optional_tensor(B_HH))
 }
 
-fn simple_cell(args: &Args, activation: &'static Row) -> Result<Output> {
-    let state = args.tensor(1)?;
+fn simple_cell(args: &Args, activation: &'static Operator) -> Result<Output> {
+    let state = args.tensor(RNN_TANH_CELL::HX)?;
     check_step(args, &[state])?;
     let own = of_state(args, state)?;
     op!(activation, &op!(ADD, &of_input(args)?, &own)?).map(Output::Tensor)
 }
 
-pub static RNN_TANH_CELL: Row = Row {
+#[operator]
+pub static RNN_TANH_CELL: Operator = Operator {
     name: "rnn_tanh_cell",
     doc: "One step of a recurrent network.
 
@@ -93,7 +99,7 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(H, I)`, w_hh `(H, H)`, bi
     >>> x = torch.ones(1, 1)
     >>> torch.rnn_tanh_cell(x, x, x, x)
     tensor([[0.9640]])",
-    run: Run::Compose(|args| simple_cell(args, &TANH)),
+    implementation: Implementation::CompositeImplicit(|args| simple_cell(args, &TANH)),
     samples: &["t(2, 3), t(2, 4), t(4, 3), t(4, 4)", "t(2, 3), t(2, 4), t(4, 3), t(4, 4), t(4), t(4)"],
     errors: &[
         ("t(2, 5), t(2, 4), t(4, 3), t(4, 4)", "RuntimeError", "input has inconsistent input_size: got 5 expected 3"),
@@ -113,7 +119,8 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(H, I)`, w_hh `(H, H)`, bi
     ..CELL
 };
 
-pub static RNN_RELU_CELL: Row = Row {
+#[operator]
+pub static RNN_RELU_CELL: Operator = Operator {
     name: "rnn_relu_cell",
     doc: "One step of a recurrent network.
 
@@ -124,7 +131,7 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(H, I)`, w_hh `(H, H)`, bi
     >>> x = torch.ones(1, 1)
     >>> torch.rnn_relu_cell(x, x, x, x)
     tensor([[2.]])",
-    run: Run::Compose(|args| simple_cell(args, &RELU)),
+    implementation: Implementation::CompositeImplicit(|args| simple_cell(args, &RELU)),
     samples: &["t(2, 3), t(2, 4), t(4, 3), t(4, 4)", "t(2, 3), t(2, 4), t(4, 3), t(4, 4), t(4), t(4)"],
     errors: &[(
         "t(2, 5), t(2, 4), t(4, 3), t(4, 4)",
@@ -135,7 +142,8 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(H, I)`, w_hh `(H, H)`, bi
     ..CELL
 };
 
-pub static GRU_CELL: Row = Row {
+#[operator]
+pub static GRU_CELL: Operator = Operator {
     name: "gru_cell",
     doc: "One step of a gated recurrent unit. The rows of weights and biases are those of the reset, the update and the new gate.
 
@@ -148,8 +156,8 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(3 * H, I)`, w_hh `(3 * H,
 
     >>> torch.gru_cell(torch.ones(1, 1), torch.ones(1, 1), torch.zeros(3, 1), torch.zeros(3, 1))
     tensor([[0.5000]])",
-    run: Run::Compose(|args| {
-        let state = args.tensor(1)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let state = args.tensor(HX)?;
         check_step(args, &[state])?;
         let input = of_input(args)?;
         op!(GRU_GATES, &input, &of_state(args, state)?, state).map(Output::Tensor)
@@ -164,7 +172,8 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(3 * H, I)`, w_hh `(3 * H,
     ..CELL
 };
 
-pub static LSTM_CELL: Row = Row {
+#[operator]
+pub static LSTM_CELL: Operator = Operator {
     name: "lstm_cell",
     signature: "(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)",
     doc: "One step of a long short-term memory, from and to an output and a state. The rows of weights and biases are those of
@@ -179,8 +188,8 @@ Shapes: input `(N, I)`, both of hx and both results `(N, H)`, w_ih `(4 * H, I)`,
     >>> h = torch.ones(1, 1)
     >>> torch.lstm_cell(h, (h, h), torch.zeros(4, 1), torch.zeros(4, 1))
     (tensor([[0.2311]]), tensor([[0.5000]]))",
-    run: Run::Compose(|args| {
-        let states = args.tensors(1)?;
+    implementation: Implementation::CompositeImplicit(|args| {
+        let states = args.tensors(HX)?;
         let [output, state] = states[..] else { return Err(Error::runtime("lstm_cell expects two hidden states")) };
         check_step(args, &states)?;
         let own = of_state(args, output)?;

@@ -7,37 +7,45 @@ use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::float::Float;
 use rushlight_cpu::linalg::matmul::GemmElement;
 use rushlight_cpu::nn::recurrent::sequence::{Backward, Forward, Sequence};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::{plain, settle, workplace};
+use rushlight_dispatch::operator::{
+    Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint, Kernel, Operator, Saves,
+    TensorSpec, Variants, operator,
+};
+use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
+use rushlight_dispatch::vmap::{self, RuleResult, split_batch};
+use rushlight_dispatch::{create, op};
 
 use super::gates::{joined, parts};
-use crate::derive::{Derivative, Derive, Joint, Saves};
-use crate::expr::Expr;
-use crate::join::cat::STACK;
-use crate::mapped::Mapped;
-use crate::operands::{plain, settle, workplace};
-use crate::row::{DTypes, Kernel, Row, Run, Spec, Variants};
-use crate::value::{Args, Value};
-use crate::view::narrow::sliced;
-use crate::view::reshape::sizes_value;
+use crate::expr_ext::ExprExt;
+use crate::join::cat::{CAT, STACK};
+use crate::linalg::matrix::BMM;
+use crate::view::RESHAPE;
+use crate::view::narrow::{NARROW, sliced};
+use crate::view::squeeze::UNSQUEEZE;
+use crate::view::transpose::TRANSPOSE;
 
-pub static LSTM_SEQUENCE: Row = Row {
+#[operator]
+pub static LSTM_SEQUENCE: Operator = Operator {
     name: "_lstm_sequence",
     variants: Variants::FUNCTION,
     signature: "(Tensor products, Tensor hx, Tensor cx, Tensor w_hh, bool backwards) -> (Tensor, Tensor, Tensor)",
     doc: "The outputs, states and gates of all steps of a long short-term memory.
 
 Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H)`, w_hh `(4 * H, H)`; outputs and states
-`(T, N, H)`, gates as they act `(T, N, 4 * H)`. With `backwards` the last step is the first.
+`(T, N, H)`, activated gates `(T, N, 4 * H)`. With `backwards` the last step is the first.
 
     >>> h = torch.ones(1, 1)
     >>> torch._lstm_sequence(torch.zeros(1, 1, 4), h, h, torch.zeros(4, 1), False)[:2]
     (tensor([[[0.2311]]]), tensor([[[0.5000]]]))",
     dtypes: DTypes::FLOATS,
-    mapped: Mapped::Rule(super::mapped::lstm),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(batched_lstm),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let products = args.tensor(0)?;
-            let [steps, rows, width] = sizes(args, [0, 1, 2, 3])?;
-            let spec = |times: isize| Spec::new(&[steps, rows, times * width], products.dtype(), products);
+            let products = args.tensor(PRODUCTS)?;
+            let [steps, rows, width] = sizes(args, [PRODUCTS, HX, CX, W_HH])?;
+            let spec = |times: isize| TensorSpec::new(&[steps, rows, times * width], products.dtype(), products);
             Ok(vec![spec(1), spec(1), spec(4)])
         },
         cpu: |args, results| match results[0].dtype().compute() {
@@ -45,12 +53,13 @@ Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H
             DType::F64 => run::<f64>(args, results),
             dtype => Err(Error::unsupported("lstm", dtype)),
         },
+        cuda: None,
     }),
     derivative: Derivative::Joint(Joint {
-        inputs: &[0, 1, 2, 3],
-        saves: Saves::input(1)
-            .union(Saves::input(2))
-            .union(Saves::input(3))
+        inputs: &[PRODUCTS, HX, CX, W_HH],
+        saves: Saves::input(HX)
+            .union(Saves::input(CX))
+            .union(Saves::input(W_HH))
             .union(Saves::result(0))
             .union(Saves::result(1))
             .union(Saves::result(2)),
@@ -62,12 +71,12 @@ Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H
         "RuntimeError",
         "weights of [12, 2] do not fit products of [3, 2, 12] and a state of [2, 3]",
     )],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
-/// Steps, sequences and elements of a state; checks products, output, state and weights at these places.
-fn sizes(args: &Args, places: [usize; 4]) -> Result<[isize; 3]> {
-    let [products, output, state, weight] = places.map(|place| args.tensor(place));
+/// Steps, sequences and elements of a state; checks products, output, state and weights.
+fn sizes(args: &Args, operands: [Arg; 4]) -> Result<[isize; 3]> {
+    let [products, output, state, weight] = operands.map(|arg| args.tensor(arg));
     let (products, output, state, weight) = (products?, output?, state?, weight?);
     if let ([steps, rows, gates], [own, width]) = (&products.sizes()[..], &state.sizes()[..])
         && output.sizes() == state.sizes()
@@ -94,12 +103,14 @@ fn first<T>(pin: &Pin, tensor: &Tensor) -> *mut T {
 }
 
 fn run<T: Float + GemmElement<Sum = T>>(args: &Args, results: &[Tensor]) -> Result<()> {
-    let own = sequence(sizes(args, [0, 1, 2, 3])?, args.bool(4)?);
+    use LSTM_SEQUENCE::*;
+
+    let own = sequence(sizes(args, [PRODUCTS, HX, CX, W_HH])?, args.bool(BACKWARDS)?);
     if results[0].numel() == 0 {
         return Ok(());
     }
-    let given = |place: usize| args.tensor(place).and_then(|tensor| plain(tensor, T::DTYPE));
-    let operands = [given(0)?, given(1)?, given(2)?, given(3)?];
+    let given = |arg| args.tensor(arg).and_then(|tensor| plain(tensor, T::DTYPE));
+    let operands = [given(PRODUCTS)?, given(HX)?, given(CX)?, given(W_HH)?];
     let place = |at: usize| workplace(&results[at], T::DTYPE);
     let places = [place(0)?, place(1)?, place(2)?];
     {
@@ -116,18 +127,20 @@ fn run<T: Float + GemmElement<Sum = T>>(args: &Args, results: &[Tensor]) -> Resu
             states: first(&to.1, &places[1]),
             gates: first(&to.2, &places[2]),
         };
-        // SAFETY: row-major tensors of the compute dtype, whose sizes `infer` has checked; the results are fresh.
+        // SAFETY: row-major tensors of the compute dtype, whose sizes `infer` has checked; the results are new.
         unsafe { own.forward(&forward)? };
     }
     places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
 }
 
-/// The fused gradient. A derivative of it is wanted only where the gradient is recorded, and is then composed instead.
-pub static LSTM_SEQUENCE_BACKWARD: Row = Row {
+/// The fused gradient. Its own derivative is needed only if the gradient is recorded, and then the gradient is composed
+/// instead.
+#[operator]
+pub static LSTM_SEQUENCE_BACKWARD: Operator = Operator {
     name: "_lstm_sequence_backward",
     variants: Variants::FUNCTION,
     signature: "(Tensor grad_outputs, Tensor? grad_states, Tensor hx, Tensor cx, Tensor w_hh, Tensor outputs, Tensor states, Tensor gates, bool backwards) -> (Tensor, Tensor, Tensor, Tensor)",
-    doc: "The gradients of products, hx, cx and w_hh in `_lstm_sequence`, out of those of outputs and states.
+    doc: "The gradients of products, hx, cx and w_hh in `_lstm_sequence`, computed from those of outputs and states.
 
 Shapes: as there.
 
@@ -136,21 +149,21 @@ Shapes: as there.
     >>> torch._lstm_sequence_backward(torch.ones(1, 1, 1), None, h, h, w, *results, False)[2]
     tensor([[0.1966]])",
     dtypes: DTypes::FLOATS,
-    mapped: Mapped::Rule(super::mapped::lstm_backward),
-    run: Run::Kernel(Kernel {
+    batch_rule: BatchRule::Custom(batched_lstm_backward),
+    implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            let [steps, rows, width] = sizes(args, [7, 2, 3, 4])?;
+            let [steps, rows, width] = sizes(args, [GATES, HX, CX, W_HH])?;
             let all = [steps, rows, width];
-            for place in [0, 1, 5, 6] {
-                if let Some(tensor) = args.optional_tensor(place)
+            for arg in [GRAD_OUTPUTS, GRAD_STATES, OUTPUTS, STATES] {
+                if let Some(tensor) = args.optional_tensor(arg)
                     && tensor.sizes()[..] != all
                 {
                     return Err(Error::runtime("a gradient does not fit its sequence")
                         .shapes([tensor.sizes().as_slice(), all.as_slice()]));
                 }
             }
-            let like = args.tensor(0)?;
-            let spec = |sizes: &[isize]| Spec::new(sizes, like.dtype(), like);
+            let like = args.tensor(GRAD_OUTPUTS)?;
+            let spec = |sizes: &[isize]| TensorSpec::new(sizes, like.dtype(), like);
             let state = spec(&[rows, width]);
             Ok(vec![spec(&[steps, rows, 4 * width]), state.clone(), state, spec(&[4 * width, width])])
         },
@@ -159,25 +172,29 @@ Shapes: as there.
             DType::F64 => run_backward::<f64>(args, results),
             dtype => Err(Error::unsupported("lstm", dtype)),
         },
+        cuda: None,
     }),
-    derivative: Derivative::NonDifferentiable("where gradients are recorded, the gradient of the sequence is composed"),
+    derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of the sequence is composed"),
     samples: &["t(3, 2, 2), None, t(2, 2), t(2, 2), t(8, 2), t(3, 2, 2), t(3, 2, 2), t(3, 2, 8), False"],
     errors: &[(
         "t(2, 2, 2), None, t(2, 2), t(2, 2), t(8, 2), t(3, 2, 2), t(3, 2, 2), t(3, 2, 8), False",
         "RuntimeError",
         "a gradient does not fit its sequence",
     )],
-    ..Row::BASE
+    ..Operator::BASE
 };
 
 fn run_backward<T: Float + GemmElement<Sum = T>>(args: &Args, results: &[Tensor]) -> Result<()> {
-    let own = sequence(sizes(args, [7, 2, 3, 4])?, args.bool(8)?);
+    use LSTM_SEQUENCE_BACKWARD::*;
+
+    let own = sequence(sizes(args, [GATES, HX, CX, W_HH])?, args.bool(BACKWARDS)?);
     if own.steps * own.rows * own.width == 0 {
-        return results.iter().try_for_each(|result| crate::create::fill(result, Scalar::Int(0)));
+        return results.iter().try_for_each(|result| create::fill(result, Scalar::Int(0)));
     }
-    let given = |place: usize| args.tensor(place).and_then(|tensor| plain(tensor, T::DTYPE));
-    let operands = [given(0)?, given(2)?, given(3)?, given(4)?, given(5)?, given(6)?, given(7)?];
-    let arriving = args.optional_tensor(1).map(|tensor| plain(tensor, T::DTYPE)).transpose()?;
+    let given = |arg| args.tensor(arg).and_then(|tensor| plain(tensor, T::DTYPE));
+    let operands =
+        [given(GRAD_OUTPUTS)?, given(HX)?, given(CX)?, given(W_HH)?, given(OUTPUTS)?, given(STATES)?, given(GATES)?];
+    let arriving = args.optional_tensor(GRAD_STATES).map(|tensor| plain(tensor, T::DTYPE)).transpose()?;
     let place = |at: usize| workplace(&results[at], T::DTYPE);
     let places = [place(0)?, place(1)?, place(2)?, place(3)?];
     {
@@ -203,44 +220,48 @@ fn run_backward<T: Float + GemmElement<Sum = T>>(args: &Args, results: &[Tensor]
             to_state: into(2),
             to_weight: into(3),
         };
-        // SAFETY: row-major tensors of the compute dtype, whose sizes `infer` has checked; the gradients are fresh.
+        // SAFETY: row-major tensors of the compute dtype, whose sizes `infer` has checked; the gradients are new.
         unsafe { own.backward(&backward)? };
     }
     places.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
 }
 
-fn gradients(d: &Derive) -> Result<Vec<Option<Tensor>>> {
+fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
+    use LSTM_SEQUENCE::*;
+
     if rushlight_autograd::modes::recording() || d.has_grad(2) {
         return composed(d);
     }
     let arriving = if d.has_grad(1) { Some(d.grad_of(1).done()?) } else { None };
-    let kept = [d.input(1), d.input(2), d.input(3), d.result_of(0), d.result_of(1), d.result_of(2)];
+    let kept = [d.input(HX), d.input(CX), d.input(W_HH), d.result_of(0), d.result_of(1), d.result_of(2)];
     let mut values: Vec<Value> = vec![d.grad().done()?.into(), arriving.into()];
     for tensor in kept {
         values.push(tensor.done()?.into());
     }
-    values.push(d.flag(4).into());
-    let found = crate::call::call(Args::new(&LSTM_SEQUENCE_BACKWARD, values))?.into_tensors();
+    values.push(d.flag(BACKWARDS).into());
+    let found = Args::new(&LSTM_SEQUENCE_BACKWARD, values).call()?.into_tensors();
     Ok(found.into_iter().map(Some).collect())
 }
 
-/// The same out of operators, step by step.
-fn composed(d: &Derive) -> Result<Vec<Option<Tensor>>> {
+/// The same with operators, step by step.
+fn composed(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
+    use LSTM_SEQUENCE::*;
+
     let [outputs, states, gates] = [d.result_of(0).done()?, d.result_of(1).done()?, d.result_of(2).done()?];
     let [grads, grad_states, grad_gates] = [d.grad_of(0).done()?, d.grad_of(1).done()?, d.grad_of(2).done()?];
     let steps = outputs.sizes()[0];
     let at = |tensor: &Tensor, step: isize| -> Result<Tensor> {
         let one = sliced(tensor, 0, step, 1, 1)?;
-        crate::op!(crate::view::RESHAPE, &one, sizes_value(&one.sizes()[1..]))
+        op!(crate::view::RESHAPE, &one, sizes_value(&one.sizes()[1..]))
     };
-    let place = |turn: isize| if d.flag(4) { steps - 1 - turn } else { turn };
+    let place = |turn: isize| if d.flag(BACKWARDS) { steps - 1 - turn } else { turn };
     let before = |turn: isize, first: Expr, all: &Tensor| {
         if turn == 0 { first } else { Expr::new(at(all, place(turn - 1))) }
     };
     let slope = |gate: Expr| gate.clone() * (1.0 - gate);
-    let mut carried = d.input(1).zeros_like();
-    let mut kept = d.input(2).zeros_like();
-    let mut weight = d.input(3).zeros_like();
+    let mut carried = d.input(HX).zeros_like();
+    let mut kept = d.input(CX).zeros_like();
+    let mut weight = d.input(W_HH).zeros_like();
     let mut found = Vec::new();
     for turn in (0..steps).rev() {
         let step = place(turn);
@@ -252,18 +273,81 @@ fn composed(d: &Derive) -> Result<Vec<Option<Tensor>>> {
         let state = kept + Expr::new(at(&grad_states, step)) + through;
         let moved = joined(vec![
             (state.clone() * fresh.clone() + of_enter) * slope(enter.clone()),
-            (state.clone() * before(turn, d.input(2), &states) + of_keep) * slope(keep.clone()),
+            (state.clone() * before(turn, d.input(CX), &states) + of_keep) * slope(keep.clone()),
             (state.clone() * enter + of_fresh) * (1.0 - fresh.square()),
             (output * tanh + of_leave) * slope(leave),
         ])?;
-        carried = Expr::from(&moved).matmul(d.input(3));
+        carried = Expr::from(&moved).matmul(d.input(W_HH));
         kept = state * keep;
-        weight = weight + Expr::from(&moved).transposed().matmul(before(turn, d.input(1), &outputs));
+        weight = weight + Expr::from(&moved).transposed().matmul(before(turn, d.input(HX), &outputs));
         found.push(moved);
     }
-    if !d.flag(4) {
+    if !d.flag(BACKWARDS) {
         found.reverse();
     }
     let products = STACK.tensor([Value::from(found), 0i64.into()])?;
     Ok(vec![Some(products), Some(carried.done()?), Some(kept.done()?), Some(weight.done()?)])
+}
+
+/// `[B, T, N, ..]` as `[T, B * N, ..]`.
+fn as_sequences(shown: &Tensor) -> Result<Tensor> {
+    let [size, steps, rows, width] = shown.sizes()[..] else { return Err(Error::runtime("no sequences")) };
+    op!(RESHAPE, op!(TRANSPOSE, shown, 0i64, 1i64)?, sizes_value(&[steps, size * rows, width]))
+}
+
+/// The inverse of `as_sequences`.
+fn from_sequences(whole: &Tensor, size: isize) -> Result<Tensor> {
+    let [steps, rows, width] = whole.sizes()[..] else { return Err(Error::runtime("no sequences")) };
+    op!(TRANSPOSE, op!(RESHAPE, whole, sizes_value(&[steps, size, rows / size, width]))?, 0i64, 1i64)
+}
+
+/// Samples that share the weights are more sequences.
+fn batched_lstm(batch: &BatchedCall) -> RuleResult {
+    use LSTM_SEQUENCE::*;
+
+    if batch.size == 0 || batch.differs_at(W_HH) {
+        return Ok(None);
+    }
+    let [products, hx, cx] = [PRODUCTS, HX, CX].map(|arg| batch.tensor(arg));
+    let operands = [as_sequences(&products?)?, vmap::merge_batch(&hx?)?, vmap::merge_batch(&cx?)?, batch.one(W_HH)?]
+        .map(Value::Own);
+    let values = operands.into_iter().chain([batch.args.bool(BACKWARDS)?.into()]);
+    let results = Args::new(batch.args.op, values).call()?.into_tensors();
+    let results = results.iter().map(|whole| from_sequences(whole, batch.size)).collect::<Result<_>>()?;
+    Ok(Some(Output::Tuple(results)))
+}
+
+/// The weights have a gradient for each sample.
+fn batched_lstm_backward(batch: &BatchedCall) -> RuleResult {
+    use LSTM_SEQUENCE_BACKWARD::*;
+
+    let steps = batch.args.tensor(OUTPUTS)?.sizes()[0] as i64;
+    if batch.size == 0 || steps == 0 || batch.differs_at(W_HH) {
+        return Ok(None);
+    }
+    let backwards = batch.args.bool(BACKWARDS)?;
+    let sequences = |arg| as_sequences(&batch.tensor(arg)?).map(Value::Own);
+    let state = |arg| vmap::merge_batch(&batch.tensor(arg)?).map(Value::Own);
+    let arriving = if batch.args.has_tensor(GRAD_STATES) { sequences(GRAD_STATES)? } else { Value::None };
+    let operands = [
+        sequences(GRAD_OUTPUTS)?,
+        arriving,
+        state(HX)?,
+        state(CX)?,
+        batch.one(W_HH)?.into(),
+        sequences(OUTPUTS)?,
+        sequences(STATES)?,
+        sequences(GATES)?,
+        backwards.into(),
+    ];
+    let results = <[Tensor; 4]>::try_from(batch.args.op.call(operands)?.into_tensors());
+    let [products, hx, cx, _] = results.map_err(|_| Error::runtime("a sequence without gradients"))?;
+    let products = from_sequences(&products, batch.size)?;
+    // Each step's product is with the previous output.
+    let (first, outputs) = (op!(UNSQUEEZE, batch.tensor(HX)?, 1i64)?, batch.tensor(OUTPUTS)?);
+    let others = op!(NARROW, &outputs, 1i64, i64::from(backwards), steps - 1)?;
+    let before = op!(CAT, if backwards { vec![others, first] } else { vec![first, others] }, 1i64)?;
+    let flat = |of: &Tensor| op!(RESHAPE, of, sizes_value(&[batch.size, -1, of.sizes()[3]]));
+    let weight = op!(BMM, op!(TRANSPOSE, flat(&products)?, 1i64, 2i64)?, flat(&before)?)?;
+    Ok(Some(Output::Tuple(vec![products, split_batch(&hx, batch.size)?, split_batch(&cx, batch.size)?, weight])))
 }

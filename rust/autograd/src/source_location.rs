@@ -1,0 +1,63 @@
+//! The line of the user's program that made a call: recorded in a few nanoseconds, decoded only for an error message.
+
+use std::sync::OnceLock;
+
+use rushlight_core::Result;
+
+/// A code object's number and an instruction offset in it; zero if unknown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SourceLocation {
+    pub code: u32,
+    pub offset: u32,
+}
+
+/// How Python reports the current line.
+pub struct SourceLocator {
+    /// The current location; `SourceLocation::default()` if there is none. Called for every node and every in-place change, on
+    /// any thread and under locks: it must be fast and must not block.
+    pub here: fn() -> SourceLocation,
+    /// As text: file, line, function.
+    pub describe: fn(SourceLocation) -> Option<String>,
+    /// The whole stack, the outermost frame first, one per line. Slow, and takes the GIL.
+    pub trace: fn() -> Option<String>,
+    /// Warns at the user's line; fails if warnings are errors.
+    pub warn: fn(&str) -> Result<()>,
+}
+
+static SOURCE_LOCATOR: OnceLock<SourceLocator> = OnceLock::new();
+
+/// Installs Python's source locator; the first one stays.
+pub fn set_source_locator(locator: SourceLocator) {
+    let _ = SOURCE_LOCATOR.set(locator);
+}
+
+/// The whole stack, if anomaly detection is on.
+pub(crate) fn trace() -> Option<Box<str>> {
+    SOURCE_LOCATOR.get().and_then(|locator| (locator.trace)()).map(String::into_boxed_str)
+}
+
+pub(crate) fn warn(message: &str) -> Result<()> {
+    SOURCE_LOCATOR.get().map_or(Ok(()), |locator| (locator.warn)(message))
+}
+
+impl SourceLocation {
+    #[inline]
+    pub fn here() -> SourceLocation {
+        SOURCE_LOCATOR.get().map_or(SourceLocation::default(), |locator| (locator.here)())
+    }
+
+    pub fn describe(self) -> Option<String> {
+        if self == SourceLocation::default() {
+            return None;
+        }
+        SOURCE_LOCATOR.get().and_then(|locator| (locator.describe)(self))
+    }
+
+    pub(crate) fn pack(self) -> u64 {
+        u64::from(self.code) << 32 | u64::from(self.offset)
+    }
+
+    pub(crate) fn unpack(packed: u64) -> SourceLocation {
+        SourceLocation { code: (packed >> 32) as u32, offset: packed as u32 }
+    }
+}

@@ -1,0 +1,62 @@
+//! The source of the device functions, and their names.
+//!
+//! An elementwise operator defines its computation once, in `rushlight_cpu::tiles!`: `|x, y; alpha| x + alpha * y`. The macro
+//! builds the CPU's loops from the expression and keeps its text. `cargo dev generate` translates the text into C++ and writes
+//! one function for each operator and dtype into `expressions.cuh`:
+//!
+//! ```text
+//! DEVICE f32 add_f32(f32 x, f32 y, f32 alpha) { return x + alpha * y; }
+//! ```
+//!
+//! The expressions of a reduction (`rushlight_cpu::folds!`) become four functions each: `sum_start_f32`, `sum_take_f32`,
+//! `sum_join_f32` and `sum_done_f32`.
+//!
+//! The translation uses only the syntax. A function has the same name in both languages: `S::exp(x)`, `x.sqrt()` and
+//! `analytic::tan(z)` become calls of `exp`, `sqrt` and `analytic::tan`. `prelude.cuh` and the files that it includes define these
+//! functions, for devices (NVRTC) and for the CPU (C++17). They perform the operations of the Rust functions in the same order, so
+//! that both devices give the same bits, except where the platform's mathematical library is used (`libm` in `platform.cuh`).
+//! Products and sums are not contracted (`--fmad=false`, `-ffp-contract=off`) unless the expression uses `mul_add`.
+//!
+//! | Rust | C++ |
+//! |---|---|
+//! | `f64`, `c64`, `Bool` | the same names |
+//! | `T`, `A`, `O` | the type of the element, the accumulator, the result |
+//! | `0.5` | `lit(0.5)`, which takes the type of the other operand |
+//! | `if a { b } else { c }` | `a ? b : c`, or statements if a branch contains `let` |
+//! | `let y = ..` | `const auto y_1 = ..` |
+//! | `x as T`, `f64::from(x)` | `cast<f32>(x)`, `from<f64>(x)` |
+//! | `x.f(y)`, `S::f(x, y)` | `f(x, y)` |
+//! | `T::new(a, b)`, `T::INFINITY`, `T::from_bits(b)` | `c64(a, b)`, `infinity<f32>()`, `from_bits<f16>(b)` |
+//! | `x % y`, `!x` | `rem(x, y)`, `complement(x)` |
+//!
+//! `cargo dev generate` rejects other syntax; the expression must be rewritten. If the prelude lacks a function, the tests fail
+//! to compile. `rust/dev/tests/expressions.rs` compiles all functions for the CPU and compares their results with those of the CPU's
+//! loops. `tests/cuda/test_kernels.py` compiles them for several device architectures.
+
+use rushlight_core::DType;
+
+/// The name of a dtype in the sources.
+pub const fn type_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::U8 => "u8",
+        DType::I8 => "i8",
+        DType::I16 => "i16",
+        DType::I32 => "i32",
+        DType::I64 => "i64",
+        DType::U16 => "u16",
+        DType::U32 => "u32",
+        DType::U64 => "u64",
+        DType::F16 => "f16",
+        DType::BF16 => "bf16",
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+        DType::C64 => "c64",
+        DType::C128 => "c128",
+        DType::Bool => "Bool",
+    }
+}
+
+/// The name of an operator's function for a dtype of elements: `max_other_f32` for `max.other`.
+pub fn function_name(operator: &str, dtype: DType) -> String {
+    format!("{}_{}", operator.replace('.', "_"), type_name(dtype).to_lowercase())
+}

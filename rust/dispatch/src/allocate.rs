@@ -1,0 +1,22 @@
+//! Memory for tensors.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::storage::Block;
+use rushlight_core::{Device, Result, Storage};
+
+use crate::operator::TensorSpec;
+
+/// Memory on `device`; on `meta` only its size.
+pub fn storage(device: Device, bytes: usize) -> Result<Storage> {
+    match device {
+        Device::Cpu => Storage::heap(bytes),
+        Device::Meta => Ok(Storage::new(Block::meta(bytes))),
+        Device::Cuda(_) => Err(rushlight_cuda::unsupported()),
+    }
+}
+
+/// Uninitialised elements for a result.
+pub fn allocate(spec: &TensorSpec) -> Result<Tensor> {
+    let storage = storage(spec.device, spec.layout.checked_bytes(spec.dtype.size())?)?;
+    Ok(Tensor::new(storage, spec.layout.clone(), spec.dtype, spec.device))
+}

@@ -1,0 +1,47 @@
+//! Step 1 of a call: the device of its tensors, and the implementation for that device.
+
+use crate::value::Arg;
+use rushlight_core::{Device, Error, Result};
+
+use super::errors::not_on_cuda;
+use crate::operator::{Args, Operator, Tags};
+
+/// Checks that all tensors are on one device; a 0-d tensor on the CPU may be combined with any.
+#[inline]
+pub fn check_devices(args: &Args) -> Result<Device> {
+    if args.all_tensors(|tensor| tensor.device() == Device::Cpu) {
+        return Ok(Device::Cpu);
+    }
+    if args.op.tags.has(Tags::MIXED_DEVICES) {
+        return Ok(args.tensor(Arg::FIRST)?.device());
+    }
+    let mut device = None;
+    for (_, tensor) in args.each_tensor() {
+        let own = tensor.device();
+        match device {
+            None => device = Some((own, tensor.layout().rank())),
+            Some((first, rank)) if first != own => {
+                if first == Device::Cpu && rank == 0 {
+                    device = Some((own, tensor.layout().rank()));
+                } else if own != Device::Cpu || tensor.layout().rank() != 0 {
+                    return Err(Error::runtime(format!(
+                        "Expected all tensors to be on the same device, but found at least two devices, {first} and {own}!"
+                    ))
+                    .hint("Move one of them: x.to(y.device)."));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(device.map_or(Device::Cpu, |(device, _)| device))
+}
+
+/// The implementation for tensors on `device`; `None` on `meta`, where there is nothing to compute.
+#[inline]
+pub fn select_kernel<F>(op: &Operator, device: Device, cpu: F, cuda: Option<F>) -> Result<Option<F>> {
+    match device {
+        Device::Cpu => Ok(Some(cpu)),
+        Device::Meta => Ok(None),
+        Device::Cuda(_) => cuda.map(Some).ok_or_else(|| not_on_cuda(op)),
+    }
+}

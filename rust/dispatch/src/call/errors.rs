@@ -1,0 +1,26 @@
+//! The errors of a call.
+
+use rushlight_core::{Class, DType, Dims, Error};
+
+use crate::operator::{Args, Operator};
+
+#[cold]
+pub fn not_implemented(op: &Operator, dtype: DType) -> Error {
+    let name = if op.kernel_name.is_empty() { &format!("{}_cpu", op.python_name()) } else { op.kernel_name };
+    let sentence = format!("\"{name}\" not implemented for '{}'", dtype.display_name());
+    let accepted: Vec<&str> = op.dtypes.list().map(DType::name).collect();
+    Error::new(Class::NotImplemented, sentence).hint(format!("It accepts {}.", accepted.join(", ")))
+}
+
+#[cold]
+pub fn not_on_cuda(op: &Operator) -> Error {
+    let sentence = format!("Could not run 'aten::{}' with arguments from the 'CUDA' backend.", op.name);
+    Error::new(Class::NotImplemented, sentence).hint("Move the tensors to the host: x.cpu().")
+}
+
+/// Adds the operator, and the shapes of its operands unless the error has more specific ones.
+#[cold]
+pub fn with_context(error: Error, args: &Args, in_place: bool) -> Error {
+    let shapes: Vec<Dims> = args.each_tensor().map(|(_, tensor)| tensor.sizes().clone()).collect();
+    error.called(args.op.display_name(in_place), shapes)
+}

@@ -1,0 +1,106 @@
+//! The steps of operators that have an algorithm or a body of their own.
+
+use crate::value::{Arg, Output, Target};
+use rushlight_autograd::Tensor;
+use rushlight_autograd::modes::GradMode;
+use rushlight_core::{Error, Result};
+
+use super::devices::{check_devices, select_kernel};
+use crate::allocate::allocate;
+use crate::create::ask_gradient;
+use crate::host::while_detached;
+use crate::operator::{Args, InPlaceFill, Kernel, Opaque, Tags, TensorSpec, Update};
+use crate::variants::{check_in_place, check_no_self_overlap, check_out, check_writable, without_aliases};
+use crate::{copy, node};
+
+pub fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
+    let device = check_devices(args)?;
+    let specs = (body.infer)(args)?;
+    // A factory has no operand that determines the device.
+    let device =
+        if args.op.schema().options.is_some() { specs.first().map_or(device, |spec| spec.device) } else { device };
+    let results = specs.iter().map(allocate).collect::<Result<Vec<_>>>()?;
+    if let Some(fill) = select_kernel(args.op, device, body.cpu, body.cuda)? {
+        let work = elements(results.iter().chain(args.each_tensor().map(|(_, tensor)| tensor)));
+        while_detached(work, || fill(args, &results))?;
+    }
+    if let (Some([.., wanted]), [result]) = (args.op.schema().options, results.as_slice()) {
+        ask_gradient(result, args.optional_bool(wanted).unwrap_or(false))?;
+    }
+    node::record(args, args.op.gather(results))
+}
+
+/// The number of elements that a kernel processes.
+fn elements<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> usize {
+    tensors.fold(0, |sum: usize, tensor| sum.saturating_add(tensor.layout().numel()))
+}
+
+/// Changes a copy of the first argument, or the argument itself.
+pub fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
+    let device = check_devices(args)?;
+    (body.check)(args)?;
+    let own = args.tensor(Arg::FIRST)?;
+    let change = select_kernel(args.op, device, body.cpu, body.cuda)?;
+    let run = |tensor: &Tensor| {
+        let Some(change) = change else { return Ok(()) };
+        let work = elements(args.each_tensor().map(|(_, tensor)| tensor));
+        let without_aliases = without_aliases(args, tensor)?;
+        while_detached(work, || change(without_aliases.as_ref().unwrap_or(args), tensor))
+    };
+    match target {
+        Target::Fresh => {
+            let result = copy::to_change(args.op, own)?;
+            run(&result)?;
+            node::record(args, Output::Tensor(result))
+        }
+        Target::InPlace => {
+            let change = node::InPlaceCall::begin(args)?;
+            check_in_place(args.op, own, own.sizes(), own.dtype())?;
+            run(own)?;
+            change.finish()
+        }
+        Target::Out(outs) => {
+            let Some(out) = outs.first() else { return Err(Error::type_("out= needs a tensor")) };
+            check_out(args, 0, out, &TensorSpec::like(own))?;
+            if own.dtype() == out.dtype() && without_aliases(args, out)?.is_none() {
+                copy::copy(out, own)?;
+                run(out)?;
+            } else {
+                let result = copy::clone(own)?;
+                run(&result)?;
+                copy::copy(out, &result)?;
+            }
+            out.bump_version();
+            Ok(Output::Tensor(out.clone()))
+        }
+    }
+}
+
+pub fn unrecorded(body: &Opaque, args: &Args) -> Result<Output> {
+    let device = check_devices(args)?;
+    let compute = select_kernel(args.op, device, body.cpu, body.cuda)?.unwrap_or(body.cpu);
+    let output = {
+        let _off = GradMode::new(false);
+        compute(args)?
+    };
+    node::record(args, output)
+}
+
+/// Runs a body that fills the first argument, between autograd's checks and its record.
+pub fn run_fill(body: &InPlaceFill, args: &Args) -> Result<Output> {
+    let device = check_devices(args)?;
+    let fill = select_kernel(args.op, device, body.cpu, body.cuda)?.unwrap_or(body.cpu);
+    let own = args.tensor(Arg::FIRST)?;
+    check_writable(own)?;
+    let each = if args.op.tags.has(Tags::UNIFORM) && own.layout().expanded().next().is_some() {
+        let layout = own.layout();
+        let seen_once = layout.expanded().collect::<Vec<_>>().into_iter().rev();
+        &Tensor::with_meta(own.meta_with(seen_once.fold(layout.clone(), |layout, dim| layout.select(dim, 0))))
+    } else {
+        own
+    };
+    check_no_self_overlap(each)?;
+    let change = node::InPlaceCall::begin(args)?;
+    fill(args, each)?;
+    change.finish()
+}

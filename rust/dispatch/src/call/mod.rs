@@ -1,0 +1,198 @@
+//! The steps of a call, the same eight for every operator: check devices, promote, broadcast, infer the shape,
+//! allocate, run, record for backward, record for the profiler.
+//!
+//! Before the steps, the interceptors in `INTERCEPTORS` run in their order, each only if its mode is in use or an operand
+//! has its form (`modes`). The order matters: mixed precision sees the operands as the user gave them and starts the
+//! call again with the cast ones; an operator raises its own errors before anything is copied and before its tensors
+//! are taken apart; random numbers inside a `vmap` are handled before batched operands. The last two interceptors wrap
+//! the steps and make no other call. A call that starts again passes all interceptors again.
+//!
+//! Small pointwise calls try the fast path (`fast_path`) if no interceptor applies. It is tried once.
+
+mod destination;
+pub mod devices;
+pub mod errors;
+mod kernels;
+pub mod lazy_conj;
+mod numbers;
+pub mod operands;
+mod overlapping;
+mod pointwise;
+pub mod resolve_conj;
+mod temporaries;
+pub mod through_copy;
+mod truncated;
+mod views;
+
+use crate::value::{Arg, Operand, Output, Target, Value};
+use rushlight_autograd::Tensor;
+use rushlight_core::alloc::out_of_memory;
+use rushlight_core::file_map::truncations;
+use rushlight_core::{Error, Result, reserve};
+
+use self::devices::check_devices;
+use self::errors::with_context;
+use crate::fast_path::{self, GilHeld};
+use crate::modes::{self, Entry, Modes, Rest};
+use crate::operator::{Accepts, Args, Implementation, Operator};
+use crate::variants::check_no_gradient;
+use crate::{autocast, call_cache, node, profile, sparse, subgraph, vmap};
+
+static INTERCEPTORS: [Entry; 8] = [
+    Entry(Modes::AUTOCAST, autocast::intercept),
+    Entry(Modes::ANY, check),
+    Entry(Modes::VMAP, vmap::random::intercept),
+    Entry(Modes::SPARSE, sparse::intercept),
+    Entry(Modes::LAZY_CONJ, lazy_conj::intercept),
+    Entry(Modes::BATCHED, vmap::intercept),
+    Entry(Modes::PROFILER, profile::intercept),
+    Entry(Modes::CALL_CACHE, call_cache::intercept),
+];
+
+impl Args<'_> {
+    /// Calls the operator for a fresh result.
+    #[inline]
+    pub fn call(self) -> Result<Output> {
+        self.call_into(Target::Fresh)
+    }
+
+    /// Calls the operator for a result at `target`.
+    pub fn call_into(self, target: Target) -> Result<Output> {
+        begin(self, target, false)
+    }
+}
+
+impl Operator {
+    /// Calls the operator from Rust.
+    #[inline]
+    pub fn call<const N: usize>(&'static self, values: [Value; N]) -> Result<Output> {
+        Args::new(self, values).call()
+    }
+
+    /// Calls an operator that returns one tensor.
+    #[inline]
+    pub fn tensor<const N: usize>(&'static self, values: [Value; N]) -> Result<Tensor> {
+        self.call(values)?.into_tensor()
+    }
+
+    /// `x op y`; the operator's other arguments take their defaults.
+    #[inline]
+    pub fn binary(&'static self, x: Operand, y: Operand, gil: Option<GilHeld>) -> Result<Tensor> {
+        let arguments = || Args::new(self, [x.into(), y.into()]);
+        let mut declined = false;
+        if let Implementation::Pointwise(body) = &self.implementation
+            && modes::due(self).is_empty()
+            && (self.check.is_none() || fast_path::is_unchecked(self, x) && fast_path::is_unchecked(self, y))
+        {
+            if let Some(result) = fast_path::attempt(self, body, &[x, y], &self.schema().numbers, None, gil)? {
+                let tracked = |operand: Operand| matches!(operand, Operand::Tensor(tensor) if tensor.is_tracked());
+                if (tracked(x) || tracked(y)) && rushlight_autograd::modes::recording() {
+                    let output = Output::Tensor(result);
+                    node::record_node(&arguments(), &output)?;
+                    return output.into_tensor();
+                }
+                return Ok(result);
+            }
+            declined = true;
+        }
+        begin(arguments(), Target::Fresh, declined)?.into_tensor()
+    }
+}
+
+/// Carries out a call; `declined` is true if the fast path was tried.
+fn begin(args: Args, target: Target, declined: bool) -> Result<Output> {
+    // The allocation of a node, of a view or of an empty tensor cannot fail, so the reserve is checked here.
+    if !reserve::hold() {
+        return Err(out_of_memory(0));
+    }
+    let due = modes::due(args.op) | modes::forms(&args, &target);
+    if !due.is_empty() {
+        return intercepted(args, target, due);
+    }
+    let target = checked(&args, target)?;
+    take_steps(args, target, declined)
+}
+
+#[cold]
+fn intercepted(args: Args, target: Target, due: Modes) -> Result<Output> {
+    let end = |args: Args, target: Target| take_steps(args, target, false);
+    Rest { list: &INTERCEPTORS, due, end }.call(args, target)
+}
+
+/// The operator's own checks, and the target after its `inplace=`.
+#[inline]
+fn checked<'a>(args: &Args, target: Target<'a>) -> Result<Target<'a>> {
+    if let Some(check) = args.op.check {
+        check(args).map_err(|error| with_context(error, args, matches!(target, Target::InPlace)))?;
+    }
+    Ok(match (target, args.op.schema().inplace) {
+        (Target::Fresh, Some(asked)) if args.optional_bool(asked) == Some(true) => Target::InPlace,
+        (target, _) => target,
+    })
+}
+
+/// `checked` among the interceptors.
+fn check(args: Args, target: Target, rest: Rest) -> Result<Output> {
+    let target = checked(&args, target)?;
+    rest.call(args, target)
+}
+
+#[inline]
+fn take_steps(args: Args, target: Target, declined: bool) -> Result<Output> {
+    if let Implementation::Redispatch(choose) = args.op.implementation {
+        return hand_over(choose, args, target);
+    }
+    let in_place = matches!(target, Target::InPlace);
+    let output = execute(&args, target, declined);
+    let output =
+        if truncations() > 0 { output.and_then(|output| truncated::check_intact(&args, output)) } else { output };
+    output
+        .or_else(|error| overlapping::retry(&args, in_place, error))
+        .map_err(|error| with_context(error, &args, in_place))
+}
+
+/// Calls the operator that another one chooses.
+fn hand_over<'a>(choose: fn(Args<'a>) -> Result<Args<'a>>, args: Args<'a>, target: Target) -> Result<Output> {
+    let (op, in_place) = (args.op, matches!(target, Target::InPlace));
+    if let Target::Out([first, ..]) = target {
+        check_no_gradient(&args, first)?; // under the name of the called operator
+    }
+    let own = in_place.then(|| args.tensor(Arg::FIRST).cloned()).transpose()?;
+    let chosen = choose(args).map_err(|error| error.operator(op.display_name(in_place)))?;
+    if let (Target::Out([first, ..]), Accepts::Same, Some((_, operand))) =
+        (&target, op.out.accepts, chosen.each_tensor().next())
+    {
+        op.out.check(&chosen, 0, operand.dtype(), first.dtype())?;
+    }
+    if let Some(own) = own {
+        let base = chosen.tensor(Arg::FIRST)?;
+        if !base.ptr_eq(&own) {
+            return Err(Error::runtime(format!(
+                "the base given to {}_ has dtype {} but the operation's result requires dtype {}",
+                op.python_name(),
+                own.dtype().display_name(),
+                base.dtype().display_name()
+            )));
+        }
+    }
+    chosen.call_into(target).map_err(|error| error.called(op.display_name(in_place), Vec::new()))
+}
+
+#[inline(always)]
+fn execute(args: &Args, target: Target, declined: bool) -> Result<Output> {
+    match (&args.op.implementation, target) {
+        (Implementation::Pointwise(body), target) => pointwise::pointwise(body, args, target, declined),
+        (Implementation::Kernel(body), Target::Fresh) => kernels::kernel(body, args),
+        (Implementation::Update(body), target) => kernels::update(body, args, target),
+        (Implementation::View(layout), Target::Fresh) => views::view(*layout, args),
+        (Implementation::View(layout), Target::InPlace) => views::reshape_in_place(*layout, args),
+        (Implementation::ViewDtype(form), Target::Fresh) => views::retype(*form, args),
+        (Implementation::MultiView(layouts), Target::Fresh) => views::views(*layouts, args),
+        (Implementation::CompositeImplicit(body), Target::Fresh) => {
+            check_devices(args).and_then(|_| subgraph::compose(*body, args))
+        }
+        (Implementation::Opaque(body), Target::Fresh) => kernels::unrecorded(body, args),
+        (Implementation::InPlaceFill(body), Target::Fresh) => kernels::run_fill(body, args),
+        (_, target) => through_copy::through_copy(args, target),
+    }
+}

@@ -1,0 +1,227 @@
+//! Steps 1 to 7 for operators that treat each element alone.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::dtype::default_dtype;
+use rushlight_core::loop_nest::{LoopNest, result_layout};
+use rushlight_core::storage::Pin;
+use rushlight_core::{DType, Dims, Layout, Result, Scalar};
+use rushlight_cpu::pointwise::{Lane, Numbers, Tile};
+use smallvec::SmallVec;
+
+use super::destination::Destination;
+use super::devices::{check_devices, select_kernel};
+use super::errors::not_implemented;
+use super::operands::split;
+use super::{numbers, temporaries};
+use crate::allocate::allocate;
+use crate::backcompat::broadcast_with_warnings;
+use crate::copy::copy;
+use crate::host::while_detached;
+use crate::operator::{Args, Operator, Pointwise, Promote, Tags, TensorSpec};
+use crate::value::{Operand, Operands, Output, Target};
+use crate::{fast_path, node, promote};
+
+const KEPT_SHAPE: &str = "An in-place operation keeps the shape of the first tensor, and the others broadcast to it.";
+
+/// Steps 3 and 4: the sizes that all operands broadcast to, which are the result's.
+fn common_sizes(op: &Operator, operands: &Operands, in_place: bool) -> Result<Dims> {
+    let mut sizes: Option<Dims> = None;
+    for operand in operands {
+        if let Operand::Tensor(tensor) = operand {
+            let own = &tensor.layout().sizes;
+            match &sizes {
+                None => sizes = Some(own.clone()),
+                Some(all) if all == own => {}
+                Some(all) => {
+                    let met = broadcast_with_warnings(op.display_name(in_place), all, own);
+                    sizes = Some(if in_place { met.map_err(|error| error.hint(KEPT_SHAPE))? } else { met? });
+                }
+            }
+        }
+    }
+    Ok(sizes.unwrap_or_default())
+}
+
+/// Runs the operator's loop, computing in the dtype `compute`, over elements in host memory.
+fn compute_into(
+    out: &Tensor,
+    op: &Operator,
+    body: &Pointwise,
+    operands: &Operands,
+    numbers: &Numbers,
+    compute: DType,
+) -> Result<()> {
+    let Some((wide, tile)) = loop_for(body, compute) else { return Err(not_implemented(op, compute)) };
+    let kernel = Loop { tile, numbers, compute: wide, result: body.promote.result(wide) };
+    let result = body.promote.result(compute);
+    if result.is_half() && out.dtype() != result {
+        // Rounded to the half type first, as if the result were a tensor of its own.
+        let rounded = allocate(&TensorSpec::new(out.sizes(), result, out))?;
+        kernel.over(&rounded, operands)?;
+        return copy(out, &rounded);
+    }
+    kernel.over(out, operands)
+}
+
+/// Steps 1 to 7 for an elementwise operator.
+pub fn pointwise(body: &Pointwise, args: &Args, target: Target, declined: bool) -> Result<Output> {
+    let device = check_devices(args)?;
+    let in_place = matches!(target, Target::InPlace);
+    let (operands, numbers) = split(args)?;
+    let small = numbers::all_small(&numbers);
+    if small
+        && !declined
+        && let Some(output) = try_fast_path(body, args, &target, &operands, &numbers)?
+    {
+        return Ok(output);
+    }
+    // Errors of shapes are raised before those of dtypes.
+    let compute = promoted(body, args.op, &operands, &numbers)
+        .or_else(|error| common_sizes(args.op, &operands, in_place).and(Err(error)))?;
+    if !small && !args.op.tags.has(Tags::DOUBLE_SCALARS) {
+        numbers::check(args, compute)?;
+    }
+    let rounded = if body.promote == Promote::ToBool {
+        temporaries::in_half(&operands, compute, device)?
+    } else {
+        temporaries::Temporaries::new()
+    };
+    let operands = temporaries::substituted(operands, &rounded);
+    let sizes = common_sizes(args.op, &operands, in_place)?;
+    let layout = match args.op.tags.has(Tags::ROW_MAJOR) {
+        true => Layout::contiguous(&sizes),
+        false => result_layout(&sizes, layouts(&operands)),
+    };
+    let result = TensorSpec { layout, dtype: body.promote.result(compute), device };
+    let written = Destination::find(args, target, result)?;
+    let copies = temporaries::copied(&written, &operands)?;
+    let operands = temporaries::substituted(operands, &copies);
+    run(written.tensor(), body, args.op, &operands, &numbers, compute)?;
+    written.record(args)
+}
+
+/// The whole call on the fast path, if the operands allow it.
+fn try_fast_path(
+    body: &Pointwise,
+    args: &Args,
+    target: &Target,
+    operands: &Operands,
+    numbers: &Numbers,
+) -> Result<Option<Output>> {
+    match target {
+        Target::Fresh => match fast_path::attempt(args.op, body, operands, numbers, None, None)? {
+            Some(result) => node::record(args, Output::Tensor(result)).map(Some),
+            None => Ok(None),
+        },
+        Target::InPlace => {
+            let own = fast_path::attempt(args.op, body, operands, numbers, Some(args), None)?;
+            Ok(own.map(Output::Tensor))
+        }
+        Target::Out(_) => Ok(None),
+    }
+}
+
+/// Step 2: the dtype of the computation.
+fn promoted(body: &Pointwise, op: &Operator, operands: &Operands, numbers: &Numbers) -> Result<DType> {
+    let extra: &[Scalar] = if body.promote == Promote::WithNumbers { numbers } else { &[] };
+    let common = promote::common(operands, extra)?;
+    let compute = match body.promote {
+        Promote::IntToFloat if !common.is_differentiable() => default_dtype(),
+        _ => common,
+    };
+    if op.dtypes.has(compute) { Ok(compute) } else { Err(not_implemented(op, compute)) }
+}
+
+fn layouts<'a>(operands: &Operands<'a>) -> impl Iterator<Item = &'a Layout> {
+    operands.iter().filter_map(|operand| match operand {
+        Operand::Tensor(tensor) => Some(tensor.layout()),
+        Operand::Number(_) => None,
+    })
+}
+
+/// Step 6: runs the loop, if there are elements.
+fn run(
+    out: &Tensor,
+    body: &Pointwise,
+    op: &Operator,
+    operands: &Operands,
+    numbers: &Numbers,
+    compute: DType,
+) -> Result<()> {
+    match select_kernel(op, out.device(), compute_into, None)? {
+        Some(kernel) if out.layout().numel() > 0 => kernel(out, op, body, operands, numbers, compute),
+        _ => Ok(()),
+    }
+}
+
+/// The operator's loop for a dtype, and its compute dtype: half types are computed in float32, unless the loop works on
+/// their bits.
+fn loop_for(body: &Pointwise, dtype: DType) -> Option<(DType, Tile)> {
+    let in_dtype = |dtype: DType| (body.loops.cpu)(dtype).map(|tile| (dtype, tile));
+    in_dtype(dtype).or_else(|| in_dtype(dtype.compute()))
+}
+
+struct Loop<'a> {
+    tile: Tile,
+    numbers: &'a Numbers,
+    compute: DType,
+    result: DType,
+}
+
+impl Loop<'_> {
+    /// Runs the loop, without the GIL if it is long.
+    fn over(&self, out: &Tensor, operands: &Operands) -> Result<()> {
+        while_detached(out.layout().numel(), || match operands.len() {
+            1 => self.run::<2>(out, operands),
+            2 => self.run::<3>(out, operands),
+            3 => self.run::<4>(out, operands),
+            4 => self.run::<5>(out, operands),
+            _ => self.run::<1>(out, operands),
+        })
+    }
+
+    /// Broadcasts result and operands to one shape and iterates over them together; `N` includes the result.
+    fn run<const N: usize>(&self, out: &Tensor, operands: &Operands) -> Result<()> {
+        let target = out.layout();
+        let mut stretched: [Option<Layout>; N] = [const { None }; N];
+        let mut numbers = [[0u64; 2]; N];
+        let mut pins: SmallVec<[Pin; 5]> = SmallVec::new();
+        pins.push(out.storage().pin()?);
+        let mut lanes = [Lane { pointer: pins[0].as_ptr(), dtype: out.dtype() }; N];
+        for (n, operand) in operands.iter().enumerate().take(N - 1) {
+            match operand {
+                Operand::Tensor(tensor) => {
+                    let layout = tensor.layout();
+                    if layout.sizes != target.sizes {
+                        stretched[n + 1] = Some(layout.broadcast_to(&target.sizes)?);
+                    }
+                    let pin = tensor.storage().pin()?;
+                    lanes[n + 1] = Lane { pointer: pin.as_ptr(), dtype: tensor.dtype() };
+                    pins.push(pin);
+                }
+                Operand::Number(number) => {
+                    numbers[n + 1] = promote::bits(*number, self.compute);
+                    let strides = Dims::from_elem(0, target.rank());
+                    stretched[n + 1] = Some(Layout { sizes: target.sizes.clone(), strides, offset: 0 });
+                    let pointer = std::ptr::from_mut(&mut numbers[n + 1]).cast::<u8>();
+                    lanes[n + 1] = Lane { pointer, dtype: self.compute };
+                }
+            }
+        }
+        let layouts: [&Layout; N] = std::array::from_fn(|n| match (&stretched[n], n) {
+            (Some(layout), _) => layout,
+            (None, 0) => target,
+            (None, _) => match operands.get(n - 1) {
+                Some(Operand::Tensor(tensor)) => tensor.layout(),
+                _ => target,
+            },
+        });
+        let nest = LoopNest::new(layouts, std::array::from_fn(|n| lanes[n].dtype.size()));
+        let mut dtypes = [self.compute; N];
+        dtypes[0] = self.result;
+        // SAFETY: every layout stays within its pinned storage (tensors are constructed that way), numbers live on this
+        // stack frame, and the loop was made for these dtypes.
+        unsafe { rushlight_cpu::pointwise::run(&nest, lanes, dtypes, self.tile, self.numbers) };
+        Ok(())
+    }
+}

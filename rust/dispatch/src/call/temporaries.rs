@@ -1,0 +1,51 @@
+//! Temporary tensors that replace operands before a loop runs.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{DType, Device, Result};
+use smallvec::SmallVec;
+
+use super::destination::Destination;
+use crate::primitives::primitives;
+use crate::value::{Operand, Operands};
+
+/// Replacements of operands, each at its operand's index.
+pub(super) type Temporaries = SmallVec<[Option<Tensor>; 4]>;
+
+/// The operands, with the replacements in their positions.
+pub(super) fn substituted<'a, 'b: 'a>(operands: Operands<'b>, temporaries: &'a [Option<Tensor>]) -> Operands<'a> {
+    let temporaries = temporaries.iter().map(Option::as_ref).chain(std::iter::repeat(None));
+    operands
+        .iter()
+        .zip(temporaries)
+        .map(|(operand, temporaries)| temporaries.map_or(*operand, Operand::Tensor))
+        .collect()
+}
+
+/// Copies of the operands that the loop would overwrite while it reads them; empty if there are none.
+pub(super) fn copied(written: &Destination, operands: &Operands) -> Result<Temporaries> {
+    if let Destination::Fresh(_) = written {
+        return Ok(Temporaries::new());
+    }
+    let copy = |operand: &Operand| match operand {
+        Operand::Tensor(tensor) if crate::variants::must_be_copied(written.tensor(), tensor)? => {
+            crate::copy::clone(tensor).map(Some)
+        }
+        _ => Ok(None),
+    };
+    let copies = operands.iter().map(copy).collect::<Result<Temporaries>>()?;
+    Ok(if copies.iter().any(Option::is_some) { copies } else { Temporaries::new() })
+}
+
+/// The operands of a comparison in a half type: those of another dtype are rounded to it first, because otherwise a
+/// half made from 0.1 would not equal 0.1. Empty for other dtypes.
+pub(super) fn in_half(operands: &Operands, dtype: DType, device: Device) -> Result<Temporaries> {
+    if !dtype.is_half() {
+        return Ok(Temporaries::new());
+    }
+    let rounded = |operand: &Operand| match operand {
+        Operand::Number(number) => crate::create::scalar_of(*number, dtype, device).map(Some),
+        Operand::Tensor(tensor) if tensor.dtype() != dtype => (primitives()?.cast)(&tensor.detach(), dtype).map(Some),
+        Operand::Tensor(_) => Ok(None),
+    };
+    operands.iter().map(rounded).collect()
+}

@@ -1,0 +1,105 @@
+//! In-place forms and `out=` of operators that cannot write there themselves.
+
+use crate::call::devices::select_kernel;
+use crate::value::{Arg, Output, Target, Value};
+use rushlight_autograd::Tensor;
+use rushlight_autograd::modes::{self, GradMode};
+use rushlight_core::{Error, Layout, Result};
+
+use super::resolve_conj::resolve_all;
+use crate::operator::{Args, Implementation, Kernel, Tags, TensorSpec};
+use crate::primitives::primitives;
+use crate::variants::{Overlap, check_in_place, check_no_gradient, check_out, check_writable, overlap, resize};
+use crate::{autocast, copy, node, subgraph};
+
+/// The kernel that fills `out` itself, if the operator has one. An argument in exactly that memory must be read before.
+fn direct_kernel(args: &Args, out: &Tensor) -> Option<&'static Kernel> {
+    let apart = |tensor: &Tensor| overlap(out, tensor) != Overlap::Same;
+    match &args.op.implementation {
+        Implementation::Kernel(kernel) if args.op.out.direct && !out.is_lazy_conj() && args.all_tensors(apart) => {
+            Some(kernel)
+        }
+        _ => None,
+    }
+}
+
+/// In-place forms and `out=` of operators that cannot write directly: a new result is copied.
+pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
+    let op = args.op;
+    // Mixed precision does not apply to such calls: the result has the target's dtype.
+    let _off = autocast::disable();
+    match target {
+        Target::Fresh => Err(Error::runtime(format!("{} has no way to run", op.name))),
+        Target::InPlace => {
+            let own = args.tensor(Arg::FIRST)?;
+            check_writable(own)?;
+            if let Implementation::CompositeImplicit(body) = op.implementation {
+                // Tensors that the parts save must not be overwritten.
+                let recorded = modes::recording() && args.each_tensor().any(|(_, tensor)| tensor.is_tracked());
+                if recorded && !op.node.is_empty() {
+                    return subgraph::compose_in_place(body, args);
+                }
+                let mut args = args.clone();
+                if recorded {
+                    args.set(Arg::FIRST, Value::Own(primitives()?.clone.tensor([own.into()])?));
+                }
+                let result = body(&args)?.into_tensor()?;
+                if op.tags.has(Tags::RESHAPES_IN_PLACE) && own.layout().sizes != result.layout().sizes {
+                    resize(own, &result.layout().sizes)?;
+                }
+                check_in_place(op, own, &result.layout().sizes, result.dtype())?;
+                (primitives()?.copy_)(own, &result)?;
+                return Ok(Output::Tensor(own.clone()));
+            }
+            let change = node::InPlaceCall::begin(args)?;
+            let result = {
+                let _off = GradMode::new(false);
+                resolve_all(args.clone())?.call()?.into_tensor()?
+            };
+            check_in_place(op, own, &result.layout().sizes, result.dtype())?;
+            copy::copy(own, &result)?;
+            change.finish()
+        }
+        Target::Out([out]) if let Some(kernel) = direct_kernel(args, out) => {
+            let args = op.out.towards(args, out.dtype())?;
+            check_no_gradient(&args, out)?;
+            for spec in (kernel.infer)(&args)? {
+                check_out(&args, 0, out, &spec)?;
+            }
+            if let Some(fill) = select_kernel(op, out.device(), kernel.cpu, kernel.cuda)? {
+                fill(&args, std::slice::from_ref(out))?;
+            }
+            out.bump_version();
+            Ok(Output::Tensor(out.clone()))
+        }
+        Target::Out(outs) => {
+            let results = match outs {
+                [] => Vec::new(),
+                [first, ..] => {
+                    check_no_gradient(args, first)?;
+                    op.out.towards(args, first.dtype())?.call()?.into_tensors()
+                }
+            };
+            if results.len() != outs.len() {
+                return Err(Error::runtime(format!(
+                    "{}() expected an out= argument of size {}, got size {}",
+                    op.python_name(),
+                    results.len(),
+                    outs.len()
+                )));
+            }
+            for (place, (out, result)) in outs.iter().zip(&results).enumerate() {
+                let whole = op.out.filled && out.numel() == result.numel();
+                let result =
+                    &if whole { Tensor::view_of(result, Layout::contiguous(out.sizes())) } else { result.clone() };
+                check_out(args, place, out, &TensorSpec::like(result))?;
+                copy::copy(out, result)?;
+                out.bump_version();
+            }
+            Ok(match outs {
+                [one] => Output::Tensor(one.clone()),
+                many => Output::Tuple(many.to_vec()),
+            })
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Tensors made without a call: uninitialised, filled with one value, or from a slice. Nothing here is recorded.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::dtype::default_dtype;
+use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
+
+use crate::allocate::allocate;
+use crate::operator::TensorSpec;
+
+/// Uninitialised elements, row-major.
+pub fn empty(sizes: &[isize], dtype: DType, device: Device) -> Result<Tensor> {
+    allocate(&TensorSpec { layout: Layout::contiguous(sizes), dtype, device })
+}
+
+/// A tensor filled with one value.
+pub fn full(sizes: &[isize], value: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
+    let tensor = empty(sizes, dtype, device)?;
+    fill(&tensor, value)?;
+    Ok(tensor)
+}
+
+pub fn zeros(sizes: &[isize], dtype: DType, device: Device) -> Result<Tensor> {
+    full(sizes, Scalar::ZERO, dtype, device)
+}
+
+/// Overwrites every element with `value`; not recorded.
+pub fn fill(tensor: &Tensor, value: Scalar) -> Result<()> {
+    let (layout, dtype) = (tensor.layout(), tensor.dtype());
+    let (Some((low, _)), Device::Cpu) = (layout.span(), tensor.device()) else { return Ok(()) };
+    if !layout.is_dense() || !tensor.is_plain() {
+        return crate::copy::copy(tensor, &scalar_of(value, dtype, tensor.device())?);
+    }
+    let bits = crate::promote::bits(value, dtype);
+    crate::host::while_detached(layout.numel(), || {
+        let pin = tensor.storage().pin()?;
+        // SAFETY: a dense layout is one contiguous range of the pinned storage that begins at its lowest element.
+        unsafe {
+            let first = pin.as_ptr().offset(low * dtype.size() as isize);
+            rushlight_cpu::create::fill(first, layout.numel(), dtype.size(), bits);
+        }
+        Ok(())
+    })
+}
+
+/// A 0-d tensor of a dtype.
+pub fn scalar_of(value: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
+    let tensor = empty(&[], dtype, device)?;
+    if device == Device::Cpu {
+        let pin = tensor.storage().pin()?;
+        dispatch!(dtype, T in all => {
+            // SAFETY: the storage is new and holds one element.
+            unsafe { pin.as_ptr().cast::<T>().write(T::from_scalar(value)) }
+        });
+    }
+    Ok(tensor)
+}
+
+/// A 0-d tensor of a number's own dtype.
+pub fn scalar_tensor(value: Scalar) -> Result<Tensor> {
+    scalar_of(value, own_dtype(value), Device::Cpu)
+}
+
+/// The dtype of a tensor made from a number alone.
+pub fn own_dtype(value: Scalar) -> DType {
+    match value {
+        Scalar::Float(_) => default_dtype(),
+        Scalar::Complex(_) => default_dtype().to_complex(),
+        other => other.dtype(),
+    }
+}
+
+/// Returns an error for a number that a dtype cannot hold: it would wrap around, or become infinite.
+pub fn check_fits(value: Scalar, dtype: DType) -> Result<()> {
+    if value.fits(dtype) {
+        return Ok(());
+    }
+    let name = match dtype {
+        DType::U8 => "uint8_t",
+        DType::I8 => "int8_t",
+        DType::I16 => "int16_t",
+        DType::I64 => "int64_t",
+        DType::U16 => "uint16_t",
+        DType::U32 => "uint32_t",
+        DType::U64 => "uint64_t",
+        DType::F16 | DType::BF16 if value.is_complex() => "double",
+        DType::F16 => "c10::Half",
+        DType::BF16 => "c10::BFloat16",
+        other => other.c_name(),
+    };
+    let about = if dtype.is_floating() || dtype.is_complex() { "finfo" } else { "iinfo" };
+    Err(Error::runtime(format!("value cannot be converted to type {name} without overflow"))
+        .hint(format!("torch.{about}(torch.{}) shows the range of the dtype.", dtype.name())))
+}
+
+/// A one-dimensional tensor with these elements.
+pub fn from_slice<T: Element>(elements: &[T]) -> Result<Tensor> {
+    let tensor = empty(&[elements.len() as isize], T::DTYPE, Device::Cpu)?;
+    let pin = tensor.storage().pin()?;
+    // SAFETY: the storage is new and as long as the slice.
+    unsafe { std::ptr::copy_nonoverlapping(elements.as_ptr(), pin.as_ptr().cast(), elements.len()) };
+    drop(pin);
+    Ok(tensor)
+}
+
+/// `requires_grad=` of a factory.
+pub fn ask_gradient(tensor: &Tensor, wanted: bool) -> Result<()> {
+    if !wanted {
+        return Ok(());
+    }
+    if !tensor.dtype().is_differentiable() {
+        return Err(Error::runtime("Only Tensors of floating point and complex dtype can require gradients"));
+    }
+    tensor.set_requires_grad(true)
+}

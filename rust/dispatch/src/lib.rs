@@ -1,0 +1,47 @@
+//! The steps of a call, independent of any operator.
+//!
+//! The files, in the order in which they build on each other:
+//! - `value`, `generator`, `signature`: arguments, results, and the parameters of an operator; `expr`, `saved_meta`:
+//!   the values of derivatives; `host`: the services of the interpreter.
+//! - `operator`: the definition of an operator. `args`, `operator_cache`, `naming` and `out` read it; `primitives` are
+//!   the few operators that these modules call, installed by the crate with the operators.
+//! - `allocate`, `copy`, `create`, `operands`, `promote`: tensors are made and moved here, unrecorded.
+//! - `derivative` and `node`: derivatives, and the nodes of the graph; `subgraph`: several calls as one node;
+//!   `variants`: what in-place forms and `out=` may write.
+//! - `modes`: which interceptors may apply to a call. The interceptors are `autocast` (mixed precision), `vmap`,
+//!   `sparse`, `call::lazy_conj` (lazy conjugates), `profile` (the profiler) and `call_cache` (saved calls).
+//! - `fast_path` and `call`: the fast path and the eight steps of a call; `arithmetic`: the operators of derivatives.
+//!
+//! `backcompat` has optional warnings.
+
+pub mod allocate;
+pub mod args;
+pub mod arithmetic;
+pub mod autocast;
+pub mod backcompat;
+pub mod call;
+pub mod call_cache;
+pub mod copy;
+pub mod create;
+pub mod derivative;
+pub mod expr;
+pub mod fast_path;
+pub mod generator;
+pub mod host;
+pub mod modes;
+pub mod naming;
+pub mod node;
+pub mod operands;
+pub mod operator;
+mod operator_cache;
+pub mod out;
+pub mod primitives;
+pub mod profile;
+pub mod promote;
+pub mod saved_meta;
+pub mod signature;
+pub mod sparse;
+pub mod subgraph;
+pub mod value;
+pub mod variants;
+pub mod vmap;

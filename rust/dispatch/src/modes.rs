@@ -1,0 +1,154 @@
+//! The modes of threads and the forms of operands for which an interceptor may replace a call. The list of interceptors is
+//! in `call`.
+//!
+//! One number holds which modes are in use in any thread. It is nearly always zero, and then a call costs one relaxed
+//! load for all modes. Otherwise the operator's definition says which modes apply to it, and each interceptor checks the
+//! mode of its own thread.
+
+use std::ops::BitOr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rushlight_autograd::Tensor;
+use rushlight_core::Result;
+
+use crate::operator::{Args, Autocast, Implementation, Operator, Tags};
+use crate::value::{Output, Target};
+
+/// A set of modes and forms.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Modes(u8);
+
+impl Modes {
+    pub const NONE: Modes = Modes(0);
+    /// Mixed precision.
+    pub const AUTOCAST: Modes = Modes(1);
+    /// A `vmap`, which applies to random operators.
+    pub const VMAP: Modes = Modes(2);
+    /// Results kept for a checkpoint.
+    pub const CALL_CACHE: Modes = Modes(4);
+    pub const PROFILER: Modes = Modes(8);
+    /// The forms of operands that are not plain.
+    pub const SPARSE: Modes = Modes(16);
+    pub const LAZY_CONJ: Modes = Modes(32);
+    pub const BATCHED: Modes = Modes(64);
+    pub const ANY: Modes = Modes(127);
+
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    const fn meets(self, other: Modes) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// The mode's place in `IN_USE`.
+    const fn place(self) -> u32 {
+        self.0.trailing_zeros() * WIDTH
+    }
+
+    /// Counts one more entry of this mode.
+    pub fn enter(self) {
+        IN_USE.fetch_add(1 << self.place(), Relaxed);
+    }
+
+    /// Counts `count` fewer.
+    pub fn leave(self, count: usize) {
+        IN_USE.fetch_sub((count as u64) << self.place(), Relaxed);
+    }
+
+    /// Sets the count to zero.
+    pub fn clear(self) {
+        IN_USE.fetch_and(!(COUNT << self.place()), Relaxed);
+    }
+
+    /// Whether any thread is in this mode.
+    #[inline]
+    pub fn is_in_use(self) -> bool {
+        IN_USE.load(Relaxed) & (COUNT << self.place()) != 0
+    }
+}
+
+impl BitOr for Modes {
+    type Output = Modes;
+    fn bitor(self, other: Modes) -> Modes {
+        Modes(self.0 | other.0)
+    }
+}
+
+/// How often each mode is entered, over all threads: a field of bits for each of the first four.
+static IN_USE: AtomicU64 = AtomicU64::new(0);
+const WIDTH: u32 = 16;
+const COUNT: u64 = (1 << WIDTH) - 1;
+
+/// The modes in use that apply to this operator.
+#[inline]
+pub fn due(op: &Operator) -> Modes {
+    match IN_USE.load(Relaxed) {
+        0 => Modes::NONE,
+        in_use => minded(op, in_use),
+    }
+}
+
+#[cold]
+fn minded(op: &Operator, in_use: u64) -> Modes {
+    let minds = |mode: Modes| match mode {
+        Modes::AUTOCAST => op.autocast != Autocast::Unchanged,
+        Modes::VMAP => op.tags.has(Tags::RANDOM),
+        // They apply to the operator that it calls instead.
+        _ => !matches!(op.implementation, Implementation::Redispatch(_)),
+    };
+    let modes = [Modes::AUTOCAST, Modes::VMAP, Modes::CALL_CACHE, Modes::PROFILER].into_iter();
+    let due = modes.filter(|&mode| in_use & (COUNT << mode.place()) != 0 && minds(mode));
+    due.fold(Modes::NONE, Modes::bitor)
+}
+
+/// The forms of a call's tensors; none where their elements are what is stored, as they nearly always are.
+#[inline]
+pub fn forms(args: &Args, target: &Target) -> Modes {
+    let all_plain = args.all_tensors(Tensor::is_plain)
+        && !matches!(target, Target::Out(outs) if !outs.iter().all(Tensor::is_plain));
+    if all_plain { Modes::NONE } else { forms_of(args, target) }
+}
+
+#[cold]
+fn forms_of(args: &Args, target: &Target) -> Modes {
+    let outs = match target {
+        Target::Out(outs) => *outs,
+        _ => &[],
+    };
+    let form = |tensor: &Tensor| match tensor {
+        tensor if tensor.is_sparse() => Modes::SPARSE,
+        tensor if tensor.is_lazy_conj() => Modes::LAZY_CONJ,
+        tensor if tensor.is_batched() => Modes::BATCHED,
+        _ => Modes::NONE,
+    };
+    args.each_tensor().map(|(_, tensor)| tensor).chain(outs).map(form).fold(Modes::NONE, Modes::bitor)
+}
+
+/// Makes the call, or another one instead, or leaves it to the rest.
+pub type Interceptor = for<'a> fn(Args<'a>, Target<'_>, Rest) -> Result<Output>;
+
+/// Who sees to some modes and forms.
+pub struct Entry(pub Modes, pub Interceptor);
+
+/// The interceptors that a call has not met yet, and what comes behind them.
+#[derive(Clone, Copy)]
+pub struct Rest {
+    pub list: &'static [Entry],
+    pub due: Modes,
+    pub end: for<'a> fn(Args<'a>, Target<'_>) -> Result<Output>,
+}
+
+impl Rest {
+    /// Hands the call to the next interceptor that it concerns, and at last to the end.
+    pub fn call(self, args: Args, target: Target) -> Result<Output> {
+        let mut list = self.list;
+        while let [Entry(modes, intercept), behind @ ..] = list {
+            list = behind;
+            if modes.meets(self.due) {
+                return intercept(args, target, Rest { list, ..self });
+            }
+        }
+        (self.end)(args, target)
+    }
+}

@@ -1,0 +1,459 @@
+//! The graph node of a call: what it saves for its derivative, and how the derivative runs.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rushlight_autograd::{Backward, Call, Gradients, InPlace, SavedTensor, Tensor};
+use rushlight_core::{Dims, Result};
+use smallvec::SmallVec;
+
+use crate::derivative::fit;
+use crate::naming::{names, node_name};
+use crate::operator::{Args, BackwardContext, Derivative, Operator, Saves, Tags};
+use crate::primitives::primitives;
+use crate::saved_meta::SavedMeta;
+use crate::signature::{Kind, Param, Returns};
+use crate::value::{Arg, Output, Value};
+use crate::{profile, vmap};
+
+/// The derivative of one recorded call of an operator.
+pub struct OperatorNode {
+    op: &'static Operator,
+    /// The arguments other than tensors, if they are not just the defaults.
+    args: Option<Box<Args<'static>>>,
+    /// Every tensor argument, in order.
+    inputs: SmallVec<[SavedMeta; 2]>,
+    /// For each edge of the node: the index in `inputs` to which it leads, or `NO_INPUT`.
+    edges: SmallVec<[usize; 2]>,
+    results: SmallVec<[SavedMeta; 1]>,
+    /// For each output of the node: its index in `results` (integers have no gradient).
+    outputs: SmallVec<[usize; 1]>,
+    saved_inputs: SmallVec<[Option<SavedTensor>; 2]>,
+    saved_results: SmallVec<[Option<SavedTensor>; 1]>,
+    number: SavedScalar,
+    in_place: bool,
+}
+
+/// The input of an edge that leads to no tensor: an optional argument was omitted, or was a number.
+const NO_INPUT: usize = usize::MAX;
+
+/// A number among the operands that the derivative reads: `2` in `x * 2`. It is stored with the other arguments. A
+/// tensor in its position would be released by a first backward pass, so a second one raises an error for the number
+/// too.
+#[derive(Default)]
+struct SavedScalar(AtomicU8);
+
+impl SavedScalar {
+    const HELD: u8 = 1;
+    const RELEASED: u8 = 2;
+
+    fn of(args: &Args, saves: Saves) -> SavedScalar {
+        let params = &args.op.schema().params;
+        // A third operand (the weight of `lerp`) has an overload for numbers, which stores them as such.
+        let held = (0..2).filter(|&place| saves.has_input(place)).any(|place| {
+            let open = args.values.get(place).is_some_and(|value| value.as_tensor().is_none());
+            open && params[place].kind == Kind::Operand
+        });
+        SavedScalar(AtomicU8::new(if held { SavedScalar::HELD } else { 0 }))
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.0.load(Ordering::Relaxed) == SavedScalar::RELEASED {
+            Err(rushlight_autograd::released())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn release(&self) {
+        if self.0.load(Ordering::Relaxed) == SavedScalar::HELD {
+            self.0.store(SavedScalar::RELEASED, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Backward for OperatorNode {
+    fn name(&self) -> &str {
+        let cases = names(self.op);
+        let number = || {
+            let operands = self.op.schema().params.iter().zip(self.args.iter().flat_map(|args| &args.values));
+            let is_number = |(_, (param, value)): &(usize, (&Param, &Value))| {
+                let number = matches!(value, Value::Scalar(_) | Value::Int(_) | Value::Float(_) | Value::Bool(_));
+                param.kind == Kind::Operand && number
+            };
+            let place = operands.enumerate().find(is_number)?.0;
+            cases.case(if place == 0 { "first" } else { "number" })
+        };
+        let own = if self.in_place { cases.case("in_place") } else { None };
+        own.or_else(number).unwrap_or_else(|| node_name(self.op))
+    }
+
+    fn apply(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
+        let span = profile::begin();
+        let gradients = self.gradients(call, grads);
+        profile::end(span, || profile::Name::Node(self.op));
+        gradients
+    }
+
+    fn release(&self) {
+        for saved in self.saved_inputs.iter().chain(&self.saved_results).flatten() {
+            saved.release();
+        }
+        self.number.release();
+    }
+}
+
+impl OperatorNode {
+    fn gradients(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
+        self.number.check()?;
+        let unpack = |saved: &Option<SavedTensor>| saved.as_ref().map(|saved| call.unpack(saved)).transpose();
+        let arriving = if self.outputs.len() == self.results.len() {
+            grads
+        } else {
+            let mut arriving = Gradients::from_elem(None, self.results.len());
+            for (grad, &result) in grads.into_iter().zip(&self.outputs) {
+                arriving[result] = grad;
+            }
+            arriving
+        };
+        let mut wanted: SmallVec<[bool; 8]> = SmallVec::from_elem(false, self.inputs.len());
+        for (edge, &input) in self.edges.iter().enumerate().filter(|(_, input)| **input != NO_INPUT) {
+            wanted[input] = call.needs(edge);
+        }
+        let defaults;
+        let args = match &self.args {
+            Some(args) => &**args,
+            None => {
+                defaults = Args::new(self.op, []);
+                &defaults
+            }
+        };
+        let derive = BackwardContext {
+            args,
+            inputs: &self.inputs,
+            results: &self.results,
+            saved_inputs: self.saved_inputs.iter().map(unpack).collect::<Result<_>>()?,
+            saved_results: self.saved_results.iter().map(unpack).collect::<Result<_>>()?,
+            grads: arriving,
+            wanted: &wanted,
+        };
+        let mut gradients = Gradients::new();
+        match &self.op.derivative {
+            Derivative::Formulas(list) => {
+                for &input in &self.edges {
+                    let Some(meta) = self.inputs.get(input) else {
+                        gradients.push(None);
+                        continue;
+                    };
+                    let formula = list.iter().find(|formula| wanted[input] && formula.input.position() == meta.place);
+                    gradients.push(match formula.map(|formula| (formula.gradient)(&derive).gradient()) {
+                        Some(found) => self.fitted(found?, meta)?,
+                        None => None,
+                    });
+                }
+            }
+            Derivative::Joint(joint) => {
+                let mut given = (joint.gradients)(&derive)?.into_iter();
+                let covered = |meta: &SavedMeta| joint.has_gradient(meta.place);
+                let mut found: Gradients =
+                    self.inputs.iter().map(|meta| if covered(meta) { given.next().flatten() } else { None }).collect();
+                for &input in &self.edges {
+                    let grad = found.get_mut(input).and_then(Option::take).filter(|_| wanted[input]);
+                    gradients.push(match self.inputs.get(input) {
+                        Some(meta) => self.fitted(grad, meta)?,
+                        None => None,
+                    });
+                }
+            }
+            Derivative::NotImplemented(operator) => return Err(Derivative::not_implemented(operator)),
+            _ => gradients.resize(self.edges.len(), None),
+        }
+        Ok(gradients)
+    }
+}
+
+/// A stored value of a call.
+pub enum SavedValue {
+    /// An argument or a result that the derivative reads; `OperatorNode::saved` returns it.
+    Tensor(SavedIndex),
+    Sizes(Dims),
+    Value(Value<'static>),
+}
+
+/// The position of a tensor among a call's tensors.
+#[derive(Clone, Copy)]
+pub enum SavedIndex {
+    Input(usize),
+    Result(usize),
+}
+
+impl OperatorNode {
+    /// The stored values of the call, under the names of parameters and results.
+    pub fn kept(&self) -> Vec<(String, SavedValue)> {
+        let schema = self.op.schema();
+        let saves = self.op.derivative.saves(|_| true);
+        let args = self.args.as_deref().cloned().unwrap_or_else(|| Args::new(self.op, []));
+        let mut kept = Vec::new();
+        for (place, (param, value)) in schema.params.iter().zip(args.values).enumerate() {
+            let mut own = self.inputs.iter().enumerate().filter(|(_, meta)| meta.place == place);
+            match (own.next(), own.next()) {
+                (Some((at, meta)), None) => {
+                    if saves.has_input(place) {
+                        kept.push((param.name.to_owned(), SavedValue::Tensor(SavedIndex::Input(at))));
+                    }
+                    kept.push((format!("{}_sym_sizes", param.name), SavedValue::Sizes(meta.sizes.clone())));
+                }
+                // The tensors of a list have no names.
+                (Some(_), Some(_)) => {}
+                (None, _) => kept.push((param.name.to_owned(), SavedValue::Value(value))),
+            }
+        }
+        for at in (0..self.results.len()).filter(|&at| saves.has_result(at)) {
+            let named = match schema.returns {
+                Returns::Named(names) => names.get(at).filter(|name| !name.is_empty()),
+                _ if self.results.len() == 1 => Some(&"result"),
+                _ => None,
+            };
+            let name = named.map_or_else(|| format!("result{at}"), |name| (*name).to_owned());
+            kept.push((name, SavedValue::Tensor(SavedIndex::Result(at))));
+        }
+        kept
+    }
+
+    /// The tensor at a position from `kept`, if this call's derivative saved it.
+    pub fn saved(&self, place: SavedIndex) -> Option<&SavedTensor> {
+        match place {
+            SavedIndex::Input(at) => self.saved_inputs.get(at),
+            SavedIndex::Result(at) => self.saved_results.get(at),
+        }
+        .and_then(Option::as_ref)
+    }
+
+    fn fitted(&self, grad: Option<Tensor>, meta: &SavedMeta) -> Result<Option<Tensor>> {
+        let spread = !std::ptr::eq(self.op, primitives()?.add_batch_dim)
+            && self.results.iter().any(|result| !result.batch_dims().is_empty());
+        let fitted = grad.map(|grad| match spread {
+            true => fit(vmap::gathered(grad, &self.results, meta)?, meta),
+            false => fit(grad, meta),
+        });
+        let fitted = fitted.transpose();
+        fitted.map_err(|error| error.operator(self.op.display_name(self.in_place)))
+    }
+}
+
+/// A tensor among the arguments.
+struct Argument<'a> {
+    place: usize,
+    tensor: &'a Tensor,
+    /// Whether it has an edge: it has a derivative, or it is the target of an in-place change, which discards its old
+    /// gradient.
+    covered: bool,
+    requires_grad: bool,
+}
+
+type Arguments<'a> = SmallVec<[Argument<'a>; 4]>;
+
+fn arguments<'a>(args: &'a Args, in_place: bool) -> Arguments<'a> {
+    let derivative = &args.op.derivative;
+    let mut arguments = Arguments::new();
+    for (place, tensor) in args.each_tensor() {
+        let own = in_place && arguments.is_empty();
+        let covered = own || (tensor.dtype().is_differentiable() && derivative.has_gradient(place));
+        arguments.push(Argument { place, tensor, covered, requires_grad: tensor.is_tracked() });
+    }
+    arguments
+}
+
+/// The index of the argument for each edge.
+fn edges(args: &Args, arguments: &Arguments) -> SmallVec<[usize; 2]> {
+    let mut edges = SmallVec::new();
+    let mut open = args.op.optional_edges();
+    for (at, argument) in arguments.iter().enumerate() {
+        let here = 1 << argument.place;
+        for _ in 0..(open & (here - 1)).count_ones() {
+            edges.push(NO_INPUT);
+        }
+        open &= !(here | (here - 1));
+        if argument.covered {
+            edges.push(at);
+        }
+    }
+    for _ in 0..open.count_ones() {
+        edges.push(NO_INPUT);
+    }
+    edges
+}
+
+/// The tensors at the ends of these edges.
+fn ends<'a>(arguments: &Arguments<'a>, edges: &[usize]) -> SmallVec<[Option<&'a Tensor>; 3]> {
+    let mut ends = SmallVec::new();
+    for &at in edges {
+        ends.push(arguments.get(at).map(|argument| argument.tensor));
+    }
+    ends
+}
+
+/// The tensors that the derivative reads, given which arguments need gradients.
+fn needed_saves(args: &Args, arguments: &Arguments) -> Saves {
+    args.op.derivative.saves(|place| arguments.iter().any(|argument| argument.place == place && argument.requires_grad))
+}
+
+impl OperatorNode {
+    /// The node of a call, without its tensors yet.
+    #[inline]
+    fn new(args: &Args, arguments: &Arguments, in_place: bool) -> OperatorNode {
+        OperatorNode {
+            op: args.op,
+            args: if args.are_defaults() { None } else { Some(Box::new(args.keep())) },
+            inputs: SmallVec::new(),
+            edges: edges(args, arguments),
+            results: SmallVec::new(),
+            outputs: SmallVec::new(),
+            saved_inputs: SmallVec::new(),
+            saved_results: SmallVec::new(),
+            number: SavedScalar::default(),
+            in_place,
+        }
+    }
+
+    /// Allocates once for more than fits inline.
+    #[cold]
+    fn reserve(&mut self, inputs: usize, results: usize) {
+        self.inputs.reserve_exact(inputs);
+        self.saved_inputs.reserve_exact(inputs);
+        self.results.reserve_exact(results);
+        self.saved_results.reserve_exact(results);
+        self.outputs.reserve_exact(results);
+    }
+
+    /// Saves the arguments and results that the derivative needs; for an in-place call after the change was counted.
+    /// `original` replaces an argument that the call overwrote.
+    fn keep(&mut self, args: &Args, arguments: &Arguments, results: &[Tensor], original: Option<Tensor>) -> Result<()> {
+        if arguments.len() > 2 || results.len() > 1 {
+            self.reserve(arguments.len(), results.len());
+        }
+        let saves = needed_saves(args, arguments);
+        self.number = SavedScalar::of(args, saves);
+        for (at, argument) in arguments.iter().enumerate() {
+            let overwritten = at == 0 && self.in_place;
+            let before = if at == 0 { original.as_ref() } else { None };
+            self.inputs.push(SavedMeta::of(argument.place, before.unwrap_or(argument.tensor)));
+            let kept = if overwritten { before } else { Some(argument.tensor) };
+            self.saved_inputs.push(match kept {
+                Some(kept) if saves.has_input(argument.place) => {
+                    let changed = self.in_place && at > 0 && shares_version(kept, arguments[0].tensor);
+                    Some(if changed { SavedTensor::overwritten(kept)? } else { SavedTensor::input(kept)? })
+                }
+                _ => None,
+            });
+        }
+        for (at, result) in results.iter().enumerate() {
+            let differentiable = result.dtype().is_differentiable();
+            self.results.push(SavedMeta::of(0, result));
+            self.saved_results.push(match (saves.has_result(at), differentiable) {
+                (false, _) => None,
+                (true, true) => Some(SavedTensor::output(result, self.outputs.len() as u32)?),
+                (true, false) => Some(SavedTensor::input(result)?),
+            });
+            if differentiable {
+                self.outputs.push(at);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether both tensors share a version counter.
+fn shares_version(a: &Tensor, b: &Tensor) -> bool {
+    a.storage().shares_bytes(b.storage()) && std::sync::Arc::ptr_eq(&a.shared_version(), &b.shared_version())
+}
+
+/// Step 7: records a node if a gradient may be needed.
+#[inline]
+pub fn record(args: &Args, output: Output) -> Result<Output> {
+    if is_tracked(args) {
+        record_node(args, &output)?;
+    }
+    Ok(output)
+}
+
+/// Whether a gradient may be needed. The tensors are checked first: most have none, and then the thread's mode does not
+/// matter.
+#[inline]
+pub fn is_tracked(args: &Args) -> bool {
+    !args.all_tensors(|tensor| !tensor.is_tracked()) && rushlight_autograd::modes::recording()
+}
+
+/// Records a node, if a gradient may be needed.
+pub(crate) fn record_node(args: &Args, output: &Output) -> Result<()> {
+    let arguments = arguments(args, false);
+    let results = output.tensors();
+    if !arguments.iter().any(|argument| argument.covered && argument.requires_grad)
+        || !results.iter().any(|result| result.dtype().is_differentiable())
+    {
+        return Ok(());
+    }
+    let mut node = OperatorNode::new(args, &arguments, false);
+    node.keep(args, &arguments, results, None)?;
+    let mut outputs: SmallVec<[&Tensor; 1]> = SmallVec::with_capacity(node.outputs.len());
+    for &at in &node.outputs {
+        outputs.push(&results[at]);
+    }
+    let ends = ends(&arguments, &node.edges);
+    rushlight_autograd::record(node, &ends, &outputs)
+}
+
+/// An in-place call, from before its kernel runs until after.
+pub struct InPlaceCall<'a, 'v> {
+    args: &'a Args<'v>,
+    own: &'a Tensor,
+    inner: InPlace<'a>,
+    /// The first argument before the change, if the derivative reads it.
+    original: Option<Tensor>,
+}
+
+impl<'a, 'v> InPlaceCall<'a, 'v> {
+    /// Returns an error for a tensor that may not be changed, and saves the values that the change will overwrite.
+    pub fn begin(args: &'a Args<'v>) -> Result<InPlaceCall<'a, 'v>> {
+        let own = args.tensor(Arg::FIRST)?;
+        if !is_tracked(args) || args.op.tags.has(Tags::NO_GRAD_IN_PLACE) {
+            return Ok(InPlaceCall { args, own, inner: InPlace::begin(own, &[])?, original: None });
+        }
+        let arguments = arguments(args, true);
+        let inner = InPlace::begin(own, &ends(&arguments, &edges(args, &arguments)))?;
+        let original = if inner.is_recorded() && needed_saves(args, &arguments).has_input(0) {
+            let copy = crate::copy::clone(own)?;
+            // The copy replaces the tensor in derivatives of derivatives too.
+            if let Some(edge) = own.gradient_edge()? {
+                copy.set_history(edge.node().clone(), edge.output);
+            }
+            Some(copy)
+        } else {
+            None
+        };
+        Ok(InPlaceCall { args, own, inner, original })
+    }
+
+    /// For a change of geometry only; `None` for a view, whose history follows from its base's.
+    pub fn begin_geometry(args: &'a Args<'v>) -> Result<Option<InPlaceCall<'a, 'v>>> {
+        let mut change = InPlaceCall::begin(args)?;
+        if change.own.is_view() {
+            return Ok(None);
+        }
+        if change.inner.is_recorded() {
+            change.original = Some(change.own.detach());
+        }
+        Ok(Some(change))
+    }
+
+    /// Counts the change and rewrites the tensor's history.
+    pub fn finish(self) -> Result<Output> {
+        let InPlaceCall { args, own, inner, original } = self;
+        inner.finish(|| {
+            let arguments = arguments(args, true);
+            let mut node = OperatorNode::new(args, &arguments, true);
+            node.keep(args, &arguments, std::slice::from_ref(own), original)?;
+            Ok(node)
+        })?;
+        Ok(Output::Tensor(own.clone()))
+    }
+}

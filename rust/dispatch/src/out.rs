@@ -1,0 +1,103 @@
+//! The requirements of an operator on `out=`: its dtypes, and whether it may share memory with an argument.
+//!
+//! torch has many different messages. An operator states its own once; `{Result}` and `{Out}` are replaced by torch's
+//! names of the dtypes (`Long`), `{result}` and `{out}` by C++'s names (`long int`), `{name}` by the operator.
+
+use rushlight_core::dtype::can_cast;
+use rushlight_core::{DType, Error, Result};
+
+use crate::operator::{Accepts, Args, Operator, Out, Resized};
+
+use crate::value::Value;
+
+macro_rules! out {
+    ($accepts:ident $sentence:literal) => {
+        Out::new(Accepts::$accepts, &[$sentence])
+    };
+}
+
+impl Out {
+    /// The default of most operators.
+    pub const CAST: Out = out!(Cast "result type {Result} can't be cast to the desired output type {Out}");
+    pub const ANY: Out = out!(Any "");
+    /// Functions of one tensor that compute in its dtype.
+    pub const COMPUTE_DTYPE: Out = out!(Same "Found dtype {Out} but expected {Result}");
+    pub const EXACT: Out = out!(Same "Expected out tensor to have dtype {result}, but got {out} instead");
+    /// Exact, and without shared memory.
+    pub const STRICT: Out = Out::EXACT.no_alias();
+    pub const REQUESTED_DTYPE: Out =
+        out!(Requested "Expected out tensor to have dtype {result}, but got {out} instead");
+    /// Factories.
+    pub const FACTORY: Out = out!(Requested "dtype {Result} does not match dtype of out parameter ({Out})").silently();
+
+    pub const fn new(accepts: Accepts, sentences: &'static [&'static str]) -> Out {
+        Out { accepts, sentences, no_alias: false, filled: false, direct: false, resized: Resized::Deprecated }
+    }
+
+    pub const fn filled(self) -> Out {
+        Out { filled: true, ..self }
+    }
+
+    pub const fn direct(self) -> Out {
+        Out { direct: true, ..self }
+    }
+
+    pub const fn counted(self) -> Out {
+        Out { resized: Resized::Counted, ..self }
+    }
+
+    pub const fn silently(self) -> Out {
+        Out { resized: Resized::Silently, ..self }
+    }
+
+    pub const fn no_alias(self) -> Out {
+        Out { no_alias: true, ..self }
+    }
+
+    /// Returns an error for a dtype of the result at `place`.
+    #[inline]
+    pub fn check(&self, args: &Args, place: usize, result: DType, out: DType) -> Result<()> {
+        if result == out {
+            return Ok(());
+        }
+        let rule = match self.accepts {
+            Accepts::CastIf(such) if such(args) => &Out::CAST,
+            _ => self,
+        };
+        let fits = match rule.accepts {
+            Accepts::Cast => can_cast(result, out),
+            Accepts::Same | Accepts::CastIf(_) | Accepts::Requested => false,
+            Accepts::Also(dtypes) => dtypes.has(out),
+            Accepts::Any => true,
+        };
+        if fits { Ok(()) } else { Err(rule.dtype_error(args.op, place, result, out)) }
+    }
+
+    #[cold]
+    fn dtype_error(&self, op: &Operator, place: usize, result: DType, out: DType) -> Error {
+        let sentence = self.sentences.get(place).or(self.sentences.last()).copied().unwrap_or_default();
+        let words = [
+            ("{Result}", result.display_name()),
+            ("{Out}", out.display_name()),
+            ("{result}", result.c_name()),
+            ("{out}", out.c_name()),
+            ("{name}", op.python_name()),
+        ];
+        let sentence = words.iter().fold(sentence.to_string(), |text, (word, name)| text.replace(word, name));
+        Error::runtime(sentence).hint(format!("The result is {result}: use a tensor of that dtype for out=."))
+    }
+
+    /// The arguments of a call whose result takes the dtype of `out`; those of other calls are unchanged.
+    pub fn towards<'a>(&self, args: &Args<'a>, out: DType) -> Result<Args<'a>> {
+        let mut args = args.clone();
+        if matches!(self.accepts, Accepts::Requested)
+            && let Some(dtype) = args.op.schema().arg("dtype")
+        {
+            match args.dtype(dtype) {
+                Some(asked) => self.check(&args, 0, asked, out)?,
+                None => args.set(dtype, Value::DType(out)),
+            }
+        }
+        Ok(args)
+    }
+}

@@ -1,0 +1,79 @@
+//! The few operators that calls themselves use. The crate with the operators installs them.
+//!
+//! Derivatives add and multiply, gradients are summed over broadcast dimensions, results are copied into their targets.
+//! Each of these is an ordinary call: it is recorded, batched and profiled like any other.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{DType, Error, Result};
+
+use crate::operator::{Args, Operator};
+use crate::value::Output;
+
+pub struct Primitives {
+    pub add: &'static Operator,
+    pub sub: &'static Operator,
+    pub mul: &'static Operator,
+    pub div: &'static Operator,
+    pub neg: &'static Operator,
+    /// The conjugate in new memory.
+    pub conj: &'static Operator,
+    /// The real part, as a view.
+    pub real: &'static Operator,
+    pub clone: &'static Operator,
+    pub reshape: &'static Operator,
+    pub expand: &'static Operator,
+    pub select: &'static Operator,
+    pub narrow: &'static Operator,
+    pub stack: &'static Operator,
+    /// The sum over given dimensions.
+    pub sum: &'static Operator,
+    /// Hides a dimension, and shows it again: the two entry points of `vmap`.
+    pub add_batch_dim: &'static Operator,
+    pub remove_batch_dim: &'static Operator,
+    /// Casts to another dtype; the tensor itself if it already has it.
+    pub cast: fn(&Tensor, DType) -> Result<Tensor>,
+    /// Copies the second tensor's elements into the first; recorded.
+    pub copy_: fn(&Tensor, &Tensor) -> Result<()>,
+    /// Sums broadcast dimensions down to these sizes.
+    pub sum_to: fn(&Tensor, &[isize]) -> Result<Tensor>,
+    pub sparse: SparsePrimitives,
+    /// All operators of the table: the names of nodes depend on the order of overloads.
+    pub table: &'static [&'static Operator],
+}
+
+/// Operations on the parts of sparse tensors.
+pub struct SparsePrimitives {
+    /// Applies the operator to the values of its first argument, after coalescing it if requested.
+    pub over_values: fn(&Args, bool) -> Result<Output>,
+    /// The sum of two tensors, the second one times a sign.
+    pub sum: fn(&Args, i64) -> Result<Output>,
+    /// The same, added in place to the first, which is dense.
+    pub add_into_dense: fn(&Args, i64) -> Result<Output>,
+    /// All elements of a sparse tensor.
+    pub to_dense: &'static Operator,
+    /// The bodies of the operators that declare `Sparse::Opaque` or `Sparse::CompositeImplicit`.
+    pub bodies: &'static [(&'static Operator, SparseBody)],
+}
+
+/// What an operator does instead if an operand is sparse.
+pub type SparseBody = fn(&Args) -> Result<Output>;
+
+static PRIMITIVES: AtomicPtr<Primitives> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Installs the operators; a later call replaces them.
+pub fn install(primitives: &'static Primitives) {
+    PRIMITIVES.store(std::ptr::from_ref(primitives).cast_mut(), Ordering::Release);
+}
+
+#[inline]
+pub(crate) fn primitives() -> Result<&'static Primitives> {
+    // SAFETY: only `install` stores here, and it stores a static value.
+    unsafe { PRIMITIVES.load(Ordering::Acquire).as_ref() }.ok_or_else(missing)
+}
+
+#[cold]
+fn missing() -> Error {
+    Error::runtime("no operators are installed: call rushlight::install() first")
+}

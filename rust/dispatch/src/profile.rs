@@ -1,0 +1,166 @@
+//! Step 8: events for the profiler: calls, the nodes that a backward pass runs, and named ranges. If it is off, it
+//! costs one relaxed load.
+//!
+//! There is one list for all threads. Several profilers may share it: each takes the events that began after its start.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use once_cell::race::OnceBox;
+use rushlight_core::fork::{ChildHook, ForkMutex, Rank};
+use rushlight_core::{Dims, Result};
+
+use crate::modes::{Modes, Rest};
+use crate::naming::node_name;
+use crate::operator::{Args, Operator};
+use crate::value::{Output, Target, Value};
+
+/// Events beyond this number are counted, but not stored.
+const LIMIT: usize = 1 << 20;
+
+static SHAPES: AtomicBool = AtomicBool::new(false);
+
+/// The source of an event.
+#[derive(Clone)]
+pub enum Name {
+    Operator {
+        op: &'static Operator,
+        in_place: bool,
+    },
+    /// The derivative of an operator.
+    Node(&'static Operator),
+    Given(String),
+}
+
+impl Name {
+    /// torch's name for it.
+    pub fn text(&self) -> String {
+        match self {
+            Name::Operator { op, in_place } => {
+                let name = op.flat_name();
+                format!("aten::{name}{}", if *in_place { "_" } else { "" })
+            }
+            Name::Node(op) => node_name(op).to_owned(),
+            Name::Given(name) => name.clone(),
+        }
+    }
+}
+
+/// An interval on one thread, in nanoseconds since the first use of the clock.
+#[derive(Clone)]
+pub struct Event {
+    pub name: Name,
+    pub thread: u64,
+    pub start: u64,
+    pub end: u64,
+    /// The sizes of a call's arguments, if they are recorded; empty for arguments that are not tensors.
+    pub sizes: Vec<Dims>,
+}
+
+/// The events that a profiler takes.
+pub struct Recording {
+    pub events: Vec<Event>,
+    /// The number of dropped events since the list was last empty.
+    pub dropped: usize,
+}
+
+struct List {
+    events: Vec<Event>,
+    dropped: usize,
+    profilers: usize,
+}
+
+static LIST: ForkMutex<List> = ForkMutex::new(Rank::Profiler, List { events: Vec::new(), dropped: 0, profilers: 0 });
+
+/// A forked child is not profiled until it starts a profiler itself.
+static IN_CHILD: ChildHook = ChildHook::new(|| {
+    Modes::PROFILER.clear();
+    *LIST.lock() = List { events: Vec::new(), dropped: 0, profilers: 0 };
+});
+
+fn now() -> u64 {
+    static FIRST: OnceBox<Instant> = OnceBox::new();
+    FIRST.get_or_init(|| Box::new(Instant::now())).elapsed().as_nanos() as u64
+}
+
+/// The number of this thread, in the order in which threads first recorded an event.
+fn thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! { static OWN: Cell<u64> = const { Cell::new(0) } }
+    OWN.with(|own| {
+        if own.get() == 0 {
+            own.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        own.get()
+    })
+}
+
+/// The start of an interval, if a profiler is active.
+#[inline]
+pub fn begin() -> Option<u64> {
+    Modes::PROFILER.is_in_use().then(now)
+}
+
+/// Ends the interval with that start.
+#[inline]
+pub fn end(start: Option<u64>, name: impl FnOnce() -> Name) {
+    if let Some(start) = start {
+        keep(start, name(), Vec::new());
+    }
+}
+
+/// Step 8: tells how long a call took.
+#[cold]
+pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
+    let name = Name::Operator { op: args.op, in_place: matches!(target, Target::InPlace) };
+    let sizes = |value: &Value| value.as_tensor().map_or_else(Dims::new, |tensor| tensor.sizes().clone());
+    let sizes = if SHAPES.load(Ordering::Relaxed) { args.values.iter().map(sizes).collect() } else { Vec::new() };
+    let start = now();
+    let output = rest.call(args, target);
+    keep(start, name, sizes);
+    output
+}
+
+#[cold]
+fn keep(start: u64, name: Name, sizes: Vec<Dims>) {
+    let end = now();
+    let event = Event { name, thread: thread(), start, end, sizes };
+    let mut list = LIST.lock();
+    if list.profilers == 0 {
+        return; // the last profiler has stopped meanwhile
+    }
+    if list.events.len() < LIMIT && list.events.try_reserve(1).is_ok() {
+        list.events.push(event);
+    } else {
+        list.dropped += 1;
+    }
+}
+
+/// Starts a profiler; returns the time at which it began.
+pub fn start(shapes: bool) -> u64 {
+    IN_CHILD.register();
+    let mut list = LIST.lock();
+    list.profilers += 1;
+    SHAPES.store(shapes || list.profilers > 1 && SHAPES.load(Ordering::Relaxed), Ordering::Relaxed);
+    Modes::PROFILER.enter();
+    now()
+}
+
+/// Stops the profiler that began at `since`, and returns the events that began after it.
+pub fn stop(since: u64) -> Recording {
+    let mut list = LIST.lock();
+    if list.profilers > 0 {
+        list.profilers -= 1;
+        Modes::PROFILER.leave(1);
+    }
+    let dropped = list.dropped;
+    if list.profilers > 0 {
+        let events = list.events.iter().filter(|event| event.start >= since).cloned().collect();
+        return Recording { events, dropped };
+    }
+    list.dropped = 0;
+    let mut events = std::mem::take(&mut list.events);
+    events.retain(|event| event.start >= since);
+    Recording { events, dropped }
+}

@@ -1,0 +1,96 @@
+//! Type promotion with torch's rules: tensors with dimensions take precedence over 0-d tensors, and those over numbers.
+
+use rushlight_core::dtype::{Category, default_dtype, promote};
+use rushlight_core::{DType, Element, Result, Scalar, dispatch};
+
+use crate::value::{Operand, Operands};
+
+/// The dtypes seen so far, one for each level of precedence.
+#[derive(Default, Clone, Copy)]
+pub struct PromotionState {
+    dimensioned: Option<DType>,
+    zero_dim: Option<DType>,
+    number: Option<DType>,
+}
+
+fn join(known: Option<DType>, dtype: DType) -> Result<Option<DType>> {
+    Ok(Some(match known {
+        Some(known) => promote(known, dtype)?,
+        None => dtype,
+    }))
+}
+
+impl PromotionState {
+    pub fn tensor(&mut self, dtype: DType, rank: usize) -> Result<()> {
+        let slot = if rank > 0 { &mut self.dimensioned } else { &mut self.zero_dim };
+        *slot = join(*slot, dtype)?;
+        Ok(())
+    }
+
+    pub fn number(&mut self, number: Scalar) -> Result<()> {
+        let dtype = match number {
+            Scalar::Float(_) => default_dtype(),
+            Scalar::Complex(_) => default_dtype().to_complex(),
+            other => other.dtype(),
+        };
+        self.number = join(self.number, dtype)?;
+        Ok(())
+    }
+
+    pub fn result(self) -> Result<DType> {
+        let tensors = combine(self.dimensioned, self.zero_dim)?;
+        Ok(combine(tensors, self.number)?.unwrap_or_else(default_dtype))
+    }
+}
+
+/// The common dtype of operands: tensors with dimensions take precedence, then 0-d tensors, then numbers.
+pub fn common(operands: &Operands, extra: &[Scalar]) -> Result<DType> {
+    if let ([Operand::Tensor(first), rest @ ..], []) = (operands.as_slice(), extra) {
+        let dtype = first.dtype();
+        let alike = |operand: &Operand| match operand {
+            Operand::Tensor(tensor) => tensor.dtype() == dtype,
+            Operand::Number(number) => {
+                dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
+            }
+        };
+        if rest.iter().all(alike) {
+            return Ok(dtype);
+        }
+    }
+    let mut state = PromotionState::default();
+    for operand in operands {
+        match operand {
+            Operand::Tensor(tensor) => state.tensor(tensor.dtype(), tensor.layout().rank())?,
+            Operand::Number(number) => state.number(*number)?,
+        }
+    }
+    for number in extra {
+        state.number(*number)?;
+    }
+    state.result()
+}
+
+/// The dtype of higher precedence, unless the other one is of a higher category.
+fn combine(higher: Option<DType>, lower: Option<DType>) -> Result<Option<DType>> {
+    let (Some(high), Some(low)) = (higher, lower) else { return Ok(higher.or(lower)) };
+    if high.is_complex() {
+        return Ok(Some(high));
+    }
+    if high.is_floating() {
+        return Ok(Some(if low.is_complex() { high.to_complex() } else { high }));
+    }
+    if high == DType::Bool || low.is_floating() || low.is_complex() {
+        return Ok(Some(promote(high, low)?));
+    }
+    Ok(Some(high))
+}
+
+/// A number's bytes in a dtype.
+pub fn bits(number: Scalar, dtype: DType) -> [u64; 2] {
+    let mut bytes = [0u64; 2];
+    dispatch!(dtype, T in all => {
+        // SAFETY: no element is wider than 16 bytes.
+        unsafe { std::ptr::from_mut(&mut bytes).cast::<T>().write(T::from_scalar(number)) }
+    });
+    bytes
+}

@@ -1,0 +1,108 @@
+//! How a call handles sparse operands.
+//!
+//! An operator declares its support of sparse operands in `Operator::sparse`; for all others a call raises an error before
+//! it uses their geometry. Operations on the parts of a sparse tensor are in the crate of the operators
+//! (`Primitives::sparse`).
+
+mod errors;
+
+use crate::value::{Arg, Output, Target};
+use rushlight_autograd::modes::GradMode;
+use rushlight_autograd::{SparseParts, Tensor};
+use rushlight_core::layout::Shape;
+use rushlight_core::{Error, Result};
+
+use self::errors::unsupported_operator;
+pub use self::errors::{no_memory, unsupported};
+use crate::call::through_copy::through_copy;
+use crate::modes::Rest;
+use crate::node;
+use crate::operator::{Args, Implementation, Operator, Sparse};
+use crate::primitives::{SparseBody, primitives};
+use crate::variants::check_cast;
+
+/// Makes a call with sparse tensors, unless its operator runs as it is.
+#[cold]
+pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
+    let (op, in_place) = (args.op, matches!(target, Target::InPlace));
+    if passes_through(op) {
+        return rest.call(args, target);
+    }
+    call(args, target).map_err(|error| error.operator(op.display_name(in_place)))
+}
+
+fn passes_through(op: &Operator) -> bool {
+    match op.sparse {
+        Sparse::Supported => true,
+        // Its parts refuse.
+        Sparse::Unsupported => {
+            matches!(op.implementation, Implementation::CompositeImplicit(_) | Implementation::Redispatch(_))
+        }
+        _ => false,
+    }
+}
+
+fn call(args: Args, target: Target) -> Result<Output> {
+    let op = args.op;
+    let target = if matches!(op.implementation, Implementation::InPlaceFill(_)) { Target::InPlace } else { target };
+    match (op.sparse, target) {
+        (Sparse::Unsupported, _) => Err(unsupported_operator(op)),
+        (Sparse::CompositeImplicit, Target::Fresh) => body(op)?(&args),
+        (_, Target::Fresh) => {
+            let output = fresh(&args)?;
+            node::record(&args, output)
+        }
+        (Sparse::Add(sign), Target::InPlace) if !args.tensor(Arg::FIRST)?.is_sparse() => {
+            (primitives()?.sparse.add_into_dense)(&args, sign)
+        }
+        (_, Target::InPlace) => in_place(&args),
+        (_, target) => through_copy(&args, target),
+    }
+}
+
+/// The listed body of an operator.
+fn body(op: &Operator) -> Result<SparseBody> {
+    let found = primitives()?.sparse.bodies.iter().find(|(own, _)| std::ptr::eq(*own, op));
+    found.map(|(_, body)| *body).ok_or_else(|| unsupported_operator(op))
+}
+
+/// All elements of a sparse tensor; any other tensor itself.
+pub fn dense(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.is_sparse() { primitives()?.sparse.to_dense.tensor([tensor.into()]) } else { Ok(tensor.clone()) }
+}
+
+fn fresh(args: &Args) -> Result<Output> {
+    let _off = GradMode::new(false);
+    match args.op.sparse {
+        Sparse::Linear => (primitives()?.sparse.over_values)(args, false),
+        Sparse::ZeroPreserving => (primitives()?.sparse.over_values)(args, true),
+        Sparse::Add(sign) => (primitives()?.sparse.sum)(args, sign),
+        Sparse::Opaque | Sparse::CompositeImplicit => body(args.op)?(args),
+        Sparse::Unsupported | Sparse::Supported => Err(unsupported_operator(args.op)),
+    }
+}
+
+/// A sparse tensor that is changed takes the parts of a new result.
+fn in_place(args: &Args) -> Result<Output> {
+    let own = args.tensor(Arg::FIRST)?;
+    if !own.is_sparse() {
+        // The operator's own error, if it has one.
+        if matches!(args.op.sparse, Sparse::Opaque) {
+            body(args.op)?(args)?;
+        }
+        return Err(unsupported_operator(args.op));
+    }
+    let change = node::InPlaceCall::begin(args)?;
+    let result = fresh(args)?.into_tensor()?;
+    let Some(parts) = result.parts() else { return Err(unsupported_operator(args.op)) };
+    if result.sizes() != own.sizes() {
+        return Err(Error::runtime(format!(
+            "output with shape {} doesn't match the broadcast shape {}",
+            Shape(own.sizes()),
+            Shape(result.sizes())
+        )));
+    }
+    check_cast(result.dtype(), own.dtype())?;
+    own.set_parts(SparseParts { values: (primitives()?.cast)(&parts.values, own.dtype())?, ..(*parts).clone() });
+    change.finish()
+}

@@ -1,0 +1,151 @@
+//! Composite operators that are one node of the graph, as in torch: those with a `node`.
+
+use crate::value::{Arg, Output};
+use rushlight_autograd::{Backward, Call, Edges, Gradients, InPlace, Subgraph, Tensor};
+use rushlight_core::Result;
+use smallvec::SmallVec;
+
+use crate::naming::{in_place_name, node_name};
+use crate::node::is_tracked;
+use crate::operator::{Args, Derivative};
+use crate::primitives::primitives;
+
+type Body = fn(&Args) -> Result<Output>;
+
+/// Runs the body of a composite operator.
+#[inline]
+pub fn compose(body: Body, args: &Args) -> Result<Output> {
+    if args.op.node.is_empty() || !is_tracked(args) { body(args) } else { compose_recorded(body, args) }
+}
+
+#[inline(never)]
+fn compose_recorded(body: Body, args: &Args) -> Result<Output> {
+    let input = SubgraphCall::of(args, subgraph_input)?;
+    let found = body(&input.args)?;
+    let histories = histories(found.tensors())?;
+    if histories.iter().all(Option::is_none) {
+        return Ok(found);
+    }
+    // Otherwise an operand's memory would be changed without its version counter.
+    let is_own = |tensor: &Tensor| !args.all_tensors(|own| !own.storage().same(tensor.storage()));
+    let output = found.map(|tensor| match is_own(&tensor) {
+        true => crate::copy::clone(&tensor.detach()),
+        // Changes of the result are detected by the parts that save it.
+        false => Ok(tensor.detach()),
+    })?;
+    let recorded = output.tensors().iter().zip(&histories).filter(|(_, history)| history.is_some());
+    let outputs: SmallVec<[&Tensor; 1]> = recorded.map(|(tensor, _)| tensor).collect();
+    rushlight_autograd::record(input.node(node_name(args.op), &histories), &ends(args), &outputs)?;
+    drop(outputs);
+    Ok(output)
+}
+
+/// The same for a call in place.
+pub fn compose_in_place(body: Body, args: &Args) -> Result<Output> {
+    let own = args.tensor(Arg::FIRST)?;
+    let change = InPlace::begin(own, &ends(args))?;
+    // Tensors that the parts save must not be overwritten.
+    let input = SubgraphCall::of(args, |tensor| {
+        if tensor.ptr_eq(own) { primitives()?.clone.tensor([tensor.into()]) } else { subgraph_input(tensor) }
+    })?;
+    let result = body(&input.args)?.into_tensor()?;
+    crate::variants::check_in_place(args.op, own, &result.layout().sizes, result.dtype())?;
+    crate::copy::copy(own, &result.detach())?;
+    let histories = histories(std::slice::from_ref(&result))?;
+    change.finish(|| Ok(input.node(in_place_name(args.op), &histories)))?;
+    Ok(Output::Tensor(own.clone()))
+}
+
+fn is_differentiable(tensor: &&Tensor) -> bool {
+    tensor.dtype().is_differentiable()
+}
+
+fn ends<'a>(args: &'a Args) -> SmallVec<[Option<&'a Tensor>; 3]> {
+    args.each_tensor().map(|(_, tensor)| tensor).filter(is_differentiable).map(Some).collect()
+}
+
+/// The alias of a tensor inside the node.
+fn subgraph_input(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.is_tracked() { tensor.subgraph_input() } else { Ok(tensor.clone()) }
+}
+
+/// The arguments of a body that is recorded inside a node.
+struct SubgraphCall<'a> {
+    args: Args<'a>,
+    inputs: Edges,
+}
+
+impl<'a> SubgraphCall<'a> {
+    fn of(args: &Args<'a>, subgraph_input: impl Fn(&Tensor) -> Result<Tensor>) -> Result<SubgraphCall<'a>> {
+        let args = args.replaced(subgraph_input)?;
+        let inputs = ends(&args).into_iter().flatten().map(Tensor::gradient_edge).collect::<Result<_>>()?;
+        Ok(SubgraphCall { args, inputs })
+    }
+
+    fn node(self, name: &'static str, results: &Edges) -> Subgraph {
+        let results = results.iter().flatten().cloned().map(Some).collect();
+        Subgraph::new(name, results, self.inputs)
+    }
+}
+
+/// A function of one tensor with a node of its own, for use where operators are called.
+pub struct UnarySubgraph<'a> {
+    own: &'a Tensor,
+    subgraph_input: Tensor,
+}
+
+impl<'a> UnarySubgraph<'a> {
+    /// `None` if no gradient is needed.
+    pub fn begin(own: &'a Tensor) -> Result<Option<UnarySubgraph<'a>>> {
+        let recorded = own.is_tracked() && rushlight_autograd::modes::recording();
+        Ok(if recorded { Some(UnarySubgraph { own, subgraph_input: subgraph_input(own)? }) } else { None })
+    }
+
+    /// The tensor with which the function computes.
+    pub fn input(&self) -> &Tensor {
+        &self.subgraph_input
+    }
+
+    /// The function's result, as the result of one node.
+    pub fn finish(self, name: &str, found: &Tensor) -> Result<Tensor> {
+        let history = found.gradient_edge()?;
+        let result = found.detach();
+        if history.is_some() {
+            let inputs = std::iter::once(self.subgraph_input.gradient_edge()?).collect();
+            let node = Subgraph::new(name.to_owned(), std::iter::once(history).collect(), inputs);
+            rushlight_autograd::record(node, &[Some(self.own)], &[&result])?;
+        }
+        Ok(result)
+    }
+}
+
+/// The histories of results in the inner graph; `None` for a result that is not part of it.
+fn histories(results: &[Tensor]) -> Result<Edges> {
+    results.iter().map(Tensor::gradient_edge).collect()
+}
+
+/// A change without a derivative, as in torch: it replaces the tensor's memory, not its elements.
+struct Missing(&'static str);
+
+impl Backward for Missing {
+    fn name(&self) -> &str {
+        "torch::autograd::NotImplemented"
+    }
+
+    fn apply(&self, _call: &Call<'_>, _grads: Gradients) -> Result<Gradients> {
+        Err(Derivative::not_implemented(self.0))
+    }
+
+    fn release(&self) {}
+}
+
+/// `change` gives a tensor other memory, that of `source` if given. A graph that leads to it ends here.
+pub fn set_memory(own: &Tensor, source: Option<&Tensor>, change: impl FnOnce()) -> Result<()> {
+    let recorded = InPlace::begin(own, &[Some(own), source])?;
+    change();
+    match own.is_view() {
+        true => own.bump_version(),
+        false => recorded.finish(|| Ok(Missing("aten::set_")))?,
+    }
+    Ok(())
+}

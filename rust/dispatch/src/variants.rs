@@ -1,0 +1,268 @@
+//! What in-place forms and `out=` may write: derived from the definition for every operator, never written by hand.
+
+use rushlight_autograd::{Tensor, modes};
+use rushlight_core::dtype::can_cast;
+use rushlight_core::layout::Shape;
+use rushlight_core::{DType, Error, Layout, Result};
+
+use crate::operator::{Args, Implementation, Operator, Promote, Resized, Tags, TensorSpec};
+use crate::value::Value;
+
+/// Checks whether the operator may write its result into its first argument.
+pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
+    check_writable(own)?;
+    if matches!(&op.implementation, Implementation::Pointwise(body) if body.promote == Promote::ComplexToReal)
+        && own.dtype().is_complex()
+    {
+        return Err(Error::runtime(format!("In-place {} is not supported for complex tensors.", op.python_name())));
+    }
+    if own.layout().sizes.as_slice() != sizes {
+        return Err(Error::runtime(format!(
+            "output with shape {} doesn't match the broadcast shape {}",
+            Shape(&own.layout().sizes),
+            Shape(sizes)
+        ))
+        .shapes([own.layout().sizes.as_slice(), sizes])
+        .hint(format!(
+            "{}_ cannot change the shape of its tensor; use the operator without the underscore to broadcast.",
+            op.python_name()
+        )));
+    }
+    check_cast(dtype, own.dtype())?;
+    if op.tags.has(Tags::WRITES_EXPANDED)
+        && own.layout().expanded().next().is_some()
+        && !(own.is_tracked() && modes::recording())
+    {
+        return note_expanded(op);
+    }
+    check_no_self_overlap(own)
+}
+
+#[cold]
+fn note_expanded(op: &Operator) -> Result<()> {
+    let name = op.python_name().trim_start_matches('_');
+    let example = if name == "index_put" { "tensor[indices] = tensor" } else { "tensor[mask] = scalar" };
+    crate::host::warn(&format!(
+        "Use of {name}_ on expanded tensors is deprecated. Please clone() the tensor before performing this operation. This also applies to advanced indexing e.g. {example}"
+    ))
+}
+
+pub fn check_cast(from: DType, to: DType) -> Result<()> {
+    if can_cast(from, to) {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "result type {} can't be cast to the desired output type {}",
+        from.display_name(),
+        to.display_name()
+    ))
+    .hint(format!("Convert the tensor first: x = x.to({from}).")))
+}
+
+/// Returns an error for read-only memory.
+pub fn check_writable(tensor: &Tensor) -> Result<()> {
+    if tensor.storage().is_read_only() {
+        return Err(Error::value("output array is read-only")
+            .hint("The tensor is a view of read-only memory; use x.clone() to get a writable copy."));
+    }
+    Ok(())
+}
+
+pub const OVERLAPS: &str = "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the tensor before performing the operation.";
+
+pub fn check_no_self_overlap(tensor: &Tensor) -> Result<()> {
+    if !tensor.layout().is_contiguous() && tensor.layout().overlaps() {
+        return Err(Error::runtime(OVERLAPS));
+    }
+    Ok(())
+}
+
+/// The relation of an input's memory to a result's.
+#[derive(PartialEq, Eq)]
+pub enum Overlap {
+    /// No common memory.
+    Nothing,
+    /// Exactly the same elements.
+    Same,
+    /// At least one has gaps: whether different elements overlap was not determined.
+    Unknown,
+    /// Different elements overlap.
+    Partial,
+}
+
+/// Returns an error for an input that may share part of the result's memory; exactly the same memory is allowed.
+pub fn check_overlap(out: &Tensor, input: &Tensor) -> Result<()> {
+    match overlap(out, input) {
+        Overlap::Nothing | Overlap::Same => Ok(()),
+        Overlap::Unknown | Overlap::Partial => Err(shared_memory()),
+    }
+}
+
+/// Whether an input must be read before the result of a pointwise operator is written. Like torch, returns an error for
+/// two dense tensors that overlap partially. If torch computes in an unspecified order, the result here is that of a copy.
+pub fn must_be_copied(out: &Tensor, input: &Tensor) -> Result<bool> {
+    match overlap(out, input) {
+        Overlap::Nothing | Overlap::Same => Ok(false),
+        Overlap::Unknown => Ok(true),
+        Overlap::Partial => Err(shared_memory()),
+    }
+}
+
+pub fn overlap(out: &Tensor, input: &Tensor) -> Overlap {
+    if !out.storage().shares_bytes(input.storage()) {
+        return Overlap::Nothing;
+    }
+    let (a, b) = (out.layout(), input.layout());
+    if a == b && out.dtype() == input.dtype() {
+        return Overlap::Same;
+    }
+    let bytes = |tensor: &Tensor, layout: &Layout| {
+        let width = tensor.dtype().size() as isize;
+        layout.span().map(|(low, high)| (low.saturating_mul(width), (high + 1).saturating_mul(width)))
+    };
+    let (Some(x), Some(y)) = (bytes(out, a), bytes(input, b)) else { return Overlap::Nothing };
+    if x.1 <= y.0 || y.1 <= x.0 || (out.dtype() == input.dtype() && interleave(a, b)) {
+        return Overlap::Nothing;
+    }
+    if a.is_dense() && b.is_dense() { Overlap::Partial } else { Overlap::Unknown }
+}
+
+#[cold]
+fn shared_memory() -> Error {
+    Error::runtime(
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the tensor before performing the operation.",
+    )
+}
+
+/// The arguments with copies of those tensors, other than the first, that share memory with `own`; `None` if there are
+/// none.
+pub fn without_aliases<'a>(args: &Args<'a>, own: &Tensor) -> Result<Option<Args<'a>>> {
+    let shares = |tensor: &Tensor| overlap(own, tensor) != Overlap::Nothing;
+    if !args.each_tensor().skip(1).any(|(_, tensor)| shares(tensor)) {
+        return Ok(None);
+    }
+    let mut args = args.clone();
+    for value in args.values.iter_mut().skip(1) {
+        match value {
+            Value::Tensors(list) => {
+                for tensor in list.iter_mut().flatten().filter(|tensor| shares(tensor)) {
+                    *tensor = crate::copy::clone(tensor)?;
+                }
+            }
+            _ => {
+                if let Some(tensor) = value.as_tensor().filter(|tensor| shares(tensor)) {
+                    *value = Value::Own(crate::copy::clone(tensor)?);
+                }
+            }
+        }
+    }
+    Ok(Some(args))
+}
+
+/// Whether two views interleave without overlap (columns of one matrix, for example).
+fn interleave(a: &Layout, b: &Layout) -> bool {
+    if a.sizes != b.sizes || a.strides != b.strides || a.numel() == 0 {
+        return false;
+    }
+    let gap = (a.offset - b.offset).abs();
+    let steps: Vec<isize> =
+        a.sizes.iter().zip(&a.strides).filter(|(size, _)| **size > 1).map(|(_, stride)| stride.abs()).collect();
+    let common = steps.iter().copied().fold(0, gcd);
+    common != 0 && gap % common != 0
+}
+
+fn gcd(a: isize, b: isize) -> isize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Returns an error for `out=` if gradients are recorded.
+pub fn check_no_gradient(args: &Args, out: &Tensor) -> Result<()> {
+    let wants_gradient = args.each_tensor().any(|(_, tensor)| tensor.requires_grad()) || out.requires_grad();
+    if wants_gradient && modes::grad_enabled() {
+        return Err(Error::runtime(format!(
+            "{}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.",
+            args.op.flat_name()
+        ))
+        .hint("Omit out=, or call it under torch.no_grad()."));
+    }
+    Ok(())
+}
+
+/// Prepares `out=` for the result at `place`: checks its dtype and that it does not overlap the arguments, and resizes
+/// it.
+pub fn check_out(args: &Args, place: usize, out: &Tensor, result: &TensorSpec) -> Result<()> {
+    check_no_gradient(args, out)?;
+    check_writable(out)?;
+    let (sizes, dtype) = (&result.layout.sizes, result.dtype);
+    let makes_device = args.op.schema().options.is_some() || args.op.tags.has(Tags::MIXED_DEVICES);
+    if out.device() != result.device && !makes_device {
+        return Err(Error::runtime(format!(
+            "Attempting to copy from device {} to device {}, but cross-device copies are not allowed!",
+            result.device,
+            out.device()
+        ))
+        .hint("out= must be on the operands' device."));
+    }
+    let rule = &args.op.out;
+    rule.check(args, place, dtype, out.dtype())?;
+    if rule.no_alias {
+        check_no_self_overlap(out)?;
+        for (_, tensor) in
+            args.each_tensor().skip(usize::from(matches!(args.op.implementation, Implementation::Update(_))))
+        {
+            if tensor.layout() == out.layout() && tensor.storage().shares_bytes(out.storage()) {
+                return Err(shared_memory());
+            }
+            check_overlap(out, tensor)?;
+        }
+    }
+    if out.layout().sizes != *sizes {
+        if out.numel() != 0 {
+            note_resized(rule.resized, out.sizes(), sizes)?;
+        }
+        resize(out, sizes)?;
+    }
+    check_no_self_overlap(out)
+}
+
+/// Warns about an `out=` that is resized.
+#[cold]
+fn note_resized(resized: Resized, own: &[isize], sizes: &[isize]) -> Result<()> {
+    match resized {
+        Resized::Silently => Ok(()),
+        Resized::Deprecated => crate::host::warn(&format!(
+            "An output with one or more elements was resized since it had shape {}, which does not match the required output shape {}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+            Shape(own),
+            Shape(sizes)
+        )),
+        Resized::Counted => crate::host::warn(&format!(
+            "The number of elements in the out tensor of shape {} is {} which does not match the computed number of elements {count}. Note that this may occur as a result of rounding error. The out tensor will be resized to a tensor of shape ({count},).",
+            Shape(own),
+            own.iter().product::<isize>(),
+            count = sizes.iter().product::<isize>(),
+        )),
+    }
+}
+
+/// `resize_`: row-major sizes over the same storage, which grows if necessary.
+pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
+    if tensor.is_sparse() {
+        return Err(crate::sparse::unsupported("resize_"));
+    }
+    if tensor.is_batched() {
+        return Err(crate::vmap::storage_error());
+    }
+    let numel = rushlight_core::layout::checked_numel(sizes)?;
+    let layout = Layout { offset: tensor.layout().offset, ..Layout::contiguous(sizes) };
+    let end = (layout.offset.max(0) as usize).saturating_add(numel);
+    let needed = end.saturating_mul(tensor.dtype().size());
+    let storage = tensor.storage();
+    if numel > 0 && needed > storage.len() {
+        // SAFETY: in-place calls and `out=` come from the interpreter with the GIL held, so that no other thread
+        // replaces the block at the same time; kernels that read the old one hold it by their pins.
+        unsafe { storage.grow(needed)? };
+    }
+    let meta = tensor.meta_with(layout);
+    crate::host::replace_meta(tensor, meta);
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! Bags: sums, means or maxima of a table's rows, for each bag of indices.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::alloc::{self, collected, filled};
+use rushlight_core::{DType, Error, Result};
+use rushlight_dispatch::create::from_slice;
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operator::{
+    Args, BatchRule, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
+};
+use rushlight_dispatch::value::{Output, sizes_value};
+use rushlight_dispatch::{create, op};
+
+use super::embedding::{check_indices, numbers_or};
+use crate::convert::{to_dtype, to_vec};
+use crate::expr_ext::ExprExt;
+use crate::index::gather::GATHER;
+use crate::index::index_select::INDEX_ADD;
+use crate::nn::embedding::EMBEDDING;
+use crate::pointwise::arith::MUL;
+
+#[operator]
+pub static EMBEDDING_BAG: Operator = Operator {
+    name: "embedding_bag",
+    node: "EmbeddingBagBackward0",
+    variants: Variants::FUNCTION,
+    signature: "(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int? padding_idx=None) -> (Tensor, Tensor, Tensor, Tensor)",
+    doc: "The sum (mode 0), mean (1) or maximum (2) of the rows of `weight` in each bag of `indices`; zeros for an empty bag.
+
+Bag `i` begins at `offsets[i]` and ends where the next one begins; with `include_last_offset` the last offset is an end alone. Rows
+are first multiplied with `per_sample_weights` (mode 0 only); the row `padding_idx` counts for nothing. Beside the bags come
+the bag of each index, and how many rows each bag has; for maxima the row that each element is from.
+
+    >>> w = torch.tensor([[1., 2.], [3., 4.], [5., 6.]])
+    >>> torch.embedding_bag(w, torch.tensor([0, 1, 2]), torch.tensor([0, 2]))[0]
+    tensor([[4., 6.],
+            [5., 6.]])",
+    dtypes: DTypes::FLOATS,
+    tags: Tags::DATA_DEPENDENT,
+    batch_rule: BatchRule::FallbackIf(&[INDICES, OFFSETS]),
+    implementation: Implementation::CompositeImplicit(bags),
+    derivative: Derivative::CompositeImplicit,
+    samples: &[
+        "t(4, 3), i(4, 5), torch.tensor([0, 2, 2])",
+        "t(4, 3), i(4, 5), torch.tensor([0, 2, 5]), False, 1, False, None, True",
+        "t(4, 3), i(4, 5), torch.tensor([0, 3]), False, 2",
+        "t(4, 3), i(4, 5), torch.tensor([0, 3]), False, 0, False, t(5), False, 1",
+    ],
+    errors: &[
+        (
+            "t(4, 3), i(4, 3), torch.tensor([1, 2])",
+            "RuntimeError",
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got 1",
+        ),
+        (
+            "t(4, 3), i(4, 3), torch.tensor([0, 9])",
+            "RuntimeError",
+            "offsets[-1] can not be greater than input's length 3 but got offsets[-1] of 9",
+        ),
+        (
+            "t(4, 3), t(3), torch.tensor([0])",
+            "RuntimeError",
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got torch.FloatTensor instead (while checking arguments for embedding_bag)",
+        ),
+        (
+            "t(4, 3), i(4, 3), torch.tensor([0]), padding_idx=12",
+            "RuntimeError",
+            "padding_idx must be within the number of embeddings, -4 through 3, but got 12",
+        ),
+    ],
+    reference: "",
+    ..Operator::BASE
+};
+
+/// torch's error for an index that is not a row: for tables that its fast kernels support, the message includes the
+/// position.
+#[cold]
+fn outside_of(args: &Args, weight: &Tensor, padding: Option<i64>, at: usize, bad: i64) -> Error {
+    use EMBEDDING_BAG::*;
+
+    let rows = weight.sizes()[0];
+    let strides = |tensor: &Tensor| tensor.layout().strides.last() == Some(&1);
+    let fast = matches!(weight.dtype(), DType::F32 | DType::F16 | DType::BF16)
+        && args.int(MODE).is_ok_and(|mode| mode != 2)
+        && padding.is_none()
+        && strides(weight)
+        && args.optional_tensor(PER_SAMPLE_WEIGHTS).is_none_or(strides);
+    Error::runtime(if fast {
+        format!("Index {at} of input takes value {bad} which is not in the valid range [0, {rows})")
+    } else {
+        format!("embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {bad}")
+    })
+    .hint(format!("Row {bad} is out of range for a table with {rows} rows."))
+}
+
+/// The positions of the bags, and which indices count.
+struct Bags {
+    /// The bag of each index.
+    of: Vec<i64>,
+    /// The indices that count, and their positions.
+    counted: Vec<(i64, usize)>,
+    sizes: Vec<i64>,
+}
+
+impl Bags {
+    fn read(args: &Args) -> Result<Bags> {
+        use EMBEDDING_BAG::*;
+
+        let (weight, indices, offsets) = (args.tensor(WEIGHT)?, args.valued(INDICES)?, args.valued(OFFSETS)?);
+        if weight.rank() != 2 {
+            return Err(Error::runtime("'weight' must be 2-D"));
+        }
+        check_indices(indices, 1, "embedding_bag")?;
+        check_indices(offsets, 1, "embedding_bag").map_err(|_| {
+            Error::runtime(format!(
+                "Expected tensor for argument #1 'offsets' to have one of the following scalar types: Long, Int; but got torch.{}Tensor instead (while checking arguments for embedding_bag)",
+                offsets.dtype().display_name()
+            ))
+        })?;
+        if indices.rank() != 1 || offsets.rank() != 1 {
+            return Err(Error::runtime(format!(
+                "input has to be a 1D Tensor, but got Tensor of dimension {}",
+                indices.rank().max(offsets.rank())
+            )));
+        }
+        let rows = weight.sizes()[0] as i64;
+        let padding = match args.optional_int(PADDING_IDX) {
+            Some(place) if place < -rows || place >= rows => {
+                return Err(Error::runtime(format!(
+                    "padding_idx must be within the number of embeddings, {} through {}, but got {place}",
+                    -rows,
+                    rows - 1
+                )));
+            }
+            Some(place) if place < 0 => Some(place + rows),
+            place => place,
+        };
+        let offsets = to_vec::<i64>(offsets)?;
+        let count = indices.numel() as i64;
+        if let Some(&first) = offsets.first()
+            && first != 0
+        {
+            return Err(Error::runtime(format!(
+                "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {first}"
+            )));
+        }
+        if let Some(&last) = offsets.last()
+            && last > count
+        {
+            return Err(Error::runtime(format!(
+                "offsets[-1] can not be greater than input's length {count} but got offsets[-1] of {last}"
+            )));
+        }
+        let with_end = args.bool(INCLUDE_LAST_OFFSET)?;
+        if with_end && offsets.is_empty() {
+            return Err(Error::runtime("include_last_offset: number of offset should be at least 1"));
+        }
+        let bags = offsets.len() - usize::from(with_end);
+        let list = numbers_or(indices, rows as isize, |at, bad| outside_of(args, weight, padding, at, bad))?;
+        let mut of = filled(0i64, list.len())?;
+        let mut sizes = filled(0i64, bags)?;
+        let mut counted = alloc::list(list.len())?;
+        for bag in 0..bags {
+            let end = offsets.get(bag + 1).copied().unwrap_or(count);
+            let (start, end) = (offsets[bag], if !with_end && bag + 1 == bags { count } else { end });
+            if start > end || start < 0 {
+                return Err(Error::runtime(format!("offsets must not decrease, but bag {bag} has {start} to {end}")));
+            }
+            for at in start as usize..end as usize {
+                of[at] = bag as i64;
+                if Some(list[at]) != padding {
+                    counted.push((list[at], at));
+                    sizes[bag] += 1;
+                }
+            }
+        }
+        Ok(Bags { of, counted, sizes })
+    }
+}
+
+fn bags(args: &Args) -> Result<Output> {
+    use EMBEDDING_BAG::*;
+
+    let (weight, mode, scaled) = (args.tensor(WEIGHT)?, args.int(MODE)?, args.optional_tensor(PER_SAMPLE_WEIGHTS));
+    if !weight.dtype().is_floating() {
+        return Err(Error::unsupported("embedding_bag", weight.dtype()));
+    }
+    if let Some(scaled) = scaled {
+        if mode != 0 {
+            return Err(Error::runtime("embedding_bag: per_sample_weights only supported with mode='sum'"));
+        }
+        if scaled.dtype() != weight.dtype() {
+            return Err(Error::runtime(format!(
+                "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but type torch.{}Tensor does not equal torch.{}Tensor (while checking arguments for embedding_bag)",
+                weight.dtype().display_name(),
+                scaled.dtype().display_name()
+            )));
+        }
+        if scaled.sizes() != args.tensor(INDICES)?.sizes() {
+            return Err(Error::runtime("expected per_sample_weights to be as many as indices"));
+        }
+    }
+    let bags = Bags::read(args)?;
+    let sizes = from_slice(&bags.sizes)?;
+    let of = from_slice(&bags.of)?;
+    if mode == 2 {
+        let (best, places) = largest(weight, &bags)?;
+        return Ok(Output::Tuple(vec![best, of, sizes, places]));
+    }
+    let rows = from_slice(&collected(bags.counted.iter().map(|&(row, _)| row))?)?;
+    let owners = from_slice(&collected(bags.counted.iter().map(|&(_, at)| bags.of[at]))?)?;
+    let looked_up = op!(EMBEDDING, weight, &rows, -1i64, args.bool(SCALE_GRAD_BY_FREQ)?, args.bool(SPARSE)?)?;
+    let looked_up = match scaled {
+        None => looked_up,
+        Some(scaled) => {
+            let places = from_slice(&collected(bags.counted.iter().map(|&(_, at)| at as i64))?)?;
+            let own = op!(crate::index::index_select::INDEX_SELECT, scaled, 0i64, &places)?;
+            op!(MUL, &looked_up, &op!(crate::view::RESHAPE, &own, sizes_value(&[-1, 1]))?)?
+        }
+    };
+    let zeros = create::zeros(&[bags.sizes.len() as isize, weight.sizes()[1]], weight.dtype(), weight.device())?;
+    let sums = op!(INDEX_ADD, &zeros, 0i64, &owners, &looked_up)?;
+    let result = if mode == 0 {
+        sums
+    } else {
+        let counts = from_slice(&collected(bags.sizes.iter().map(|&n| n.max(1)))?)?;
+        let counts = op!(crate::view::RESHAPE, &to_dtype(&counts, weight.dtype())?, sizes_value(&[-1, 1]))?;
+        (Expr::from(&sums) / Expr::from(counts)).done()?
+    };
+    Ok(Output::Tuple(vec![result, of, sizes.clone(), sizes]))
+}
+
+/// The largest element of each bag's rows, and its row; the first of several equal ones.
+fn largest(weight: &Tensor, bags: &Bags) -> Result<(Tensor, Tensor)> {
+    let (count, width) = (bags.sizes.len(), weight.sizes()[1] as usize);
+    let table = to_vec::<f64>(&weight.detach())?;
+    let mut places = filled(-1i64, count * width)?;
+    for &(row, at) in &bags.counted {
+        let own = bags.of[at] as usize * width;
+        for j in 0..width {
+            let place = &mut places[own + j];
+            if *place < 0 || table[row as usize * width + j] > table[*place as usize * width + j] {
+                *place = row;
+            }
+        }
+    }
+    let empty = places.iter().any(|&place| place < 0);
+    let kept = collected(places.iter().map(|&place| i64::from(place >= 0)))?;
+    places.iter_mut().for_each(|place| *place = (*place).max(0));
+    let shape = sizes_value(&[count as isize, width as isize]);
+    let places = op!(crate::view::RESHAPE, &from_slice(&places)?, shape.clone())?;
+    if weight.numel() == 0 {
+        let zeros = create::zeros(places.sizes(), weight.dtype(), weight.device())?;
+        return Ok((zeros, places));
+    }
+    let best = op!(GATHER, weight, 0i64, &places)?;
+    let best = if empty {
+        let kept = op!(crate::view::RESHAPE, &from_slice(&kept)?, shape)?;
+        Expr::from(kept).above(0i64).choose(Expr::from(best), 0.0).done()?
+    } else {
+        best
+    };
+    Ok((best, places))
+}

@@ -1,0 +1,53 @@
+//! What the table's operators do instead if an operand is sparse: a body for each that declares `Sparse::Opaque` or
+//! `Sparse::CompositeImplicit`.
+//!
+//! The bodies call operators of many families. The definitions are below them and do not name them.
+
+use rushlight_dispatch::operator::Operator;
+use rushlight_dispatch::primitives::SparseBody;
+
+use super::{convert, elementwise, product, shape};
+use crate::convert::copy::COPY;
+use crate::convert::{CLONE, TO_DTYPE};
+use crate::create::constant::{EMPTY_LIKE, ZEROS_LIKE};
+use crate::create::fill::ZERO_;
+use crate::index::index_select::INDEX_SELECT;
+use crate::join::cat::{CAT, STACK};
+use crate::linalg::addmm::ADDMM;
+use crate::linalg::matrix::{MATMUL, MM, MV};
+use crate::pointwise::arith::MUL;
+use crate::pointwise::divide::DIV;
+use crate::pointwise::power::POW;
+use crate::reduce::norm::NORM;
+use crate::reduce::sum::SUM;
+use crate::view::narrow::{SELECT, SLICE};
+use crate::view::split::UNBIND;
+use crate::view::transpose::{PERMUTE, SWAPAXES, T, TRANSPOSE};
+
+pub static BODIES: &[(&Operator, SparseBody)] = &[
+    (&COPY, convert::copy),
+    (&TO_DTYPE, elementwise::cast),
+    (&CLONE, elementwise::clone),
+    (&EMPTY_LIKE, elementwise::zeros_like),
+    (&ZEROS_LIKE, elementwise::zeros_like),
+    (&ZERO_, convert::zero),
+    (&INDEX_SELECT, shape::index_select),
+    (&CAT, shape::cat),
+    (&STACK, shape::stack),
+    (&ADDMM, product::addmm),
+    (&MM, |args| product::matmul(args, MM::MAT2)),
+    (&MV, |args| product::matmul(args, MV::VEC)),
+    (&MATMUL, |args| product::matmul(args, MATMUL::OTHER)),
+    (&MUL, elementwise::mul),
+    (&DIV, elementwise::div),
+    (&POW, elementwise::pow),
+    (&NORM, elementwise::norm),
+    (&SUM, elementwise::total),
+    (&SELECT, shape::select),
+    (&SLICE, shape::slice),
+    (&UNBIND, shape::unbind),
+    (&TRANSPOSE, |args| shape::transpose(args, [TRANSPOSE::DIM0, TRANSPOSE::DIM1])),
+    (&SWAPAXES, |args| shape::transpose(args, [SWAPAXES::AXIS0, SWAPAXES::AXIS1])),
+    (&T, shape::t),
+    (&PERMUTE, shape::permute),
+];

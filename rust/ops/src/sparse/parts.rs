@@ -1,0 +1,95 @@
+//! The indices and values of sparse tensors: how a sparse tensor is built from them, and the elements of a dense tensor
+//! at the indices.
+
+use std::sync::Arc;
+
+use rushlight_autograd::{SparseParts, Tensor};
+use rushlight_core::{DType, Device, Dims, Error, Result, Storage};
+use rushlight_dispatch::operator::Args;
+use rushlight_dispatch::value::{Ints, Target, Value};
+use rushlight_dispatch::{create, op};
+
+/// The parts of a tensor that must be sparse; `name` is the caller in the error.
+pub fn parts(tensor: &Tensor, name: &str) -> Result<Arc<SparseParts>> {
+    tensor
+        .parts()
+        .ok_or_else(|| Error::runtime(format!("{name} expected sparse coordinate tensor layout but got Strided")))
+}
+
+/// A sparse tensor of valid parts.
+pub fn build(sizes: &[isize], parts: SparseParts) -> Result<Tensor> {
+    let storage = Storage::heap(16)?;
+    // SAFETY: the storage is new and has sixteen bytes, the widest element.
+    unsafe { storage.pin()?.as_ptr().write_bytes(0, 16) };
+    Ok(Tensor::sparse(storage, Dims::from_slice(sizes), parts))
+}
+
+/// The sparse tensor with other values at the indices of `tensor`.
+pub fn with_values(tensor: &Tensor, parts: &SparseParts, values: Tensor) -> Result<Tensor> {
+    build(tensor.sizes(), SparseParts { values, ..parts.clone() })
+}
+
+/// A sparse tensor without elements.
+pub fn empty(sizes: &[isize], sparse_dims: usize, dtype: DType) -> Result<Tensor> {
+    let indices = create::empty(&[sparse_dims as isize, 0], DType::I64, Device::Cpu)?;
+    let mut of_values = Dims::from_slice(&[0]);
+    of_values.extend_from_slice(sizes.get(sparse_dims..).unwrap_or(&[]));
+    let values = create::empty(&of_values, dtype, Device::Cpu)?;
+    build(sizes, SparseParts { indices, values, coalesced: true })
+}
+
+/// Checks that all indices along a dimension are in range.
+pub fn check_places(places: &[i64], dim: usize, size: isize) -> Result<()> {
+    if let Some(least) = places.iter().min().filter(|&&least| least < 0) {
+        return Err(Error::runtime(format!("found negative index {least} for dim {dim}")));
+    }
+    match places.iter().max() {
+        Some(&most) if most >= size as i64 => Err(Error::runtime(format!(
+            "size is inconsistent with indices: for dim {dim}, size is {size} but found index {most}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The indices as one tensor for each sparse dimension.
+fn each_index(indices: &Tensor) -> Result<Vec<Tensor>> {
+    (0..indices.sizes()[0] as i64).map(|dim| op!(crate::view::narrow::SELECT, indices, 0i64, dim)).collect()
+}
+
+/// The elements of a dense tensor at `indices`, or blocks of them.
+pub fn taken(dense: &Tensor, indices: &Tensor) -> Result<Tensor> {
+    let count = indices.sizes()[1];
+    let indices = each_index(indices)?;
+    match &*indices {
+        [] => {
+            let one = op!(crate::view::squeeze::UNSQUEEZE, dense, 0i64)?;
+            let first = create::zeros(&[count], DType::I64, Device::Cpu)?;
+            op!(crate::index::index_select::INDEX_SELECT, &one, 0i64, &first)
+        }
+        [index] => op!(crate::index::index_select::INDEX_SELECT, dense, 0i64, index),
+        _ => {
+            let dims: Vec<i64> = (0..indices.len() as i64).collect();
+            op!(crate::index::INDEX, dense, indices, &*dims)
+        }
+    }
+}
+
+/// Adds values at their indices to a dense tensor of their dtype, and changes nothing else.
+pub fn scatter(dense: &Tensor, indices: &Tensor, values: &Tensor) -> Result<()> {
+    use crate::index::index_select::INDEX_ADD;
+    let indices = each_index(indices)?;
+    let args = match &*indices {
+        [] => {
+            let whole = op!(crate::reduce::sum::SUM_DIM, values, &[0i64][..], false, values.dtype())?;
+            let args = Args::new(&crate::pointwise::arith::ADD, [dense.into(), Value::Own(whole)]);
+            return args.call_into(Target::InPlace).map(drop);
+        }
+        [index] => Args::new(&INDEX_ADD, [dense.into(), 0i64.into(), Value::Own(index.clone()), values.into()]),
+        _ => {
+            let dims: Vec<i64> = (0..indices.len() as i64).collect();
+            let dims = Value::Ints(Ints::from_slice(&dims));
+            Args::new(&crate::index::PUT, [dense.into(), indices.into(), dims, values.into(), true.into()])
+        }
+    };
+    args.call_into(Target::InPlace).map(drop)
+}

@@ -1,0 +1,65 @@
+//! Operators on tensors of a GPU, whose memory is simulated by a number.
+
+use rushlight::{DType, Device, Layout, Operator, Storage, Tensor};
+use rushlight_core::Class;
+use rushlight_core::device_memory::{DeviceMemory, StreamId};
+use rushlight_core::storage::Block;
+
+struct Memory;
+
+impl DeviceMemory for Memory {
+    fn address(&self) -> usize {
+        0x7000
+    }
+
+    fn bytes(&self) -> usize {
+        24
+    }
+
+    fn device(&self) -> Device {
+        Device::Cuda(0)
+    }
+
+    fn record_stream(&self, _stream: StreamId) {}
+}
+
+/// Six numbers on a GPU.
+fn on_card() -> Tensor {
+    rushlight::install();
+    let storage = Storage::new(Block::device(Box::new(Memory)));
+    Tensor::new(storage, Layout::contiguous(&[2, 3]), DType::F32, Device::Cuda(0))
+}
+
+fn refused(op: &'static Operator, x: &Tensor) {
+    let error = op.call([x.into()]).err().unwrap_or_else(|| panic!("{} ran on a GPU", op.name));
+    let sentence = format!("Could not run 'aten::{}' with arguments from the 'CUDA' backend.", op.name);
+    assert_eq!((error.class(), error.sentence()), (Class::NotImplemented, &*sentence));
+}
+
+#[test]
+fn views_run_on_any_device() {
+    let x = on_card();
+    let view = rushlight::op!(rushlight::view::transpose::T, &x).unwrap();
+    assert_eq!((view.device(), &view.sizes()[..]), (Device::Cuda(0), &[3, 2][..]));
+}
+
+#[test]
+fn an_operator_without_a_kernel_for_the_device_is_refused() {
+    let x = on_card();
+    // An update, an operator that fills its argument, and one with a function of its own.
+    refused(&rushlight::create::fill::ZERO_, &x);
+    refused(&rushlight::order::unique::UNIQUE_CONSECUTIVE, &x);
+    // The host cannot read the result of a composition either: its parts fail.
+    let error = rushlight::to_vec::<f32>(&x).unwrap_err();
+    assert_eq!(error.sentence(), "the host cannot reach memory on cuda:0");
+}
+
+#[test]
+fn tensors_of_two_devices_do_not_meet() {
+    let (here, there) = (rushlight::from_slice(&[1.0f32, 2.0, 3.0]).unwrap(), on_card());
+    let error = rushlight::op!(rushlight::pointwise::arith::ADD, &here, &there).unwrap_err();
+    assert_eq!(
+        error.sentence(),
+        "Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!"
+    );
+}

@@ -1,0 +1,103 @@
+//! torch's deprecated signatures, in which a number precedes the tensor that it scales: `p.add_(-rate, grad)`.
+//!
+//! They are still accepted, with torch's warning. Arguments that are positional in a deprecated signature are keywords
+//! in the present one, so such a call is reordered and tried again.
+
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use rushlight_dispatch::operator::Operator;
+use rushlight_dispatch::warn_once;
+use smallvec::SmallVec;
+
+use crate::errors::raise;
+use crate::parse::Raw;
+use crate::scalars;
+
+/// An argument of a deprecated signature: a tensor, or a number with its present keyword.
+type OldArgument = Option<&'static str>;
+
+const TENSOR: OldArgument = None;
+const ALPHA: OldArgument = Some("alpha");
+const BETA: OldArgument = Some("beta");
+const VALUE: OldArgument = Some("value");
+
+/// The deprecated orders of an operator's arguments, without a method's receiver.
+fn orders(operator: &str, method: bool) -> &'static [&'static [OldArgument]] {
+    match (operator, method) {
+        ("add" | "sub", true) => &[&[ALPHA, TENSOR]],
+        ("add" | "sub", false) => &[&[TENSOR, ALPHA, TENSOR]],
+        ("addcmul" | "addcdiv", true) => &[&[VALUE, TENSOR, TENSOR]],
+        ("addcmul" | "addcdiv", false) => &[&[TENSOR, VALUE, TENSOR, TENSOR]],
+        ("addmm" | "addmv" | "addr" | "addbmm" | "baddbmm", true) => {
+            &[&[BETA, TENSOR, TENSOR], &[BETA, ALPHA, TENSOR, TENSOR]]
+        }
+        ("addmm" | "addmv" | "addr" | "addbmm" | "baddbmm", false) => {
+            &[&[BETA, TENSOR, TENSOR, TENSOR], &[BETA, TENSOR, ALPHA, TENSOR, TENSOR]]
+        }
+        _ => &[],
+    }
+}
+
+/// A call in the present order.
+pub struct Reordered<'py> {
+    pub positional: SmallVec<[Raw; 8]>,
+    /// The numbers' names, followed by the numbers.
+    pub keywords: SmallVec<[Bound<'py, PyString>; 2]>,
+    pub values: SmallVec<[Raw; 2]>,
+}
+
+/// The call in the present order, if its arguments are in a deprecated one; warns once.
+///
+/// # Safety
+/// `positional` are living objects.
+#[cold]
+pub unsafe fn reordered<'py>(
+    py: Python<'py>,
+    op: &Operator,
+    name: &str,
+    method: bool,
+    positional: &[Raw],
+) -> PyResult<Option<Reordered<'py>>> {
+    let fitting = |order: &&&[OldArgument]| order.len() == positional.len();
+    let Some(order) = orders(op.python_name(), method).iter().find(fitting) else { return Ok(None) };
+    let mut found = Reordered { positional: SmallVec::new(), keywords: SmallVec::new(), values: SmallVec::new() };
+    for (place, raw) in order.iter().zip(positional) {
+        match place {
+            None => found.positional.push(*raw),
+            Some(keyword) => {
+                // SAFETY: guaranteed by the caller (see `# Safety`).
+                let object = unsafe { pyo3::Borrowed::from_ptr(py, *raw) };
+                if scalars::number(&object)?.is_none() {
+                    return Ok(None);
+                }
+                found.keywords.push(PyString::intern(py, keyword));
+                found.values.push(*raw);
+            }
+        }
+    }
+    warn_once!(&deprecation(op, name, method, order)).map_err(raise)?;
+    Ok(Some(found))
+}
+
+/// torch's sentence: the signature that was used, and the present one.
+fn deprecation(op: &Operator, name: &str, method: bool, order: &[OldArgument]) -> String {
+    let params = &op.schema().params;
+    let tensors = || {
+        let positional = params.iter().filter(|param| !param.keyword_only).skip(usize::from(method));
+        positional
+            .map(|param| if param.name == "self" { "Tensor input".into() } else { format!("Tensor {}", param.name) })
+    };
+    let mut left = tensors();
+    let older: Vec<String> = order
+        .iter()
+        .map(|place| place.map_or_else(|| left.next().unwrap_or_default(), |keyword| format!("Number {keyword}")))
+        .collect();
+    let numbers = params.iter().filter(|param| param.keyword_only).map(|param| format!("Number {} = 1", param.name));
+    let today: Vec<String> = tensors().chain(["*".into()]).chain(numbers).collect();
+    let (out, only_out) = if method { ("", "") } else { (", Tensor out = None", ", *, Tensor out = None") };
+    format!(
+        "This overload of {name} is deprecated:\n\t{name}({}{only_out})\nConsider using one of the following signatures instead:\n\t{name}({}{out})",
+        older.join(", "),
+        today.join(", "),
+    )
+}
