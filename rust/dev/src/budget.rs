@@ -1,7 +1,8 @@
-//! A file has at most 600 lines, or a line in `budget.txt` that says why it has more.
+//! A file of more than 600 lines needs an entry in `budget.txt` with the reason why.
 //!
-//! The limit is per file, not for the whole: a total would breed density. Generated files do not count; they say
-//! so in their first line. An exception that is no longer needed is an error too, so the list stays short.
+//! 600 lines are a sign that a file may be about two things, not a law: a file about one thing is not split, but listed.
+//! The number is per file, not for the whole project, because a total would encourage dense code. Generated files do not
+//! count; their first line marks them. An exception that is no longer needed is an error too, so the list stays short.
 
 use std::path::Path;
 
@@ -25,12 +26,12 @@ pub fn run(root: &Path) -> Result<(), String> {
         match exceptions.iter().position(|(excepted, _)| excepted == path) {
             Some(place) => used[place] = true,
             None => {
-                wrong.push(format!("{path}: {lines} lines, more than {LIMIT}; split it, or give a reason in {LIST}"))
+                wrong.push(format!("{path}: {lines} lines, more than {LIMIT}; split it if it is about two things, or else give the reason in {LIST}"))
             }
         }
     }
     for ((path, _), _) in exceptions.iter().zip(used).filter(|(_, used)| !used) {
-        wrong.push(format!("{path}: listed in {LIST} without need"));
+        wrong.push(format!("{path}: needs no entry in {LIST}"));
     }
     if wrong.is_empty() {
         println!("{} files, {} above {LIMIT} lines with a reason", sources.len(), exceptions.len());

@@ -1,4 +1,4 @@
-"""Prints those of the names on its input that rushlight lacks."""
+"""Prints the names in its input that rushlight does not have."""
 
 import sys
 

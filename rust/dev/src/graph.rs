@@ -1,22 +1,23 @@
-//! The crates as a stack: an edge points to a lower level, and this is read off the manifests.
+//! Checks the dependencies between crates, which must point to a lower level, and those between the files of a crate
+//! (`modules`). The former are read from the manifests.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::tree;
+use crate::{modules, tree};
 
-/// The floors of the house, the lowest first; folders of `rust/`.
+/// The levels, the lowest first, as folders of `rust/`.
 const LEVELS: [&[&str]; 6] = [
-    &["core", "par", "simd", "rng"],
+    &["core", "par", "simd", "rng", "macros"],
     &["cpu", "cuda", "io"],
     &["autograd"],
-    &["ops"],
-    &["jit", "dist"],
-    &["py", "dev"],
+    &["dispatch"],
+    &["ops", "jit", "dist"],
+    &["py", "dev", "proofs"],
 ];
 
-/// The one edge within a level: the pool registers with the fork registry.
+/// The one dependency within a level: the pool registers with the fork registry.
 const ALLOWED: (&str, &str) = ("par", "core");
 
 pub fn run(root: &Path) -> Result<(), String> {
@@ -39,7 +40,36 @@ pub fn run(root: &Path) -> Result<(), String> {
     for name in graph.keys().filter(|name| level(name).is_none()) {
         wrong.push(format!("rust/{name} has no level; give it one in rust/dev/src/graph.rs"));
     }
+    wrong.extend(files(root)?);
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+}
+
+/// Prints what `modules` finds in each crate; returns the errors.
+fn files(root: &Path) -> Result<Vec<String>, String> {
+    let crates = modules::read(root)?;
+    let mut wrong = Vec::new();
+    println!("\n  {:<9} {:>5} {:>6} {:>6} {:>6}", "", "files", "lines", "cycles", "upward");
+    for (name, report) in &crates {
+        println!(
+            "  {name:<9} {:>5} {:>6} {:>6} {:>6}",
+            report.files,
+            report.lines,
+            report.cycles.len(),
+            report.upward.len()
+        );
+        for cycle in &report.cycles {
+            let shortest =
+                cycle.shortest.iter().chain(cycle.shortest.first()).cloned().collect::<Vec<_>>().join(" -> ");
+            wrong.push(format!("{name}: a cycle among {} files: {shortest}", cycle.files));
+        }
+        wrong.extend(
+            report.upward.iter().map(|(file, item)| format!("{name}: {file} names {item} of the crate's root")),
+        );
+    }
+    if let Some((name, report)) = crates.iter().max_by_key(|(_, report)| report.lines) {
+        println!("largest: {name}, {} lines", report.lines);
+    }
+    Ok(wrong)
 }
 
 fn level(name: &str) -> Option<usize> {

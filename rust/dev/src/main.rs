@@ -3,9 +3,13 @@
 mod budget;
 mod coverage;
 #[cfg(feature = "table")]
+mod devices;
+#[cfg(feature = "table")]
 mod generate;
 mod graph;
+mod modules;
 mod rebuild;
+mod tokens;
 mod tree;
 
 use std::path::PathBuf;
@@ -15,10 +19,11 @@ const HELP: &str = "\
 cargo dev <tool> [--root FOLDER]
 
   budget             files above 600 lines must be listed with a reason in rust/dev/budget.txt
-  graph              print the crates level by level; an edge that points upward is an error
+  graph              print the dependencies of crates and files; an upward dependency or a cycle is an error
   coverage           print which names of torch's API exist, and write docs/coverage.md
+  devices            print the operators by kind and by the devices that they run on
   rebuild [FILE]     edit one source file, time build and import, restore the file
-  generate [--check] write the stub of the operators and the reference pages; --check only compares";
+  generate [--check] write the operators' stubs, reference pages and device functions; --check only compares";
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,6 +35,11 @@ fn main() -> ExitCode {
     let outcome = match words[..] {
         ["budget"] => budget::run(&root),
         ["coverage"] => coverage::run(&root),
+        #[cfg(feature = "table")]
+        ["devices"] => {
+            devices::run();
+            Ok(())
+        }
         ["graph"] => graph::run(&root),
         ["rebuild"] => rebuild::run(&root, rebuild::USUAL),
         ["rebuild", file] => rebuild::run(&root, file),

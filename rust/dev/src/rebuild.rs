@@ -1,7 +1,7 @@
-//! How long an edit of one file takes until Python can import it; more than a minute is an error.
+//! Measures how long an edit of one file takes until Python can import it; more than a minute is an error.
 //!
-//! The edit is a comment line at the head: it moves every line number, so that the compiler makes the code of that
-//! file again, as it does after a real edit. The file gets its text back, also when the build fails.
+//! The edit is a comment line at the top of the file. It moves every line number, so that the compiler generates the
+//! code of that file again, as it does after a real edit. The original text is restored, also if the build fails.
 
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,9 @@
-//! Reading the source tree: which files there are, and the lists that stand beside the tools.
+//! Reading the source tree: its files, and the lists of the tools.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders of sources; the rest of the root is papers and set-up.
+/// Folders of sources; the rest of the root is documentation and configuration.
 const SOURCES: [&str; 5] = ["rust", "python", "tests", "benches", "examples"];
 
 /// Every source file as (path from the root, text), in order of path.
@@ -18,7 +18,9 @@ pub fn sources(root: &Path) -> Result<Vec<(String, String)>, String> {
                 if !name.starts_with('.') && name != "__pycache__" && name != "target" {
                     folders.push(path);
                 }
-            } else if path.extension().is_some_and(|kind| ["rs", "py", "pyi", "cu"].iter().any(|known| kind == *known))
+            } else if path
+                .extension()
+                .is_some_and(|kind| ["rs", "py", "pyi", "cu", "cuh"].iter().any(|known| kind == *known))
             {
                 let text = read(&path)?;
                 let relative = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();

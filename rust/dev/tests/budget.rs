@@ -1,10 +1,10 @@
-//! The budget names files that are too long, and exceptions that nobody needs.
+//! The budget reports files that are too long, and exceptions that are not needed.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the tool over one file of so many lines, with this list of exceptions; its complaints, or nothing.
+/// Runs the tool over one file of the given number of lines, with this list of exceptions; returns its errors, if any.
 fn budget(name: &str, first: &str, lines: usize, list: &str) -> Option<String> {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(root.join("rust/dev")).expect("a folder");
@@ -26,7 +26,7 @@ fn a_long_file_needs_a_reason() {
 #[test]
 fn a_reason_without_a_long_file_is_an_error() {
     let complaint = budget("stale", "", 10, "rust/dev/long.rs: it was long once\n");
-    assert!(complaint.is_some_and(|text| text.contains("without need")));
+    assert!(complaint.is_some_and(|text| text.contains("needs no entry")));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The crates of this repository point down, and the tool that says so notices one that does not.
+//! The crates of this repository point down, and the tool reports one that does not.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,9 @@
-//! Files that follow from the operator table, and the check that nobody forgot to write them again.
+//! Generates files from the operator table, and checks that they are up to date.
 //!
-//! `names` gathers the table into what Python can call; `stub` and `pages` turn that into text.
+//! `names` collects what Python can call; `stub` and `pages` turn that into text. `device` writes the operators'
+//! expressions as C++.
 
+mod device;
 mod pages;
 mod stub;
 
@@ -20,6 +22,7 @@ fn files(root: &Path) -> Result<Vec<(String, String)>, String> {
     ];
     files.extend(stub::namespaces(&names, &tree::read(&root.join(stub::WRAPPERS))?)?);
     files.extend(pages::all(&names));
+    files.extend(device::files(root)?);
     Ok(files)
 }
 
@@ -64,7 +67,7 @@ pub fn check(root: &Path) -> Result<(), String> {
     }
 }
 
-/// Pages of operators that are no more.
+/// Pages of operators that no longer exist.
 fn strangers(root: &Path, files: &[(String, String)]) -> Result<Vec<String>, String> {
     let folder = root.join(pages::FOLDER);
     let Ok(entries) = fs::read_dir(&folder) else { return Ok(Vec::new()) };

@@ -1,19 +1,17 @@
-//! The stubs: `_C.pyi` with the classes, written by hand in `stub.pyi` except for the operators' methods, and
-//! `_functions/*.pyi` with the operators as functions, `return_types.pyi` with the results that have names.
+//! The stubs: `_C.pyi` with the classes, written by hand in `stub.pyi` except for the operators' methods;
+//! `_functions/*.pyi` with the operators as functions; `return_types.pyi` with the results that have named fields.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use rushlight::Row;
-use rushlight::row::Variants;
-use rushlight::signature::{Kind, Param, Returns};
-
 use crate::budget::GENERATED;
-use rushlight::names::{self, Form, Names, of_function};
+use rushlight::names::{self, CallForm, Names, of_function};
+use rushlight_dispatch::operator::{Operator, Variants};
+use rushlight_dispatch::signature::{Kind, Param, Returns};
 
 /// The part written by hand; one line in it is replaced.
 pub const FRAME: &str = "rust/dev/stub.pyi";
-/// Functions of `torch.nn.functional` that need Python around their row.
+/// Functions of `torch.nn.functional` that wrap their operator in Python.
 pub const WRAPPERS: &str = "python/rushlight/nn/functional.py";
 /// torch's namespaces, and the modules of `rushlight._functions` that hold them.
 const NAMESPACES: [(&str, &str); 5] = [
@@ -31,23 +29,23 @@ pub fn classes(frame: &str, names: &Names) -> Result<String, String> {
         return Err(format!("{FRAME}: the line '{}' is missing", METHODS.trim()));
     }
     let mut methods = String::new();
-    for ((_, name, form), rows) in names.iter().filter(|((_, _, form), _)| form.is_method()) {
-        definition(&mut methods, "    ", "", name, *form, rows);
+    for ((_, name, form), operators) in names.iter().filter(|((_, _, form), _)| form.is_method()) {
+        definition(&mut methods, "    ", "", name, *form, operators);
     }
     let mut text =
         format!("# {GENERATED} from {FRAME} and the operator table.\n\n{}", frame.replacen(METHODS, &methods, 1));
-    text.push_str("\n# The operators that the Python files call, and users do not.\n\n");
-    for (name, form, rows) in functions(names, "").filter(|(name, ..)| name.starts_with('_')) {
-        definition(&mut text, "", "", name, form, rows);
+    text.push_str("\n# Private operators, which the Python files call.\n\n");
+    for (name, form, operators) in functions(names, "").filter(|(name, ..)| name.starts_with('_')) {
+        definition(&mut text, "", "", name, form, operators);
     }
     Ok(text)
 }
 
-/// The stubs of `rushlight._functions`: a file for each of torch's namespaces. What `wrappers` defines by itself, or has from a file
-/// beside it, is not exported, since a name may have one type only.
+/// The stubs of `rushlight._functions`: a file for each of torch's namespaces. Names that `wrappers` defines itself, or
+/// imports from a file next to it, are not exported, because a name may have one type only.
 pub fn namespaces(names: &Names, wrappers: &str) -> Result<Vec<(String, String)>, String> {
     if let Some((stranger, ..)) = names.keys().find(|key| NAMESPACES.iter().all(|(known, _)| *known != key.0)) {
-        return Err(format!("no module of rushlight._functions is for torch.{stranger}"));
+        return Err(format!("torch.{stranger} has no module in rushlight._functions"));
     }
     let wrapped = |name: &str| {
         wrappers.contains(&format!("\ndef {name}(")) || wrappers.contains(&format!(" import {name} as {name}\n"))
@@ -62,11 +60,11 @@ pub fn namespaces(names: &Names, wrappers: &str) -> Result<Vec<(String, String)>
 fn public(names: &Names, namespace: &str, hidden: impl Fn(&str) -> bool) -> String {
     let mut definitions = String::new();
     let mut public = Vec::new();
-    for (name, form, rows) in functions(names, namespace).filter(|(name, ..)| !name.starts_with('_')) {
+    for (name, form, operators) in functions(names, namespace).filter(|(name, ..)| !name.starts_with('_')) {
         if !hidden(name) {
             public.push(format!("\"{name}\""));
         }
-        definition(&mut definitions, "", namespace, name, form, rows);
+        definition(&mut definitions, "", namespace, name, form, operators);
     }
     format!(
         "# {GENERATED} from the operator table.\n\n\
@@ -82,21 +80,24 @@ fn public(names: &Names, namespace: &str, hidden: impl Fn(&str) -> bool) -> Stri
 }
 
 /// The functions of a namespace.
-fn functions<'a>(names: &'a Names, namespace: &str) -> impl Iterator<Item = (&'a str, Form, &'a [&'static Row])> {
+fn functions<'a>(
+    names: &'a Names,
+    namespace: &str,
+) -> impl Iterator<Item = (&'a str, CallForm, &'a [&'static Operator])> {
     names
         .iter()
         .filter(move |((home, _, form), _)| *home == namespace && !form.is_method())
-        .map(|((_, name, form), rows)| (name.as_str(), *form, rows.as_slice()))
+        .map(|((_, name, form), operators)| (name.as_str(), *form, operators.as_slice()))
 }
 
-/// The stub of `rushlight.return_types`: results with names, by the operator's name.
+/// The stub of `rushlight.return_types`: results with named fields, by the operator's name.
 pub fn results(names: &Names) -> String {
     let mut classes = BTreeMap::new();
-    for row in names.values().flatten() {
-        if let Some(fields) = named(row) {
-            classes.insert(row.flat_name(), fields);
-            if row.variants.has(Variants::OUT) {
-                classes.insert(row.flat_name() + "_out", fields);
+    for op in names.values().flatten() {
+        if let Some(fields) = named(op) {
+            classes.insert(op.flat_name(), fields);
+            if op.variants.has(Variants::OUT) {
+                classes.insert(op.flat_name() + "_out", fields);
             }
         }
     }
@@ -118,56 +119,64 @@ pub fn results(names: &Names) -> String {
     text
 }
 
-/// The fields of a row's result, if they have names.
-fn named(row: &Row) -> Option<&'static [&'static str]> {
-    match row.schema().returns {
+/// The fields of an operator's result, if they have names.
+fn named(op: &Operator) -> Option<&'static [&'static str]> {
+    match op.schema().returns {
         Returns::Named(fields) if !fields.contains(&"") => Some(fields),
         _ => None,
     }
 }
 
-fn definition(text: &mut String, indent: &str, namespace: &str, name: &str, form: Form, rows: &[&'static Row]) {
-    let mut versions: Vec<(String, &Row)> = Vec::new();
-    let parameters = |row: &'static Row, loose| parameters(row, names::params(row, namespace, form), form, loose);
-    for (place, row) in rows.iter().enumerate() {
-        if rows[..place].iter().any(|earlier| covers(earlier, row)) {
+fn definition(
+    text: &mut String,
+    indent: &str,
+    namespace: &str,
+    name: &str,
+    form: CallForm,
+    operators: &[&'static Operator],
+) {
+    let mut versions: Vec<(String, &Operator)> = Vec::new();
+    let parameters =
+        |op: &'static Operator, variadic| parameters(op, names::params(op, namespace, form), form, variadic);
+    for (place, op) in operators.iter().enumerate() {
+        if operators[..place].iter().any(|earlier| covers(earlier, op)) {
             continue;
         }
-        versions.push((parameters(row, false), row));
-        if row.schema().takes_loose(form.is_method()) {
-            versions.push((parameters(row, true), row));
+        versions.push((parameters(op, false), op));
+        if op.schema().takes_variadic(form.is_method()) {
+            versions.push((parameters(op, true), op));
         }
     }
     versions.dedup_by(|a, b| a.0 == b.0);
-    for (place, (parameters, row)) in versions.iter().enumerate() {
+    for (place, (parameters, op)) in versions.iter().enumerate() {
         if versions.len() > 1 {
             let _ = writeln!(text, "{indent}@overload");
         }
         let result = match form {
-            Form::InPlaceMethod => "Self".into(),
-            Form::InPlaceFunction => "Tensor".into(),
-            _ => returns(row),
+            CallForm::InPlaceMethod => "Self".into(),
+            CallForm::InPlaceFunction => "Tensor".into(),
+            _ => returns(op),
         };
         let _ = match place {
             0 => writeln!(
                 text,
                 "{indent}def {name}({parameters}) -> {result}:\n{indent}    \"\"\"{}\"\"\"",
-                summary(row, form.is_method()).replace('\\', "\\\\")
+                summary(op, form.is_method()).replace('\\', "\\\\")
             ),
             _ => writeln!(text, "{indent}def {name}({parameters}) -> {result}: ..."),
         };
     }
 }
 
-/// The first sentence of a row's documentation, as a method's or a function's.
-pub fn summary(row: &Row, method: bool) -> String {
-    let paragraph = row.doc.split("\n\n").next().unwrap_or_default();
+/// The first sentence of an operator's documentation, for a method or a function.
+pub fn summary(op: &Operator, method: bool) -> String {
+    let paragraph = op.doc.split("\n\n").next().unwrap_or_default();
     let sentence = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     if method { sentence } else { of_function(&sentence) }
 }
 
-/// Whether every call of an overload also fits an earlier one, as far as a checker of types can see.
-fn covers(earlier: &Row, later: &Row) -> bool {
+/// Whether every call of a later overload also fits an earlier one, as far as a type checker can tell.
+fn covers(earlier: &Operator, later: &Operator) -> bool {
     let (earlier, later) = (&earlier.schema().params, &later.schema().params);
     let fits = |(wide, narrow): (&Param, &Param)| {
         wide.name == narrow.name
@@ -177,14 +186,14 @@ fn covers(earlier: &Row, later: &Row) -> bool {
     earlier.len() == later.len() && earlier.iter().zip(later).all(fits)
 }
 
-fn parameters(row: &Row, params: &[Param], form: Form, loose: bool) -> String {
-    let schema = row.schema();
+fn parameters(op: &Operator, params: &[Param], form: CallForm, variadic: bool) -> String {
+    let schema = op.schema();
     let mut list = Vec::new();
     let mut starred = false;
     for (place, param) in params.iter().enumerate() {
         if place == 0 && form.is_method() {
             list.push("self".to_owned());
-        } else if loose && place + 1 == schema.positional {
+        } else if variadic && place + 1 == schema.positional {
             let item = if param.kind == Kind::Tensors { "Tensor" } else { "_int" };
             list.push(format!("*{}: {item}", param.name));
             starred = true;
@@ -196,7 +205,7 @@ fn parameters(row: &Row, params: &[Param], form: Form, loose: bool) -> String {
             list.push(parameter(param));
         }
     }
-    if form == Form::Function && row.variants.has(Variants::OUT) {
+    if form == CallForm::Function && op.variants.has(Variants::OUT) {
         if !starred {
             list.push("*".into());
         }
@@ -211,7 +220,7 @@ fn parameters(row: &Row, params: &[Param], form: Form, loose: bool) -> String {
 fn parameter(param: &Param) -> String {
     let name = match param.name {
         "self" => "input",
-        // A keyword of Python: callers give it by position.
+        // A keyword of Python: the argument is positional.
         "from" => "from_",
         name => name,
     };
@@ -225,7 +234,7 @@ fn parameter(param: &Param) -> String {
     format!("{name}: {}{none}{default}", aliased(param.kind.annotation()))
 }
 
-/// A class has methods named like types (`x.float()`, `x.dtype`), so annotations call types by an alias.
+/// A class has methods with the names of types (`x.float()`, `x.dtype`), so annotations refer to types by an alias.
 fn aliased(annotation: &str) -> String {
     let word = |word: &str| match word {
         "bool" | "float" | "int" | "str" | "dtype" | "layout" | "memory_format" | "Number" | "DeviceLike" => {
@@ -240,11 +249,11 @@ fn aliased(annotation: &str) -> String {
     })
 }
 
-fn returns(row: &Row) -> String {
-    match row.schema().returns {
+fn returns(op: &Operator) -> String {
+    match op.schema().returns {
         Returns::Tensor => "Tensor".into(),
-        Returns::Named(fields) => match named(row) {
-            Some(_) => format!("return_types.{}", row.flat_name()),
+        Returns::Named(fields) => match named(op) {
+            Some(_) => format!("return_types.{}", op.flat_name()),
             None => format!("tuple[{}]", vec!["Tensor"; fields.len()].join(", ")),
         },
         Returns::List => "tuple[Tensor, ...]".into(),
