@@ -1,4 +1,4 @@
-# Two commands are enough to begin: `make digits` and `make test`. Everything lives in .venv and target/.
+# Start with `make digits` or `make test`. Everything is installed into .venv and target/.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -16,8 +16,8 @@ help: ## this list
 digits: build ## install rushlight and train on real handwritten digits with two processes
 	$(BIN)/python examples/hogwild_digits.py
 
-test: build $(BIN)/pytest ## install rushlight and pass the tests, Rust and Python
-	cargo test --locked --workspace --exclude rushlight-py
+test: build $(BIN)/pytest ## install rushlight and run the Rust and Python tests
+	.ci/test-rust
 	$(BIN)/python -m pytest
 
 check: ## everything that CI checks, cheapest first
@@ -36,10 +36,10 @@ format: $(BIN)/pytest ## format Rust and Python
 generate: ## write the stubs and reference pages from the operator table
 	cargo dev generate
 
-wheel: $(BIN)/pytest ## the wheel for any Linux since glibc 2.28, into dist/
+wheel: $(BIN)/pytest ## build the wheel for Linux with glibc 2.28 or later, into dist/
 	PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --zig --compatibility manylinux_2_28 --out dist
 
-standard: build ## the public test suite of the Python array API standard, from a checkout of it in SUITE
+standard: build ## run the public test suite of the Python array API standard, from a checkout in SUITE
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement $(SUITE)/requirements.txt
 	cd $(SUITE) && ARRAY_API_TESTS_MODULE=rushlight.array_api ARRAY_API_TESTS_SKIP_DTYPES=uint16,uint32,uint64 \
 		$(CURDIR)/$(BIN)/python -m pytest array_api_tests --rootdir . -q -rfEX --disable-deadline \
@@ -47,10 +47,10 @@ standard: build ## the public test suite of the Python array API standard, from 
 
 $(BIN)/maturin:
 	@$(PYTHON) -c 'import sys; sys.exit("rushlight needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
-	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "this Python makes no environments; on Debian: apt install python3-venv"; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "this Python cannot create virtual environments; on Debian: apt install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'maturin>=1.16,<2'
 
-# The names of the tools stand once, in pyproject.toml.
+# pyproject.toml lists the tools.
 $(BIN)/pytest: $(BIN)/maturin pyproject.toml
 	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['dev'], sep='\n')" > .venv/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement .venv/dev.txt
