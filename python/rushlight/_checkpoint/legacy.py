@@ -1,0 +1,138 @@
+"""The format before torch 1.6: five pickles (a magic number, a version, the writer's platform, the object, the keys of its
+storages), then each storage as a count of elements and its bytes.
+
+Files are written here, and read if they may execute code. Otherwise the engine reads them.
+"""
+
+import io
+import pickle
+import sys
+from typing import Any
+
+import rushlight as torch
+from rushlight.storage import TypedStorage
+
+from .options import skipping_data
+from .pickler import Pickler
+from .rebuild import find_known, home
+from .storage_classes import StorageClass
+from .writer import bytes_of
+
+_MAGIC = 0x1950A86A20F9469CFC6C
+_VERSION = 1001
+_COUNT = 8
+
+
+class _LegacyPickler(Pickler):
+    """Names storages as the old format does: the persistent id has a place for a slice of another storage."""
+
+    def persistent_id(self, obj):
+        found = super().persistent_id(obj)
+        if found is None:
+            return None
+        if found[1].name == "UntypedStorage":
+            raise RuntimeError(
+                "the format before torch 1.6 has no storages without a dtype, and none of "
+                "dtypes that are newer than the format"
+            )
+        return *found, None
+
+
+def write(target, obj: object, protocol: int, compact: bool) -> None:
+    """Writes an object to a path or a file."""
+    if not hasattr(target, "write"):
+        with open(target, "wb") as file:
+            write(file, obj, protocol, compact)
+        return
+    body = io.BytesIO()
+    pickler = _LegacyPickler(body, protocol, compact)
+    pickler.dump(obj)
+    platform = {
+        "protocol_version": _VERSION,
+        "little_endian": sys.byteorder == "little",
+        "type_sizes": {"short": 2, "int": 4, "long": 4},
+    }
+    for head in (_MAGIC, _VERSION, platform):
+        target.write(pickle.dumps(head, protocol))
+    target.write(body.getvalue())
+    keys = sorted(map(str, range(len(pickler.storages))))
+    target.write(pickle.dumps(keys, protocol))
+    for key in keys:
+        storage = pickler.storages[int(key)]
+        elements = storage.nbytes() // pickler.item_sizes[int(key)]
+        target.write(elements.to_bytes(_COUNT, sys.byteorder))
+        target.write(bytes_of(storage))
+    if hasattr(target, "flush"):
+        target.flush()
+
+
+def execute(data: bytes, pickle_module: Any, options: dict, restore: Any) -> tuple[Any, int]:
+    """Reads an object with Python's unpickler, which executes code in the file. Returns it and the size of its file."""
+    file = io.BytesIO(data)
+    if not data:
+        raise EOFError("Ran out of input: the file is empty")
+    if pickle_module.load(file, **options) != _MAGIC:
+        raise RuntimeError("Invalid magic number; corrupt file?")
+    version = pickle_module.load(file, **options)
+    if version != _VERSION:
+        raise RuntimeError(f"Invalid protocol version: {version}")
+    if not pickle_module.load(file, **options).get("little_endian", True):
+        raise RuntimeError("checkpoints of big-endian machines cannot be read")
+    storages: dict[str, tuple[torch.UntypedStorage, TypedStorage]] = {}
+    slices: dict[str, TypedStorage] = {}
+
+    class Unpickler(pickle_module.Unpickler):
+        def find_class(self, module, name):
+            known = find_known(module, name)
+            return super().find_class(*home(module, name)) if known is None else known
+
+        def persistent_load(self, saved):
+            kind, *rest = saved
+            if _text(kind) == "module":  # a class, with its source
+                return rest[0]
+            if _text(kind) != "storage":
+                raise RuntimeError(f"Unknown saved id type: {kind}")
+            return _storage(storages, slices, restore, *rest)
+
+    obj = Unpickler(file, **options).load()
+    keys = [_text(key) for key in pickle_module.load(file, **options)]
+    if missing := storages.keys() - set(keys):
+        raise RuntimeError(f"the checkpoint does not contain its storage {min(missing)}. The file might be corrupted.")
+    rest = memoryview(data)[file.tell() :]
+    for key in keys:
+        if key not in storages:
+            raise RuntimeError(f"the checkpoint does not describe its storage {key}")
+        storage, typed = storages[key]
+        size = int.from_bytes(rest[:_COUNT], "little") * typed.dtype.itemsize
+        if size != storage.nbytes() or len(rest) < _COUNT + size:
+            raise RuntimeError(
+                f"unexpected EOF, expected {max(0, _COUNT + size - len(rest))} more bytes. The file might be corrupted."
+            )
+        if size and not skipping_data():
+            memoryview(storage)[:] = rest[_COUNT : _COUNT + size]
+        rest = rest[_COUNT + size :]
+    return obj, len(data) - len(rest)
+
+
+def _storage(storages, slices, restore, kind, key, location, elements, view=None) -> TypedStorage:
+    """The storage of a persistent id, or a slice of it. Its bytes are read later."""
+    if not isinstance(kind, StorageClass):
+        raise TypeError(f"the class of a storage cannot be {kind!r}")
+    key = _text(key)
+    if key not in storages:
+        storage = torch.UntypedStorage(elements * kind.dtype.itemsize)
+        storages[key] = storage, TypedStorage(wrap_storage=restore(storage, _text(location)), dtype=kind.dtype)
+    whole = storages[key][1]
+    if view is None:
+        return whole
+    name, start, count = _text(view[0]), view[1], view[2]
+    if name not in slices:
+        size = kind.dtype.itemsize
+        part = whole.untyped()[start * size : (start + count) * size]
+        slices[name] = TypedStorage(wrap_storage=part, dtype=kind.dtype)
+    return slices[name]
+
+
+def _text(value: Any) -> Any:
+    """A string. Python 2 wrote some as bytes."""
+    return value.decode("ascii") if isinstance(value, bytes) else value

@@ -1,0 +1,21 @@
+"""Names of `torch._C` that libraries use and that the engine does not need. `torch._C` finds them here."""
+
+from __future__ import annotations
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Accepted; nothing is logged.
+
+    >>> torch._C._log_api_usage_once("my_library.Model")
+    """
+    if not isinstance(event, str):
+        raise TypeError("bad argument type for built-in operation")
+
+
+def _get_tracing_state() -> None:
+    """The trace that is being recorded: always None.
+
+    >>> torch._C._get_tracing_state() is None
+    True
+    """
+    return None

@@ -1,0 +1,243 @@
+"""Functions of `torch` in Python that query dtypes, shapes and objects, or only call a method."""
+
+from __future__ import annotations
+
+from rushlight import _C
+from rushlight._loading import load
+from rushlight._overridable import overridable
+from rushlight._text import must_be_tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rushlight import Size, Tensor, dtype
+
+
+def typename(obj: object) -> str:
+    """The name of an object's type as it appears in torch's messages.
+
+    >>> torch.typename(torch.zeros(1)), torch.typename(3)
+    ('torch.FloatTensor', 'int')
+    """
+    return load("rushlight._text").typename(obj)
+
+
+@overridable
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the elements are floating-point numbers.
+
+    >>> torch.is_floating_point(torch.zeros(1)), torch.is_floating_point(torch.tensor([1]))
+    (True, False)
+    """
+    must_be_tensor("is_floating_point", "input", 1, input)
+    return input.is_floating_point()
+
+
+@overridable
+def is_complex(input: Tensor) -> bool:
+    """Whether the elements are complex numbers.
+
+    >>> torch.is_complex(torch.tensor([1j]))
+    True
+    """
+    must_be_tensor("is_complex", "input", 1, input)
+    return input.is_complex()
+
+
+@overridable
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative values: every dtype except the unsigned ones and bool.
+
+    >>> torch.is_signed(torch.tensor([1])), torch.is_signed(torch.tensor([True]))
+    (True, False)
+    """
+    must_be_tensor("is_signed", "input", 1, input)
+    return input.is_signed()
+
+
+@overridable
+def is_conj(input: Tensor) -> bool:
+    """Whether the tensor is a lazy conjugate: its elements are conjugates of the stored values.
+
+    >>> torch.is_conj(torch.tensor([1j])), torch.is_conj(torch.tensor([1j]).conj())
+    (False, True)
+    """
+    must_be_tensor("is_conj", "input", 1, input)
+    return input.is_conj()
+
+
+@overridable
+def is_neg(input: Tensor) -> bool:
+    """Whether the tensor is a lazy negative: its elements are negatives of the stored values.
+
+    >>> torch.is_neg(torch.tensor([1j]).imag), torch.is_neg(torch.tensor([1j]).conj().imag)
+    (False, True)
+    """
+    must_be_tensor("is_neg", "input", 1, input)
+    return input.is_neg()
+
+
+@overridable
+def is_inference(input: Tensor) -> bool:
+    """Whether a tensor was created in inference mode.
+
+    >>> with torch.inference_mode():
+    ...     made = torch.ones(1)
+    >>> torch.is_inference(made), torch.is_inference(torch.ones(1))
+    (True, False)
+    """
+    must_be_tensor("is_inference", "input", 1, input)
+    return input.is_inference()
+
+
+@overridable
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the only element is not zero.
+
+    Raises:
+        RuntimeError: the tensor does not have exactly one element.
+
+    >>> torch.is_nonzero(torch.tensor([0.5])), torch.is_nonzero(torch.tensor(0))
+    (True, False)
+    """
+    must_be_tensor("is_nonzero", "input", 1, input)
+    return bool(input)
+
+
+@overridable
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether both tensors have the same sizes.
+
+    >>> torch.is_same_size(torch.zeros(2, 1), torch.zeros(1, 2))
+    False
+    """
+    must_be_tensor("is_same_size", "input", 1, input)
+    must_be_tensor("is_same_size", "other", 2, other)
+    return input.is_same_size(other)
+
+
+def is_storage(obj: object) -> bool:
+    """Whether an object is a storage.
+
+    >>> torch.is_storage(torch.zeros(1).untyped_storage()), torch.is_storage(torch.zeros(1))
+    (True, False)
+    """
+    return isinstance(obj, _C.UntypedStorage)
+
+
+@overridable
+def numel(input: Tensor) -> int:
+    """The number of elements.
+
+    >>> torch.numel(torch.zeros(2, 3))
+    6
+    """
+    must_be_tensor("numel", "input", 1, input)
+    return input.numel()
+
+
+@overridable
+def get_device(input: Tensor) -> int:
+    """The index of the GPU, or -1 on the CPU.
+
+    >>> torch.get_device(torch.zeros(1))
+    -1
+    """
+    must_be_tensor("get_device", "input", 1, input)
+    return input.get_device()
+
+
+@overridable
+def detach(input: Tensor) -> Tensor:
+    """A tensor with the same memory that is not part of the graph.
+
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> torch.detach(x * 2).requires_grad
+    False
+    """
+    must_be_tensor("detach", "input", 1, input)
+    return input.detach()
+
+
+@overridable
+def detach_(input: Tensor) -> Tensor:
+    """`detach` in place: removes the tensor from the graph.
+
+    >>> x = torch.ones(1, requires_grad=True) * 2
+    >>> torch.detach_(x).requires_grad
+    False
+    """
+    must_be_tensor("detach_", "input", 1, input)
+    return input.detach_()
+
+
+@overridable
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """Whether values of dtype ``from_`` may be written to tensors of dtype ``to``.
+
+    >>> torch.can_cast(torch.float32, torch.int32)
+    False
+    """
+    return _C._can_cast(from_, to)
+
+
+@overridable
+def promote_types(type1: dtype, type2: dtype) -> dtype:
+    """The smallest dtype that both dtypes can be converted to.
+
+    >>> torch.promote_types(torch.int8, torch.uint8)
+    torch.int16
+    """
+    return _C._promote_types(type1, type2)
+
+
+@overridable
+def result_type(tensor: Tensor | complex, other: Tensor | complex) -> dtype:
+    """The dtype of arithmetic with two operands.
+
+    >>> torch.result_type(torch.tensor([1]), 1.5)
+    torch.float32
+    """
+    return _C._result_type(tensor, other)
+
+
+def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
+    """The shape to which tensors of these shapes broadcast.
+
+    >>> torch.broadcast_shapes((2,), (3, 1))
+    torch.Size([3, 2])
+    """
+    return _C._broadcast_shapes([(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes])
+
+
+def compiled_with_cxx11_abi() -> bool:
+    """Always True. Programs that build extensions call it.
+
+    >>> torch.compiled_with_cxx11_abi()
+    True
+    """
+    return True
+
+
+__all__ = [
+    "broadcast_shapes",
+    "can_cast",
+    "compiled_with_cxx11_abi",
+    "detach",
+    "detach_",
+    "get_device",
+    "is_complex",
+    "is_conj",
+    "is_floating_point",
+    "is_inference",
+    "is_neg",
+    "is_nonzero",
+    "is_same_size",
+    "is_signed",
+    "is_storage",
+    "numel",
+    "promote_types",
+    "result_type",
+    "typename",
+]

@@ -1,0 +1,11 @@
+"""`torch.ao`: quantisation, of which there are only the names."""
+
+from __future__ import annotations
+
+from . import nn, quantization
+
+__all__ = ["nn", "quantization"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,11 @@
+"""`torch.ao.nn`: quantised layers, of which there are only the names."""
+
+from __future__ import annotations
+
+from . import quantized
+
+__all__ = ["quantized"]
+
+
+def __dir__() -> list[str]:
+    return __all__
