@@ -1,6 +1,6 @@
 """PyTorch's API on an engine written in Rust: ``import rushlight as torch``."""
 
-# First, since modules that load after it answer for the names that they do not have.
+# First, because modules that load after it use it to report missing names.
 from rushlight import _names as _names  # isort: skip
 from rushlight import _C
 from rushlight import _tensor as _tensor
@@ -11,23 +11,23 @@ from rushlight._C import Tensor as Tensor
 from rushlight._C import default_generator as default_generator
 from rushlight._C import device as device
 from rushlight._C import dtype as dtype
-from rushlight._facts import *  # noqa: F403
 from rushlight._functions import *  # noqa: F403
-from rushlight._homes import adopt as _adopt
 from rushlight._loading import load as _load
 from rushlight._modes import enable_grad as enable_grad
 from rushlight._modes import inference_mode as inference_mode
 from rushlight._modes import no_grad as no_grad
 from rushlight._modes import set_grad_enabled as set_grad_enabled
+from rushlight._predicates import *  # noqa: F403
+from rushlight._set_module import set_public_module as _set_public_module
 from rushlight._settings import *  # noqa: F403
 from rushlight._size import Size as Size
 
 __version__ = "0.1.0"
 
-# For the engine's own Python files only.
+# Only for the package's own Python files.
 del HookHandle  # noqa: F821
 
-# The operators once more: also those that are not for users and whose names begin with an underscore.
+# The operators again, including internal ones whose names begin with an underscore.
 globals().update(_C._functions[""])
 
 half, float, double = _C.float16, _C.float32, _C.float64
@@ -47,12 +47,22 @@ manual_seed = default_generator.manual_seed
 get_rng_state = default_generator.get_state
 
 
+def _of_the_engine(name: str) -> object:
+    """Names of `torch._C` that only libraries use."""
+    if name.startswith("__"):
+        raise AttributeError(f"module 'torch._C' has no attribute {name!r}")
+    return getattr(_load("rushlight._engine_names"), name)
+
+
+_C.__getattr__ = _of_the_engine  # type: ignore[method-assign]
+
+
 def set_rng_state(new_state: Tensor) -> None:
-    """Puts the default generator into a state that `get_rng_state` gave.
+    """Sets the state of the default generator to one that `get_rng_state` returned.
 
     Raises:
-        RuntimeError: a tensor that is no such state.
-        TypeError: no tensor of bytes.
+        RuntimeError: the tensor is not a valid state.
+        TypeError: the argument is not a tensor of bytes.
 
     >>> state = torch.get_rng_state()
     >>> first = torch.rand(2)
@@ -63,11 +73,11 @@ def set_rng_state(new_state: Tensor) -> None:
     default_generator.set_state(new_state)
 
 
-# What loads when it is first used: modules, and names that live in modules of their own.
+# Names that load when they are first used: modules, and functions in modules of their own.
 _SUBMODULES = frozenset(
-    "accelerator amp array_api autograd backends compiler cpu cuda distributed distributions fft func functional futures jit "
-    "linalg masked multiprocessing nn npz optim overrides profiler random return_types safetensors serialization signal sparse special "
-    "storage testing types utils version".split()
+    "accelerator amp ao array_api autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit "
+    "library linalg masked mps mtia multiprocessing nn npz onnx optim overrides package profiler quasirandom random return_types safetensors serialization signal sparse special "
+    "storage testing types utils version xpu __config__ __future__".split()
 )
 _ELSEWHERE = {
     **dict.fromkeys(
@@ -81,6 +91,11 @@ _ELSEWHERE = {
     ),
     **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
+    **dict.fromkeys(
+        "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "
+        "_check_value _check_with".split(),
+        "_checks",
+    ),
     "lobpcg": "_lobpcg",
     "AmbiguousReduction": "_warnings",
     **dict.fromkeys(["AcceleratorError", "OutOfMemoryError"], "_errors"),
@@ -88,7 +103,13 @@ _ELSEWHERE = {
     **dict.fromkeys(["load", "save"], "serialization"),
     "sparse_coo_tensor": "sparse",
     "from_file": "storage",
-    "autocast": "amp",
+    **dict.fromkeys(
+        "Storage TypedStorage DoubleStorage FloatStorage HalfStorage BFloat16Storage LongStorage IntStorage ShortStorage CharStorage "
+        "ByteStorage BoolStorage ComplexDoubleStorage ComplexFloatStorage".split(),
+        "storage",
+    ),
+    **dict.fromkeys(["GradScaler", "autocast"], "amp"),
+    **dict.fromkeys("eig lstsq matrix_rank range solve symeig".split(), "_removed"),
     **dict.fromkeys(
         "clear_autocast_cache get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype is_autocast_cache_enabled "
         "is_autocast_cpu_enabled is_autocast_enabled set_autocast_cache_enabled set_autocast_cpu_dtype "
@@ -105,9 +126,12 @@ _ELSEWHERE = {
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # The same once more, for editors and checkers of types.
+    # The same names, for editors and type checkers.
+    from rushlight import __config__ as __config__
+    from rushlight import __future__ as __future__
     from rushlight import accelerator as accelerator
     from rushlight import amp as amp
+    from rushlight import ao as ao
     from rushlight import array_api as array_api
     from rushlight import autograd as autograd
     from rushlight import backends as backends
@@ -116,19 +140,28 @@ if TYPE_CHECKING:
     from rushlight import cuda as cuda
     from rushlight import distributed as distributed
     from rushlight import distributions as distributions
+    from rushlight import export as export
     from rushlight import fft as fft
     from rushlight import func as func
     from rushlight import functional as functional
     from rushlight import futures as futures
+    from rushlight import fx as fx
+    from rushlight import hub as hub
     from rushlight import jit as jit
+    from rushlight import library as library
     from rushlight import linalg as linalg
     from rushlight import masked as masked
+    from rushlight import mps as mps
+    from rushlight import mtia as mtia
     from rushlight import multiprocessing as multiprocessing
     from rushlight import nn as nn
     from rushlight import npz as npz
+    from rushlight import onnx as onnx
     from rushlight import optim as optim
     from rushlight import overrides as overrides
+    from rushlight import package as package
     from rushlight import profiler as profiler
+    from rushlight import quasirandom as quasirandom
     from rushlight import random as random
     from rushlight import return_types as return_types
     from rushlight import safetensors as safetensors
@@ -141,6 +174,16 @@ if TYPE_CHECKING:
     from rushlight import types as types
     from rushlight import utils as utils
     from rushlight import version as version
+    from rushlight import xpu as xpu
+    from rushlight._checks import _check as _check
+    from rushlight._checks import _check_index as _check_index
+    from rushlight._checks import _check_is_size as _check_is_size
+    from rushlight._checks import _check_not_implemented as _check_not_implemented
+    from rushlight._checks import _check_tensor_all as _check_tensor_all
+    from rushlight._checks import _check_tensor_all_with as _check_tensor_all_with
+    from rushlight._checks import _check_type as _check_type
+    from rushlight._checks import _check_value as _check_value
+    from rushlight._checks import _check_with as _check_with
     from rushlight._dropouts import alpha_dropout as alpha_dropout
     from rushlight._dropouts import alpha_dropout_ as alpha_dropout_
     from rushlight._dropouts import dropout_ as dropout_
@@ -168,7 +211,14 @@ if TYPE_CHECKING:
     from rushlight._lowrank import svd_lowrank as svd_lowrank
     from rushlight._printing import get_printoptions as get_printoptions
     from rushlight._printing import set_printoptions as set_printoptions
+    from rushlight._removed import eig as eig
+    from rushlight._removed import lstsq as lstsq
+    from rushlight._removed import matrix_rank as matrix_rank
+    from rushlight._removed import range as range
+    from rushlight._removed import solve as solve
+    from rushlight._removed import symeig as symeig
     from rushlight._warnings import AmbiguousReduction as AmbiguousReduction
+    from rushlight.amp import GradScaler as GradScaler
     from rushlight.amp import autocast as autocast
     from rushlight.amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
     from rushlight.amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype
@@ -197,12 +247,28 @@ if TYPE_CHECKING:
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save
     from rushlight.sparse import sparse_coo_tensor as sparse_coo_tensor
+    from rushlight.storage import BFloat16Storage as BFloat16Storage
+    from rushlight.storage import BoolStorage as BoolStorage
+    from rushlight.storage import ByteStorage as ByteStorage
+    from rushlight.storage import CharStorage as CharStorage
+    from rushlight.storage import ComplexDoubleStorage as ComplexDoubleStorage
+    from rushlight.storage import ComplexFloatStorage as ComplexFloatStorage
+    from rushlight.storage import DoubleStorage as DoubleStorage
+    from rushlight.storage import FloatStorage as FloatStorage
+    from rushlight.storage import HalfStorage as HalfStorage
+    from rushlight.storage import IntStorage as IntStorage
+    from rushlight.storage import LongStorage as LongStorage
+    from rushlight.storage import ShortStorage as ShortStorage
+    from rushlight.storage import Storage as Storage
+    from rushlight.storage import TypedStorage as TypedStorage
     from rushlight.storage import from_file as from_file
 else:
 
     def __getattr__(name):
-        if name in _SUBMODULES:
+        if name in _SUBMODULES or name == "_dynamo":
             return _load(f"rushlight.{name}")
+        if name == "Storage":  # that of the default dtype
+            return _load("rushlight.storage").Storage
         if name in _ELSEWHERE:
             value = globals()[name] = getattr(_load(f"rushlight.{_ELSEWHERE[name]}"), name)
             return value
@@ -216,6 +282,6 @@ def __dir__() -> list[str]:
 
 
 if not TYPE_CHECKING:
-    # What `from rushlight import *` binds: everything but the modules.
+    # The names that `from rushlight import *` binds: everything except modules.
     __all__ = [name for name in __dir__() if not name.startswith("_") and name not in _SUBMODULES]
-    _adopt(globals())
+    _set_public_module(globals())

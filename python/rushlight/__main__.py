@@ -1,6 +1,6 @@
-"""``python -m rushlight script.py [arguments]``: runs a program written for torch, unchanged, on rushlight.
+"""``python -m rushlight script.py [arguments]`` runs a program written for torch, without changes, on rushlight.
 
-``python -m rushlight inspect FILE`` says what a file of tensors holds and what loading it would execute.
+``python -m rushlight inspect FILE`` shows what a file of tensors contains and what loading it would execute.
 """
 
 import sys
@@ -9,7 +9,7 @@ _USAGE = "usage: python -m rushlight (script.py | -m module) [arguments]\n      
 
 
 def _run_script(path):
-    """Runs a file as Python itself would: as ``__main__``, so that processes it starts find it again."""
+    """Runs a file as Python itself does: as ``__main__``, so that child processes can import it."""
     import io
     import os
     import types
@@ -32,12 +32,12 @@ def _run_script(path):
 
 
 def _explain(error):
-    """Adds to a syntax error what programs of torch's first years, or copied from a page, run into."""
+    """Adds a hint to a syntax error that is typical of programs for old torch versions or of copied code."""
     line = error.text or ""
     if "async" in line:
-        error.add_note("`async` is a word of Python's own since 3.7: write non_blocking=True.")
+        error.add_note("`async` is a keyword since Python 3.7: use non_blocking=True.")
     if any(quote in line for quote in "\u2018\u2019\u201c\u201d"):
-        error.add_note("The line has typographic quotes; Python's are ' and \".")
+        error.add_note("The line has typographic quotes: use ' or \".")
 
 
 def main():

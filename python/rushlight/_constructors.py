@@ -1,4 +1,4 @@
-"""Constructors that several classes share, each under its class's own name."""
+"""Constructors that several classes share. Each class has a copy under its own name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def name_constructor(cls: type[Any]) -> None:
-    """Gives a class that inherits its constructor from a private one a copy under its own name, which errors tell."""
+    """Copies an inherited private constructor to the class under the class's name, which error messages show."""
     shared: Any = cls.__init__
     if not shared.__qualname__.startswith("_") or cls.__name__.startswith("_"):
         return

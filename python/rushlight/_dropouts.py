@@ -1,13 +1,13 @@
-"""Dropout under the names of operators, with `train` instead of `training`, and in place."""
+"""Dropout functions in the namespace of operators, with `train` instead of `training`, and their in-place forms."""
 
 from __future__ import annotations
 
 from rushlight import Tensor
-from rushlight._homes import at_home
+from rushlight._set_module import set_module
 from rushlight.nn import _dropout
 
 
-def _check_chance(p: float) -> None:
+def _check_probability(p: float) -> None:
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p:g}")
 
@@ -18,12 +18,12 @@ def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     >>> torch.dropout_(torch.ones(2), 1.0, True)
     tensor([0., 0.])
     """
-    _check_chance(p)
+    _check_probability(p)
     return _dropout.dropout(input, p, train, True)
 
 
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Zeroes whole channels, the first two dimensions', with probability ``p``, and divides the rest by ``1 - p``.
+    """Zeroes whole channels (the first two dimensions) with probability ``p``, and divides the others by ``1 - p``.
 
     Raises:
         RuntimeError: ``p`` is outside of [0, 1].
@@ -31,7 +31,7 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     >>> torch.feature_dropout(torch.ones(1, 1, 2), 1.0, True)
     tensor([[[0., 0.]]])
     """
-    _check_chance(p)
+    _check_probability(p)
     return _dropout._drop_whole(input, p, train, False, 2)
 
 
@@ -41,12 +41,12 @@ def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     >>> torch.feature_dropout_(torch.ones(1, 1, 2), 1.0, True)
     tensor([[[0., 0.]]])
     """
-    _check_chance(p)
+    _check_probability(p)
     return _dropout._drop_whole(input, p, train, True, 2)
 
 
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    """Dropout that keeps mean and variance of what SELU gives; `rushlight.nn.AlphaDropout` describes it.
+    """Dropout that keeps the mean and the variance of the output of SELU; `rushlight.nn.AlphaDropout` describes it.
 
     Raises:
         RuntimeError: ``p`` is outside of [0, 1].
@@ -54,7 +54,7 @@ def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     >>> torch.alpha_dropout(torch.ones(2), 1.0, True)
     tensor([0., 0.])
     """
-    _check_chance(p)
+    _check_probability(p)
     return _dropout.alpha_dropout(input, p, train)
 
 
@@ -64,7 +64,7 @@ def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     >>> torch.alpha_dropout_(torch.ones(2), 1.0, True)
     tensor([0., 0.])
     """
-    _check_chance(p)
+    _check_probability(p)
     return _dropout.alpha_dropout(input, p, train, True)
 
 
@@ -74,7 +74,7 @@ def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     >>> torch.feature_alpha_dropout(torch.ones(1, 1, 2), 1.0, True)
     tensor([[[0., 0.]]])
     """
-    _check_chance(p)
+    _check_probability(p)
     return _dropout.feature_alpha_dropout(input, p, train)
 
 
@@ -84,11 +84,11 @@ def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     >>> torch.feature_alpha_dropout_(torch.ones(1, 1, 2), 1.0, True)
     tensor([[[0., 0.]]])
     """
-    _check_chance(p)
+    _check_probability(p)
     return _dropout.feature_alpha_dropout(input, p, train, True)
 
 
-at_home(
+set_module(
     "rushlight",
     dropout_,
     feature_dropout,

@@ -1,10 +1,10 @@
-"""The exceptions of `torch` that nothing here raises yet, for programs that catch them."""
+"""Exceptions of `torch` that rushlight does not raise yet. Programs name them in ``except`` clauses."""
 
 from __future__ import annotations
 
 
 class AcceleratorError(RuntimeError):
-    """Something went wrong on a card. Nothing computes on one yet, so that nothing raises it.
+    """An error on a GPU. rushlight does not raise it yet, because no operator runs on a GPU.
 
     >>> issubclass(torch.AcceleratorError, RuntimeError)
     True
@@ -12,7 +12,7 @@ class AcceleratorError(RuntimeError):
 
 
 class OutOfMemoryError(RuntimeError):
-    """A card has too little memory. Nothing computes on one yet; where the host has too little it is a `MemoryError`.
+    """A GPU is out of memory. rushlight does not raise it yet; the CPU raises `MemoryError`.
 
     >>> issubclass(torch.OutOfMemoryError, RuntimeError) and torch.cuda.OutOfMemoryError is torch.OutOfMemoryError
     True

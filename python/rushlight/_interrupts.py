@@ -1,4 +1,4 @@
-"""Ctrl-C at the moments when it may not come: between a process that has been started and the object that will end it."""
+"""Defers Ctrl-C while it must not occur: between the start of a process and the creation of the object that ends it."""
 
 import contextlib
 import signal
@@ -6,10 +6,10 @@ import threading
 
 
 @contextlib.contextmanager
-def held_back():
-    """Ctrl-C takes effect when the block ends. Only the main thread ever feels it, so elsewhere nothing is held back."""
+def interrupts_deferred():
+    """Defers Ctrl-C until the block ends. Only the main thread receives it; other threads are not affected."""
     before = signal.getsignal(signal.SIGINT)
-    # Nobody can put a handler back that is not Python's.
+    # A handler that was not installed from Python cannot be restored.
     if before is None or threading.current_thread() is not threading.main_thread():
         yield
         return

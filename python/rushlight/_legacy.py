@@ -1,4 +1,4 @@
-"""The constructors of old: ``torch.Tensor(2, 3)``, ``torch.FloatTensor([1, 2])``."""
+"""The legacy constructors: ``torch.Tensor(2, 3)``, ``torch.FloatTensor([1, 2])``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from types import NoneType
 
 import rushlight as torch
 from rushlight import _C
-from rushlight._homes import at_home
+from rushlight._loading import load
+from rushlight._set_module import set_module
 from rushlight._text import kind_of
 from rushlight._warnings import warn_once
 
@@ -19,10 +20,20 @@ _HOST = torch.device("cpu")
 
 
 def build(
-    dtype: torch.dtype, args: tuple[Any, ...], kwargs: dict[str, Any], home: torch.device = _HOST
+    dtype: torch.dtype,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    home: torch.device = _HOST,
+    form: str = "constructor of the form torch.Tensor(tensor, device=device)",
+    instead: str = "torch.tensor(...) or torch.as_tensor(...)",
 ) -> torch.Tensor:
-    """A tensor of a dtype on its device, from sizes, a sequence, a storage or a tensor."""
+    """A tensor of a dtype on its device, made of sizes, a sequence, a storage or a tensor.
+
+    ``form`` and ``instead`` are for the message about a tensor with a device.
+    """
     args, device = _read(args, kwargs)
+    if device is not None and args and isinstance(args[0], _C.Tensor):
+        raise RuntimeError(f"Legacy tensor {form} is not supported.  Use {instead} instead.")
     if device is not None and device.type != home.type:
         raise RuntimeError(
             f"legacy constructor expects device type: {home.type} but device type: {device.type} was passed"
@@ -39,6 +50,13 @@ def build(
         if data.dtype != dtype:
             raise TypeError(f"expected {_options(dtype)} (got {_options(data.dtype)})")
         return data.view_as(data)
+    if isinstance(data, load("rushlight.storage").TypedStorage):
+        if data.dtype != dtype:
+            raise RuntimeError(
+                f"Expected a Storage of type {_storage_name(dtype)} or an UntypedStorage, but got type "
+                f"{_storage_name(data.dtype)} for argument 1 'storage'"
+            )
+        data = data.untyped()
     if isinstance(data, _C.UntypedStorage):
         return torch.empty(0, dtype=dtype).set_(data)
     if isinstance(data, (str, bytes)):
@@ -48,8 +66,12 @@ def build(
     return torch.tensor(data, dtype=dtype, device=home)
 
 
+def _storage_name(dtype: torch.dtype) -> str:
+    return load("rushlight.storage").TypedStorage(0, dtype=dtype).pickle_storage_type().removesuffix("Storage")
+
+
 def _read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], torch.device | None]:
-    """The positional arguments, of which the first may come by its name, and the device."""
+    """The positional arguments (the first may be given by name) and the device."""
     rest = dict(kwargs)
     device = rest.pop("device", None)
     read = args
@@ -57,7 +79,7 @@ def _read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...
         name, value = rest.popitem()
         if name == "size" and isinstance(value, (list, tuple)):
             read = (torch.Size(value),)
-        elif name == "data" or (name == "other" and isinstance(value, _C.Tensor)):
+        elif name in ("data", "storage") or (name == "other" and isinstance(value, _C.Tensor)):
             read = (value,)
         else:
             rest = kwargs
@@ -79,7 +101,7 @@ _FORMS = """
 
 
 def _is_size(value: Any) -> bool:
-    """Whether it is a whole number, NumPy's and tensors of one among them, and no bool."""
+    """Whether it is an integer (also a NumPy integer or a tensor with one element), but not a bool."""
     if isinstance(value, bool):
         return False
     try:
@@ -90,7 +112,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _options(dtype: torch.dtype) -> str:
-    """A tensor's kind as torch's sentence has it, with the names of C++."""
+    """The description of a tensor's dtype and device in torch's message, with C++ names."""
     name = _IN_C.get(dtype, str(dtype).removeprefix("torch."))
     return (
         f"TensorOptions(dtype={name}, device=cpu, layout=Strided, requires_grad=false (default), "
@@ -114,8 +136,8 @@ _IN_C = {
 
 
 def construct(cls: type[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-    """``Tensor(...)``, and a subclass of it that does not say how it is made."""
-    # `Tensor` takes a tensor of any dtype as it is; its types for one dtype do not.
+    """``Tensor(...)``, and subclasses of it that have no constructor."""
+    # `Tensor` accepts a tensor of any dtype. The types with a dtype accept only tensors of theirs.
     given = args[0] if len(args) == 1 else kwargs.get("other")
     dtype = given.dtype if isinstance(given, _C.Tensor) else torch.get_default_dtype()
     made = build(dtype, args, kwargs)
@@ -123,10 +145,15 @@ def construct(cls: type[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, 
 
 
 class _LegacyType(type):
-    """The class of ``torch.FloatTensor`` and its like: tensors of its dtype are its instances."""
+    """The metaclass of ``torch.FloatTensor`` and the other legacy types. Tensors of its dtype are its instances."""
 
     dtype: torch.dtype
     _type_name: str
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> _LegacyType:
+        for base in bases:
+            raise TypeError(f"type '{getattr(base, '_type_name', base.__name__)}' is not an acceptable base type")
+        return super().__new__(mcs, name, bases, members)
 
     def __repr__(cls) -> str:
         return f"<class '{cls._type_name}'>"
@@ -139,7 +166,7 @@ class _LegacyType(type):
 
 
 class _CudaType(type):
-    """The class of ``torch.cuda.FloatTensor`` and its like: no tensor is its instance, since none is on a card."""
+    """The metaclass of ``torch.cuda.FloatTensor`` and the others. It has no instances, because no tensor is on a GPU."""
 
     _type_name: str
     __repr__ = _LegacyType.__repr__
@@ -153,7 +180,7 @@ class _CudaType(type):
 
 def tensor_type(name: str, dtype: torch.dtype) -> _LegacyType:
     """``torch.FloatTensor`` for ``"FloatTensor"`` and its dtype."""
-    doc = f"Tensors of {dtype} on the CPU; called, it makes one of sizes or of a sequence. `torch.tensor` is plainer."
+    doc = f"The legacy type of {dtype} tensors on the CPU. A call creates a tensor from sizes or a sequence, like `torch.tensor`."
     names = {"dtype": dtype, "_type_name": f"torch.{name}", "__module__": "rushlight", "__doc__": doc}
     return _LegacyType(name, (), names)
 
@@ -187,11 +214,11 @@ def __getattr__(name: str) -> _LegacyType:
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """Makes the dtype of a type such as ``torch.DoubleTensor``, or of its name, the default one; see
+    """Sets the default dtype to the dtype of a type such as ``torch.DoubleTensor``, or of its name. See
     `set_default_dtype`.
 
     Raises:
-        TypeError: the type of whole numbers.
+        TypeError: an integer type.
 
     >>> torch.set_default_tensor_type(torch.DoubleTensor)
     >>> torch.ones(1).dtype
@@ -211,4 +238,4 @@ def set_default_tensor_type(t: Any) -> None:
     torch.set_default_dtype(t.dtype)
 
 
-at_home("rushlight", set_default_tensor_type)
+set_module("rushlight", set_default_tensor_type)

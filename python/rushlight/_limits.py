@@ -1,21 +1,21 @@
-"""`finfo` and `iinfo`: what the dtypes can hold."""
+"""`finfo` and `iinfo`: the limits of dtypes."""
 
 from __future__ import annotations
 
 from rushlight import _C
-from rushlight._homes import at_home
+from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, ClassVar
 
-# bits of the exponent and of the fraction
+# the number of exponent bits and of fraction bits
 _FORMATS = {_C.float16: (5, 10), _C.bfloat16: (8, 7), _C.float32: (8, 23), _C.float64: (11, 52)}
 _RESOLUTIONS = {_C.float16: 1e-3, _C.bfloat16: 1e-2, _C.float32: 1e-6, _C.float64: 1e-15}
 
 
 class _Info:
-    """Common to both: the dtype, comparison, immutability."""
+    """The common base: the dtype, comparison, immutability."""
 
     __slots__ = ("_dtype",)
     _dtype: _C.dtype
@@ -47,7 +47,7 @@ def _checked(name: str, type: Any) -> _C.dtype:
 
 
 class finfo(_Info):
-    """The limits of a floating-point dtype; of a complex one, of its parts.
+    """The limits of a floating-point dtype. For a complex dtype, those of its parts.
 
     >>> torch.finfo(torch.float32).eps
     1.1920928955078125e-07
@@ -116,4 +116,4 @@ class iinfo(_Info):
         return -self.max - 1 if self._dtype.is_signed else 0
 
 
-at_home("rushlight", finfo, iinfo)
+set_module("rushlight", finfo, iinfo)

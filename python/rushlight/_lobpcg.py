@@ -1,8 +1,8 @@
-"""A few eigenvalues of large symmetric matrices: locally optimal block preconditioned conjugate gradients."""
+"""A few eigenvalues of large symmetric matrices, by locally optimal block preconditioned conjugate gradients."""
 
 from __future__ import annotations
 
-from rushlight._homes import at_home
+from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ __all__ = ["lobpcg"]
 
 
 class _Progress:
-    """What a tracker sees after each step; it may set ``ivars["converged_end"]`` to end the iteration."""
+    """The argument of a tracker after each step. Setting ``ivars["converged_end"]`` ends the iteration."""
 
     def __init__(self) -> None:
         self.ivars: dict[str, int] = {"istep": 0, "converged_count": 0}
@@ -40,27 +40,28 @@ def lobpcg(
     ortho_fparams: dict[str, float] | None = None,
     ortho_bparams: dict[str, bool] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The ``k`` largest (or smallest) eigenvalues of symmetric matrices, and their vectors: ``A @ V = B @ V * E``.
+    """The ``k`` largest (or smallest) eigenvalues of symmetric matrices and their eigenvectors: ``A @ V = B @ V * E``.
 
     Args:
         A: matrices of shape ``(.., m, m)``.
-        k: how many, by default as many as ``X`` has columns, or one.
-        B: matrices of a generalised problem, symmetric and positive definite.
-        X: guesses of the vectors, shape ``(.., m, n)``; random by default.
-        n: how many random guesses where ``X`` is missing.
-        iK: a preconditioner: matrices near the inverse of ``A``.
-        niter: at most so many steps, 1000 by default; without a bound where it is negative.
-        tol: when a residual counts as small, beside the norms of its terms; the square root of the dtype's rounding error.
-        largest: whether the largest are sought, the default.
-        method: "basic" or "ortho"; both are the method that orthogonalises in every step.
-        tracker: called after each step with what has been found.
-        ortho_iparams, ortho_fparams, ortho_bparams: accepted; the orthogonalisation has no parameters.
+        k: the number of eigenvalues; by default the number of columns of ``X``, or one.
+        B: the symmetric positive definite matrices of a generalised problem.
+        X: initial guesses of the eigenvectors, shape ``(.., m, n)``; random by default.
+        n: the number of random guesses if ``X`` is not given.
+        iK: a preconditioner: matrices close to the inverse of ``A``.
+        niter: the largest number of steps, 1000 by default; unlimited if negative.
+        tol: the relative size of a residual below which it has converged; by default the square root of the dtype's
+            rounding error.
+        largest: whether to compute the largest eigenvalues (the default) or the smallest.
+        method: "basic" or "ortho"; both use the method that orthogonalises in every step.
+        tracker: a function that is called after each step with the current results.
+        ortho_iparams, ortho_fparams, ortho_bparams: accepted; they have no effect.
 
-    The gradient of ``A`` is that of the eigenvalues and vectors found. Signs of vectors are arbitrary.
+    The gradient of ``A`` is that of the computed eigenvalues and eigenvectors. The signs of eigenvectors are arbitrary.
 
     Raises:
-        ValueError: fewer than three rows for each eigenvalue; ``B`` wants a gradient.
-        AssertionError: shapes that do not fit.
+        ValueError: there are fewer than three rows per eigenvalue, or ``B`` requires a gradient.
+        AssertionError: the shapes do not match.
 
     >>> E, V = torch.lobpcg(torch.diag(torch.arange(1.0, 7.0)), k=1)
     >>> torch.allclose(E, torch.tensor([6.0]))
@@ -107,7 +108,7 @@ def lobpcg(
 def _solve(
     A: Tensor, B: Tensor | None, X: Tensor, iK: Tensor | None, settings: tuple[int, float], largest: bool, tracker: Any
 ) -> tuple[Tensor, Tensor]:
-    """One matrix: each step takes the best vectors out of the span of the last ones, the residuals and the last change."""
+    """Solves for one matrix. Each step takes the best vectors in the span of the last ones, residuals and last change."""
     import rushlight as torch
 
     steps, tol = settings
@@ -134,14 +135,14 @@ def _solve(
 
 
 def _best(A: Tensor, B: Tensor | None, basis: Tensor, n: int, largest: bool) -> tuple[Tensor, Tensor]:
-    """The ``n`` best eigenvalues within the span of a basis, and their vectors in its terms."""
+    """The ``n`` best eigenvalues within the span of a basis, and their eigenvectors in terms of the basis."""
     import rushlight as torch
 
     length = basis.norm(dim=-2).clamp_min(torch.finfo(A.dtype).tiny)
     unit = basis / length
     gram = unit.mT @ (unit if B is None else B @ unit)
     values, vectors = torch.linalg.eigh((gram + gram.mT) / 2)
-    # Directions that the basis hardly has would be made of rounding errors; as many as are asked for stay.
+    # Directions in which the basis is nearly zero would consist of rounding errors. At least ``n`` directions are kept.
     keep = values > values[-1] * torch.finfo(A.dtype).eps * len(values)
     keep[-n:] = True
     frame = vectors[:, keep] / values[keep].clamp_min(torch.finfo(A.dtype).tiny).sqrt()
@@ -156,7 +157,7 @@ def _best(A: Tensor, B: Tensor | None, basis: Tensor, n: int, largest: bool) -> 
 
 
 def _derived(A: Tensor, E: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-    """The same numbers with the way in which they follow a change of ``A``: the first step of perturbation theory."""
+    """The same values, differentiable with respect to ``A`` by first-order perturbation theory."""
     import rushlight as torch
 
     moved = A @ V
@@ -170,4 +171,4 @@ def _derived(A: Tensor, E: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
     return E + (values - values.detach()), V + (vectors - vectors.detach())
 
 
-at_home("rushlight", lobpcg)
+set_module("rushlight", lobpcg)

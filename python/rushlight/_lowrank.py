@@ -1,8 +1,8 @@
-"""Singular values of large matrices of low rank, approximately: from products with a few random vectors."""
+"""Approximate singular values of large matrices of low rank, from products with a few random vectors."""
 
 from __future__ import annotations
 
-from rushlight._homes import at_home
+from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ __all__ = ["pca_lowrank", "svd_lowrank"]
 
 
 def _basis(A: Tensor, q: int, niter: int) -> Tensor:
-    """Orthonormal columns near the range of ``A``; each round through ``A`` and back brings them nearer."""
+    """Orthonormal columns that approximate the range of ``A``. Each product with ``A`` and its adjoint improves them."""
     import rushlight as torch
 
     dtype = torch.float32 if not (A.is_floating_point() or A.is_complex()) else A.dtype
@@ -24,12 +24,12 @@ def _basis(A: Tensor, q: int, niter: int) -> Tensor:
 
 
 def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None) -> tuple[Tensor, ...]:
-    """The ``q`` largest singular values of ``A - M`` and their vectors, approximately: ``U @ diag(S) @ V.mH``.
+    """Approximates the ``q`` largest singular values of ``A - M`` and their vectors: ``U @ diag(S) @ V.mH``.
 
     Args:
         A: matrices.
-        q: how many; a few more than the rank make the result better.
-        niter: how often the random vectors are refined.
+        q: the number of singular values; slightly more than the rank improves the result.
+        niter: the number of refinements of the random vectors.
         M: what is subtracted from ``A``.
 
     >>> U, S, V = torch.svd_lowrank(torch.ones(5, 4), q=2)
@@ -54,16 +54,16 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
 
 
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, ...]:
-    """Principal components, approximately: `svd_lowrank` of ``A``, whose columns are centered first where ``center`` says so.
+    """Approximates principal components: `svd_lowrank` of ``A``, with centred columns if ``center`` is true.
 
     Args:
-        A: matrices with a sample in each row.
-        q: how many components, by default ``min(6, m, n)``.
-        center: whether the columns' means are taken away.
-        niter: how often the random vectors are refined.
+        A: matrices with one sample per row.
+        q: the number of components, by default ``min(6, m, n)``.
+        center: whether to subtract the means of the columns.
+        niter: the number of refinements of the random vectors.
 
     Raises:
-        ValueError: ``q`` or ``niter`` out of range.
+        ValueError: ``q`` or ``niter`` is out of range.
 
     >>> torch.pca_lowrank(torch.arange(6.).reshape(3, 2), q=1)[1].shape
     torch.Size([1])
@@ -80,4 +80,4 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     return svd_lowrank(A, q, niter)
 
 
-at_home("rushlight", pca_lowrank, svd_lowrank)
+set_module("rushlight", pca_lowrank, svd_lowrank)

@@ -1,9 +1,9 @@
-"""Switches of recording: context managers that also decorate functions."""
+"""Switches for recording gradients: context managers that also decorate functions."""
 
 from __future__ import annotations
 
 from rushlight import _C
-from rushlight._homes import at_home
+from rushlight._set_module import set_module
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class _DecoratorContextManager:
-    """A context manager that also decorates functions, under torch's name for those that programs derive from it.
+    """A context manager that also decorates functions. It has torch's name, because programs derive from it.
 
-    A class that takes arguments overrides ``clone``: each call of a decorated function enters a new one.
+    A class with constructor arguments overrides ``clone``: each call of a decorated function enters a new instance.
     """
 
     __slots__ = ()
@@ -44,7 +44,7 @@ class _DecoratorContextManager:
         return wrapped  # type: ignore[return-value]
 
     def _around_generator(self, function: Any) -> Any:
-        """The mode holds while the generator runs, and not between its steps."""
+        """The mode is active while the generator runs, and inactive between its steps."""
         import functools
 
         @functools.wraps(function)
@@ -69,7 +69,7 @@ class _DecoratorContextManager:
         return wrapped
 
     def clone(self) -> Self:
-        """Another one that does the same."""
+        """A new instance with the same behaviour."""
         return type(self)()
 
     if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class _DecoratorContextManager:
 
 
 class _Mode(_DecoratorContextManager):
-    """A state of the thread that holds inside."""
+    """A mode of the current thread that is active inside the block."""
 
     __slots__ = ("_before",)
     _before: bool
@@ -93,7 +93,7 @@ class _GradMode(_Mode):
 
 
 class no_grad(_GradMode):
-    """Nothing is recorded inside.
+    """Disables recording of gradients inside the block.
 
     >>> x = torch.ones(1, requires_grad=True)
     >>> with torch.no_grad():
@@ -120,7 +120,7 @@ class no_grad(_GradMode):
 
 
 class enable_grad(_GradMode):
-    """Recording is on inside, also within `no_grad`; a context manager that also decorates functions.
+    """Enables recording inside the block, also within `no_grad`. It also decorates functions.
 
     >>> x = torch.ones(1, requires_grad=True)
     >>> with torch.no_grad(), torch.enable_grad():
@@ -147,7 +147,7 @@ class enable_grad(_GradMode):
 
 
 class set_grad_enabled(_GradMode):
-    """Recording on or off: at once, or inside a ``with`` block.
+    """Enables or disables recording, immediately or for a ``with`` block.
 
     >>> x = torch.ones(1, requires_grad=True)
     >>> with torch.set_grad_enabled(False):
@@ -180,10 +180,10 @@ class set_grad_enabled(_GradMode):
 
 
 class inference_mode(_Mode):
-    """Nothing is recorded inside, and tensors made there never take part in recording; cheaper than `no_grad`.
+    """Disables recording inside the block, and tensors created there can never be recorded. Cheaper than `no_grad`.
 
     Args:
-        mode: False leaves things as they are; or the function to decorate.
+        mode: False has no effect; or the function to decorate.
 
     >>> with torch.inference_mode():
     ...     y = torch.ones(1) * 2
@@ -222,5 +222,5 @@ class inference_mode(_Mode):
         return type(self)(self.mode)
 
 
-at_home("rushlight.utils._contextlib", _DecoratorContextManager)
-at_home("rushlight.autograd.grad_mode", enable_grad, inference_mode, no_grad, set_grad_enabled)
+set_module("rushlight.utils._contextlib", _DecoratorContextManager)
+set_module("rushlight.autograd.grad_mode", enable_grad, inference_mode, no_grad, set_grad_enabled)

@@ -1,4 +1,4 @@
-"""Functions written in Python in whose place classes and modes may answer, as they do for operators."""
+"""Makes functions written in Python overridable by classes and modes, as operators are (``__torch_function__``)."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
 
     _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-#: The attribute of functions that classes and modes may answer.
-ASKS = "_asks_overrides"
+#: The attribute that marks overridable functions.
+OVERRIDABLE_MARK = "_overridable"
 
 
 def overridable(function: _Function) -> _Function:
-    """The function, or what `rushlight.overrides` finds that its arguments' classes make of the call.
+    """Makes a function overridable: calls with arguments of overriding classes go to `rushlight.overrides`.
 
-    Where a wrapper would cost as much as the function, that `asks` by itself.
+    ``mark_overridable`` is for functions for which a wrapper would cost too much; they make the check themselves.
     """
 
     @wraps(function)
-    def asking(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         if overridden(args) or (kwargs and overridden((*kwargs.values(),))):
-            return answer(asking, args, kwargs)
+            return call_override(wrapper, args, kwargs)
         return function(*args, **kwargs)
 
-    return asks(asking)  # type: ignore[return-value] # called as the function is
+    return mark_overridable(wrapper)  # type: ignore[return-value] # called like the function
 
 
-def asks(function: _Function) -> _Function:
-    """Marks a function whose first lines are ``if overridden((input,)): return answer(function, (input,), {...})``."""
-    setattr(function, ASKS, True)
+def mark_overridable(function: _Function) -> _Function:
+    """Marks a function that begins with ``if overridden((input,)): return call_override(function, (input,), {...})``."""
+    setattr(function, OVERRIDABLE_MARK, True)
     return function
 
 
-def answer(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return load("rushlight.overrides")._answer(function, args, kwargs or None)
+def call_override(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return load("rushlight.overrides")._call_override(function, args, kwargs or None)

@@ -1,11 +1,11 @@
-"""How tensors are printed: `set_printoptions`."""
+"""Print options of tensors: `set_printoptions`."""
 
 from __future__ import annotations
 
 from operator import index
 
 from rushlight import _C
-from rushlight._homes import at_home
+from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ _PROFILES: dict[str, dict[str, Any]] = {
     "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
 }
 _options = dict(_DEFAULT)
-#: The engine's options are words; more is as good as this.
+#: The engine stores options as machine words. Larger values are equivalent to this one.
 _MOST = 2**63 - 1
 
 
 def get_printoptions() -> dict[str, Any]:
-    """The options of `set_printoptions` that are in force, as a dict of its own.
+    """A copy of the current options of `set_printoptions`.
 
     >>> torch.get_printoptions()["precision"]
     4
@@ -39,19 +39,19 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Changes how tensors are printed; what is not given stays, but for ``sci_mode``.
+    """Sets how tensors are printed. Options that are not given keep their values, except ``sci_mode``.
 
     Args:
-        precision: digits after the point (4).
-        threshold: tensors of more elements than this show their edges only (1000); infinity shows all.
-        edgeitems: how many elements of an edge are shown (3).
-        linewidth: characters on a line (80).
-        profile: ``"default"``, ``"short"`` or ``"full"``; the other arguments change what it sets.
-        sci_mode: scientific notation always or never; without it, where the numbers ask for it.
+        precision: the number of digits after the decimal point (4).
+        threshold: tensors with more elements are summarised (1000); infinity prints all elements.
+        edgeitems: the number of elements at each edge of a summary (3).
+        linewidth: the number of characters per line (80).
+        profile: ``"default"``, ``"short"`` or ``"full"``; other arguments override its values.
+        sci_mode: True or False forces scientific notation on or off; by default it depends on the values.
 
     Raises:
-        TypeError: digits, elements or characters that are no whole number.
-        ValueError: a negative number of digits or elements. Then nothing has changed.
+        TypeError: a number of digits, elements or characters is not an integer.
+        ValueError: a number of digits or elements is negative. In this case no option changes.
 
     >>> torch.set_printoptions(precision=2)
     >>> torch.tensor(3.14159)
@@ -69,7 +69,7 @@ def set_printoptions(
             raise ValueError(f"set_printoptions: {name} must not be negative, but got {wanted[name]}")
     _C._set_print_options(
         min(wanted["precision"], _MOST),
-        # What is not below it, NaN among it, is shown whole.
+        # Any threshold that is not below this value, including NaN, prints all elements.
         int(max(wanted["threshold"], 0)) if wanted["threshold"] < _MOST else _MOST,
         min(wanted["edgeitems"], _MOST),
         min(max(wanted["linewidth"], 0), _MOST),
@@ -78,4 +78,4 @@ def set_printoptions(
     _options.update(wanted)
 
 
-at_home("rushlight", get_printoptions, set_printoptions)
+set_module("rushlight", get_printoptions, set_printoptions)

@@ -9,6 +9,9 @@ def make(name, fields):
 
     class Result(result):
         __slots__ = ()
+        # torch's results are structure sequences of C, which `torch.utils._pytree.is_structseq` knows by these numbers.
+        n_fields = n_sequence_fields = len(fields)
+        n_unnamed_fields = 0
 
         def __new__(cls, values):
             return tuple.__new__(cls, values)
@@ -23,10 +26,10 @@ def make(name, fields):
     Result.__name__ = Result.__qualname__ = name
     Result.__module__ = "rushlight.return_types"
     Result.__doc__ = (
-        f"What `torch.{name.replace('linalg_', 'linalg.')}` returns: ``{', '.join(fields)}``, by name and by place."
+        f"The result of `torch.{name.replace('linalg_', 'linalg.')}`: a named tuple ``({', '.join(fields)})``."
     )
     return Result
 
 
-#: Of the one function with named results that is no row, since the second is a tuple.
+#: For the one function with named results that is not an operator, because its second result is a tuple.
 histogramdd = make("histogramdd", ["hist", "bin_edges"])

@@ -1,4 +1,4 @@
-"""What a program sets for itself: where tensors are made, and the switches of torch that change nothing here."""
+"""Global settings: the default device, and switches of torch that are accepted but have no effect."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 __all__ = [
     "are_deterministic_algorithms_enabled",
     "get_default_device",
+    "get_deterministic_debug_mode",
     "get_float32_matmul_precision",
     "get_num_interop_threads",
     "is_deterministic_algorithms_warn_only_enabled",
     "set_default_device",
+    "set_deterministic_debug_mode",
     "set_float32_matmul_precision",
     "set_num_interop_threads",
     "use_deterministic_algorithms",
@@ -25,7 +27,7 @@ __all__ = [
 
 
 def get_default_device() -> device:
-    """The device on which this thread makes new tensors.
+    """The device on which this thread creates new tensors.
 
     >>> with torch.device("meta"):
     ...     torch.zeros(2, 3).device
@@ -35,10 +37,10 @@ def get_default_device() -> device:
 
 
 def set_default_device(device: device | str | int | None) -> None:
-    """Says where this thread makes new tensors; ``None`` takes it back. ``with torch.device(...)`` says it for a block.
+    """Sets the device on which this thread creates new tensors (``None`` resets it). See also ``with torch.device(...)``.
 
     Raises:
-        RuntimeError: the name of no device.
+        RuntimeError: there is no such device.
 
     >>> torch.set_default_device("meta")
     >>> torch.zeros(2).device
@@ -49,7 +51,7 @@ def set_default_device(device: device | str | int | None) -> None:
 
 
 def get_num_interop_threads() -> int:
-    """The number of operators that run at once on behalf of one call: one.
+    """The number of operators that run in parallel on behalf of one call: always 1.
 
     >>> torch.get_num_interop_threads()
     1
@@ -58,10 +60,10 @@ def get_num_interop_threads() -> int:
 
 
 def set_num_interop_threads(num: int) -> None:
-    """Nothing to set: one operator runs at a time.
+    """Accepted; it has no effect, because one operator runs at a time.
 
     Raises:
-        RuntimeError: a number that is not positive.
+        RuntimeError: the number is not positive.
 
     >>> torch.set_num_interop_threads(2)
     """
@@ -75,7 +77,7 @@ _strict: dict[str, Any] = {"deterministic": False, "warn_only": False, "matmul":
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Accepted; nothing changes: results are the same bits from run to run and for any number of threads.
+    """Accepted; it has no effect, because results are always the same bits, for any number of threads.
 
     >>> torch.use_deterministic_algorithms(True, warn_only=True)
     >>> torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
@@ -86,7 +88,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether `use_deterministic_algorithms` was asked for.
+    """Whether `use_deterministic_algorithms` is switched on.
 
     >>> torch.are_deterministic_algorithms_enabled()
     False
@@ -95,7 +97,7 @@ def are_deterministic_algorithms_enabled() -> bool:
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """Whether `use_deterministic_algorithms` was asked to warn only.
+    """Whether `use_deterministic_algorithms` was called with ``warn_only=True``.
 
     >>> torch.is_deterministic_algorithms_warn_only_enabled()
     False
@@ -103,8 +105,48 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
     return _strict["warn_only"]
 
 
+_DEBUG_MODES = ("default", "warn", "error")
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """`use_deterministic_algorithms` by a name or a number: ``"default"`` or 0 is off, ``"warn"`` or 1 is
+    ``warn_only=True``, ``"error"`` or 2 is on.
+
+    Raises:
+        RuntimeError: the mode is unknown.
+        TypeError: the mode is neither a name nor a number.
+
+    >>> torch.set_deterministic_debug_mode("warn")
+    >>> torch.get_deterministic_debug_mode(), torch.is_deterministic_algorithms_warn_only_enabled()
+    (1, True)
+    >>> torch.set_deterministic_debug_mode(0)
+    """
+    if not isinstance(debug_mode, (int, str)):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    if isinstance(debug_mode, str):
+        if debug_mode not in _DEBUG_MODES:
+            raise RuntimeError(
+                f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}"
+            )
+        debug_mode = _DEBUG_MODES.index(debug_mode)
+    if not 0 <= debug_mode < len(_DEBUG_MODES):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
+    use_deterministic_algorithms(debug_mode > 0, warn_only=debug_mode == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """The mode as the number of `set_deterministic_debug_mode`.
+
+    >>> torch.get_deterministic_debug_mode()
+    0
+    """
+    if not _strict["deterministic"]:
+        return 0
+    return 1 if _strict["warn_only"] else 2
+
+
 def get_float32_matmul_precision() -> str:
-    """The precision of matrix products of float32, as `set_float32_matmul_precision` was told.
+    """The precision that was set with `set_float32_matmul_precision`.
 
     >>> torch.get_float32_matmul_precision()
     'highest'
@@ -113,13 +155,13 @@ def get_float32_matmul_precision() -> str:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Accepted; on the host products of float32 are always full float32.
+    """Accepted; on the CPU, float32 matrix products always have full precision.
 
     Args:
         precision: ``"highest"``, ``"high"`` or ``"medium"``.
 
     Raises:
-        ValueError: another word.
+        ValueError: the precision is not one of these.
 
     >>> torch.set_float32_matmul_precision("high")
     >>> torch.get_float32_matmul_precision()

@@ -1,10 +1,10 @@
-"""`torch.Size`: the sizes of a tensor, a tuple that prints its name."""
+"""`torch.Size`: a tuple with the sizes of a tensor's dimensions."""
 
 from __future__ import annotations
 
 import operator
 
-from rushlight._homes import at_home
+from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Size(tuple[int, ...]):
         return f"torch.Size([{', '.join(map(str, self))}])"
 
     def numel(self) -> int:
-        """The number of elements that a tensor of these sizes has."""
+        """The number of elements of a tensor with these sizes."""
         count = 1
         for size in self:
             count *= size
@@ -67,4 +67,4 @@ class Size(tuple[int, ...]):
         return Size, (tuple(self),)
 
 
-at_home("rushlight", Size)
+set_module("rushlight", Size)

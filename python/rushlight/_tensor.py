@@ -1,10 +1,10 @@
-"""The rare methods of `Tensor`, written in Python and attached to the engine's class."""
+"""Rarely used methods of `Tensor`. They are written in Python and attached to the engine's class."""
 
 from functools import wraps
 from types import NoneType
 
 from rushlight import _utils
-from rushlight._C import Tensor, _expect_overrides
+from rushlight._C import Tensor, UntypedStorage, _expect_overrides
 from rushlight._C import _disabled_torch_function_impl as _disabled
 from rushlight._C import device as _device
 from rushlight._loading import load
@@ -13,14 +13,14 @@ from rushlight._warnings import warn, warn_once
 
 
 def _method(function):
-    """Attaches a function as a method of `Tensor`, in whose place classes and modes may answer."""
+    """Attaches a function as a method of `Tensor` that classes and modes can override."""
 
     method = overridable(function)
     return _attach(method, method)
 
 
 def _class_method(function):
-    """Attaches a function as a method of the class `Tensor`."""
+    """Attaches a function as a class method of `Tensor`."""
     return _attach(function, classmethod(function))
 
 
@@ -39,8 +39,8 @@ def __init_subclass__(cls, **keywords):
 
 @_class_method
 def __torch_function__(cls, func, types, args=(), kwargs=None):
-    """What a class that derives from `Tensor` makes of a call with its instances: what it gives for plain tensors, as
-    instances of the class. See `torch.overrides`.
+    """The default for subclasses of `Tensor`: calls the function and converts its results to the subclass. See
+    `torch.overrides`.
 
     >>> class Named(torch.Tensor):
     ...     pass
@@ -54,8 +54,8 @@ def __torch_function__(cls, func, types, args=(), kwargs=None):
 def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
     """Adds the gradients of this tensor to the `.grad` of the leaves that it depends on.
 
-    `gradient` weighs the elements; it may be left out for a tensor of one element. Options and errors are those of
-    `torch.autograd.backward`.
+    `gradient` is the vector of a vector-Jacobian product. It can be omitted for a tensor with one element. Options and
+    errors are those of `torch.autograd.backward`.
 
     >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
     >>> (x * x).backward(torch.tensor([1.0, 10.0]))
@@ -82,7 +82,7 @@ def __deepcopy__(self, memo):
     if self.is_sparse:
         made = self.detach().clone()
     else:
-        # Tensors that share bytes share them in the copy.
+        # Tensors that share memory share it in the copy too.
         storage = self.untyped_storage()
         key = "storage", storage.data_ptr(), storage.nbytes()
         if storage.nbytes() == 0 or key not in memo:
@@ -100,16 +100,7 @@ def __deepcopy__(self, memo):
 
 @_method
 def __reduce_ex__(self, protocol):
-    if self.is_sparse:
-        return _utils._rebuild_sparse, (
-            *_utils.sparse_parts(self),
-            self.requires_grad,
-            type(self),
-            self.__dict__ or None,
-        )
-    *layout, mirrored = _utils.layout_of(self)
-    state = self.__dict__ or None
-    return _utils._rebuild_strided, (self.untyped_storage(), *layout, self.requires_grad, type(self), state, mirrored)
+    return _utils._rebuild, (*_utils.taken_apart(self), self.requires_grad, type(self), self.__dict__ or None)
 
 
 @_method
@@ -133,7 +124,7 @@ def __array_wrap__(self, array, context=None, return_scalar=False):
 
 @_method
 def __array_namespace__(self, *, api_version=None):
-    """The functions of the Python array API standard for this tensor: ``rushlight.array_api``."""
+    """The namespace of the Python array API standard for this tensor: ``rushlight.array_api``."""
     array_api = load("rushlight.array_api")
     if api_version not in (None, "2021.12", "2022.12", "2023.12", array_api.__array_api_version__):
         raise ValueError(f"version {api_version!r} of the array API standard is not supported")
@@ -142,19 +133,19 @@ def __array_namespace__(self, *, api_version=None):
 
 @_method
 def to_device(self, device, /, *, stream=None):
-    """The tensor on a device, as the array API standard names it.
+    """The tensor on another device. This is the array API standard's name of `to`.
 
     >>> torch.ones(2).to_device("cpu").device
     device(type='cpu')
     """
     if stream is not None:
-        raise NotImplementedError("to_device takes no stream")
+        raise NotImplementedError("to_device() does not support streams")
     return self.to(device)
 
 
 @_method
 def _repr_html_(self):
-    """What notebooks show: the text of a tensor, with its shape and dtype where the text does not say them."""
+    """HTML for notebooks: the text of the tensor, with the shape and the dtype if the text does not contain them."""
     from html import escape
 
     facts = f"shape {tuple(self.shape)}, {self.dtype}, {self.device}"
@@ -168,20 +159,42 @@ def __dir__(self):
 
 @_method
 def __copy__(self):
-    # The storage object that travels is the tensor's own, so both tensors show the same elements.
+    # Pickles contain the tensor's own storage object, so that both tensors share the elements after loading.
     function, arguments = self.__reduce_ex__(4)
     return function(*arguments)
 
 
 @_method
 def storage(self):
-    """All elements behind this tensor, of this tensor's dtype; `untyped_storage` has the bytes."""
+    """The whole storage of this tensor, typed with the tensor's dtype; `untyped_storage` returns the bytes."""
     warn_once(
         "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. "
         "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, use "
         "tensor.untyped_storage() instead of tensor.storage()",
     )
-    return load("rushlight.storage").TypedStorage(self.untyped_storage(), self.dtype)
+    return load("rushlight.storage").TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
+
+
+@_method
+def set_(self, *args, **kwargs):
+    """Makes this tensor a view of a storage, or of the memory of another tensor: ``set_(source, storage_offset=0, size,
+    stride)``. Without arguments it becomes empty.
+
+    >>> torch.zeros(1).set_(torch.arange(4.0).untyped_storage(), 1, (2,))
+    tensor([1., 2.])
+    """
+    source = args[0] if args else kwargs.get("source")
+    if source is not None and not isinstance(source, (Tensor, UntypedStorage)):
+        storage = load("rushlight.storage")
+        if isinstance(source, storage.TypedStorage):
+            if source.dtype != self.dtype:
+                raise RuntimeError(
+                    f"Expected a Storage of type {self.dtype} or an UntypedStorage, but got type {source.dtype} for "
+                    "argument 1 'storage'"
+                )
+            args, kwargs = (source.untyped(), *args[1:]), {**kwargs}
+            kwargs.pop("source", None)
+    return _utils.set_storage(self, *args, **kwargs)
 
 
 def _without_gradient(self, name):
@@ -189,9 +202,15 @@ def _without_gradient(self, name):
         raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
 
 
+def _number(value):
+    if isinstance(value, (str, bytes, list, tuple)):
+        raise TypeError(f"must be real number, not {type(value).__name__}")
+    return value
+
+
 @_method
 def apply_(self, callable):
-    """Replaces each element by what ``callable`` makes of it, in place; slow, for the host only.
+    """Replaces each element by ``callable(element)``, in place. Slow; for the CPU only.
 
     >>> torch.tensor([1.0, 4.0]).apply_(lambda value: value + 0.5)
     tensor([1.5000, 4.5000])
@@ -199,14 +218,14 @@ def apply_(self, callable):
     from rushlight import no_grad, tensor
 
     _without_gradient(self, "apply_")
-    values = [callable(value) for value in self.detach().reshape(-1).tolist()]
+    values = [_number(callable(value)) for value in self.detach().reshape(-1).tolist()]
     with no_grad():
         return self.copy_(tensor(values, dtype=self.dtype).reshape(self.shape))
 
 
 @_method
 def map_(self, tensor, callable):
-    """Replaces each element by what ``callable`` makes of it and of the element of ``tensor`` there, in place.
+    """Replaces each element by ``callable(element, other)``, in place, where ``other`` is the element of ``tensor``.
 
     >>> torch.tensor([1.0, 4.0]).map_(torch.tensor([2.0, 3.0]), max)
     tensor([2., 4.])
@@ -216,24 +235,25 @@ def map_(self, tensor, callable):
     load("rushlight._text").must_be_tensor("map_", "other", 1, tensor)
     _without_gradient(self, "map_")
     own, other = self.detach(), tensor.detach().expand_as(self)
-    values = [callable(*pair) for pair in zip(own.reshape(-1).tolist(), other.reshape(-1).tolist())]
+    values = [_number(callable(*pair)) for pair in zip(own.reshape(-1).tolist(), other.reshape(-1).tolist())]
     with torch.no_grad():
         return self.copy_(torch.tensor(values, dtype=self.dtype).reshape(self.shape))
 
 
 @_method
 def new(self, *args, **kwargs):
-    """A new tensor of this one's dtype: of a size, or with the elements of a sequence.
+    """A new tensor with this dtype, of a given size or with the elements of a sequence.
 
     >>> torch.ones(2).double().new([1, 2])
     tensor([1., 2.], dtype=torch.float64)
     """
-    return load("rushlight._legacy").build(self.dtype, args, kwargs, self.device)
+    form = "new of the form tensor.new(tensor, device=device)"
+    return load("rushlight._legacy").build(self.dtype, args, kwargs, self.device, form, "torch.as_tensor(...)")
 
 
 @_method
 def module_load(self, other, assign=False):
-    """What `Module.load_state_dict` puts in this tensor's place: itself with the other's elements, or the other.
+    """The tensor that `Module.load_state_dict` stores: this tensor with the values of ``other``, or ``other`` itself.
 
     >>> torch.zeros(2).module_load(torch.ones(2).double())
     tensor([1., 1.])
@@ -243,7 +263,7 @@ def module_load(self, other, assign=False):
 
 @_method
 def pin_memory(self, device=None):
-    """The tensor itself, with a warning: pinned memory is for cards, and there is none."""
+    """The tensor itself, with a warning: pinned memory is for GPUs, and there is none."""
     if not isinstance(device, (str, int, _device, NoneType)):
         raise TypeError(
             f"pin_memory(): argument 'device' (position 1) must be torch.device, not {type(device).__name__}"
@@ -254,7 +274,7 @@ def pin_memory(self, device=None):
 
 @_method
 def is_nonzero(self):
-    """The truth of the one element.
+    """Whether the only element is not zero.
 
     >>> torch.tensor([0.5]).is_nonzero()
     True
@@ -302,7 +322,7 @@ def lu(self, pivot=True, get_infos=False):
 
 @_method
 def dim_order(self):
-    """The dimensions from the widest step in memory to the narrowest.
+    """The dimensions, from the largest stride to the smallest.
 
     >>> torch.ones(2, 3).t().dim_order()
     (1, 0)
@@ -313,7 +333,7 @@ def dim_order(self):
 
 @_method
 def reinforce(self, *arguments):
-    """Removed long ago; the error says what to write instead.
+    """Removed from torch. The error shows the replacement.
 
     >>> try:
     ...     torch.ones(1).reinforce(1.0)
@@ -335,7 +355,7 @@ _cuda = Tensor.cuda
 @wraps(_cuda)
 def cuda(self, *args, **kwargs):
     if "async" in kwargs:
-        # A word of Python's own since 3.7, so that it comes as `**{"async": True}`.
+        # `async` is a keyword since Python 3.7, so that it can only be passed as `**{"async": True}`.
         warn("'async' is deprecated; use 'non_blocking'", DeprecationWarning)
         kwargs["non_blocking"] = kwargs.pop("async")
     return _cuda(self, *args, **kwargs)
@@ -355,12 +375,21 @@ def _set_volatile(self, value):
     warn("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.")
 
 
+def _set_gradient(self, value):
+    self.grad = value
+
+
+def _delete_gradient(self):
+    self.grad = None
+
+
 for _name, _attribute in {
-    "volatile": property(_volatile, _set_volatile, doc="Always False; `no_grad` took its place."),
+    "_grad": property(lambda self: self.grad, _set_gradient, _delete_gradient, doc="Another name of `grad`."),
+    "volatile": property(_volatile, _set_volatile, doc="Always False. Replaced by `no_grad`."),
     "creator": property(_creator, doc="The old name of `grad_fn`."),
-    "name": property(lambda self: None, doc="None: tensors of a graph have no names."),
+    "name": property(lambda self: None, doc="Always None, because tensors have no names."),
 }.items():
     setattr(Tensor, _name, _attribute)
 
-# NumPy leaves arithmetic of an array and a tensor to the tensor.
+# NumPy lets the tensor handle arithmetic between an array and a tensor.
 Tensor.__array_priority__ = 1000

@@ -1,4 +1,4 @@
-"""Words for errors: the names torch prints for types, and longer texts."""
+"""Text for error messages: the names that torch prints for types, and indentation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["indented", "kind_of", "must_be_tensor", "typename"]
 
 
 def typename(value: object) -> str:
-    """The name of a value's type as torch's messages write it: ``torch.FloatTensor``, ``int``, ``__main__.Net``."""
+    """The name of a value's type as in torch's messages: ``torch.FloatTensor``, ``int``, ``__main__.Net``."""
     if isinstance(value, torch.Tensor):
         return value.type()
-    # A class, or a function, is told by its own name.
+    # Classes and functions are shown with their own names.
     kind: Any = value if hasattr(value, "__qualname__") else type(value)
     home = getattr(kind, "__module__", None)
     if home in ("builtins", None):
@@ -27,7 +27,7 @@ def typename(value: object) -> str:
 
 
 def kind_of(value: object) -> str:
-    """The name of a value's type in torch's sentences about arguments: a class of C says where it is from."""
+    """The name of a value's type in torch's messages about arguments, with the module for classes written in C."""
     kind = type(value)
     if isinstance(value, (torch.dtype, torch.device)):
         return f"torch.{kind.__name__}"
@@ -36,12 +36,12 @@ def kind_of(value: object) -> str:
 
 
 def indented(text: str, width: int) -> str:
-    """All lines but the first moved right by ``width`` blanks."""
+    """Indents all lines except the first by ``width`` spaces."""
     return text.replace("\n", "\n" + " " * width)
 
 
 def must_be_tensor(function: str, argument: str, position: int, value: object) -> None:
-    """Raises the TypeError that operators raise for an argument that is no tensor."""
+    """Raises the TypeError that operators raise for an argument that is not a tensor."""
     if not isinstance(value, torch.Tensor):
         kind = type(value).__name__
         raise TypeError(f"{function}(): argument '{argument}' (position {position}) must be Tensor, not {kind}")

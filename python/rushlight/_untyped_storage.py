@@ -1,4 +1,4 @@
-"""The rare methods of `UntypedStorage`, written in Python and attached to the engine's class."""
+"""Rarely used methods of `UntypedStorage`. They are written in Python and attached to the engine's class."""
 
 from rushlight import _C
 from rushlight._C import UntypedStorage
@@ -14,7 +14,7 @@ def _method(function):
 
 
 def _bytes(storage):
-    """The bytes as a tensor on them."""
+    """The bytes as a tensor that shares their memory."""
     import rushlight as torch
 
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
@@ -22,13 +22,13 @@ def _bytes(storage):
 
 @_method
 def tolist(self):
-    """The bytes as Python's numbers."""
+    """The bytes as a list of Python integers."""
     return list(self.tobytes())
 
 
 @_method
 def fill_(self, value):
-    """Writes one byte everywhere."""
+    """Sets every byte to a value."""
     if not isinstance(value, int):
         raise RuntimeError(f"fill_ expects int, but got {type(value).__name__}")
     _bytes(self).fill_(value % 256)
@@ -61,7 +61,7 @@ def __setitem__(self, index, value):
 
 @_method
 def copy_(self, source, non_blocking=None):
-    """Takes over the bytes of a storage of the same size."""
+    """Copies the bytes of another storage of the same size."""
     if not isinstance(source, UntypedStorage):
         raise TypeError(f"copy_(): argument 'src' (position 1) must be torch.Storage, not {type(source).__name__}")
     if len(source) != len(self):
@@ -71,52 +71,72 @@ def copy_(self, source, non_blocking=None):
 
 
 @_method
+def byteswap(self, dtype):
+    """Swaps the byte order of numbers of a dtype, in place; for each part of a complex number."""
+    size = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
+    if size > 1:
+        numbers = _bytes(self).view(-1, size)
+        numbers.copy_(numbers.flip(1))
+
+
+@_method
+def __deepcopy__(self, memo):
+    # Tensors use the same keys, so that copies of a tensor and of its storage share memory.
+    key = "storage", self.data_ptr(), self.nbytes()
+    if self.nbytes() == 0 or key not in memo:
+        memo[key] = self.clone()
+    return memo[key]
+
+
+@_method
 def new(self):
-    """A storage of no bytes on the same device."""
+    """An empty storage on the same device."""
     return UntypedStorage(0, device=self.device)
 
 
 @_method
 def cpu(self):
-    """The bytes on the host, where they are."""
+    """The storage itself, which is already on the CPU."""
     return self
 
 
 @_method
 def untyped(self):
-    """The storage itself; a `TypedStorage` gives its bytes."""
+    """The storage itself. For a `TypedStorage` it is the underlying bytes."""
     return self
 
 
 @_method
 def pin_memory(self, device=None):
-    """The storage itself, with a warning: pinned memory is for cards, and there is none."""
+    """The storage itself, with a warning: pinned memory is for GPUs, and there is none."""
     warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.")
     return self
 
 
 @_method
 def is_pinned(self, device=None):
-    """Whether the bytes are pinned for a card: never."""
+    """Whether the memory is pinned: always False."""
     return False
 
 
 @_method
 def element_size(self):
-    """Bytes of one element: one."""
+    """The number of bytes per element: one."""
     return 1
 
 
 def _as(name, dtype_name):
-    """Attaches the method that gives the bytes, each as one number of a dtype."""
+    """Attaches a method that returns each byte as a number of the dtype."""
 
     def method(self):
         import rushlight as torch
 
         dtype = getattr(torch, dtype_name)
-        return load("rushlight.storage").TypedStorage(_bytes(self).to(dtype).untyped_storage(), dtype)
+        return load("rushlight.storage").TypedStorage(
+            wrap_storage=_bytes(self).to(dtype).untyped_storage(), dtype=dtype
+        )
 
-    method.__name__, method.__doc__ = name, f"Each byte as one number of {dtype_name}."
+    method.__name__, method.__doc__ = name, f"A copy with each byte converted to {dtype_name}."
     _method(method)
 
 
@@ -134,7 +154,7 @@ def __repr__(self):
 
 
 def from_file(filename, shared=False, nbytes=0):
-    """The first bytes of a file, mapped. With ``shared`` what is written reaches the file, which grows or is made as needed."""
+    """Maps the first bytes of a file. With ``shared``, writes change the file, which is created or extended if needed."""
     import os
 
     kind = "read-write" if shared else "read-only"
@@ -157,12 +177,12 @@ def from_file(filename, shared=False, nbytes=0):
 
 
 def from_buffer(buffer, byte_order=None, count=-1, offset=0, *, dtype=None):
-    """A copy of a buffer's numbers of one dtype, whose bytes are turned around if they are in the other order.
+    """A storage with a copy of numbers in a buffer. Their bytes are swapped if they are not in the machine's order.
 
     Args:
-        byte_order: ``"big"``, ``"little"`` or ``"native"``; numbers of one byte need none.
-        count: how many numbers; all by default.
-        offset: the first byte.
+        byte_order: ``"big"``, ``"little"`` or ``"native"``; not needed for dtypes of one byte.
+        count: the number of numbers; all by default.
+        offset: the index of the first byte.
     """
     import sys
 
@@ -203,7 +223,7 @@ def from_buffer(buffer, byte_order=None, count=-1, offset=0, *, dtype=None):
 
 
 def _type(self):
-    """What the class is called."""
+    """The name of the class."""
     return "torch.storage.UntypedStorage"
 
 

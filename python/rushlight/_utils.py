@@ -1,50 +1,58 @@
-"""What Python's pickles name, and what they share with copies, messages and checkpoints: how a tensor is taken apart and built.
+"""Takes tensors apart and rebuilds them, for pickles, copies, messages between processes and checkpoints.
 
-Checkpoints name torch's functions, which stand in `_checkpoint/rebuild.py`; those of parameters are the same here and there, so
-their names and arguments are torch's.
+The functions that checkpoints name are in `_checkpoint/rebuild.py`. The functions for parameters are the same for
+pickles and checkpoints, so they have torch's names and arguments.
 """
 
+from rushlight._C import Tensor
 from rushlight._loading import load
 
+# The engine's method, which takes untyped storages. The public one, written in Python, also takes typed ones.
+set_storage = Tensor.set_
 
-def view_of(storage, dtype, offset, size, stride, mirrored=False):
-    """A tensor over the bytes of an untyped storage: what copies, pickles, messages and checkpoints build on.
 
-    Where it is `mirrored`, the bytes are conjugates, or negatives, of its elements.
+def view_of(storage, dtype, offset, size, stride, lazy_conj=False):
+    """A tensor over the bytes of an untyped storage. Copies, pickles, messages and checkpoints use it.
+
+    If it is a `lazy_conj` (a lazy conjugate or negative), the stored bytes are the conjugates or negatives of its
+    elements.
     """
     import rushlight as torch
 
-    view = torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
-    if mirrored:
+    view = set_storage(torch.empty(0, dtype=dtype, device=storage.device), storage, offset, size, stride)
+    if lazy_conj:
         view = (torch._conj if dtype.is_complex else torch._neg_view)(view).detach()
     return view
 
 
 def layout_of(tensor):
-    """The arguments of `view_of` that show a storage as this tensor does."""
-    mirrored = tensor.is_conj() or tensor.is_neg()
-    return tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), mirrored
+    """The arguments of `view_of` that recreate this tensor from its storage."""
+    lazy_conj = tensor.is_conj() or tensor.is_neg()
+    return tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), lazy_conj
 
 
 def sparse_parts(tensor):
-    """The arguments of `torch.sparse_coo_tensor` that make this sparse tensor, the last being `is_coalesced`."""
+    """The arguments of `torch.sparse_coo_tensor` that recreate this sparse tensor. The last is `is_coalesced`."""
     return tensor._indices(), tensor._values(), tensor.shape, tensor.is_coalesced()
 
 
-def _rebuild_strided(storage, dtype, offset, size, stride, requires_grad, kind, state, mirrored=False):
+def taken_apart(tensor):
+    """The function that rebuilds a plain tensor, and its arguments, for pickles and messages."""
+    if tensor.is_sparse:
+        return _sparse_of, sparse_parts(tensor)
+    return view_of, (tensor.untyped_storage(), *layout_of(tensor))
+
+
+def _sparse_of(indices, values, size, coalesced):
     import rushlight as torch
 
-    tensor = view_of(storage, dtype, offset, size, stride, mirrored)
-    if kind is not torch.Tensor:
-        tensor = torch.Tensor._make_subclass(kind, tensor)
-    tensor.requires_grad_(requires_grad)
-    return set_state(tensor, state)
+    return torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced)
 
 
-def _rebuild_sparse(indices, values, size, coalesced, requires_grad, kind, state):
+def _rebuild(function, arguments, requires_grad, kind, state):
     import rushlight as torch
 
-    tensor = torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced)
+    tensor = function(*arguments)
     if kind is not torch.Tensor:
         tensor = torch.Tensor._make_subclass(kind, tensor)
     tensor.requires_grad_(requires_grad)
@@ -60,7 +68,7 @@ def _rebuild_storage(content, device):
 
 
 def _rebuild_parameter(data, requires_grad, backward_hooks):
-    # Hooks do not travel: the dictionary in a file is always empty.
+    # Hooks are not saved: the dictionary in a file is always empty.
     return load("rushlight.nn.parameter").Parameter(data, requires_grad)
 
 
@@ -68,24 +76,24 @@ def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
     return set_state(_rebuild_parameter(data, requires_grad, backward_hooks), state)
 
 
-# How programs send many gradients at once; names and arguments are torch's.
+# Functions for sending many gradients at once, with torch's names and arguments.
 
 
 def _flatten_dense_tensors(tensors):
-    """The elements of tensors of one dtype, one after the other in a tensor of one dimension."""
+    """Concatenates the elements of tensors of one dtype into a tensor with one dimension."""
     import rushlight as torch
 
     return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
 
 def _unflatten_dense_tensors(flat, tensors):
-    """Views of what `_flatten_dense_tensors` gave, each with the shape of one of the tensors."""
+    """Views of the result of `_flatten_dense_tensors`, with the shapes of the tensors."""
     sizes = [tensor.numel() for tensor in tensors]
     return tuple(part.view(tensor.shape) for part, tensor in zip(flat.split(sizes), tensors))
 
 
 def _take_tensors(tensors, size_limit):
-    """Yields lists of tensors of one kind, in order and each of so many bytes at the most, or of one tensor."""
+    """Yields lists of tensors of one type, in order. A list has at most `size_limit` bytes or contains a single tensor."""
     gathered = {}
     for tensor in tensors:
         parts = (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
@@ -103,7 +111,7 @@ def _take_tensors(tensors, size_limit):
 
 
 def set_state(obj, state):
-    """The state of an object: by its own method, or attribute by attribute (a dict, and slots beside it)."""
+    """Sets the state of an object: with its own method, or attribute by attribute (from a dict, and slots)."""
     from rushlight import Tensor
 
     if hasattr(obj, "__setstate__") and not isinstance(obj, Tensor):
@@ -114,3 +122,22 @@ def set_state(obj, state):
         for name, value in (part or {}).items():
             setattr(obj, name, value)
     return obj
+
+
+def _element_size(dtype):
+    """The number of bytes of an element.
+
+    >>> _element_size(torch.float16)
+    2
+    """
+    import rushlight as torch
+
+    if not isinstance(dtype, torch.dtype):
+        raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
+    return dtype.itemsize
+
+
+def __getattr__(name):
+    if name in ("ExceptionWrapper", "KeyErrorMessage"):
+        return getattr(load("rushlight.utils.data._utils.failure"), name)
+    raise AttributeError(f"module 'torch._utils' has no attribute {name!r}")

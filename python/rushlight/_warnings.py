@@ -1,4 +1,4 @@
-"""Warnings that stand at the user's line, however deep in this package their cause is found."""
+"""Warnings that are reported at the user's line, not at a line of this package."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import warnings
 
 from rushlight._C import is_warn_always_enabled
-from rushlight._homes import at_home
+from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warns at the innermost line outside of this package; in a thread that runs nothing else, at its first line."""
+    """Warns at the innermost frame outside of this package. If there is none, at the outermost frame of the thread."""
     frame = sys._getframe(1)
     while _is_ours(frame) and frame.f_back is not None:
         frame = frame.f_back
@@ -30,30 +30,30 @@ _told: set[str] = set()
 
 
 def warn_once(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warns as `warn` does, of each thing once in a process; each time after `torch.set_warn_always(True)`."""
+    """Warns like `warn`, but only once per message and process. After `torch.set_warn_always(True)` it always warns."""
     if message not in _told or is_warn_always_enabled():
         _told.add(message)
         warn(message, category)
 
 
 class AmbiguousReduction(UserWarning):
-    """A call that names no dimension, and so takes all of several; see `torch.utils.backcompat.ambiguous_reduction`.
+    """A call reduces several dimensions because it has no `dim`; see `torch.utils.backcompat.ambiguous_reduction`.
 
     >>> issubclass(torch.AmbiguousReduction, UserWarning)
     True
     """
 
 
-at_home(_PACKAGE, AmbiguousReduction)
+set_module(_PACKAGE, AmbiguousReduction)
 
 
 def warn_of_reduction(message: str) -> None:
-    """Warns of an ambiguous reduction; what this package's own lines leave out is no slip of the user's."""
+    """Warns about an ambiguous reduction in the user's code. Calls within this package are not reported."""
     if not _is_ours(sys._getframe(1)):
         warn(message, AmbiguousReduction)
 
 
 def _is_ours(frame: FrameType) -> bool:
-    # Decorators and context managers of the standard library stand between two lines of ours.
+    # Frames of the standard library's decorators and context managers can be between two frames of this package.
     name = str(frame.f_globals.get("__name__"))
     return name.partition(".")[0] == _PACKAGE or name in ("contextlib", "functools")

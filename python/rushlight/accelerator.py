@@ -1,6 +1,8 @@
-"""`torch.accelerator`: the one kind of device that a program would rather use than the CPU. There is none yet."""
+"""`torch.accelerator`: the accelerator of this machine. rushlight has none yet."""
 
 from __future__ import annotations
+
+from ._absent import declare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -8,7 +10,34 @@ if TYPE_CHECKING:
 
     from rushlight import device
 
+
+def _refuse(name: str = "") -> NoReturn:
+    raise RuntimeError("Cannot access accelerator device when none is available.")
+
+
 __all__ = [
+    *declare(
+        globals(),
+        "there is no accelerator",
+        """
+        class Graph(keep_graph=False, *, pool=None, capture_error_mode='default')
+        current_device_idx()
+        current_stream(device=None)
+        empty_host_cache() = None
+        get_device_capability(device=None)
+        get_memory_info(device_index=None)
+        max_memory_allocated(device_index=None) = 0
+        max_memory_reserved(device_index=None) = 0
+        memory_allocated(device_index=None) = 0
+        memory_reserved(device_index=None) = 0
+        memory_stats(device_index=None) = {}
+        reset_accumulated_memory_stats(device_index=None) = None
+        reset_peak_memory_stats(device_index=None) = None
+        set_device_idx(device)
+        set_stream(stream)
+        """,
+    ),
+    "device_index",
     "current_accelerator",
     "current_device_index",
     "device_count",
@@ -20,7 +49,7 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Whether there is an accelerator: no operator runs on one yet.
+    """Whether there is an accelerator: always False, because no operator runs on one yet.
 
     >>> torch.accelerator.is_available()
     False
@@ -38,7 +67,7 @@ def device_count() -> int:
 
 
 def current_accelerator(check_available: bool = False) -> device | None:
-    """The kind of accelerator, None without one.
+    """The type of the accelerator, or None.
 
     >>> torch.accelerator.current_accelerator() is None
     True
@@ -46,12 +75,26 @@ def current_accelerator(check_available: bool = False) -> device | None:
     return None
 
 
-def _refuse() -> NoReturn:
-    raise RuntimeError("Cannot access accelerator device when none is available.")
+class device_index:
+    """Selects an accelerator inside a ``with`` block; None leaves it as it is.
+
+    >>> with torch.accelerator.device_index(None):
+    ...     pass
+    """
+
+    def __init__(self, device: int | None, /) -> None:
+        self.idx = device
+
+    def __enter__(self) -> None:
+        if self.idx is not None:
+            _refuse()
+
+    def __exit__(self, *exception: object) -> None:
+        pass
 
 
 def current_device_index() -> int:
-    """The number of the accelerator in use.
+    """The index of the accelerator in use.
 
     Raises:
         RuntimeError: there is no accelerator.
@@ -66,7 +109,7 @@ def current_device_index() -> int:
 
 
 def set_device_index(device: Any, /) -> None:
-    """Chooses the accelerator in use.
+    """Selects the accelerator to use.
 
     Raises:
         RuntimeError: there is no accelerator.
@@ -96,7 +139,7 @@ def synchronize(device: Any = None, /) -> None:
 
 
 def empty_cache() -> None:
-    """Gives cached memory back; without an accelerator there is none.
+    """Releases cached memory of the accelerator. It has no effect without one.
 
     >>> torch.accelerator.empty_cache()
     """

@@ -1,4 +1,4 @@
-"""`torch.compiler`: what programs ask of a compiler and tell it. There is none: everything runs eagerly, as it is written."""
+"""`torch.compiler`: stubs, because nothing is compiled. Programs run eagerly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def is_compiling() -> bool:
-    """Whether the calling code is being compiled: never.
+    """Whether the calling code is being compiled: always False.
 
     >>> torch.compiler.is_compiling()
     False
@@ -30,7 +30,7 @@ def is_compiling() -> bool:
 
 
 def is_dynamo_compiling() -> bool:
-    """Whether the calling code is being traced for a compiler: never.
+    """Whether the calling code is being traced for a compiler: always False.
 
     >>> torch.compiler.is_dynamo_compiling()
     False
@@ -39,7 +39,7 @@ def is_dynamo_compiling() -> bool:
 
 
 def is_exporting() -> bool:
-    """Whether the calling code is being exported: never.
+    """Whether the calling code is being exported: always False.
 
     >>> torch.compiler.is_exporting()
     False
@@ -48,7 +48,7 @@ def is_exporting() -> bool:
 
 
 def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Gives ``fn`` back, or a decorator that does: what is never compiled needs no exception.
+    """Returns ``fn``, or a decorator that returns its argument. Nothing is compiled anyway.
 
     >>> @torch.compiler.disable(recursive=False)
     ... def double(x):
@@ -60,7 +60,7 @@ def disable(fn: Callable[..., Any] | None = None, recursive: bool = True, *, rea
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Gives a function, or a list of functions, back: there is no graph that they could break.
+    """Returns a function, or a list of functions, unchanged.
 
     >>> torch.compiler.allow_in_graph(len)([1, 2])
     2
@@ -69,7 +69,7 @@ def allow_in_graph(fn: Any) -> Any:
 
 
 def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a function back; it is called each time.
+    """Returns a function unchanged. Its result is computed at each call.
 
     >>> torch.compiler.assume_constant_result(len)([1, 2])
     2
@@ -78,14 +78,14 @@ def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Marks a step for graphs of a card, of which there are none.
+    """Marks a step for CUDA graphs. It has no effect.
 
     >>> torch.compiler.cudagraph_mark_step_begin()
     """
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """The compilers: none.
+    """The available compilers: none.
 
     >>> torch.compiler.list_backends()
     []
@@ -94,7 +94,7 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
 
 
 def reset() -> None:
-    """Forgets what was compiled, which is nothing.
+    """Discards compiled code. It has no effect.
 
     >>> torch.compiler.reset()
     """

@@ -1,7 +1,9 @@
-"""Functions of tensors whose arguments need Python before the operators: any number of operands, numbers or lists, results
-that are asked for."""
+"""Functions of tensors that handle their arguments in Python and then call operators: variable numbers of operands,
+numbers or lists, optional results."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from rushlight import _C
 from rushlight._overridable import overridable
@@ -29,11 +31,11 @@ __all__ = [
 
 @overridable
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
-    """The product of a chain of matrices, in the order that takes the fewest multiplications.
+    """The product of a chain of matrices, in the order with the fewest multiplications.
 
     Raises:
-        TypeError: something that is no tensor.
-        RuntimeError: no matrix at all, or a tensor that is none.
+        TypeError: an argument is not a tensor.
+        RuntimeError: there are no matrices, or a tensor is not a matrix.
 
     >>> torch.functional.chain_matmul(torch.ones(1, 2), torch.ones(2, 3), torch.ones(3, 1))
     tensor([[6.]])
@@ -58,7 +60,7 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
 def lu(
     A: Tensor, pivot: bool = True, get_infos: bool = False, out: tuple[Tensor, ...] | None = None
 ) -> tuple[Tensor, ...]:
-    """LU factors in one matrix each and their pivots, also of singular matrices; `torch.linalg.lu_factor_ex` is the newer form.
+    """LU factors in one matrix, and pivots, also for singular matrices. Newer: `torch.linalg.lu_factor_ex`.
 
     >>> torch.lu(torch.eye(2))[1]
     tensor([1, 2], dtype=torch.int32)
@@ -85,7 +87,7 @@ def lu(
 
 @overridable
 def gesv(b: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
-    """The solution of ``A @ X = b`` and the LU factors of ``A``, by the name of old; `torch.linalg.solve` is the newer form.
+    """The solution of ``A @ X = b`` and the LU factors of ``A``. The newer function is `torch.linalg.solve`.
 
     >>> torch.gesv(torch.ones(2, 1), torch.eye(2) * 2)[0]
     tensor([[0.5000],
@@ -103,7 +105,7 @@ def _letter(place: int) -> str:
 
 
 def _equation(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """The equation of a call that lists numbers instead of letters: ``einsum(a, [0, 1], b, [1, 2], [0, 2])``."""
+    """The equation of a call with numbers instead of letters: ``einsum(a, [0, 1], b, [1, 2], [0, 2])``."""
 
     def letters(places: Any) -> str:
         return "".join("..." if place is Ellipsis else _letter(place) for place in places)
@@ -115,46 +117,52 @@ def _equation(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     return equation, operands[: 2 * pairs : 2]
 
 
+_NO_OPERAND = "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
+
+
 @overridable
 def einsum(*args: Any) -> Tensor:
-    """Sums of products in Einstein's notation.
+    """Sums of products in Einstein notation.
 
     Args:
-        args: an equation and its operands: ``einsum("ij,jk->ik", a, b)``. A letter names a dimension; dimensions of one
-            name run together, and what is missing behind ``->`` is summed over. Without ``->`` the result has the names
-            that appear once, in alphabetical order; ``...`` stands for dimensions that broadcast. Or operands, each with
-            a list of numbers, and the result's list: ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
+        args: an equation and its operands: ``einsum("ij,jk->ik", a, b)``. Each letter names a dimension. Dimensions
+            with the same letter are iterated together. Dimensions that are missing after ``->`` are summed. Without
+            ``->`` the result has the letters that occur once, in alphabetical order. ``...`` stands for dimensions that
+            broadcast. Alternatively, operands, each followed by a list of numbers, and the list of the result:
+            ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
 
     Raises:
-        RuntimeError: an equation that does not fit the operands.
+        RuntimeError: the equation does not match the operands.
+        ValueError: there is no operand.
 
     >>> torch.einsum("ij,ij->i", torch.ones(2, 3), torch.ones(2, 3))
     tensor([3., 3.])
     """
     if len(args) < 2:
-        raise ValueError(
-            "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
-        )
+        raise ValueError(_NO_OPERAND)
     if isinstance(args[0], str):
         equation, operands = args[0], args[1:]
     else:
         equation, operands = _equation(args)
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
+    if not operands:
+        raise ValueError(_NO_OPERAND)
     return _C._functions[""]["_einsum"](equation, operands)
 
 
 @overridable
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
-    """Sums of products over several dimensions of both.
+    """Sums of products over several dimensions of two tensors.
 
     Args:
         a, b: the tensors.
-        dims: how many: the last of ``a`` with the first of ``b``; or two lists of dimensions that run together.
-        out: where the result goes.
+        dims: a number: the last ``dims`` dimensions of ``a`` are contracted with the first ones of ``b``; or two lists
+            of dimensions that are contracted pairwise.
+        out: the tensor for the result.
 
     Raises:
-        RuntimeError: dimensions of different sizes.
+        RuntimeError: contracted dimensions have different sizes.
 
     >>> torch.tensordot(torch.ones(2, 3), torch.ones(3, 4), dims=1)
     tensor([[3., 3., 3., 3.],
@@ -182,17 +190,17 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
 def histogramdd(
     input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """How many points (or the sum of their weights) lie in each box of a grid.
+    """The number of points (or the sum of their weights) in each cell of a grid.
 
     Args:
         input: points of shape ``(.., d)``.
-        bins: how many equal parts, for each of the ``d`` dimensions or all; or a tensor of edges for each.
-        range: the ends of each dimension, one pair after the other; by default those of the points.
+        bins: the number of cells, for all ``d`` dimensions or for each; or a tensor of edges for each dimension.
+        range: the lower and the upper end for each dimension; by default the range of the points.
         weight: a weight for each point.
-        density: whether boxes are divided by the whole and their volume.
+        density: whether to divide by the total and by the volume of the cell.
 
     Raises:
-        RuntimeError: bins, ranges or weights that do not fit the points.
+        RuntimeError: bins, ranges or weights do not match the points.
 
     >>> torch.histogramdd(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), bins=[2, 1])[0]
     tensor([[1.],
@@ -212,7 +220,7 @@ def histogramdd(
 
 
 def _slopes(input: Tensor, dim: int, steps: Any, order: int) -> Tensor:
-    """Slopes along one dimension; ``steps`` is the distance of neighbours, or a tensor of their distances."""
+    """Slopes along one dimension. ``steps`` is the spacing of the values, or a tensor of spacings."""
     import rushlight as torch
 
     size = input.shape[dim]
@@ -262,17 +270,17 @@ def _slopes(input: Tensor, dim: int, steps: Any, order: int) -> Tensor:
 
 @overridable
 def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
-    """Estimates of a function's slopes from its values on a grid, one tensor for each dimension.
+    """Estimates the gradient of a function from its values on a grid, with one tensor per dimension.
 
     Args:
         input: the values, on a grid of any number of dimensions.
-        spacing: the distance of neighbours: one for all dimensions, a list with one for each, or a list of tensors with the
-            places along each.
-        dim: a dimension or several; all by default.
-        edge_order: how many neighbours beyond the first the slopes at the ends take into account, 1 or 2.
+        spacing: the distance of neighbouring values: a number for all dimensions, a list with one number per dimension,
+            or a list of tensors with coordinates.
+        dim: one or more dimensions; all by default.
+        edge_order: the order (1 or 2) of the estimate at the edges.
 
     Raises:
-        RuntimeError: fewer values along a dimension than ``edge_order + 1``, or spacings that are not one for each.
+        RuntimeError: a dimension has fewer than ``edge_order + 1`` values, or there is not one spacing per dimension.
 
     >>> torch.gradient(torch.tensor([1.0, 2.0, 4.0, 8.0]))
     (tensor([1.0000, 1.5000, 3.0000, 4.0000]),)
@@ -319,7 +327,7 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
 
 
 def _chosen(values: Tensor, places: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:
-    """The results that were asked for."""
+    """Selects the results that the caller requested."""
     results = (values, *([places] if return_inverse else []), *([counts] if return_counts else []))
     return results if len(results) > 1 else values
 
@@ -332,7 +340,7 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:
-    """The different elements in order, or the different slices along ``dim``; on request where each went, and how often each occurs.
+    """The distinct elements in sorted order (or slices along ``dim``); on request also inverse indices and counts.
 
     >>> torch.unique(torch.tensor([3, 1, 1]))
     tensor([1, 3])
@@ -348,7 +356,7 @@ def unique(
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The elements (or the slices along ``dim``) without those that equal the one before.
+    """Removes elements (or slices along ``dim``) that equal the one before.
 
     >>> torch.unique_consecutive(torch.tensor([3, 1, 1, 3]))
     tensor([3, 1, 3])
@@ -359,11 +367,11 @@ def unique_consecutive(
 
 @overridable
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """The coordinates, int64, in a tensor of ``shape``, of elements that are numbered in row-major order.
+    """Converts flat row-major indices into coordinates (int64) in a tensor of ``shape``.
 
     Raises:
-        TypeError: indices that are not integers.
-        ValueError: an empty shape, or one with negative sizes.
+        TypeError: the indices or the sizes are not integers.
+        ValueError: the shape is empty or has negative sizes.
 
     >>> torch.unravel_index(torch.tensor([1, 5]), (2, 3))
     (tensor([0, 1]), tensor([1, 2]))
@@ -376,9 +384,12 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {type(indices)}")
     if indices.dtype.is_floating_point or indices.dtype.is_complex or indices.dtype == torch.bool:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
-    if isinstance(shape, torch.Tensor):
-        shape = shape.tolist()
+    if not isinstance(shape, (int, Sequence)):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    for size in sizes:
+        if not isinstance(size, int):
+            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(size)}")
     if any(size < 0 for size in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
     indices = indices.long()
@@ -389,7 +400,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(reversed(found))
 
 
-#: What torch has here too, and what is an operator or stands elsewhere.
+#: Names that torch has in this module and that are operators or defined elsewhere in rushlight.
 _ELSEWHERE = (
     "atleast_1d",
     "atleast_2d",

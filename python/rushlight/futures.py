@@ -1,4 +1,4 @@
-"""`torch.futures`: values that come later, made by hand, chained and collected. `torch.jit.fork` makes its own kind."""
+"""`torch.futures`: futures that are set by the program, chained and collected. `torch.jit.fork` has its own class."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _Result = TypeVar("_Result")
 
 
 class Future(Generic[_Result]):
-    """A value, or an exception, that somebody sets once and others wait for.
+    """A value or an exception that is set once. Other threads can wait for it.
 
     Args:
-        devices: the cards that the value may lie on; accepted.
+        devices: accepted; the devices of the value.
 
     >>> future = torch.futures.Future()
     >>> chained = future.then(lambda done: done.value() + 1)
@@ -37,39 +37,39 @@ class Future(Generic[_Result]):
         self._callbacks: list[Callable[[], None]] = []
 
     def done(self) -> bool:
-        """Whether there is a value or an exception."""
+        """Whether the value or the exception is set."""
         return self._complete.is_set()
 
     def value(self) -> _Result:
-        """The value; raises the exception if that was set.
+        """The value. Raises the exception if one was set.
 
         Raises:
-            RuntimeError: neither was set yet.
+            RuntimeError: neither is set.
         """
         if not self.done():
-            raise RuntimeError("value() of a Future that is not complete; wait() waits for it")
+            raise RuntimeError("value() was called on a Future that is not complete; use wait()")
         if self._error is not None:
             raise self._error
         return self._result
 
     def wait(self) -> _Result:
-        """The value, as soon as there is one; raises the exception if that was set."""
+        """Waits for the value and returns it. Raises the exception if one was set."""
         self._complete.wait()
         return self.value()
 
     def set_result(self, result: _Result) -> None:
-        """Sets the value, and runs the callbacks on this thread.
+        """Sets the value and runs the callbacks on this thread.
 
         Raises:
-            RuntimeError: it was set before.
+            RuntimeError: the future is already complete.
         """
         self._set(result, None)
 
     def set_exception(self, result: BaseException) -> None:
-        """Sets the exception that whoever waits will get.
+        """Sets the exception that waiting threads will get.
 
         Raises:
-            RuntimeError: the value was set before.
+            RuntimeError: the future is already complete.
         """
         if not isinstance(result, Exception):
             raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
@@ -96,7 +96,7 @@ class Future(Generic[_Result]):
         callback()
 
     def then(self, callback: Callable[[Future[_Result]], Any]) -> Future[Any]:
-        """A future of what ``callback`` makes of this one once it is complete."""
+        """A future for the result of ``callback``, which is called with this future when it is complete."""
         _check_callable("then", callback)
         following: Future[Any] = Future()
 
@@ -112,7 +112,7 @@ class Future(Generic[_Result]):
         return following
 
     def add_done_callback(self, callback: Callable[[Future[_Result]], None]) -> None:
-        """Calls ``callback`` with this future once it is complete; what it raises is reported and goes no further."""
+        """Calls ``callback`` with this future when it is complete. Exceptions in the callback are reported and ignored."""
         _check_callable("add_done_callback", callback)
 
         def run() -> None:
@@ -126,12 +126,12 @@ class Future(Generic[_Result]):
         self._when_done(run)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Future cannot be pickled: it is of one process")
+        raise TypeError("a Future cannot be pickled: it belongs to one process")
 
 
 def _check_callable(name: str, callback: object) -> None:
     if not callable(callback):
-        raise TypeError(f"{name}(): a callback is called with the future, got {type(callback).__name__}")
+        raise TypeError(f"{name}(): the callback must be callable, got {type(callback).__name__}")
 
 
 def _failed(error: Exception) -> RuntimeError:
@@ -147,10 +147,10 @@ def _check_futures(futures: Any) -> list[Any]:
 
 
 def collect_all(futures: Sequence[Any]) -> Future[list[Any]]:
-    """A future of a list of futures, complete when all of them are; exceptions stay in them.
+    """A future for a list of futures. It completes when all of them are complete; their exceptions stay in them.
 
     Raises:
-        TypeError: something that is no future.
+        TypeError: an element is not a future.
 
     >>> later = torch.jit.fork(torch.add, torch.ones(1), 1)
     >>> [one.wait() for one in torch.futures.collect_all([later]).wait()]
@@ -159,7 +159,7 @@ def collect_all(futures: Sequence[Any]) -> Future[list[Any]]:
     futures = _check_futures(futures)
     collected: Future[list[Any]] = Future()
     lock = threading.Lock()
-    # One more than there are futures, for this function itself: all are told before the list may be complete.
+    # One more than the number of futures: the list must not complete before all callbacks are registered.
     left = [len(futures) + 1]
 
     def one_done() -> None:
@@ -171,7 +171,7 @@ def collect_all(futures: Sequence[Any]) -> Future[list[Any]]:
 
     forked = [one for one in futures if isinstance(one, _C._Future)]
     if forked:
-        # They call nobody back, so one more call waits for them.
+        # These futures have no callbacks, so a call waits for them.
         _C._fork(_wait_for, (forked, one_done), {})
     for one in futures:
         if isinstance(one, Future):
@@ -185,15 +185,15 @@ def _wait_for(forked: list[Any], one_done: Callable[[], None]) -> None:
         try:
             one.wait()
         except Exception:
-            pass  # Whoever asks that future for its value gets it.
+            pass  # callers of that future's `value` get the exception
         one_done()
 
 
 def wait_all(futures: Sequence[Any]) -> list[Any]:
-    """The values of futures once all are complete; raises the first exception among them.
+    """Waits for all futures and returns their values. Raises the first exception among them.
 
     Raises:
-        TypeError: something that is no future.
+        TypeError: an element is not a future.
 
     >>> torch.futures.wait_all([torch.jit.fork(sum, [1, 2]), torch.jit.fork(max, [1, 2])])
     [3, 2]

@@ -1,5 +1,5 @@
-"""What was torch's port of Lua's packages; importing it says what took its place."""
+"""`torch.legacy` was the port of Lua's packages. Importing it raises an error that names the replacement."""
 
-from rushlight._names import INSTEAD
+from rushlight._names import REPLACEMENTS
 
-raise ImportError(f"No module named 'torch.legacy'\n{INSTEAD['torch.legacy']}", name=__name__)
+raise ImportError(f"No module named 'torch.legacy'\n{REPLACEMENTS['torch.legacy']}", name=__name__)

@@ -1,7 +1,7 @@
 """`torch.masked`: reductions and normalisations of the elements where a mask is true.
 
-What the mask hides is replaced by the number that changes nothing: zero in a sum, minus infinity in a maximum. The mask
-broadcasts to the input; without one everything counts.
+Masked elements are replaced by the identity of the operation: zero for a sum, minus infinity for a maximum. The mask
+broadcasts to the input. Without a mask, all elements are used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def _fitted(input: Tensor, mask: Tensor | None) -> Tensor:
-    """The mask in the input's shape."""
+    """The mask, broadcast to the shape of the input."""
     if mask is None:
         return torch.ones(input.shape, dtype=torch.bool, device=input.device)
     if mask.dim() > input.dim():
@@ -49,7 +49,7 @@ def _fitted(input: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _extreme(name: str, kind: dtype, sign: int) -> float | int:
-    """The least number of a dtype (``sign`` -1) or the greatest."""
+    """The smallest value of a dtype (``sign`` -1) or the largest."""
     if kind == torch.bool:
         raise NotImplementedError(f"identity of {name} on {kind} input")
     if kind.is_floating_point or kind.is_complex:
@@ -57,7 +57,7 @@ def _extreme(name: str, kind: dtype, sign: int) -> float | int:
     return torch.iinfo(kind).min if sign < 0 else torch.iinfo(kind).max
 
 
-def _hidden(input: Tensor, mask: Tensor | None, identity: float) -> Tensor:
+def _masked_fill(input: Tensor, mask: Tensor | None, identity: float) -> Tensor:
     if mask is None:
         return input
     number = torch.tensor(identity, dtype=input.dtype, device=input.device)
@@ -71,7 +71,7 @@ def _all(input: Tensor, dim: Dims) -> tuple[int, ...]:
 
 
 def _summed(input: Tensor, kind: dtype | None) -> dtype:
-    """Whole numbers are summed as the widest."""
+    """The dtype of a sum: int64 for integers."""
     if kind is not None:
         return kind
     return input.dtype if input.is_floating_point() or input.is_complex() else torch.int64
@@ -85,7 +85,7 @@ def sum(
     >>> torch.masked.sum(torch.tensor([1, 2, 3]), mask=torch.tensor([True, False, True]))
     tensor(4)
     """
-    return torch.sum(_hidden(input, mask, 0), _all(input, dim), keepdim, dtype=_summed(input, dtype))
+    return torch.sum(_masked_fill(input, mask, 0), _all(input, dim), keepdim, dtype=_summed(input, dtype))
 
 
 def prod(
@@ -96,7 +96,7 @@ def prod(
     >>> torch.masked.prod(torch.tensor([1, 2, 3]), mask=torch.tensor([True, False, True]))
     tensor(3)
     """
-    result = _hidden(input, mask, 1).to(_summed(input, dtype))
+    result = _masked_fill(input, mask, 1).to(_summed(input, dtype))
     for place in sorted((d % max(input.dim(), 1) for d in _all(input, dim)), reverse=True):
         result = torch.prod(result, place, keepdim)
     return result
@@ -108,7 +108,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor 
     >>> torch.masked.cumsum(torch.tensor([1, 2, 3]), 0, mask=torch.tensor([True, False, True]))
     tensor([1, 1, 4])
     """
-    return torch.cumsum(_hidden(input, mask, 0), dim, dtype=dtype or input.dtype)
+    return torch.cumsum(_masked_fill(input, mask, 0), dim, dtype=dtype or input.dtype)
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
@@ -117,30 +117,30 @@ def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor
     >>> torch.masked.cumprod(torch.tensor([1, 2, 3]), 0, mask=torch.tensor([True, False, True]))
     tensor([1, 1, 3])
     """
-    return torch.cumprod(_hidden(input, mask, 1), dim, dtype=dtype or input.dtype)
+    return torch.cumprod(_masked_fill(input, mask, 1), dim, dtype=dtype or input.dtype)
 
 
 def amax(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The greatest element along ``dim``.
+    """The largest element along ``dim``.
 
     >>> torch.masked.amax(torch.tensor([1, 2, 3]), mask=torch.tensor([True, True, False]))
     tensor(2)
     """
-    shown = input if mask is None else _hidden(input, mask, _extreme("amax", input.dtype, -1))
+    shown = input if mask is None else _masked_fill(input, mask, _extreme("amax", input.dtype, -1))
     return torch.amax(shown, _all(input, dim), keepdim).to(dtype or input.dtype)
 
 
 def amin(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The least element along ``dim``.
+    """The smallest element along ``dim``.
 
     >>> torch.masked.amin(torch.tensor([1, 2, 3]), mask=torch.tensor([False, True, True]))
     tensor(2)
     """
-    shown = input if mask is None else _hidden(input, mask, _extreme("amin", input.dtype, 1))
+    shown = input if mask is None else _masked_fill(input, mask, _extreme("amin", input.dtype, 1))
     return torch.amin(shown, _all(input, dim), keepdim).to(dtype or input.dtype)
 
 
@@ -152,12 +152,12 @@ def argmax(
     dtype: dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Where the greatest element along ``dim`` stands, as a number of the input's dtype.
+    """The index of the largest element along ``dim``, in the dtype of the input.
 
     >>> torch.masked.argmax(torch.tensor([1, 2, 3]), mask=torch.tensor([True, True, False]))
     tensor(1)
     """
-    shown = input if mask is None else _hidden(input, mask, _extreme("argmax", input.dtype, -1))
+    shown = input if mask is None else _masked_fill(input, mask, _extreme("argmax", input.dtype, -1))
     return torch.argmax(shown, dim, bool(keepdim)).to(dtype or input.dtype)
 
 
@@ -169,12 +169,12 @@ def argmin(
     dtype: dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Where the least element along ``dim`` stands, as a number of the input's dtype.
+    """The index of the smallest element along ``dim``, in the dtype of the input.
 
     >>> torch.masked.argmin(torch.tensor([1, 2, 3]), mask=torch.tensor([False, True, True]))
     tensor(1)
     """
-    shown = input if mask is None else _hidden(input, mask, _extreme("argmin", input.dtype, 1))
+    shown = input if mask is None else _masked_fill(input, mask, _extreme("argmin", input.dtype, 1))
     return torch.argmin(shown, dim, bool(keepdim)).to(dtype or input.dtype)
 
 
@@ -185,10 +185,10 @@ def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tens
 def mean(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The mean along ``dim``; of nothing it is NaN.
+    """The mean along ``dim``. The mean of no elements is NaN.
 
     Raises:
-        ValueError: the input is not of a floating or complex dtype, and ``dtype`` names none.
+        ValueError: the dtype of the input is not floating-point or complex, and ``dtype`` is not given.
 
     >>> torch.masked.mean(torch.tensor([1.0, 2.0, 3.0]), mask=torch.tensor([True, True, False]))
     tensor(1.5000)
@@ -205,10 +205,10 @@ def mean(
 def median(
     input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """The median along ``dim``, the lower one of two; of nothing it is NaN.
+    """The median along ``dim``, the lower one if there are two. The median of no elements is NaN.
 
     Raises:
-        ValueError: whole numbers are hidden altogether, which have no NaN.
+        ValueError: all elements along ``dim`` are masked, and the dtype is an integer type, which has no NaN.
 
     >>> torch.masked.median(torch.tensor([1.0, 2.0, 3.0]), mask=torch.tensor([False, True, True]))
     tensor(2.)
@@ -218,7 +218,7 @@ def median(
         if not _fitted(input, mask).any(dim).all():
             raise ValueError("masked median expects no fully masked out rows if dtype is not floating point")
         shown = input.to(torch.float64)
-    middle: Tensor = torch.nanmedian(_hidden(shown, mask, float("nan")), dim, keepdim).values
+    middle: Tensor = torch.nanmedian(_masked_fill(shown, mask, float("nan")), dim, keepdim).values
     return middle.to(dtype or input.dtype)
 
 
@@ -231,13 +231,13 @@ def norm(
     dtype: dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The length along ``dim``.
+    """The norm along ``dim``.
 
     >>> torch.masked.norm(torch.tensor([3.0, 9.0, 4.0]), mask=torch.tensor([True, False, True]))
     tensor(5.)
     """
     order = 2.0 if ord is None else ord
-    shown = _hidden(input, mask, float("inf") if order == -float("inf") else 0)
+    shown = _masked_fill(input, mask, float("inf") if order == -float("inf") else 0)
     return torch.linalg.vector_norm(shown, order, _all(input, dim), keepdim, dtype=dtype)
 
 
@@ -251,7 +251,7 @@ def var(
     dtype: dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The variance along ``dim``, with ``correction`` taken from the count (1 by default).
+    """The variance along ``dim``, where ``correction`` (1 by default) is subtracted from the count.
 
     >>> torch.masked.var(torch.tensor([1.0, 2.0, 3.0]), mask=torch.tensor([True, False, True]))
     tensor(2.)
@@ -278,7 +278,7 @@ def std(
     dtype: dtype | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """The standard deviation along ``dim``, with ``correction`` taken from the count (1 by default).
+    """The standard deviation along ``dim``, where ``correction`` (1 by default) is subtracted from the count.
 
     >>> torch.masked.std(torch.tensor([1.0, 9.0, 3.0]), mask=torch.tensor([True, False, True]))
     tensor(1.4142)
@@ -287,45 +287,45 @@ def std(
 
 
 def softmax(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Shares along ``dim``, of which hidden elements get none.
+    """Softmax along ``dim``. Masked elements get 0.
 
     >>> torch.masked.softmax(torch.zeros(3), 0, mask=torch.tensor([True, False, True]))
     tensor([0.5000, 0.0000, 0.5000])
     """
-    shown = input if mask is None else _hidden(input, mask, _extreme("amax", input.dtype, -1))
+    shown = input if mask is None else _masked_fill(input, mask, _extreme("amax", input.dtype, -1))
     return torch.softmax(shown, dim, dtype=dtype or input.dtype)
 
 
 def log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """The logarithms of `softmax`.
+    """The logarithm of `softmax`.
 
     >>> torch.masked.log_softmax(torch.zeros(3), 0, mask=torch.tensor([True, False, True]))
     tensor([-0.6931,    -inf, -0.6931])
     """
-    shown = input if mask is None else _hidden(input, mask, _extreme("amax", input.dtype, -1))
+    shown = input if mask is None else _masked_fill(input, mask, _extreme("amax", input.dtype, -1))
     return torch.log_softmax(shown, dim, dtype=dtype or input.dtype)
 
 
 def softmin(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """`softmax` of the negatives.
+    """`softmax` of the negated input.
 
     >>> torch.masked.softmin(torch.zeros(3), 0, mask=torch.tensor([True, False, True]))
     tensor([0.5000, 0.0000, 0.5000])
     """
-    shown = input if mask is None else _hidden(input, mask, _extreme("amin", input.dtype, 1))
+    shown = input if mask is None else _masked_fill(input, mask, _extreme("amin", input.dtype, 1))
     return torch.softmax(-shown, dim, dtype=dtype or input.dtype)
 
 
 def normalize(
     input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """Divides by the length along ``dim``, at least by ``eps``; hidden elements become zero.
+    """Divides by the norm along ``dim`` (or by ``eps`` if it is larger). Masked elements become zero.
 
     >>> torch.masked.normalize(torch.tensor([3.0, 9.0, 4.0]), 2.0, 0, mask=torch.tensor([True, False, True]))
     tensor([0.6000, 0.0000, 0.8000])
     """
     length = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
-    return _hidden(input, mask, 0) / torch.maximum(length, torch.full_like(length, eps))
+    return _masked_fill(input, mask, 0) / torch.maximum(length, torch.full_like(length, eps))
 
 
 def logaddexp(
@@ -336,13 +336,13 @@ def logaddexp(
     input_mask: Tensor | None = None,
     other_mask: Tensor | None = None,
 ) -> Tensor:
-    """The logarithm of the sum of exponentials of pairs, of which each side has a mask.
+    """The logarithm of the sum of the exponentials of two inputs, each with its own mask.
 
     >>> torch.masked.logaddexp(torch.zeros(2), torch.zeros(2), input_mask=torch.tensor([True, False]))
     tensor([0.6931, 0.0000])
     """
     lowest = float("-inf")
-    pair = torch.logaddexp(_hidden(input, input_mask, lowest), _hidden(other, other_mask, lowest))
+    pair = torch.logaddexp(_masked_fill(input, input_mask, lowest), _masked_fill(other, other_mask, lowest))
     return pair.to(dtype or input.dtype)
 
 
@@ -354,7 +354,7 @@ def logsumexp(
     >>> torch.masked.logsumexp(torch.zeros(3), mask=torch.tensor([True, False, True]))
     tensor(0.6931)
     """
-    shown = input if mask is None else _hidden(input, mask, _extreme("logsumexp", input.dtype, -1))
+    shown = input if mask is None else _masked_fill(input, mask, _extreme("logsumexp", input.dtype, -1))
     return torch.logsumexp(shown, _all(input, dim), keepdim).to(dtype or input.dtype)
 
 

@@ -1,7 +1,7 @@
-"""NumPy's `.npz` archives, without NumPy: tensors by their names, as `numpy.savez` writes and `numpy.load` reads them.
+"""NumPy's `.npz` archives, without NumPy: named tensors in the format of `numpy.savez` and `numpy.load`.
 
-Arrays of Python objects are refused, since they are pickles. A record is decompressed into memory of the size that its
-header states, and never beyond it.
+Arrays of Python objects are rejected, because they are pickles. A record is decompressed into memory of the size that
+its header gives, and an error is raised if it is longer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import zlib
 
 import rushlight as torch
 
-from ._replacing import replacing
+from ._atomic_write import atomic_write
 from ._utils import view_of
 
 TYPE_CHECKING = False
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["NpzError", "load", "load_file", "save", "save_file"]
 
 _MAGIC = b"\x93NUMPY"
-# What stands at the end of an archive, up to its comment: its mark, and how many records it holds.
+# The record at the end of an archive, before its comment: its signature and the number of records.
 _END = struct.Struct("<4s6xH10x")
 _LONGEST_HEADER = 1 << 16
 _PIECE = 1 << 20
-# What deflate can at most make of a byte.
+# The largest factor by which deflate can compress.
 _MOST_RATIO = 1032
 
 _DTYPES = {
@@ -60,7 +60,7 @@ _HEADER = re.compile(
 
 
 class NpzError(ValueError):
-    """The file is no archive of arrays, or holds what is no tensor.
+    """The file is not an archive of arrays, or contains an array that cannot be a tensor.
 
     >>> try:
     ...     torch.npz.load(b"nothing")
@@ -71,16 +71,17 @@ class NpzError(ValueError):
 
 
 def save_file(tensors: dict[str, torch.Tensor], filename: str | os.PathLike[str], compress: bool = False) -> None:
-    """Writes the tensors to a file, which is replaced at once when everything has been written.
+    """Writes the tensors to a file. The file is replaced atomically, after everything has been written.
 
     Args:
-        tensors: tensors by their names.
+        tensors: a dictionary of tensors.
         filename: the path.
-        compress: whether the arrays are deflated, as `numpy.savez_compressed` does.
+        compress: whether to compress the arrays, as `numpy.savez_compressed` does.
 
     Raises:
         NpzError: a dtype that NumPy does not have.
-        ValueError: what is no tensor, or no name.
+        TypeError: ``compress`` is not a bool.
+        ValueError: a value is not a tensor, or a key is not a string.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -89,30 +90,37 @@ def save_file(tensors: dict[str, torch.Tensor], filename: str | os.PathLike[str]
     ...     torch.npz.load_file(path)
     {'weight': tensor([1., 2.])}
     """
-    with replacing(os.fspath(filename)) as target:
+    if not isinstance(compress, bool):
+        raise TypeError(f"save_file(): compress must be a bool, got {type(compress).__name__}")
+    with atomic_write(os.fspath(filename)) as target:
         if os.path.isfile(target):
             _write(target, tensors, compress)
             return
-        with open(target, "wb") as pipe:  # where an archive cannot go back to its beginning
+        with open(target, "wb") as pipe:  # not seekable
             pipe.write(save(tensors, compress))
 
 
 def save(tensors: dict[str, torch.Tensor], compress: bool = False) -> bytes:
     """The bytes that `save_file` would write.
 
+    Raises:
+        TypeError: ``compress`` is not a bool, as in a call with a path; use `save_file`.
+
     >>> torch.npz.load(torch.npz.save({"weight": torch.tensor([1.0, 2.0])}))
     {'weight': tensor([1., 2.])}
     """
+    if not isinstance(compress, bool):
+        raise TypeError("save() returns the bytes of a file; use save_file() for a path")
     file = io.BytesIO()
     _write(file, tensors, compress)
     return file.getvalue()
 
 
 def load_file(filename: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
-    """All arrays of a file as tensors, by their names.
+    """Reads all arrays of a file into a dictionary of tensors.
 
     Raises:
-        NpzError: the file is not what the format asks for.
+        NpzError: the file is malformed.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -126,17 +134,17 @@ def load_file(filename: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
 
 
 def load(data: bytes) -> dict[str, torch.Tensor]:
-    """All arrays of the bytes of a file, by their names.
+    """Reads all arrays from the bytes of a file.
 
     Raises:
-        NpzError: the bytes are not what the format asks for.
-        TypeError: a path; `load_file` takes one.
+        NpzError: the bytes are malformed.
+        TypeError: the argument is a path; use `load_file`.
 
     >>> torch.npz.load(torch.npz.save({"step": torch.tensor(3)}))
     {'step': tensor(3)}
     """
     if isinstance(data, (str, os.PathLike)):
-        raise TypeError("load() takes the bytes of a file; load_file() takes its name")
+        raise TypeError("load() takes the bytes of a file; use load_file() for a path")
     return _read(io.BytesIO(data))
 
 
@@ -146,9 +154,9 @@ def load(data: bytes) -> dict[str, torch.Tensor]:
 def _write(target: Any, tensors: dict[str, torch.Tensor], compress: bool) -> None:
     for name, tensor in tensors.items():
         if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
-            raise ValueError(f"a file holds tensors by their names, not {type(tensor).__name__} by {name!r}")
+            raise ValueError(f"expected a dictionary from names to tensors, got {type(tensor).__name__} for {name!r}")
         if tensor.dtype not in _NAMES:
-            raise NpzError(f"NumPy has no dtype for {name!r}, which is of {tensor.dtype}")
+            raise NpzError(f"NumPy has no dtype {tensor.dtype}, which {name!r} has")
     method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     with zipfile.ZipFile(target, "w", method) as archive:
         for name, tensor in tensors.items():
@@ -166,7 +174,7 @@ def _header(tensor: torch.Tensor) -> bytes:
     order = "|" if tensor.dtype.itemsize == 1 else "<"
     shape = f"({tensor.shape[0]},)" if tensor.dim() == 1 else f"({', '.join(map(str, tensor.shape))})"
     text = f"{{'descr': '{order}{_NAMES[tensor.dtype]}', 'fortran_order': False, 'shape': {shape}, }}"
-    # What follows begins at a multiple of 64.
+    # The data begins at a multiple of 64 bytes.
     text += " " * (-(len(_MAGIC) + 4 + len(text) + 1) % 64) + "\n"
     return _MAGIC + b"\x01\x00" + struct.pack("<H", len(text)) + text.encode("latin1")
 
@@ -175,7 +183,7 @@ def _header(tensor: torch.Tensor) -> bytes:
 
 
 def described(path: str) -> dict[str, torch.Tensor]:
-    """What the headers of a file say of its arrays, as tensors without data."""
+    """The arrays of a file as meta tensors, from their headers."""
     with open(path, "rb") as file:
         return _read(file, data=False)
 
@@ -184,7 +192,7 @@ def _read(file: BinaryIO, data: bool = True) -> dict[str, torch.Tensor]:
     tensors = {}
     try:
         length = file.seek(0, os.SEEK_END)
-        if not length:  # or a device without an end
+        if not length:  # also a device of unknown length
             raise NpzError("the file is empty")
         with zipfile.ZipFile(file) as archive:
             if sum(entry.compress_size for entry in archive.infolist()) > length:
@@ -193,11 +201,11 @@ def _read(file: BinaryIO, data: bool = True) -> dict[str, torch.Tensor]:
             for entry in archive.infolist():
                 name = entry.filename.removesuffix(".npy")
                 if name in tensors:
-                    raise NpzError(f"the array {name!r} stands twice in the archive")
+                    raise NpzError(f"the array {name!r} occurs twice in the archive")
                 if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    raise NpzError(f"the array {name!r} is compressed in a way that NumPy does not write")
+                    raise NpzError(f"the array {name!r} uses a compression method that NumPy does not write")
                 if entry.file_size > _MOST_RATIO * entry.compress_size + _LONGEST_HEADER:
-                    raise NpzError(f"the array {name!r} cannot be as large as the archive says")
+                    raise NpzError(f"the array {name!r} cannot have the size that the archive gives")
                 with archive.open(entry) as record:
                     tensors[name] = _array(name, record, entry.file_size, data)
     except NpzError:
@@ -206,24 +214,24 @@ def _read(file: BinaryIO, data: bool = True) -> dict[str, torch.Tensor]:
         if error.errno != errno.EINVAL:
             raise
         raise NpzError("the archive is damaged: a record lies outside of the file") from None
-    # What the standard library's reader says to an archive that contradicts itself.
+    # Errors of the standard library's reader for inconsistent archives.
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError, OverflowError) as error:
         raise NpzError(f"the archive is damaged: {error}") from None
     return tensors
 
 
 def _check_count(file: BinaryIO, archive: zipfile.ZipFile) -> None:
-    """The standard library takes the records that it finds, whether or not they are as many as the archive says."""
+    """Checks the number of records, which the standard library does not do."""
     file.seek(-_END.size - len(archive.comment), os.SEEK_END)
     magic, count = _END.unpack(file.read(_END.size))
     if magic == b"PK\x05\x06" and count != min(len(archive.infolist()), 0xFFFF):
-        raise NpzError(f"the archive says that it holds {count} arrays, and {len(archive.infolist())} are found")
+        raise NpzError(f"the archive gives a count of {count} arrays but contains {len(archive.infolist())}")
 
 
 def _array(name: str, record: Any, total: int, data: bool) -> torch.Tensor:
     start = record.read(8)
     if not start.startswith(_MAGIC) or len(start) < 8:
-        raise NpzError(f"{name!r} is no array of NumPy's")
+        raise NpzError(f"{name!r} is not a NumPy array")
     width = 2 if start[6] == 1 else 4
     length = int.from_bytes(record.read(width), "little")
     if length > _LONGEST_HEADER:
@@ -231,14 +239,14 @@ def _array(name: str, record: Any, total: int, data: bool) -> torch.Tensor:
     text = record.read(length).decode("latin1")
     found = _HEADER.fullmatch(text)
     if found is None:
-        raise NpzError(f"the header of {name!r} describes no plain array: {text[:200]!r}")
+        raise NpzError(f"the header of {name!r} does not describe a plain array: {text[:200]!r}")
     dtype = _DTYPES.get(found["kind"])
     if dtype is None:
-        raise NpzError(f"{name!r} is an array of {found['order']}{found['kind']}, which is no dtype of a tensor")
+        raise NpzError(f"{name!r} is an array of {found['order']}{found['kind']}, which is not a tensor dtype")
     shape = _shape(name, found["shape"])
     size = math.prod(shape) * dtype.itemsize
     if size != total - 8 - width - length:
-        raise NpzError(f"{name!r} does not have the bytes of an array of shape {shape}")
+        raise NpzError(f"{name!r} does not have the size of an array of shape {shape}")
     lying = shape[::-1] if found["fortran"] == "True" else shape
     tensor = _filled(name, record, dtype, lying, size) if data else torch.empty(lying, dtype=dtype, device="meta")
     if data and found["order"] == ">" and sys.byteorder == "little" and dtype.itemsize > 1:
@@ -264,15 +272,15 @@ def _filled(name: str, record: Any, dtype: torch.dtype, shape: tuple[int, ...], 
             raise NpzError(f"the archive ends within {name!r}")
         rest[: len(piece)] = piece
         rest = rest[len(piece) :]
-    # One byte more than there should be: the end is where the checksum is compared.
+    # Read one byte more than expected: the checksum is compared at the end of the record.
     if record.read(1):
-        raise NpzError(f"{name!r} goes on behind its end")
+        raise NpzError(f"{name!r} is longer than its header says")
     flat = view_of(storage, dtype, 0, (math.prod(shape),), (1,))
     return flat.reshape(shape)
 
 
 def _swapped(tensor: torch.Tensor) -> torch.Tensor:
-    """The other order of bytes; of a complex number each part has its own."""
+    """Swaps the byte order, for each part of a complex number."""
     part = tensor.dtype.itemsize // (2 if tensor.dtype.is_complex else 1)
     flat = tensor.reshape(-1).view(torch.uint8).reshape(-1, part).flip(1)
     return flat.reshape(-1).view(tensor.dtype).reshape(tensor.shape)

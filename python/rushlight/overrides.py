@@ -1,8 +1,9 @@
-"""Classes and modes that answer in the place of the library's functions: ``__torch_function__``.
+"""Classes and modes that override the library's functions: ``__torch_function__``.
 
-A class with a class method ``__torch_function__(cls, func, types, args=(), kwargs=None)`` is asked whenever one of its
-instances stands among the arguments of an operator, a method or an attribute of tensors; a class that derives from `Tensor`
-and has none of its own gives results of its class. `TorchFunctionMode` is asked about every call in its ``with`` block.
+If an argument of an operator, method or attribute of tensors is an instance of a class with a class method
+``__torch_function__(cls, func, types, args=(), kwargs=None)``, that method is called instead. A subclass of `Tensor`
+without its own ``__torch_function__`` converts results to the subclass. A `TorchFunctionMode` intercepts every call in
+its ``with`` block.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, Metho
 
 from rushlight import _C
 from rushlight._C import Tensor
-from rushlight._overridable import ASKS
+from rushlight._overridable import OVERRIDABLE_MARK
 from rushlight._warnings import warn_once
 
 TYPE_CHECKING = False
@@ -42,7 +43,7 @@ __all__ = [
 
 
 class _Modes(local):
-    """The modes of a thread, the innermost last."""
+    """The active modes of a thread. The innermost is last."""
 
     def __init__(self) -> None:
         self.stack: list[TorchFunctionMode] = []
@@ -52,8 +53,8 @@ _modes = _Modes()
 
 
 class TorchFunctionMode:
-    """A context that is asked about every operator, method and attribute of tensors: derive from it and define
-    ``__torch_function__(self, func, types, args=(), kwargs=None)``. Inside, the mode itself is not asked.
+    """A context that intercepts every operator, method and attribute of tensors. Subclasses define
+    ``__torch_function__(self, func, types, args=(), kwargs=None)``. The mode is not active inside this method.
 
     >>> class Names(torch.overrides.TorchFunctionMode):
     ...     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -98,7 +99,7 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
 @contextmanager
 def _outside() -> Iterator[None]:
-    """While the innermost mode answers, those outside of it are asked."""
+    """Deactivates the innermost mode while it handles a call, so that calls go to the outer modes."""
     inner = _modes.stack
     _modes.stack = inner[:-1]
     _C._expect_overrides(len(_modes.stack))
@@ -110,7 +111,7 @@ def _outside() -> Iterator[None]:
 
 
 def _overloaded(arguments: Iterable[Any]) -> list[Any]:
-    """One argument of each class that answers, in the order in which they are asked: derived classes before their bases."""
+    """One argument of each overriding class, in the order in which they are tried: subclasses before their bases."""
     found: list[Any] = []
     for argument in arguments:
         kind = type(argument)
@@ -129,8 +130,8 @@ def _flat(arguments: Iterable[Any]) -> Iterator[Any]:
             yield argument
 
 
-def _answer(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-    """The first answer to a call; the engine asks this where somebody might have one."""
+def _call_override(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+    """The result of the first override that handles the call. The engine calls this if an override may exist."""
     return _first(func, _overloaded(_flat((*args, *(kwargs or {}).values()))), args, kwargs)
 
 
@@ -168,7 +169,7 @@ def _converted(result: Any, cls: type) -> Any:
     if isinstance(result, Tensor) and not isinstance(result, cls):
         return result.as_subclass(cls)
     if isinstance(result, (tuple, list)):
-        # The classes of several results take them as one sequence.
+        # Classes of several results accept them as one sequence.
         return type(result)(_converted(part, cls) for part in result)
     return result
 
@@ -176,7 +177,7 @@ def _converted(result: Any, cls: type) -> Any:
 def _default(
     cls: type, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...], kwargs: dict[str, Any] | None
 ) -> Any:
-    """`Tensor.__torch_function__`: what the function gives for plain tensors, as instances of ``cls``."""
+    """`Tensor.__torch_function__`: calls the function and converts its results to ``cls``."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
     with _C.DisableTorchFunctionSubclass():
@@ -187,7 +188,7 @@ def _default(
 
 
 def get_default_nowrap_functions() -> set[Any]:
-    """The attributes whose tensors `Tensor.__torch_function__` leaves plain.
+    """The attributes whose results `Tensor.__torch_function__` does not convert.
 
     >>> torch.Tensor.grad.__get__ in torch.overrides.get_default_nowrap_functions()
     True
@@ -197,7 +198,7 @@ def get_default_nowrap_functions() -> set[Any]:
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether a mode, or the class of one of these arguments, answers in the place of functions.
+    """Whether a mode is active, or the class of an argument overrides functions.
 
     >>> torch.overrides.has_torch_function((torch.ones(1), 2))
     False
@@ -206,7 +207,7 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
 
 
 def has_torch_function_unary(tensor: Any) -> bool:
-    """`has_torch_function` of one argument.
+    """`has_torch_function` for one argument.
 
     >>> torch.overrides.has_torch_function_unary(torch.ones(1))
     False
@@ -215,7 +216,7 @@ def has_torch_function_unary(tensor: Any) -> bool:
 
 
 def has_torch_function_variadic(*args: Any) -> bool:
-    """`has_torch_function` of arguments one by one.
+    """`has_torch_function` for separate arguments.
 
     >>> torch.overrides.has_torch_function_variadic(torch.ones(1), 2)
     False
@@ -226,10 +227,10 @@ def has_torch_function_variadic(*args: Any) -> bool:
 def handle_torch_function(
     public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """What a mode, or the class of one of ``relevant_args``, answers in the place of ``public_api(*args, **kwargs)``.
+    """The result of a mode, or of the class of one of ``relevant_args``, for the call ``public_api(*args, **kwargs)``.
 
     Raises:
-        TypeError: nobody has an answer.
+        TypeError: no override handles the call.
 
     >>> class Loud:
     ...     @classmethod
@@ -246,8 +247,8 @@ def handle_torch_function(
 
 
 def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[..., Any]:
-    """A decorator that lets classes answer in the place of a function; ``dispatcher`` takes the function's arguments and gives
-    those whose classes are asked.
+    """A decorator that makes a function overridable. ``dispatcher`` takes the function's arguments and returns those
+    whose classes may override it.
 
     >>> @torch.overrides.wrap_torch_function(lambda x: (x,))
     ... def halved(x):
@@ -270,7 +271,7 @@ def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[..
 
 
 def is_tensor_like(inp: Any) -> bool:
-    """Whether an object is a tensor or of a class that answers in the place of functions.
+    """Whether an object is a tensor or an instance of a class that overrides functions.
 
     >>> torch.overrides.is_tensor_like(torch.ones(1)), torch.overrides.is_tensor_like(1)
     (True, False)
@@ -279,7 +280,7 @@ def is_tensor_like(inp: Any) -> bool:
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
-    """Whether a function is a method of tensors, or reads or writes an attribute of theirs.
+    """Whether a function is a method of tensors, or a getter or setter of an attribute.
 
     >>> torch.overrides.is_tensor_method_or_property(torch.Tensor.add)
     True
@@ -288,7 +289,7 @@ def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
 
 
 def resolve_name(f: Any) -> str | None:
-    """The name under which programs find a function.
+    """The public name of a function.
 
     >>> torch.overrides.resolve_name(torch.Tensor.add), torch.overrides.resolve_name(torch.fft.fft)
     ('torch.Tensor.add', 'torch.fft.fft')
@@ -311,8 +312,8 @@ def resolve_name(f: Any) -> str | None:
     return None
 
 
-# Beside the functions that make tensors of no others: what is asked of the library itself, and the few methods that say
-# themselves which class their result has.
+# Besides functions that create tensors without taking any: functions that query the library, and a few methods that
+# choose the class of their result themselves.
 _IGNORED = {
     "": """arange are_deterministic_algorithms_enabled as_strided as_tensor asarray autocast_decrement_nesting
         autocast_increment_nesting bartlett_window blackman_window can_cast clear_autocast_cache compile device dtype empty
@@ -342,27 +343,27 @@ _IGNORED = {
 
 
 def get_ignored_functions() -> set[Any]:
-    """The functions and methods that ask no class of tensors, because no tensor is among their arguments or none decides.
+    """The functions and methods that cannot be overridden: they take no tensors, or tensors do not affect them.
 
     >>> torch.zeros in torch.overrides.get_ignored_functions()
     True
     """
     found: set[Any] = set()
     for path, names in _IGNORED.items():
-        home = _home(path)
+        home = _resolve(path)
         found.update(getattr(home, name) for name in names.split() if hasattr(home, name))
     return found
 
 
-def _home(path: str) -> Any:
+def _resolve(path: str) -> Any:
     import rushlight
 
     return reduce(getattr, path.split("."), rushlight) if path else rushlight
 
 
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
-    """The functions and methods in whose place classes and modes may answer, by the module or class that has them; an
-    attribute of tensors stands for itself, with what reads it.
+    """The functions and methods that classes and modes can override, grouped by module or class. An attribute of
+    tensors is represented by its getter.
 
     >>> torch.add in torch.overrides.get_overridable_functions()[torch]
     True
@@ -370,15 +371,15 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     ignored = get_ignored_functions()
     found: dict[Any, list[Callable[..., Any]]] = {}
     for path in ("", "functional", "nn.functional", "fft", "linalg", "special"):
-        home, rows = _home(path), _C._functions[path.removeprefix("functional")]
+        home, rows = _resolve(path), _C._functions[path.removeprefix("functional")]
         shown = [(name, getattr(home, name)) for name in dir(home) if name[0].islower() and not name.endswith("_")]
-        # Rows of the table, methods under the name of a function, and what is written in Python and asks as they do.
+        # Operators, methods under the name of a function, and Python functions that are overridable.
         asking = [
             value
             for name, value in shown
             if (name in rows and rows[name] is value)
             or isinstance(value, MethodDescriptorType)
-            or (isinstance(value, FunctionType) and hasattr(value, ASKS))
+            or (isinstance(value, FunctionType) and hasattr(value, OVERRIDABLE_MARK))
         ]
         found[home] = [value for value in asking if value not in ignored]
     kinds = (MethodDescriptorType, WrapperDescriptorType, FunctionType)
@@ -389,7 +390,7 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
 
 
 def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """For every function that may be overridden one with its signature that gives -1: a class's answer to everything.
+    """For every overridable function, a stub with its signature that returns -1. Tests of overriding classes use them.
 
     >>> overrides = torch.overrides.get_testing_overrides()
     >>> overrides[torch.add](1, 2), overrides[torch.Tensor.sum](None)

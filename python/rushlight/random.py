@@ -17,15 +17,15 @@ __all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "ma
 
 @contextlib.contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True, device_type: str = "cuda") -> Iterator[None]:
-    """Inside, random numbers are drawn without the rest of the program noticing: the state comes back at the end.
+    """Saves the state of the random generators and restores it at the end of the block.
 
     Args:
-        devices: accepted; there are no other devices with a state.
-        enabled: False lets the block change the state.
-        device_type: the kind of those devices.
+        devices: accepted; no other device has a generator.
+        enabled: False disables the context manager.
+        device_type: the type of these devices.
 
     Raises:
-        RuntimeError: a kind of device that nobody knows.
+        RuntimeError: the device type does not exist.
 
     >>> before = torch.get_rng_state()
     >>> with torch.random.fork_rng():

@@ -1,4 +1,4 @@
-"""`torch.return_types`: the classes of results with names."""
+"""`torch.return_types`: the named tuples that operators return."""
 
 from rushlight import _C
 from rushlight._results import histogramdd as histogramdd

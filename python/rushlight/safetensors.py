@@ -1,7 +1,7 @@
 """Files of the safetensors format, with the functions of `safetensors.torch`.
 
-A file is a table in JSON (name, dtype, shape and place of each tensor) and then the bytes. Reading believes nothing: every
-place must lie in the file, have the size that dtype and shape say, and leave no gap and no overlap.
+A file has a header in JSON (name, dtype, shape and offsets of each tensor), followed by the data. Reading checks that
+the offsets of every tensor are inside the file and match its dtype and shape, without gaps or overlaps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 
 import rushlight as torch
 
-from ._replacing import replacing
+from ._atomic_write import atomic_write
 from ._utils import view_of
 
 TYPE_CHECKING = False
@@ -26,7 +26,7 @@ __all__ = ["SafetensorError", "load", "load_file", "safe_open", "save", "save_fi
 _LONGEST_HEADER = 100_000_000
 _PIECE = 1 << 20
 
-# In the order of the format: tensors of a later dtype stand earlier in a file, which keeps all of them aligned.
+# In the order of the format: tensors with a later dtype come first in a file, so that all tensors are aligned.
 _NAMES = {
     "BOOL": torch.bool,
     "U8": torch.uint8,
@@ -48,7 +48,7 @@ _OF_DTYPE = {dtype: name for name, dtype in _NAMES.items()}
 
 
 class SafetensorError(Exception):
-    """The file is not what the format asks for.
+    """The file is malformed.
 
     >>> try:
     ...     torch.safetensors.load(b"nothing")
@@ -61,17 +61,17 @@ class SafetensorError(Exception):
 def save_file(
     tensors: dict[str, torch.Tensor], filename: str | os.PathLike[str], metadata: dict[str, str] | None = None
 ) -> None:
-    """Writes the tensors to a file, which is replaced at once when everything has been written.
+    """Writes the tensors to a file. The file is replaced atomically, after everything has been written.
 
     Args:
-        tensors: tensors by their names.
+        tensors: a dictionary of tensors.
         filename: the path.
-        metadata: strings by strings, for the reader.
+        metadata: a dictionary of strings that is stored in the file.
 
     Raises:
-        RuntimeError: tensors that share memory: they would come back apart.
-        SafetensorError: a dtype that the format does not have.
-        ValueError: what is no tensor, or no string.
+        RuntimeError: tensors share memory, which the format cannot represent.
+        SafetensorError: the format does not have a dtype.
+        ValueError: a value is not a tensor, or the metadata are not strings.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -80,26 +80,31 @@ def save_file(
     ...     torch.safetensors.load_file(path)
     {'weight': tensor([1., 2.])}
     """
-    with replacing(os.fspath(filename)) as target, open(target, "wb") as file:
+    with atomic_write(os.fspath(filename)) as target, open(target, "wb") as file:
         _write(file, tensors, metadata)
 
 
 def save(tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> bytes:
     """The bytes that `save_file` would write.
 
+    Raises:
+        TypeError: ``metadata`` is a path; use `save_file`.
+
     >>> torch.safetensors.load(torch.safetensors.save({"weight": torch.tensor([1.0, 2.0])}))
     {'weight': tensor([1., 2.])}
     """
+    if isinstance(metadata, (str, os.PathLike)):
+        raise TypeError("save() returns the bytes of a file; use save_file() for a path")
     file = io.BytesIO()
     _write(file, tensors, metadata)
     return file.getvalue()
 
 
 def load_file(filename: str | os.PathLike[str], device: Any = "cpu") -> dict[str, torch.Tensor]:
-    """All tensors of a file, by their names.
+    """Reads all tensors of a file into a dictionary.
 
     Raises:
-        SafetensorError: the file is not what the format asks for.
+        SafetensorError: the file is malformed.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -113,31 +118,31 @@ def load_file(filename: str | os.PathLike[str], device: Any = "cpu") -> dict[str
 
 
 def load(data: bytes) -> dict[str, torch.Tensor]:
-    """All tensors of the bytes of a file, by their names.
+    """Reads all tensors from the bytes of a file.
 
     Raises:
-        SafetensorError: the bytes are not what the format asks for.
-        TypeError: a path; `load_file` takes one.
+        SafetensorError: the bytes are malformed.
+        TypeError: the argument is a path; use `load_file`.
 
     >>> torch.safetensors.load(torch.safetensors.save({"step": torch.tensor(3)}))
     {'step': tensor(3)}
     """
     if isinstance(data, (str, os.PathLike)):
-        raise TypeError("load() takes the bytes of a file; load_file() takes its name")
+        raise TypeError("load() takes the bytes of a file; use load_file() for a path")
     contents = _Contents(io.BytesIO(data), len(data))
     return {name: contents.tensor(name) for name in contents.entries}
 
 
 class safe_open:
-    """An open file whose tensors are read one by one, in a ``with`` block.
+    """An open file whose tensors are read one by one. Used in a ``with`` block.
 
     Args:
         filename: the path.
-        framework: ``"pt"``, the only one.
-        device: where tensors go.
+        framework: must be ``"pt"``.
+        device: the device of the tensors.
 
     Raises:
-        SafetensorError: the file is not what the format asks for, or has no tensor of that name.
+        SafetensorError: the file is malformed, or has no tensor with that name.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -170,28 +175,28 @@ class safe_open:
         return sorted(self._contents.entries)
 
     def metadata(self) -> dict[str, str] | None:
-        """The strings by name that were saved beside the tensors; None without any."""
+        """The metadata that were saved with the tensors, or None."""
         return self._contents.metadata
 
     def get_tensor(self, name: str) -> torch.Tensor:
-        """The tensor of that name."""
+        """The tensor with this name."""
         return self._contents.tensor(name).to(self._device)
 
     def get_tensors(self) -> dict[str, torch.Tensor]:
-        """All tensors, by their names."""
+        """All tensors as a dictionary."""
         return {name: self.get_tensor(name) for name in self.keys()}
 
     def get_slice(self, name: str) -> Slice:
-        """The tensor of that name to index: only rows that are asked for are read."""
+        """The tensor with this name as a `Slice`: indexing reads only the selected rows."""
         return Slice(self._contents, name, self._device)
 
     def offset_keys(self) -> list[str]:
-        """The names, in the order in which the tensors lie in the file."""
+        """The names, in the order of the data in the file."""
         return self._contents.in_order()
 
 
 class Slice:
-    """A tensor that stays in its file until it is indexed; `safe_open.get_slice` gives it.
+    """A tensor that is read from its file when it is indexed. `safe_open.get_slice` returns it.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -212,11 +217,11 @@ class Slice:
         return list(self._shape)
 
     def get_dtype(self) -> str:
-        """The dtype, by the format's name."""
+        """The format's name of the dtype."""
         return _OF_DTYPE[self._dtype]
 
     def described(self) -> torch.Tensor:
-        """The tensor without its data."""
+        """A meta tensor with the same shape and dtype."""
         return torch.empty(self._shape, dtype=self._dtype, device="meta")
 
     def __getitem__(self, index: Any) -> torch.Tensor:
@@ -235,15 +240,15 @@ class Slice:
 def _write(file: Any, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None) -> None:
     for name, tensor in tensors.items():
         if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
-            raise ValueError(f"a file holds tensors by their names, not {type(tensor).__name__} by {name!r}")
+            raise ValueError(f"expected a dictionary from names to tensors, got {type(tensor).__name__} for {name!r}")
         if tensor.dtype not in _OF_DTYPE:
-            raise SafetensorError(f"the format has no dtype for {name!r}, which is of {tensor.dtype}")
+            raise SafetensorError(f"the format has no dtype {tensor.dtype}, which {name!r} has")
     _refuse_shared(tensors)
     order = sorted(tensors, key=lambda name: (_RANKS[tensors[name].dtype], name))
     header: dict[str, Any] = {}
     if metadata is not None:
         if not all(isinstance(text, str) for pair in metadata.items() for text in pair):
-            raise ValueError("the metadata of a file are strings by strings")
+            raise ValueError("expected a dictionary from strings to strings as metadata")
         header["__metadata__"] = metadata
     place = 0
     for name in order:
@@ -265,7 +270,7 @@ def _write(file: Any, tensors: dict[str, torch.Tensor], metadata: dict[str, str]
 
 
 def _refuse_shared(tensors: dict[str, torch.Tensor]) -> None:
-    """The format has no views: tensors that share memory would come back apart."""
+    """Raises an error if tensors share memory, because the format has no views."""
     spans: dict[int, list[tuple[int, int, str]]] = {}
     for name, tensor in tensors.items():
         if tensor.numel() and tensor.device.type == "cpu":
@@ -289,7 +294,7 @@ def _refuse_shared(tensors: dict[str, torch.Tensor]) -> None:
 
 
 class _Contents:
-    """The table of a file, believed only after every entry has been checked."""
+    """The header of a file. Every entry is checked before it is used."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
@@ -327,7 +332,7 @@ class _Contents:
         return self.entries[name]
 
     def tensor(self, name: str, rows: range | None = None) -> torch.Tensor:
-        """The whole tensor, or these indices of its first dimension."""
+        """The whole tensor, or the given indices of its first dimension."""
         dtype, shape, first, last = self.entry(name)
         if rows is not None:
             row = (last - first) // max(shape[0], 1)
@@ -337,8 +342,8 @@ class _Contents:
         self._file.seek(self._start + first)
         rest = memoryview(storage)
         while rest:
-            # A file may have become shorter since its table was read.
-            count = self._file.readinto(rest)  # type: ignore[attr-defined] # binary files have it
+            # The file may have been truncated since the header was read.
+            count = self._file.readinto(rest)  # type: ignore[attr-defined] # exists in binary files
             if not count:
                 raise SafetensorError(f"the file ends within tensor {name!r}")
             rest = rest[count:]
@@ -362,7 +367,7 @@ def _table(text: bytes) -> dict[str, Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
-        raise ValueError("a name stands twice")
+        raise ValueError("a name occurs twice")
     return table
 
 

@@ -1,11 +1,11 @@
-"""`save` and `load`: checkpoints in torch's zip format, both ways.
+"""`save` and `load`: checkpoints in torch's zip format.
 
-Loading executes nothing by default. The engine interprets the pickle's opcodes and refuses every name that is not
-on a short list; what is left are plain values, and calls to the functions of `_checkpoint/rebuild.py`, which check
-what they are given. Only `weights_only=False` hands the file to Python's own unpickler.
+By default, loading executes no code. The engine interprets the pickle's opcodes and rejects every name that is not on a
+short list. It creates plain values and calls only the functions of `_checkpoint/rebuild.py`, which validate their
+arguments. With `weights_only=False` Python's own unpickler reads the file.
 
-Saving goes through Python's pickler in its pure form, since only that can write torch's names for our classes; it
-sees tensors as the few values that describe them, their bytes are records of their own.
+Saving uses Python's pickler written in Python, because only this one can replace the names of rushlight's classes by
+torch's. Tensors are pickled as a few values that describe them, and their bytes are separate records.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import os
 import pickle
 from typing import Any
 
-from rushlight._homes import adopt
+from rushlight._set_module import set_public_module
 from rushlight._warnings import warn
 
-from ._checkpoint.errors import translated
+from ._atomic_write import atomic_write
+from ._checkpoint.errors import is_blocked, translated
 from ._checkpoint.inspect import unknown_globals
 from ._checkpoint.locations import default_restore_location, location_tag, register_package, restorer
 from ._checkpoint.options import (
@@ -34,7 +35,6 @@ from ._checkpoint.options import (
 )
 from ._checkpoint.reader import Checkpoint, opened
 from ._checkpoint.writer import write
-from ._replacing import replacing
 from .utils.serialization import config
 
 TYPE_CHECKING = False
@@ -78,23 +78,24 @@ def save(
     *,
     compact: bool = False,
 ) -> None:
-    """Writes ``obj`` to the path or file object ``f``, so that `load` (here or in torch) finds it again.
+    """Writes ``obj`` to the path or file object ``f`` in a format that `load` and torch can read.
 
-    Views keep sharing their storage, and a view of a large storage brings all of it along; ``compact=True`` saves
-    only what each tensor shows. A path is replaced at once, when everything has been written: whoever is killed meanwhile
-    leaves the old file.
+    Views continue to share their storage, and saving a view of a large storage saves the whole storage.
+    ``compact=True`` saves only the elements of each tensor. The file at a path is replaced atomically: a process that
+    is killed while it saves leaves the old file. With ``_use_new_zipfile_serialization=False`` the file has the format
+    before torch 1.6.
 
     Args:
         obj: tensors, modules' `state_dict`, or any objects around them that can be pickled.
         f: a path, or a file object with ``write``.
-        pickle_module: Python's own pickle.
-        pickle_protocol: its protocol.
-        compact: whether tensors are saved without the rest of their storage; then views are saved apart.
+        pickle_module: must be Python's own pickle.
+        pickle_protocol: the pickle protocol.
+        compact: whether to save only the elements of each tensor; then views do not share memory after loading.
 
     Raises:
-        RuntimeError: another pickle, or the format before torch 1.6.
+        RuntimeError: another pickle module is requested.
         AttributeError: ``f`` is neither a path nor a file.
-        pickle.PicklingError: an object that cannot be pickled.
+        pickle.PicklingError: an object cannot be pickled.
 
     >>> import io
     >>> file = io.BytesIO()
@@ -102,12 +103,16 @@ def save(
     >>> torch.load(io.BytesIO(file.getvalue()))
     {'weight': tensor([1., 2.])}
     """
-    if not _use_new_zipfile_serialization:
-        raise RuntimeError("rushlight reads the format before torch 1.6 but does not write it")
     if pickle_module is not pickle and pickle_module.__name__ not in ("pickle", "_pickle"):
         raise RuntimeError(f"save only works with Python's own pickle, not with {pickle_module.__name__}")
     if not isinstance(f, (str, os.PathLike)) and not hasattr(f, "write"):
         raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
+    if not _use_new_zipfile_serialization:
+        from ._checkpoint import legacy
+
+        with contextlib.nullcontext(f) if hasattr(f, "write") else atomic_write(os.fspath(f)) as target:
+            legacy.write(target, obj, pickle_protocol, compact)
+        return
     if hasattr(f, "write"):
         write(f, "archive", obj, pickle_protocol, compact, not _disable_byteorder_record)
         return
@@ -115,7 +120,7 @@ def save(
     folder = os.path.splitext(os.path.basename(path))[0]
     if not (folder and folder.isascii()):
         folder = "archive"
-    with replacing(path) as target:
+    with atomic_write(path) as target:
         write(target, folder, obj, pickle_protocol, compact, not _disable_byteorder_record)
 
 
@@ -125,8 +130,8 @@ _safe_globals: list = []
 
 
 def add_safe_globals(safe_globals: list) -> None:
-    """Allows `load` to build objects of these classes, or call these functions; a pair of an object and its name
-    allows it under that name.
+    """Allows `load` to create objects of these classes and to call these functions. A pair of an object and a name
+    allows the object under that name. Names of the modules ``os``, ``posix``, ``nt`` and ``sys`` stay forbidden.
 
     >>> from fractions import Fraction
     >>> torch.serialization.add_safe_globals([Fraction])
@@ -138,7 +143,7 @@ def add_safe_globals(safe_globals: list) -> None:
 
 
 def get_safe_globals() -> list:
-    """What `add_safe_globals` allowed so far, as a list of its own.
+    """A copy of the list of objects that `add_safe_globals` has allowed.
 
     >>> torch.serialization.get_safe_globals()
     []
@@ -147,7 +152,7 @@ def get_safe_globals() -> list:
 
 
 def clear_safe_globals() -> None:
-    """Takes back what `add_safe_globals` allowed.
+    """Removes everything that `add_safe_globals` has allowed.
 
     >>> torch.serialization.clear_safe_globals()
     """
@@ -172,6 +177,7 @@ def safe_globals(safe_globals: list) -> Iterator[None]:
 
 
 def _safe_names() -> dict:
+    """The names that the program allows, and their objects. Those of blocked modules stay forbidden."""
     names = {}
     for entry in _safe_globals:
         if isinstance(entry, tuple):
@@ -181,14 +187,14 @@ def _safe_names() -> dict:
         names[name] = entry
         if name.startswith("rushlight."):
             names["torch" + name[len("rushlight") :]] = entry
-    return names
+    return {name: entry for name, entry in names.items() if not is_blocked(name)}
 
 
 def get_unsafe_globals_in_checkpoint(f: _File) -> list[str]:
-    """The names that keep `load` from reading the file, for inspection; nothing is built or called.
+    """The names in a file that `load` does not allow. Nothing is created or called.
 
     Raises:
-        ValueError: the file is no zip archive: not one of `save`'s.
+        ValueError: the file is not a zip archive written by `save`.
 
     >>> import io
     >>> from fractions import Fraction
@@ -217,26 +223,26 @@ def load(
     mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:
-    """Reads what `save` (here or in torch) wrote to the path or file object ``f``.
+    """Reads an object that `save` or torch wrote to the path or file object ``f``.
 
-    By default nothing in the file is executed: it may hold tensors, numbers, strings, dicts, lists and their like, and
-    what `add_safe_globals` allows.
+    By default no code in the file is executed. The file may contain tensors, numbers, strings, dicts, lists and similar
+    types, and everything that `add_safe_globals` allows.
 
     Args:
-        f: a path, or a file object that can be read and sought.
-        map_location: where storages go: a device, its name, a dict from name to name, or a function of a storage and the
-            device that the file names.
-        pickle_module: what executes the file where ``weights_only`` is false.
-        weights_only: False executes whatever the file says: only for files that you trust.
-        mmap: True maps the file of a path instead of reading it: writes to such tensors stay in this process
-            (`set_default_mmap_options` can say otherwise). Where somebody else shortens the file meanwhile, the next call that
-            reads the tensor raises. What is not given here, `torch.utils.serialization.config` says.
-        pickle_load_args: for ``pickle_module``.
+        f: a path, or a readable and seekable file object.
+        map_location: the device of storages: a device, its name, a dict from name to name, or a function of a storage
+            and the name of the device in the file.
+        pickle_module: the module that reads the file if ``weights_only`` is false.
+        weights_only: False executes code in the file. Use it only for files that you trust.
+        mmap: True maps the file of a path instead of reading it. Writes to these tensors do not change the file (see
+            `set_default_mmap_options`). If another process truncates the file, the next call that reads the tensor
+            raises an error. The default comes from `torch.utils.serialization.config`.
+        pickle_load_args: arguments for ``pickle_module``.
 
     Raises:
         FileNotFoundError: no such file.
-        pickle.UnpicklingError: the file holds what would have to be executed; the message names it.
-        RuntimeError: the file is damaged, or a TorchScript program.
+        pickle.UnpicklingError: the file contains a name that is not allowed; the message shows it.
+        RuntimeError: the file is malformed, or a TorchScript program.
         EOFError: the file is empty.
 
     >>> import io
@@ -279,4 +285,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-adopt(globals())
+set_public_module(globals())

@@ -1,7 +1,7 @@
-"""Sparse tensors: places and values of the elements that are not zero (``torch.sparse_coo``), and functions of them.
+"""Sparse tensors (``torch.sparse_coo``), which store the indices and values of nonzero elements, and functions of them.
 
-`torch.sparse_coo_tensor` makes them, ``x.to_sparse()`` and ``x.to_dense()`` convert, and gradients of embeddings with
-``sparse=True`` are such tensors. What is no operator of theirs refuses them.
+`torch.sparse_coo_tensor` creates them, ``x.to_sparse()`` and ``x.to_dense()`` convert, and embeddings with
+``sparse=True`` have sparse gradients. Operators that do not support sparse tensors raise an error.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def sparse_coo_tensor(
     check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
 ) -> Tensor:
-    """A sparse tensor with `values` at `indices`, one column each; several values of one place add up.
+    """A sparse tensor with `values` at `indices` (one column per value). Values with equal indices are added.
 
-    Without `size` it is as large as its indices need. With a size alone it has no values. Indices are always checked:
-    `check_invariants` is there for torch's sake.
+    Without `size`, the size is the smallest that contains the indices. With only a size, the tensor has no values.
+    Indices are always checked, whatever `check_invariants` is.
 
     Raises:
-        RuntimeError: places outside of the tensor, or parts that do not fit together.
+        RuntimeError: indices are out of range, or indices, values and size do not match.
 
     >>> torch.sparse_coo_tensor([[0, 2]], [1., 2.], (3,)).to_dense()
     tensor([1., 0., 2.])
@@ -48,7 +48,7 @@ def sparse_coo_tensor(
         if size is None:
             size, indices = indices, None
         if indices is not None or size is None:
-            raise TypeError("sparse_coo_tensor(): indices and values, or a size alone")
+            raise TypeError("sparse_coo_tensor() takes indices and values, or only a size")
         dims = len(tuple(size))
         indices, values, is_coalesced = torch.empty(dims, 0, dtype=torch.int64), torch.empty(0, dtype=dtype), True
     if not isinstance(indices, torch.Tensor):
@@ -62,9 +62,9 @@ def sparse_coo_tensor(
 
 
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
-    """A dense matrix plus the product of a sparse and a dense one: ``beta * mat + alpha * (mat1 @ mat2)``.
+    """A dense matrix plus the product of a sparse and a dense matrix: ``beta * mat + alpha * (mat1 @ mat2)``.
 
-    The gradient of the sparse one has its places alone.
+    The gradient of the sparse matrix is sparse, with the same indices.
 
     >>> torch.sparse.addmm(torch.ones(2, 2), torch.eye(2).to_sparse(), torch.tensor([[1., 2.], [3., 4.]]))
     tensor([[2., 3.],
@@ -75,9 +75,9 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: 
 
 
 def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
-    """The product of a sparse matrix and a dense one, in either order, or of two sparse ones, which is sparse.
+    """The product of a sparse and a dense matrix, in either order, or of two sparse matrices, which is sparse.
 
-    The gradient of a sparse one has its places alone.
+    The gradient of a sparse matrix is sparse, with the same indices.
 
     >>> swap = torch.tensor([[0., 1.], [1., 0.]]).to_sparse()
     >>> torch.sparse.mm(swap, torch.tensor([[1., 2.], [3., 4.]]))
@@ -93,7 +93,7 @@ def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
 
 
 def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: torch.dtype | None = None) -> Tensor:
-    """The sum of all elements of a sparse tensor, or along some dimensions: sparse while a sparse one is left.
+    """The sum of all elements of a sparse tensor, or along dimensions. It is sparse if a sparse dimension remains.
 
     >>> torch.sparse.sum(torch.eye(3).to_sparse(), 0).to_dense()
     tensor([1., 1., 1.])
@@ -118,7 +118,7 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: torch.dtyp
 
 
 class check_sparse_tensor_invariants:
-    """torch's switch for the checks of indices, which here are always made: it changes nothing.
+    """torch's switch for checks of indices. It has no effect, because rushlight always checks them.
 
     >>> with torch.sparse.check_sparse_tensor_invariants(False):
     ...     torch.sparse.check_sparse_tensor_invariants.is_enabled()
@@ -130,16 +130,16 @@ class check_sparse_tensor_invariants:
 
     @staticmethod
     def is_enabled() -> bool:
-        """Always true."""
+        """Always True."""
         return True
 
     @staticmethod
     def enable() -> None:
-        """Does nothing: the checks are on."""
+        """Does nothing: the checks are always on."""
 
     @staticmethod
     def disable() -> None:
-        """Does nothing: the checks stay on."""
+        """Does nothing: the checks are always on."""
 
     def __enter__(self) -> None:
         pass

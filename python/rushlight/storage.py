@@ -1,8 +1,10 @@
-"""`torch.storage`: a tensor's bytes, and the same counted in elements of one dtype."""
+"""`torch.storage`: the bytes of a tensor, and the same memory as elements of a dtype."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from copy import deepcopy
 
 import rushlight as torch
 from rushlight._C import UntypedStorage as UntypedStorage
@@ -10,7 +12,7 @@ from rushlight._utils import view_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Self
 
     from rushlight import Tensor, device, dtype
@@ -19,42 +21,62 @@ __all__ = ["TypedStorage", "UntypedStorage"]
 
 
 class TypedStorage:
-    """All elements of a storage, whatever tensors see of it; what ``Tensor.storage`` gives.
+    """All elements of a storage, also those outside of the tensor. ``Tensor.storage`` returns it.
 
     >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> len(x[0].storage()), x[0].storage()[3]
     (4, 4.0)
     """
 
-    def __init__(self, storage: UntypedStorage, dtype: dtype) -> None:
-        self.dtype = dtype
-        self._storage = storage
+    is_sparse = False
+    _storage: UntypedStorage
+
+    def __init__(
+        self, *args: Any, device: Any = None, dtype: dtype | None = None, wrap_storage: UntypedStorage | None = None
+    ) -> None:
+        if wrap_storage is not None:
+            if args or device is not None or dtype is None:
+                missing = "Argument 'dtype' must be specified"
+                extra = "No positional arguments should be given when using 'wrap_storage'"
+                raise RuntimeError(_FORMS + (extra if args else missing if dtype is None else "No device is expected"))
+            if not isinstance(wrap_storage, UntypedStorage):
+                raise TypeError(f"{_FORMS}Argument 'wrap_storage' must be UntypedStorage, but got {type(wrap_storage)}")
+            self.dtype, self._storage = dtype, wrap_storage
+            return
+        if len(args) > 1:
+            raise RuntimeError(f"{_FORMS}Too many positional arguments")
+        self.dtype = torch.get_default_dtype() if dtype is None else dtype
+        self._storage = _made(args[0] if args else 0, self.dtype, device)
 
     def untyped(self) -> UntypedStorage:
-        """The bytes."""
+        """The storage as bytes."""
         return self._storage
 
     def _elements(self) -> Tensor:
         return torch.empty(0, dtype=self.dtype, device=self.device).set_(self._storage)
 
     @property
+    def _untyped_storage(self) -> UntypedStorage:
+        return self._storage
+
+    @property
     def device(self) -> device:
-        """Where the bytes are."""
+        """The device of the storage."""
         return self._storage.device
 
     def __len__(self) -> int:
         return self.nbytes() // self.element_size()
 
     def size(self) -> int:
-        """How many elements there are."""
+        """The number of elements."""
         return len(self)
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """The number of bytes per element."""
         return self.dtype.itemsize
 
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """The number of bytes of all elements."""
         return self._storage.nbytes()
 
     def data_ptr(self) -> int:
@@ -80,52 +102,100 @@ class TypedStorage:
         return iter(self.tolist())
 
     def tolist(self) -> list[Any]:
-        """The elements as Python's numbers."""
+        """The elements as a list of Python numbers."""
         return self._elements().tolist()
 
     def fill_(self, value: Any) -> Self:
-        """Writes one number everywhere."""
+        """Sets every element to a number."""
         self._elements().fill_(value)
         return self
 
     def copy_(self, source: TypedStorage, non_blocking: bool = False) -> Self:
-        """Takes over the elements of a storage of the same size, cast to this one's dtype."""
+        """Copies the elements of a storage of the same size, cast to this dtype."""
         self._elements().copy_(source._elements(), non_blocking=non_blocking)
         return self
 
     def clone(self) -> TypedStorage:
         """A copy."""
-        return TypedStorage(self._storage.clone(), self.dtype)
+        return TypedStorage(wrap_storage=self._storage.clone(), dtype=self.dtype)
 
     def cpu(self) -> TypedStorage:
-        """The elements on the host, where they are."""
-        return TypedStorage(self._storage.cpu(), self.dtype)
+        """The storage itself, which is already on the CPU."""
+        return TypedStorage(wrap_storage=self._storage.cpu(), dtype=self.dtype)
 
     def pin_memory(self, device: Any = None) -> TypedStorage:
-        """The elements, with a warning: pinned memory is for cards, and there is none."""
-        return TypedStorage(self._storage.pin_memory(device), self.dtype)
+        """The storage itself, with a warning: pinned memory is for GPUs, and there is none."""
+        return TypedStorage(wrap_storage=self._storage.pin_memory(device), dtype=self.dtype)
 
     def is_pinned(self, device: Any = None) -> bool:
-        """Whether the bytes are pinned for a card: never."""
+        """Whether the memory is pinned: always False."""
         return False
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the bytes are on a card."""
+        """Whether the storage is on a GPU."""
         return self._storage.is_cuda
 
-    def type(self) -> str:
-        """The old name of a storage of this dtype: ``"torch.FloatStorage"``."""
-        return torch.empty(0, dtype=self.dtype).type().replace("Tensor", "Storage")
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The legacy name of a storage of this dtype, ``"torch.FloatStorage"``; or a copy of another type."""
+        if dtype is None:
+            return f"torch.{self.pickle_storage_type()}"
+        name = dtype if isinstance(dtype, str) else f"torch.{dtype.__name__}"
+        return self._cast(_DTYPES[name.removeprefix("torch.").removesuffix("Storage")])
+
+    def pickle_storage_type(self) -> str:
+        """The name of the legacy class of this dtype: ``"FloatStorage"``."""
+        for name, kind in _DTYPES.items():
+            if kind == self.dtype:
+                return f"{name}Storage"
+        raise KeyError(self.dtype)
+
+    def _cast(self, dtype: dtype) -> TypedStorage:
+        if dtype == self.dtype:
+            return self
+        return TypedStorage(wrap_storage=self._elements().to(dtype).untyped_storage(), dtype=dtype)
+
+    def resizable(self) -> bool:
+        """Whether the size can change."""
+        return self._storage.resizable()
+
+    def resize_(self, size: int) -> None:
+        """Changes the number of elements. New ones are not initialised."""
+        self._storage.resize_(size * self.element_size())
+
+    def get_device(self) -> int:
+        """The index of the device; -1 for the CPU."""
+        return self._elements().get_device()
+
+    @classmethod
+    def from_buffer(cls, *args: Any, dtype: dtype | None = None, device: Any = None, **kwargs: Any) -> TypedStorage:
+        """A storage with a copy of numbers in a buffer. See `UntypedStorage.from_buffer`."""
+        kind = torch.get_default_dtype() if dtype is None else dtype
+        return TypedStorage(wrap_storage=UntypedStorage.from_buffer(*args, dtype=kind, **kwargs), dtype=kind)
+
+    @classmethod
+    def from_file(cls, filename: str, shared: bool = False, size: int = 0) -> TypedStorage:
+        """Maps the first numbers of a file, of the default dtype. See `UntypedStorage.from_file`."""
+        kind = torch.get_default_dtype()
+        return TypedStorage(wrap_storage=UntypedStorage.from_file(filename, shared, size * kind.itemsize), dtype=kind)
 
     def is_shared(self) -> bool:
-        """Whether other processes can have the bytes too."""
+        """Whether the storage is in shared memory."""
         return self._storage.is_shared()
 
     def share_memory_(self) -> Self:
-        """Moves the bytes into shared memory."""
+        """Moves the storage into shared memory."""
         self._storage.share_memory_()
         return self
+
+    def __sizeof__(self) -> int:
+        return super().__sizeof__() + self.nbytes()
+
+    def __copy__(self) -> TypedStorage:
+        return self.clone()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TypedStorage:
+        return TypedStorage(wrap_storage=deepcopy(self._storage, memo), dtype=self.dtype)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TypedStorage) and (self._storage, self.dtype) == (other._storage, other.dtype)
@@ -136,6 +206,124 @@ class TypedStorage:
     def __repr__(self) -> str:
         elements = "".join(f" {element}\n" for element in self)
         return f"{elements}[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
+
+
+#: The legacy classes, by the beginning of their names.
+_DTYPES = {
+    "Double": torch.float64,
+    "Float": torch.float32,
+    "Half": torch.float16,
+    "BFloat16": torch.bfloat16,
+    "Long": torch.int64,
+    "Int": torch.int32,
+    "Short": torch.int16,
+    "Char": torch.int8,
+    "Byte": torch.uint8,
+    "Bool": torch.bool,
+    "ComplexDouble": torch.complex128,
+    "ComplexFloat": torch.complex64,
+}
+
+_FORMS = """TypedStorage.__init__ received an invalid combination of arguments. Expected one of:
+ * (*, torch.device device, torch.dtype dtype)
+ * (int size, *, torch.device device, torch.dtype dtype)
+ * (Sequence data, *, torch.device device, torch.dtype dtype)
+ * (*, UntypedStorage wrap_storage, torch.dtype dtype)
+"""
+
+
+def _made(data: Any, dtype: dtype, device: Any) -> UntypedStorage:
+    """The bytes of a new storage of a size, or with the elements of a sequence."""
+    if isinstance(data, int):
+        return UntypedStorage(data * dtype.itemsize, device=device)
+    if isinstance(data, (TypedStorage, UntypedStorage)) or not isinstance(data, Sequence):
+        raise TypeError(f"{_FORMS}Argument type not recognized: {type(data)}")
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    return torch.tensor(data, dtype=dtype, device=device).untyped_storage()
+
+
+def _add_casts() -> None:
+    def cast_to(name: str, kind: dtype) -> Callable[[TypedStorage], TypedStorage]:
+        def cast(self: TypedStorage) -> TypedStorage:
+            return self._cast(kind)
+
+        cast.__name__, cast.__doc__ = name, f"The elements cast to {kind}; the storage itself if it has this dtype."
+        return cast
+
+    for prefix, kind in _DTYPES.items():
+        name = {"ComplexDouble": "complex_double", "ComplexFloat": "complex_float"}.get(prefix, prefix.lower())
+        setattr(TypedStorage, name, cast_to(name, kind))
+
+
+_add_casts()
+
+
+class _LegacyStorageMeta(type):
+    """The metaclass of `torch.FloatStorage` and its kin. Storages of its dtype and device are its instances."""
+
+    dtype: dtype
+    _place: str
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, TypedStorage) and instance.dtype == cls.dtype and instance.device.type == cls._place
+
+
+class _LegacyStorage:
+    """The base of `torch.FloatStorage` and its kin, whose instances are `TypedStorage`."""
+
+    dtype: dtype
+    _place: str
+
+    def __new__(cls, *args: Any, wrap_storage: UntypedStorage | None = None, **kwargs: Any) -> Any:
+        forms = (
+            f"{cls}.__new__ received an invalid combination of arguments. Expected one of:\n"
+            " * no arguments\n * (int size)\n * (Sequence data)\n * (*, UntypedStorage wrap_storage)\n"
+        )
+        if kwargs:
+            raise RuntimeError(f"{forms}Keyword argument '{next(iter(kwargs))}' cannot be specified")
+        if len(args) > (wrap_storage is None):
+            raise RuntimeError(f"{forms}Too many positional arguments")
+        if cls._place == "cuda":
+            torch.cuda.init()
+        if args and isinstance(args[0], (TypedStorage, UntypedStorage)):
+            raise TypeError(f"{forms}Argument type not recognized: {type(args[0])}")
+        return TypedStorage(*args, wrap_storage=wrap_storage, dtype=cls.dtype)
+
+    @classmethod
+    def from_buffer(cls, *args: Any, **kwargs: Any) -> TypedStorage:
+        """A storage with a copy of numbers in a buffer. See `UntypedStorage.from_buffer`."""
+        return TypedStorage.from_buffer(*args, dtype=cls.dtype, **kwargs)
+
+    @classmethod
+    def from_file(cls, filename: str, shared: bool = False, size: int = 0) -> TypedStorage:
+        """Maps the first numbers of a file. See `UntypedStorage.from_file`."""
+        bytes_ = UntypedStorage.from_file(filename, shared, size * cls.dtype.itemsize)
+        return TypedStorage(wrap_storage=bytes_, dtype=cls.dtype)
+
+
+def legacy_storage(name: str, place: str = "cpu") -> _LegacyStorageMeta:
+    """`torch.FloatStorage` for its name, or `torch.cuda.FloatStorage` with another place."""
+    dtype = _DTYPES[name.removesuffix("Storage")]
+    module = "rushlight" if place == "cpu" else f"rushlight.{place}"
+    example = f">>> torch.{name}(2).size()\n    2\n    " if place == "cpu" else ""
+    doc = f"""The legacy class of storages of {dtype}. A call creates a `TypedStorage` of a size or from a sequence.
+
+    {example}"""
+    members = {"dtype": dtype, "_place": place, "__module__": module, "__doc__": doc}
+    return _LegacyStorageMeta(name, (_LegacyStorage,), members)
+
+
+def __getattr__(name: str) -> Any:
+    if name.removesuffix("Storage") in _DTYPES and name.endswith("Storage"):
+        made = globals()[name] = legacy_storage(name)
+        return made
+    if name == "Storage":  # the class of the default dtype, which may change
+        found = TypedStorage(0).pickle_storage_type()
+        return globals().get(found) or __getattr__(found)
+    from rushlight._names import missing_from
+
+    raise missing_from("torch.storage", name, lambda: __all__)
 
 
 def from_file(
@@ -149,22 +337,22 @@ def from_file(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """The first ``size`` numbers of a file as a tensor over the mapped file.
+    """Maps the first ``size`` numbers of a file as a tensor.
 
     Args:
         filename: the path.
-        shared: whether what is written to the tensor goes to the file, which is made, or made longer, if it is too short;
-            else it stays in this process.
-        size: how many numbers.
-        dtype: what the bytes are taken for.
-        layout: `torch.strided`, the only one.
-        device: the CPU, the only one.
-        pin_memory: accepted and without effect.
-        requires_grad: whether the result collects gradients.
+        shared: whether writes to the tensor change the file, which is created or extended if it is too short; otherwise
+            they stay in this process.
+        size: the number of elements.
+        dtype: the dtype of the elements.
+        layout: must be `torch.strided`.
+        device: must be the CPU.
+        pin_memory: accepted; it has no effect.
+        requires_grad: whether the result requires a gradient.
 
     Raises:
-        RuntimeError: a file that is not there, or is too short. The same where somebody shortens it later and the tensor is
-            read.
+        RuntimeError: the file does not exist or is too short; or, when the tensor is read, another process has
+            truncated the file.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -175,7 +363,7 @@ def from_file(
     """
     dtype = torch.get_default_dtype() if dtype is None else dtype
     if device is not None and torch.device(device).type != "cpu":
-        raise RuntimeError("from_file: files are mapped into the memory of the CPU")
+        raise RuntimeError("from_file() maps files into CPU memory only")
     storage = UntypedStorage.from_file(os.fspath(filename), bool(shared), size * dtype.itemsize)
     return view_of(storage, dtype, 0, (size,), (1,)).requires_grad_(requires_grad)
 

@@ -1,4 +1,4 @@
-"""Makes ``torch`` and everything below it mean rushlight, for programs that are not to be changed."""
+"""Makes imports of ``torch`` and its submodules import rushlight, for programs that cannot be changed."""
 
 import importlib
 import importlib.abc
@@ -11,7 +11,7 @@ import rushlight as package
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds ``torch.x`` as ``rushlight.x``: the same module under a second name."""
+    """Imports ``torch.x`` as ``rushlight.x``: the same module with a second name."""
 
     def find_spec(self, fullname, path=None, target=None):
         if fullname != "torch" and not fullname.startswith("torch."):
@@ -36,20 +36,20 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return spec.loader_state[0]
 
     def exec_module(self, module):
-        # The import system has just given the module a second specification; it keeps its first one.
+        # The import system has set another specification on the module. The first one is restored.
         spec = module.__spec__
         if spec.loader is self:
             module.__spec__ = spec.loader_state[1]
 
 
 def install():
-    """Has this process import rushlight for torch."""
+    """Makes imports of torch in this process import rushlight."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 def install_everywhere():
-    """Has this process and those it starts import rushlight for torch."""
+    """Makes imports of torch in this process and in its child processes import rushlight."""
     install()
     folder = str(Path(__file__).parent)
     sys.path.insert(1, folder)

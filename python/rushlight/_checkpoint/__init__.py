@@ -1,3 +1,3 @@
-"""The parts of `rushlight.serialization`: `pickler` (objects to opcodes), `writer` (the records around them), `reader` (back
-again), `rebuild` (what a checkpoint may call), `storage_classes` (what it calls its bytes), `locations` (on which device
-storages go), `options` (what a call does not say), `errors` (torch's words), `inspect` (a look into a file)."""
+"""The parts of `rushlight.serialization`: `pickler` (pickling of objects), `writer` (the archive), `reader` (loading),
+`rebuild` (functions that a checkpoint may call), `storage_classes` (names of storages), `locations` (devices of
+storages), `options` (defaults), `errors` (torch's messages), `inspect` (reports about a file)."""

@@ -1,4 +1,4 @@
-"""What the engine finds wrong with a checkpoint, in torch's classes and words."""
+"""Converts the engine's errors about checkpoints to torch's exceptions and messages."""
 
 import pickle
 
@@ -11,8 +11,8 @@ _CORRUPT = (
     "file is corrupted. This can happen if the checkpoint was not saved properly, was transferred incorrectly, or the "
     "file was modified after saving."
 )
-#: What one of the engine's own sentences adds instead.
-_COMPRESSED = "Checkpoints are read in place: write its records without compression (`zip -0`)."
+#: The additional sentence for one of the engine's own errors.
+_COMPRESSED = "Compressed records are not supported: create the archive without compression (`zip -0`)."
 _ADVICE = (
     "In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load` from `False` to "
     "`True`. Re-running `torch.load` with `weights_only` set to `False` will likely succeed, but it can result in "
@@ -25,7 +25,7 @@ _DOCUMENTATION = (
 
 
 def translated(action):
-    """Runs `action` and says in torch's classes and words what it finds wrong with the file."""
+    """Runs `action` and converts its errors about the file to torch's exceptions and messages."""
     try:
         return action()
     except _C._CheckpointError as error:
@@ -44,9 +44,14 @@ def translated(action):
     ) from cause
 
 
+def is_blocked(name: str) -> bool:
+    """Whether a name belongs to a module that no list of allowed names can open."""
+    return name.partition(".")[0] in _BLOCKED_MODULES and "." in name
+
+
 def _unsupported_global(name: str) -> str:
-    module = name.partition(".")[0]
-    if "." in name and module in _BLOCKED_MODULES:
+    if is_blocked(name):
+        module = name.partition(".")[0]
         return (
             f"Weights only load failed. {_ADVICE}\n\n\nTrying to load unsupported GLOBAL {name} whose module {module} "
             f"is blocked.\n\n{_DOCUMENTATION}"

@@ -1,7 +1,8 @@
-"""``python -m rushlight inspect FILE``: what a file holds, and what loading it would execute.
+"""``python -m rushlight inspect FILE``: shows what a file contains and what loading it would execute.
 
-Nothing is called but what builds tensors and containers. The bytes of tensors are left alone: those of a checkpoint are mapped,
-and the headers of npz and safetensors say enough. The format before torch 1.6 has no table, so such a file is read whole.
+It calls only functions that create tensors and containers. It does not read the data of tensors: checkpoints are
+mapped, and the headers of npz and safetensors files are sufficient. The format before torch 1.6 has no index, so that
+such a file is read whole.
 """
 
 import os
@@ -14,6 +15,8 @@ import rushlight as torch
 from rushlight import _C
 
 from .errors import translated
+from .locations import restorer
+from .reader import Checkpoint, opened
 from .rebuild import find_known
 
 
@@ -32,7 +35,7 @@ def inspect(path: str) -> list[str]:
 
 
 def unknown_globals(data):
-    """The names in a pickle that `load` does not know, of calls in opcodes that it refuses as well."""
+    """The names in a pickle that `load` does not allow, including names that are called by opcodes it rejects."""
     try:
         return _C._pickle_globals(data)
     except _C._CheckpointError as error:
@@ -62,22 +65,22 @@ def _zip(path):
     if names and all(name.endswith(".npy") for name in names):
         from rushlight import npz
 
-        return ["arrays of NumPy (npz); loading executes nothing", *_listed(npz.described(path))]
+        return ["NumPy arrays (npz); loading executes no code", *_listed(npz.described(path))]
     reader = translated(lambda: _C._CheckpointReader(path))
     found = reader.names()
     if "constants.pkl" in found:
-        return ["a program of TorchScript: its code is among the records", *(f"  {name}" for name in sorted(found))]
+        return ["a TorchScript program; these records contain its code", *(f"  {name}" for name in sorted(found))]
     sizes = [reader.range(name)[1] for name in found if name.startswith("data/")]
     lines = [f"checkpoint in torch's zip format, {len(sizes)} storages of {sum(sizes):,} bytes"]
     unknown = translated(lambda: unknown_globals(reader.read("data.pkl")))
-    return lines + _checkpoint(path, unknown, map_location="cpu", mmap=True)
+    return lines + _checkpoint(path, unknown, map_location="cpu", mapped=True)
 
 
 def _safetensors(path):
     from rushlight import safetensors
 
     with safetensors.safe_open(path) as file:
-        lines = ["safetensors; loading executes nothing"]
+        lines = ["safetensors; loading executes no code"]
         lines += [f"  metadata {name} = {text!r}" for name, text in (file.metadata() or {}).items()]
         return lines + _listed({name: file.get_slice(name).described() for name in file.keys()})
 
@@ -91,13 +94,13 @@ def _pickles(path):
         try:
             return ["a bare pickle", *_executed(unknown_globals(data))]
         except _C._CheckpointError:
-            raise pickle.UnpicklingError("no checkpoint, no safetensors, no npz and no pickle") from None
+            raise pickle.UnpicklingError("not a checkpoint, a safetensors file, an npz archive or a pickle") from None
     lines = [f"checkpoint in the format before torch 1.6, {len(layout.keys)} storages"]
     return lines + _checkpoint(path, translated(lambda: unknown_globals(data[layout.start :])), map_location="meta")
 
 
 class _Unbuilt:
-    """Stands for an object of a class that is not on the list: what the file would give to it, and nothing done with it."""
+    """A placeholder for an object of a class that is not allowed. It stores what the file passes to the object."""
 
     def __new__(cls, *given):
         self = super().__new__(cls)
@@ -115,29 +118,29 @@ class _Unbuilt:
         self.parts.append(state)
 
 
-def _checkpoint(path, unknown, **options):
-    stands = [(type(name, (_Unbuilt,), {}), name) for name in set(unknown)]
+def _checkpoint(path, unknown, map_location, mapped=False):
+    stands = {name: type(name, (_Unbuilt,), {}) for name in set(unknown)}
     try:
-        with torch.serialization.safe_globals(stands):
-            found = torch.load(path, weights_only=True, **options)
+        with opened(path) as source:
+            found = Checkpoint(source, stands, restorer(map_location), mapped).read()
     except (ArithmeticError, AttributeError, LookupError, TypeError, pickle.UnpicklingError) as error:
         if unknown:
             return _executed(unknown)
         if isinstance(error, pickle.UnpicklingError):
             raise
-        raise pickle.UnpicklingError(f"what it describes cannot be built: {type(error).__name__}: {error}") from error
+        raise pickle.UnpicklingError(f"its contents cannot be created: {type(error).__name__}: {error}") from error
     return _executed(unknown) + _objects(found)
 
 
 def _executed(unknown):
     if not unknown:
-        return ["  names nothing beyond tensors and containers: loading executes nothing"]
+        return ["  contains only tensors and containers: loading executes no code"]
     lines = ["  WARNING: loading with weights_only=False would import and may execute (the default refuses):"]
     return lines + [f"    {name}" for name in sorted(set(unknown))]
 
 
 def _objects(value, path="", seen=None):
-    """The tensors in nested containers, each with the way to it."""
+    """The tensors in nested containers, each with its path."""
     seen = set() if seen is None else seen
     if isinstance(value, torch.Tensor):
         return [f"  {path or 'the object itself'}: {_described(value)}"]
@@ -166,7 +169,7 @@ def _described(tensor):
 
 
 def _faults():
-    """What a file that cannot be read may raise."""
+    """The exceptions that an unreadable file may raise."""
     from rushlight.safetensors import SafetensorError
 
     return (

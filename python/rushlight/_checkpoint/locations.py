@@ -1,4 +1,4 @@
-"""Where the storages of a checkpoint go: the device they were on, or what `map_location` says."""
+"""The devices of a checkpoint's storages: the original device, or that of `map_location`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _registry: list = []
 def register_package(
     priority: int, tagger: Callable[[Any], str | None], deserializer: Callable[[Any, str], Any]
 ) -> None:
-    """Says how storages of a device are named when they are saved, and where those of that name go when they are loaded.
+    """Registers functions that name the device of a storage when it is saved, and restore it when it is loaded.
 
-    Whoever answers first, in the order of priorities, is believed; torch's own are 10 for the CPU, 20 and more for others.
+    They are tried in the order of priorities. torch's own priorities are 10 for the CPU, and 20 and more for others.
 
     Args:
-        priority: a smaller one is asked before a larger one.
-        tagger: makes of a storage the name of its device, or None if it is not its own.
-        deserializer: makes of a storage and a name the storage at its place, or None.
+        priority: smaller priorities are tried first.
+        tagger: a function from a storage to the name of its device, or None for other devices.
+        deserializer: a function from a storage and a name to the storage on that device, or None.
 
     >>> torch.serialization.register_package(99, lambda storage: None, lambda storage, location: None)
     """
@@ -32,10 +32,10 @@ def register_package(
 
 
 def location_tag(storage: Any) -> str:
-    """The name of a storage's device, as checkpoints write it.
+    """The name of a storage's device in checkpoints.
 
     Raises:
-        RuntimeError: a device that nobody knows.
+        RuntimeError: the device is unknown.
 
     >>> torch.serialization.location_tag(torch.zeros(1).untyped_storage())
     'cpu'
@@ -48,10 +48,10 @@ def location_tag(storage: Any) -> str:
 
 
 def default_restore_location(storage: Any, location: str) -> Any:
-    """A storage on the device whose name a checkpoint gives.
+    """Moves a storage to the device with this name.
 
     Raises:
-        RuntimeError: a device that nobody knows.
+        RuntimeError: the device is unknown.
 
     >>> storage = torch.zeros(1).untyped_storage()
     >>> torch.serialization.default_restore_location(storage, "cpu") is storage
@@ -104,7 +104,7 @@ register_package(22, _tag_meta, _restore_meta)
 
 
 def restorer(map_location):
-    """`map_location` in any of its forms, as a function of storage and location."""
+    """Converts any form of `map_location` to a function of storage and location."""
     if map_location is None:
         return default_restore_location
     if isinstance(map_location, dict):

@@ -1,4 +1,4 @@
-"""What `save` and `load` do where a call does not say it: functions around `torch.utils.serialization.config`."""
+"""Defaults of `save` and `load`: functions that read and write `torch.utils.serialization.config`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rushlight.utils.serialization import config
 
 
 class LoadEndianness(enum.Enum):
-    """The byte order of checkpoints that do not name theirs.
+    """The byte order of checkpoints that do not record one.
 
     >>> torch.serialization.LoadEndianness.LITTLE.value
     2
@@ -25,7 +25,7 @@ class LoadEndianness(enum.Enum):
 
 
 def get_default_load_endianness() -> LoadEndianness | None:
-    """What `set_default_load_endianness` set.
+    """The value set with `set_default_load_endianness`.
 
     >>> torch.serialization.get_default_load_endianness()
     """
@@ -33,10 +33,10 @@ def get_default_load_endianness() -> LoadEndianness | None:
 
 
 def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
-    """Says which byte order `load` takes for that of a file that does not name its own; None is this machine's.
+    """Sets the byte order that `load` assumes for files that do not record one. None is the byte order of this machine.
 
     Raises:
-        TypeError: no `LoadEndianness`.
+        TypeError: the argument is not a `LoadEndianness`.
 
     >>> torch.serialization.set_default_load_endianness(None)
     """
@@ -46,7 +46,7 @@ def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
 
 
 def get_crc32_options() -> bool:
-    """What `set_crc32_options` set.
+    """The value set with `set_crc32_options`.
 
     >>> torch.serialization.get_crc32_options()
     True
@@ -55,7 +55,7 @@ def get_crc32_options() -> bool:
 
 
 def set_crc32_options(compute_crc32: bool) -> None:
-    """Accepted for programs that call it: checksums are always written, and cost little.
+    """Accepted; it has no effect, because checksums are always written.
 
     >>> torch.serialization.set_crc32_options(True)
     """
@@ -63,7 +63,7 @@ def set_crc32_options(compute_crc32: bool) -> None:
 
 
 def get_default_mmap_options() -> int | None:
-    """What `set_default_mmap_options` set.
+    """The value set with `set_default_mmap_options`.
 
     >>> import mmap
     >>> torch.serialization.get_default_mmap_options() == mmap.MAP_PRIVATE
@@ -73,14 +73,14 @@ def get_default_mmap_options() -> int | None:
 
 
 class set_default_mmap_options:
-    """Says, at once or for a block, what becomes of writes to tensors that ``load(..., mmap=True)`` maps.
+    """Sets, permanently or for a block, whether writes to tensors of ``load(..., mmap=True)`` change the file.
 
     Args:
-        flags: `mmap.MAP_PRIVATE`: they stay in the process; `mmap.MAP_SHARED`: they go to the file, whose checksums then
-            no longer fit, so that only ``mmap=True`` loads it.
+        flags: with `mmap.MAP_PRIVATE` writes stay in the process; with `mmap.MAP_SHARED` they change the file. Its
+            checksums are wrong then, so that it can only be loaded with ``mmap=True``.
 
     Raises:
-        ValueError: other flags.
+        ValueError: the flags are invalid.
 
     >>> import mmap
     >>> with torch.serialization.set_default_mmap_options(mmap.MAP_SHARED):
@@ -112,11 +112,11 @@ _thread = _Thread()
 
 
 class skip_data:
-    """A block in which `save` leaves room for the bytes of storages, as zeros, and `load` makes storages without reading
-    theirs: the bytes come or go in another way.
+    """Inside the block, `save` reserves space for the bytes of storages without writing them, and `load` allocates
+    storages without reading them. The program transfers the bytes in another way.
 
     Args:
-        materialize_fake_tensors: without effect: no tensor here is a fake one.
+        materialize_fake_tensors: accepted; it has no effect, because there are no fake tensors.
 
     >>> import io
     >>> file = io.BytesIO()
@@ -142,7 +142,7 @@ def skipping_data() -> bool:
 
 
 def only_weights(weights_only: bool | None, pickle_module: Any) -> bool:
-    """Whether a file's calls are refused: what the call says, unless the environment says more."""
+    """The value of ``weights_only``, from the call and from the environment."""
     always, never = _is_set("TORCH_FORCE_WEIGHTS_ONLY_LOAD"), _is_set("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
     if always and never:
         raise RuntimeError(

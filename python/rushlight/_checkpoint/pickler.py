@@ -1,4 +1,4 @@
-"""From objects to a checkpoint's pickle: torch's names for our classes, and tensors as the few values that describe them."""
+"""Pickles objects for a checkpoint, with torch's names for rushlight's classes, and with short descriptions of tensors."""
 
 import collections
 import operator
@@ -16,7 +16,7 @@ from .storage_classes import STORAGE_NAMES
 
 
 class Global:
-    """A name that the pickle shall hold, whatever object it stands for here."""
+    """A name to write into the pickle, whatever object it refers to in rushlight."""
 
     def __init__(self, module: str, name: str) -> None:
         self.module, self.name = module, name
@@ -29,26 +29,27 @@ _GLOBALS: dict = {}
 
 
 def named(module: str, name: str) -> Global:
-    """One object per name, so that the pickle writes it once."""
+    """Returns one object per name, so that the pickle contains it once."""
     return _GLOBALS.setdefault((module, name), Global(module, name))
 
 
 class StorageReference:
-    """A storage on its way into the pickle: its persistent id."""
+    """A storage in the pickle: its persistent id."""
 
     def __init__(self, kind: Global, key: str, location: str, elements: int) -> None:
-        # One string per place, which the pickle then writes once.
+        # One string per location, so that the pickle contains it once.
         self.id = ("storage", kind, key, sys.intern(location), elements)
 
 
 class LocalObjectError(pickle.PicklingError, AttributeError):
-    """A function or class has no name that a file could hold: newer Pythons' class for it, and older ones' beside."""
+    """A function or class has no importable name. It derives from the exceptions of newer and of older Python versions."""
 
 
 class Pickler(pickle._Pickler):
     def __init__(self, file, protocol: int, compact: bool) -> None:
         super().__init__(file, protocol)
         self.storages: list = []
+        self.item_sizes: list[int] = []
         self._compact = compact
         self._keys: dict = {}  # address and size -> key, dtype
 
@@ -64,8 +65,8 @@ class Pickler(pickle._Pickler):
         if isinstance(obj, torch.layout):
             return named("torch.serialization", "_get_layout"), (str(obj),)
         if isinstance(obj, torch.Tensor):
-            ours = type(obj).__reduce_ex__ in (torch.Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__)
-            return self._reduce_tensor(obj) if ours else NotImplemented
+            # The functions for parameters already have torch's names.
+            return self._reduce_tensor(obj) if type(obj).__reduce_ex__ is torch.Tensor.__reduce_ex__ else NotImplemented
         if isinstance(obj, Global):
             return obj.name
         if isinstance(obj, torch.dtype):
@@ -92,13 +93,13 @@ class Pickler(pickle._Pickler):
             self.save(module)
             self.save(name)
             self.write(pickle.STACK_GLOBAL)
-        elif owner:  # older protocols have no names with dots
+        elif owner:  # older protocols do not support dotted names
             self.save_reduce(getattr, (operator.attrgetter(owner)(sys.modules[obj.__module__]), last))
         else:
             self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
         self.memoize(obj)
 
-    # The base class finds functions and types through this table before it would ask `save_global`.
+    # The base class looks up functions and types in this table before it calls `save_global`.
     dispatch: ClassVar[dict] = {**pickle._Pickler.dispatch, types.FunctionType: save_global}
 
     def save_type(self, obj):
@@ -112,18 +113,13 @@ class Pickler(pickle._Pickler):
     def _reduce_tensor(self, tensor):
         kind = type(tensor)
         state = dict(getattr(tensor, "__dict__", None) or {})
-        if isinstance(tensor, torch.nn.Parameter):
-            arguments = (tensor.data, tensor.requires_grad, collections.OrderedDict())
-            if state:
-                return named("torch._utils", "_rebuild_parameter_with_state"), (*arguments, state)
-            return named("torch._utils", "_rebuild_parameter"), arguments
         function, arguments = self._describe(tensor)
         if kind is torch.Tensor and not state:
             return function, arguments
         return named("torch._tensor", "_rebuild_from_type_v2"), (function, kind, arguments, state)
 
     def _describe(self, tensor):
-        """The function that rebuilds the tensor, and its arguments."""
+        """The function that rebuilds a tensor, and its arguments."""
         if tensor.device.type == "meta":
             shape = (tensor.dtype, tuple(tensor.size()), tuple(tensor.stride()), tensor.requires_grad)
             return named("torch._utils", "_rebuild_meta_tensor_no_storage"), shape
@@ -133,7 +129,7 @@ class Pickler(pickle._Pickler):
             return named("torch._utils", "_rebuild_sparse_tensor"), (tensor.layout, sparse_parts(tensor))
         stride = tuple(tensor.stride())
         if self._compact or any(step < 0 for step in stride):
-            # torch knows no negative strides, so such a view travels as a copy.
+            # torch has no negative strides, so that such a view is saved as a copy.
             tensor = tensor.clone(memory_format=torch.contiguous_format)
             stride = tuple(tensor.stride())
         name = str(tensor.dtype).rpartition(".")[2]
@@ -149,21 +145,22 @@ class Pickler(pickle._Pickler):
 
     def _storage(self, storage, dtype) -> StorageReference:
         size = storage.nbytes()
-        # Empty storages may share an address without being one.
+        # Different empty storages may have the same address.
         place = (storage.data_ptr(), size) if size else object()
         key, known = self._keys.setdefault(place, (str(len(self.storages)), dtype))
         if known != dtype:
             raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types")
         if int(key) == len(self.storages):
-            # Kept alive until it is written: an address is only an identity for the living.
+            # Kept alive until it is written, because its address identifies it.
             self.storages.append(storage)
+            self.item_sizes.append(getattr(torch, dtype).itemsize if dtype else 1)
         kind = named("torch", STORAGE_NAMES[dtype]) if dtype else named("torch.storage", "UntypedStorage")
         elements = size // getattr(torch, dtype).itemsize if dtype else size
         return StorageReference(kind, key, location_tag(storage), elements)
 
 
 def _checkpoint_name(obj, name):
-    """torch's name of an object of ours; (None, name) for all others."""
+    """torch's name of one of rushlight's objects; (None, name) for all others."""
     if isinstance(obj, Global):
         return obj.module, obj.name
     if isinstance(obj, torch.dtype):

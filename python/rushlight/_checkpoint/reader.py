@@ -1,4 +1,4 @@
-"""From a file to objects: the archive or the older format, the pickle in it, and the bytes of the storages that it names."""
+"""Loads a checkpoint: the archive (or the legacy format), its pickle, and the bytes of its storages."""
 
 import contextlib
 import io
@@ -26,14 +26,16 @@ _ENDLESS = (stat.S_IFCHR, stat.S_IFIFO, stat.S_IFSOCK)
 
 
 class Source:
-    """A path or a file object that is to be loaded."""
+    """A path or a file object to load from."""
 
     def __init__(self, path, data, leave=None) -> None:
         self.path = path
         self._data = data
         self._leave = leave
         if path is not None and stat.S_IFMT(os.stat(path).st_mode) in _ENDLESS:
-            raise pickle.UnpicklingError(f"{path} is a device or a pipe, not a file: what it gives may have no end")
+            raise pickle.UnpicklingError(
+                f"{path} is a device or a pipe, which may have no end: a regular file is required"
+            )
         self.is_zip = self.head() == _ZIP_MAGIC
 
     def head(self) -> bytes:
@@ -46,7 +48,7 @@ class Source:
         return _C._CheckpointReader(self._data if self.path is None else self.path)
 
     def end(self, length: int) -> None:
-        """The checkpoint has as many bytes: what follows them in a file object is another one's."""
+        """Sets the size of the checkpoint. A file object may contain other data after it."""
         if self._leave is not None:
             self._leave(length)
 
@@ -65,7 +67,7 @@ def opened(f):
     try:
         seek, place = f.seek, f.tell()
         seek(place)
-        # The contents of a buffer are its own bytes, where reading would copy them.
+        # The contents of a buffer are used directly, because reading would copy them.
         data = f.getvalue() if type(f) is io.BytesIO and place == 0 else f.read()
         if isinstance(data, str):
             raise AssertionError(
@@ -80,7 +82,7 @@ def opened(f):
 
 
 class Checkpoint:
-    """One load: the storages that have been made so far, and how to make more."""
+    """One load: the storages that were created so far, and how to create others."""
 
     def __init__(self, source: Source, safe: dict, restore, mapped: bool) -> None:
         self._source = source
@@ -89,13 +91,13 @@ class Checkpoint:
         self._swapped = False
         self._storages: dict = {}
         self._safe = safe
-        # What `_open` and `_locate_legacy` find: one of the two, by the format.
+        # Set by `_open` or `_locate_legacy`, depending on the format.
         self._reader: Any = None
         self._legacy: Any = None
         self._map: _C._FileMap | None = None
 
     def read(self):
-        """Without executing anything."""
+        """Loads without executing code."""
         allowed = list(self._safe)
         callbacks = (self._find_safe, self._load_storage, set_state)
         if self._open():
@@ -110,7 +112,7 @@ class Checkpoint:
         return translated(lambda: _C._unpickle(data[self._legacy.start :], allowed, *callbacks)[0])
 
     def execute(self, pickle_module, options: dict):
-        """With Python's unpickler, which runs what the file says."""
+        """Loads with Python's unpickler, which executes code in the file."""
         checkpoint = self
 
         class Unpickler(pickle_module.Unpickler):
@@ -126,12 +128,14 @@ class Checkpoint:
         if self._open():
             data = translated(lambda: self._reader.read("data.pkl"))
             return Unpickler(io.BytesIO(data), **options).load()
-        data = self._source.data()
-        self._locate_legacy(data)
-        return Unpickler(io.BytesIO(data[self._legacy.start :]), **options).load()
+        from .legacy import execute
+
+        found, length = execute(self._source.data(), pickle_module, options, self._restore)
+        self._source.end(length)
+        return found
 
     def _open(self) -> bool:
-        """Opens the archive; False for the old format, which is none."""
+        """Opens the archive. Returns False for the legacy format, which is not an archive."""
         if not self._source.is_zip:
             if self._mapped:
                 raise RuntimeError(
@@ -145,7 +149,7 @@ class Checkpoint:
         if "version" not in names:
             raise RuntimeError(
                 'Expected hasRecord("version") to be true, but got false.  (Could this error message be improved?  '
-                "If so, please report an enhancement request to PyTorch.)\nThe file is a zip archive but no checkpoint."
+                "If so, please report an enhancement request to PyTorch.)\nThe file is a zip archive but not a checkpoint."
             )
         if "constants.pkl" in names:
             raise RuntimeError("the file holds a TorchScript program, not a checkpoint: use torch.jit.load")
@@ -174,7 +178,7 @@ class Checkpoint:
                 raise TypeError(f"the class of a storage cannot be {kind!r}")
             read = self._read_record if self._reader is not None else self._read_legacy
             storage = self._restore(read(key, elements, kind.dtype), location)
-            self._storages[key] = TypedStorage(storage, kind.dtype)
+            self._storages[key] = TypedStorage(wrap_storage=storage, dtype=kind.dtype)
         return self._storages[key]
 
     def _read_record(self, key: str, elements: int, dtype):
@@ -190,23 +194,23 @@ class Checkpoint:
         storage = torch.UntypedStorage(size)
         if size:
             translated(lambda: self._reader.read_into(name, memoryview(storage)))
-        return _turned(storage, unit) if swapped else storage
+        return _byteswapped(storage, unit) if swapped else storage
 
     def _mapping(self):
-        """The file as memory: private, so that what is written to it stays in this process, unless the settings differ."""
+        """Maps the file into memory. Writes stay in this process, unless the settings say otherwise."""
         if self._map is None:
             self._map = _C._FileMap(os.fspath(self._source.path), config.load.mmap_flags == mmap.MAP_SHARED)
         return self._map
 
     def _locate_legacy(self, data: bytes) -> None:
-        """Finds the bytes of each storage: a count of elements, then they follow."""
+        """Finds the bytes of each storage in the legacy format: a number of elements, followed by the bytes."""
         self._legacy = translated(lambda: _C._legacy_layout(data))
         self._legacy_bytes = {}
         rest = memoryview(data)[self._legacy.storages :]
         for key in self._legacy.keys:
             kind = find_known(*self._legacy.classes.get(key, ("", "")))
             if not isinstance(kind, StorageClass):
-                raise RuntimeError(f"the checkpoint does not say what its storage {key} consists of")
+                raise RuntimeError(f"the checkpoint does not describe its storage {key}")
             size = int.from_bytes(rest[:8], "little") * kind.dtype.itemsize
             if len(rest) < 8 + size:
                 raise RuntimeError(
@@ -219,7 +223,7 @@ class Checkpoint:
     def _read_legacy(self, key: str, elements: int, dtype):
         content = self._legacy_bytes.get(key)
         if content is None:
-            raise RuntimeError(f"the checkpoint does not hold its storage {key}. The file might be corrupted.")
+            raise RuntimeError(f"the checkpoint does not contain its storage {key}. The file might be corrupted.")
         _check_size(len(content), elements, dtype)
         storage = torch.UntypedStorage(len(content))
         if content and not skipping_data():
@@ -227,8 +231,8 @@ class Checkpoint:
         return storage
 
 
-def _turned(storage, unit: int):
-    """A storage whose numbers of `unit` bytes have the other byte order."""
+def _byteswapped(storage, unit: int):
+    """Swaps the byte order of a storage of numbers with `unit` bytes."""
     bytes_ = torch.empty(0, dtype=torch.uint8).set_(storage)
     return bytes_.view(-1, unit).flip(1).untyped_storage()
 

@@ -1,28 +1,15 @@
-"""Storages as checkpoints know them: bytes, with a class that says which dtype they are counted in."""
+"""The storage classes in checkpoints, which say the dtype of a storage's bytes."""
 
 from typing import NamedTuple
 
-from rushlight._C import dtype
+from rushlight._C import _CHECKPOINT_STORAGES, dtype
 
-# The classes that stand for a dtype in a checkpoint. Other dtypes travel as bytes with their name beside them.
-STORAGE_DTYPES = {
-    "ByteStorage": "uint8",
-    "CharStorage": "int8",
-    "ShortStorage": "int16",
-    "IntStorage": "int32",
-    "LongStorage": "int64",
-    "HalfStorage": "float16",
-    "FloatStorage": "float32",
-    "DoubleStorage": "float64",
-    "BFloat16Storage": "bfloat16",
-    "BoolStorage": "bool",
-    "ComplexFloatStorage": "complex64",
-    "ComplexDoubleStorage": "complex128",
-}
+#: The dtypes with a storage class in checkpoints. Other dtypes are saved as bytes with the name of the dtype.
+STORAGE_DTYPES = _CHECKPOINT_STORAGES
 STORAGE_NAMES = {dtype: name for name, dtype in STORAGE_DTYPES.items()}
 
 
 class StorageClass(NamedTuple):
-    """What `torch.FloatStorage` and its like are to a checkpoint."""
+    """A class such as `torch.FloatStorage` in a checkpoint."""
 
     dtype: dtype

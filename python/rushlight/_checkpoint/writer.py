@@ -1,4 +1,4 @@
-"""From objects to the archive: the pickle, the bytes of its storages, and the records that say how to read them."""
+"""Writes a checkpoint: the pickle, the bytes of the storages, and the records with the format version."""
 
 import hashlib
 import io
@@ -25,7 +25,7 @@ def write(target, folder: str, obj: object, protocol: int, compact: bool, byteor
     if byteorder:
         writer.record("byteorder", sys.byteorder.encode())
     for number, storage in enumerate(pickler.storages):
-        writer.record(f"data/{number}", _content(storage))
+        writer.record(f"data/{number}", bytes_of(storage))
     writer.record("version", b"3\n")
     content = hashlib.blake2b(repr(writer.checksums()).encode(), digest_size=16).digest()
     writer.record(".data/serialization_id", f"{int.from_bytes(content, 'little'):040d}".encode()[:40])
@@ -34,8 +34,8 @@ def write(target, folder: str, obj: object, protocol: int, compact: bool, byteor
         target.flush()
 
 
-def _content(storage):
-    """The bytes of a storage, or as many zeros, which take no memory."""
+def bytes_of(storage):
+    """The bytes of a storage, or as many zeros, which need no memory."""
     if skipping_data() and storage.nbytes():
         return memoryview(mmap.mmap(-1, storage.nbytes(), mmap.MAP_PRIVATE))
     return memoryview(storage if storage.device.type == "cpu" else storage.cpu())

@@ -1,4 +1,4 @@
-"""The operators as functions: here what the operator table puts under `torch` itself, in the modules the other namespaces.
+"""The operators as functions: those of `torch` in this file, those of other namespaces in the modules of this package.
 
 The stubs are generated.
 """

@@ -16,13 +16,13 @@ from rushlight._C import (
 )
 
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The magnitude of each element; of complex numbers too."""
+    """The magnitude of each element, also of complex numbers."""
 def abs_(input: Tensor) -> Tensor:
-    """The magnitude of each element; of complex numbers too."""
+    """The magnitude of each element, also of complex numbers."""
 def absolute(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The magnitude of each element; of complex numbers too."""
+    """The magnitude of each element, also of complex numbers."""
 def absolute_(input: Tensor) -> Tensor:
-    """The magnitude of each element; of complex numbers too."""
+    """The magnitude of each element, also of complex numbers."""
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse cosine of each element; nan outside of -1 to 1."""
 def acos_(input: Tensor) -> Tensor:
@@ -32,9 +32,9 @@ def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def acosh_(input: Tensor) -> Tensor:
     """The inverse hyperbolic cosine of each element; nan below 1."""
 def adaptive_avg_pool1d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor:
-    """Means over as many windows as asked for, which cover sequences `(N, C, L)` or `(C, L)` evenly."""
+    """Means over the requested number of windows, which cover sequences `(N, C, L)` or `(C, L)` evenly."""
 def adaptive_max_pool1d(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
-    """The largest element of windows that cover each channel evenly, `output_size` of them, and its place."""
+    """The largest element of windows that cover each channel evenly, `output_size` of them, and its index."""
 def add(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Adds `other`, scaled by `alpha`, to `input`."""
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
@@ -52,14 +52,14 @@ def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha:
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """The products of each pair of two vectors' elements, added to a matrix, which broadcasts."""
 def adjoint(input: Tensor) -> Tensor:
-    """Matrices transposed and conjugated: the last two dimensions change places."""
+    """The conjugate transpose of matrices: the last two dimensions are exchanged."""
 def affine_grid_generator(theta: Tensor, size: Sequence[_int], align_corners: _bool) -> Tensor:
-    """A grid of places for `grid_sample` on which images of `size` are moved by the affine maps `theta`."""
+    """A grid of points for `grid_sample` that transforms images of `size` by the affine maps `theta`."""
 def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 @overload
 def all(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether all elements are true (not zero); true where there are none."""
+    """Whether all elements are true (not zero); true if there are none."""
 @overload
 def all(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -67,23 +67,23 @@ def all(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool 
 def allclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> _bool:
     """Whether all elements are equal up to a tolerance."""
 def amax(input: Tensor, dim: _int | Sequence[_int] | None = ..., keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The largest elements along one or several dimensions; equal ones share the gradient."""
+    """The largest elements along one or several dimensions; the gradient is divided among equal ones."""
 def amin(input: Tensor, dim: _int | Sequence[_int] | None = ..., keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The smallest elements along one or several dimensions; equal ones share the gradient."""
+    """The smallest elements along one or several dimensions; the gradient is divided among equal ones."""
 def aminmax(input: Tensor, *, dim: _int | None = None, keepdim: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.aminmax:
     """The smallest and the largest elements along `dim`, or of all."""
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The angle of each element in the complex plane: of real numbers 0, or pi below zero."""
+    """The angle of each element in the complex plane: for real numbers 0, or pi if negative."""
 @overload
 def any(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether any element is true (not zero); false where there are none."""
+    """Whether any element is true (not zero); false if there are none."""
 @overload
 def any(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def any(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def arange(end: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """The integers from 0 up to `end`, without it."""
+    """The integers from 0 (inclusive) to `end` (exclusive)."""
 @overload
 def arange(start: _Number, end: _Number, step: _Number = 1, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def arccos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -113,24 +113,24 @@ def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def arctanh_(input: Tensor) -> Tensor:
     """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
 def argmax(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Where the largest element along `dim` first stands, or the largest of all in row-major order."""
+    """The first index of the largest element along `dim`, or of all elements in row-major order."""
 def argmin(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Where the smallest element along `dim` first stands, or the smallest of all in row-major order."""
+    """The first index of the smallest element along `dim`, or of all elements in row-major order."""
 @overload
 def argsort(input: Tensor, dim: _int = -1, descending: _bool = False) -> Tensor:
-    """Where the elements stand that sorting along `dim` would put in order."""
+    """The indices that sort the elements along `dim`."""
 @overload
 def argsort(input: Tensor, *, stable: _bool, dim: _int = -1, descending: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def argwhere(input: Tensor) -> Tensor:
-    """The coordinates of the elements that are not zero, one row each."""
+    """The coordinates of the non-zero elements, one row each."""
 def as_strided(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
     """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
 def as_strided_(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
     """A view of the storage with any sizes and strides (counted in elements, possibly negative)."""
 def as_strided_copy(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 def as_strided_scatter(input: Tensor, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-    """A copy with the strides of `input` and with `src` in place of the elements that sizes, strides and offset name."""
+    """A copy with the strides of `input` and with `src` in place of the view with the given sizes, strides and offset."""
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse sine of each element; nan outside of -1 to 1."""
 def asin_(input: Tensor) -> Tensor:
@@ -151,75 +151,75 @@ def atanh_(input: Tensor) -> Tensor:
     """The inverse hyperbolic tangent of each element; nan outside of -1 to 1."""
 @overload
 def atleast_1d(input: Tensor) -> Tensor:
-    """The tensor with one dimension at least."""
+    """The tensor with at least one dimension."""
 @overload
 def atleast_1d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_1d(*tensors: Tensor) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_2d(input: Tensor) -> Tensor:
-    """The tensor with two dimensions at least, new ones in front."""
+    """The tensor with at least two dimensions; new ones come first."""
 @overload
 def atleast_2d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_2d(*tensors: Tensor) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_3d(input: Tensor) -> Tensor:
-    """The tensor with three dimensions at least, new ones at both ends."""
+    """The tensor with at least three dimensions; new ones are added at both ends."""
 @overload
 def atleast_3d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_3d(*tensors: Tensor) -> tuple[Tensor, ...]: ...
 def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True) -> Tensor:
-    """The mean of each window of sequences `(N, C, L)` or `(C, L)`; zeros around the input count unless `count_include_pad` is false."""
+    """The mean of each window of sequences `(N, C, L)` or `(C, L)`; zero padding is included unless `count_include_pad` is false."""
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Products of two batches of matrices, pair by pair, added to a third batch, which broadcasts."""
 def bartlett_window(window_length: _int, periodic: _bool = True, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
-    """A window of `window_length` numbers; a periodic one ends just before it would begin anew."""
+    """A window of `window_length` numbers; a periodic one is one period without the repeated first number."""
 @overload
 def bernoulli(input: Tensor, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
-    """1 with the probability that stands at the same place of the tensor, else 0."""
+    """1 with the probability at the same index of the tensor, else 0."""
 @overload
 def bernoulli(input: Tensor, p: _float, *, generator: Generator | None = None) -> Tensor: ...
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Combines two inputs through one matrix for each output."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
-    """How often each of 0, 1, 2, .. occurs, or the sum of its weights."""
+    """The number of occurrences of each of 0, 1, 2, .., or the sum of their weights."""
 def binomial(count: Tensor, prob: Tensor, *, generator: Generator | None = None) -> Tensor:
-    """Values of binomial distributions: how many of `count` trials succeed with probability `prob`. The two broadcast."""
+    """Values of binomial distributions: the number of successes in `count` trials of probability `prob`. The two broadcast."""
 def bitwise_and(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The bits that both operands have; of bool the logical and."""
+    """The bitwise and; for bool the logical and."""
 def bitwise_left_shift(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The bits moved up by `other` places."""
+    """The bits shifted left by `other`."""
 def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The other bits of each element; of bool the logical not."""
+    """The bitwise complement of each element; for bool the logical not."""
 def bitwise_not_(input: Tensor) -> Tensor:
-    """The other bits of each element; of bool the logical not."""
+    """The bitwise complement of each element; for bool the logical not."""
 def bitwise_or(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The bits that either operand has; of bool the logical or."""
+    """The bitwise or; for bool the logical or."""
 def bitwise_right_shift(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The bits moved down by `other` places; the sign stays."""
+    """The bits shifted right by `other`; the sign is kept."""
 def bitwise_xor(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The bits that exactly one operand has; of bool whether they differ."""
+    """The bitwise exclusive or; for bool whether the operands differ."""
 def blackman_window(window_length: _int, periodic: _bool = True, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
-    """A window of `window_length` numbers; a periodic one ends just before it would begin anew."""
+    """A window of `window_length` numbers; a periodic one is one period without the repeated first number."""
 @overload
 def block_diag(tensors: Sequence[Tensor]) -> Tensor:
-    """Matrices one after the other along the diagonal, zeros elsewhere; a vector is a row."""
+    """A block-diagonal matrix; a vector is one row."""
 @overload
 def block_diag(*tensors: Tensor) -> Tensor: ...
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of the matrices of two batches, pair by pair."""
 @overload
 def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Views of all tensors in the shape to which they broadcast."""
+    """Views of all tensors, expanded to the shape to which they broadcast."""
 @overload
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]: ...
 def broadcast_to(input: Tensor, size: Sequence[_int]) -> Tensor:
-    """A view stretched to `size`; another name of `expand`."""
+    """A view expanded to `size`; another name of `expand`."""
 @overload
 def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor:
-    """The number of the interval between `boundaries` in which each element lies."""
+    """The index of the interval between `boundaries` in which each element lies."""
 @overload
 def bucketize(input: _Number, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -228,7 +228,7 @@ def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
 @overload
 def cartesian_prod(*tensors: Tensor) -> Tensor: ...
 def cat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Tensors one behind the other along `dim`; all other sizes must agree."""
+    """Concatenates tensors along `dim`; all other sizes must be equal."""
 def cdist(x1: Tensor, x2: Tensor, p: _float = 2.0, compute_mode: _str | None = None) -> Tensor:
     """The distances between each vector of `x1` (its rows) and each of `x2`."""
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -240,7 +240,7 @@ def celu(input: Tensor, alpha: _float = 1.0) -> Tensor:
 def celu_(input: Tensor, alpha: _float = 1.0) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
-    """Takes the channels of `(N, C, *)` from each of `groups` groups in turn."""
+    """Interleaves the channels of `groups` groups of `(N, C, *)`."""
 def cholesky(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The Cholesky factors of positive definite matrices; `torch.linalg.cholesky` is the newer form."""
 def cholesky_inverse(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -250,9 +250,9 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: _bool = False, *, out: 
 def chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
     """Views of equal length along `dim`, at most `chunks` of them; the last may be shorter."""
 def clamp(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
+    """Limits elements to `min .. max`, numbers or tensors that broadcast; one of the two may be omitted. NaN is unchanged."""
 def clamp_(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
-    """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
+    """Limits elements to `min .. max`, numbers or tensors that broadcast; one of the two may be omitted. NaN is unchanged."""
 @overload
 def clamp_max(input: Tensor, max: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Lowers elements to those of `max`."""
@@ -268,29 +268,29 @@ def clamp_min(input: Tensor, min: _Number, *, out: Tensor | None = None) -> Tens
 def clamp_min_(input: Tensor, min: _Number) -> Tensor:
     """Raises elements to `min`."""
 def clip(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
+    """Limits elements to `min .. max`, numbers or tensors that broadcast; one of the two may be omitted. NaN is unchanged."""
 def clip_(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
-    """Limits elements to `min .. max`, numbers or tensors; one of the two may be left away. nan stays."""
+    """Limits elements to `min .. max`, numbers or tensors that broadcast; one of the two may be omitted. NaN is unchanged."""
 def clone(input: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
-    """A copy in memory of its own, in the same order of dimensions; gradients flow through it."""
+    """A copy in new memory, in the same order of dimensions; gradients flow through it."""
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Vectors as columns, and matrices side by side."""
+    """Concatenates vectors, as columns, and matrices along the columns."""
 def combinations(input: Tensor, r: _int = 2, with_replacement: _bool = False) -> Tensor:
     """All combinations of `r` elements of a vector, in order, a row each."""
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The complex numbers with these parts."""
 def concat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Tensors one behind the other along `dim`; all other sizes must agree."""
+    """Concatenates tensors along `dim`; all other sizes must be equal."""
 def concatenate(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Tensors one behind the other along `dim`; all other sizes must agree."""
+    """Concatenates tensors along `dim`; all other sizes must be equal."""
 def conj(input: Tensor) -> Tensor:
-    """A view of complex numbers as their conjugates, computed where they are read; a real tensor itself."""
+    """A view of complex numbers as their conjugates, computed when they are read; a real tensor is returned itself."""
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The complex conjugate of each element, computed at once; a real tensor itself."""
+    """The complex conjugate of each element, computed immediately; a real tensor is returned itself."""
 def conj_physical_(input: Tensor) -> Tensor:
-    """The complex conjugate of each element, computed at once; a real tensor itself."""
+    """The complex conjugate of each element, computed immediately; a real tensor is returned itself."""
 def constant_pad_nd(input: Tensor, pad: Sequence[_int], value: _Number = 0) -> Tensor:
-    """A copy with borders of one number; `pad` gives two widths for each dimension from the last one on, and a negative width cuts off."""
+    """A copy padded with one number; `pad` gives two widths for each dimension from the last one on, and a negative width cuts off."""
 @overload
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
     """The convolution (cross-correlation) of sequences `(N, C, L)` or `(C, L)` with filters `(F, C / groups, K)`."""
@@ -325,35 +325,35 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def cosh_(input: Tensor) -> Tensor:
     """The hyperbolic cosine of each element."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
-    """The cosines of the angles between vectors along `dim`; lengths below `eps` count as that."""
+    """The cosines of the angles between vectors along `dim`; norms below `eps` are raised to `eps`."""
 def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
-    """How many elements along `dim` (all dimensions by default) are not zero."""
+    """The number of non-zero elements along `dim` (all dimensions by default)."""
 def cov(input: Tensor, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-    """The covariances of the rows of a matrix, whose columns are observations; the variance of a vector."""
+    """The covariances of the rows of a matrix, whose columns are observations; for a vector its variance."""
 def cross(input: Tensor, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
     """The cross product along `dim`, by default the first dimension of size three."""
 @overload
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor:
-    """The negative logarithms of the labellings' probabilities, summed over all ways to spread labels and blanks over time."""
+    """The negative logarithms of the labellings' probabilities, summed over all alignments of labels and blanks with time."""
 @overload
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor: ...
 def cummax(input: Tensor, dim: _int, *, out: tuple[Tensor, ...] | None = None) -> return_types.cummax:
-    """The largest element so far along `dim`, and where it stands (the last of equals)."""
+    """The largest element so far along `dim`, and its index (the last of equal ones)."""
 def cummin(input: Tensor, dim: _int, *, out: tuple[Tensor, ...] | None = None) -> return_types.cummin:
-    """The smallest element so far along `dim`, and where it stands (the last of equals)."""
+    """The smallest element so far along `dim`, and its index (the last of equal ones)."""
 def cumprod(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """The running products along `dim`; integers and bool multiply in int64."""
+    """The cumulative products along `dim`; integers and bool are multiplied in int64."""
 def cumsum(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """The running sums along `dim`; integers and bool add up in int64."""
+    """The cumulative sums along `dim`; integers and bool are summed in int64."""
 @overload
 def cumulative_trapezoid(y: Tensor, x: Tensor, *, dim: _int = -1) -> Tensor:
     """The running integrals of samples `y` at places `x`, by the trapezoidal rule."""
 @overload
 def cumulative_trapezoid(y: Tensor, *, dx: _Number = 1, dim: _int = -1) -> Tensor: ...
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Degrees as radians."""
+    """Converts degrees to radians."""
 def deg2rad_(input: Tensor) -> Tensor:
-    """Degrees as radians."""
+    """Converts degrees to radians."""
 def det(input: Tensor) -> Tensor:
     """The determinants of matrices, as `torch.linalg.det`."""
 def diag(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
@@ -363,13 +363,13 @@ def diag_embed(input: Tensor, offset: _int = 0, dim1: _int = -2, dim2: _int = -1
 def diagflat(input: Tensor, offset: _int = 0) -> Tensor:
     """All elements on the diagonal of a matrix."""
 def diagonal(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
-    """A view of the diagonal, as the last dimension; a positive `offset` lies above the main one."""
+    """A view of the diagonal, as the last dimension; a positive `offset` is above the main one."""
 def diagonal_copy(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1, *, out: Tensor | None = None) -> Tensor:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 def diagonal_scatter(input: Tensor, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
     """A copy with `src` in place of a diagonal."""
 def diff(input: Tensor, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The differences of neighbours along `dim`, `n` times over."""
+    """The differences of adjacent elements along `dim`, applied `n` times."""
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The derivative of the logarithm of the gamma function."""
 def digamma_(input: Tensor) -> Tensor:
@@ -396,28 +396,28 @@ def dsplit(input: Tensor, sections: _int) -> tuple[Tensor, ...]:
 @overload
 def dsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Tensors one behind the other along the third dimension."""
+    """Concatenates tensors along the third dimension."""
 def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor:
-    """The rows of `weight` with the numbers in `indices`."""
+    """The rows of `weight` at `indices`."""
 def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: _bool = False, mode: _int = 0, sparse: _bool = False, per_sample_weights: Tensor | None = None, include_last_offset: _bool = False, padding_idx: _int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sum (mode 0), mean (1) or maximum (2) of the rows of `weight` that each bag of `indices` names; zeros for an empty bag."""
+    """The sum (mode 0), mean (1) or maximum (2) of the rows of `weight` in each bag of `indices`; zeros for an empty bag."""
 def embedding_dense_backward(grad_output: Tensor, indices: Tensor, num_weights: _int, padding_idx: _int, scale_grad_by_freq: _bool) -> Tensor:
-    """For each row of a table the sum of the gradients that belong to it."""
+    """For each row of a table the sum of its gradients."""
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: _float, norm_type: _float) -> Tensor:
-    """Shortens, in place, the rows that `indices` names to a norm of at most `max_norm`."""
+    """Scales the rows at `indices`, in place, to a norm of at most `max_norm`."""
 @overload
 def empty(size: Sequence[_int], *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """A tensor of a size whose elements are whatever the memory held."""
+    """An uninitialised tensor of the given size."""
 @overload
 def empty(*size: _int, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def empty_like(input: Tensor, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
-    """A tensor of another's size, dtype and order in memory, whose elements are whatever the memory held."""
+    """An uninitialised tensor with another's size, dtype and order in memory."""
 def empty_permuted(size: Sequence[_int], physical_layout: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
-    """Like `empty`, without gaps and with the dimensions in memory in the order `physical_layout`, outermost first."""
+    """Like `empty`, contiguous with its dimensions in memory in the order `physical_layout`, outermost first."""
 def empty_strided(size: Sequence[_int], stride: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
-    """Like `empty`, with strides of one's own."""
+    """Like `empty`, with the given strides."""
 def eq(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """Whether elements are equal; nan equals nothing."""
+    """Whether elements are equal; NaN equals nothing."""
 def equal(input: Tensor, other: Tensor) -> _bool:
     """Whether two tensors have the same shape and the same elements; NaN equals nothing."""
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -425,9 +425,9 @@ def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def erf_(input: Tensor) -> Tensor:
     """The error function of each element."""
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """One minus the error function, with small relative error where that is near one."""
+    """One minus the error function, with a small relative error where the error function is near one."""
 def erfc_(input: Tensor) -> Tensor:
-    """One minus the error function, with small relative error where that is near one."""
+    """One minus the error function, with a small relative error where the error function is near one."""
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse of the error function, between -1 and 1."""
 def erfinv_(input: Tensor) -> Tensor:
@@ -441,15 +441,15 @@ def exp2_(input: Tensor) -> Tensor:
 def exp_(input: Tensor) -> Tensor:
     """The exponential of each element."""
 def expand_copy(input: Tensor, size: Sequence[_int], *, implicit: _bool = False, out: Tensor | None = None) -> Tensor:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The exponential minus one, exact near zero."""
+    """The exponential minus one, accurate near zero."""
 def expm1_(input: Tensor) -> Tensor:
-    """The exponential minus one, exact near zero."""
+    """The exponential minus one, accurate near zero."""
 def eye(n: _int, m: _int | None = None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """A matrix with 1 on the diagonal and 0 elsewhere."""
 def fill(input: Tensor, value: Tensor | _Number) -> Tensor:
-    """A tensor like another one, with one value everywhere."""
+    """A tensor like another one, filled with one value."""
 @overload
 def fill_(input: Tensor, value: _Number) -> Tensor:
     """Sets every element to one value, in place."""
@@ -476,25 +476,25 @@ def floor_(input: Tensor) -> Tensor:
 def floor_divide(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The quotient, rounded downwards."""
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The larger of two elements; a number is preferred to nan."""
+    """The larger of two elements; a number is preferred to NaN."""
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The smaller of two elements; a number is preferred to nan."""
+    """The smaller of two elements; a number is preferred to NaN."""
 def fmod(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The remainder with the sign of the dividend, as C's `fmod`."""
 def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """What is behind the point of each element, with its sign."""
+    """The fractional part of each element, with its sign."""
 def frac_(input: Tensor) -> Tensor:
-    """What is behind the point of each element, with its sign."""
+    """The fractional part of each element, with its sign."""
 def frexp(input: Tensor, *, out: tuple[Tensor, ...] | None = None) -> return_types.frexp:
     """Each element as a mantissa from 0.5 to 1 and a power of two."""
 def frobenius_norm(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """The norm of the elements along `dim`."""
 def full(size: Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """A tensor of a size, filled with a value whose type decides the dtype."""
+    """A tensor of the given size, filled with a value whose type determines the dtype."""
 def full_like(input: Tensor, fill_value: _Number, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
-    """A tensor of another's size and dtype, filled with a value."""
+    """A tensor with another's size and dtype, filled with a value."""
 def gather(input: Tensor, dim: _int, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Reads along `dim` at the places that `index` names, one for each element of the result."""
+    """Reads along `dim` with an index for each element of the result."""
 def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The greatest common divisor."""
 def gcd_(input: Tensor, other: Tensor) -> Tensor:
@@ -527,20 +527,20 @@ def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor
 def gt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Whether `input` is greater than `other`."""
 def hamming_window(window_length: _int, periodic: _bool = True, alpha: _float = 0.54, beta: _float = 0.46, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
-    """A window of `window_length` numbers; a periodic one ends just before it would begin anew."""
+    """A window of `window_length` numbers; a periodic one is one period without the repeated first number."""
 def hann_window(window_length: _int, periodic: _bool = True, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
-    """A window of `window_length` numbers; a periodic one ends just before it would begin anew."""
+    """A window of `window_length` numbers; a periodic one is one period without the repeated first number."""
 def hardshrink(input: Tensor, lambd: _Number = 0.5, *, out: Tensor | None = None) -> Tensor:
     """Each element, or zero where its magnitude is at most `lambd`."""
 def hash_tensor(input: Tensor, dim: _int | Sequence[_int] = ..., *, keepdim: _bool = False, mode: _int = 0, out: Tensor | None = None) -> Tensor:
-    """The bits of all elements along `dim` (all dimensions by default), as numbers of 64 bits joined by exclusive or."""
+    """The exclusive or of the elements along `dim` (all dimensions by default), as 64-bit integers."""
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The step function: 0 below zero, `values` at zero, 1 above."""
 def histc(input: Tensor, bins: _int = 100, min: _Number = 0, max: _Number = 0, *, out: Tensor | None = None) -> Tensor:
-    """How many elements fall into each of `bins` equal parts of `min` to `max` (of the elements' own range where those are equal)."""
+    """The number of elements in each of `bins` equal parts of `min` to `max` (of the elements' own range if those are equal)."""
 @overload
 def histogram(input: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.histogram:
-    """How many elements (or the sum of their `weight`) lie between each two neighbours of the edges `bins`."""
+    """The number of elements (or the sum of their `weight`) between adjacent edges in `bins`."""
 @overload
 def histogram(input: Tensor, bins: _int = 100, *, range: _float | Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.histogram: ...
 @overload
@@ -549,9 +549,9 @@ def hsplit(input: Tensor, sections: _int) -> tuple[Tensor, ...]:
 @overload
 def hsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Tensors one behind the other along the columns (vectors along their only dimension)."""
+    """Concatenates tensors along the columns (vectors along their only dimension)."""
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The length of the hypotenuse."""
+    """The hypotenuse of a right triangle with these legs."""
 def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The modified Bessel function of the first kind, of order zero."""
 def i0_(input: Tensor) -> Tensor:
@@ -563,24 +563,24 @@ def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 def imag(input: Tensor) -> Tensor:
     """A view of the imaginary parts."""
 def index_add(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """A copy with the slices of `source`, scaled by `alpha`, added to those of `dim` that `index` names."""
+    """A copy with the slices of `source`, scaled by `alpha`, added to those of `dim` at `index`."""
 def index_copy(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A copy with the slices of `source` in place of those of `dim` that `index` names."""
+    """A copy in which the slices of `dim` at `index` are replaced by those of `source`."""
 @overload
 def index_fill(input: Tensor, dim: _int, index: Tensor, value: Tensor) -> Tensor:
-    """A copy with the number of a 0-d tensor in the slices of `dim` that `index` names."""
+    """A copy in which the slices of `dim` at `index` are filled with the value of a 0-d tensor."""
 @overload
 def index_fill(input: Tensor, dim: _int, index: Tensor, value: _Number) -> Tensor: ...
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
-    """A copy with `values` written to, or added at, the places that a tuple of index tensors names."""
+    """A copy with `values` written or added at a tuple of index tensors."""
 def index_put_(input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: _bool = False) -> Tensor:
-    """A copy with `values` written to, or added at, the places that a tuple of index tensors names."""
+    """A copy with `values` written or added at a tuple of index tensors."""
 def index_reduce(input: Tensor, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-    """A copy with the slices of `source` reduced (`prod`, `mean`, `amax`, `amin`) into those of `dim` that `index` names."""
+    """A copy with the slices of `source` reduced (`prod`, `mean`, `amax`, `amin`) into those of `dim` at `index`."""
 def index_select(input: Tensor, dim: _int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The slices of `dim` that a vector of indices names, in its order."""
+    """The slices of `dim` at a vector of indices, in its order."""
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Sums of products over the last dimension of both; with a number the product."""
+    """Sums of products over the last dimension of both; with a 0-d tensor the elementwise product."""
 def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverses of matrices, as `torch.linalg.inv`."""
 def isclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
@@ -588,7 +588,7 @@ def isclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1
 def isfinite(input: Tensor) -> Tensor:
     """Whether each element is neither infinite nor nan."""
 def isin(elements: Tensor | _Number, test_elements: Tensor | _Number, *, assume_unique: _bool = False, invert: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Which of `elements` are among `test_elements`, or with `invert` are not. One of the two may be a number."""
+    """Whether each of `elements` is in `test_elements`, or with `invert` is not. One of the two may be a number."""
 def isinf(input: Tensor) -> Tensor:
     """Whether each element is infinite."""
 def isnan(input: Tensor) -> Tensor:
@@ -600,15 +600,15 @@ def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def isreal(input: Tensor) -> Tensor:
     """Whether each element has no imaginary part."""
 def istft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor:
-    """The inverse of `torch.stft`: windows are added where they overlap, and divided by the squares of the window that met there."""
+    """The inverse of `torch.stft`: overlapping windows are added, and divided by the sum of the squared windows."""
 def kaiser_window(window_length: _int, periodic: _bool = True, beta: _float = 12.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
-    """A window of `window_length` numbers; a periodic one ends just before it would begin anew."""
+    """A window of `window_length` numbers; a periodic one is one period without the repeated first number."""
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The Kronecker product: every element of `input` times the whole of `other`."""
 def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.kthvalue:
-    """The `k`-th smallest element along `dim`, counted from one, and where it stands."""
+    """The `k`-th smallest element along `dim`, counted from one, and its index."""
 def layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05) -> Tensor:
-    """Normalises the last dimensions, which `normalized_shape` names, of each element of the others."""
+    """Normalises over the last dimensions, whose sizes are `normalized_shape`."""
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The least common multiple."""
 def lcm_(input: Tensor, other: Tensor) -> Tensor:
@@ -638,9 +638,9 @@ def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def log10_(input: Tensor) -> Tensor:
     """The logarithm to base 10 of each element."""
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The natural logarithm of one plus each element, exact near zero."""
+    """The natural logarithm of one plus each element, accurate near zero."""
 def log1p_(input: Tensor) -> Tensor:
-    """The natural logarithm of one plus each element, exact near zero."""
+    """The natural logarithm of one plus each element, accurate near zero."""
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm to base 2 of each element."""
 def log2_(input: Tensor) -> Tensor:
@@ -648,13 +648,13 @@ def log2_(input: Tensor) -> Tensor:
 def log_(input: Tensor) -> Tensor:
     """The natural logarithm of each element."""
 def log_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The logarithm of softmax along `dim`, without its rounding."""
+    """The logarithm of softmax along `dim`, computed directly and so more accurately."""
 def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the sum of exponentials, without overflow."""
 def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm to base 2 of the sum of powers of 2, without overflow."""
 def logcumsumexp(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:
-    """The logarithms of the running sums of exponentials along `dim`."""
+    """The logarithms of the cumulative sums of exponentials along `dim`."""
 def logdet(input: Tensor) -> Tensor:
     """The logarithm of determinants; NaN where one is negative."""
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -674,7 +674,7 @@ def logit_(input: Tensor, eps: _float | None = None) -> Tensor:
 def logspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, base: _float = 10.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
     """Powers of `base` with evenly spaced exponents from `start` to `end`."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The logarithm of the sum of exponentials along one or several dimensions, taken so that nothing overflows."""
+    """The logarithm of the sum of exponentials along one or several dimensions, computed without overflow."""
 @overload
 def lstm(input: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool) -> tuple[Tensor, Tensor, Tensor]:
     """Layers of long short-term memory (see `lstm_cell`) over sequences of one length."""
@@ -687,10 +687,10 @@ def lt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> 
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The solution `X` of `A @ X = input` from the LU factors of `A`; `torch.linalg.lu_solve` is the newer form."""
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: tuple[Tensor, ...] | None = None) -> return_types.lu_unpack:
-    """The three factors that `torch.linalg.lu_factor` packed together."""
+    """The three factors in the packed result of `torch.linalg.lu_factor`."""
 @overload
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor:
-    """A copy with the number of a 0-d tensor where `mask`, which broadcasts, is true."""
+    """A copy with the value of a 0-d tensor where `mask`, which broadcasts, is true."""
 @overload
 def masked_fill(input: Tensor, mask: Tensor, value: _Number) -> Tensor: ...
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -702,7 +702,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
 def matrix_exp(input: Tensor) -> Tensor:
     """The exponentials of matrices, as `torch.linalg.matrix_exp`."""
 def matrix_power(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
-    """Matrices multiplied by themselves, as `torch.linalg.matrix_power`."""
+    """Integer powers of matrices, as `torch.linalg.matrix_power`."""
 @overload
 def max(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of two elements, as `maximum`."""
@@ -713,20 +713,20 @@ def max(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def max_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> Tensor:
     """The largest element of each window of sequences `(N, C, L)` or `(C, L)`."""
 def max_pool1d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of sequences `(N, C, L)` or `(C, L)`, and its place among the elements of its channel."""
+    """The largest element of each window of sequences `(N, C, L)` or `(C, L)`, and its index among the elements of its channel."""
 def max_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> Tensor:
     """The largest element of each window of images `(N, C, H, W)` or `(C, H, W)`."""
 def max_pool2d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of images `(N, C, H, W)` or `(C, H, W)`, and its place among the elements of its channel."""
+    """The largest element of each window of images `(N, C, H, W)` or `(C, H, W)`, and its index among the elements of its channel."""
 def max_pool3d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> Tensor:
     """The largest element of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`."""
 def max_pool3d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`, and its place among the elements of its channel."""
+    """The largest element of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`, and its index among the elements of its channel."""
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The larger of two elements; nan if either is."""
+    """The larger of two elements; NaN if either is NaN."""
 @overload
 def mean(input: Tensor, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """The mean of all elements, which are floats or complex numbers; NaN where there are none."""
+    """The mean of all elements, which must be floats or complex numbers; NaN if there are none."""
 @overload
 def mean(input: Tensor, dim: _int | Sequence[_int] | None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -747,17 +747,17 @@ def min(input: Tensor, dim: _int, keepdim: _bool = False, *, out: tuple[Tensor, 
 @overload
 def min(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The smaller of two elements; nan if either is."""
+    """The smaller of two elements; NaN if either is NaN."""
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices."""
 def mode(input: Tensor, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.mode:
-    """The most frequent element along `dim` (the smallest of several), and where it last stands."""
+    """The most frequent element along `dim` (the smallest of several), and its last index."""
 def moveaxis(input: Tensor, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-    """A view with some dimensions moved to other places; the rest keeps its order."""
+    """A view with some dimensions moved to other positions; the others keep their order."""
 def movedim(input: Tensor, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-    """A view with some dimensions moved to other places; the rest keeps its order."""
+    """A view with some dimensions moved to other positions; the others keep their order."""
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The elements in order along the first dimension."""
+    """The sorted elements along the first dimension."""
 def mul(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Multiplies element by element."""
 def multinomial(input: Tensor, num_samples: _int, replacement: _bool = False, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
@@ -788,11 +788,11 @@ def nansum(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bo
     """The sums along `dim` (all dimensions by default), in which NaN counts as zero."""
 @overload
 def narrow(input: Tensor, dim: _int, start: Tensor, length: _int) -> Tensor:
-    """A view of `length` indices of `dim` from the one that a 0-d tensor of integers names."""
+    """A view of `length` indices of `dim` from `start` on, given as a 0-d tensor of integers."""
 @overload
 def narrow(input: Tensor, dim: _int, start: _int, length: _int) -> Tensor: ...
 def narrow_copy(input: Tensor, dim: _int, start: _int, length: _int, *, out: Tensor | None = None) -> Tensor:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, training: _bool, momentum: _float, eps: _float, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """`batch_norm`, with the batch's means and reciprocal deviations, which are empty outside training."""
 def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: _int, C: _int, HxW: _int, group: _int, eps: _float) -> tuple[Tensor, Tensor, Tensor]:
@@ -810,11 +810,11 @@ def negative(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def negative_(input: Tensor) -> Tensor:
     """The negative of each element."""
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The next floating-point number after each element on the way to `other`."""
+    """The next floating-point number after each element in the direction of `other`."""
 def nonzero(input: Tensor, *, as_tuple: _bool = False, out: Tensor | None = None) -> Tensor:
-    """The coordinates of the elements that are not zero, one row each, in row-major order."""
+    """The coordinates of the non-zero elements, one row each, in row-major order."""
 def nonzero_static(input: Tensor, *, size: _int, fill_value: _int = -1, out: Tensor | None = None) -> Tensor:
-    """`nonzero` with a fixed number of rows: too many are cut off, missing ones hold `fill_value`."""
+    """`nonzero` with a fixed number of rows: the result is truncated, or padded with `fill_value`."""
 @overload
 def norm(input: Tensor, p: _Number | None = 2, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """The norm of the vectors along `dim`, as `torch.linalg.vector_norm`."""
@@ -822,7 +822,7 @@ def norm(input: Tensor, p: _Number | None = 2, dim: _int | Sequence[_int] | None
 def norm(input: Tensor, p: _str, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
 @overload
 def normal(mean: Tensor, std: Tensor, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
-    """Normally distributed numbers, each with the mean and the deviation at its place."""
+    """Normally distributed numbers, each with the mean and the standard deviation at its index."""
 @overload
 def normal(mean: Tensor, std: _float = 1, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -835,33 +835,33 @@ def nuclear_norm(input: Tensor, dim: Sequence[_int] = ..., keepdim: _bool = Fals
     """The sum of singular values of matrices."""
 @overload
 def ones(size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """A tensor of a size, filled with 1."""
+    """A tensor of the given size, filled with 1."""
 @overload
 def ones(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def ones_like(input: Tensor, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
-    """A tensor of another's size and dtype, filled with 1."""
+    """A tensor with another's size and dtype, filled with 1."""
 def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The first columns of the product of reflections, as `torch.linalg.householder_product`."""
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: _bool = True, transpose: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The product of reflections (`input` and their factors `input2`) times `input3`, or `input3` times it where `left` is false."""
+    """The product of reflections (`input` and their factors `input2`) times `input3`, or `input3` times it if `left` is false."""
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of each pair of two vectors' elements."""
 def pairwise_distance(x1: Tensor, x2: Tensor, p: _float = 2.0, eps: _float = 1e-06, keepdim: _bool = False) -> Tensor:
-    """The lengths of `x1 - x2 + eps` along the last dimension."""
+    """The norms of `x1 - x2 + eps` along the last dimension."""
 def pdist(input: Tensor, p: _float = 2.0) -> Tensor:
-    """The distances between each row and each of the rows behind it."""
+    """The distances between each pair of rows."""
 def permute(input: Tensor, dims: Sequence[_int]) -> Tensor:
     """A view with the dimensions in the order of `dims`."""
 def permute_copy(input: Tensor, dims: Sequence[_int], *, out: Tensor | None = None) -> Tensor:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 def pinverse(input: Tensor, rcond: _float = 1e-15) -> Tensor:
     """The pseudo-inverses of matrices; singular values up to `rcond` times the largest count as zero."""
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
-    """Spreads groups of channels over space: `(*, C * r * r, H, W)` becomes `(*, C, H * r, W * r)`."""
+    """Moves groups of channels to spatial dimensions: `(*, C * r * r, H, W)` becomes `(*, C, H * r, W * r)`."""
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
-    """Gathers squares of space into channels: `(*, C, H * r, W * r)` becomes `(*, C * r * r, H, W)`."""
+    """Moves square blocks of pixels to channels: `(*, C, H * r, W * r)` becomes `(*, C * r * r, H, W)`."""
 def poisson(input: Tensor, *, generator: Generator | None = None) -> Tensor:
-    """Values of Poisson distributions, each with the rate at its place."""
+    """Values of Poisson distributions, each with the rate at its index."""
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The complex numbers with these magnitudes and angles."""
 def polygamma(n: _int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -877,11 +877,11 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """Each element, times `weight` where it is negative: one weight for all, or one for each channel (the second dimension)."""
 @overload
 def prod(input: Tensor, *, dtype: _dtype | None = None) -> Tensor:
-    """The product of all elements; integers and bool multiply in int64."""
+    """The product of all elements; integers and bool are multiplied in int64."""
 @overload
 def prod(input: Tensor, dim: _int, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
-    """A copy with the elements of `source` written to, or added at, indices into the row-major order."""
+    """A copy with the elements of `source` written or added at indices into the flattened tensor."""
 def qr(input: Tensor, some: _bool = True, *, out: tuple[Tensor, ...] | None = None) -> return_types.qr:
     """Matrices as `Q @ R`; `torch.linalg.qr` is the newer form."""
 @overload
@@ -890,24 +890,24 @@ def quantile(input: Tensor, q: Tensor, dim: _int | None = None, keepdim: _bool =
 @overload
 def quantile(input: Tensor, q: _float, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = ..., out: Tensor | None = None) -> Tensor: ...
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Radians as degrees."""
+    """Converts radians to degrees."""
 def rad2deg_(input: Tensor) -> Tensor:
-    """Radians as degrees."""
+    """Converts radians to degrees."""
 @overload
 def rand(size: Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """Random numbers drawn evenly from 0 up to 1."""
+    """Random numbers drawn uniformly from 0 (inclusive) to 1 (exclusive)."""
 @overload
 def rand(*size: _int, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def rand_like(input: Tensor, *, generator: Generator | None = None, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """`rand` with another tensor's size and dtype."""
 @overload
 def randint(high: _int, size: Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """Random integers from 0 up to `high`, without it."""
+    """Random integers from 0 (inclusive) to `high` (exclusive)."""
 @overload
 def randint(low: _int, high: _int, size: Sequence[_int], *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 @overload
 def randint_like(input: Tensor, high: _int, *, generator: Generator | None = None, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
-    """Random integers from 0 up to `high`, with another tensor's size and dtype."""
+    """Random integers from 0 (inclusive) to `high` (exclusive), with another tensor's size and dtype."""
 @overload
 def randint_like(input: Tensor, low: _int, high: _int, *, generator: Generator | None = None, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor: ...
 @overload
@@ -918,11 +918,11 @@ def randn(*size: _int, generator: Generator | None = None, dtype: _dtype | None 
 def randn_like(input: Tensor, *, generator: Generator | None = None, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """`randn` with another tensor's size and dtype."""
 def randperm(n: _int, *, generator: Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """The integers from 0 up to `n`, without it, in random order."""
+    """A random permutation of the integers from 0 (inclusive) to `n` (exclusive)."""
 def ravel(input: Tensor) -> Tensor:
-    """The elements in one dimension, row-major; a view where that is possible."""
+    """The elements in one dimension, row-major; a view if possible."""
 def real(input: Tensor) -> Tensor:
-    """A view of the real parts; a real tensor itself."""
+    """A view of the real parts; a real tensor is returned itself."""
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by each element."""
 def reciprocal_(input: Tensor) -> Tensor:
@@ -934,22 +934,22 @@ def relu_(input: Tensor) -> Tensor:
 def remainder(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The remainder with the sign of the divisor, as Python's `%`."""
 def renorm(input: Tensor, p: _Number, dim: _int, maxnorm: _Number, *, out: Tensor | None = None) -> Tensor:
-    """The tensor with each of its parts along `dim` shrunk to the norm `maxnorm` where it is longer."""
+    """The tensor with each of its slices along `dim` scaled down to the norm `maxnorm` if it is larger."""
 @overload
 def repeat_interleave(input: Tensor, repeats: _int, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
-    """Every slice of `dim` `repeats` times; without `dim` every element."""
+    """Every slice of `dim` repeated `repeats` times; without `dim` every element."""
 @overload
 def repeat_interleave(input: Tensor, repeats: Tensor, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor: ...
 @overload
 def repeat_interleave(repeats: Tensor, *, output_size: _int | None = None) -> Tensor: ...
 def reshape(input: Tensor, shape: Sequence[_int]) -> Tensor:
-    """The same elements under another shape: a view where the strides allow it, else a copy."""
+    """The same elements with another shape: a view if the strides allow it, else a copy."""
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
-    """Gives the tensor the size of another one, in place."""
+    """Changes the tensor's size to that of another one, in place."""
 def resolve_conj(input: Tensor) -> Tensor:
-    """The tensor with conjugates in its memory: a copy where they are still to be computed, else the tensor itself."""
+    """The tensor with its conjugates computed: a copy if it is a conjugate view, else the tensor itself."""
 def resolve_neg(input: Tensor) -> Tensor:
-    """The tensor with negatives in its memory: a copy where they are still to be computed, else the tensor itself."""
+    """The tensor with its negatives computed: a copy if it is a negative view, else the tensor itself."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, eps: _float | None = None) -> Tensor:
     """Divides by the root of the mean square over the last dimensions; `eps` is the dtype's own by default."""
 @overload
@@ -967,18 +967,18 @@ def rnn_tanh(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Ten
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
     """One step of a recurrent network."""
 def roll(input: Tensor, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] = ...) -> Tensor:
-    """A copy with the elements moved on by `shifts` along `dims`; what falls off the end comes back at the beginning."""
+    """A copy with the elements rolled by `shifts` along `dims`; elements past the end continue at the beginning."""
 def rot90(input: Tensor, k: _int = 1, dims: Sequence[_int] = ...) -> Tensor:
-    """The tensor turned by `k` quarters in the plane of two dimensions, from the first towards the second."""
+    """The tensor rotated by `k` times 90 degrees in the plane of two dimensions, from the first towards the second."""
 @overload
 def round(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
+    """Each element rounded to the nearest integer, halves to the even one; with `decimals` to that many digits after the decimal point, or before it if negative."""
 @overload
 def round(input: Tensor, *, decimals: _int, out: Tensor | None = None) -> Tensor: ...
 def round_(input: Tensor) -> Tensor:
-    """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
+    """Each element rounded to the nearest integer, halves to the even one; with `decimals` to that many digits after the decimal point, or before it if negative."""
 def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Tensors one below the other; a vector is a row."""
+    """Concatenates tensors along the rows; a vector is one row."""
 def rrelu(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
     """Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean."""
 def rrelu_(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
@@ -990,10 +990,10 @@ def rsqrt_(input: Tensor) -> Tensor:
 def rsub(input: Tensor, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
     """Subtracts `input`, scaled by `alpha`, from `other`."""
 def scalar_tensor(s: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
-    """A number as a tensor without dimensions, of the default dtype unless another is given."""
+    """A number as a 0-d tensor, of the default dtype unless another is given."""
 @overload
 def scatter(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A copy with the elements of `src` written along `dim` at the places that `index` names; the last for a place stays."""
+    """A copy with the elements of `src` written along `dim` at `index`; of repeated indices the last one wins."""
 @overload
 def scatter(input: Tensor, dim: _int, index: Tensor, value: _Number, *, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -1001,30 +1001,30 @@ def scatter(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, reduce: _st
 @overload
 def scatter(input: Tensor, dim: _int, index: Tensor, value: _Number, *, reduce: _str, out: Tensor | None = None) -> Tensor: ...
 def scatter_add(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A copy with the elements of `src` added along `dim` at the places that `index` names."""
+    """A copy with the elements of `src` added along `dim` at `index`."""
 def scatter_reduce(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-    """A copy with the elements of `src` reduced (`sum`, `prod`, `mean`, `amax`, `amin`) at the places that `index` names."""
+    """A copy with the elements of `src` reduced (`sum`, `prod`, `mean`, `amax`, `amin`) at `index`."""
 @overload
 def searchsorted(sorted_sequence: Tensor, input: Tensor, *, out_int32: _bool = False, right: _bool = False, side: _str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-    """The places where elements of `input` would go into sorted lines so that these stay sorted; before equal elements, or with `right` behind them."""
+    """The indices at which elements of `input` would be inserted into sorted lines to keep them sorted; before equal elements, or with `right` after them."""
 @overload
 def searchsorted(sorted_sequence: Tensor, input: _Number, *, out_int32: _bool = False, right: _bool = False, side: _str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor: ...
 def segment_reduce(data: Tensor, reduce: _str, *, lengths: Tensor | None = None, indices: Tensor | None = None, offsets: Tensor | None = None, axis: _int = 0, unsafe: _bool = False, initial: _Number | None = None) -> Tensor:
     """The `sum`, `mean`, `max`, `min` or `prod` of each segment of the dimension `axis`."""
 def select(input: Tensor, dim: _int, index: _int) -> Tensor:
-    """The view at one index of `dim`, which disappears."""
+    """The view at one index of `dim`, which is removed."""
 def select_copy(input: Tensor, dim: _int, index: _int, *, out: Tensor | None = None) -> Tensor:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 def select_scatter(input: Tensor, src: Tensor, dim: _int, index: _int) -> Tensor:
     """A copy with `src` in place of the slice at one index of `dim`."""
 def selu(input: Tensor) -> Tensor:
-    """`elu` with the scales that keep mean and variance from layer to layer."""
+    """`elu` with the scales that preserve mean and variance from layer to layer."""
 def selu_(input: Tensor) -> Tensor:
-    """`elu` with the scales that keep mean and variance from layer to layer."""
+    """`elu` with the scales that preserve mean and variance from layer to layer."""
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The sign; of a complex number the number of magnitude one with the same angle."""
+    """The sign; for a complex number the number of magnitude one with the same angle."""
 def sgn_(input: Tensor) -> Tensor:
-    """The sign; of a complex number the number of magnitude one with the same angle."""
+    """The sign; for a complex number the number of magnitude one with the same angle."""
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logistic function of each element."""
 def sigmoid_(input: Tensor) -> Tensor:
@@ -1032,11 +1032,11 @@ def sigmoid_(input: Tensor) -> Tensor:
 def sigmoid_backward(grad_output: Tensor, output: Tensor) -> Tensor:
     """The gradient of `sigmoid` from its result."""
 def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """-1, 0 or 1 as each element is below, at or above zero."""
+    """-1, 0 or 1 for negative, zero or positive elements."""
 def sign_(input: Tensor) -> Tensor:
-    """-1, 0 or 1 as each element is below, at or above zero."""
+    """-1, 0 or 1 for negative, zero or positive elements."""
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Whether the sign bit of each element is set; that of -0. is."""
+    """Whether the sign bit of each element is set, as it is for -0."""
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sine of each element, in radians."""
 def sin_(input: Tensor) -> Tensor:
@@ -1057,7 +1057,7 @@ def softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tenso
     """Exponentials that add up to one along `dim`."""
 @overload
 def sort(input: Tensor, dim: _int = -1, descending: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.sort:
-    """The elements along `dim` in order, and where each stood; equal ones keep their order, NaN is the largest."""
+    """The sorted elements along `dim`, and their indices; equal ones keep their order, NaN is the largest."""
 @overload
 def sort(input: Tensor, *, stable: _bool | None, dim: _int = -1, descending: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.sort: ...
 @overload
@@ -1066,11 +1066,11 @@ def split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
 @overload
 def split(input: Tensor, split_size: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 def split_copy(input: Tensor, split_size: _int, dim: _int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 def split_with_sizes(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
-    """Views of as many indices of `dim` as each entry of `split_sizes` says."""
+    """Views of `dim` whose lengths are the entries of `split_sizes`."""
 def split_with_sizes_copy(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The square root of each element."""
 def sqrt_(input: Tensor) -> Tensor:
@@ -1090,13 +1090,13 @@ def squeeze_(input: Tensor) -> Tensor:
     """A view without the dimensions of size one."""
 @overload
 def squeeze_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 @overload
 def squeeze_copy(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def squeeze_copy(input: Tensor, dim: Sequence[_int], *, out: Tensor | None = None) -> Tensor: ...
 def stack(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Tensors of one shape side by side along a new dimension."""
+    """Stacks tensors of one shape along a new dimension."""
 @overload
 def std(input: Tensor, unbiased: _bool = True) -> Tensor:
     """The standard deviation of all elements."""
@@ -1129,15 +1129,15 @@ def swapaxes(input: Tensor, axis0: _int, axis1: _int) -> Tensor:
 def swapdims(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
     """A view with two dimensions exchanged."""
 def t(input: Tensor) -> Tensor:
-    """A matrix transposed, as a view; tensors of fewer dimensions stay as they are."""
+    """A matrix transposed, as a view; tensors of fewer dimensions are returned unchanged."""
 def t_(input: Tensor) -> Tensor:
-    """A matrix transposed, as a view; tensors of fewer dimensions stay as they are."""
+    """A matrix transposed, as a view; tensors of fewer dimensions are returned unchanged."""
 def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The elements at indices into the row-major order; the result has the shape of `index`."""
+    """The elements of the flattened tensor at `index`; the result has the shape of `index`."""
 def take_along_dim(input: Tensor, indices: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """`gather` whose operands broadcast against each other apart from `dim`; without `dim` over the elements in one row."""
+    """`gather` whose operands broadcast except along `dim`; without `dim` over the flattened tensor."""
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The tangent of each element, in radians."""
 def tan_(input: Tensor) -> Tensor:
@@ -1150,7 +1150,7 @@ def tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
     """The gradient of `tanh` from its result."""
 @overload
 def tensor_split(input: Tensor, sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """`sections` views along `dim`, the first ones longer by one where it does not divide."""
+    """`sections` views along `dim`; the first ones are longer by one if the size is not divisible."""
 @overload
 def tensor_split(input: Tensor, indices: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 @overload
@@ -1162,15 +1162,15 @@ def threshold_(input: Tensor, threshold: _Number, value: _Number) -> Tensor:
 def threshold_backward(grad_output: Tensor, input: Tensor, threshold: _Number) -> Tensor:
     """The gradient where `input` is above `threshold`, else zero."""
 def tile(input: Tensor, dims: Sequence[_int]) -> Tensor:
-    """`repeat` that counts missing repetitions as one."""
+    """`repeat` in which missing repetitions count as one."""
 def topk(input: Tensor, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: tuple[Tensor, ...] | None = None) -> return_types.topk:
-    """The `k` largest elements along `dim`, or the smallest, in order, and where they stand."""
+    """The `k` largest elements along `dim`, or the smallest, in order, and their indices."""
 def trace(input: Tensor) -> Tensor:
     """The sum of a matrix's diagonal."""
 def transpose(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
     """A view with two dimensions exchanged."""
 def transpose_copy(input: Tensor, dim0: _int, dim1: _int, *, out: Tensor | None = None) -> Tensor:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 @overload
 def trapezoid(y: Tensor, x: Tensor, *, dim: _int = -1) -> Tensor:
     """The integral of samples `y` at places `x`, by the trapezoidal rule."""
@@ -1200,23 +1200,23 @@ def trunc_(input: Tensor) -> Tensor:
 def unbind(input: Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
     """The views at all indices of `dim`."""
 def unbind_copy(input: Tensor, dim: _int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 def unflatten(input: Tensor, dim: _int, sizes: Sequence[_int]) -> Tensor:
-    """One dimension taken apart into several; one of `sizes` may be -1."""
+    """One dimension split into several; one of `sizes` may be -1."""
 def unfold_copy(input: Tensor, dimension: _int, size: _int, step: _int, *, out: Tensor | None = None) -> Tensor:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 def unsafe_chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
+    """As the function without `unsafe_` in its name, but autograd does not treat the results as views of one tensor."""
 def unsafe_split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
+    """As the function without `unsafe_` in its name, but autograd does not treat the results as views of one tensor."""
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
-    """The pieces that the function without `unsafe_` in its name gives, over the same memory, but not as views for autograd."""
+    """As the function without `unsafe_` in its name, but autograd does not treat the results as views of one tensor."""
 def unsqueeze(input: Tensor, dim: _int) -> Tensor:
     """A view with a new dimension of size one at `dim`."""
 def unsqueeze_copy(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 def vander(x: Tensor, N: _int | None = None, increasing: _bool = False) -> Tensor:
-    """Rows of powers of each element, falling unless `increasing`."""
+    """Rows of powers of each element, descending unless `increasing`."""
 @overload
 def var(input: Tensor, unbiased: _bool = True) -> Tensor:
     """The variance of all elements."""
@@ -1238,17 +1238,17 @@ def view_as_complex(input: Tensor) -> Tensor:
 def view_as_real(input: Tensor) -> Tensor:
     """A view of complex numbers as pairs of real ones, in a new last dimension of size two."""
 def view_copy(input: Tensor, size: Sequence[_int], *, out: Tensor | None = None) -> Tensor:
-    """The view of the same name, copied into memory of its own."""
+    """A copy of the view of the same name."""
 @overload
 def vsplit(input: Tensor, sections: _int) -> tuple[Tensor, ...]:
     """Equal views along the rows."""
 @overload
 def vsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Tensors one below the other; a vector is a row."""
+    """Concatenates tensors along the rows; a vector is one row."""
 @overload
 def where(condition: Tensor, input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The elements of `input` where `condition` holds, elsewhere those of `other`; all three broadcast."""
+    """The elements of `input` where `condition` is true, elsewhere those of `other`; all three broadcast."""
 @overload
 def where(condition: Tensor) -> tuple[Tensor, ...]: ...
 def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -1259,10 +1259,10 @@ def zero_(input: Tensor) -> Tensor:
     """Sets every element to 0, in place."""
 @overload
 def zeros(size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """A tensor of a size, filled with 0."""
+    """A tensor of the given size, filled with 0."""
 @overload
 def zeros(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 def zeros_like(input: Tensor, *, memory_format: _memory_format | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
-    """A tensor of another's size and dtype, filled with 0."""
+    """A tensor with another's size and dtype, filled with 0."""
 
 __all__ = ["abs", "abs_", "absolute", "absolute_", "acos", "acos_", "acosh", "acosh_", "adaptive_avg_pool1d", "adaptive_max_pool1d", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addmv_", "addr", "adjoint", "affine_grid_generator", "alias_copy", "all", "allclose", "amax", "amin", "aminmax", "angle", "any", "arange", "arccos", "arccos_", "arccosh", "arccosh_", "arcsin", "arcsin_", "arcsinh", "arcsinh_", "arctan", "arctan2", "arctan_", "arctanh", "arctanh_", "argmax", "argmin", "argsort", "argwhere", "as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter", "asin", "asin_", "asinh", "asinh_", "atan", "atan2", "atan_", "atanh", "atanh_", "atleast_1d", "atleast_2d", "atleast_3d", "avg_pool1d", "baddbmm", "bartlett_window", "bernoulli", "bilinear", "bincount", "binomial", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_not_", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "blackman_window", "block_diag", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cat", "cdist", "ceil", "ceil_", "celu", "celu_", "channel_shuffle", "cholesky", "cholesky_inverse", "cholesky_solve", "chunk", "clamp", "clamp_", "clamp_max", "clamp_max_", "clamp_min", "clamp_min_", "clip", "clip_", "clone", "column_stack", "combinations", "complex", "concat", "concatenate", "conj", "conj_physical", "conj_physical_", "constant_pad_nd", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "copysign", "corrcoef", "cos", "cos_", "cosh", "cosh_", "cosine_similarity", "count_nonzero", "cov", "cross", "ctc_loss", "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "deg2rad", "deg2rad_", "det", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_copy", "diagonal_scatter", "diff", "digamma", "digamma_", "dist", "div", "divide", "dot", "dropout", "dsplit", "dstack", "embedding", "embedding_bag", "embedding_dense_backward", "embedding_renorm_", "empty", "empty_like", "empty_permuted", "empty_strided", "eq", "equal", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "exp", "exp2", "exp2_", "exp_", "expand_copy", "expm1", "expm1_", "eye", "fill", "fill_", "fix", "fix_", "flatten", "flip", "fliplr", "flipud", "float_power", "floor", "floor_", "floor_divide", "fmax", "fmin", "fmod", "frac", "frac_", "frexp", "frobenius_norm", "full", "full_like", "gather", "gcd", "gcd_", "ge", "geqrf", "ger", "greater", "greater_equal", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "group_norm", "gru", "gru_cell", "gt", "hamming_window", "hann_window", "hardshrink", "hash_tensor", "heaviside", "histc", "histogram", "hsplit", "hstack", "hypot", "i0", "i0_", "igamma", "igammac", "imag", "index_add", "index_copy", "index_fill", "index_put", "index_put_", "index_reduce", "index_select", "inner", "inverse", "isclose", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "istft", "kaiser_window", "kron", "kthvalue", "layer_norm", "lcm", "lcm_", "ldexp", "ldexp_", "le", "lerp", "less", "less_equal", "lgamma", "lgamma_", "linspace", "log", "log10", "log10_", "log1p", "log1p_", "log2", "log2_", "log_", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logdet", "logical_and", "logical_not", "logical_not_", "logical_or", "logical_xor", "logit", "logit_", "logspace", "logsumexp", "lstm", "lstm_cell", "lt", "lu_solve", "lu_unpack", "masked_fill", "masked_scatter", "masked_select", "matmul", "matrix_exp", "matrix_power", "max", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mm", "mode", "moveaxis", "movedim", "msort", "mul", "multinomial", "multiply", "mv", "mvlgamma", "nan_to_num", "nan_to_num_", "nanmean", "nanmedian", "nanquantile", "nansum", "narrow", "narrow_copy", "native_batch_norm", "native_group_norm", "native_layer_norm", "ne", "neg", "neg_", "negative", "negative_", "nextafter", "nonzero", "nonzero_static", "norm", "normal", "not_equal", "nuclear_norm", "ones", "ones_like", "orgqr", "ormqr", "outer", "pairwise_distance", "pdist", "permute", "permute_copy", "pinverse", "pixel_shuffle", "pixel_unshuffle", "poisson", "polar", "polygamma", "positive", "pow", "prelu", "prod", "put", "qr", "quantile", "rad2deg", "rad2deg_", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "ravel", "real", "reciprocal", "reciprocal_", "relu", "relu_", "remainder", "renorm", "repeat_interleave", "reshape", "resize_as_", "resolve_conj", "resolve_neg", "rms_norm", "rnn_relu", "rnn_relu_cell", "rnn_tanh", "rnn_tanh_cell", "roll", "rot90", "round", "round_", "row_stack", "rrelu", "rrelu_", "rsqrt", "rsqrt_", "rsub", "scalar_tensor", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "segment_reduce", "select", "select_copy", "select_scatter", "selu", "selu_", "sgn", "sgn_", "sigmoid", "sigmoid_", "sigmoid_backward", "sign", "sign_", "signbit", "sin", "sin_", "sinc", "sinc_", "sinh", "sinh_", "slice_scatter", "slogdet", "softmax", "sort", "split", "split_copy", "split_with_sizes", "split_with_sizes_copy", "sqrt", "sqrt_", "square", "square_", "squeeze", "squeeze_", "squeeze_copy", "stack", "std", "std_mean", "stft", "sub", "subtract", "sum", "svd", "swapaxes", "swapdims", "t", "t_", "t_copy", "take", "take_along_dim", "tan", "tan_", "tanh", "tanh_", "tanh_backward", "tensor_split", "threshold", "threshold_", "threshold_backward", "tile", "topk", "trace", "transpose", "transpose_copy", "trapezoid", "trapz", "triangular_solve", "tril", "tril_indices", "triu", "triu_indices", "true_divide", "trunc", "trunc_", "unbind", "unbind_copy", "unflatten", "unfold_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy", "vander", "var", "var_mean", "vdot", "view_as_complex", "view_as_real", "view_copy", "vsplit", "vstack", "where", "xlogy", "xlogy_", "zero_", "zeros", "zeros_like"]

@@ -1,4 +1,4 @@
-"""The operators under `torch.fft`. The stub is generated."""
+"""The operators of `torch.fft`. The stub is generated."""
 
 from rushlight._C import _functions
 

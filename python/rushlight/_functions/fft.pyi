@@ -16,17 +16,17 @@ from rushlight._C import (
 )
 
 def fft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The discrete Fourier transform along `dim`, cut or continued with zeros to `n` elements."""
+    """The discrete Fourier transform along `dim`, truncated or zero-padded to `n` elements."""
 def fft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.fft` along two dimensions."""
 def fftfreq(n: _int, d: _float = 1.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """The frequencies of `torch.fft.fft` of `n` elements that are `d` apart."""
+    """The frequencies of `torch.fft.fft` for `n` elements with spacing `d`."""
 def fftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.fft` along several dimensions, by default all of them."""
 def fftshift(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
     """The elements with frequency zero moved to the middle."""
 def hfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The Fourier transform of a signal whose second half are the conjugates of the first: `n` real numbers."""
+    """The Fourier transform of a signal whose second half is the conjugate of the first: `n` real numbers."""
 def hfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.hfft` along two dimensions."""
 def hfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -52,11 +52,11 @@ def irfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Se
 def irfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.irfft` along several dimensions, by default all of them."""
 def rfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The first half of the Fourier transform of real numbers; the other half are its conjugates."""
+    """The first half of the Fourier transform of real numbers; the other half is its conjugate."""
 def rfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = ..., norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.rfft` along two dimensions."""
 def rfftfreq(n: _int, d: _float = 1.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """The frequencies of `torch.fft.rfft` of `n` elements that are `d` apart."""
+    """The frequencies of `torch.fft.rfft` for `n` elements with spacing `d`."""
 def rfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """The transform of `torch.fft.rfft` along several dimensions, by default all of them."""
 

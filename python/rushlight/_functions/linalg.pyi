@@ -18,14 +18,14 @@ from rushlight._C import (
 def cholesky(input: Tensor, *, upper: _bool = False, out: Tensor | None = None) -> Tensor:
     """The Cholesky factors `L` of positive definite matrices `L @ L.mH`; `upper=True` gives `L.mH`."""
 def cholesky_ex(input: Tensor, *, upper: _bool = False, check_errors: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_cholesky_ex:
-    """The Cholesky factors `L` of matrices `L @ L.mH`, and for each the order of the first minor that is not positive."""
+    """The Cholesky factors `L` of matrices `L @ L.mH`, and for each the order of the first minor that is not positive, or 0."""
 @overload
 def cond(input: Tensor, p: _Number | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The condition number of matrices: their norm times that of their inverse, by default of the largest singular value."""
+    """The condition number of matrices: their norm times that of their inverse, by default the ratio of extreme singular values."""
 @overload
 def cond(input: Tensor, p: _str, *, out: Tensor | None = None) -> Tensor: ...
 def cross(input: Tensor, other: Tensor, *, dim: _int = -1, out: Tensor | None = None) -> Tensor:
-    """The cross product of vectors of three along `dim`."""
+    """The cross product of 3-element vectors along `dim`."""
 def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The determinants of matrices."""
 def diagonal(A: Tensor, *, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
@@ -43,44 +43,44 @@ def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverses of matrices."""
 def inv_ex(A: Tensor, *, check_errors: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_inv_ex:
-    """The inverses of matrices, and for each the place of the first zero pivot."""
+    """The inverses of matrices, and for each the position of the first zero pivot."""
 def ldl_factor(input: Tensor, *, hermitian: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_ldl_factor:
     """Symmetric (or Hermitian) matrices as `L @ D @ L.mT`, for `torch.linalg.ldl_solve`."""
 def ldl_factor_ex(input: Tensor, *, hermitian: _bool = False, check_errors: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_ldl_factor_ex:
     """Symmetric (or Hermitian) matrices as `L @ D @ L.mT`, both in one matrix, with LAPACK's pivots."""
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
-    """The solution `X` of `A @ X = B` from what `torch.linalg.ldl_factor` made of `A`."""
+    """The solution `X` of `A @ X = B`, given the result of `torch.linalg.ldl_factor` for `A`."""
 def lstsq(input: Tensor, b: Tensor, rcond: _float | None = None, *, driver: _str | None = None, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_lstsq:
-    """Least squares: the `X` that makes the columns of `input @ X - b` short, and the shortest such."""
+    """Least squares: the `X` that minimises the norm of the columns of `input @ X - b`, and the one of smallest norm."""
 def lu(A: Tensor, *, pivot: _bool = True, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_lu:
     """Matrices as `P @ L @ U`: a permutation, a lower triangle with ones on its diagonal, an upper one."""
 def lu_factor(A: Tensor, *, pivot: _bool = True, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_lu_factor:
     """LU factors in one matrix each, and the row that was exchanged in each step, for `torch.linalg.lu_solve`."""
 def lu_factor_ex(A: Tensor, *, pivot: _bool = True, check_errors: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_lu_factor_ex:
-    """LU factors in one matrix each, the row that was exchanged in each step, and the place of the first zero pivot."""
+    """LU factors in one matrix each, the row that was exchanged in each step, and the position of the first zero pivot."""
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: _bool = True, adjoint: _bool = False, out: Tensor | None = None) -> Tensor:
-    """The solution of a system from its LU factors: of `A @ X = B`, of `X @ A = B` where `left` is false, with `A.mH` where `adjoint` is true."""
+    """The solution of a system from its LU factors: of `A @ X = B`, of `X @ A = B` if `left` is false, with `A.mH` if `adjoint` is true."""
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product `input @ other` of vectors, matrices or batches of matrices."""
 def matrix_exp(input: Tensor) -> Tensor:
     """The exponentials of matrices, `sum(A ** k / k!)`."""
 @overload
 def matrix_norm(input: Tensor, ord: _Number, dim: Sequence[_int] = ..., keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """The norms of the matrices that two dimensions make."""
+    """The norms of the matrices along two dimensions."""
 @overload
 def matrix_norm(input: Tensor, ord: _str = ..., dim: Sequence[_int] = ..., keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
 def matrix_power(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
-    """Matrices multiplied by themselves; a negative `n` takes their inverses."""
+    """Integer powers of matrices; for a negative `n` powers of their inverses."""
 @overload
 def matrix_rank(input: Tensor, *, atol: Tensor | _Number | None = None, rtol: Tensor | _Number | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
-    """How many singular values are larger than `max(atol, rtol * the largest)`."""
+    """The number of singular values larger than `max(atol, rtol * the largest)`."""
 @overload
 def matrix_rank(input: Tensor, tol: Tensor | _Number, hermitian: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """The product of a chain of matrices, in the order that takes the fewest multiplications."""
 @overload
 def norm(input: Tensor, ord: _Number | None = None, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """The norm of vectors where `dim` names one dimension, of matrices where it names two, of all elements by default."""
+    """The norm of vectors if `dim` is one dimension, of matrices if it is two, of all elements by default."""
 @overload
 def norm(input: Tensor, ord: _str, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -93,17 +93,17 @@ def qr(A: Tensor, mode: _str = ..., *, out: tuple[Tensor, ...] | None = None) ->
 def slogdet(A: Tensor, *, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_slogdet:
     """The sign of the determinants of matrices, and the logarithm of their magnitude."""
 def solve(A: Tensor, B: Tensor, *, left: _bool = True, out: Tensor | None = None) -> Tensor:
-    """The solution `X` of `A @ X = B` for square matrices, or of `X @ A = B` where `left` is false."""
+    """The solution `X` of `A @ X = B` for square matrices, or of `X @ A = B` if `left` is false."""
 def solve_ex(A: Tensor, B: Tensor, *, left: _bool = True, check_errors: _bool = False, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_solve_ex:
-    """As `torch.linalg.solve`, with the place of the first zero pivot of each matrix instead of an exception."""
+    """As `torch.linalg.solve`, with the position of the first zero pivot of each matrix instead of an exception."""
 def solve_triangular(input: Tensor, B: Tensor, *, upper: _bool, left: _bool = True, unitriangular: _bool = False, out: Tensor | None = None) -> Tensor:
-    """The solution `X` of `input @ X = B` for triangular matrices, or of `X @ input = B` where `left` is false."""
+    """The solution `X` of `input @ X = B` for triangular matrices, or of `X @ input = B` if `left` is false."""
 def svd(A: Tensor, full_matrices: _bool = True, *, driver: _str | None = None, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_svd:
     """The singular value decomposition `A = U @ diag(S) @ Vh`, with `S` descending."""
 def svdvals(A: Tensor, *, driver: _str | None = None, out: Tensor | None = None) -> Tensor:
     """The singular values of matrices, descending."""
 def tensorinv(input: Tensor, ind: _int = 2, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of the linear map that `torch.tensordot(input, x, dims=ind)` is."""
+    """The inverse of the linear map `torch.tensordot(input, x, dims=ind)`."""
 def tensorsolve(input: Tensor, other: Tensor, dims: Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
     """The solution `X` of `torch.tensordot(input, X, X.ndim) == other`."""
 def vander(x: Tensor, *, N: _int | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""The operators under `torch.nn.functional`. The stub is generated."""
+"""The operators of `torch.nn.functional`. The stub is generated."""
 
 from rushlight._C import _functions
 

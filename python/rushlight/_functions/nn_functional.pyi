@@ -16,29 +16,29 @@ from rushlight._C import (
 )
 
 def adaptive_avg_pool1d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor:
-    """Means over as many windows as asked for, which cover sequences `(N, C, L)` or `(C, L)` evenly."""
+    """Means over the requested number of windows, which cover sequences `(N, C, L)` or `(C, L)` evenly."""
 def adaptive_avg_pool2d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor:
-    """Means over as many windows as asked for, which cover images `(N, C, H, W)` or `(C, H, W)` evenly."""
+    """Means over the requested number of windows, which cover images `(N, C, H, W)` or `(C, H, W)` evenly."""
 def adaptive_avg_pool3d(input: Tensor, output_size: _int | Sequence[_int]) -> Tensor:
-    """Means over as many windows as asked for, which cover volumes `(N, C, D, H, W)` or `(C, D, H, W)` evenly."""
+    """Means over the requested number of windows, which cover volumes `(N, C, D, H, W)` or `(C, D, H, W)` evenly."""
 def adaptive_max_pool1d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
-    """The largest element of windows that cover each channel evenly, `output_size` of them, and its place."""
+    """The largest element of windows that cover each channel evenly, `output_size` of them, and its index."""
 def adaptive_max_pool2d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
-    """The largest element of windows that cover each channel evenly, `output_size` of them, and its place."""
+    """The largest element of windows that cover each channel evenly, `output_size` of them, and its index."""
 def adaptive_max_pool3d_with_indices(input: Tensor, output_size: _int | Sequence[_int], return_indices: _bool = True) -> tuple[Tensor, Tensor]:
-    """The largest element of windows that cover each channel evenly, `output_size` of them, and its place."""
+    """The largest element of windows that cover each channel evenly, `output_size` of them, and its index."""
 def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True) -> Tensor:
-    """The mean of each window of sequences `(N, C, L)` or `(C, L)`; zeros around the input count unless `count_include_pad` is false."""
+    """The mean of each window of sequences `(N, C, L)` or `(C, L)`; zero padding is included unless `count_include_pad` is false."""
 def avg_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, divisor_override: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The mean of each window of images `(N, C, H, W)` or `(C, H, W)`; zeros around the input count unless `count_include_pad` is false."""
+    """The mean of each window of images `(N, C, H, W)` or `(C, H, W)`; zero padding is included unless `count_include_pad` is false."""
 def avg_pool3d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True, divisor_override: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The mean of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`; zeros around the input count unless `count_include_pad` is false."""
+    """The mean of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`; zero padding is included unless `count_include_pad` is false."""
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: _bool = False, momentum: _float = 0.1, eps: _float = 1e-05) -> Tensor:
-    """Normalises each channel of `(N, C, *)` over the batch: in training with its own statistics, by which the running ones move in place, else with the running ones."""
+    """Normalises each channel of `(N, C, *)` over the batch: in training with its own statistics, with which the running ones are updated in place, else with the running ones."""
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Combines two inputs through one matrix for each output."""
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
-    """The cross entropy between probabilities and the targets' probabilities; logarithms end at -100."""
+    """The cross entropy between probabilities and the targets' probabilities; logarithms are limited to -100."""
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., pos_weight: Tensor | None = None) -> Tensor:
     """The binary cross entropy of the sigmoid of scores, computed without overflow; `pos_weight` weighs the positive targets."""
 def celu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
@@ -46,7 +46,7 @@ def celu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
 def celu_(input: Tensor, alpha: _float = 1.0) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
-    """Takes the channels of `(N, C, *)` from each of `groups` groups in turn."""
+    """Interleaves the channels of `groups` groups of `(N, C, *)`."""
 @overload
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
     """The convolution (cross-correlation) of sequences `(N, C, L)` or `(C, L)` with filters `(F, C / groups, K)`."""
@@ -69,11 +69,11 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
     """The transposed convolution of volumes `(N, C, D, H, W)` or `(C, D, H, W)` with filters `(C, F / groups, KD, KH, KW)`."""
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
-    """How far pairs of vectors are from parallel (target 1), or from apart by a margin (-1)."""
+    """One minus the cosine of similar pairs of vectors (target 1), and the excess of the cosine over a margin of others (-1)."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
-    """The cosines of the angles between vectors along `dim`; lengths below `eps` count as that."""
+    """The cosines of the angles between vectors along `dim`; norms below `eps` are raised to `eps`."""
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, ignore_index: _int = -100, reduce: _bool | None = None, reduction: _str = ..., label_smoothing: _float = 0.0) -> Tensor:
-    """The cross entropy between the softmax of scores and the right classes, or their probabilities."""
+    """The cross entropy between the softmax of scores and the target classes, or their probabilities."""
 def dropout(input: Tensor, p: _float, train: _bool) -> Tensor:
     """In training, zeroes each element with probability `p` and divides the rest by `1 - p`; else the input itself."""
 def elu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
@@ -81,23 +81,23 @@ def elu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
 def elu_(input: Tensor, alpha: _float = 1.0) -> Tensor:
     """Each element, `alpha * (exp(x) - 1)` where it is negative."""
 def fold(input: Tensor, output_size: _int | Sequence[_int], kernel_size: _int | Sequence[_int], dilation: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, stride: _int | Sequence[_int] = 1) -> Tensor:
-    """Sums columns of sliding blocks into images of `output_size`, the reverse of `unfold`; blocks that overlap add up."""
+    """Sums columns of sliding blocks into images of `output_size`, the reverse of `unfold`; overlapping blocks are added."""
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | _Number, full: _bool = False, eps: _float = 1e-06, reduction: _str = ...) -> Tensor:
     """The negative logarithm of the density of targets under normal distributions with means and variances."""
 def gelu(input: Tensor, *, approximate: _str = ..., out: Tensor | None = None) -> Tensor:
-    """Each element times the standard normal distribution function of it; `approximate='tanh'` is an old estimate."""
+    """Each element times its standard normal distribution function; `approximate='tanh'` uses a tanh approximation."""
 def glu(input: Tensor, dim: _int = -1) -> Tensor:
     """The first half along `dim` times the logistic function of the second."""
 def grid_sample(input: Tensor, grid: Tensor, mode: _str = ..., padding_mode: _str = ..., align_corners: _bool | None = None) -> Tensor:
-    """What images or volumes show at the places of a grid."""
+    """Samples images or volumes at the points of a grid."""
 def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05) -> Tensor:
     """Normalises groups of channels of `(N, C, *)`; scale and shift have a number for each channel."""
 def hardshrink(input: Tensor, lambd: _Number = 0.5, *, out: Tensor | None = None) -> Tensor:
     """Each element, or zero where its magnitude is at most `lambd`."""
 def hardsigmoid(input: Tensor, inplace: _bool = False) -> Tensor:
-    """A sigmoid of straight lines: `clamp(x / 6 + 1 / 2, 0, 1)`."""
+    """A piecewise linear sigmoid: `clamp(x / 6 + 1 / 2, 0, 1)`."""
 def hardsigmoid_(input: Tensor) -> Tensor:
-    """A sigmoid of straight lines: `clamp(x / 6 + 1 / 2, 0, 1)`."""
+    """A piecewise linear sigmoid: `clamp(x / 6 + 1 / 2, 0, 1)`."""
 def hardswish(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element times its hardsigmoid."""
 def hardswish_(input: Tensor) -> Tensor:
@@ -107,17 +107,17 @@ def hardtanh(input: Tensor, min_val: _Number = -1.0, max_val: _Number = 1.0, inp
 def hardtanh_(input: Tensor, min_val: _Number = -1.0, max_val: _Number = 1.0) -> Tensor:
     """Each element limited to `min_val .. max_val`."""
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _float = 1.0, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
-    """Distances of pairs that belong together (target 1), and what others (-1) lack of a margin."""
+    """The distances of similar pairs (target 1), and the difference to a margin of dissimilar ones (-1)."""
 def huber_loss(input: Tensor, target: Tensor, reduction: _str = ..., delta: _float = 1.0, weight: Tensor | None = None) -> Tensor:
-    """The squared differences, continued by a straight line above `delta`."""
+    """The squared differences, linear above `delta`."""
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: _bool = True, momentum: _float = 0.1, eps: _float = 1e-05) -> Tensor:
-    """Normalises each channel of each sample of `(N, C, *)`; running statistics move by the batch's mean."""
+    """Normalises each channel of each sample of `(N, C, *)`; running statistics are updated with the batch's mean."""
 def kl_div(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., log_target: _bool = False) -> Tensor:
     """The Kullback-Leibler divergence of log-probabilities from the target's probabilities, element by element before the reduction."""
 def l1_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., weight: Tensor | None = None) -> Tensor:
-    """The absolute differences, as mean, sum or (`"none"`) each; with `weight`, which has the input's shape, weighted."""
+    """The absolute differences, as mean, sum or (`"none"`) each; weighted by `weight`, which has the input's shape."""
 def layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05) -> Tensor:
-    """Normalises the last dimensions, which `normalized_shape` names, of each element of the others."""
+    """Normalises over the last dimensions, whose sizes are `normalized_shape`."""
 def leaky_relu(input: Tensor, negative_slope: _float = 0.01, inplace: _bool = False) -> Tensor:
     """Each element, times `negative_slope` where it is negative."""
 def leaky_relu_(input: Tensor, negative_slope: _float = 0.01) -> Tensor:
@@ -125,51 +125,51 @@ def leaky_relu_(input: Tensor, negative_slope: _float = 0.01) -> Tensor:
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Applies an affine map to the last dimension."""
 def local_response_norm(input: Tensor, size: _int, alpha: _float = 0.0001, beta: _float = 0.75, k: _float = 1.0) -> Tensor:
-    """Divides each channel by a power of what `size` neighbouring channels hold."""
+    """Divides each channel by a power of the mean square of `size` neighbouring channels."""
 def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the logistic function, without overflow."""
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
-    """How far pairs of scores are from the order that the target asks for: 1 if the first should be larger, else -1."""
+    """The ranking loss of pairs of scores: the target is 1 if the first should be larger, else -1."""
 def max_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Any:
-    """The largest element of each window of sequences `(N, C, L)` or `(C, L)`, with its place among the elements of its channel if asked."""
+    """The largest element of each window of sequences `(N, C, L)` or `(C, L)`, with its index among the elements of its channel if `return_indices`."""
 def max_pool1d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of sequences `(N, C, L)` or `(C, L)`, and its place among the elements of its channel."""
+    """The largest element of each window of sequences `(N, C, L)` or `(C, L)`, and its index among the elements of its channel."""
 def max_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Any:
-    """The largest element of each window of images `(N, C, H, W)` or `(C, H, W)`, with its place among the elements of its channel if asked."""
+    """The largest element of each window of images `(N, C, H, W)` or `(C, H, W)`, with its index among the elements of its channel if `return_indices`."""
 def max_pool2d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of images `(N, C, H, W)` or `(C, H, W)`, and its place among the elements of its channel."""
+    """The largest element of each window of images `(N, C, H, W)` or `(C, H, W)`, and its index among the elements of its channel."""
 def max_pool3d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Any:
-    """The largest element of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`, with its place among the elements of its channel if asked."""
+    """The largest element of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`, with its index among the elements of its channel if `return_indices`."""
 def max_pool3d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False) -> tuple[Tensor, Tensor]:
-    """The largest element of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`, and its place among the elements of its channel."""
+    """The largest element of each window of volumes `(N, C, D, H, W)` or `(C, D, H, W)`, and its index among the elements of its channel."""
 def mish(input: Tensor, inplace: _bool = False) -> Tensor:
     """Each element times the hyperbolic tangent of its softplus."""
 def mish_(input: Tensor) -> Tensor:
     """Each element times the hyperbolic tangent of its softplus."""
 def mse_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., weight: Tensor | None = None) -> Tensor:
-    """The squared differences, as mean, sum or (`"none"`) each; with `weight`, which has the input's shape, weighted."""
+    """The squared differences, as mean, sum or (`"none"`) each; weighted by `weight`, which has the input's shape."""
 def multi_margin_loss(input: Tensor, target: Tensor, p: _int = 1, margin: _float = 1.0, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
-    """How much the scores of other classes than the target's come within a margin of its score, averaged over the classes."""
+    """The margin violations of the scores of other classes than the target's, averaged over the classes."""
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
-    """How much the scores of wrong classes come within a margin of 1 of those of right ones, averaged over the classes."""
+    """The violations of a margin of 1 between the scores of target classes and of others, averaged over the classes."""
 def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """The binary cross entropy of the scores of several labels, averaged over the labels."""
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, ignore_index: _int = -100, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
-    """Minus the log-probability of the right class, times its weight; the mean divides by the weights."""
+    """Minus the log-probability of the target class, times its weight; the mean divides by the weights."""
 def normalize(input: Tensor, p: _float = 2.0, dim: _int = 1, eps: _float = 1e-12, *, out: Tensor | None = None) -> Tensor:
-    """Divides by the lengths along `dim`, so that they become one; those below `eps` count as that."""
+    """Divides by the norms along `dim`, so that they become one; norms below `eps` are raised to `eps`."""
 def one_hot(input: Tensor, num_classes: _int = -1) -> Tensor:
-    """For each class number a row of zeros with a one at its place; `num_classes=-1` takes one more than the largest."""
+    """For each class index a row of zeros with a one at that index; `num_classes=-1` means one more than the largest index."""
 def pad(input: Tensor, pad: Sequence[_int], mode: _str = ..., value: _Number | None = None) -> Tensor:
-    """A copy with borders around it."""
+    """A copy with padding."""
 def pairwise_distance(x1: Tensor, x2: Tensor, p: _float = 2.0, eps: _float = 1e-06, keepdim: _bool = False) -> Tensor:
-    """The lengths of `x1 - x2 + eps` along the last dimension."""
+    """The norms of `x1 - x2 + eps` along the last dimension."""
 def pdist(input: Tensor, p: _float = 2.0) -> Tensor:
-    """The distances between each row and each of the rows behind it."""
+    """The distances between each pair of rows."""
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
-    """Spreads groups of channels over space: `(*, C * r * r, H, W)` becomes `(*, C, H * r, W * r)`."""
+    """Moves groups of channels to spatial dimensions: `(*, C * r * r, H, W)` becomes `(*, C, H * r, W * r)`."""
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
-    """Gathers squares of space into channels: `(*, C, H * r, W * r)` becomes `(*, C * r * r, H, W)`."""
+    """Moves square blocks of pixels to channels: `(*, C, H * r, W * r)` becomes `(*, C * r * r, H, W)`."""
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool = True, full: _bool = False, size_average: _bool | None = None, eps: _float = 1e-08, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """The negative logarithm of the probability of counts, whose means (or the means' logarithms) the input holds. `full` adds Stirling's approximation of what does not depend on the input."""
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
@@ -185,11 +185,11 @@ def relu_(input: Tensor) -> Tensor:
 def rms_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, eps: _float | None = None) -> Tensor:
     """Divides by the root of the mean square over the last dimensions; `eps` is the dtype's own by default."""
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: _float = 0.0, is_causal: _bool = False, *, scale: _float | None = None, enable_gqa: _bool = False) -> Tensor:
-    """Means of the values, one for each query, weighted by how well the query matches their keys."""
+    """Means of the values, one for each query, weighted by the softmax of the products of the query with the keys."""
 def selu(input: Tensor, inplace: _bool = False) -> Tensor:
-    """`elu` with the scales that keep mean and variance from layer to layer."""
+    """`elu` with the scales that preserve mean and variance from layer to layer."""
 def selu_(input: Tensor) -> Tensor:
-    """`elu` with the scales that keep mean and variance from layer to layer."""
+    """`elu` with the scales that preserve mean and variance from layer to layer."""
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The logistic function of each element."""
 def sigmoid_(input: Tensor) -> Tensor:
@@ -199,7 +199,7 @@ def silu(input: Tensor, inplace: _bool = False) -> Tensor:
 def silu_(input: Tensor) -> Tensor:
     """Each element times its logistic function."""
 def smooth_l1_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., beta: _float = 1.0) -> Tensor:
-    """The absolute differences, rounded off below `beta`."""
+    """The absolute differences, quadratic below `beta`."""
 def soft_margin_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """The logistic loss of scores whose targets are 1 or -1."""
 def softmin(input: Tensor, dim: _int, dtype: _dtype | None = None) -> Tensor:
@@ -207,7 +207,7 @@ def softmin(input: Tensor, dim: _int, dtype: _dtype | None = None) -> Tensor:
 def softplus(input: Tensor, beta: _float = 1, threshold: _float = 20, *, out: Tensor | None = None) -> Tensor:
     """A smooth `relu`; linear where `beta * input` is above `threshold`."""
 def softshrink(input: Tensor, lambd: _float = 0.5, *, out: Tensor | None = None) -> Tensor:
-    """Each element brought closer to zero by `lambd`."""
+    """Each element shrunk towards zero by `lambd`."""
 def softsign(input: Tensor) -> Tensor:
     """`x / (1 + abs(x))`"""
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -221,7 +221,7 @@ def threshold(input: Tensor, threshold: _Number, value: _Number, inplace: _bool 
 def threshold_(input: Tensor, threshold: _Number, value: _Number) -> Tensor:
     """Each element, or `value` where it is at most `threshold`."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = 1.0, p: _float = 2, eps: _float = 1e-06, swap: _bool = False, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
-    """How much less than a margin the negative is farther from the anchor than the positive."""
+    """The violation of a margin between the anchor's distances to the negative and to the positive."""
 def unfold(input: Tensor, kernel_size: _int | Sequence[_int], dilation: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, stride: _int | Sequence[_int] = 1) -> Tensor:
     """The sliding blocks of images, as columns."""
 

@@ -44,11 +44,11 @@ def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def erf_(input: Tensor) -> Tensor:
     """The error function of each element."""
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """One minus the error function, with small relative error where that is near one."""
+    """One minus the error function, with a small relative error where the error function is near one."""
 def erfc_(input: Tensor) -> Tensor:
-    """One minus the error function, with small relative error where that is near one."""
+    """One minus the error function, with a small relative error where the error function is near one."""
 def erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """`exp(input ** 2) * erfc(input)`, which neither vanishes nor overflows for positive numbers."""
+    """`exp(input ** 2) * erfc(input)`, which neither underflows nor overflows for positive numbers."""
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse of the error function, between -1 and 1."""
 def erfinv_(input: Tensor) -> Tensor:
@@ -62,9 +62,9 @@ def expit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def expit_(input: Tensor) -> Tensor:
     """The logistic function of each element."""
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The exponential minus one, exact near zero."""
+    """The exponential minus one, accurate near zero."""
 def expm1_(input: Tensor) -> Tensor:
-    """The exponential minus one, exact near zero."""
+    """The exponential minus one, accurate near zero."""
 def gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The regularised lower incomplete gamma function."""
 def gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -74,9 +74,9 @@ def gammaln(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def gammaln_(input: Tensor) -> Tensor:
     """The logarithm of the magnitude of the gamma function."""
 def hermite_polynomial_h(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The Hermite polynomial of the physicists."""
+    """The physicists' Hermite polynomial."""
 def hermite_polynomial_he(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The Hermite polynomial of probability."""
+    """The probabilists' Hermite polynomial."""
 def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The modified Bessel function of the first kind, of order zero."""
 def i0_(input: Tensor) -> Tensor:
@@ -92,19 +92,19 @@ def laguerre_polynomial_l(x: Tensor | _Number, n: Tensor | _Number, *, out: Tens
 def legendre_polynomial_p(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Legendre polynomial."""
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The natural logarithm of one plus each element, exact near zero."""
+    """The natural logarithm of one plus each element, accurate near zero."""
 def log1p_(input: Tensor) -> Tensor:
-    """The natural logarithm of one plus each element, exact near zero."""
+    """The natural logarithm of one plus each element, accurate near zero."""
 def log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The logarithm of `ndtr`, exact far below zero too."""
+    """The logarithm of `ndtr`, accurate also far below zero."""
 def log_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The logarithm of softmax along `dim`, without its rounding."""
+    """The logarithm of softmax along `dim`, computed directly and so more accurately."""
 def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | None = None) -> Tensor:
     """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
 def logit_(input: Tensor, eps: _float | None = None) -> Tensor:
     """The inverse of the logistic function; with `eps` elements are first limited to `eps .. 1 - eps`."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The logarithm of the sum of exponentials along one or several dimensions, taken so that nothing overflows."""
+    """The logarithm of the sum of exponentials along one or several dimensions, computed without overflow."""
 def modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The modified Bessel function of the first kind, of order zero."""
 def modified_bessel_i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -116,9 +116,9 @@ def modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def multigammaln(input: Tensor, p: _int, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the gamma function of dimension `p`."""
 def ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The share of the standard normal distribution below each element."""
+    """The standard normal distribution function of each element."""
 def ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The inverse of `ndtr`: below which number a share of the standard normal distribution lies."""
+    """The inverse of `ndtr`: the quantile function of the standard normal distribution."""
 def polygamma(n: _int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The `n`-th derivative of `digamma`."""
 def psi(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -127,15 +127,15 @@ def psi_(input: Tensor) -> Tensor:
     """The derivative of the logarithm of the gamma function."""
 @overload
 def round(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
+    """Each element rounded to the nearest integer, halves to the even one; with `decimals` to that many digits after the decimal point, or before it if negative."""
 @overload
 def round(input: Tensor, *, decimals: _int, out: Tensor | None = None) -> Tensor: ...
 def round_(input: Tensor) -> Tensor:
-    """Each element rounded to the nearest integer, halves to the even one; with `decimals` to so many digits behind the point, or before it if negative."""
+    """Each element rounded to the nearest integer, halves to the even one; with `decimals` to that many digits after the decimal point, or before it if negative."""
 def scaled_modified_bessel_k0(x: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """`modified_bessel_k0(x) * exp(x)`, which does not vanish."""
+    """`modified_bessel_k0(x) * exp(x)`, which does not underflow."""
 def scaled_modified_bessel_k1(x: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """`modified_bessel_k1(x) * exp(x)`, which does not vanish."""
+    """`modified_bessel_k1(x) * exp(x)`, which does not underflow."""
 def shifted_chebyshev_polynomial_t(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Chebyshev polynomial of the first kind at `2 * x - 1`."""
 def shifted_chebyshev_polynomial_u(x: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:

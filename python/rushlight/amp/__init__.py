@@ -1,4 +1,4 @@
-"""Mixed precision: `autocast` runs products in a half type, `GradScaler` keeps small gradients from vanishing in it."""
+"""Mixed precision: `autocast` uses half precision for matrix products, and `GradScaler` prevents underflow of gradients."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`autocast`: inside of it products, convolutions and attention take their arguments in a half type.
+"""`autocast`: casts the arguments of matrix products, convolutions and attention to a half-precision dtype.
 
-What needs the range or the sums of float32 (losses, products of all elements, factorisations, Fourier transforms) takes them
-in float32, and what joins tensors in the widest type among them; everything else computes in the type that it gets. Which
-does what is torch's choice for CPUs. float64 stays as it is.
+Operators that need the range or the precision of float32 (losses, products of all elements, factorisations, Fourier
+transforms) get float32 arguments, and operators that combine tensors get the widest dtype among them. All others
+compute in the dtype of their arguments. The lists of operators are torch's lists for CPUs. float64 is never cast.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DEFAULTS = {"cpu": torch.bfloat16, "cuda": torch.float16}
 
 
 class _Modes(local):
-    """What this thread was told beside the engine's own mode, which is the CPU's."""
+    """The settings of this thread that the engine does not store. The engine stores the CPU's."""
 
     def __init__(self) -> None:
         self.dtypes = dict(_DEFAULTS)
@@ -40,7 +40,7 @@ _modes = _Modes()
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether mixed precision is known for a kind of device.
+    """Whether a device type supports mixed precision.
 
     >>> torch.amp.is_autocast_available("cpu")
     True
@@ -49,7 +49,7 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether this thread computes in mixed precision on a kind of device.
+    """Whether mixed precision is enabled for a device type in this thread.
 
     >>> with torch.autocast("cpu"):
     ...     torch.is_autocast_enabled("cpu")
@@ -60,7 +60,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 
 
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
-    """Turns mixed precision on or off for this thread, on a kind of device (``"cuda"`` if only the switch is given).
+    """Enables or disables mixed precision for a device type in this thread (``"cuda"`` if only the switch is given).
 
     >>> torch.set_autocast_enabled("cpu", True)
     >>> (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
@@ -68,7 +68,7 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
     >>> torch.set_autocast_enabled("cpu", False)
     """
     if enabled is None:
-        device_type, enabled = "cuda", device_type  # type: ignore[assignment] # the older form: the switch alone
+        device_type, enabled = "cuda", device_type  # type: ignore[assignment] # the deprecated form with only the switch
     if not isinstance(enabled, bool):
         raise TypeError(f"set_autocast_enabled(): argument 'enabled' must be bool, not {type(enabled).__name__}")
     kind = _known(device_type, "set_autocast_enabled")
@@ -81,7 +81,7 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
 
 
 def get_autocast_dtype(device_type: str) -> torch.dtype:
-    """The dtype that products of mixed precision run in on a kind of device.
+    """The dtype of matrix products in mixed precision for a device type.
 
     >>> torch.get_autocast_dtype("cpu")
     torch.bfloat16
@@ -92,7 +92,7 @@ def get_autocast_dtype(device_type: str) -> torch.dtype:
 
 
 def set_autocast_dtype(device_type: str, dtype: torch.dtype) -> None:
-    """Sets the dtype that products of mixed precision run in on a kind of device, for this thread.
+    """Sets the dtype of matrix products in mixed precision for a device type, for this thread.
 
     >>> torch.set_autocast_dtype("cpu", torch.float16)
     >>> with torch.autocast("cpu"):
@@ -111,7 +111,7 @@ def set_autocast_dtype(device_type: str, dtype: torch.dtype) -> None:
 
 
 def _kind(device_type: Any, function: str) -> str:
-    """The kind in a device's name, which may be one that nothing here computes on."""
+    """The device type in a device name. It may be one that rushlight does not support."""
     if not isinstance(device_type, str):
         raise TypeError(
             f"{function}(): argument 'device_type' (position 1) must be str, not {type(device_type).__name__}"
@@ -133,7 +133,7 @@ def _known(device_type: Any, function: str) -> str:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether a cache of arguments in the half type is asked for. There is none: each use casts them anew.
+    """Whether the cache of cast arguments is enabled. The setting has no effect: arguments are cast at each use.
 
     >>> torch.is_autocast_cache_enabled()
     True
@@ -142,7 +142,7 @@ def is_autocast_cache_enabled() -> bool:
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Asks for a cache of arguments in the half type, or for none; see `is_autocast_cache_enabled`.
+    """Enables or disables the cache of cast arguments; see `is_autocast_cache_enabled`.
 
     >>> torch.set_autocast_cache_enabled(True)
     """
@@ -152,16 +152,16 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
 
 
 def clear_autocast_cache() -> None:
-    """Forgets arguments in the half type, of which none are kept.
+    """Clears the cache of cast arguments. It has no effect, because there is no cache.
 
     >>> torch.clear_autocast_cache()
     """
 
 
-def _older(
+def _deprecated(
     name: str, now: Callable[Concatenate[str, _Given], _Answer], device_type: str, given: str, example: str
 ) -> Callable[_Given, _Answer]:
-    """A function from the time when each kind of device had its own: `now` for `device_type`, with a warning."""
+    """A deprecated function for one device type. It calls `now` with `device_type` and gives a warning."""
     instead = f"{now.__name__}({', '.join(filter(None, [repr(device_type), given]))})"
 
     def older(*args: _Given.args, **kwargs: _Given.kwargs) -> _Answer:
@@ -169,43 +169,43 @@ def _older(
         return now(device_type, *args, **kwargs)
 
     older.__name__ = older.__qualname__ = name
-    older.__annotations__.clear()  # They speak of this function's own types.
-    older.__doc__ = f"`torch.{instead}` under its older name; warns (DeprecationWarning).\n\n{example}\n"
+    older.__annotations__.clear()  # they are those of this generic function
+    older.__doc__ = f"Deprecated name of `torch.{instead}`. Gives a DeprecationWarning.\n\n{example}\n"
     return older
 
 
-is_autocast_cpu_enabled = _older(
+is_autocast_cpu_enabled = _deprecated(
     "is_autocast_cpu_enabled", is_autocast_enabled, "cpu", "", ">>> torch.is_autocast_cpu_enabled()\nFalse"
 )
-set_autocast_cpu_enabled = _older(
+set_autocast_cpu_enabled = _deprecated(
     "set_autocast_cpu_enabled", set_autocast_enabled, "cpu", "enabled", ">>> torch.set_autocast_cpu_enabled(False)"
 )
-get_autocast_cpu_dtype = _older(
+get_autocast_cpu_dtype = _deprecated(
     "get_autocast_cpu_dtype", get_autocast_dtype, "cpu", "", ">>> torch.get_autocast_cpu_dtype()\ntorch.bfloat16"
 )
-set_autocast_cpu_dtype = _older(
+set_autocast_cpu_dtype = _deprecated(
     "set_autocast_cpu_dtype", set_autocast_dtype, "cpu", "dtype", ">>> torch.set_autocast_cpu_dtype(torch.bfloat16)"
 )
-get_autocast_gpu_dtype = _older(
+get_autocast_gpu_dtype = _deprecated(
     "get_autocast_gpu_dtype", get_autocast_dtype, "cuda", "", ">>> torch.get_autocast_gpu_dtype()\ntorch.float16"
 )
-set_autocast_gpu_dtype = _older(
+set_autocast_gpu_dtype = _deprecated(
     "set_autocast_gpu_dtype", set_autocast_dtype, "cuda", "dtype", ">>> torch.set_autocast_gpu_dtype(torch.float16)"
 )
 
 
 class autocast:
-    """Mixed precision inside a ``with`` block, or a function that it decorates.
+    """Mixed precision inside a ``with`` block, or in a decorated function.
 
     Args:
-        device_type: ``"cpu"``; ``"cuda"`` warns and changes nothing, since no operator runs there.
-        dtype: the type for products, ``bfloat16`` or ``float16``; ``bfloat16`` if None.
-        enabled: whether the block is one.
-        cache_enabled: what `torch.is_autocast_cache_enabled` says inside; arguments are cast at each use, so that gradients
-            add up in float32.
+        device_type: ``"cpu"``; ``"cuda"`` gives a warning and has no effect, because no operator runs there.
+        dtype: the dtype of matrix products, ``bfloat16`` or ``float16``; ``bfloat16`` if None.
+        enabled: False disables mixed precision.
+        cache_enabled: the value of `torch.is_autocast_cache_enabled` inside. Arguments are cast at each use, so that
+            gradients are accumulated in float32.
 
     Raises:
-        RuntimeError: a kind of device that nobody knows.
+        RuntimeError: the device type is unknown.
 
     >>> with torch.autocast("cpu"):
     ...     y = torch.ones(2, 2) @ torch.ones(2, 2)
@@ -271,8 +271,8 @@ class autocast:
 def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: torch.dtype | None = None
 ) -> Callable[..., Any]:
-    """Decorates the ``forward`` of a `Function`: with ``cast_inputs`` it gets its tensors in that type, and runs without
-    mixed precision. Its ``backward`` takes `custom_bwd`.
+    """Decorates the ``forward`` of a `Function`. With ``cast_inputs`` its tensors are cast to that dtype, and it runs
+    without mixed precision. ``backward`` must be decorated with `custom_bwd`.
 
     >>> class Product(torch.autograd.Function):
     ...     @staticmethod
@@ -308,8 +308,8 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
-    """Decorates the ``backward`` of a `Function`: it runs in the mode in which `custom_fwd` found ``forward``; see
-    there.
+    """Decorates the ``backward`` of a `Function`, so that it runs in the mode of its ``forward``; see
+    `custom_fwd`.
 
     >>> @torch.amp.custom_bwd(device_type="cpu")
     ... def backward(ctx, grad):

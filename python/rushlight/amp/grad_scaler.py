@@ -1,8 +1,9 @@
-"""`GradScaler`: losses are multiplied so that small gradients do not vanish in half precision, and steps with infinities skipped."""
+"""`GradScaler`: scales losses so that small gradients do not underflow, and skips steps with infinite gradients."""
 
 from __future__ import annotations
 
 from enum import Enum
+from inspect import signature
 
 import rushlight as torch
 from rushlight._warnings import warn
@@ -18,7 +19,7 @@ __all__ = ["GradScaler", "OptState"]
 
 
 class OptState(Enum):
-    """How far an optimizer is in this iteration.
+    """The stage of an optimizer in the current iteration.
 
     >>> [state.name for state in torch.amp.grad_scaler.OptState]
     ['READY', 'UNSCALED', 'STEPPED']
@@ -30,14 +31,15 @@ class OptState(Enum):
 
 
 class GradScaler:
-    """Scales losses, unscales gradients, and chooses the factor: it falls after infinities and grows after many good steps.
+    """Scales losses, unscales gradients, and decreases or increases the scale depending on infinities.
 
     Args:
-        device: ``"cpu"``; for ``"cuda"`` it warns and does nothing, as in torch without a card.
-        init_scale: the first factor.
-        growth_factor, growth_interval: how much it grows, after how many steps without an infinity or NaN in a row.
-        backoff_factor: what it is multiplied with after one.
-        enabled: whether it does anything.
+        device: ``"cpu"``; ``"cuda"`` gives a warning and disables the scaler, as in torch without a GPU.
+        init_scale: the initial scale.
+        growth_factor, growth_interval: the factor of increases, and the number of consecutive steps without infinity or
+            NaN before each.
+        backoff_factor: the factor after a step with infinity or NaN.
+        enabled: False disables the scaler.
 
     >>> weight = torch.ones(1, requires_grad=True)
     >>> optimizer, scaler = torch.optim.SGD([weight], lr=0.5), torch.amp.GradScaler("cpu")
@@ -68,17 +70,17 @@ class GradScaler:
             if backoff_factor >= 1.0:
                 raise AssertionError("The backoff factor must be < 1.0.")
         self._scale = float(init_scale)
-        # Whether a loss was ever scaled: a step without one is a slip.
+        # Whether a loss was ever scaled. A step without a scaled loss is an error.
         self._scaled = False
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
         self._growth_tracker = 0
-        # For each optimizer how far it is, and whether its gradients are finite; None while it had no gradients.
+        # For each optimizer its stage, and whether its gradients are finite (None if it had no gradients).
         self._stages: dict[int, tuple[OptState, bool | None]] = {}
 
     def scale(self, outputs: Any) -> Any:
-        """A tensor, or all tensors of a list or tuple, times the factor."""
+        """Multiplies a tensor, or all tensors of a list or tuple, by the scale."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, torch.Tensor):
@@ -91,7 +93,7 @@ class GradScaler:
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def unscale_(self, optimizer: Optimizer) -> None:
-        """Divides the gradients of an optimizer's parameters by the factor, for clipping and the like; `step` else does it."""
+        """Divides the gradients of an optimizer by the scale, for example before clipping. Otherwise `step` does this."""
         if not self._enabled:
             return
         self._check_scaled("unscale_")
@@ -110,7 +112,7 @@ class GradScaler:
             )
 
     def _divide(self, optimizer: Optimizer) -> bool | None:
-        """Whether all gradients are finite, after the division; None without gradients."""
+        """Divides the gradients. Returns whether all are finite, or None without gradients."""
         finite: bool | None = None
         with torch.no_grad():
             for group in optimizer.param_groups:
@@ -121,12 +123,15 @@ class GradScaler:
                     if grad.dtype == torch.float16:
                         raise ValueError("Attempting to unscale FP16 gradients.")
                     grad.mul_(1.0 / self._scale)
-                    elements = grad._values() if grad.is_sparse else grad
-                    finite = finite is not False and bool(torch.isfinite(elements).all())
+                    finite = finite is not False and _is_finite(grad)
         return finite
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        """Lets the optimizer step, unless a gradient is infinite or NaN."""
+        """Calls the optimizer's step, unless a gradient is infinite or NaN.
+
+        An optimizer with the attribute ``_step_supports_amp_scaling`` does both itself: during its step it has the
+        attributes ``grad_scale`` and ``found_inf``.
+        """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
@@ -135,6 +140,8 @@ class GradScaler:
         stage, _ = self._stages.get(id(optimizer), (OptState.READY, True))
         if stage is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            return self._leave_to(optimizer, stage, args, kwargs)
         if stage is OptState.READY:
             self.unscale_(optimizer)
         _, finite = self._stages[id(optimizer)]
@@ -144,8 +151,54 @@ class GradScaler:
         self._stages[id(optimizer)] = (OptState.STEPPED, finite)
         return result
 
+    def _leave_to(self, optimizer: Any, stage: OptState, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Calls the step of an optimizer that divides its gradients itself and skips infinite ones."""
+        by_name = "grad_scaler" in signature(optimizer.step).parameters
+        if by_name:
+            warn(
+                "GradScaler is going to stop passing itself as a keyword argument to the passed optimizer. In the near "
+                "future GradScaler registers `grad_scale: Tensor` and `found_inf: Tensor` to the passed optimizer and let "
+                "the optimizer use them directly.",
+                FutureWarning,
+            )
+            result = optimizer.step(*args, **kwargs, grad_scaler=self)
+        else:
+            if stage is OptState.READY:
+                self._check_inf_per_device(optimizer)
+            _, finite = self._stages[id(optimizer)]
+            # A scale that the program has set is another factor of the gradients.
+            factor = getattr(optimizer, "grad_scale", None)
+            scale = self._get_scale_async()
+            if stage is OptState.UNSCALED:
+                optimizer.grad_scale = None
+            else:
+                optimizer.grad_scale = scale if factor is None else scale * factor
+            optimizer.found_inf = torch.tensor(1.0 if finite is False else 0.0)
+            result = optimizer.step(*args, **kwargs)
+            del optimizer.grad_scale, optimizer.found_inf
+        _, finite = self._stages.get(id(optimizer), (stage, None))
+        self._stages[id(optimizer)] = (OptState.STEPPED, finite)
+        return result
+
+    def _get_scale_async(self) -> Tensor:
+        """The scale as a tensor, for optimizers that divide their gradients themselves."""
+        return torch.tensor(self._scale)
+
+    def _check_inf_per_device(self, optimizer: Optimizer) -> dict[torch.device, Tensor]:
+        """Notes whether the gradients of an optimizer are finite, without dividing them. By device, 1 if they are not."""
+        grads = [
+            parameter.grad
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None
+        ]
+        stage, _ = self._stages.get(id(optimizer), (OptState.READY, True))
+        finite = all(_is_finite(grad) for grad in grads) if grads else None
+        self._stages[id(optimizer)] = (stage, finite)
+        return {grad.device: torch.tensor(0.0 if finite else 1.0) for grad in grads}
+
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """Chooses the factor for the next iteration, or takes the one that is given."""
+        """Updates the scale for the next iteration, or sets it to a given value."""
         if not self._enabled:
             return
         self._check_scaled("update")
@@ -166,7 +219,7 @@ class GradScaler:
         self._growth_tracker += 1
         if self._growth_tracker == self._growth_interval:
             grown = self._scale * self._growth_factor
-            # Not past what float32 holds.
+            # The scale stays within the range of float32.
             self._scale = grown if grown <= torch.finfo(torch.float32).max else self._scale
             self._growth_tracker = 0
 
@@ -181,39 +234,39 @@ class GradScaler:
         return new_scale.item()
 
     def is_enabled(self) -> bool:
-        """Whether it does anything."""
+        """Whether the scaler is enabled."""
         return self._enabled
 
     def get_scale(self) -> float:
-        """The factor; one if it does nothing."""
+        """The scale; 1 if the scaler is disabled."""
         return self._scale if self._enabled else 1.0
 
     def get_growth_factor(self) -> float:
-        """By how much the factor grows."""
+        """The factor of increases."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Sets by how much the factor grows."""
+        """Sets the factor of increases."""
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """By how much the factor falls."""
+        """The factor of decreases."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Sets by how much the factor falls."""
+        """Sets the factor of decreases."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
-        """After how many good steps the factor grows."""
+        """The number of good steps before an increase."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Sets after how many good steps the factor grows."""
+        """Sets the number of good steps before an increase."""
         self._growth_interval = new_interval
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` takes; empty if it does nothing."""
+        """The state for `load_state_dict`; empty if the scaler is disabled."""
         if not self._enabled:
             return {}
         return {
@@ -225,7 +278,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what `state_dict` gave."""
+        """Loads the result of `state_dict`."""
         if not self._enabled:
             return
         if not state_dict:
@@ -245,6 +298,10 @@ class GradScaler:
                 "scaler.update()."
             )
         return vars(self).copy()
+
+
+def _is_finite(grad: Tensor) -> bool:
+    return bool(torch.isfinite(grad._values() if grad.is_sparse else grad).all())
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,8 @@
-"""The Python array API standard, 2024.12: what ``x.__array_namespace__()`` gives to libraries that take any array.
+"""The Python array API standard, 2024.12: the namespace that ``x.__array_namespace__()`` returns.
 
-The functions have the standard's names, arguments and rules, where torch's differ: numbers take the dtype of the array
-beside them, tensors of no dimension promote like any other, variances divide by the number of elements unless told.
+The functions have the standard's names, arguments and rules where these differ from torch's: numbers take the dtype of
+the array, zero-dimensional tensors promote like any other, and variances are divided by the number of elements by
+default.
 
 >>> xp = torch.ones(2).__array_namespace__()
 >>> xp.sum(xp.asarray([[1, 2], [3, 4]]), axis=0)
@@ -28,7 +29,7 @@ from rushlight import (
     uint32,
     uint64,
 )
-from rushlight._homes import adopt as _adopt
+from rushlight._set_module import set_public_module as _set_public_module
 
 from . import _creation, _elementwise, _manipulation, _statistics, fft, linalg
 from ._creation import *  # noqa: F403
@@ -74,4 +75,4 @@ __all__ = [
     "uint64",
 ]
 
-_adopt(globals())
+_set_public_module(globals())

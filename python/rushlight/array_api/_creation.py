@@ -1,4 +1,4 @@
-"""The standard's functions that make arrays."""
+"""The standard's functions that create arrays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _sizes(shape: Any) -> tuple[int, ...]:
 def arange(
     start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None
 ) -> torch.Tensor:
-    """Evenly spaced numbers; none where the step leads away from the end."""
+    """Evenly spaced numbers. Empty if the step leads away from the end."""
     if stop is None:
         start, stop = 0, start
     if (stop - start) * step <= 0:
@@ -46,17 +46,17 @@ def arange(
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> torch.Tensor:
-    """A tensor of anything that holds numbers."""
+    """A tensor with the values of numbers, sequences or arrays."""
     return torch.asarray(obj, dtype=dtype, device=device, copy=copy)
 
 
 def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> torch.Tensor:
-    """A tensor whose elements are not set."""
+    """An uninitialised tensor."""
     return torch.empty(_sizes(shape), dtype=dtype, device=device)
 
 
 def empty_like(x: torch.Tensor, /, *, dtype: Any = None, device: Any = None) -> torch.Tensor:
-    """A tensor of the same shape whose elements are not set."""
+    """An uninitialised tensor of the same shape."""
     return torch.empty_like(x, dtype=dtype, device=device)
 
 
@@ -71,31 +71,31 @@ def eye(
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> torch.Tensor:
-    """A tensor over another library's array."""
+    """A tensor that shares the memory of another library's array."""
     return torch.from_dlpack(x, device=device, copy=copy)
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> torch.Tensor:
-    """A tensor of one value."""
+    """A tensor filled with one value."""
     return torch.full(_sizes(shape), fill_value, dtype=dtype, device=device)
 
 
 def full_like(x: torch.Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> torch.Tensor:
-    """A tensor of the same shape, of one value."""
+    """A tensor of the same shape, filled with one value."""
     return torch.full_like(x, fill_value, dtype=dtype, device=device)
 
 
 def linspace(
     start: complex, stop: complex, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
 ) -> torch.Tensor:
-    """Evenly spaced numbers, with the last or without."""
+    """Evenly spaced numbers, with or without the end."""
     if endpoint:
         return torch.linspace(start, stop, num, dtype=dtype, device=device)
     return torch.linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]
 
 
 def meshgrid(*arrays: torch.Tensor, indexing: str = "xy") -> list[torch.Tensor]:
-    """Coordinates of a grid."""
+    """Coordinate matrices of a grid."""
     return list(torch.meshgrid(*arrays, indexing=indexing))
 
 
@@ -110,12 +110,12 @@ def ones_like(x: torch.Tensor, /, *, dtype: Any = None, device: Any = None) -> t
 
 
 def tril(x: torch.Tensor, /, *, k: int = 0) -> torch.Tensor:
-    """The lower triangles, zeros above the diagonal ``k``."""
+    """The lower triangles of matrices, with zeros above the diagonal ``k``."""
     return torch.tril(x, k)
 
 
 def triu(x: torch.Tensor, /, *, k: int = 0) -> torch.Tensor:
-    """The upper triangles, zeros below the diagonal ``k``."""
+    """The upper triangles of matrices, with zeros below the diagonal ``k``."""
     return torch.triu(x, k)
 
 

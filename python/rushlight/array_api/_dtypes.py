@@ -1,4 +1,4 @@
-"""The standard's functions of dtypes, and what the namespace tells about itself."""
+"""The standard's functions of dtypes, and information about the namespace."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["compl
 
 
 def _category(dtype: Any) -> int:
-    """Where a dtype or the type of a number stands in bool, int, float, complex."""
+    """The position of a dtype or of the type of a number in the order bool, int, float, complex."""
     if not isinstance(dtype, torch.dtype):
         return [bool, int, float, complex].index(dtype)
     if dtype.is_complex:
@@ -31,7 +31,7 @@ def _category(dtype: Any) -> int:
 
 
 def with_number(dtype: torch.dtype, number: complex) -> torch.dtype:
-    """The dtype in which an array meets a Python number: its own unless the number is of a richer kind."""
+    """The dtype of an operation of an array and a Python number: the array's, unless the number is of a higher kind."""
     kind = type(number) if type(number) in (bool, int, float, complex) else float
     if _category(kind) <= _category(dtype):
         return dtype
@@ -41,12 +41,12 @@ def with_number(dtype: torch.dtype, number: complex) -> torch.dtype:
 
 
 def astype(x: torch.Tensor, dtype: torch.dtype, /, *, copy: bool = True, device: Any = None) -> torch.Tensor:
-    """The elements in another dtype."""
+    """Casts to another dtype."""
     return x.to(device=x.device if device is None else device, dtype=dtype, copy=copy)
 
 
 def can_cast(from_: torch.dtype | torch.Tensor, to: torch.dtype, /) -> bool:
-    """Whether the standard promotes one dtype to the other."""
+    """Whether the standard allows promotion from one dtype to the other."""
     given = from_.dtype if isinstance(from_, torch.Tensor) else from_
     return torch.promote_types(given, to) is to
 
@@ -56,7 +56,7 @@ iinfo_object = namedtuple("iinfo_object", "bits max min dtype")
 
 
 def finfo(type: torch.dtype | torch.Tensor, /) -> Any:
-    """The limits of a dtype of floating-point numbers; of a complex one those of its parts."""
+    """The limits of a floating-point dtype. For a complex dtype, those of its parts."""
     dtype = type.dtype if isinstance(type, torch.Tensor) else type
     own = torch.finfo(dtype)
     real = dtype.to_real() if dtype.is_complex else dtype
@@ -64,7 +64,7 @@ def finfo(type: torch.dtype | torch.Tensor, /) -> Any:
 
 
 def iinfo(type: torch.dtype | torch.Tensor, /) -> Any:
-    """The limits of a dtype of integers."""
+    """The limits of an integer dtype."""
     dtype = type.dtype if isinstance(type, torch.Tensor) else type
     own = torch.iinfo(dtype)
     return iinfo_object(own.bits, own.max, own.min, dtype)
@@ -86,7 +86,7 @@ def isdtype(dtype: torch.dtype, kind: Any) -> bool:
 
 
 def result_type(*arrays_and_dtypes: Any) -> torch.dtype:
-    """The dtype in which tensors, dtypes and numbers meet, whatever the tensors' dimensions."""
+    """The result dtype of tensors, dtypes and numbers. Zero-dimensional tensors have no lower priority."""
     found = None
     numbers = []
     for one in arrays_and_dtypes:
@@ -104,22 +104,22 @@ def result_type(*arrays_and_dtypes: Any) -> torch.dtype:
 
 
 class _Info:
-    """What the namespace can do, in the standard's words."""
+    """The capabilities of the namespace, in the standard's terms."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Boolean indices and shapes that depend on values work; up to 64 dimensions."""
+        """Boolean indexing and data-dependent shapes are supported; at most 64 dimensions."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> torch.device:
-        """Where new arrays are made."""
+        """The default device of new arrays."""
         return torch.get_default_device()
 
     def devices(self) -> list[torch.device]:
-        """Every device."""
+        """All devices."""
         return [torch.device("cpu"), *(torch.device("cuda", n) for n in range(torch.cuda.device_count()))]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, torch.dtype]:
-        """The dtypes of arrays that are made without one."""
+        """The default dtypes of new arrays."""
         real = torch.get_default_dtype()
         return {
             "real floating": real,
@@ -129,11 +129,11 @@ class _Info:
         }
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, torch.dtype]:
-        """The dtypes of a kind, or all, by name."""
+        """The dtypes of a kind, or all dtypes, by name."""
         known = _KINDS["bool"] + _KINDS["numeric"]
         return {str(one).removeprefix("torch."): one for one in known if kind is None or isdtype(one, kind)}
 
 
 def __array_namespace_info__() -> _Info:
-    """What the namespace can do."""
+    """The capabilities of the namespace."""
     return _Info()

@@ -1,4 +1,4 @@
-"""The standard's functions element by element."""
+"""The standard's elementwise functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["clip", *_UNARY, *_BINARY]
 
 
 def meeting(*operands: Any) -> list[torch.Tensor]:
-    """Tensors and numbers as tensors of the dtype in which the standard lets them meet."""
+    """Converts tensors and numbers to tensors of the result dtype of the standard."""
     dtype = result_type(*operands)
     device = next(one.device for one in operands if isinstance(one, torch.Tensor))
     return [
@@ -63,12 +63,12 @@ globals().update({name: _binary(name) for name in _BINARY})
 
 
 def sign(x: torch.Tensor, /) -> torch.Tensor:
-    """-1, 0 or 1, or a complex number of length one; NaN stays."""
+    """-1, 0 or 1, or a complex number of magnitude one. NaN stays NaN."""
     return torch.where(torch.isnan(x), x, torch.sgn(x)) if x.is_floating_point() else torch.sgn(x)
 
 
 def round(x: torch.Tensor, /) -> torch.Tensor:
-    """The nearest whole numbers, halves to the even one; of complex numbers both parts."""
+    """Rounds to integers, halves to even. For complex numbers, both parts."""
     return torch.complex(torch.round(x.real), torch.round(x.imag)) if x.is_complex() else torch.round(x)
 
 
@@ -78,7 +78,7 @@ def imag(x: torch.Tensor, /) -> torch.Tensor:
 
 
 def floor_divide(x1: Any, x2: Any, /) -> torch.Tensor:
-    """The quotient rounded down; of infinities, or by them, the quotient itself."""
+    """The quotient, rounded down. For infinite operands the quotient is not rounded."""
     first, second = meeting(x1, x2)
     floors = torch.floor_divide(first, second)
     if not first.is_floating_point():
@@ -87,14 +87,14 @@ def floor_divide(x1: Any, x2: Any, /) -> torch.Tensor:
 
 
 def remainder(x1: Any, x2: Any, /) -> torch.Tensor:
-    """What `floor_divide` leaves, with the sign of the divisor, also where it is zero."""
+    """The remainder of `floor_divide`, with the sign of the divisor, also if it is zero."""
     first, second = meeting(x1, x2)
     rest = torch.remainder(first, second)
     return torch.where(rest == 0, torch.copysign(rest, second), rest) if first.is_floating_point() else rest
 
 
 def clip(x: torch.Tensor, /, min: Any = None, max: Any = None) -> torch.Tensor:
-    """The elements, none below ``min`` or above ``max``; the dtype stays."""
+    """Limits the elements to ``min`` and ``max``, without changing the dtype."""
     bounds = [
         bound if bound is None or isinstance(bound, torch.Tensor) else torch.tensor(bound, device=x.device)
         for bound in (min, max)

@@ -1,4 +1,4 @@
-"""The standard's functions that arrange elements, take some, or multiply matrices of them."""
+"""The standard's functions that rearrange or select elements, or multiply matrices."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ __all__ = [
 
 
 def broadcast_arrays(*arrays: torch.Tensor) -> list[torch.Tensor]:
-    """The arrays, all of the shape in which they meet."""
+    """Broadcasts arrays to a common shape."""
     return list(torch.broadcast_tensors(*arrays))
 
 
 def broadcast_to(x: torch.Tensor, /, shape: Sequence[int]) -> torch.Tensor:
-    """The array in a shape to which it broadcasts."""
+    """Broadcasts an array to a shape."""
     return torch.broadcast_to(x, tuple(shape))
 
 
 def concat(arrays: Sequence[torch.Tensor], /, *, axis: int | None = 0) -> torch.Tensor:
-    """The arrays one behind the other; flat ones without an axis."""
+    """Concatenates arrays along an axis. Without an axis they are flattened first."""
     operands = meeting(*arrays)
     return torch.cat([one.reshape(-1) for one in operands]) if axis is None else torch.cat(operands, axis)
 
 
 def expand_dims(x: torch.Tensor, /, axis: int | tuple[int, ...]) -> torch.Tensor:
-    """A dimension of size one more, or several."""
+    """Inserts one or more dimensions of size one."""
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     rank = x.dim() + len(axes)
     for one in axes:
@@ -65,40 +65,40 @@ def expand_dims(x: torch.Tensor, /, axis: int | tuple[int, ...]) -> torch.Tensor
 
 
 def flip(x: torch.Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> torch.Tensor:
-    """The elements in reverse order along the axes, along all unless told."""
+    """Reverses the elements along the axes, along all by default."""
     axes = tuple(range(x.dim())) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
     return torch.flip(x, axes)
 
 
 def matmul(x1: torch.Tensor, x2: torch.Tensor, /) -> torch.Tensor:
-    """The product of matrices."""
+    """The matrix product."""
     return torch.matmul(*meeting(x1, x2))
 
 
 def matrix_transpose(x: torch.Tensor, /) -> torch.Tensor:
-    """The matrices with rows and columns exchanged."""
+    """The transposed matrices."""
     return x.mT
 
 
 def moveaxis(x: torch.Tensor, source: Any, destination: Any, /) -> torch.Tensor:
-    """Dimensions at other places, the rest in order."""
+    """Moves dimensions to other positions. The others keep their order."""
     return torch.moveaxis(x, source, destination)
 
 
 def permute_dims(x: torch.Tensor, /, axes: Sequence[int]) -> torch.Tensor:
-    """The dimensions in another order."""
+    """Permutes the dimensions."""
     return torch.permute(x, tuple(axes))
 
 
 def repeat(x: torch.Tensor, repeats: Any, /, *, axis: int | None = None) -> torch.Tensor:
-    """Each element, or each slice along an axis, several times."""
+    """Repeats each element, or each slice along an axis."""
     if isinstance(repeats, torch.Tensor):
         repeats = repeats.to(torch.int64)
     return torch.repeat_interleave(x, repeats, dim=axis)
 
 
 def reshape(x: torch.Tensor, /, shape: Sequence[int], *, copy: bool | None = None) -> torch.Tensor:
-    """The elements in another shape; ``copy`` forces or forbids a copy."""
+    """Reshapes an array. ``copy`` requires or forbids a copy."""
     if copy is False:
         return x.view(tuple(shape))
     made = torch.reshape(x, tuple(shape))
@@ -106,14 +106,14 @@ def reshape(x: torch.Tensor, /, shape: Sequence[int], *, copy: bool | None = Non
 
 
 def roll(x: torch.Tensor, /, shift: Any, *, axis: Any = None) -> torch.Tensor:
-    """The elements moved on, those at the end to the beginning."""
+    """Rolls the elements cyclically."""
     if isinstance(axis, (tuple, list)) and isinstance(shift, int):
         shift = (shift,) * len(axis)
     return torch.roll(x, shift) if axis is None else torch.roll(x, shift, axis)
 
 
 def squeeze(x: torch.Tensor, /, axis: int | tuple[int, ...]) -> torch.Tensor:
-    """The array without some dimensions of size one."""
+    """Removes dimensions of size one."""
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     for one in axes:
         if x.shape[one] != 1:
@@ -122,12 +122,12 @@ def squeeze(x: torch.Tensor, /, axis: int | tuple[int, ...]) -> torch.Tensor:
 
 
 def stack(arrays: Sequence[torch.Tensor], /, *, axis: int = 0) -> torch.Tensor:
-    """The arrays along a new dimension."""
+    """Stacks arrays along a new dimension."""
     return torch.stack(meeting(*arrays), axis)
 
 
 def take(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int | None = None) -> torch.Tensor:
-    """The slices along an axis that the indices name."""
+    """Selects slices along an axis by their indices."""
     if axis is None:
         if x.dim() != 1:
             raise ValueError("axis must be given for arrays of more than one dimension")
@@ -137,18 +137,18 @@ def take(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int | None = None) 
 
 
 def take_along_axis(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int = -1) -> torch.Tensor:
-    """The elements that indices of the array's rank name along an axis."""
+    """Selects elements along an axis by an array of indices with the same number of dimensions."""
     return torch.take_along_dim(x, indices.remainder(max(x.shape[axis], 1)), axis)
 
 
 def tensordot(x1: torch.Tensor, x2: torch.Tensor, /, *, axes: Any = 2) -> torch.Tensor:
-    """Sums of products over several dimensions of both."""
+    """Sums of products over several dimensions of two arrays."""
     first, second = meeting(x1, x2)
     return torch.tensordot(first, second, dims=axes)
 
 
 def tile(x: torch.Tensor, repetitions: tuple[int, ...], /) -> torch.Tensor:
-    """The array several times along each dimension."""
+    """Repeats the array along each dimension."""
     return torch.tile(x, tuple(repetitions))
 
 
@@ -158,18 +158,18 @@ def unstack(x: torch.Tensor, /, *, axis: int = 0) -> tuple[torch.Tensor, ...]:
 
 
 def vecdot(x1: torch.Tensor, x2: torch.Tensor, /, *, axis: int = -1) -> torch.Tensor:
-    """Sums of products along an axis, of the first one's conjugate."""
+    """The dot product along an axis, with the conjugate of the first array."""
     first, second = meeting(x1, x2)
     if not -min(first.dim(), second.dim()) <= axis < 0:
-        raise ValueError(f"axis must count from the back and be in both arrays, but got {axis}")
+        raise ValueError(f"axis must be negative and valid for both arrays, but got {axis}")
     if first.shape[axis] != second.shape[axis]:
         raise ValueError(f"the arrays have {first.shape[axis]} and {second.shape[axis]} elements along the axis")
     first, second = torch.broadcast_tensors(first, second)
-    # A product of matrices keeps the dtype, where a sum of integers would widen.
+    # A matrix product keeps the dtype, in contrast to a sum of integers.
     rows, columns = first.conj().movedim(axis, -1).unsqueeze(-2), second.movedim(axis, -1).unsqueeze(-1)
     return torch.matmul(rows, columns).squeeze(-1).squeeze(-1)
 
 
 def where(condition: torch.Tensor, x1: Any, x2: Any, /) -> torch.Tensor:
-    """The elements of one array where a condition holds, of the other elsewhere."""
+    """Selects elements of one array if a condition is true, and of the other otherwise."""
     return torch.where(condition, *meeting(x1, x2))

@@ -1,4 +1,4 @@
-"""The standard's functions that reduce, order, search and count elements."""
+"""The standard's functions that reduce, sort, search and count elements."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ unique_inverse_result = namedtuple("unique_inverse_result", "values inverse_indi
 
 
 def _axes(x: torch.Tensor, axis: Any) -> tuple[int, ...]:
-    """The dimensions over which a reduction goes, all of them for None."""
+    """The dimensions of a reduction; all of them for None."""
     if axis is None:
         return tuple(range(x.dim()))
     return (axis,) if isinstance(axis, int) else tuple(axis)
@@ -90,15 +90,15 @@ def mean(x: torch.Tensor, /, *, axis: Any = None, keepdims: bool = False) -> tor
 
 
 def var(x: torch.Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> torch.Tensor:
-    """Variances; the divisor is the number of elements less ``correction``."""
+    """Variances. The divisor is the number of elements minus ``correction``."""
     axes = _axes(x, axis)
     if not axes:
-        return x - x  # NaN where the one element is no finite number
+        return x - x  # NaN if the single element is not finite
     return torch.var(x, axes, correction=correction, keepdim=keepdims)
 
 
 def std(x: torch.Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> torch.Tensor:
-    """Standard deviations: the roots of `var`."""
+    """Standard deviations, the square roots of `var`."""
     return torch.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
@@ -109,39 +109,39 @@ def all(x: torch.Tensor, /, *, axis: Any = None, keepdims: bool = False) -> torc
 
 
 def any(x: torch.Tensor, /, *, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
-    """Whether some element is true."""
+    """Whether any element is true."""
     axes = _axes(x, axis)
     return torch.any(x, axes, keepdims).to(torch.bool) if axes else x.to(torch.bool, copy=True)
 
 
 def argmax(x: torch.Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> torch.Tensor:
-    """Where the largest element is."""
+    """The index of the largest element."""
     return torch.argmax(x, axis, keepdims)
 
 
 def argmin(x: torch.Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> torch.Tensor:
-    """Where the smallest element is."""
+    """The index of the smallest element."""
     return torch.argmin(x, axis, keepdims)
 
 
 def argsort(x: torch.Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> torch.Tensor:
-    """The places of the elements in order."""
+    """The indices that sort the elements."""
     return torch.sort(x, dim=axis, descending=descending, stable=stable).indices
 
 
 def sort(x: torch.Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> torch.Tensor:
-    """The elements in order."""
+    """The sorted elements."""
     return torch.sort(x, dim=axis, descending=descending, stable=stable).values
 
 
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> torch.Tensor:
-    """Where elements would be inserted into sorted ones."""
+    """The indices at which elements would be inserted into sorted ones."""
     first, second = meeting(x1, x2)
     return torch.searchsorted(first, second, side=side, sorter=sorter)
 
 
 def nonzero(x: torch.Tensor, /) -> tuple[torch.Tensor, ...]:
-    """The indices of the elements that are not zero, a tensor for each dimension."""
+    """The indices of the nonzero elements, one tensor per dimension."""
     if x.dim() == 0:
         raise ValueError("nonzero needs at least one dimension")
     found: Any = torch.nonzero(x, as_tuple=True)
@@ -149,7 +149,7 @@ def nonzero(x: torch.Tensor, /) -> tuple[torch.Tensor, ...]:
 
 
 def count_nonzero(x: torch.Tensor, /, *, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
-    """How many elements are not zero."""
+    """The number of nonzero elements."""
     return sum(x != 0, axis=axis, keepdims=keepdims)
 
 
@@ -169,14 +169,14 @@ def _cumulative(x: torch.Tensor, axis: Any, dtype: Any, initial: bool, function:
 def cumulative_sum(
     x: torch.Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> torch.Tensor:
-    """The sums of the elements so far."""
+    """Cumulative sums."""
     return _cumulative(x, axis, dtype, include_initial, torch.cumsum, 0)
 
 
 def cumulative_prod(
     x: torch.Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> torch.Tensor:
-    """The products of the elements so far."""
+    """Cumulative products."""
     return _cumulative(x, axis, dtype, include_initial, torch.cumprod, 1)
 
 
@@ -189,14 +189,14 @@ def diff(
     prepend: torch.Tensor | None = None,
     append: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The differences of neighbours."""
+    """Differences of neighbouring elements."""
     return torch.diff(x, n, axis, prepend, append)
 
 
 def _unique(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The different elements, which one each element is, and how often each occurs.
+    """The distinct elements, the inverse indices and the counts.
 
-    Complex numbers, which have no order and so no place in `torch.unique`, are ordered by their parts for it.
+    Complex numbers, which `torch.unique` does not support, are ordered by their parts.
     """
     if not x.is_complex():
         values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
@@ -214,26 +214,26 @@ def _unique(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def unique_all(x: torch.Tensor, /) -> Any:
-    """The different elements, where each is first, which one each element is, and how often each occurs."""
+    """The distinct elements, the indices of their first occurrences, the inverse indices and the counts."""
     values, inverse, counts = _unique(x)
-    # The first of equal elements is the one that a stable sort puts first.
+    # A stable sort puts the first of equal elements first.
     order = torch.argsort(inverse.reshape(-1), stable=True)
     first = order[torch.cumsum(counts, 0) - counts]
     return unique_all_result(values, first, inverse, counts)
 
 
 def unique_counts(x: torch.Tensor, /) -> Any:
-    """The different elements and how often each occurs."""
+    """The distinct elements and their counts."""
     values, _, counts = _unique(x)
     return unique_counts_result(values, counts)
 
 
 def unique_inverse(x: torch.Tensor, /) -> Any:
-    """The different elements and which one each element is."""
+    """The distinct elements and the inverse indices."""
     values, inverse, _ = _unique(x)
     return unique_inverse_result(values, inverse)
 
 
 def unique_values(x: torch.Tensor, /) -> torch.Tensor:
-    """The different elements."""
+    """The distinct elements."""
     return _unique(x)[0]

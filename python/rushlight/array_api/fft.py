@@ -1,4 +1,4 @@
-"""The standard's extension ``fft``: torch's functions, with ``axis`` for ``dim``."""
+"""The standard's extension ``fft``: torch's functions with ``axis`` instead of ``dim``."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ globals().update({name: _many(name) for name in _MANY})
 def fftfreq(
     n: int, /, *, d: float = 1.0, dtype: torch.dtype | None = None, device: torch.device | None = None
 ) -> torch.Tensor:
-    """The frequencies of a transform of ``n`` numbers at a distance of ``d``."""
+    """The frequencies of a transform of ``n`` numbers with spacing ``d``."""
     return torch.fft.fftfreq(n, d, dtype=dtype, device=device)
 
 
 def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: torch.dtype | None = None, device: torch.device | None = None
 ) -> torch.Tensor:
-    """The frequencies of a transform of ``n`` real numbers at a distance of ``d``."""
+    """The frequencies of a transform of ``n`` real numbers with spacing ``d``."""
     return torch.fft.rfftfreq(n, d, dtype=dtype, device=device)
 
 
 def fftshift(x: torch.Tensor, /, *, axes: int | Sequence[int] | None = None) -> torch.Tensor:
-    """The zero frequency in the middle."""
+    """Moves the zero frequency to the middle."""
     return torch.fft.fftshift(x, axes)
 
 
 def ifftshift(x: torch.Tensor, /, *, axes: int | Sequence[int] | None = None) -> torch.Tensor:
-    """The zero frequency in front."""
+    """Moves the zero frequency to the beginning."""
     return torch.fft.ifftshift(x, axes)
 
 

@@ -51,12 +51,12 @@ _Svd = namedtuple("_Svd", ["U", "S", "Vh"])
 
 
 def cholesky(x: torch.Tensor, /, *, upper: bool = False) -> torch.Tensor:
-    """The triangle whose product with its own adjoint is the matrix."""
+    """The Cholesky factor."""
     return torch.linalg.cholesky(x, upper=upper)
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> torch.Tensor:
-    """The cross product of vectors of three numbers; the other dimensions broadcast."""
+    """The cross product of vectors with three elements; the other dimensions broadcast."""
     first, second = meeting(x1, x2)
     if not first.shape[axis] == second.shape[axis] == 3:
         raise ValueError(f"vectors of three numbers are needed, but got {first.shape[axis]} and {second.shape[axis]}")
@@ -69,12 +69,12 @@ def det(x: torch.Tensor, /) -> torch.Tensor:
 
 
 def diagonal(x: torch.Tensor, /, *, offset: int = 0) -> torch.Tensor:
-    """The diagonals of the matrices in the last two dimensions."""
+    """The diagonals of matrices."""
     return torch.diagonal(x, offset, -2, -1)
 
 
 def eigh(x: torch.Tensor, /) -> _Eigh:
-    """The eigenvalues of a Hermitian matrix, in ascending order, and their vectors."""
+    """The eigenvalues of a Hermitian matrix in ascending order, and the eigenvectors."""
     return _Eigh(*torch.linalg.eigh(x))
 
 
@@ -89,22 +89,22 @@ def inv(x: torch.Tensor, /) -> torch.Tensor:
 
 
 def matrix_norm(x: torch.Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> torch.Tensor:
-    """A norm of the matrices in the last two dimensions."""
+    """A norm of matrices."""
     return torch.linalg.matrix_norm(x, ord, (-2, -1), keepdims)
 
 
 def matrix_power(x: torch.Tensor, n: int, /) -> torch.Tensor:
-    """A matrix times itself."""
+    """An integer power of a matrix."""
     return torch.linalg.matrix_power(x, n)
 
 
 def matrix_rank(x: torch.Tensor, /, *, rtol: Any = None) -> torch.Tensor:
-    """How many singular values are above ``rtol`` times the largest."""
+    """The rank: the number of singular values greater than ``rtol`` times the largest."""
     return torch.linalg.matrix_rank(x, rtol=rtol)
 
 
 def outer(x1: Any, x2: Any, /) -> torch.Tensor:
-    """The products of every number of one vector with every one of the other."""
+    """The outer product of two vectors."""
     return torch.outer(*meeting(x1, x2))
 
 
@@ -114,17 +114,17 @@ def pinv(x: torch.Tensor, /, *, rtol: Any = None) -> torch.Tensor:
 
 
 def qr(x: torch.Tensor, /, *, mode: str = "reduced") -> _Qr:
-    """Orthonormal columns and an upper triangle."""
+    """The QR factorisation."""
     return _Qr(*torch.linalg.qr(x, mode))
 
 
 def slogdet(x: torch.Tensor, /) -> _Slogdet:
-    """The determinant's sign and the logarithm of its magnitude."""
+    """The sign of the determinant and the logarithm of its magnitude."""
     return _Slogdet(*torch.linalg.slogdet(x))
 
 
 def solve(x1: Any, x2: Any, /) -> torch.Tensor:
-    """The solution of linear equations: of one vector, or of matrices in the last two dimensions."""
+    """The solution of linear equations with one or more right-hand sides."""
     x1, x2 = meeting(x1, x2)
     if x2.dim() == 1:
         return torch.linalg.solve(x1, x2[:, None]).squeeze(-1)
@@ -133,7 +133,7 @@ def solve(x1: Any, x2: Any, /) -> torch.Tensor:
 
 
 def svd(x: torch.Tensor, /, *, full_matrices: bool = True) -> _Svd:
-    """Singular values and their vectors."""
+    """The singular value decomposition."""
     return _Svd(*torch.linalg.svd(x, full_matrices))
 
 
@@ -143,14 +143,14 @@ def svdvals(x: torch.Tensor, /) -> torch.Tensor:
 
 
 def trace(x: torch.Tensor, /, *, offset: int = 0, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """The sums of the diagonals of the matrices in the last two dimensions."""
+    """The traces of matrices."""
     return _sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
 def vector_norm(
     x: torch.Tensor, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False, ord: float = 2
 ) -> torch.Tensor:
-    """A norm over some dimensions as if they were one vector."""
+    """A norm over dimensions that are treated as one vector."""
     return torch.linalg.vector_norm(x, ord, axis, keepdims)
 
 

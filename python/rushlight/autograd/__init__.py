@@ -1,18 +1,20 @@
-"""Differentiation: walk the graph backwards, write functions with gradients of their own, check gradients."""
+"""Automatic differentiation: backward passes, custom functions, checks of gradients."""
 
 from __future__ import annotations
+
+from threading import local
 
 from rushlight import _C
 from rushlight._C import _queue_callback as _queue_callback
 from rushlight._warnings import warn
 from rushlight.autograd.function import Function
 
-# At once, since a module of the same name would otherwise stand in for the function as soon as somebody imports it.
+# Imported here, because otherwise importing the module of the same name would replace the function.
 from rushlight.autograd.gradcheck import gradcheck, gradgradcheck
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
     from typing import Any, TypeAlias
 
     from rushlight import Tensor
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
     from rushlight.autograd.grad_mode import set_multithreading_enabled as set_multithreading_enabled
     from rushlight.autograd.variable import Variable as Variable
 
-    _Tensors: TypeAlias = Tensor | graph.GradientEdge | Sequence[Tensor | graph.GradientEdge]
-    _Gradients: TypeAlias = Tensor | Sequence[Tensor | None] | None
+    _Tensors: TypeAlias = Tensor | graph.GradientEdge | Iterable[Tensor | graph.GradientEdge]
+    _Gradients: TypeAlias = Tensor | Iterable[Tensor | None] | None
 
 __all__ = [
     "Function",
@@ -93,7 +95,8 @@ if not TYPE_CHECKING:
 
 
 def _sequence(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    """A tensor by itself, or the items of any other iterable (a list, a generator, the values of a dict)."""
+    return (value,) if isinstance(value, _C.Tensor) else tuple(value)
 
 
 def _is_edge(value: Any) -> bool:
@@ -101,13 +104,13 @@ def _is_edge(value: Any) -> bool:
 
 
 def _places(value: Any) -> tuple[Any, ...]:
-    """The tensors where a walk begins or ends; for an edge of the graph one that stands in its place."""
+    """The tensors at which a backward pass begins or ends. An edge of the graph is replaced by a tensor for it."""
     several = (value,) if _is_edge(value) else _sequence(value)
     return tuple(x.node._result(x.output_nr) if _is_edge(x) else x for x in several)
 
 
 def _weights(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
-    """The gradients to start from, one for each output; the engine checks their shapes and dtypes."""
+    """The initial gradients, one per output. The engine checks their shapes and dtypes."""
     if grads is None:
         return (None,) * len(outputs)
     grads = _sequence(grads)
@@ -120,7 +123,7 @@ def _weights(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
 
 
 def _batches(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
-    """The gradients to start from, each a batch of as many."""
+    """The initial gradients as batches of the same size."""
     batches = _weights(outputs, grads)
     for place, (output, batch) in enumerate(zip(outputs, batches)):
         if batch is None and not _is_edge(output) and output.numel() != 1:
@@ -147,6 +150,16 @@ def _batches(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
     return batches
 
 
+class _Selective(local):
+    """How many passes of this thread compute the gradients of given inputs only. A reentrant checkpoint cannot be part of
+    them, because its own backward pass accumulates the gradients of all leaves."""
+
+    depth = 0
+
+
+_selective = _Selective()
+
+
 def backward(
     tensors: _Tensors,
     grad_tensors: _Gradients = None,
@@ -157,14 +170,14 @@ def backward(
 ) -> None:
     """Adds the gradients of `tensors` to the `.grad` of the leaves that they depend on.
 
-    `grad_tensors` weighs each tensor (of the same shape); it may be left out for tensors of one element. The graph is
-    freed unless `retain_graph`, and the walk itself is recorded if `create_graph`. With `inputs` only theirs are collected.
+    `grad_tensors` are the vectors of the vector-Jacobian products, with the shapes of `tensors`. They can be omitted
+    for tensors with one element. The graph is freed unless `retain_graph`, and the backward pass itself is recorded if
+    `create_graph`. With `inputs`, only their gradients are accumulated.
 
     Raises:
-        RuntimeError: a tensor of several elements without a weight, weights of other shapes or another number, a tensor
-            that depends on nothing that requires gradients, a graph that was freed or whose tensors were changed, or
-            no inputs among `inputs`.
-        TypeError: a weight that is no tensor.
+        RuntimeError: a tensor with several elements has no gradient, a gradient has the wrong shape, a tensor does not
+            require gradients, the graph was freed, a saved tensor was changed, or `inputs` is empty.
+        TypeError: a gradient is not a tensor.
 
     >>> x = torch.tensor([1., 2.], requires_grad=True)
     >>> torch.autograd.backward((x * x).sum())
@@ -191,7 +204,15 @@ def backward(
         )
     outputs = _places(tensors)
     keep = create_graph if retain_graph is None else retain_graph
-    _C._backward(outputs, _weights(outputs, grad_tensors), keep, create_graph, inputs)
+    weights = _weights(outputs, grad_tensors)
+    if inputs is None:
+        _C._backward(outputs, weights, keep, create_graph, inputs)
+    else:
+        _selective.depth += 1
+        try:
+            _C._backward(outputs, weights, keep, create_graph, inputs)
+        finally:
+            _selective.depth -= 1
 
 
 def grad(
@@ -205,16 +226,17 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
-    """The gradients of `outputs` with respect to `inputs`, a tuple; no `.grad` changes.
+    """Computes the gradients of `outputs` with respect to `inputs` as a tuple, without changing any `.grad`.
 
-    With ``is_grads_batched`` each of `grad_outputs` is a batch of gradients along a first dimension, and so are the results.
-    Edges of the graph (`graph.get_gradient_edge`) may stand for tensors. Inputs that were not used are an error, unless
-    `allow_unused` (None in their place) or `materialize_grads` (zeros).
+    With ``is_grads_batched`` each of `grad_outputs` is a batch of gradients along its first dimension, and so are the
+    results. Edges of the graph (`graph.get_gradient_edge`) are accepted in place of tensors, and any iterable in place
+    of a sequence. Unused inputs are an error, unless `allow_unused` (their gradient is None) or `materialize_grads` (it
+    is zero).
 
     Raises:
-        RuntimeError: as in `backward`, and an input that was not used or does not require gradients.
-        ValueError: `materialize_grads` with `allow_unused=False`; batches of different sizes, or without a dimension.
-        TypeError: something that is no tensor.
+        RuntimeError: as in `backward`, or an input was not used or does not require gradients.
+        ValueError: `materialize_grads` with `allow_unused=False`, or batches of different sizes or without a dimension.
+        TypeError: an argument is not a tensor.
 
     >>> x = torch.tensor(3., requires_grad=True)
     >>> (g,) = torch.autograd.grad(x ** 3, x, create_graph=True)
@@ -232,8 +254,10 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
     allow_unused = materialize_grads if allow_unused is None else allow_unused
-    outputs, inputs = _places(outputs), _places(inputs)
-    found: tuple[Any, ...]  # None for an input that was not used
+    outputs = _places(outputs)
+    asked = (inputs,) if _is_edge(inputs) else _sequence(inputs)
+    inputs = _places(asked)
+    found: tuple[Any, ...]  # None for an unused input
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
         from rushlight.autograd._maps import Level
@@ -241,15 +265,38 @@ def grad(
         batches = _batches(outputs, grad_outputs)
         with Level(batches[0].size(0)) as level:
             row = tuple(level.hide(batch, 0) for batch in batches)
-            found = _C._grad(outputs, inputs, row, keep, create_graph, allow_unused)
+            _selective.depth += 1
+            try:
+                found = _C._grad(outputs, inputs, row, keep, create_graph, allow_unused)
+            finally:
+                _selective.depth -= 1
             found = tuple(None if g is None else level.show(g) for g in found)
     else:
-        found = _C._grad(outputs, inputs, _weights(outputs, grad_outputs), keep, create_graph, allow_unused)
+        weights = _weights(outputs, grad_outputs)
+        _selective.depth += 1
+        try:
+            found = _C._grad(outputs, inputs, weights, keep, create_graph, allow_unused)
+        finally:
+            _selective.depth -= 1
     if materialize_grads:
+        if any(g is None and _is_edge(x) for g, x in zip(found, asked)):
+            raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
         from rushlight import zeros_like
 
-        found = tuple(zeros_like(x) if g is None else g for g, x in zip(found, inputs))
+        found = tuple(zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in zip(found, inputs))
     return found
+
+
+def variable(*args: Any, **kwargs: Any) -> Any:
+    """Removed from torch. The error shows the replacement.
+
+    >>> try:
+    ...     torch.autograd.variable(1)
+    ... except RuntimeError as error:
+    ...     print(error)
+    torch.autograd.variable(...) is deprecated, use torch.tensor(...) instead
+    """
+    raise RuntimeError("torch.autograd.variable(...) is deprecated, use torch.tensor(...) instead")
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
-"""Jacobians for `gradcheck`: by central differences, by walks backward, and forward.
+"""Jacobians for `gradcheck`: by central differences, by backward passes, and in forward mode.
 
-A Jacobian is a matrix with a row for each direction of an input and a column for each weighing of an output's elements. All
-directions and weighings make the whole matrix; a random one of each, one number that a wrong entry hardly leaves as it is.
-Complex numbers are pairs of real ones: an input is moved along both parts, and of an output each part is differentiated.
+A Jacobian has a row for each direction of an input and a column for each vector (gradient of an output). With all unit
+vectors it is the complete matrix. With one random direction and one random vector it is a single number, which almost
+any wrong entry changes. Complex numbers are treated as pairs of real ones, in inputs and in outputs.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 
 class Slopes(NamedTuple):
-    """How an output changes as an input moves: along real steps, and along imaginary ones if the input has them."""
+    """The derivative of an output along an input's real directions, and along imaginary ones if the input is complex."""
 
     real: Tensor
     imaginary: Tensor | None
 
 
 class Subject(NamedTuple):
-    """A function at a point: what of its inputs and outputs has derivatives, and along what they are compared."""
+    """A function at a point: the inputs and outputs that are checked, and the directions along which they are compared."""
 
     function: Callable[..., Any]
     inputs: tuple[Any, ...]
-    #: Which of the inputs want gradients.
+    #: The positions of the inputs that require gradients.
     wanted: list[int]
-    #: Which of the outputs have them.
+    #: The positions of the outputs that have gradients.
     chosen: list[int]
-    #: For each wanted input its directions, one behind the other.
+    #: The directions for each of these inputs, stacked.
     directions: list[Tensor]
-    #: For each chosen output the weighings of its elements.
+    #: The vectors for each of these outputs, stacked.
     weights: list[Tensor]
 
     def outputs(self, inputs: Sequence[Any]) -> list[Tensor]:
@@ -55,20 +55,20 @@ def tupled(value: Any) -> tuple[Any, ...]:
 
 
 def units(like: Tensor) -> Tensor:
-    """For each element of a tensor the real direction that moves it alone."""
+    """The unit vectors of a tensor."""
     return basis(like, like.dtype.to_real())
 
 
 def random_unit(like: Tensor) -> Tensor:
-    """One direction of length one in which every element moves."""
+    """A random direction of length one with nonzero elements."""
     drawn = torch.rand(tuple(like.shape), dtype=like.dtype.to_real(), device=like.device)
     return (drawn / drawn.norm().clamp(min=1e-300)).unsqueeze(0)
 
 
 def numerical(subject: Subject, number: int, eps: float) -> list[Slopes]:
-    """The slopes of every chosen output as the wanted input ``number`` moves, by differences."""
+    """The derivatives of every chosen output with respect to the chosen input ``number``, by central differences."""
     place, directions = subject.wanted[number], subject.directions[number]
-    source = subject.inputs[place].data  # It counts no version: what the graph saved is the same again after each step.
+    source = subject.inputs[place].data  # `data` does not change the version: the value is restored after each step
     before = source.clone()
 
     def along(turn: complex) -> list[Tensor]:
@@ -104,7 +104,7 @@ def _check_alike(what: str, first: Any, second: Any, eps: float) -> None:
 
 
 def expected_backward(slopes: Slopes, weights: Tensor, imaginary: bool) -> Tensor:
-    """What `backward` has to find for a part of an output: for complex inputs torch's convention is the conjugate."""
+    """The gradient that `backward` should return for a part of an output. torch conjugates it for complex inputs."""
     columns = weights.reshape(len(weights), slopes.real.shape[1]).t()
 
     def part(slope: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ def expected_backward(slopes: Slopes, weights: Tensor, imaginary: bool) -> Tenso
 
 
 def backward(subject: Subject, output: Tensor, number: int, imaginary: bool) -> tuple[list[Tensor], bool]:
-    """The Jacobians of a part of the chosen output ``number`` by walks backward, and whether all have their input's dtype."""
+    """The Jacobians of a part of output ``number`` by backward passes, and whether all have the dtypes of their inputs."""
     sources = subject.sources()
     columns: list[list[Tensor]] = [[] for _ in sources]
     same_dtypes = True
@@ -135,8 +135,8 @@ def backward(subject: Subject, output: Tensor, number: int, imaginary: bool) -> 
 
 
 def forward(subject: Subject, number: int, turn: complex) -> tuple[list[Tensor], bool]:
-    """The Jacobians of all chosen outputs by forward mode as the wanted input ``number`` moves, and whether those of
-    real outputs are real."""
+    """The Jacobians of all chosen outputs with respect to input ``number`` in forward mode, and whether those of real
+    outputs are real."""
     rows: list[list[Tensor]] = [[] for _ in subject.chosen]
     same_kinds = True
     shapes = [(out.numel(), out.dtype) for out in subject.outputs(subject.inputs)]
@@ -152,7 +152,7 @@ def forward(subject: Subject, number: int, turn: complex) -> tuple[list[Tensor],
 
 
 def along(subject: Subject, tangents: Sequence[Tensor | None]) -> list[tuple[Tensor, Tensor | None]]:
-    """The chosen outputs and their tangents, where the wanted inputs have these; None for an input that is not dual."""
+    """The chosen outputs and their tangents, for given tangents of the inputs (None for an input without a tangent)."""
     forward_ad = torch.autograd.forward_ad
     with forward_ad.dual_level():
         inputs = list(subject.inputs)

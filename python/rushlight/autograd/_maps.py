@@ -1,6 +1,6 @@
-"""Maps as derivatives use them: a level that hides a dimension of samples, and a function run over a batch.
+"""vmap levels for derivatives: a level hides the batch dimension, and a function is run over a batch.
 
-`torch.func.vmap` is the door for everybody else.
+`torch.func.vmap` is the public entry point.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Level:
-    """A map that this thread is inside of, from `enter` to `leave`."""
+    """A vmap level that is active in this thread, from `enter` to `leave`."""
 
     def __init__(self, size: int, randomness: str = "error") -> None:
         self.size = size
@@ -31,31 +31,31 @@ class Level:
         _C._vmap_leave(self.number)
 
     def hide(self, tensor: Tensor, dim: int | None) -> Tensor:
-        """The tensor of one sample; the same for all where there is no dimension of samples."""
-        return _C._vmap_hide(tensor, dim, self.number, self.size)
+        """Hides the batch dimension of a tensor. A tensor without one is the same for all samples."""
+        return _C._add_batch_dim(tensor, dim, self.number, self.size)
 
     def show(self, tensor: Tensor, dim: int = 0) -> Tensor:
-        """All samples along a dimension."""
-        return _C._vmap_show(tensor, dim, self.number, self.size)
+        """Restores the batch dimension."""
+        return _C._remove_batch_dim(tensor, dim, self.number, self.size)
 
     def has(self, tensor: Tensor) -> bool:
         return self.number in _C._vmap_levels_of(tensor)
 
 
 def lifted(tensor: Tensor) -> Tensor:
-    """The tensor as one for each sample of the maps around, which what is done for one sample does not share with others."""
+    """Copies the tensor for each sample of the surrounding vmaps, so that samples do not share in-place changes."""
     levels = _C._vmap_levels()
     if levels:
         own = _C._vmap_levels_of(tensor)
         for level, size, _ in levels:
             if level not in own:
-                tensor = _C._vmap_hide(tensor, None, level, size)
+                tensor = _C._add_batch_dim(tensor, None, level, size)
     return tensor
 
 
 def mapped(function: Callable[[Tensor], Any], batch: Tensor, chunk_size: int | None = None) -> list[Any]:
-    """The results, a list, of a function of one sample; None for what depends on no sample. ``chunk_size`` samples run at
-    once, all by default."""
+    """The list of batched results of a function of one sample; None for results that do not depend on a sample. At most
+    ``chunk_size`` samples (all by default) run at once."""
     parts = []
     for chunk in batch.split(chunk_size or max(batch.size(0), 1)):
         with Level(chunk.size(0)) as level:

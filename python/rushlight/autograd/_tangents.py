@@ -1,8 +1,8 @@
-"""Derivatives forward, out of those backward.
+"""Forward derivatives, computed from backward derivatives.
 
-The gradient of ``sum(u * y)`` is linear in ``u``; its own gradient with respect to ``u``, weighed by a tangent of the input,
-is the tangent of ``y``. So whatever has a derivative that can itself be differentiated has a forward derivative, and no
-operator needs a second formula (`rust/decisions/0004-forward.md`).
+The gradient of ``sum(u * y)`` is linear in ``u``. The derivative of this gradient with respect to ``u``, in the
+direction of a tangent of the input, is the tangent of ``y``. Therefore everything that is twice differentiable backward
+has a forward derivative, and operators need no second formula (`rust/decisions/0004-forward.md`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def differentiable(tensor: Any) -> bool:
 
 
 class _Alias(autograd.Function):
-    """The same memory as a result, which in contrast to a leaf may be changed in place."""
+    """A view of the whole result. In contrast to a leaf, it can be changed in place."""
 
     generate_vmap_rule = True
 
@@ -39,8 +39,8 @@ class _Alias(autograd.Function):
         return grad
 
 
-class recorded(_Mode):
-    """What runs inside is recorded for tangents, also where gradients are switched off and in inference mode."""
+class forward_recording(_Mode):
+    """Records operations for tangents inside the block, even if gradients are switched off and in inference mode."""
 
     __slots__ = ("_inference",)
 
@@ -53,8 +53,8 @@ class recorded(_Mode):
         _C._set_inference_enabled(self._inference)
 
 
-class shown(_Mode):
-    """Inside, what was recorded for tangents alone is seen by walks and by who asks for it; elsewhere it is as if not there."""
+class tangents_visible(_Mode):
+    """Inside the block, operations that were recorded only for tangents are visible. Elsewhere they are hidden."""
 
     __slots__ = ("_mode",)
     _mode: bool
@@ -63,49 +63,49 @@ class shown(_Mode):
         self._mode = mode
 
     def __enter__(self) -> None:
-        self._before = _C._set_tangents_shown(self._mode)
+        self._before = _C._set_tangents_visible(self._mode)
 
     def __exit__(self, *exception: object) -> None:
-        _C._set_tangents_shown(self._before)
+        _C._set_tangents_visible(self._before)
 
 
-def watched(tensor: Tensor, forward: bool = False) -> tuple[Tensor, Tensor]:
-    """A place to differentiate at, and what to compute with: both have the tensor's memory.
+def tracked(tensor: Tensor, forward: bool = False) -> tuple[Tensor, Tensor]:
+    """The point to differentiate at, and the tensor to compute with. Both share the tensor's memory.
 
-    The place is part of the graph where there is one, and a leaf of its own where there is none; ``forward`` says that only
+    The point is part of the tensor's graph if there is one, and a new leaf otherwise. ``forward`` means that only
     tangents begin there.
     """
     tensor = _savable(tensor)
     if _C._vmap_levels():
-        # Each sample has a place of its own.
+        # Each sample needs its own point.
         tensor = lifted(tensor)
-    with shown():
+    with tangents_visible():
         place = tensor.view_as(tensor) if tensor.requires_grad else None
-        if place is None or _leads_nowhere(place.grad_fn):
+        if place is None or _is_dead_end(place.grad_fn):
             place = _C._tangent_leaf(tensor) if forward else tensor.detach().requires_grad_()
     return place, _Alias.apply(place)
 
 
 def _savable(tensor: Tensor) -> Tensor:
-    """The tensor, or its copy where it was made in inference mode and could not be kept for a walk back."""
+    """The tensor, or a copy if it was created in inference mode and could not be saved for backward."""
     return tensor.clone() if tensor.is_inference() and not torch.is_inference_mode_enabled() else tensor
 
 
-def _leads_nowhere(node: Any) -> bool:
-    """Of a view that was made where gradients were off, of a tensor that requires them."""
+def _is_dead_end(node: Any) -> bool:
+    """Whether it is a view that was created without recording, of a tensor that requires gradients."""
     return node is not None and all(following is None for following, _ in node.next_functions)
 
 
 def released(tensor: Any, inputs: Iterable[Tensor], keep: bool) -> Any:
-    """A result without the graph that only leads to places that `watched` made; as it is where others want gradients."""
+    """Detaches a result from a graph that only leads to points of `tracked`. Other results are unchanged."""
     if not isinstance(tensor, torch.Tensor):
         return tensor
-    with shown():
+    with tangents_visible():
         if not tensor.requires_grad:
             return tensor
     own = {id(leaf) for leaf in inputs if leaf.is_leaf}
-    # What serves tangents alone is kept for those who ask for tangents outside.
-    with shown(_C._are_tangents_enabled()):
+    # Recordings for tangents are kept for callers outside that need tangents.
+    with tangents_visible(_C._are_tangents_enabled()):
         return tensor if keep and tensor.requires_grad and _reaches_another_leaf(tensor, own) else tensor.detach()
 
 
@@ -128,9 +128,9 @@ def _reaches_another_leaf(tensor: Tensor, own: set[int]) -> bool:
 def pushforward(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor]
 ) -> Callable[[Sequence[Tensor]], list[Tensor | None]]:
-    """The derivative of ``outputs`` as a function of the inputs' tangents; None for an output that depends on no input."""
+    """The derivative of ``outputs`` as a function of the inputs' tangents. None for outputs that depend on no input."""
     weights: list[Tensor | None] = []
-    with shown():
+    with tangents_visible():
         for output in outputs:
             known = differentiable(output) and output.requires_grad
             weights.append(torch.zeros_like(output.detach()).requires_grad_() if known else None)
@@ -138,11 +138,11 @@ def pushforward(
     back: Sequence[Tensor | None] = [None] * len(inputs)
     if pairs and inputs:
         used, starts = zip(*pairs)
-        with shown():
+        with tangents_visible():
             back = autograd.grad(used, list(inputs), starts, create_graph=True, allow_unused=True)
 
     def along(tangents: Sequence[Tensor]) -> list[Tensor | None]:
-        with shown():
+        with tangents_visible():
             through = [(g, t) for g, t in zip(back, tangents) if g is not None and g.requires_grad]
             if not through:
                 return [None] * len(outputs)
@@ -155,7 +155,7 @@ def pushforward(
 
 
 def basis(like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """For each element of a tensor the direction that moves it alone: a one there and zeros elsewhere."""
+    """The unit vectors of a tensor."""
     count = like.numel()
     return torch.eye(count, dtype=dtype or like.dtype, device=like.device).view(count, *like.shape)
 
@@ -163,7 +163,7 @@ def basis(like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
 def jacobian_by_columns(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], chunk_size: int | None = None
 ) -> list[list[Tensor]]:
-    """The derivatives of each output by each input, from the tangents of every element of the inputs; of so many at once."""
+    """The derivatives of each output with respect to each input in forward mode, ``chunk_size`` elements at a time."""
     push = pushforward(outputs, inputs)
     matrices: list[list[Tensor]] = [[] for _ in outputs]
     for place, x in enumerate(inputs):

@@ -1,4 +1,4 @@
-"""Tensors that are volatile as those before 0.4 were. In a file of its own: classes that answer for operators slow all calls."""
+"""Volatile tensors, as before torch 0.4. They are in a separate file, because overriding classes slow down all calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class VolatileTensor(Tensor):
-    """Nothing that is computed with it is recorded, and the results are volatile too."""
+    """A tensor that is never recorded. Results of operations with it are volatile too."""
 
     volatile = True
 

@@ -1,4 +1,4 @@
-"""Looking for the operator whose gradient is NaN."""
+"""Anomaly detection: finds the operator whose gradient is NaN."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
 class set_detect_anomaly:
-    """Turns the search for NaN in backward on or off, at once; used with ``with`` it is put back at the end.
+    """Enables or disables anomaly detection, immediately or for a ``with`` block.
 
     >>> with torch.autograd.set_detect_anomaly(True):
     ...     torch.is_anomaly_enabled()
@@ -28,14 +28,14 @@ class set_detect_anomaly:
 
 
 class detect_anomaly(set_detect_anomaly):
-    """``with torch.autograd.detect_anomaly():`` raises in backward where a gradient becomes NaN, and shows the line of
-    forward. A warning beside each error of a backward pass shows how the program came to that line.
+    """Raises an error in backward if a gradient becomes NaN, and shows the line of the forward pass. A warning with
+    each error in backward shows the stack of that line.
 
     Args:
-        check_nan: False only remembers the lines.
+        check_nan: False only records the lines.
 
     Raises:
-        RuntimeError: in backward, an operator whose gradient is NaN.
+        RuntimeError: in backward, the gradient of an operator is NaN.
 
     >>> x = torch.tensor(-1.0, requires_grad=True)
     >>> with torch.autograd.detect_anomaly():

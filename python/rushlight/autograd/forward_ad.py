@@ -1,8 +1,7 @@
-"""Forward-mode differentiation: tensors that carry a tangent, and what becomes of it.
+"""Forward-mode differentiation with dual tensors, which carry a tangent.
 
-Inside a level an operator on a dual tensor is recorded as for backward; `unpack_dual` computes the tangent when it is asked
-for. Within `no_grad` it is recorded too, and for tangents alone: no gradient passes there. Tangents do not pass through
-`detach`, as in torch.
+Inside a level, operations on a dual tensor are recorded as for backward, and `unpack_dual` computes the tangent. Within
+`no_grad` they are recorded for tangents only, and no gradient is propagated. As in torch, `detach` removes tangents.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import rushlight as torch
 from rushlight import _C, Tensor, autograd
 from rushlight._modes import _Mode
 
-from ._tangents import differentiable, pushforward, recorded, released, shown, watched
+from ._tangents import differentiable, forward_recording, pushforward, released, tangents_visible, tracked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,26 +34,26 @@ class UnpackedDualTensor(NamedTuple):
 
 
 class _Level:
-    """What was made dual since the level was entered."""
+    """The dual tensors that were created in a level."""
 
     def __init__(self) -> None:
         self.places: list[Tensor] = []
         self.tangents: list[Tensor] = []
-        # What the graph knows the level by: the level itself would keep all places alive.
+        # The graph refers to the level by this key, because the level itself would keep all points alive.
         self.key = object()
         self.recording = _C._is_recording()
-        # Inference mode records nothing, tangents neither.
-        self.mode = nullcontext() if torch.is_inference_mode_enabled() else recorded()
+        # Inference mode does not record, not even for tangents.
+        self.mode = nullcontext() if torch.is_inference_mode_enabled() else forward_recording()
         self.mode.__enter__()
 
 
 _current: _Level | None = None
-#: The key of the level whose tangents are being computed.
+#: The key of the level whose tangents are currently computed.
 _asked: object = None
 
 
 class _Unpacked(autograd.Function):
-    """The same tensor without the tangent that it has in a level; gradients pass, and tangents of others."""
+    """A view without the tangent of a level. Gradients and tangents of other levels are propagated."""
 
     generate_vmap_rule = True
 
@@ -70,7 +69,7 @@ class _Unpacked(autograd.Function):
 
 def _without_tangent(tensor: Tensor, level: _Level) -> Tensor:
     left = released(tensor, level.places, level.recording)
-    with shown():
+    with tangents_visible():
         kept = left.requires_grad
     return _Unpacked.apply(left, level.key) if kept else left
 
@@ -85,21 +84,21 @@ def _tangent(tensor: Tensor, level: _Level) -> Tensor | None:
         _asked = before
     if tangent is None:
         return None
-    # Gradients pass through a tangent where they pass through the tensor, or through a tangent that was given.
+    # Gradients flow through a tangent if they flow through the tensor or through a given tangent.
     with torch.set_grad_enabled(tensor.requires_grad or any(given.requires_grad for given in level.tangents)):
         return _without_tangent(tangent, level)
 
 
 def active() -> bool:
-    """Whether there is a level."""
+    """Whether a level is active."""
     return _current is not None
 
 
 def enter_dual_level() -> int:
-    """Begins a level, in which tensors can be dual; returns its number. `dual_level` does it for a block.
+    """Begins a level, in which tensors can be dual. Returns its number. `dual_level` does this for a block.
 
     Raises:
-        RuntimeError: there is a level already (`torch.func.jvp` can be nested).
+        RuntimeError: a level is active already (`torch.func.jvp` can be nested).
 
     >>> import rushlight.autograd.forward_ad as fwAD
     >>> fwAD.enter_dual_level()
@@ -116,10 +115,10 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Ends the level: all tangents are forgotten.
+    """Ends the level and removes all tangents.
 
     Raises:
-        RuntimeError: there is no level, or ``level`` names another one.
+        RuntimeError: no level is active, or ``level`` is not its number.
 
     >>> import rushlight.autograd.forward_ad as fwAD
     >>> level = fwAD.enter_dual_level()
@@ -135,12 +134,12 @@ def exit_dual_level(*, level: int | None = None) -> None:
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """A view of a tensor that carries a tangent, of the same shape and dtype, until the level ends; in inference mode it
-    carries none.
+    """A view of a tensor that carries a tangent of the same shape and dtype until the level ends. In inference mode it
+    carries no tangent.
 
     Raises:
-        RuntimeError: there is no level, the shapes differ, or one of the two has a tangent already.
-        ValueError: one of the two is neither floating nor complex.
+        RuntimeError: no level is active, the shapes differ, or an argument already has a tangent.
+        ValueError: an argument is neither floating point nor complex.
 
     >>> import rushlight.autograd.forward_ad as fwAD
     >>> with fwAD.dual_level():
@@ -171,15 +170,15 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         raise RuntimeError(
             "Setting a forward grad that itself has a forward gradient at the same level0 is not supported."
         )
-    place, dual = watched(tensor, forward=True)
+    place, dual = tracked(tensor, forward=True)
     _current.places.append(place)
-    # A copy, since what is computed with the tangent later must not see changes of it.
+    # A copy, so that later changes of the tangent do not affect results.
     _current.tangents.append(tangent.clone())
     return dual
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """The tensor without its tangent, and its tangent: None outside of a level or if it depends on no dual tensor.
+    """The tensor without its tangent, and its tangent. None outside of a level or if it depends on no dual tensor.
 
     >>> import rushlight.autograd.forward_ad as fwAD
     >>> with fwAD.dual_level():
@@ -197,7 +196,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 
 
 class dual_level(_Mode):
-    """A block, or a function that it decorates, in which tensors can be dual.
+    """A context manager and decorator inside which tensors can be dual.
 
     >>> import rushlight.autograd.forward_ad as fwAD
     >>> with fwAD.dual_level():
@@ -215,7 +214,7 @@ class dual_level(_Mode):
 
 
 class _ForwardContext:
-    """What `Function.jvp` gets: the context of `forward`, whose saved tensors are those saved for forward if any were."""
+    """The context for `Function.jvp`. Its saved tensors are those that `forward` saved for forward mode, if any."""
 
     def __init__(self, ctx: Any) -> None:
         self._ctx = ctx
@@ -228,7 +227,7 @@ class _ForwardContext:
 
 
 def through_function(kind: Any, ctx: Any, args: tuple[Any, ...], result: Any) -> Any:
-    """The results of a `Function` with a ``jvp`` of its own, with the tangents that it gives them."""
+    """The results of a `Function` with a custom ``jvp``, with the tangents that it returns."""
     tangents = [unpack_dual(arg).tangent if isinstance(arg, Tensor) else None for arg in args]
     if all(tangent is None for tangent in tangents):
         return result

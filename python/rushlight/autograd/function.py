@@ -1,4 +1,4 @@
-"""Functions with a gradient of their own, written in Python."""
+"""Custom differentiable functions, written in Python."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Function", "FunctionCtx", "FunctionMeta", "InplaceFunction", "once_d
 
 
 class FunctionCtx(_C._FunctionBase):
-    """What ``forward`` of a `Function` notes for ``backward``; attributes are the user's own.
+    """The context in which ``forward`` of a `Function` stores data for ``backward``. It accepts any attributes.
 
     >>> class Scale(torch.autograd.Function):
     ...     @staticmethod
@@ -35,12 +35,23 @@ class FunctionCtx(_C._FunctionBase):
     """
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Keeps tensors for `jvp`, which finds them in ``ctx.saved_tensors``."""
+        """Saves tensors for `jvp`, which reads them from ``ctx.saved_tensors``."""
         self.saved_for_forward = tensors
+
+    def mark_dirty(self, *args: Any) -> None:
+        """Marks inputs that ``forward`` changed in place."""
+        super().mark_dirty(*args)
+        self._marked_dirty = args
+
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        """The old name of ``saved_tensors``."""
+        warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning)
+        return self.saved_tensors
 
 
 class _InstanceCtx(FunctionCtx):
-    """The ``self`` of an instance's `forward` and `backward`: one call's notes, and whatever else the instance has."""
+    """The ``self`` of `forward` and `backward` of an instance: the context of one call and the instance's attributes."""
 
     _function: Function
 
@@ -49,7 +60,7 @@ class _InstanceCtx(FunctionCtx):
 
 
 class FunctionMeta(type):
-    """The class of `Function`, for metaclasses that derive from it.
+    """The metaclass of `Function`, for other metaclasses to derive from.
 
     >>> type(torch.autograd.Function) is torch.autograd.function.FunctionMeta
     True
@@ -57,11 +68,11 @@ class FunctionMeta(type):
 
 
 class Function(metaclass=FunctionMeta):
-    """Subclass it, write `forward` and `backward` as static methods, and call `apply`.
+    """Base class of custom functions: define `forward` and `backward` as static methods, and call `apply`.
 
-    `forward(ctx, *args)` runs without recording and may keep tensors with `ctx.save_for_backward`. `backward(ctx, *grads)`
-    gets one gradient for each result and returns one for each argument, None for those that have none. Or write
-    `forward(*args)` and `setup_context(ctx, inputs, output)` apart.
+    `forward(ctx, *args)` runs without recording and can save tensors with `ctx.save_for_backward`. `backward(ctx,
+    *grads)` gets one gradient per result and returns one per argument (None for arguments without one). Alternatively,
+    define `forward(*args)` and `setup_context(ctx, inputs, output)` separately.
 
     >>> class Cube(torch.autograd.Function):
     ...     @staticmethod
@@ -85,60 +96,63 @@ class Function(metaclass=FunctionMeta):
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs a function of the old style, whose `forward` and `backward` are methods of an instance."""
+        """Runs a legacy function, whose `forward` and `backward` are methods of an instance."""
         cls = type(self)
         if not isinstance(inspect.getattr_static(cls, "forward"), staticmethod):
             ctx = _InstanceCtx()
             ctx._function = self
-            return _C._apply_function(cls, ctx, cls._places(args, kwargs, False), False)
+            given = cls._places(args, kwargs, False)
+            result = _C._apply_function(cls, ctx, given, False)
+            _check_dirty(ctx.__dict__.pop("_marked_dirty", ()), given)
+            return result
         raise RuntimeError(
             "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        """What the function computes: of ``ctx`` and the arguments, or with `setup_context` of the arguments alone."""
+        """Computes the function, from ``ctx`` and the arguments, or with `setup_context` from the arguments only."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
-        """Notes what ``backward`` needs, where ``forward`` does not take ``ctx``."""
+        """Stores data for ``backward`` if ``forward`` does not take ``ctx``."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        """One gradient for each argument of ``forward``, from one for each result; None where there is none."""
+        """Returns one gradient per argument of ``forward`` (or None), given one gradient per result."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
         )
 
     vjp = backward
 
-    #: Whether `vmap` runs `forward` and `backward` on mapped tensors.
+    #: Whether `vmap` runs `forward` and `backward` on batched tensors.
     generate_vmap_rule = False
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
-        """What `torch.func.vmap` makes of a call: the results for whole batches and along which dimensions they stand, a
-        pair. ``info`` has ``batch_size`` and ``randomness``; ``in_dims`` say which dimension of each argument is that of
-        the samples, None for an argument that is the same for all."""
+        """The batching rule for `torch.func.vmap`. Returns batched results and their batch dimensions. ``info`` has the
+        attributes ``batch_size`` and ``randomness``. ``in_dims`` are the batch dimensions of the arguments, None for
+        arguments without one."""
         raise NotImplementedError(
             "To use autograd.Function with vmap, you must either override the vmap static method or set generate_vmap_rule=True."
         )
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """The derivative forward: one tangent for each result, from one for each argument (`torch.autograd.forward_ad`)."""
+        """The forward derivative: one tangent per result, given one per argument (`torch.autograd.forward_ad`)."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
 
     @classmethod
     def _places(cls, args: tuple[Any, ...], kwargs: dict[str, Any], split: bool) -> tuple[Any, ...]:
-        """The arguments of `forward` by position: keywords go where their names stand, without gaps."""
+        """Converts keyword arguments of `forward` to positional ones, without gaps."""
         code = cls.forward.__code__
-        names = code.co_varnames[0 if split else 1 : code.co_argcount]  # `ctx` is no argument of the call
-        # `setup_context` sees every argument of `forward`, also those that were not given.
+        names = code.co_varnames[0 if split else 1 : code.co_argcount]  # without `ctx`
+        # `setup_context` gets every argument of `forward`, also those with default values.
         defaults = cls.forward.__defaults__ or () if split else ()
         if unknown := [name for name in kwargs if name not in names]:
             raise TypeError(f"forward() got an unexpected keyword argument '{unknown[0]}'")
@@ -157,20 +171,22 @@ class Function(metaclass=FunctionMeta):
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Runs `forward` on the arguments and records the call."""
+        """Runs `forward` with the arguments and records the call."""
         split = cls.setup_context is not Function.setup_context
         if kwargs or split:
             args = cls._places(args, kwargs, split)
         if _C._vmap_levels():
             from rushlight.func._function import mapped
 
-            found, args = mapped(cls, args, split)
+            found, args = mapped(cls, args, split, cls.vmap is not Function.vmap)
             if found is not None:
                 return found[0]
         ctx = FunctionCtx()
         result = _C._apply_function(cls, ctx, args, split)
+        if "_marked_dirty" in ctx.__dict__:
+            _check_dirty(ctx.__dict__.pop("_marked_dirty"), args)
         if cls.jvp is not Function.jvp:
-            # Without the module nobody has entered a level; to import it here would cost more than a small `forward`.
+            # If the module is not loaded, no level is active. Importing it would cost more than a small `forward`.
             forward_ad = sys.modules.get("rushlight.autograd.forward_ad")
             if forward_ad is not None and forward_ad.active():
                 return forward_ad.through_function(cls, ctx, args, result)
@@ -178,12 +194,30 @@ class Function(metaclass=FunctionMeta):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "vjp" in cls.__dict__ and "backward" not in cls.__dict__:
-            cls.backward = cls.vjp  # type: ignore[method-assign]
+        if cls.vjp is Function.vjp or cls.backward is cls.vjp:
+            return
+        # `vjp` is another name for `backward`, so that a class inherits only one of them from this method.
+        inherited = [getattr(base, "vjp", None) for base in cls.__mro__[1:]]
+        cls.backward = cls.vjp if cls.backward in inherited else staticmethod(_refuse_both)  # type: ignore[method-assign]
+
+
+def _refuse_both(ctx: Any, *grad_outputs: Any) -> Any:
+    """The `backward` of a function that defines both `backward` and `vjp`."""
+    raise RuntimeError(
+        "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
+    )
+
+
+def _check_dirty(marked: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
+    if any(all(tensor is not given for given in inputs) for tensor in marked):
+        warn(
+            "ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should "
+            "be passed to ctx.mark_dirty()."
+        )
 
 
 class InplaceFunction(Function):
-    """A function whose instances say whether they work in place, in the style of 2017.
+    """A legacy function whose instances have a flag for in-place operation, in the style of 2017.
 
     >>> class Double(torch.autograd.function.InplaceFunction):
     ...     def forward(self, x):
@@ -198,8 +232,8 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
-class _Twice(Function):
-    """The identity, whose gradient is an error."""
+class _OnceDifferentiable(Function):
+    """The identity. Differentiating it raises an error."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Any) -> Any:
@@ -211,11 +245,11 @@ class _Twice(Function):
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a ``backward`` that is not itself differentiable: differentiating through it is an error, not a wrong
-    number.
+    """Marks a ``backward`` that is not differentiable, so that differentiating it raises an error instead of returning
+    a wrong result.
 
     Raises:
-        RuntimeError: in a second backward through it.
+        RuntimeError: ``backward`` is differentiated.
 
     >>> class Cube(torch.autograd.Function):
     ...     @staticmethod
@@ -245,7 +279,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         single = not isinstance(results, tuple)
         results = (results,) if single else results
         tensors = [r.detach().requires_grad_() for r in results if isinstance(r, _C.Tensor)]
-        guarded = iter(_Twice.apply(*tensors)) if tensors else iter(())
+        guarded = iter(_OnceDifferentiable.apply(*tensors)) if tensors else iter(())
         results = tuple(next(guarded) if isinstance(r, _C.Tensor) else r for r in results)
         return results[0] if single else results
 

@@ -1,14 +1,14 @@
-"""Derivatives of functions of tensors as values: products with vectors, Jacobians, Hessians.
+"""Derivatives of functions: vector-Jacobian and Jacobian-vector products, Jacobians, Hessians.
 
-A Jacobian times a vector is the gradient of a gradient, which is also the forward mode of `jacobian`. Where a function does
-not depend on an input the derivative is zero, unless ``strict``.
+A Jacobian-vector product is computed as the gradient of a gradient, also for the forward mode of `jacobian`. If an
+output does not depend on an input, the derivative is zero, or an error with ``strict``.
 """
 
 from __future__ import annotations
 
 import rushlight as torch
 from rushlight import autograd
-from rushlight.autograd._tangents import basis, differentiable, jacobian_by_columns, recorded
+from rushlight.autograd._tangents import basis, differentiable, forward_recording, jacobian_by_columns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _as_tuple(given: Any, what: str, caller: str) -> tuple[bool, Tensors]:
 
 
 def _fresh(tensors: Tensors, create_graph: bool, need_graph: bool = True) -> Tensors:
-    """Tensors to differentiate with respect to: part of the graph they come from only if one is to be created."""
+    """The inputs to differentiate with respect to. They stay connected to their graph only with ``create_graph``."""
     return tuple(
         tensor.view_as(tensor) if create_graph and tensor.requires_grad else tensor.detach().requires_grad_(need_graph)
         for tensor in tensors
@@ -69,7 +69,7 @@ def _check_vector(v: Tensors, other: Tensors, is_tuple: bool) -> None:
 
 
 def _vector(v: Any, other: Tensors, is_tuple: bool, create_graph: bool, caller: str, alone: str) -> Tensors | None:
-    """The vector to multiply with, which may be left out for one number."""
+    """The vector of the product, which can be omitted if there is one number."""
     if v is None:
         if len(other) != 1 or other[0].numel() != 1:
             raise RuntimeError(f"The vector v can only be None if {alone}.")
@@ -112,7 +112,7 @@ def _check_depends(tensors: Any, what: str, strict: bool) -> None:
 
 
 def _grad(outputs: Any, inputs: Tensors, weights: Any = None, create_graph: bool = False, keep: bool = False) -> Any:
-    """The gradients, None for inputs that nothing depends on."""
+    """The gradients; None for inputs on which no output depends."""
     weights = (None,) * len(outputs) if weights is None else weights
     pairs = [(out, weight) for out, weight in zip(outputs, weights) if out is not None and out.requires_grad]
     if not pairs:
@@ -140,7 +140,7 @@ _INDEPENDENT = {
 
 
 def _filled(grads: Any, like: Tensors, strict: bool, create_graph: bool, stage: str) -> Tensors:
-    """Zeros for what is independent, or the error if that is not allowed."""
+    """Replaces missing gradients by zeros, or raises an error with ``strict``."""
     for place, grad in enumerate(grads):
         if strict and grad is None:
             raise RuntimeError(_INDEPENDENT[stage].format(place))
@@ -156,18 +156,18 @@ def _filled(grads: Any, like: Tensors, strict: bool, create_graph: bool, stage: 
 def vjp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """A function's result, and a vector times its Jacobian.
+    """The result of a function, and its vector-Jacobian product.
 
     Args:
-        func: takes tensors and returns a tensor or a tuple of them.
-        inputs: a tensor or a tuple of them.
-        v: the vector, as the outputs; may be left out for one number.
-        create_graph: whether the result can be differentiated.
-        strict: whether it is an error if an output does not depend on an input.
+        func: a function that takes tensors and returns a tensor or a tuple of tensors.
+        inputs: a tensor or a tuple of tensors.
+        v: the vector, with the shapes of the outputs; can be omitted for a single number.
+        create_graph: whether the result is differentiable.
+        strict: whether to raise an error if an output does not depend on an input.
 
     Raises:
-        TypeError: something that is not a tensor.
-        RuntimeError: the vector does not fit, or ``strict`` and something is independent.
+        TypeError: an argument is not a tensor.
+        RuntimeError: the shape of the vector is wrong, or ``strict`` is set and an output does not depend on an input.
 
     >>> torch.autograd.functional.vjp(lambda x: x.exp(), torch.zeros(2), torch.tensor([1.0, 2.0]))
     (tensor([1., 1.]), tensor([1., 2.]))
@@ -189,7 +189,7 @@ def vjp(
 def jvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """A function's result, and its Jacobian times a vector; arguments and errors as in `vjp`, ``v`` as the inputs.
+    """The result of a function, and its Jacobian-vector product. As `vjp`, but ``v`` has the shapes of the inputs.
 
     >>> torch.autograd.functional.jvp(lambda x: x.exp(), torch.zeros(2), torch.tensor([1.0, 2.0]))
     (tensor([1., 1.]), tensor([1., 2.]))
@@ -201,7 +201,7 @@ def jvp(
         v = _vector(v, inputs, inputs_tuple, create_graph, "jvp", alone)
         outputs_tuple, outputs = _as_tuple(func(*inputs), _OUTPUTS, "jvp")
         _check_depends(outputs, "outputs", strict)
-        # The gradient is linear in these weights, and its derivative by them is what is asked for.
+        # The gradient is linear in these vectors, and its derivative with respect to them is the product.
         weights = tuple(torch.zeros_like(out, requires_grad=True) for out in outputs)
         grads = _grad(outputs, inputs, weights, create_graph=True)
         _check_depends(grads, "grad_inputs", strict)
@@ -220,21 +220,20 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """The derivatives of all elements of a function's result by all elements of its inputs.
+    """The derivatives of all elements of a function's outputs with respect to all elements of its inputs.
 
     Args:
-        vectorize: whether one walk, mapped over the elements of the result (`torch.func.vmap`), takes the place of one
-            for each of them.
-        strategy: ``"reverse-mode"``, a walk for each element of the result, or ``"forward-mode"``, one for each element of
-            the inputs, which takes ``vectorize=True``.
+        vectorize: whether to use one batched pass (`torch.func.vmap`) instead of one pass per element.
+        strategy: ``"reverse-mode"``, with one pass per element of the outputs, or ``"forward-mode"``, with one per
+            element of the inputs, which requires ``vectorize=True``.
 
-    The other arguments as in `vjp`. For one output and one input a tensor of shape ``(*output, *input)``, else tuples of
-    them, by outputs and then by inputs.
+    The other arguments are those of `vjp`. For one output and one input the result is a tensor of shape
+    ``(*output, *input)``. Otherwise it is a nested tuple, by outputs and then by inputs.
 
     Raises:
-        TypeError: something that is not a tensor.
-        RuntimeError: ``strict`` and something is independent.
-        NotImplementedError: the forward mode with ``create_graph``, or without ``vectorize``.
+        TypeError: an argument is not a tensor.
+        RuntimeError: ``strict`` is set and an output does not depend on an input.
+        NotImplementedError: forward mode is used with ``create_graph``, or without ``vectorize``.
 
     >>> torch.autograd.functional.jacobian(lambda x: x**2, torch.tensor([1.0, 3.0]))
     tensor([[2., 0.],
@@ -283,7 +282,7 @@ def _jacobian_forward(func: Callable[..., Any], inputs: Any, create_graph: bool,
     for given in inputs:
         if not differentiable(given):
             raise ValueError(f"Expected primal to be floating point or complex, but got: {given.dtype}")
-    with torch.enable_grad(), recorded():
+    with torch.enable_grad(), forward_recording():
         inputs = _fresh(inputs, create_graph)
         outputs_tuple, outputs = _as_tuple(func(*inputs), _OUTPUTS, "jacobian")
         rows = jacobian_by_columns(outputs, inputs)
@@ -292,7 +291,7 @@ def _jacobian_forward(func: Callable[..., Any], inputs: Any, create_graph: bool,
 
 
 def _all_rows(out: Tensor, inputs: Tensors, create_graph: bool) -> Tensors:
-    """The derivatives of all elements of one output by the inputs, in one walk."""
+    """The derivatives of all elements of one output with respect to the inputs, in one batched pass."""
     shapes = [out.shape + own.shape for own in inputs]
     if not out.requires_grad:
         return tuple(own.new_zeros(shape) for own, shape in zip(inputs, shapes))
@@ -311,7 +310,7 @@ def _all_rows(out: Tensor, inputs: Tensors, create_graph: bool) -> Tensors:
 
 
 def _rows(number: int, out: Tensor, inputs: Tensors, create_graph: bool, strict: bool) -> Tensors:
-    """The derivatives of each element of one output by the inputs."""
+    """The derivatives of each element of one output with respect to the inputs."""
     rows: list[list[Tensor]] = [[] for _ in inputs]
     for element in out.reshape(-1):
         for place, grad in enumerate(_grad((element,), inputs, None, create_graph, keep=True)):
@@ -322,7 +321,7 @@ def _rows(number: int, out: Tensor, inputs: Tensors, create_graph: bool, strict:
                 )
             if strict and create_graph and not grad.requires_grad:
                 raise RuntimeError(
-                    # torch names the output's number here.
+                    # torch's message has the number of the output here.
                     f"The jacobian of the user-provided function is independent of input {number}. This is not allowed "
                     "in strict mode when create_graph=True."
                 )
@@ -351,7 +350,7 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The second derivatives of a function with one number as its result; arguments and errors as in `jacobian`.
+    """The second derivatives of a function that returns one number. Arguments and errors as in `jacobian`.
 
     >>> torch.autograd.functional.hessian(lambda x: (x**3).sum(), torch.tensor([1.0, 2.0]))
     tensor([[ 6.,  0.],
@@ -382,7 +381,7 @@ def hessian(
 def vhp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """A function's one number, and a vector times its Hessian; arguments and errors as in `vjp`, ``v`` as the inputs.
+    """The result (one number) of a function, and its vector-Hessian product. As `vjp`, with ``v`` shaped like the inputs.
 
     >>> torch.autograd.functional.vhp(lambda x: (x**3).sum(), torch.tensor([1.0, 2.0]), torch.ones(2))
     (tensor(9.), tensor([ 6., 12.]))
@@ -405,7 +404,7 @@ def vhp(
 def hvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """A function's one number, and its Hessian times a vector; `vhp` gives the same, faster.
+    """The result (one number) of a function, and its Hessian-vector product. `vhp` computes the same faster.
 
     >>> torch.autograd.functional.hvp(lambda x: (x**3).sum(), torch.tensor([1.0, 2.0]), torch.ones(2))
     (tensor(9.), tensor([ 6., 12.]))

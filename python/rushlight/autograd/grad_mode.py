@@ -1,5 +1,5 @@
-"""The switches of recording under the name of their module in torch, and `set_multithreading_enabled`, which changes nothing:
-backward runs on the thread that calls it."""
+"""`torch.autograd.grad_mode`: the switches for recording, and `set_multithreading_enabled`, which has no effect,
+because backward runs on the calling thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _state = _State()
 
 
 def is_multithreading_enabled() -> bool:
-    """What `set_multithreading_enabled` set on this thread.
+    """The value that was set with `set_multithreading_enabled` on this thread.
 
     >>> torch.autograd.is_multithreading_enabled()
     True
@@ -32,7 +32,7 @@ def is_multithreading_enabled() -> bool:
 
 
 class set_multithreading_enabled:
-    """Accepted, from here on or for a ``with`` block: backward runs on the thread that calls it.
+    """Accepted, for a ``with`` block or permanently. It has no effect, because backward runs on the calling thread.
 
     >>> with torch.autograd.set_multithreading_enabled(False):
     ...     torch.autograd.is_multithreading_enabled()

@@ -1,4 +1,4 @@
-"""Comparing gradients with finite differences."""
+"""Compares gradients with finite differences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
 
 class GradcheckError(RuntimeError):
-    """The analytical gradient is not the numerical one.
+    """The analytical gradient differs from the numerical gradient.
 
     >>> def lost(x):
     ...     return x * x.detach()
@@ -51,23 +51,24 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """True if the gradients of `func(*inputs)` agree with central differences of step `eps`; raises GradcheckError else.
+    """Compares the gradients of `func(*inputs)` with central differences of step `eps`. Returns True or raises an error.
 
-    Only inputs of floating or complex dtype that require gradients are checked; use float64, since in float32 rounding
-    hides the answer.
+    Only inputs of floating-point or complex dtype that require gradients are checked. Use float64, because rounding
+    errors of float32 are too large.
 
     Args:
-        func: takes the inputs, and returns a tensor or several.
-        inputs: a tensor or several, and anything else that `func` takes.
-        eps, atol, rtol: the step, and how far the gradients may lie from the differences.
-        raise_exception: False returns False instead of raising.
-        nondet_tol: how far two walks backward may lie apart.
-        check_undefined_grad: whether backward has to bear results that nobody used, and forward mode inputs without tangent.
+        func: a function of the inputs that returns one or more tensors.
+        inputs: a tensor, or several arguments of `func`.
+        eps, atol, rtol: the step, and the tolerances of the comparison.
+        raise_exception: whether to raise an error or return False.
+        nondet_tol: the tolerance between two backward passes.
+        check_undefined_grad: whether to check that backward supports unused results, and forward mode inputs without
+            tangents.
         check_grad_dtypes: whether gradients must have the dtypes of their inputs.
-        check_batched_grad, check_batched_forward_grad: whether several gradients at once must equal those one by one.
-        check_forward_ad, check_backward_ad: which of the two modes are checked.
-        fast_mode: compares one random combination of all derivatives instead of each.
-        masked: whether what backward gives for a gradient of zeros need only be close to zero.
+        check_batched_grad, check_batched_forward_grad: whether to check that batched gradients equal single ones.
+        check_forward_ad, check_backward_ad: which modes to check.
+        fast_mode: whether to compare one random combination of all derivatives instead of each derivative.
+        masked: whether the gradient for a zero gradient of the outputs need only be close to zero.
 
     >>> x = torch.tensor([0.5, 2.], dtype=torch.float64, requires_grad=True)
     >>> torch.autograd.gradcheck(torch.exp, (x,))
@@ -96,12 +97,12 @@ def gradcheck(
         )
         slopes = [_jacobians.numerical(subject, number, eps) for number in range(len(wanted))]
         compare = _Comparison(subject, eps, atol, rtol, fast_mode)
+        if check_backward_ad:
+            _check_backward(subject, outputs, slopes, compare, nondet_tol, check_grad_dtypes)
         if check_forward_ad:
             _check_forward(subject, slopes, compare, check_grad_dtypes)
             if check_undefined_grad:
                 _check_undefined_forward(subject)
-        if check_backward_ad:
-            _check_backward(subject, outputs, slopes, compare, nondet_tol, check_grad_dtypes)
         if check_batched_forward_grad:
             _check_batched_forward(subject)
         if check_backward_ad:
@@ -118,7 +119,7 @@ def gradcheck(
 
 
 def _check_inputs(inputs: tuple[Any, ...]) -> list[int]:
-    """The places of the inputs that want gradients."""
+    """The positions of the inputs that require gradients."""
     wanted = [place for place, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad]
     for place in wanted:
         x = inputs[place]
@@ -140,7 +141,7 @@ def _check_inputs(inputs: tuple[Any, ...]) -> list[int]:
 def _check_constant(
     func: Callable[..., Any], inputs: tuple[Any, ...], wanted: list[int], results: tuple[Any, ...], eps: float
 ) -> None:
-    """Outputs without gradient must not depend on the inputs."""
+    """Checks that outputs without a gradient do not depend on the inputs."""
     chosen = [place for place, out in enumerate(results) if differentiable(out)]
     subject = Subject(func, inputs, wanted, chosen, [_jacobians.units(inputs[place].detach()) for place in wanted], [])
     for number in range(len(wanted)):
@@ -153,16 +154,16 @@ def _check_constant(
 
 
 class _Comparison:
-    """Compares Jacobians, and says which differ and how."""
+    """Compares Jacobians and describes differences."""
 
     def __init__(self, subject: Subject, eps: float, atol: float, rtol: float, fast: bool) -> None:
         self.subject, self.eps, self.atol, self.rtol, self.fast = subject, eps, atol, rtol, fast
 
     def __call__(self, found: Tensor, expected: Tensor, output: int, number: int, mode: str, part: str) -> None:
-        """``part`` says which part of a complex output, or in forward mode of a complex input, the derivative is one of."""
+        """``part`` is the part of a complex output (in forward mode, of a complex input) that is differentiated."""
         atol = self.atol
         if self.fast:
-            # Each entry may be wrong by as much, and all of them add up.
+            # The error of the combination is the sum of the errors of the entries.
             atol *= float(self.subject.directions[number].sum())
             if not mode:
                 atol *= float(self.subject.weights[output].sum())
@@ -190,7 +191,7 @@ def _check_forward(
 
 
 def _check_undefined_forward(subject: Subject) -> None:
-    """Inputs whose tangents are zeros and inputs without tangent must give the same."""
+    """Checks that zero tangents and missing tangents give the same results."""
     zeros = [torch.zeros_like(source.detach()) for source in subject.sources()]
     for without in (None, *range(len(zeros))):
         tangents = [None if number == without else zero for number, zero in enumerate(zeros)]
@@ -228,7 +229,7 @@ def _check_backward(
 
 
 def _check_batched(subject: Subject, outputs: list[Tensor]) -> None:
-    """Several gradients in one call must be those of several calls."""
+    """Checks that batched gradients equal single ones."""
     for output, value in enumerate(outputs):
         starts = torch.randn(2, *value.shape, dtype=value.dtype)
         grad = lambda start, batched, value=value: torch.autograd.grad(
@@ -263,13 +264,13 @@ def _check_batched_forward(subject: Subject) -> None:
 def _compare_batched(found: Tensor | None, expected: Tensor | None, output: int, number: int) -> None:
     if found is not None and expected is not None and not torch.allclose(found, expected):
         raise GradcheckError(
-            f"For output {output} and input {number}:\n\nSeveral gradients at once are not those one by one.\n\n"
+            f"For output {output} and input {number}:\n\nBatched gradients differ from single gradients.\n\n"
             f"Got:\n{found}\n\nExpected:\n{expected}"
         )
 
 
 def _check_zero(subject: Subject, outputs: list[Tensor], masked: bool) -> None:
-    """A gradient of zeros must give zeros."""
+    """Checks that a zero gradient of the outputs gives zero gradients."""
     starts = [torch.zeros_like(out) for out in outputs]
     found = torch.autograd.grad(outputs, subject.sources(), starts, retain_graph=True, allow_unused=True)
     for source, grad in zip(subject.sources(), found):
@@ -284,7 +285,7 @@ def _check_zero(subject: Subject, outputs: list[Tensor], masked: bool) -> None:
 
 
 class _Unused(torch.autograd.Function):
-    """The same tensor, to whose history no gradient flows: to what made it, it looks as if nobody had used it."""
+    """The identity without a gradient: for the nodes before it, the result looks unused."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:
@@ -296,7 +297,7 @@ class _Unused(torch.autograd.Function):
 
 
 def _check_undefined(subject: Subject) -> None:
-    """Backward must accept results that nobody used: all of them, and each alone."""
+    """Checks that backward supports unused results: all of them, and each of them."""
     count = len(subject.chosen)
     for unused in (None, *range(count if count > 1 else 0)):
         outputs = subject.outputs(subject.inputs)
@@ -334,11 +335,12 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """True if the gradients of the gradients of `func(*inputs)` agree with central differences.
+    """Returns True if the second derivatives of `func(*inputs)` equal central differences.
 
-    They are taken along `grad_outputs`, random ones by default, and with respect to inputs and `grad_outputs`.
-    `check_rev_over_rev` differentiates the gradient by walks backward, `check_fwd_over_rev` in forward mode; with
-    `gen_non_contig_grad_outputs` the random gradients are not contiguous. All else is as for `gradcheck`.
+    The gradients of the outputs are `grad_outputs`, random by default. Derivatives are with respect to inputs and
+    `grad_outputs`. `check_rev_over_rev` differentiates the gradient with backward passes, `check_fwd_over_rev` in
+    forward mode. With `gen_non_contig_grad_outputs` the random gradients are not contiguous. The other arguments are
+    those of `gradcheck`.
 
     >>> x = torch.tensor([0.5, 2.], dtype=torch.float64, requires_grad=True)
     >>> torch.autograd.gradgradcheck(torch.exp, (x,))
@@ -359,7 +361,7 @@ def gradgradcheck(
     wants_gradient = [isinstance(x, torch.Tensor) and x.requires_grad for x in (*inputs, *grad_outputs)]
 
     def first_order(*arguments: Any) -> tuple[Tensor, ...]:
-        # Forward mode hands in tensors that no longer say so.
+        # Tensors from forward mode do not have `requires_grad` set.
         both = [x.requires_grad_() if wants else x for wants, x in zip(wants_gradient, arguments)]
         outputs = [out for out in tupled(func(*both[:count])) if out.requires_grad]
         sources = [x for wants, x in zip(wants_gradient, both[:count]) if wants]
@@ -385,14 +387,14 @@ def gradgradcheck(
 
 
 def _random_weight(output: Tensor, spread: bool) -> Tensor:
-    """A random gradient for an output, in every second place of its memory if it shall not be contiguous."""
+    """A random gradient for an output. Non-contiguous gradients use every second element of their memory."""
     sizes = tuple(output.shape)
     if spread and sizes:
         return torch.randn(*sizes, 2, dtype=output.dtype)[..., 0].requires_grad_()
     return torch.randn(sizes, dtype=output.dtype).requires_grad_()
 
 
-# The 0.x spelling `gradcheck.gradcheck(...)` after `from torch.autograd import gradcheck`.
+# torch 0.x had `gradcheck.gradcheck(...)` after `from torch.autograd import gradcheck`.
 vars(gradcheck).update(gradcheck=gradcheck, gradgradcheck=gradgradcheck, GradcheckError=GradcheckError)
 
 

@@ -1,4 +1,4 @@
-"""The graph behind a result: its nodes, and how saved tensors are stored."""
+"""The autograd graph: its nodes, hooks for saved tensors, and edges."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 from threading import local
 from typing import NamedTuple
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from rushlight import _C
 from rushlight._C import Node
@@ -34,17 +34,17 @@ __all__ = [
 ]
 
 
-class _Forbidden(local):
-    """Why this thread may not use hooks of saved tensors, if it may not."""
+class _HooksDisabled(local):
+    """The reason why this thread must not use hooks for saved tensors, or None."""
 
     reason: str | None = None
 
 
-_forbidden = _Forbidden()
+_hooks_disabled = _HooksDisabled()
 
 
 class saved_tensors_hooks:
-    """Stores what the functions called inside keep for backward as `pack(tensor)`; `unpack` gives it back.
+    """Inside the block, tensors that are saved for backward are stored as `pack(tensor)`. `unpack` restores them.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> with torch.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(), torch.from_numpy):
@@ -58,8 +58,8 @@ class saved_tensors_hooks:
         self._hooks = (pack_hook, unpack_hook)
 
     def __enter__(self) -> None:
-        if _forbidden.reason is not None:
-            raise RuntimeError(_forbidden.reason)
+        if _hooks_disabled.reason is not None:
+            raise RuntimeError(_hooks_disabled.reason)
         _C._push_saved_tensors_hooks(*self._hooks)
 
     def __exit__(self, *_: object) -> None:
@@ -67,7 +67,7 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Keeps saved tensors in host memory until backward asks for them. The arguments are accepted.
+    """Keeps saved tensors in CPU memory until backward needs them. The arguments are accepted.
 
     >>> x = torch.ones(1, requires_grad=True)
     >>> with torch.autograd.graph.save_on_cpu():
@@ -91,7 +91,7 @@ class save_on_cpu(saved_tensors_hooks):
 
 @contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
-    """Inside, `saved_tensors_hooks` is an error with this message.
+    """Inside the block, using `saved_tensors_hooks` raises an error with this message.
 
     >>> with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
     ...     try:
@@ -101,24 +101,24 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     ...         print(error)
     not here
     """
-    before, _forbidden.reason = _forbidden.reason, error_message
+    before, _hooks_disabled.reason = _hooks_disabled.reason, error_message
     try:
         yield
     finally:
-        _forbidden.reason = before
+        _hooks_disabled.reason = before
 
 
-class _Kept:
-    """A tensor that a function keeps for backward, and which is copied before anything changes it."""
+class _SavedHandle:
+    """A tensor that is saved for backward, and is copied before it is changed in place."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor: Tensor | None = tensor
 
 
 class _Originals(local):
-    """What this thread's functions keep inside of `allow_mutation_on_saved_tensors`, by the storage that it lies in."""
+    """The tensors that this thread has saved inside `allow_mutation_on_saved_tensors`, by storage."""
 
-    kept: dict[int, WeakSet[_Kept]] | None = None
+    kept: dict[int, WeakSet[_SavedHandle]] | None = None
 
 
 _originals = _Originals()
@@ -126,8 +126,8 @@ _originals = _Originals()
 
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[None]:
-    """Inside, tensors that functions keep for backward may be changed in place: they are copied before. Backward has to run
-    inside too.
+    """Inside the block, tensors that are saved for backward can be changed in place: they are copied first. Backward
+    has to run inside the block too.
 
     >>> x = torch.tensor([2.0], requires_grad=True)
     >>> with torch.autograd.graph.allow_mutation_on_saved_tensors():
@@ -142,15 +142,15 @@ def allow_mutation_on_saved_tensors() -> Iterator[None]:
     if _originals.kept is not None:
         raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
     originals = _originals.kept = {}
-    every: WeakSet[_Kept] = WeakSet()
+    every: WeakSet[_SavedHandle] = WeakSet()
 
-    def pack(tensor: Tensor) -> _Kept:
-        kept = _Kept(tensor)
+    def pack(tensor: Tensor) -> _SavedHandle:
+        kept = _SavedHandle(tensor)
         originals.setdefault(tensor.untyped_storage().data_ptr(), WeakSet()).add(kept)
         every.add(kept)
         return kept
 
-    def unpack(kept: _Kept) -> Tensor:
+    def unpack(kept: _SavedHandle) -> Tensor:
         if kept.tensor is None:
             raise AssertionError(
                 "Trying to backward outside of the 'allow_mutation_on_saved_tensors' contextin which the graph was "
@@ -164,11 +164,11 @@ def allow_mutation_on_saved_tensors() -> Iterator[None]:
                 kept.tensor = kept.tensor.detach().clone()
 
     _C._push_saved_tensors_hooks(pack, unpack)
-    _C._watch_changes(copy_before)
+    _C._set_mutation_hook(copy_before)
     try:
         yield
     finally:
-        _C._watch_changes(None)
+        _C._set_mutation_hook(None)
         _C._pop_saved_tensors_hooks()
         _originals.kept = None
         for kept in every:
@@ -176,10 +176,10 @@ def allow_mutation_on_saved_tensors() -> Iterator[None]:
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
-    """Counts a change in place of a tensor, or of each of several, that happened behind autograd's back.
+    """Increments the version of a tensor, or of several, after a change in place that autograd did not see.
 
     Raises:
-        RuntimeError: anything else.
+        RuntimeError: the argument is not a tensor or an iterable of tensors.
 
     >>> x = torch.ones(1)
     >>> torch.autograd.graph.increment_version(x)
@@ -195,7 +195,7 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
 
 class GradientEdge(NamedTuple):
-    """Where a tensor's gradient arrives: the node, and which of its results the tensor is; `get_gradient_edge` finds it.
+    """An edge of the graph: a node, and the index of one of its results. `get_gradient_edge` returns it.
 
     >>> x = torch.ones(1, requires_grad=True)
     >>> torch.autograd.graph.get_gradient_edge(x * 2).output_nr
@@ -208,7 +208,7 @@ class GradientEdge(NamedTuple):
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """The edge of the graph on which a tensor's gradient arrives.
+    """The edge of the graph for the gradient of a tensor.
 
     >>> x = torch.ones(1, requires_grad=True)
     >>> torch.autograd.graph.get_gradient_edge(x * 2).node.name()
@@ -218,22 +218,51 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
     node = tensor.grad_fn
     if node is None:
-        # The node that adds to a leaf's gradient stands behind any use of it.
+        # A leaf has no node, but every use of it has an edge to its accumulation node.
         with enable_grad():
             use: Any = tensor.view_as(tensor).grad_fn
         node = use.next_functions[0][0]
     return GradientEdge(node, tensor.output_nr)
 
 
+class _Pass:
+    """The gradients that one backward pass has computed so far."""
+
+    def __init__(self, fn: Callable[[Any], None] | None, count: int) -> None:
+        self.fn, self.count = fn, count
+        self.found: dict[int, Tensor] = {}
+
+    def finish(self) -> None:
+        found, self.found = self.found, {}
+        if self.fn is not None and found:
+            self.fn([found.get(place) for place in range(self.count)])
+
+
+class _Passes(local):
+    """The backward pass of each thread. Only the engine owns it, as a callback for the end of the pass, so that nothing
+    is left of a pass that ended with an error."""
+
+    _current: Callable[[], _Pass | None] | None = None
+
+    def current(self) -> _Pass | None:
+        return None if self._current is None else self._current()
+
+    def begin(self, fn: Callable[[Any], None] | None, count: int) -> _Pass:
+        began = _Pass(fn, count)
+        _C._queue_callback(began.finish)
+        self._current = ref(began)
+        return began
+
+
 def register_multi_grad_hook(
     tensors: Sequence[Tensor], fn: Callable[[Any], None], *, mode: str = "all"
 ) -> RemovableHandle:
-    """Calls ``fn`` in each backward pass that computes gradients of some tensors.
+    """Calls ``fn`` in each backward pass that computes gradients of given tensors.
 
     Args:
-        tensors: that require gradients; with ``mode="any"`` those that do not are left out.
-        fn: gets for ``mode="all"`` the list of all gradients, None for those that the pass did not compute, at the pass's
-            end; for ``mode="any"`` the first gradient that is computed.
+        tensors: tensors that require gradients; with ``mode="any"`` others are ignored.
+        fn: for ``mode="all"`` it is called at the end of the pass with the list of gradients, None for those that were
+            not computed; for ``mode="any"`` it is called with the first gradient that is computed.
         mode: ``"all"`` or ``"any"``.
 
     >>> a, b = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
@@ -245,20 +274,19 @@ def register_multi_grad_hook(
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     if mode == "any":
         tensors = [tensor for tensor in tensors if tensor.requires_grad]
-    found: dict[int, Tensor] = {}
-
-    def finish() -> None:
-        if mode == "all":
-            fn([found.get(place) for place in range(len(tensors))])
-        found.clear()
+    else:
+        tensors = tuple(tensors)
+    count = len(tensors)
+    passes = _Passes()
 
     def hook_of(place: int) -> Callable[[Tensor], None]:
         def hook(grad: Tensor) -> None:
-            if not found:
-                _C._queue_callback(finish)
+            current = passes.current()
+            if current is None:
+                current = passes.begin(fn if mode == "all" else None, count)
                 if mode == "any":
                     fn(grad)
-            found[place] = grad
+            current.found[place] = grad
 
         return hook
 

@@ -1,4 +1,4 @@
-"""Profiles of what a program does: how long each operator took, on which thread, called by what."""
+"""A profiler: records the duration, the thread and the caller of each operator."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ __all__ = ["EventList", "FunctionEvent", "profile", "record_function"]
 
 
 def note_left_out(on_a_card: bool, **asked: bool) -> None:
-    """Warns of what a profiler was asked for and does not record."""
+    """Warns about options that the profiler does not support."""
     if on_a_card:
         warn("CUDA is not available, disabling CUDA profiling")
     for name in asked:
         if asked[name]:
-            warn(f"{name} asks for what the profiler does not record")
+            warn(f"{name} is not supported by the profiler")
 
 
 class profile:
-    """A context that records the operators which run within it, on all threads; `torch.profiler.profile` is the newer form.
+    """Records the operators that run inside the context, on all threads. `torch.profiler.profile` is the newer form.
 
-    Operators, the nodes that a backward pass runs and stretches named by `record_function` are events. More than a million
-    of them are too many: those that come after are counted in a warning.
+    Events are operators, nodes of backward passes, and ranges named with `record_function`. The profiler records up to
+    a million events. A warning has the number of events after these.
 
     Args:
-        enabled: false for a context that does nothing.
-        use_cuda, use_device: no card takes part.
-        record_shapes: keeps the shapes of the arguments too.
-        with_flops, profile_memory, with_stack, with_modules: not recorded.
-        use_kineto, use_cpu, experimental_config, acc_events, custom_trace_id_callback: taken and unused.
+        enabled: False disables the profiler.
+        use_cuda, use_device: accepted; GPUs are not profiled.
+        record_shapes: whether to record the shapes of arguments.
+        with_flops, profile_memory, with_stack, with_modules: not supported.
+        use_kineto, use_cpu, experimental_config, acc_events, custom_trace_id_callback: accepted; they have no effect.
 
     Raises:
         RuntimeError: it is entered a second time.
-        AssertionError: a question is asked before it was entered.
+        AssertionError: results are read before it was entered.
 
     >>> with torch.autograd.profiler.profile() as profiled:
     ...     _ = torch.ones(2) + 1
@@ -100,7 +100,7 @@ class profile:
         told, dropped = _C._profile_stop(self._since)
         self.function_events = EventList.read(told, self._since)
         if dropped:
-            warn(f"{dropped} events were too many for the profiler, and are missing")
+            warn(f"{dropped} events exceed the limit of the profiler and were not recorded")
 
     def _events(self) -> EventList:
         if self.function_events is None:
@@ -148,12 +148,12 @@ class profile:
 
     @property
     def self_cpu_time_total(self) -> float:
-        """The time of all events, each without its children."""
+        """The time of all events without their children."""
         return self._events().self_cpu_time_total
 
 
 class record_function:
-    """A context, or a decorator, whose time a profiler shows under a name; without a profiler it does nothing.
+    """A context manager or decorator for a named range in a profile. Without a profiler it does nothing.
 
     >>> with torch.profiler.profile() as profiled:
     ...     with torch.profiler.record_function("loading"):

@@ -1,4 +1,4 @@
-"""What a profiler has seen: events on threads, in each other, and their averages in a table."""
+"""Results of a profiler: nested events per thread, and tables of averages."""
 
 from __future__ import annotations
 
@@ -14,18 +14,29 @@ if TYPE_CHECKING:
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
 
-#: What a table may be sorted by, and the attribute that this is.
+#: The sort keys of a table, with the attribute for each.
 _SORTED_BY = {
     "cpu_time": "cpu_time",
     "cpu_time_total": "cpu_time_total",
     "self_cpu_time_total": "self_cpu_time_total",
     "count": "count",
     "key": "key",
+    # Neither memory nor devices are measured: these are zero.
+    **dict.fromkeys(
+        "cpu_memory_usage self_cpu_memory_usage cuda_memory_usage self_cuda_memory_usage device_memory_usage "
+        "self_device_memory_usage".split(),
+        "self_cpu_memory_usage",
+    ),
+    **dict.fromkeys(
+        "cuda_time cuda_time_total self_cuda_time_total xpu_time xpu_time_total self_xpu_time_total device_time "
+        "device_time_total self_device_time_total".split(),
+        "device_time_total",
+    ),
 }
 
 
 def _time(microseconds: float, unit: str | None = None) -> str:
-    """A stretch of time for people."""
+    """A duration as text."""
     for name, size in (("s", 1e6), ("ms", 1e3)):
         if unit == name or (unit is None and microseconds >= size):
             return f"{microseconds / size:.3f}{name}"
@@ -33,7 +44,7 @@ def _time(microseconds: float, unit: str | None = None) -> str:
 
 
 class Interval:
-    """A stretch of time, in microseconds since the profile began.
+    """A time range, in microseconds since the profile began.
 
     >>> torch.autograd.profiler_util.Interval(1.0, 3.5).elapsed_us()
     2.5
@@ -44,19 +55,22 @@ class Interval:
         self.end = end
 
     def elapsed_us(self) -> float:
-        """How long it took."""
+        """The duration."""
         return self.end - self.start
 
 
 class _Timed:
-    """What has times of its own, and texts of them."""
+    """Base class of events with times, and with their text."""
 
     cpu_time_total: float
     self_cpu_time_total: float
+    #: Memory and the time on other devices are not measured.
+    cpu_memory_usage = self_cpu_memory_usage = device_memory_usage = self_device_memory_usage = 0
+    device_time = device_time_total = self_device_time_total = 0.0
 
     @property
     def cpu_time(self) -> float:
-        """Microseconds, of each call."""
+        """Microseconds per call."""
         return self.cpu_time_total
 
     @property
@@ -73,11 +87,12 @@ class _Timed:
 
 
 class FunctionEvent(_Timed):
-    """One call of an operator, or one run through a `record_function`.
+    """One call of an operator, or one range of `record_function`.
 
-    Attributes: `name`, `thread` (a number), `time_range`, `input_shapes` (if the profiler was asked for them), `cpu_parent`
-    (what it was called by, on its thread), `cpu_children`, `cpu_time_total` and `self_cpu_time_total` in microseconds, the
-    second without the children.
+    Attributes: `name`, `thread` (a number), `time_range`, `input_shapes` (if the profiler records them), `cpu_parent`
+        (the
+    caller on the same thread), `cpu_children`, `cpu_time_total` and `self_cpu_time_total` in microseconds. The second
+    excludes the children.
 
     >>> with torch.profiler.profile() as profiled:
     ...     _ = torch.ones(2) + 1
@@ -103,7 +118,7 @@ class FunctionEvent(_Timed):
         self.cpu_time_total = self.self_cpu_time_total = self.time_range.elapsed_us()
 
     def add_child(self, child: FunctionEvent) -> None:
-        """Takes what this one called."""
+        """Adds a child."""
         child.cpu_parent = self
         self.cpu_children.append(child)
         self.self_cpu_time_total -= child.cpu_time_total
@@ -118,7 +133,7 @@ class FunctionEvent(_Timed):
 
 
 class FunctionEventAvg(_Timed):
-    """All calls of one name: how many (`count`), and their times together, in microseconds; `cpu_time` is the mean.
+    """All calls with one name: their number (`count`) and total times in microseconds. `cpu_time` is the mean.
 
     >>> with torch.profiler.profile() as profiled:
     ...     _ = torch.ones(2) + 1 + 2
@@ -134,10 +149,10 @@ class FunctionEventAvg(_Timed):
         self.self_cpu_time_total = 0.0
 
     def add(self, event: FunctionEvent) -> None:
-        """Counts one more call."""
+        """Adds a call."""
         self.count += 1
         self.self_cpu_time_total += event.self_cpu_time_total
-        # What calls itself is one stretch of time, not two.
+        # The time of a recursive call is counted once.
         parent = event.cpu_parent
         while parent is not None and parent.name != event.name:
             parent = parent.cpu_parent
@@ -146,7 +161,7 @@ class FunctionEventAvg(_Timed):
 
     @property
     def cpu_time(self) -> float:
-        """Microseconds, in the mean of all calls."""
+        """Microseconds per call, on average."""
         return self.cpu_time_total / self.count if self.count else 0.0
 
     def __repr__(self) -> str:
@@ -157,7 +172,7 @@ class FunctionEventAvg(_Timed):
 
 
 class EventList(list["Any"]):
-    """Events, or averages of them, and the tables and traces of these.
+    """A list of events or averages, with methods for tables and traces.
 
     >>> with torch.profiler.profile() as profiled:
     ...     _ = torch.ones(2) + 1
@@ -167,9 +182,9 @@ class EventList(list["Any"]):
 
     @classmethod
     def read(cls, told: Iterable[tuple[Any, bool]], since: int) -> EventList:
-        """The events that the engine recorded, in the order in which they began, each with what it was called by."""
+        """The recorded events in the order in which they began, with their parents."""
         found = cls()
-        # Who began earlier, or ended later, or was told later of two alike, is around the others.
+        # An event contains another one if it began earlier, or ended later, or (if both are equal) was recorded later.
         order = sorted(enumerate(told), key=lambda item: (item[1][0][2], -item[1][0][3], -item[0]))
         open_on: dict[int, list[FunctionEvent]] = {}
         for number, (_, ((name, thread, start, end, sizes), is_operator)) in enumerate(order, 1):
@@ -187,11 +202,11 @@ class EventList(list["Any"]):
 
     @property
     def self_cpu_time_total(self) -> float:
-        """The time of all events, each without its children."""
+        """The time of all events without their children."""
         return float(sum(event.self_cpu_time_total for event in self))
 
     def key_averages(self, group_by_input_shapes: bool = False) -> EventList:
-        """The events of each name, or of each name and shapes of arguments, together."""
+        """The events grouped by name, or by name and shapes of arguments."""
         found: dict[Any, FunctionEventAvg] = {}
         for event in self:
             shapes = event.input_shapes if group_by_input_shapes else []
@@ -202,7 +217,7 @@ class EventList(list["Any"]):
         return EventList(found.values())
 
     def total_average(self) -> FunctionEventAvg:
-        """All events as one."""
+        """All events as one average."""
         total = FunctionEventAvg("Total", [])
         for event in self:
             total.add(event)
@@ -222,18 +237,18 @@ class EventList(list["Any"]):
         """The events as a table.
 
         Args:
-            sort_by: the largest first, by `cpu_time`, `cpu_time_total`, `self_cpu_time_total` or `count`; by default as
-                they stand.
-            row_limit: at most so many rows.
-            max_src_column_width: taken and unused, since no stacks are recorded.
-            max_name_column_width: longer names are cut.
-            max_shapes_column_width: longer shapes are cut.
+            sort_by: `cpu_time`, `cpu_time_total`, `self_cpu_time_total` or `count`, largest first; not sorted by
+                default. The names of memory and of times on devices are accepted and change nothing.
+            row_limit: the largest number of rows.
+            max_src_column_width: accepted; it has no effect, because stacks are not recorded.
+            max_name_column_width: longer names are truncated.
+            max_shapes_column_width: longer shapes are truncated.
             header: a line above the table.
-            top_level_events_only: leaves out what was called by another event.
-            time_unit: `"us"`, `"ms"` or `"s"` for all times; by default what suits each.
+            top_level_events_only: whether to omit events that another event called.
+            time_unit: `"us"`, `"ms"` or `"s"` for all times; by default it depends on the time.
 
         Raises:
-            AttributeError: `sort_by` is nothing to sort by.
+            AttributeError: `sort_by` is unknown.
         """
         events: Sequence[Any] = list(self)
         if sort_by is not None:
@@ -275,7 +290,7 @@ class EventList(list["Any"]):
         return self.table()
 
     def export_chrome_trace(self, path: str) -> None:
-        """Writes the events as a trace that chrome://tracing and https://ui.perfetto.dev open."""
+        """Writes the events as a trace for chrome://tracing and https://ui.perfetto.dev."""
         process = os.getpid()
         common = {"ph": "X", "pid": process}
         threads = sorted({event.thread for event in self})

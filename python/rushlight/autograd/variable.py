@@ -1,4 +1,4 @@
-"""`Variable`: the name that tensors with gradients had before 0.4."""
+"""`Variable`: the name of differentiable tensors before torch 0.4."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class _Meta(type):
 class Variable(metaclass=_Meta):
     """Returns the tensor itself, with `requires_grad` set.
 
-    ``volatile`` has no effect, unless ``torch.utils.backcompat.volatile.enabled`` is set: then nothing that is computed
-    with the tensor is recorded.
+    ``volatile`` has no effect, unless ``torch.utils.backcompat.volatile.enabled`` is set. In this case operations with
+    the tensor are not recorded.
 
     Raises:
-        TypeError: what is no tensor.
-        ValueError: ``volatile`` beside ``requires_grad``.
+        TypeError: the argument is not a tensor.
+        ValueError: ``volatile`` is used with ``requires_grad``.
 
     >>> torch.autograd.Variable(torch.ones(2), requires_grad=True).requires_grad
     True

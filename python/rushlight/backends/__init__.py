@@ -1,14 +1,44 @@
-"""Settings of the libraries that compute in torch.
+"""Settings of the libraries that torch uses for computation.
 
-None of them computes here. Settings that only choose among ways to the same numbers, or trade exactness for speed, are
-accepted and change nothing; questions whether such a library is there are answered with no.
+rushlight uses none of them. Settings that select among equivalent algorithms, or trade accuracy for speed, are accepted
+and have no effect. Functions that report whether a library is available return False.
 """
 
 from __future__ import annotations
 
-from . import cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum
+from . import (
+    cuda,
+    cudnn,
+    cusparselt,
+    kleidiai,
+    mha,
+    miopen,
+    mkl,
+    mkldnn,
+    mps,
+    nnpack,
+    openmp,
+    opt_einsum,
+    quantized,
+    xnnpack,
+)
 
-__all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]
+__all__ = [
+    "cuda",
+    "cudnn",
+    "cusparselt",
+    "kleidiai",
+    "mha",
+    "miopen",
+    "mkl",
+    "mkldnn",
+    "mps",
+    "nnpack",
+    "openmp",
+    "opt_einsum",
+    "quantized",
+    "xnnpack",
+]
 
 
 def __dir__() -> list[str]:

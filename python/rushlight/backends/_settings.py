@@ -1,4 +1,4 @@
-"""Settings of a module that hold inside a ``with`` block."""
+"""Settings of a module that are changed for a ``with`` block."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def held(settings: dict[str, Any], values: dict[str, Any]) -> Iterator[None]:
-    """Puts values into a module's namespace and the former ones back at the end."""
+def temporary_settings(settings: dict[str, Any], values: dict[str, Any]) -> Iterator[None]:
+    """Sets values in the namespace of a module and restores the old ones at the end."""
     before = {name: settings[name] for name in values}
     settings.update(values)
     try:

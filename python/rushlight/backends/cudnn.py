@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._settings import held
+from ._settings import temporary_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ allow_tf32: bool = True
 
 
 def is_available() -> bool:
-    """Whether cuDNN is there.
+    """Whether cuDNN is available: always False.
 
     >>> torch.backends.cudnn.is_available()
     False
@@ -39,7 +39,7 @@ def is_available() -> bool:
 
 
 def version() -> int | None:
-    """cuDNN's version, None without it.
+    """The version of cuDNN: always None.
 
     >>> torch.backends.cudnn.version() is None
     True
@@ -48,7 +48,7 @@ def version() -> int | None:
 
 
 def is_acceptable(tensor: Any) -> bool:
-    """Whether cuDNN would compute with a tensor.
+    """Whether cuDNN supports a tensor: always False.
 
     >>> torch.backends.cudnn.is_acceptable(torch.zeros(1))
     False
@@ -63,7 +63,7 @@ def set_flags(
     _deterministic: bool | None = None,
     _allow_tf32: bool | None = None,
 ) -> tuple[bool, bool, int, bool, bool]:
-    """Sets what is given, and returns all settings as they were.
+    """Changes the given settings. Returns the old values of all settings.
 
     >>> torch.backends.cudnn.set_flags(_benchmark=False)
     (True, False, 10, False, True)
@@ -82,13 +82,13 @@ def flags(
     deterministic: bool = False,
     allow_tf32: bool = True,
 ) -> Any:
-    """The settings inside a ``with`` block.
+    """Changes settings inside a ``with`` block.
 
     >>> with torch.backends.cudnn.flags(benchmark=True):
     ...     torch.backends.cudnn.benchmark
     True
     """
-    return held(globals(), locals().copy())
+    return temporary_settings(globals(), locals().copy())
 
 
 def __dir__() -> list[str]:

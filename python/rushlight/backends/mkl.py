@@ -1,8 +1,8 @@
-"""Whether MKL computes: it does not."""
+"""Settings of MKL, which is not used."""
 
 
 def is_available() -> bool:
-    """Whether MKL is there.
+    """Whether MKL is used: always False.
 
     >>> torch.backends.mkl.is_available()
     False

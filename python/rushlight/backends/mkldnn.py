@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._settings import held
+from ._settings import temporary_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ allow_tf32: bool = True
 
 
 def is_available() -> bool:
-    """Whether oneDNN is there.
+    """Whether oneDNN is available: always False.
 
     >>> torch.backends.mkldnn.is_available()
     False
@@ -32,13 +32,13 @@ def is_available() -> bool:
 
 
 def flags(enabled: bool = False, deterministic: bool = False, allow_tf32: bool = True) -> Any:
-    """The settings inside a ``with`` block.
+    """Changes settings inside a ``with`` block.
 
     >>> with torch.backends.mkldnn.flags(deterministic=True):
     ...     torch.backends.mkldnn.deterministic
     True
     """
-    return held(globals(), locals().copy())
+    return temporary_settings(globals(), locals().copy())
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
-"""Apple's graphics processors, which are not used."""
+"""Settings of Apple's GPUs, which are not supported."""
 
 
 def is_available() -> bool:
-    """Whether tensors can live on one.
+    """Whether tensors can be on such a GPU: always False.
 
     >>> torch.backends.mps.is_available()
     False
@@ -11,7 +11,7 @@ def is_available() -> bool:
 
 
 def is_built() -> bool:
-    """Whether this build computes on one.
+    """Whether this build supports such a GPU: always False.
 
     >>> torch.backends.mps.is_built()
     False

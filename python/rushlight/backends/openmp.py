@@ -1,8 +1,8 @@
-"""Whether OpenMP computes: it does not."""
+"""Settings of OpenMP, which is not used."""
 
 
 def is_available() -> bool:
-    """Whether OpenMP runs the threads: they are rushlight's own.
+    """Whether OpenMP is used: always False, because rushlight has its own thread pool.
 
     >>> torch.backends.openmp.is_available()
     False

@@ -1,24 +1,33 @@
-"""`torch.cpu`: the names by which programs written for any device ask about the CPU."""
+"""`torch.cpu`: functions for device-independent programs that run on the CPU."""
 
 from __future__ import annotations
 
 from rushlight.cpu import amp as amp
+
+from ._streams import Event, Stream, StreamContext, current_stream, stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "Event",
+    "Stream",
+    "StreamContext",
     "amp",
     "current_device",
+    "current_stream",
     "device_count",
     "is_available",
+    "is_initialized",
+    "set_device",
+    "stream",
     "synchronize",
 ]
 
 
 def is_available() -> bool:
-    """Whether there is a CPU.
+    """Whether there is a CPU: always True.
 
     >>> torch.cpu.is_available()
     True
@@ -27,7 +36,7 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """The number of CPUs as devices: one.
+    """The number of CPU devices: always 1.
 
     >>> torch.cpu.device_count()
     1
@@ -35,8 +44,24 @@ def device_count() -> int:
     return 1
 
 
+def is_initialized() -> bool:
+    """Whether the CPU is in use: always True.
+
+    >>> torch.cpu.is_initialized()
+    True
+    """
+    return True
+
+
+def set_device(device: Any) -> None:
+    """Has no effect, because there is one CPU.
+
+    >>> torch.cpu.set_device("cpu")
+    """
+
+
 def current_device() -> str:
-    """The device in use.
+    """The current device.
 
     >>> torch.cpu.current_device()
     'cpu'
@@ -45,7 +70,7 @@ def current_device() -> str:
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits for the CPU: calls have ended when they return.
+    """Waits for the CPU. It has no effect, because calls are synchronous.
 
     >>> torch.cpu.synchronize()
     """

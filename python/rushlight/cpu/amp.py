@@ -1,20 +1,20 @@
-"""The older names of `torch.amp` for the device cpu."""
+"""Deprecated names of `torch.amp` for the CPU."""
 
 from __future__ import annotations
 
-from rushlight.amp._older import OlderAutocast, OlderGradScaler
+from rushlight.amp._deprecated import DeprecatedAutocast, DeprecatedGradScaler
 
 __all__ = ["GradScaler", "autocast"]
 
 
-class autocast(OlderAutocast):
-    """`torch.amp.autocast("cpu", ..)` under its older name; warns (FutureWarning)."""
+class autocast(DeprecatedAutocast):
+    """Deprecated name of `torch.amp.autocast("cpu", ..)`. Gives a FutureWarning."""
 
     _device_type = "cpu"
 
 
-class GradScaler(OlderGradScaler):
-    """`torch.amp.GradScaler("cpu", ..)` under its older name; warns (FutureWarning)."""
+class GradScaler(DeprecatedGradScaler):
+    """Deprecated name of `torch.amp.GradScaler("cpu", ..)`. Gives a FutureWarning."""
 
     _device_type = "cpu"
 

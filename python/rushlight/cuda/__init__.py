@@ -1,20 +1,112 @@
-"""`torch.cuda`: whether there are cards, and what programs ask of them when there are none.
+"""`torch.cuda`: detects GPUs. No operator runs on them yet.
 
-The driver is looked for when somebody asks; without one nothing here fails that works on a machine without a card in
-torch too.
+The driver is loaded when it is first needed. Without a driver, functions behave as in torch on a machine without a GPU.
 """
 
 from __future__ import annotations
 
 from rushlight import _C
+from rushlight._absent import declare
+
+from ._contexts import StreamContext, device, device_of, stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
+
+
+def _refuse(name: str) -> NoReturn:
+    if name in ("CUDAGraph", "Event", "ExternalStream", "MemPool", "Stream"):
+        raise RuntimeError(f"Tried to instantiate dummy base class {name}")
+    _C._refuse_cuda()
+
+
+default_generators: tuple[()] = ()
+has_half = False
+has_magma = False
+
+_WITHOUT_GPU = """
+    class CUDAGraph(keep_graph=False)
+    class CUDAPluggableAllocator(path_to_so_file, alloc_fn_name, free_fn_name)
+    class Event(enable_timing=False, blocking=False, interprocess=False, external=False)
+    class ExternalStream(stream_ptr, device=None, **kwargs)
+    class GreenContext(*args, **kwargs)
+    class MemPool(allocator=None, use_on_oom=False, no_split=False)
+    class Stream(device=None, priority=0, **kwargs)
+    caching_allocator_alloc(size, device=None, stream=None)
+    caching_allocator_delete(mem_ptr)
+    caching_allocator_enable(value=True) = None
+    can_device_access_peer(device, peer_device)
+    change_current_allocator(allocator)
+    clock_rate(device=None)
+    cudart()
+    current_blas_handle()
+    current_solver_handle()
+    current_stream(device=None)
+    default_stream(device=None)
+    device_memory_used(device=None)
+    get_allocator_backend() = 'native'
+    get_arch_list() = []
+    get_device_capability(device=None)
+    get_gencode_flags() = ''
+    get_per_process_memory_fraction(device=None)
+    get_rng_state(device='cuda')
+    get_rng_state_all() = []
+    get_stream_from_external(data_ptr, device=None)
+    get_sync_debug_mode()
+    graph(cuda_graph, pool=None, stream=None, capture_error_mode='global')
+    graph_pool_handle()
+    host_memory_stats() = {}
+    host_memory_stats_as_nested_dict() = {}
+    initial_seed()
+    ipc_collect()
+    is_current_stream_capturing() = False
+    is_tf32_supported() = False
+    list_gpu_processes(device=None)
+    make_graphed_callables(callables, sample_args, **kwargs)
+    max_memory_cached(device=None) = 0
+    max_memory_reserved(device=None) = 0
+    mem_get_info(device=None)
+    memory_cached(device=None) = 0
+    memory_snapshot(mempool_id=None, include_traces=True) = []
+    memory_stats(device=None) = {}
+    memory_stats_as_nested_dict(device=None) = {}
+    memory_summary(device=None, abbreviated=False) = ''
+    memory_usage(device=None)
+    power_draw(device=None)
+    reset_accumulated_host_memory_stats() = None
+    reset_accumulated_memory_stats(device=None) = None
+    reset_max_memory_allocated(device=None) = None
+    reset_max_memory_cached(device=None) = None
+    reset_peak_host_memory_stats() = None
+    seed() = None
+    seed_all() = None
+    set_per_process_memory_fraction(fraction, device=None)
+    set_rng_state(new_state, device='cuda')
+    set_rng_state_all(new_states)
+    set_stream(stream)
+    set_sync_debug_mode(debug_mode)
+    temperature(device=None)
+    use_mem_pool(pool, device=None)
+    utilization(device=None)
+"""
 
 __all__ = [
+    *declare(globals(), "there is no GPU in use", _WITHOUT_GPU),
     "AcceleratorError",
+    "CudaError",
+    "DeferredCudaCallError",
     "OutOfMemoryError",
+    "StreamContext",
+    "check_error",
+    "cudaStatus",
+    "default_generators",
+    "device",
+    "device_of",
+    "has_half",
+    "has_magma",
+    "nvtx",
+    "stream",
     "amp",
     "current_device",
     "device_count",
@@ -36,8 +128,47 @@ __all__ = [
 ]
 
 
+class CudaError(RuntimeError):
+    """An error that a function of CUDA reports. rushlight does not raise it yet.
+
+    >>> str(torch.cuda.CudaError(2))
+    'CUDA error (2)'
+    """
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"CUDA error ({code})")
+
+
+class DeferredCudaCallError(Exception):
+    """A call that was put off until the driver was loaded has failed. rushlight does not raise it.
+
+    >>> issubclass(torch.cuda.DeferredCudaCallError, Exception)
+    True
+    """
+
+
+class cudaStatus:
+    """Codes that functions of CUDA return.
+
+    >>> torch.cuda.cudaStatus.SUCCESS
+    0
+    """
+
+    SUCCESS: int = 0
+    ERROR_NOT_READY: int = 34
+
+
+def check_error(res: int) -> None:
+    """Raises a `CudaError` unless a function of CUDA has succeeded.
+
+    >>> torch.cuda.check_error(torch.cuda.cudaStatus.SUCCESS)
+    """
+    if res != cudaStatus.SUCCESS:
+        raise CudaError(res)
+
+
 def device_count() -> int:
-    """The number of cards that the driver shows.
+    """The number of GPUs that the driver reports.
 
     >>> torch.cuda.device_count() >= 0
     True
@@ -46,7 +177,7 @@ def device_count() -> int:
 
 
 def is_available() -> bool:
-    """Whether tensors can live on a card: not yet, whatever the driver shows.
+    """Whether tensors can be on a GPU: always False, because this is not supported yet.
 
     >>> torch.cuda.is_available()
     False
@@ -55,7 +186,7 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    """Whether a card is in use.
+    """Whether a GPU is in use.
 
     >>> torch.cuda.is_initialized()
     False
@@ -64,7 +195,7 @@ def is_initialized() -> bool:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether a card computes in bfloat16.
+    """Whether the GPU supports bfloat16.
 
     >>> torch.cuda.is_bf16_supported()
     False
@@ -73,58 +204,58 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def init() -> None:
-    """Starts the driver."""
+    """Initialises the driver."""
     _C._refuse_cuda()
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the current card's generator; without a card there is nothing to seed.
+    """Seeds the generator of the current GPU. It has no effect without a GPU.
 
     >>> torch.cuda.manual_seed(0)
     """
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seeds every card's generator; without a card there is nothing to seed.
+    """Seeds the generators of all GPUs. It has no effect without a GPU.
 
     >>> torch.cuda.manual_seed_all(0)
     """
 
 
 def empty_cache() -> None:
-    """Gives cached memory back; without a card there is none.
+    """Releases cached memory. It has no effect without a GPU.
 
     >>> torch.cuda.empty_cache()
     """
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits for a card."""
+    """Waits for a GPU."""
     _C._refuse_cuda()
 
 
 def current_device() -> int:
-    """The number of the card in use."""
+    """The index of the current GPU."""
     _C._refuse_cuda()
 
 
 def set_device(device: Any) -> None:
-    """Chooses the card in use."""
+    """Selects the current GPU."""
     _C._refuse_cuda()
 
 
 def get_device_name(device: Any = None) -> str:
-    """The card's name."""
+    """The name of a GPU."""
     _C._refuse_cuda()
 
 
 def get_device_properties(device: Any = None) -> Any:
-    """What the card can do."""
+    """The properties of a GPU."""
     _C._refuse_cuda()
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes in use on a card.
+    """The number of bytes in use on a GPU.
 
     >>> torch.cuda.memory_allocated()
     0
@@ -133,7 +264,7 @@ def memory_allocated(device: Any = None) -> int:
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that were in use on a card.
+    """The largest number of bytes that were in use on a GPU.
 
     >>> torch.cuda.max_memory_allocated()
     0
@@ -142,7 +273,7 @@ def max_memory_allocated(device: Any = None) -> int:
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes taken from a card.
+    """The number of bytes reserved on a GPU.
 
     >>> torch.cuda.memory_reserved()
     0
@@ -151,21 +282,27 @@ def memory_reserved(device: Any = None) -> int:
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Starts counting the most bytes anew.
+    """Resets the largest number of bytes in use.
 
     >>> torch.cuda.reset_peak_memory_stats()
     """
 
 
 def __getattr__(name: str) -> Any:
-    if name == "amp":
+    if name in ("amp", "nvtx"):
         from rushlight._loading import load
 
-        return load("rushlight.cuda.amp")
+        return load(f"rushlight.cuda.{name}")
     if name in ("AcceleratorError", "OutOfMemoryError"):
         from rushlight import _errors
 
         return getattr(_errors, name)
+    if name.endswith("Storage"):
+        from rushlight import storage
+
+        if name.removesuffix("Storage") in storage._DTYPES:
+            globals()[name] = storage.legacy_storage(name, "cuda")
+            return globals()[name]
     from rushlight._legacy import TYPES, cuda_type
 
     if name in TYPES:

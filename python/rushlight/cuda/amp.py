@@ -1,8 +1,13 @@
-"""The older names of `torch.amp` for the device cuda."""
+"""Deprecated names of `torch.amp` for CUDA."""
 
 from __future__ import annotations
 
-from rushlight.amp._older import OlderAutocast, OlderGradScaler, older_custom_bwd, older_custom_fwd
+from rushlight.amp._deprecated import (
+    DeprecatedAutocast,
+    DeprecatedGradScaler,
+    deprecated_custom_bwd,
+    deprecated_custom_fwd,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,26 +19,26 @@ if TYPE_CHECKING:
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
 
-class autocast(OlderAutocast):
-    """`torch.amp.autocast("cuda", ..)` under its older name; warns (FutureWarning)."""
+class autocast(DeprecatedAutocast):
+    """Deprecated name of `torch.amp.autocast("cuda", ..)`. Gives a FutureWarning."""
 
     _device_type = "cuda"
 
 
-class GradScaler(OlderGradScaler):
-    """`torch.amp.GradScaler("cuda", ..)` under its older name; warns (FutureWarning)."""
+class GradScaler(DeprecatedGradScaler):
+    """Deprecated name of `torch.amp.GradScaler("cuda", ..)`. Gives a FutureWarning."""
 
     _device_type = "cuda"
 
 
 def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: dtype | None = None) -> Callable[..., Any]:
-    """`torch.amp.custom_fwd` for the device cuda under its older name; warns (FutureWarning)."""
-    return older_custom_fwd("cuda", fwd, cast_inputs)
+    """Deprecated name of `torch.amp.custom_fwd` for CUDA. Gives a FutureWarning."""
+    return deprecated_custom_fwd("cuda", fwd, cast_inputs)
 
 
 def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
-    """`torch.amp.custom_bwd` for the device cuda under its older name; warns (FutureWarning)."""
-    return older_custom_bwd("cuda", bwd)
+    """Deprecated name of `torch.amp.custom_bwd` for CUDA. Gives a FutureWarning."""
+    return deprecated_custom_bwd("cuda", bwd)
 
 
 def __dir__() -> list[str]:

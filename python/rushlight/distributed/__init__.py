@@ -1,6 +1,8 @@
-"""Processes on one machine or several: the stores through which they find each other."""
+"""`torch.distributed`: the stores through which processes on one or several machines find each other."""
 
-from rushlight._homes import at_home
+from rushlight._loading import load as _load
+from rushlight._names import missing_from
+from rushlight._set_module import set_module
 from rushlight.distributed.store import (
     DistError,
     DistNetworkError,
@@ -25,11 +27,11 @@ __all__ = [
     "is_initialized",
 ]
 
-at_home(__name__, DistError, DistNetworkError, DistStoreError)
+set_module(__name__, DistError, DistNetworkError, DistStoreError)
 
 
 def is_available():
-    """Whether this package has process groups: not yet. The stores are there.
+    """Whether there are process groups: always False, because only the stores exist yet.
 
     >>> torch.distributed.is_available()
     False
@@ -38,7 +40,7 @@ def is_available():
 
 
 def is_initialized():
-    """Whether a process group was made: none can be yet.
+    """Whether the default process group is initialised: always False.
 
     >>> torch.distributed.is_initialized()
     False
@@ -51,10 +53,10 @@ def _group():
 
 
 def get_rank(group=None):
-    """This process's number in its group.
+    """The rank of this process in its group.
 
     Raises:
-        ValueError: there is no group.
+        ValueError: there is no process group.
 
     >>> try:
     ...     torch.distributed.get_rank()
@@ -66,10 +68,10 @@ def get_rank(group=None):
 
 
 def get_world_size(group=None):
-    """How many processes the group has.
+    """The number of processes in the group.
 
     Raises:
-        ValueError: there is no group.
+        ValueError: there is no process group.
 
     >>> try:
     ...     torch.distributed.get_world_size()
@@ -80,5 +82,14 @@ def get_world_size(group=None):
     return _group()
 
 
+_SUBMODULES = ("algorithms", "checkpoint", "device_mesh", "fsdp", "nn", "optim", "rpc", "tensor")
+
+
+def __getattr__(name):
+    if name in _SUBMODULES:
+        return _load(f"{__name__}.{name}")
+    raise missing_from("torch.distributed", name, __dir__)
+
+
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_SUBMODULES]

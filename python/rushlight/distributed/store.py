@@ -1,4 +1,4 @@
-"""Keys and values that several processes share: how they exchange addresses before they can exchange tensors."""
+"""Key-value stores that several processes share, for example to exchange addresses."""
 
 import time
 from datetime import timedelta
@@ -9,7 +9,7 @@ _INIT = b"init/"
 
 
 class DistError(RuntimeError):
-    """Something went wrong between processes.
+    """The base class of errors in communication between processes.
 
     >>> issubclass(torch.distributed.DistError, RuntimeError)
     True
@@ -17,7 +17,7 @@ class DistError(RuntimeError):
 
 
 class DistStoreError(DistError):
-    """A store did not have what was asked for in time.
+    """A store did not have a key before the timeout.
 
     >>> from datetime import timedelta
     >>> try:
@@ -29,7 +29,7 @@ class DistStoreError(DistError):
 
 
 class DistNetworkError(DistError):
-    """A store cannot be reached any more, or never could.
+    """A store cannot be reached.
 
     >>> issubclass(torch.distributed.DistNetworkError, torch.distributed.DistError)
     True
@@ -41,9 +41,9 @@ def _bytes(value):
 
 
 class Store:
-    """What the stores have in common. A key is text; a value is text or bytes, and comes back as bytes.
+    """The base class of stores. Keys are text. Values are text or bytes and are returned as bytes.
 
-    `get` and `wait` wait for keys that are not there yet, at most for the store's `timeout`, then raise `DistStoreError`.
+    `get` and `wait` wait for keys that do not exist yet. After the store's `timeout` they raise `DistStoreError`.
 
     >>> store = torch.distributed.HashStore()
     >>> store.set("key", "value")
@@ -61,19 +61,19 @@ class Store:
 
     @property
     def timeout(self):
-        """How long `get` and `wait` wait, a timedelta."""
+        """The timeout of `get` and `wait`, a timedelta."""
         return self._timeout
 
     def set_timeout(self, timeout):
-        """Sets how long `get` and `wait` wait."""
+        """Sets the timeout of `get` and `wait`."""
         self._timeout = timeout
 
     def set(self, key, value):
-        """Sets the value of a key, new or not."""
+        """Sets the value of a key."""
         self._ask("set", self._key(key), _bytes(value))
 
     def get(self, key):
-        """The value of a key, as soon as there is one.
+        """Waits for the value of a key and returns it.
 
         >>> store = torch.distributed.HashStore()
         >>> store.set("port", "29500")
@@ -83,7 +83,7 @@ class Store:
         return self.multi_get([key])[0]
 
     def add(self, key, amount):
-        """Adds to the number that a key has, zero if it is missing, and returns the sum. No other process comes between.
+        """Atomically adds to the number of a key (zero if it is missing) and returns the sum.
 
         >>> store = torch.distributed.HashStore()
         >>> store.add("ranks", 1), store.add("ranks", 1)
@@ -92,20 +92,20 @@ class Store:
         return self._ask("add", self._key(key), amount)
 
     def append(self, key, value):
-        """Puts bytes behind those that a key has."""
+        """Appends bytes to the value of a key."""
         self._ask("append", self._key(key), _bytes(value))
 
     def compare_set(self, key, expected_value, desired_value):
-        """Sets the value if it is the expected one, or if the key is missing and none is expected (""). Returns what the
-        key has then, or what was expected of a key that is missing."""
+        """Sets the value if the current one is the expected one, or if the key is missing and "" is expected. Returns
+        the value of the key afterwards, or the expected value if the key is missing."""
         return self._ask("compare_set", self._key(key), _bytes(expected_value), _bytes(desired_value))[0]
 
     def check(self, keys):
-        """Whether all keys are there now."""
+        """Whether all keys exist."""
         return self._ask("check", *map(self._key, keys))
 
     def wait(self, keys, timeout=None):
-        """Returns when all keys are there; DistStoreError after `timeout`, a timedelta, by default that of the store."""
+        """Waits until all keys exist. Raises DistStoreError after `timeout` (a timedelta, by default that of the store)."""
         timeout = self.timeout if timeout is None else timeout
         names = [self._key(key) for key in keys]
         deadline = time.monotonic() + timeout.total_seconds()
@@ -123,14 +123,14 @@ class Store:
             self.set(key, value)
 
     def multi_get(self, keys):
-        """The values of several keys, as soon as all are there."""
+        """Waits for several keys and returns their values."""
         names = [self._key(key) for key in keys]
         while not (found := self._ask("get", *names)) and names:
             self.wait(keys)
         return found or []
 
     def delete_key(self, key):
-        """Deletes a key; returns whether it was there."""
+        """Deletes a key. Returns whether it existed."""
         return self._ask("delete", self._key(key))
 
     def list_keys(self):
@@ -138,7 +138,7 @@ class Store:
         return [key.decode() for key in self._ask("keys") if key != _INIT]
 
     def num_keys(self):
-        """How many keys there are."""
+        """The number of keys."""
         return len(self._ask("keys"))
 
 
@@ -158,18 +158,19 @@ class HashStore(Store):
             return self._table.ask(name, fields, self._timeout.total_seconds())
         except OSError:
             raise DistNetworkError(
-                "the store belongs to the process from which this one was forked\n  A TCPStore is for several processes."
+                "the store belongs to the process that forked this one\n  Use a TCPStore for several processes."
             ) from None
 
 
 class TCPStore(Store):
-    """A store that one process serves to others, on this machine or elsewhere.
+    """A store in one process, the server, to which other processes connect, also from other machines.
 
-    The process with `is_master=True` serves at `host_name:port` (port 0 takes a free one, which `.port` tells) for as long as
-    the store lives there; the others connect, and try again until `timeout`. With `world_size` the master waits until that many
-    processes have joined, itself included. With a `token` only who knows it may join; it is sent in clear.
+    The process with `is_master=True` listens at `host_name:port` (port 0 chooses a free one, see `.port`) while the
+    store exists there. The others connect, and retry until `timeout`. With `world_size` the server waits until that
+    many processes, including itself, have joined. With a `token` only processes that know it can join; it is sent
+    unencrypted.
 
-    Raises DistNetworkError if the store cannot be reached, DistStoreError if a process is missing.
+    Raises DistNetworkError if the server cannot be reached, and DistStoreError if processes are missing.
 
     >>> store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True)
     >>> store.set("greeting", "hello")
@@ -213,12 +214,12 @@ class TCPStore(Store):
 
     @property
     def host(self):
-        """The name under which the store was asked for."""
+        """The host name that was given."""
         return self._host
 
     @property
     def port(self):
-        """The port at which it is served."""
+        """The port of the server."""
         return self._port
 
     def _ask(self, name, *fields):
@@ -226,7 +227,7 @@ class TCPStore(Store):
             return self._client.ask(name, fields, self._timeout.total_seconds())
         except OSError as error:
             raise DistNetworkError(
-                f"The store at {self._host}:{self._port} does not answer: {error}\n  Does the process that serves it still run?"
+                f"The store at {self._host}:{self._port} does not answer: {error}\n  Is its server still running?"
             ) from None
 
     def __repr__(self):
@@ -234,7 +235,7 @@ class TCPStore(Store):
 
 
 class PrefixStore(Store):
-    """Another store, with a word before every key.
+    """A store that adds a prefix to the keys of another store.
 
     >>> store = torch.distributed.HashStore()
     >>> torch.distributed.PrefixStore("job", store).set("rank", "0")
@@ -253,14 +254,14 @@ class PrefixStore(Store):
 
     @property
     def timeout(self):
-        """That of the store behind it."""
+        """The timeout of the underlying store."""
         return self._store.timeout
 
     def set_timeout(self, timeout):
-        """Sets that of the store behind it."""
+        """Sets the timeout of the underlying store."""
         self._store.set_timeout(timeout)
 
     @property
     def underlying_store(self):
-        """The store behind it."""
+        """The underlying store."""
         return self._store

@@ -1,6 +1,6 @@
-"""`torch.distributions`: probability distributions with samples, densities, and divergences between them.
+"""`torch.distributions`: probability distributions with samples, densities, and divergences.
 
-Samples come from torch's own random streams. A gradient reaches parameters through `rsample`, or through `log_prob`:
+Samples are drawn from torch's random streams. They are differentiable through `rsample` or `log_prob`:
 
 >>> probs = torch.tensor([0.2, 0.8], requires_grad=True)
 >>> m = torch.distributions.Categorical(probs)
@@ -11,7 +11,7 @@ Samples come from torch's own random streams. A gradient reaches parameters thro
 tensor([ 2.0000, -0.5000])
 """
 
-from . import _kl_across, _kl_same, constraints, transforms
+from . import _kl_cross_family, _kl_same_family, constraints, transforms
 from .bernoulli import Bernoulli
 from .beta import Beta
 from .binomial import Binomial

@@ -1,4 +1,4 @@
-"""Transforms of each number apart; `transforms` exports them."""
+"""Elementwise transforms. `transforms` exports them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import rushlight as torch
 from rushlight.nn import functional as F
 
 from . import constraints
-from ._transform import Transform, _Alike
+from ._transform import Transform, _ParameterFree
 from .utils import broadcast_all, lazy_property
 
 TYPE_CHECKING = False
@@ -26,8 +26,8 @@ __all__ = [
 ]
 
 
-class ExpTransform(_Alike):
-    """``exp(x)``, from all numbers to the positive ones.
+class ExpTransform(_ParameterFree):
+    """``exp(x)``, from the real numbers to the positive ones.
 
     >>> transform = torch.distributions.transforms.ExpTransform()
     >>> y = transform(torch.tensor([-1.0, 0.0]))
@@ -51,7 +51,7 @@ class ExpTransform(_Alike):
 
 
 class PowerTransform(Transform):
-    """``x ** exponent`` of positive numbers.
+    """``x ** exponent`` for positive numbers.
 
     >>> transform = torch.distributions.transforms.PowerTransform(2.0)
     >>> y = transform(torch.tensor([1.0, 3.0]))
@@ -99,8 +99,8 @@ def _clipped_sigmoid(x):
     return torch.clamp(torch.sigmoid(x), min=finfo.tiny, max=1.0 - finfo.eps)
 
 
-class SigmoidTransform(_Alike):
-    """``1 / (1 + exp(-x))``, never zero or one: results stay away from both by the dtype's rounding unit.
+class SigmoidTransform(_ParameterFree):
+    """``1 / (1 + exp(-x))``, clamped away from zero and one by the rounding unit of the dtype.
 
     >>> transform = torch.distributions.transforms.SigmoidTransform()
     >>> y = transform(torch.tensor([-1.0, 0.0]))
@@ -125,8 +125,8 @@ class SigmoidTransform(_Alike):
         return -F.softplus(-x) - F.softplus(x)
 
 
-class SoftplusTransform(_Alike):
-    """``log(1 + exp(x))``, which is x itself where x is large.
+class SoftplusTransform(_ParameterFree):
+    """``log(1 + exp(x))``, which equals x if x is large.
 
     >>> transform = torch.distributions.transforms.SoftplusTransform()
     >>> y = transform(torch.tensor([-1.0, 0.0]))
@@ -149,8 +149,8 @@ class SoftplusTransform(_Alike):
         return -F.softplus(-x)
 
 
-class TanhTransform(_Alike):
-    """``tanh(x)``, from all numbers to those between -1 and 1.
+class TanhTransform(_ParameterFree):
+    """``tanh(x)``, from the real numbers to those between -1 and 1.
 
     >>> transform = torch.distributions.transforms.TanhTransform()
     >>> y = transform(torch.tensor([-1.0, 0.0]))
@@ -170,12 +170,12 @@ class TanhTransform(_Alike):
         return torch.atanh(y)
 
     def log_abs_det_jacobian(self, x, y):
-        # The logarithm of 1 - y², written so that nothing cancels.
+        # The logarithm of 1 - y², in a form without cancellation.
         return 2.0 * (math.log(2.0) - x - F.softplus(-2.0 * x))
 
 
-class AbsTransform(_Alike):
-    """``|x|``. Not invertible: its inverse gives the positive one of the two.
+class AbsTransform(_ParameterFree):
+    """``|x|``. It is not invertible: the inverse returns the positive preimage.
 
     >>> torch.distributions.AbsTransform()(torch.tensor([-1.0, 2.0]))
     tensor([1., 2.])
@@ -192,7 +192,7 @@ class AbsTransform(_Alike):
 
 
 class AffineTransform(Transform):
-    """``loc + scale * x``; ``event_dim`` says how many dimensions belong together, over which the Jacobian is summed.
+    """``loc + scale * x``. ``event_dim`` is the number of event dimensions, over which the log Jacobian is summed.
 
     >>> transform = torch.distributions.transforms.AffineTransform(1.0, 2.0)
     >>> y = transform(torch.tensor([-1.0, 0.0]))

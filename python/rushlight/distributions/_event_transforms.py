@@ -1,4 +1,4 @@
-"""Transforms of whole vectors and matrices, and of parts of them; `transforms` exports them."""
+"""Transforms of vectors and matrices, and of parts of them. `transforms` exports them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rushlight.nn import functional as F
 
 from . import constraints
 from ._element_transforms import _clipped_sigmoid
-from ._transform import Transform, _Alike
+from ._transform import Transform, _ParameterFree
 from .utils import (
     _check_all,
     _check_counts,
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class CorrCholeskyTransform(Transform):
-    """A vector of n(n - 1)/2 numbers as Cholesky's lower factor of an n x n matrix of correlations (rows of length one).
+    """A vector of n(n - 1)/2 numbers to the lower Cholesky factor of an n x n correlation matrix (rows of norm one).
 
     >>> transform = torch.distributions.transforms.CorrCholeskyTransform()
     >>> y = transform(torch.tensor([0.0]))
@@ -55,7 +55,7 @@ class CorrCholeskyTransform(Transform):
         x = torch.tanh(x)
         eps = torch.finfo(x.dtype).eps
         r = vec_to_tril_matrix(x.clamp(min=-1 + eps, max=1 - eps), diag=-1)
-        # What the elements before leave of each row's length one.
+        # The remaining norm of each row after its first elements.
         left = (1 - r**2).sqrt().cumprod(-1)
         r = r + torch.eye(r.shape[-1], dtype=r.dtype, device=r.device)
         return r * F.pad(left[..., :-1], [1, 0], value=1)
@@ -90,8 +90,8 @@ class CorrCholeskyTransform(Transform):
         return shape[:-2] + (shape[-1] * (shape[-1] - 1) // 2,)
 
 
-class SoftmaxTransform(_Alike):
-    """``softmax(x)`` of vectors; its inverse gives one of the vectors that lead there (see `StickBreakingTransform`).
+class SoftmaxTransform(_ParameterFree):
+    """``softmax(x)`` for vectors. The inverse returns one of the preimages (see `StickBreakingTransform`).
 
     >>> torch.distributions.SoftmaxTransform()(torch.zeros(2))
     tensor([0.5000, 0.5000])
@@ -115,8 +115,8 @@ class SoftmaxTransform(_Alike):
     inverse_shape = forward_shape
 
 
-class StickBreakingTransform(_Alike):
-    """A vector of n numbers as n + 1 shares of one, each a part of what those before left.
+class StickBreakingTransform(_ParameterFree):
+    """A vector of n numbers to n + 1 positive numbers that sum to one, each a fraction of the remainder.
 
     >>> transform = torch.distributions.transforms.StickBreakingTransform()
     >>> y = transform(torch.zeros(2))
@@ -156,8 +156,8 @@ class StickBreakingTransform(_Alike):
         return shape[:-1] + (shape[-1] - 1,)
 
 
-class LowerCholeskyTransform(_Alike):
-    """Any square matrix as a lower triangular one with a positive diagonal: the exponentials of its own.
+class LowerCholeskyTransform(_ParameterFree):
+    """A square matrix to a lower triangular matrix with a positive diagonal, by exponentiating its diagonal.
 
     >>> transform = torch.distributions.transforms.LowerCholeskyTransform()
     >>> y = transform(torch.zeros(2, 2))
@@ -176,8 +176,8 @@ class LowerCholeskyTransform(_Alike):
         return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
 
 
-class PositiveDefiniteTransform(_Alike):
-    """Any square matrix as a positive definite one: the product of its `LowerCholeskyTransform` with the transpose.
+class PositiveDefiniteTransform(_ParameterFree):
+    """A square matrix to a positive definite one: the product of its `LowerCholeskyTransform` with the transpose.
 
     >>> transform = torch.distributions.transforms.PositiveDefiniteTransform()
     >>> y = transform(torch.zeros(2, 2))
@@ -198,7 +198,7 @@ class PositiveDefiniteTransform(_Alike):
 
 
 class CatTransform(Transform):
-    """A transform each for consecutive stretches along ``dim``, as long as ``lengths`` says (1 each).
+    """Applies transforms to consecutive parts along ``dim`` with the given ``lengths`` (1 by default).
 
     >>> parts = [torch.distributions.ExpTransform(), torch.distributions.AffineTransform(0.0, 2.0)]
     >>> torch.distributions.CatTransform(parts, lengths=[1, 2])(torch.ones(3))
@@ -223,7 +223,7 @@ class CatTransform(Transform):
 
     @lazy_property
     def length(self):
-        """The elements along the dimension."""
+        """The number of elements along the dimension."""
         return sum(self.lengths)
 
     def with_cache(self, cache_size=1):
@@ -266,7 +266,7 @@ class CatTransform(Transform):
 
 
 class StackTransform(Transform):
-    """A transform each for the slices along ``dim``.
+    """Applies transforms to the slices along ``dim``.
 
     >>> parts = [torch.distributions.ExpTransform(), torch.distributions.AffineTransform(0.0, 2.0)]
     >>> torch.distributions.StackTransform(parts)(torch.tensor([0.0, 3.0]))
@@ -316,7 +316,7 @@ class StackTransform(Transform):
 
 
 class CumulativeDistributionTransform(Transform):
-    """The distribution function (``cdf``) of a distribution of single numbers; its inverse is ``icdf``.
+    """The cumulative distribution function (``cdf``) of a univariate distribution. The inverse is ``icdf``.
 
     >>> uniform = torch.distributions.CumulativeDistributionTransform(torch.distributions.Normal(0.0, 1.0))
     >>> uniform(torch.tensor(0.0))

@@ -1,4 +1,4 @@
-"""What the distributions share that are the absolute values of a distribution around zero."""
+"""The base of distributions that are absolute values of a symmetric distribution around zero."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Folded(TransformedDistribution):
-    """The absolute values of ``base``, which has a ``scale`` and is symmetric around zero, its peak."""
+    """The absolute values of ``base``, which has a ``scale``, is symmetric around zero and has its peak there."""
 
     arg_constraints = {"scale": constraints.positive}
     support = constraints.nonnegative
@@ -30,7 +30,7 @@ class Folded(TransformedDistribution):
 
     @property
     def scale(self) -> torch.Tensor:
-        """The scale of the values with their signs."""
+        """The scale of the signed values."""
         return self.base_dist.scale
 
     @property

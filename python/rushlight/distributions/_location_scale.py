@@ -1,4 +1,4 @@
-"""What the distributions share that are one standard distribution, moved and stretched."""
+"""The base of distributions that are a shifted and scaled standard distribution."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _LocationScale(Distribution):
-    """``loc + scale * x``, where x is symmetric around zero and has its peak there."""
+    """``loc + scale * x``, where the distribution of x is symmetric around zero and has its peak there."""
 
     arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
     support: ClassVar[Any] = constraints.real

@@ -1,4 +1,4 @@
-"""What a transform is, and transforms made of others; `transforms` exports them."""
+"""The base class of transforms, and transforms made of others. `transforms` exports them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = [
 
 
 class Transform:
-    """A function ``y = t(x)`` with its inverse ``t.inv`` and the logarithm of its Jacobian's absolute determinant.
+    """A function ``y = t(x)`` with its inverse ``t.inv`` and the logarithm of its absolute Jacobian determinant.
 
-    A subclass writes ``domain``, ``codomain``, ``_call``, ``_inverse`` and ``log_abs_det_jacobian(x, y)``.
+    A subclass defines ``domain``, ``codomain``, ``_call``, ``_inverse`` and ``log_abs_det_jacobian(x, y)``.
 
     Args:
-        cache_size: 1 keeps the last pair, so that the inverse of what was just computed is exact and free.
+        cache_size: 1 caches the last pair, so that inverting the last result is exact and costs nothing.
 
     Raises:
-        ValueError: another ``cache_size`` than 0 or 1.
+        ValueError: ``cache_size`` is not 0 or 1.
 
     >>> double = torch.distributions.AffineTransform(0.0, 2.0)
     >>> x = torch.tensor(3.0)
@@ -59,14 +59,14 @@ class Transform:
 
     @property
     def event_dim(self) -> int:
-        """How many dimensions on the right belong together, where input and output agree on it."""
+        """The number of event dimensions, if it is the same for input and output."""
         if self.domain.event_dim == self.codomain.event_dim:
             return self.domain.event_dim
         raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
 
     @property
     def inv(self) -> Transform:
-        """The inverse; its inverse is this transform itself."""
+        """The inverse transform, whose inverse is this transform."""
         inverse = self._inv() if self._inv is not None else None
         if inverse is None:
             inverse = _InverseTransform(self)
@@ -75,11 +75,11 @@ class Transform:
 
     @property
     def sign(self) -> Any:
-        """1 for a function that rises, -1 for one that falls."""
+        """1 for an increasing function, -1 for a decreasing one."""
         raise NotImplementedError
 
     def with_cache(self, cache_size: int = 1) -> Transform:
-        """The same transform with another cache."""
+        """The same transform with another cache size."""
         if self._cache_size == cache_size:
             return self
         if type(self).__init__ is Transform.__init__:
@@ -113,23 +113,23 @@ class Transform:
         raise NotImplementedError
 
     def log_abs_det_jacobian(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """``log |dy/dx|`` of a pair."""
+        """``log |dy/dx|`` for a pair of input and output."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
         return self.__class__.__name__ + "()"
 
     def forward_shape(self, shape: Any) -> Any:
-        """The shape of the result for a shape of the input."""
+        """The shape of the output for a shape of the input."""
         return shape
 
     def inverse_shape(self, shape: Any) -> Any:
-        """The shape of the input for a shape of the result."""
+        """The shape of the input for a shape of the output."""
         return shape
 
 
 class _InverseTransform(Transform):
-    """The inverse of a transform, which owns it."""
+    """The inverse of a transform, which holds the only strong reference to it."""
 
     def __init__(self, transform: Transform) -> None:
         super().__init__(cache_size=transform._cache_size)
@@ -180,7 +180,7 @@ class _InverseTransform(Transform):
 
 
 class ComposeTransform(Transform):
-    """Several transforms one after the other, the first one first.
+    """The composition of several transforms; the first one is applied first.
 
     >>> steps = [torch.distributions.ExpTransform(), torch.distributions.AffineTransform(1.0, 2.0)]
     >>> torch.distributions.ComposeTransform(steps)(torch.tensor(0.0))
@@ -212,7 +212,7 @@ class ComposeTransform(Transform):
 
     @staticmethod
     def _reach(outer, steps):
-        """The constraint at one end, with as many event dimensions as the steps from the other end leave."""
+        """The constraint at one end, with the number of event dimensions that follows from all steps."""
         event_dim = steps[0][1].event_dim
         for near, far in steps:
             event_dim += near.event_dim - far.event_dim
@@ -277,8 +277,8 @@ identity_transform = ComposeTransform([])
 
 
 class IndependentTransform(Transform):
-    """A transform whose rightmost ``reinterpreted_batch_ndims`` dimensions belong to the event: its Jacobian is summed
-    over them.
+    """A transform whose rightmost ``reinterpreted_batch_ndims`` dimensions are part of the event, so that its log
+    Jacobian is summed over them.
 
     >>> each = torch.distributions.ExpTransform()
     >>> x = torch.ones(3)
@@ -336,10 +336,10 @@ class IndependentTransform(Transform):
 
 
 class ReshapeTransform(Transform):
-    """The event in another shape, of as many elements.
+    """Reshapes the event.
 
     Raises:
-        ValueError: shapes of different numbers of elements, or of a value, another shape on its right.
+        ValueError: the numbers of elements differ, or a value does not end with the expected shape.
 
     >>> torch.distributions.transforms.ReshapeTransform((4,), (2, 2))(torch.zeros(3, 4)).shape
     torch.Size([3, 2, 2])
@@ -391,8 +391,8 @@ class ReshapeTransform(Transform):
         return self._reshaped(shape, self.out_shape, self.in_shape)
 
 
-class _Alike(Transform):
-    """A transform without parameters: two of a class are equal."""
+class _ParameterFree(Transform):
+    """The base of transforms without parameters. Two instances of a class are equal."""
 
     def __eq__(self, other):
         return isinstance(other, type(self))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 
 from . import constraints
-from ._chance import Chance
+from ._probs_logits import ProbsLogits
 from .exp_family import ExponentialFamily
 from .utils import broadcast_all
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["Bernoulli"]
 
 
-class Bernoulli(Chance, ExponentialFamily):
-    """One with probability ``probs``, zero otherwise.
+class Bernoulli(ProbsLogits, ExponentialFamily):
+    """1 with probability ``probs``, otherwise 0.
 
     >>> torch.distributions.Bernoulli(torch.tensor([0.25])).entropy()
     tensor([0.5623])

@@ -19,14 +19,13 @@ __all__ = ["Beta"]
 class Beta(ExponentialFamily):
     """The beta distribution on [0, 1]: density ``x**(a - 1) * (1 - x)**(b - 1) / B(a, b)``.
 
-    It is the first of the two numbers that a `Dirichlet` distribution of (a, b) gives.
+    It is the distribution of the first component of a `Dirichlet` distribution with parameters (a, b).
 
     Args:
-        concentration1, concentration0: a, the weight of one, and b, the weight of zero; positive numbers or tensors
-            that broadcast.
+        concentration1, concentration0: the parameters a and b; positive numbers or tensors that broadcast.
 
     Raises:
-        ValueError: a concentration that is not positive.
+        ValueError: a concentration is not positive.
 
     >>> beta = torch.distributions.Beta(2.0, 3.0)
     >>> beta.mean, beta.log_prob(torch.tensor(0.5))
@@ -74,12 +73,12 @@ class Beta(ExponentialFamily):
 
     @property
     def concentration1(self) -> torch.Tensor:
-        """The weight of one."""
+        """The parameter a."""
         return self._dirichlet.concentration[..., 0]
 
     @property
     def concentration0(self) -> torch.Tensor:
-        """The weight of zero."""
+        """The parameter b."""
         return self._dirichlet.concentration[..., 1]
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 
 from . import constraints
-from ._chance import Chance
+from ._probs_logits import ProbsLogits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,22 +15,22 @@ __all__ = ["Binomial"]
 
 
 def _clamp_by_zero(x):
-    # Half of the gradient at zero, from either side.
+    # The gradient at zero is one half.
     return (x.clamp(min=0) + x - x.clamp(max=0)) / 2
 
 
-class Binomial(Chance):
-    """How many of ``total_count`` independent trials succeed, each with probability ``probs``.
+class Binomial(ProbsLogits):
+    """The number of successes in ``total_count`` independent trials, each with probability ``probs``.
 
     The probability of k is ``C(n, k) * p**k * (1 - p)**(n - k)``; the parameters broadcast.
 
     Args:
         total_count: the number of trials.
-        probs: the probability of success, in [0, 1]; or
-        logits: the logarithm of its odds.
+        probs: the probability of success, in [0, 1]. Alternatively:
+        logits: its log-odds.
 
     Raises:
-        ValueError: both or neither of ``probs`` and ``logits``, or a value out of range.
+        ValueError: both or neither of ``probs`` and ``logits`` are given, or a value is out of range.
 
     >>> binomial = torch.distributions.Binomial(4, torch.tensor([0.5, 1.0]))
     >>> binomial.mean, binomial.sample().shape
@@ -83,7 +83,7 @@ class Binomial(Chance):
         choices = (
             torch.lgamma(self.total_count + 1) - torch.lgamma(value + 1) - torch.lgamma(self.total_count - value + 1)
         )
-        # total * log(1 + exp(logits)), whatever the sign of the logits.
+        # total * log(1 + exp(logits)), computed for either sign of the logits.
         normalizer = self.total_count * _clamp_by_zero(self.logits) + self.total_count * torch.log1p(
             torch.exp(-torch.abs(self.logits))
         )

@@ -16,7 +16,7 @@ __all__ = ["Categorical"]
 
 
 class Categorical(Distribution):
-    """One of the numbers from zero on, with the probabilities along the last dimension of ``probs``.
+    """Indices with the probabilities along the last dimension of ``probs``.
 
     >>> torch.distributions.Categorical(torch.tensor([1.0, 1.0, 2.0])).log_prob(torch.tensor(2)).exp()
     tensor(0.5000)
@@ -94,7 +94,7 @@ class Categorical(Distribution):
         return logits.gather(-1, value[..., :1]).squeeze(-1)
 
     def entropy(self) -> torch.Tensor:
-        # No product of zero and minus infinity.
+        # This avoids the product of zero and minus infinity.
         logits = torch.clamp(self.logits, min=torch.finfo(self.logits.dtype).min)
         return -(logits * self.probs).sum(-1)
 

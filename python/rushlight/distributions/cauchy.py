@@ -16,14 +16,14 @@ __all__ = ["Cauchy"]
 
 
 class Cauchy(_LocationScale):
-    """The Cauchy, or Lorentz, distribution around ``loc`` with half width ``scale`` at half of the peak.
+    """The Cauchy (Lorentz) distribution with median ``loc`` and half width ``scale`` at half maximum.
 
     Its density is ``1 / (pi * scale * (1 + ((x - loc) / scale)**2))`` (Johnson, Kotz, Balakrishnan 1994, chapter 16);
-    it has no mean, and its variance is infinite.
+    the mean does not exist, and the variance is infinite.
 
     Args:
         loc: the median; a number or a tensor.
-        scale: the half width, positive; it broadcasts with ``loc``.
+        scale: the half width at half maximum, positive; it broadcasts with ``loc``.
 
     Raises:
         ValueError: ``scale`` is not positive.
@@ -38,7 +38,7 @@ class Cauchy(_LocationScale):
 
     @property
     def mean(self) -> torch.Tensor:
-        """NaN: there is none."""
+        """NaN, because the mean does not exist."""
         return torch.full(self._extended_shape(), torch.nan, dtype=self.loc.dtype, device=self.loc.device)
 
     @property

@@ -15,7 +15,7 @@ __all__ = ["Chi2"]
 
 
 class Chi2(Gamma):
-    """The sum of ``df`` squares of standard normal numbers: `Gamma` with concentration ``df / 2`` and rate 1/2.
+    """The sum of the squares of ``df`` standard normal numbers: `Gamma` with concentration ``df / 2`` and rate 1/2.
 
     Args:
         df: the degrees of freedom, positive; a number or a tensor.

@@ -1,4 +1,4 @@
-"""Transforms from all real numbers into a constraint: `biject_to` invertible ones, `transform_to` simple ones."""
+"""Transforms from the real numbers to a constraint: `biject_to` for bijections, `transform_to` for simpler transforms."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 
 
 class ConstraintRegistry:
-    """Which function makes the transform for which class of constraints: `biject_to` and `transform_to` are the two
-    there are.
+    """A registry of functions that create the transform for a class of constraints. `biject_to` and `transform_to` are
+    its two instances.
 
     Raises:
-        TypeError: of `register`, what is no constraint.
-        NotImplementedError: of a call, a constraint that nobody registered.
+        TypeError: in `register`, the argument is not a constraint.
+        NotImplementedError: in a call, the constraint is not registered.
 
     >>> torch.distributions.biject_to(torch.distributions.constraints.positive)
     ComposeTransform(
@@ -36,7 +36,7 @@ class ConstraintRegistry:
         super().__init__()
 
     def register(self, constraint: Any, factory: Callable[..., Any] | None = None) -> Any:
-        """Registers a function of a constraint, for its class; without ``factory`` it decorates one."""
+        """Registers a function for the class of a constraint. Without ``factory`` it is a decorator."""
         if factory is None:
             return lambda made: self.register(constraint, made)
         if isinstance(constraint, constraints.Constraint):

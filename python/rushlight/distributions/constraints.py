@@ -1,4 +1,4 @@
-"""What values parameters and samples may take: each constraint checks a tensor, and says how many dimensions an event has."""
+"""Constraints on parameters and samples. Each checks a tensor, and has the number of dimensions of an event."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ __all__ = [
 
 
 class Constraint:
-    """A region of values: ``is_discrete``, ``event_dim`` (the rightmost dimensions that are checked together) and
-    `check`.
+    """A region of values, with ``is_discrete``, ``event_dim`` (the number of rightmost dimensions that are checked
+    together) and `check`.
 
     >>> torch.distributions.constraints.positive.check(torch.tensor([-1.0, 2.0]))
     tensor([False,  True])
@@ -71,7 +71,7 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """A constraint that depends on other values, so that it cannot be checked alone (``constraints.dependent``).
+    """A constraint that depends on other values and cannot be checked by itself (``constraints.dependent``).
 
     >>> torch.distributions.constraints.dependent(event_dim=1).event_dim
     1
@@ -104,7 +104,7 @@ class _Dependent(Constraint):
 
 
 def is_dependent(constraint: object) -> bool:
-    """Whether a constraint depends on other values, so that it cannot be checked alone.
+    """Whether a constraint depends on other values and cannot be checked by itself.
 
     >>> constraints = torch.distributions.constraints
     >>> constraints.is_dependent(constraints.dependent), constraints.is_dependent(constraints.real)
@@ -114,7 +114,7 @@ def is_dependent(constraint: object) -> bool:
 
 
 class _DependentProperty(property, _Dependent):
-    """A property whose value is a constraint; read from the class it is a dependent constraint itself
+    """A property whose value is a constraint. On the class, it is a dependent constraint
     (``dependent_property``).
 
     >>> @torch.distributions.constraints.dependent_property(is_discrete=False, event_dim=0)
@@ -139,7 +139,7 @@ class _DependentProperty(property, _Dependent):
 
 
 class _IndependentConstraint(Constraint):
-    """A constraint of the elements that holds where it holds for all of the rightmost dimensions
+    """Applies a constraint to all elements of the rightmost dimensions
     (``constraints.independent``).
 
     >>> positive = torch.distributions.constraints.positive
@@ -182,7 +182,7 @@ def _check_base(constraint: Any) -> None:
 
 
 class MixtureSameFamilyConstraint(Constraint):
-    """What a mixture may give: values of its components, which have a dimension more in front of the event.
+    """The support of a mixture: values of its components, which have one more dimension before the event.
 
     >>> constraints = torch.distributions.constraints
     >>> constraints.MixtureSameFamilyConstraint(constraints.positive).check(torch.tensor([1.0, -1.0]))
@@ -227,7 +227,7 @@ class _OneHot(Constraint):
 
 
 class _IntegerInterval(Constraint):
-    """The whole numbers from ``lower_bound`` to ``upper_bound``, both included (``constraints.integer_interval``).
+    """The integers from ``lower_bound`` to ``upper_bound``, inclusive (``constraints.integer_interval``).
 
     >>> torch.distributions.constraints.integer_interval(0, 2).check(torch.tensor([0.0, 0.5, 2.0, 3.0]))
     tensor([ True, False,  True, False])
@@ -244,7 +244,7 @@ class _IntegerInterval(Constraint):
 
 
 class _IntegerGreaterThan(Constraint):
-    """The whole numbers from ``lower_bound`` on."""
+    """The integers greater than or equal to ``lower_bound``."""
 
     is_discrete = True
     _shown = ("lower_bound",)
@@ -258,11 +258,11 @@ class _IntegerGreaterThan(Constraint):
 
 class _Real(Constraint):
     def check(self, value):
-        return value == value  # no NaN
+        return value == value  # false for NaN
 
 
 class _GreaterThan(Constraint):
-    """Above ``lower_bound`` (``constraints.greater_than``).
+    """Greater than ``lower_bound`` (``constraints.greater_than``).
 
     >>> torch.distributions.constraints.greater_than(1).check(torch.tensor([1.0, 2.0]))
     tensor([False,  True])
@@ -278,7 +278,7 @@ class _GreaterThan(Constraint):
 
 
 class _GreaterThanEq(Constraint):
-    """From ``lower_bound`` on (``constraints.greater_than_eq``).
+    """Greater than or equal to ``lower_bound`` (``constraints.greater_than_eq``).
 
     >>> torch.distributions.constraints.greater_than_eq(1).check(torch.tensor([0.0, 1.0]))
     tensor([False,  True])
@@ -294,7 +294,7 @@ class _GreaterThanEq(Constraint):
 
 
 class _LessThan(Constraint):
-    """Below ``upper_bound`` (``constraints.less_than``).
+    """Less than ``upper_bound`` (``constraints.less_than``).
 
     >>> torch.distributions.constraints.less_than(1).check(torch.tensor([0.0, 1.0]))
     tensor([ True, False])
@@ -310,7 +310,7 @@ class _LessThan(Constraint):
 
 
 class _Interval(Constraint):
-    """From ``lower_bound`` to ``upper_bound``, both included (``constraints.interval``).
+    """From ``lower_bound`` to ``upper_bound``, inclusive (``constraints.interval``).
 
     >>> torch.distributions.constraints.interval(0, 1).check(torch.tensor([0.0, 1.0, 2.0]))
     tensor([ True,  True, False])
@@ -326,7 +326,7 @@ class _Interval(Constraint):
 
 
 class _HalfOpenInterval(Constraint):
-    """From ``lower_bound`` up to ``upper_bound``, which is not included (``constraints.half_open_interval``).
+    """From ``lower_bound`` to ``upper_bound``, excluding the latter (``constraints.half_open_interval``).
 
     >>> torch.distributions.constraints.half_open_interval(0, 1).check(torch.tensor([0.0, 1.0]))
     tensor([ True, False])
@@ -349,7 +349,7 @@ class _Simplex(Constraint):
 
 
 class _Multinomial(Constraint):
-    """Vectors of numbers from zero on that sum to at most ``upper_bound`` (``constraints.multinomial``).
+    """Vectors of non-negative numbers whose sum is at most ``upper_bound`` (``constraints.multinomial``).
 
     >>> torch.distributions.constraints.multinomial(3).check(torch.tensor([[1.0, 2.0], [1.0, 1.0]]))
     tensor([True, True])
@@ -415,7 +415,7 @@ class _PositiveDefinite(_Symmetric):
 
 
 class _Cat(Constraint):
-    """Constraints of consecutive stretches along ``dim``, as long as ``lengths`` says (``constraints.cat``).
+    """Applies constraints to consecutive parts along ``dim`` with the given ``lengths`` (``constraints.cat``).
 
     >>> constraints = torch.distributions.constraints
     >>> constraints.cat([constraints.positive, constraints.real], lengths=[1, 2]).check(torch.tensor([1.0, -1.0, 0.0]))
@@ -444,7 +444,7 @@ class _Cat(Constraint):
 
 
 class _Stack(Constraint):
-    """Constraints of the slices along ``dim`` (``constraints.stack``).
+    """Applies constraints to the slices along ``dim`` (``constraints.stack``).
 
     >>> constraints = torch.distributions.constraints
     >>> constraints.stack([constraints.positive, constraints.real]).check(torch.tensor([0.0, -1.0]))

@@ -7,7 +7,7 @@ import math
 import rushlight as torch
 
 from . import constraints
-from ._chance import Chance
+from ._probs_logits import ProbsLogits
 from .exp_family import ExponentialFamily
 from .utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 __all__ = ["ContinuousBernoulli"]
 
 
-class ContinuousBernoulli(Chance, ExponentialFamily):
+class ContinuousBernoulli(ProbsLogits, ExponentialFamily):
     """Numbers between zero and one with a density proportional to ``probs**x * (1 - probs)**(1 - x)``.
 
-    Pixels of an autoencoder are such numbers (Loaiza-Ganem, Cunningham 2019, whose formulas these are). Where
-    ``probs`` is near one half, the formulas would divide by zero; between ``lims`` their Taylor series stand in.
+    It models, for example, the pixels of an autoencoder (Loaiza-Ganem, Cunningham 2019, with these formulas). Near
+    ``probs`` of one half the formulas would divide by zero; between ``lims`` their Taylor series are used.
 
     Args:
-        probs: the parameter, in [0, 1]; or
-        logits: the logarithm of its odds.
-        lims: where the Taylor series begin and end.
+        probs: the parameter, in [0, 1]. Alternatively:
+        logits: its log-odds.
+        lims: the interval in which the Taylor series are used.
 
     Raises:
-        ValueError: both or neither of ``probs`` and ``logits``, or a value out of range.
+        ValueError: both or neither of ``probs`` and ``logits`` are given, or a value is out of range.
 
     >>> pixels = torch.distributions.ContinuousBernoulli(torch.tensor([0.25, 0.5]))
     >>> pixels.mean, pixels.sample((3,)).shape
@@ -67,19 +67,19 @@ class ContinuousBernoulli(Chance, ExponentialFamily):
 
     @lazy_property
     def probs(self) -> torch.Tensor:
-        """The probabilities of one, were there no numbers between."""
+        """The parameter ``probs``."""
         return clamp_probs(logits_to_probs(self.logits, is_binary=True))
 
     def _cut(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Where the formulas hold, and probabilities at which they do: elsewhere the lower limit stands in."""
+        """Where the exact formulas apply, and ``probs`` with the lower limit elsewhere."""
         low, high = self._lims
         holds = (self.probs <= low) | (self.probs > high)
         return holds, torch.where(holds, self.probs, low * torch.ones_like(self.probs))
 
     def _cont_bern_log_norm(self) -> torch.Tensor:
-        """The logarithm of the factor that makes the density's integral one."""
+        """The logarithm of the normalising constant."""
         holds, p = self._cut()
-        # Each side with harmless values where the other is meant, so that no gradient is NaN.
+        # Each branch gets harmless values where the other is used, so that no gradient is NaN.
         below, above = torch.where(p <= 0.5, p, torch.zeros_like(p)), torch.where(p >= 0.5, p, torch.ones_like(p))
         odds = torch.log(torch.abs(torch.log1p(-p) - torch.log(p)))
         norm = odds - torch.where(p <= 0.5, torch.log1p(-2.0 * below), torch.log(2.0 * above - 1.0))

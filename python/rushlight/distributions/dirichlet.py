@@ -15,11 +15,11 @@ __all__ = ["Dirichlet"]
 
 
 class _Dirichlet(torch.autograd.Function):
-    """A sample, whose derivative is that of the inverse of each element's distribution function."""
+    """A differentiable sample. Its derivative is that of the inverse distribution function of each element."""
 
     @staticmethod
     def forward(ctx, concentration):
-        # In double precision, so that small concentrations do not all give zero.
+        # In double precision, so that small concentrations do not only give zeros.
         drawn = torch._standard_gamma(concentration.double())
         sample = (drawn / drawn.sum(-1, True)).to(concentration.dtype)
         finfo = torch.finfo(sample.dtype)
@@ -37,7 +37,7 @@ class _Dirichlet(torch.autograd.Function):
 
 
 class Dirichlet(ExponentialFamily):
-    """Numbers from zero to one whose sum is one.
+    """Vectors of numbers between zero and one whose sum is one.
 
     >>> torch.distributions.Dirichlet(torch.tensor([1.0, 3.0])).mean
     tensor([0.2500, 0.7500])

@@ -1,4 +1,4 @@
-"""The base of all distributions: shapes, checks of arguments and samples, and what follows from `rsample` and `entropy`."""
+"""The base class of distributions: shapes, validation, and methods that follow from `rsample` and `entropy`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["Distribution"]
 
 
 class Distribution:
-    """A batch of independent distributions of one kind, each over events of one shape.
+    """A batch of independent distributions of one class, with events of the same shape.
 
-    The base of all others: a subclass writes ``arg_constraints``, ``support``, ``rsample`` or ``sample``, and
-    ``log_prob``.
+    The base class of all distributions. A subclass defines ``arg_constraints``, ``support``, ``rsample`` or ``sample``,
+    and ``log_prob``.
 
     Args:
         batch_shape: the shape of the parameters.
         event_shape: the shape of one sample of one distribution.
-        validate_args: whether parameters and values are checked; unless told, as `set_default_validate_args` says.
+        validate_args: whether to check parameters and values; the default is set with `set_default_validate_args`.
 
     Raises:
-        ValueError: a parameter that breaks its constraint.
-        NotImplementedError: of a method, one that the distribution does not have.
+        ValueError: a parameter violates its constraint.
+        NotImplementedError: the distribution does not have this method.
 
     >>> normal = torch.distributions.MultivariateNormal(torch.zeros(5, 2), torch.eye(2))
     >>> normal.batch_shape, normal.event_shape, normal.sample((3,)).shape
@@ -41,7 +41,7 @@ class Distribution:
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Whether distributions check their arguments unless told."""
+        """Sets whether distributions check their arguments by default."""
         if value not in (True, False):
             raise ValueError(f"validate_args must be True or False, not {value!r}")
         Distribution._validate_args = value
@@ -69,7 +69,7 @@ class Distribution:
             if constraints.is_dependent(constraint):
                 continue
             if name not in self.__dict__ and isinstance(getattr(type(self), name), lazy_property):
-                continue  # derived from other parameters, which are checked
+                continue  # derived from other parameters, which are checked instead
             value = getattr(self, name)
             if not constraint.check(value).all():
                 raise ValueError(
@@ -78,7 +78,7 @@ class Distribution:
                 )
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        """The same distribution with its parameters expanded to another batch shape."""
+        """The same distribution with its parameters expanded to a new batch shape."""
         raise NotImplementedError
 
     @property
@@ -93,12 +93,12 @@ class Distribution:
 
     @property
     def arg_constraints(self) -> dict[str, constraints.Constraint]:
-        """What the parameters must satisfy, by name."""
+        """The constraints on the parameters, by name."""
         raise NotImplementedError
 
     @property
     def support(self) -> Any:
-        """What samples satisfy."""
+        """The constraint on samples."""
         raise NotImplementedError
 
     @property
@@ -108,7 +108,7 @@ class Distribution:
 
     @property
     def mode(self) -> torch.Tensor:
-        """The most likely value."""
+        """The mode."""
         raise NotImplementedError(f"{self.__class__} does not implement mode")
 
     @property
@@ -122,25 +122,25 @@ class Distribution:
         return self.variance.sqrt()
 
     def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
-        """Samples, as many as ``sample_shape`` has elements for each distribution of the batch."""
+        """Draws ``sample_shape`` samples from each distribution of the batch."""
         with torch.no_grad():
             return self.rsample(sample_shape)
 
     def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
-        """Samples that carry gradients to the parameters."""
+        """Draws samples that are differentiable with respect to the parameters."""
         raise NotImplementedError
 
     def sample_n(self, n: int) -> torch.Tensor:
-        """The old name of ``sample((n,))``."""
+        """Deprecated form of ``sample((n,))``."""
         warn("`sample_n(n)` will be deprecated. Use `sample((n,))` instead.", FutureWarning)
         return self.sample(torch.Size((n,)))
 
     def log_prob(self, value: torch.Tensor) -> torch.Tensor:
-        """The logarithm of the density or of the probability at a value."""
+        """The log density or log probability of a value."""
         raise NotImplementedError
 
     def cdf(self, value: torch.Tensor) -> torch.Tensor:
-        """The probability of values up to this one."""
+        """The cumulative distribution function at a value."""
         raise NotImplementedError
 
     def icdf(self, value: torch.Tensor) -> torch.Tensor:
@@ -148,7 +148,7 @@ class Distribution:
         raise NotImplementedError
 
     def enumerate_support(self, expand: bool = True) -> torch.Tensor:
-        """All values that a discrete distribution may take, along dimension 0."""
+        """All values in the support of a discrete distribution, along dimension 0."""
         raise NotImplementedError
 
     def entropy(self) -> torch.Tensor:
@@ -156,14 +156,14 @@ class Distribution:
         raise NotImplementedError
 
     def perplexity(self) -> torch.Tensor:
-        """The exponential of the entropy."""
+        """The perplexity: the exponential of the entropy."""
         return torch.exp(self.entropy())
 
     def _extended_shape(self, sample_shape: Any = torch.Size()) -> torch.Size:
         return torch.Size(sample_shape) + self._batch_shape + self._event_shape
 
     def _validate_sample(self, value: Any) -> None:
-        """Raises unless a value has a fitting shape and lies in the support."""
+        """Raises an error unless a value has a valid shape and is in the support."""
         if not isinstance(value, torch.Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
         begin = value.dim() - len(self._event_shape)
@@ -200,7 +200,7 @@ class Distribution:
         return self.__new__(type(self)) if _instance is None else _instance
 
     def _expand_into(self, cls, instance, batch_shape, event_shape=torch.Size(), **parameters):
-        """What `expand` gives: a new instance (or ``instance``) with these parameters, expanded already."""
+        """Implements `expand`: a new instance (or ``instance``) with these parameters, which are already expanded."""
         new = self._get_checked_instance(cls, instance)
         new.__dict__.update(parameters)
         Distribution.__init__(new, batch_shape, event_shape, validate_args=False)
@@ -208,7 +208,7 @@ class Distribution:
         return new
 
     def _expand_each(self, cls, instance, batch_shape, *names):
-        """`_expand_into` where these parameters are all there is, each of the batch's shape."""
+        """`_expand_into` for distributions with only these parameters, each with the batch shape."""
         parameters = {name: getattr(self, name).expand(batch_shape) for name in names}
         return self._expand_into(cls, instance, batch_shape, **parameters)
 

@@ -1,4 +1,4 @@
-"""Distributions of the exponential family, whose entropy follows from their log normalizer."""
+"""The base of exponential families, whose entropy follows from the log normalizer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["ExponentialFamily"]
 class ExponentialFamily(Distribution):
     """A distribution with density ``exp(<t(x), theta> - F(theta) + k(x))``.
 
-    A subclass gives ``_natural_params`` (theta), ``_log_normalizer`` (F) and ``_mean_carrier_measure`` (the mean of
-    k); the entropy follows by differentiating F (Nielsen, Nock 2010).
+    A subclass defines ``_natural_params`` (theta), ``_log_normalizer`` (F) and ``_mean_carrier_measure`` (the mean of
+    k). The entropy is computed by differentiating F (Nielsen, Nock 2010).
 
     >>> isinstance(torch.distributions.Normal(0.0, 1.0), torch.distributions.ExponentialFamily)
     True

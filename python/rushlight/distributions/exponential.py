@@ -16,7 +16,7 @@ __all__ = ["Exponential"]
 
 
 class Exponential(ExponentialFamily):
-    """The waiting time between events that happen ``rate`` times in a unit of time: density ``rate * exp(-rate * x)``.
+    """The waiting time between events with ``rate`` events per unit of time: density ``rate * exp(-rate * x)``.
 
     Args:
         rate: a positive number or tensor.

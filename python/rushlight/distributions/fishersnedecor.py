@@ -17,13 +17,13 @@ __all__ = ["FisherSnedecor"]
 
 
 class FisherSnedecor(Distribution):
-    """The quotient of two chi-squared numbers, each by its own degrees of freedom ``df1`` and ``df2``.
+    """The ratio of two chi-squared numbers, each divided by its degrees of freedom ``df1`` and ``df2``.
 
     Args:
         df1, df2: positive numbers or tensors that broadcast.
 
     Raises:
-        ValueError: degrees of freedom that are not positive.
+        ValueError: a number of degrees of freedom is not positive.
 
     >>> torch.distributions.FisherSnedecor(2.0, 4.0).mean
     tensor(2.)

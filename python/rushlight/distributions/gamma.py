@@ -20,7 +20,7 @@ def _standard_gamma(concentration):
 
 
 class Gamma(ExponentialFamily):
-    """The gamma distribution of shape ``concentration`` (a) and inverse scale ``rate`` (b).
+    """The gamma distribution with shape ``concentration`` (a) and inverse scale ``rate`` (b).
 
     Its density is ``b**a * x**(a - 1) * exp(-b * x) / gamma(a)`` for positive x; samples carry gradients to both
     parameters.
@@ -29,7 +29,7 @@ class Gamma(ExponentialFamily):
         concentration, rate: positive numbers or tensors that broadcast.
 
     Raises:
-        ValueError: a parameter that is not positive.
+        ValueError: a parameter is not positive.
 
     >>> gamma = torch.distributions.Gamma(2.0, 4.0)
     >>> gamma.mean, gamma.log_prob(torch.tensor(1.0))
@@ -63,7 +63,7 @@ class Gamma(ExponentialFamily):
     def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         shape = self._extended_shape(sample_shape)
         value = _standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
-        # Away from zero, where the density is infinite.
+        # Clamped above zero, where the density may be infinite.
         value.detach().clamp_(min=torch.finfo(value.dtype).tiny)
         return value
 

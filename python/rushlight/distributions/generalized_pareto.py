@@ -16,10 +16,10 @@ __all__ = ["GeneralizedPareto"]
 
 
 class GeneralizedPareto(Distribution):
-    """The tail of many distributions above a threshold ``loc`` (Pickands 1975).
+    """Models the tail of many distributions above a threshold ``loc`` (Pickands 1975).
 
-    With ``z = (x - loc) / scale`` and the concentration k the share of values above x is ``(1 + k * z)**(-1 / k)``, and
-    ``exp(-z)`` where k is zero. Where k is negative there are no values above ``loc - scale / k``.
+    With ``z = (x - loc) / scale`` and the concentration k, the probability of more than x is ``(1 + k * z)**(-1 / k)``,
+    or ``exp(-z)`` if k is zero. For negative k there are no values above ``loc - scale / k``.
 
     Args:
         loc: the threshold; a number or a tensor.
@@ -27,7 +27,7 @@ class GeneralizedPareto(Distribution):
         concentration: the weight of the tail, of either sign; the three broadcast.
 
     Raises:
-        ValueError: ``scale`` is not positive, or of `log_prob` a value outside of the support.
+        ValueError: ``scale`` is not positive, or in `log_prob` a value is outside of the support.
 
     >>> tail = torch.distributions.GeneralizedPareto(0.0, 1.0, torch.tensor([0.0, 0.25]))
     >>> tail.mean, tail.cdf(torch.tensor(1.0)), tail.sample((3,)).shape
@@ -54,7 +54,7 @@ class GeneralizedPareto(Distribution):
         return constraints.interval(self.loc, end)
 
     def _tail(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Where the concentration counts as zero, and the concentration with ones there: no branch divides by zero."""
+        """Where the concentration is treated as zero, and the concentration with ones there to avoid division by zero."""
         zero = torch.isclose(self.concentration, torch.zeros_like(self.concentration))
         return zero, torch.where(zero, torch.ones_like(self.concentration), self.concentration)
 
@@ -67,12 +67,12 @@ class GeneralizedPareto(Distribution):
         z = (value - self.loc) / self.scale
         zero, tail = self._tail()
         power = 1 / tail + torch.ones_like(z)
-        # A power of zero is one, of whatever.
+        # Any base to the power of zero is one.
         falls = torch.where(power == 0, power, power * torch.log1p(tail * z))
         return -self.scale.log() - torch.where(zero, z, falls)
 
     def log_survival_function(self, value: torch.Tensor) -> torch.Tensor:
-        """The logarithm of the share of values above this one."""
+        """The logarithm of the survival function."""
         if self._validate_args:
             self._validate_sample(value)
         z = (value - self.loc) / self.scale
@@ -95,7 +95,7 @@ class GeneralizedPareto(Distribution):
 
     @property
     def mean(self) -> torch.Tensor:
-        """NaN where the concentration is one or more."""
+        """The mean. NaN if the concentration is one or more."""
         finite = self.concentration < 1
         tail = torch.where(finite, self.concentration, 0.5)
         return torch.where(finite, self.loc + self.scale / (1 - tail), torch.nan)
@@ -106,7 +106,7 @@ class GeneralizedPareto(Distribution):
 
     @property
     def variance(self) -> torch.Tensor:
-        """NaN where the concentration is a half or more."""
+        """The variance. NaN if the concentration is one half or more."""
         finite = self.concentration < 0.5
         tail = torch.where(finite, self.concentration, 0.25)
         return torch.where(finite, self.scale**2 / ((1 - tail) ** 2 * (1 - 2 * tail)), torch.nan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 
 from . import constraints
-from ._chance import Chance
+from ._probs_logits import ProbsLogits
 from .utils import broadcast_all
 
 TYPE_CHECKING = False
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 __all__ = ["Geometric"]
 
 
-class Geometric(Chance):
-    """How many trials fail before the first success: k with probability ``(1 - probs)**k * probs``, from zero on.
+class Geometric(ProbsLogits):
+    """The number of failures before the first success: k with probability ``(1 - probs)**k * probs``, starting at 0.
 
-    (`torch.Tensor.geometric_` counts the success too, from one on.)
+    (`torch.Tensor.geometric_` includes the success, starting at 1.)
 
     Args:
-        probs: the chance of success, in (0, 1]; or
-        logits: the logarithm of its odds.
+        probs: the probability of success, in (0, 1]. Alternatively:
+        logits: its log-odds.
 
     Raises:
-        ValueError: both or neither of ``probs`` and ``logits``, or a chance outside of (0, 1].
+        ValueError: both or neither of ``probs`` and ``logits`` are given, or a probability is outside of (0, 1].
 
     >>> geometric = torch.distributions.Geometric(torch.tensor([0.25, 1.0]))
     >>> geometric.mean, geometric.sample((3,)).shape
@@ -77,7 +77,7 @@ class Geometric(Chance):
             self._validate_sample(value)
         value, probs = broadcast_all(value, self.probs)
         probs = probs.clone(memory_format=torch.contiguous_format)
-        # Certain success at once: no product of zero and minus infinity.
+        # If success is certain, this avoids the product of zero and minus infinity.
         probs[(probs == 1) & (value == 0)] = 0
         return value * (-probs).log1p() + self.probs.log()
 

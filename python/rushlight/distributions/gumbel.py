@@ -20,13 +20,13 @@ __all__ = ["Gumbel"]
 
 
 class Gumbel(TransformedDistribution):
-    """The limit of the maximum of many numbers: ``loc - scale * log(-log(u))`` for u uniform between zero and one.
+    """The limit of the maximum of many numbers: ``loc - scale * log(-log(u))`` with u uniform between zero and one.
 
     With ``z = (x - loc) / scale`` its density is ``exp(-z - exp(-z)) / scale`` (Gumbel 1958); samples carry gradients
     to both parameters.
 
     Args:
-        loc: the peak; a number or a tensor.
+        loc: the location of the peak; a number or a tensor.
         scale: positive; it broadcasts with ``loc``.
 
     Raises:
@@ -42,7 +42,7 @@ class Gumbel(TransformedDistribution):
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
-        # Neither end of the interval, whose logarithms are infinite.
+        # The ends of the interval are excluded, because their logarithms are infinite.
         limits = torch.finfo(self.loc.dtype)
         low, high = torch.full_like(self.loc, limits.tiny), torch.full_like(self.loc, 1 - limits.eps)
         transforms = [

@@ -15,15 +15,15 @@ __all__ = ["HalfCauchy"]
 
 
 class HalfCauchy(Folded):
-    """The absolute values of a `Cauchy` distribution around zero, a prior of scales (Gelman 2006).
+    """The absolute values of a `Cauchy` distribution around zero, used as a prior for scales (Gelman 2006).
 
-    Its density is ``2 / (pi * scale * (1 + (x / scale)**2))`` for x from zero on; mean and variance are infinite.
+    Its density is ``2 / (pi * scale * (1 + (x / scale)**2))`` for non-negative x; mean and variance are infinite.
 
     Args:
         scale: the median, positive; a number or a tensor.
 
     Raises:
-        ValueError: ``scale`` is not positive, or of `log_prob` a negative value.
+        ValueError: ``scale`` is not positive, or in `log_prob` a value is negative.
 
     >>> half = torch.distributions.HalfCauchy(torch.tensor([1.0, 2.0]))
     >>> half.cdf(torch.tensor(1.0)), half.sample((3,)).shape

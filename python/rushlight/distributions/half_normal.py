@@ -19,14 +19,14 @@ __all__ = ["HalfNormal"]
 class HalfNormal(Folded):
     """The absolute values of a `Normal` distribution around zero.
 
-    Its density is ``sqrt(2 / pi) / scale * exp(-(x / scale)**2 / 2)`` for x from zero on (Leone, Nelson, Nottingham
+    Its density is ``sqrt(2 / pi) / scale * exp(-(x / scale)**2 / 2)`` for non-negative x (Leone, Nelson, Nottingham
     1961, the folded normal distribution of mean zero).
 
     Args:
-        scale: the standard deviation before the signs went, positive; a number or a tensor.
+        scale: the standard deviation of the signed values, positive; a number or a tensor.
 
     Raises:
-        ValueError: ``scale`` is not positive, or of `log_prob` a negative value.
+        ValueError: ``scale`` is not positive, or in `log_prob` a value is negative.
 
     >>> half = torch.distributions.HalfNormal(torch.tensor([1.0, 2.0]))
     >>> half.mean, half.sample((3,)).shape

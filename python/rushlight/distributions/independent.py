@@ -1,4 +1,4 @@
-"""Several distributions as one over all of their values."""
+"""Reinterprets batch dimensions of a distribution as event dimensions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Independent"]
 
 
 class Independent(Distribution):
-    """A distribution whose rightmost batch dimensions belong to the event.
+    """A distribution whose rightmost batch dimensions become part of the event.
 
     >>> torch.distributions.Independent(torch.distributions.Normal(torch.zeros(3), 1.0), 1).event_shape
     torch.Size([3])

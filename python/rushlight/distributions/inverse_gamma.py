@@ -17,16 +17,16 @@ __all__ = ["InverseGamma"]
 
 
 class InverseGamma(TransformedDistribution):
-    """The reciprocals of a `Gamma` distribution of shape ``concentration`` (a) and inverse scale ``rate`` (b).
+    """The reciprocals of a `Gamma` distribution with shape ``concentration`` (a) and inverse scale ``rate`` (b).
 
     Its density is ``b**a * x**(-a - 1) * exp(-b / x) / gamma(a)`` (Johnson, Kotz, Balakrishnan 1994, chapter 17);
-    samples carry gradients to both parameters.
+    samples are differentiable with respect to both parameters.
 
     Args:
         concentration, rate: positive numbers or tensors that broadcast.
 
     Raises:
-        ValueError: a parameter that is not positive.
+        ValueError: a parameter is not positive.
 
     >>> inverse = torch.distributions.InverseGamma(torch.tensor([1.0, 3.0]), 4.0)
     >>> inverse.mean, inverse.sample((3,)).shape
@@ -47,12 +47,12 @@ class InverseGamma(TransformedDistribution):
 
     @property
     def concentration(self) -> torch.Tensor:
-        """The shape of the reciprocals' distribution."""
+        """The shape parameter a."""
         return self.base_dist.concentration
 
     @property
     def rate(self) -> torch.Tensor:
-        """The inverse scale of the reciprocals' distribution."""
+        """The inverse scale parameter b."""
         return self.base_dist.rate
 
     @property

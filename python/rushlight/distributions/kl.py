@@ -1,6 +1,6 @@
 """Kullback-Leibler divergences: a registry of formulas for pairs of classes.
 
-(The formulas stand in `_kl_same` and `_kl_across`.)
+(The formulas are in `_kl_same_family` and `_kl_cross_family`.)
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _KL_MEMOIZE: dict[tuple[type, type], Any] = {}
 def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
     """Registers the decorated function for `kl_divergence` of two classes and their subclasses.
 
-    Where several fit, the nearest classes decide; a RuntimeWarning tells of a tie.
+    If several functions match, the nearest classes decide. A tie gives a RuntimeWarning.
 
     Raises:
-        TypeError: an argument that is no class of distributions.
+        TypeError: an argument is not a subclass of `Distribution`.
 
     >>> class Odd(torch.distributions.Normal):
     ...     pass
@@ -51,7 +51,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
 
 
 def _dispatch_kl(type_p: type, type_q: type) -> Any:
-    """The formula for the nearest classes above a pair."""
+    """The formula registered for the nearest base classes of a pair."""
     matches = [
         (super_p, super_q)
         for super_p, super_q in _KL_REGISTRY
@@ -75,7 +75,7 @@ def _dispatch_kl(type_p: type, type_q: type) -> Any:
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> torch.Tensor:
-    """The mean of ``p.log_prob(x) - q.log_prob(x)`` over samples x of p, in closed form.
+    """The Kullback-Leibler divergence: the mean of ``p.log_prob(x) - q.log_prob(x)`` over samples x of p.
 
     Raises:
         NotImplementedError: no formula is registered for the classes.

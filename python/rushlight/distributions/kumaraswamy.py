@@ -18,16 +18,16 @@ __all__ = ["Kumaraswamy"]
 
 
 class Kumaraswamy(TransformedDistribution):
-    """Shares between zero and one, much like `Beta`, with a cumulative distribution in closed form.
+    """Numbers between zero and one, similar to `Beta`, with a cumulative distribution function in closed form.
 
-    With the concentrations a (of one) and b (of zero) it is ``1 - (1 - x**a)**b`` (Kumaraswamy 1980; moments and
-    entropy: Jones 2009); samples carry gradients to both parameters.
+    With the parameters a and b it is ``1 - (1 - x**a)**b`` (Kumaraswamy 1980; moments and entropy: Jones 2009); samples
+    are differentiable with respect to both parameters.
 
     Args:
         concentration1, concentration0: positive numbers or tensors that broadcast.
 
     Raises:
-        ValueError: a parameter that is not positive.
+        ValueError: a parameter is not positive.
 
     >>> kumaraswamy = torch.distributions.Kumaraswamy(torch.tensor([1.0, 2.0]), 2.0)
     >>> kumaraswamy.mean, kumaraswamy.sample((3,)).shape
@@ -55,7 +55,7 @@ class Kumaraswamy(TransformedDistribution):
         return super().expand(batch_shape, _instance=new)
 
     def _moment(self, n: int) -> torch.Tensor:
-        """The mean of the n-th powers: ``b * beta(1 + n / a, b)``."""
+        """The n-th moment: ``b * beta(1 + n / a, b)``."""
         first = 1 + n / self.concentration1
         second = self.concentration0
         return second * torch.exp(torch.lgamma(first) + torch.lgamma(second) - torch.lgamma(first + second))
@@ -66,7 +66,7 @@ class Kumaraswamy(TransformedDistribution):
 
     @property
     def mode(self) -> torch.Tensor:
-        """NaN where the density has no peak inside."""
+        """The mode. NaN if the density has no peak inside the interval."""
         a, b = self.concentration1, self.concentration0
         log_mode = b.reciprocal() * (-b).log1p() - (-b * a).log1p()
         log_mode[(b < 1) | (a < 1)] = torch.nan

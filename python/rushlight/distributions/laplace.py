@@ -15,11 +15,11 @@ __all__ = ["Laplace"]
 
 
 class Laplace(_LocationScale):
-    """Two exponential distributions back to back at ``loc``: density ``exp(-|x - loc| / scale) / (2 * scale)``.
+    """The Laplace (double exponential) distribution, with density ``exp(-|x - loc| / scale) / (2 * scale)``.
 
     Args:
         loc: the mean; a number or a tensor.
-        scale: the mean distance from it, positive; it broadcasts with ``loc``.
+        scale: the mean distance from ``loc``, positive; it broadcasts with ``loc``.
 
     Raises:
         ValueError: ``scale`` is not positive.
@@ -42,7 +42,7 @@ class Laplace(_LocationScale):
 
     def rsample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
         shape = self._extended_shape(sample_shape)
-        # From just above -1, so that the logarithm is finite.
+        # Slightly above -1, so that the logarithm is finite.
         drawn = self.loc.new(shape).uniform_(torch.finfo(self.loc.dtype).eps - 1, 1)
         return self.loc - self.scale * drawn.sign() * torch.log1p(-drawn.abs())
 

@@ -19,17 +19,17 @@ __all__ = ["LKJCholesky"]
 
 
 class LKJCholesky(Distribution):
-    """Lower factors L of correlation matrices ``L @ L.T``, whose density is proportional to ``det**(concentration - 1)``.
+    """Lower Cholesky factors L of correlation matrices, with density proportional to ``det(L @ L.T)**(concentration - 1)``.
 
-    Concentration one makes all correlation matrices equally likely, a larger one those near the identity. Samples grow
-    row by row, the onion method (Lewandowski, Kurowicka, Joe 2009, section 3.2).
+    With concentration one all correlation matrices are equally likely; a larger value favours those near the identity.
+    Samples are generated row by row with the onion method (Lewandowski, Kurowicka, Joe 2009, section 3.2).
 
     Args:
         dim: the number of rows, at least two.
         concentration: a positive number or tensor.
 
     Raises:
-        ValueError: a smaller ``dim``, or a concentration that is not positive.
+        ValueError: ``dim`` is less than two, or a concentration is not positive.
 
     >>> lkj = torch.distributions.LKJCholesky(3, 0.5)
     >>> factor = lkj.sample()
@@ -46,7 +46,7 @@ class LKJCholesky(Distribution):
         event_shape = torch.Size((dim, dim))
         self.dim = dim
         (self.concentration,) = broadcast_all(concentration)
-        # The squared lengths of the rows before their diagonals; the first row has none.
+        # The distributions of the squared norms of the rows without their diagonals; the first row has none.
         rows = torch.arange(dim - 1, dtype=self.concentration.dtype, device=self.concentration.device)
         rows = torch.cat([rows.new_zeros((1,)), rows])
         marginal = self.concentration + 0.5 * (dim - 2)
@@ -71,7 +71,7 @@ class LKJCholesky(Distribution):
         directions = drawn / drawn.norm(dim=-1, keepdim=True)
         directions[..., 0, :].fill_(0.0)
         rows = torch.sqrt(lengths) * directions
-        # The diagonals make the lengths one; rounding leaves none of them zero.
+        # The diagonals normalise the rows. They are kept above zero.
         left = torch.clamp(1 - torch.sum(rows**2, dim=-1), min=torch.finfo(rows.dtype).tiny)
         rows += torch.diag_embed(left.sqrt())
         return rows
@@ -83,7 +83,7 @@ class LKJCholesky(Distribution):
         powers = torch.arange(2, self.dim + 1, device=self.concentration.device)
         powers = 2 * (self.concentration - 1).unsqueeze(-1) + self.dim - powers
         plain = torch.sum(powers * diagonals.log(), dim=-1)
-        # The constant of the paper's page 1999, with a multivariate gamma function of one dimension less.
+        # The normalising constant on page 1999 of the paper, with a multivariate gamma function of one dimension less.
         below = self.dim - 1
         alpha = self.concentration + 0.5 * below
         norm = 0.5 * below * math.log(math.pi) + torch.mvlgamma(alpha - 0.5, below) - torch.lgamma(alpha) * below

@@ -17,7 +17,7 @@ __all__ = ["LogNormal"]
 
 
 class LogNormal(TransformedDistribution):
-    """Numbers whose logarithms have the normal distribution of mean ``loc`` and deviation ``scale``.
+    """Numbers whose logarithms are normally distributed with mean ``loc`` and standard deviation ``scale``.
 
     Args:
         loc: the mean of the logarithms.

@@ -18,12 +18,12 @@ __all__ = ["LogisticNormal"]
 
 
 class LogisticNormal(TransformedDistribution):
-    """Shares that sum to one: normal numbers of mean ``loc`` and deviation ``scale`` through `StickBreakingTransform`.
+    """Positive numbers that sum to one: a normal distribution transformed by `StickBreakingTransform`.
 
-    n parameters along the last dimension make samples of n + 1 shares (Aitchison, Shen 1980).
+    n parameters along the last dimension give samples of n + 1 numbers (Aitchison, Shen 1980).
 
     Args:
-        loc: the means before the transform, (.., n); a number counts as one.
+        loc: the means before the transform, (.., n); a number is treated as one element.
         scale: their standard deviations, positive; it broadcasts with ``loc``.
 
     Raises:

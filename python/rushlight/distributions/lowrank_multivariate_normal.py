@@ -1,4 +1,4 @@
-"""The normal distribution of vectors whose covariance is a diagonal and a product of few columns."""
+"""The multivariate normal distribution with a covariance that is a low-rank matrix plus a diagonal."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def _add_one_to_diagonals(matrices):
 
 
 def _batch_capacitance_tril(W, D):
-    """The lower factor of ``I + W.T @ inv(diag(D)) @ W``."""
+    """The lower Cholesky factor of ``I + W.T @ inv(diag(D)) @ W``."""
     return torch.linalg.cholesky(_add_one_to_diagonals(torch.matmul(W.mT / D.unsqueeze(-2), W)))
 
 
 def _batch_lowrank_logdet(W, D, capacitance_tril):
-    """The logarithm of ``det(W @ W.T + diag(D))``, by the lemma of the determinant of a low-rank update."""
+    """The logarithm of ``det(W @ W.T + diag(D))``, by the matrix determinant lemma."""
     return 2 * capacitance_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1) + D.log().sum(-1)
 
 
 def _batch_lowrank_mahalanobis(W, D, x, capacitance_tril):
-    """The squared lengths of vectors measured by ``W @ W.T + diag(D)``, by Woodbury's identity."""
+    """Squared Mahalanobis distances for the covariance ``W @ W.T + diag(D)``, by the Woodbury identity."""
     seen = torch.matmul(W.mT / D.unsqueeze(-2), x.unsqueeze(-1)).squeeze(-1)
     return (x.pow(2) / D).sum(-1) - _batch_mahalanobis(capacitance_tril, seen)
 
 
 class LowRankMultivariateNormal(Distribution):
-    """The normal distribution of n numbers with covariance ``cov_factor @ cov_factor.T + diag(cov_diag)``.
+    """The multivariate normal distribution with covariance ``cov_factor @ cov_factor.T + diag(cov_diag)``.
 
-    Densities take a factorisation of m by m numbers instead of n by n (Woodbury 1950, for determinants too); samples
-    carry gradients to all parameters.
+    Densities need a factorisation of an m by m matrix instead of n by n (Woodbury 1950, also for determinants). Samples
+    are differentiable with respect to all parameters.
 
     Args:
         loc: the mean, (.., n).
@@ -51,7 +51,7 @@ class LowRankMultivariateNormal(Distribution):
         cov_diag: positive, (.., n).
 
     Raises:
-        ValueError: too few dimensions, shapes that do not fit, or a diagonal that is not positive.
+        ValueError: there are too few dimensions, the shapes do not match, or the diagonal is not positive.
 
     >>> factor = torch.tensor([[1.0], [0.0]])
     >>> normal = torch.distributions.LowRankMultivariateNormal(torch.zeros(2), factor, torch.ones(2))
@@ -134,11 +134,11 @@ class LowRankMultivariateNormal(Distribution):
 
     @lazy_property
     def scale_tril(self) -> torch.Tensor:
-        """The lower factor of the covariance."""
+        """The lower Cholesky factor of the covariance."""
         W, D, _ = self._covariance()
         deviation = D.sqrt().unsqueeze(-1)
         scaled = W / deviation
-        # With ones on the diagonal the factorisation is better conditioned.
+        # Scaled to a unit diagonal, the factorisation is better conditioned.
         return self._whole(deviation * torch.linalg.cholesky(_add_one_to_diagonals(torch.matmul(scaled, scaled.mT))))
 
     @lazy_property
@@ -149,7 +149,7 @@ class LowRankMultivariateNormal(Distribution):
 
     @lazy_property
     def precision_matrix(self) -> torch.Tensor:
-        """The inverse of the covariance."""
+        """The precision (inverse covariance)."""
         W, D, factor = self._covariance()
         seen = torch.linalg.solve_triangular(factor, W.mT / D.unsqueeze(-2), upper=False)
         return self._whole(torch.diag_embed(D.reciprocal()) - seen.mT @ seen)

@@ -17,7 +17,7 @@ __all__ = ["MixtureSameFamily"]
 
 
 class MixtureSameFamily(Distribution):
-    """One of the distributions along the last batch dimension, chosen anew for each sample.
+    """A mixture: each sample comes from one of the distributions along the last batch dimension.
 
     >>> mixed = torch.distributions.MixtureSameFamily(
     ...     torch.distributions.Categorical(torch.ones(2)), torch.distributions.Normal(torch.tensor([-1.0, 1.0]), 1.0)
@@ -75,12 +75,12 @@ class MixtureSameFamily(Distribution):
 
     @property
     def mixture_distribution(self) -> Categorical:
-        """The distribution of the choice."""
+        """The categorical distribution of the components."""
         return self._mixture_distribution
 
     @property
     def component_distribution(self) -> Distribution:
-        """The distributions to choose from."""
+        """The component distributions."""
         return self._component_distribution
 
     @property
@@ -90,7 +90,7 @@ class MixtureSameFamily(Distribution):
 
     @property
     def variance(self) -> torch.Tensor:
-        # The mean of the variances and the variance of the means.
+        # The mean of the variances plus the variance of the means.
         probs = self._pad_mixture_dimensions(self.mixture_distribution.probs)
         inside = torch.sum(probs * self.component_distribution.variance, dim=-1 - self._event_ndims)
         gaps = self.component_distribution.mean - self._pad(self.mean)

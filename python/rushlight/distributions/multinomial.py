@@ -18,16 +18,16 @@ __all__ = ["Multinomial"]
 
 
 class Multinomial(Distribution):
-    """How often each of several outcomes occurs in ``total_count`` draws: vectors of counts that sum to it.
+    """The counts of each of several outcomes in ``total_count`` draws.
 
     Args:
-        total_count: the number of draws, a whole number.
+        total_count: the number of draws, an integer.
         probs: weights of the outcomes along the last dimension, which need not sum to one; or
         logits: their logarithms.
 
     Raises:
-        ValueError: both or neither of ``probs`` and ``logits``, or a negative weight.
-        NotImplementedError: a ``total_count`` that is no whole number.
+        ValueError: both or neither of ``probs`` and ``logits`` are given, or a weight is negative.
+        NotImplementedError: ``total_count`` is not an integer.
 
     >>> counts = torch.distributions.Multinomial(5, torch.tensor([1.0, 1.0, 2.0]))
     >>> counts.mean, counts.sample().sum()

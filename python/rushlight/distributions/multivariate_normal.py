@@ -1,4 +1,4 @@
-"""The normal distribution of vectors."""
+"""The multivariate normal distribution."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["MultivariateNormal"]
 
 
 def _batch_mahalanobis(factor, x):
-    """The squared lengths of vectors measured by a covariance's lower factor; both broadcast."""
+    """Squared Mahalanobis distances for a covariance's lower Cholesky factor; both broadcast."""
     return torch.linalg.solve_triangular(factor, x.unsqueeze(-1), upper=False).squeeze(-1).pow(2).sum(-1)
 
 
@@ -27,7 +27,7 @@ def _factor(covariance):
 
 
 def _precision_to_scale_tril(precision):
-    """The covariance's lower factor: the inverse of the precision's factor, taken from the other end."""
+    """The covariance's lower Cholesky factor, computed from the factor of the reversed precision."""
     factor = torch.linalg.cholesky(torch.flip(precision, (-2, -1)))
     upper = torch.transpose(torch.flip(factor, (-2, -1)), -2, -1)
     unit = torch.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
@@ -35,19 +35,19 @@ def _precision_to_scale_tril(precision):
 
 
 class MultivariateNormal(Distribution):
-    """The normal distribution of vectors, with a mean and one of: covariance, precision, or the covariance's lower
-    factor.
+    """The multivariate normal distribution, with a mean and one of covariance, precision and lower Cholesky factor of
+    the covariance.
 
-    ``scale_tril`` is the fastest of the three; the others are factorised first. Batches broadcast.
+    ``scale_tril`` is the fastest of the three, because the others are factorised first. Batches broadcast.
 
     Args:
         loc: the mean, (.., n).
         covariance_matrix: positive definite, (.., n, n).
         precision_matrix: the inverse of the covariance.
-        scale_tril: lower triangular with a positive diagonal; times its own transpose it is the covariance.
+        scale_tril: the lower Cholesky factor of the covariance, with a positive diagonal.
 
     Raises:
-        ValueError: not exactly one matrix, too few dimensions, or a matrix of another kind.
+        ValueError: not exactly one matrix is given, there are too few dimensions, or a matrix is invalid.
 
     >>> normal = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
     >>> normal.log_prob(torch.zeros(2)), normal.sample((3,)).shape
@@ -118,7 +118,7 @@ class MultivariateNormal(Distribution):
 
     @lazy_property
     def scale_tril(self) -> torch.Tensor:
-        """The lower factor of the covariance."""
+        """The lower Cholesky factor of the covariance."""
         return self._whole(self._unbroadcasted_scale_tril)
 
     @lazy_property
@@ -128,7 +128,7 @@ class MultivariateNormal(Distribution):
 
     @lazy_property
     def precision_matrix(self):
-        """The inverse of the covariance."""
+        """The precision (inverse covariance)."""
         return self._whole(torch.cholesky_inverse(self._unbroadcasted_scale_tril))
 
     @property

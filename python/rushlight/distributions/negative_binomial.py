@@ -5,7 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 
 from . import constraints
-from ._chance import Chance
+from ._probs_logits import ProbsLogits
 from .gamma import Gamma
 from .utils import lazy_property
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 __all__ = ["NegativeBinomial"]
 
 
-class NegativeBinomial(Chance):
-    """How many trials succeed, each with probability ``probs``, before ``total_count`` of them fail.
+class NegativeBinomial(ProbsLogits):
+    """The number of successes, each with probability ``probs``, before ``total_count`` failures.
 
     Args:
-        total_count: the number of failures, not negative; it need not be whole.
-        probs: the probability of success, in [0, 1); or
-        logits: the logarithm of its odds.
+        total_count: the number of failures, non-negative; it need not be an integer.
+        probs: the probability of success, in [0, 1). Alternatively:
+        logits: its log-odds.
 
     Raises:
-        ValueError: both or neither of ``probs`` and ``logits``, or a value out of range.
+        ValueError: both or neither of ``probs`` and ``logits`` are given, or a value is out of range.
 
     >>> torch.distributions.NegativeBinomial(3.0, 0.5).mean
     tensor(3.)
@@ -64,7 +64,7 @@ class NegativeBinomial(Chance):
 
     @lazy_property
     def _gamma(self) -> Gamma:
-        # A Poisson distribution whose rate is itself drawn is this one.
+        # A Poisson distribution with a gamma-distributed rate.
         return Gamma(concentration=self.total_count, rate=torch.exp(-self.logits), validate_args=False)
 
     def sample(self, sample_shape: Any = torch.Size()) -> torch.Tensor:
@@ -76,6 +76,6 @@ class NegativeBinomial(Chance):
             self._validate_sample(value)
         weight = self.total_count * (-self.logits).sigmoid().log() + value * self.logits.sigmoid().log()
         choices = torch.lgamma(self.total_count + value) - torch.lgamma(1.0 + value) - torch.lgamma(self.total_count)
-        # Nothing drawn of nothing wanted is certain.
+        # The probability of zero successes before zero failures is one.
         choices = choices.masked_fill(self.total_count + value == 0.0, 0.0)
         return weight + choices

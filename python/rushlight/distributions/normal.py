@@ -19,10 +19,10 @@ __all__ = ["Normal"]
 
 
 class Normal(_LocationScale, ExponentialFamily):
-    """The normal distribution of mean ``loc`` and standard deviation ``scale``.
+    """The normal distribution with mean ``loc`` and standard deviation ``scale``.
 
-    Its density is ``exp(-((x - loc) / scale)**2 / 2) / (scale * sqrt(2 * pi))``; samples carry gradients to both
-    parameters.
+    Its density is ``exp(-((x - loc) / scale)**2 / 2) / (scale * sqrt(2 * pi))``; samples are differentiable with
+    respect to both parameters.
 
     Args:
         loc: the mean; a number or a tensor.

@@ -1,4 +1,4 @@
-"""The categorical distribution whose samples are vectors with a single one."""
+"""The categorical distribution with one-hot vectors as samples."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
 
 
 class OneHotCategorical(Distribution):
-    """A vector with a single one, at a place that a `Categorical` draws.
+    """One-hot vectors, with the index drawn from a `Categorical` distribution.
 
     Args:
-        probs: weights along the last dimension, which need not sum to one; or
+        probs: weights along the last dimension, which need not sum to one. Alternatively:
         logits: their logarithms.
 
     Raises:
-        ValueError: both or neither of ``probs`` and ``logits``, or a negative weight.
+        ValueError: both or neither of ``probs`` and ``logits`` are given, or a weight is negative.
 
     >>> torch.distributions.OneHotCategorical(torch.tensor([0.0, 1.0, 0.0])).sample()
     tensor([0., 1., 0.])
@@ -95,7 +95,7 @@ class OneHotCategorical(Distribution):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """`OneHotCategorical` whose samples pass gradients on to the probabilities, unchanged (Bengio, Leonard, Courville
+    """`OneHotCategorical` with straight-through gradients from samples to probabilities (Bengio, Leonard, Courville
     2013).
 
     >>> probs = torch.tensor([0.0, 1.0], requires_grad=True)

@@ -18,16 +18,17 @@ __all__ = ["Pareto"]
 
 
 class Pareto(TransformedDistribution):
-    """The Pareto distribution of type I: incomes from ``scale`` on, of which ``(scale / x)**alpha`` are above x.
+    """The Pareto distribution of type I, for values x of at least ``scale``.
 
-    Its density is ``alpha * scale**alpha / x**(alpha + 1)`` (Arnold 1983); samples carry gradients to both parameters.
+    Its density is ``alpha * scale**alpha / x**(alpha + 1)`` (Arnold 1983); samples are differentiable with respect to both
+    parameters.
 
     Args:
         scale: the smallest value, positive; a number or a tensor.
-        alpha: how fast the tail falls, positive; it broadcasts with ``scale``.
+        alpha: the exponent of the tail, positive; it broadcasts with ``scale``.
 
     Raises:
-        ValueError: a parameter that is not positive, or of `log_prob` a value below ``scale``.
+        ValueError: a parameter is not positive, or in `log_prob` a value is less than ``scale``.
 
     >>> pareto = torch.distributions.Pareto(torch.tensor([1.0, 2.0]), 3.0)
     >>> pareto.mean, pareto.sample((3,)).shape
@@ -52,7 +53,7 @@ class Pareto(TransformedDistribution):
 
     @property
     def mean(self) -> torch.Tensor:
-        a = self.alpha.clamp(min=1)  # infinite up to there
+        a = self.alpha.clamp(min=1)  # infinite for alpha <= 1
         return a * self.scale / (a - 1)
 
     @property
@@ -61,7 +62,7 @@ class Pareto(TransformedDistribution):
 
     @property
     def variance(self) -> torch.Tensor:
-        a = self.alpha.clamp(min=2)  # infinite up to there
+        a = self.alpha.clamp(min=2)  # infinite for alpha <= 2
         return self.scale.pow(2) * a / ((a - 1).pow(2) * (a - 2))
 
     def entropy(self) -> torch.Tensor:

@@ -16,13 +16,13 @@ __all__ = ["Poisson"]
 
 
 class Poisson(ExponentialFamily):
-    """How often something happens that happens ``rate`` times on average: ``rate**k * exp(-rate) / k!``.
+    """The number of events if ``rate`` events occur on average: ``rate**k * exp(-rate) / k!``.
 
     Args:
-        rate: a number or tensor that is not negative.
+        rate: a non-negative number or tensor.
 
     Raises:
-        ValueError: a negative ``rate``.
+        ValueError: ``rate`` is negative.
 
     >>> poisson = torch.distributions.Poisson(torch.tensor([1.0, 4.0]))
     >>> poisson.variance, poisson.log_prob(torch.tensor(0.0))

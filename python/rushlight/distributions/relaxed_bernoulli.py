@@ -1,11 +1,11 @@
-"""The relaxed Bernoulli distribution, and its logits."""
+"""The relaxed Bernoulli distribution, also in logit space."""
 
 from __future__ import annotations
 
 import rushlight as torch
 
 from . import constraints
-from ._chance import Chance
+from ._probs_logits import ProbsLogits
 from .transformed_distribution import TransformedDistribution
 from .transforms import SigmoidTransform
 from .utils import broadcast_all, clamp_probs
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["LogitRelaxedBernoulli", "RelaxedBernoulli"]
 
 
-class LogitRelaxedBernoulli(Chance):
-    """The logits of a `RelaxedBernoulli`: a logistic distribution around ``logits / temperature``.
+class LogitRelaxedBernoulli(ProbsLogits):
+    """The logits of a `RelaxedBernoulli`: a logistic distribution with location ``logits / temperature``.
 
     (Maddison, Mnih, Teh 2017, appendix B.)
 
     Args:
         temperature: a positive tensor.
-        probs: the probability of one; or
-        logits: the logarithm of its odds.
+        probs: the probability of 1. Alternatively:
+        logits: its log-odds.
 
     Raises:
-        ValueError: both or neither of ``probs`` and ``logits``, or a probability out of range.
+        ValueError: both or neither of ``probs`` and ``logits`` are given, or a probability is out of range.
 
     >>> from rushlight.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
     >>> LogitRelaxedBernoulli(torch.tensor(0.5), torch.tensor([0.5])).log_prob(torch.tensor([0.0]))
@@ -71,17 +71,17 @@ class LogitRelaxedBernoulli(Chance):
 
 
 class RelaxedBernoulli(TransformedDistribution):
-    """Numbers between zero and one that near a `Bernoulli` distribution as the temperature falls, with gradients.
+    """Numbers between zero and one that approach a `Bernoulli` distribution as the temperature decreases.
 
     (Maddison, Mnih, Teh 2017; Jang, Gu, Poole 2017.)
 
     Args:
         temperature: a positive tensor.
-        probs: the probability of one; or
-        logits: the logarithm of its odds.
+        probs: the probability of 1. Alternatively:
+        logits: its log-odds.
 
     Raises:
-        ValueError: both or neither of ``probs`` and ``logits``, or a probability out of range.
+        ValueError: both or neither of ``probs`` and ``logits`` are given, or a probability is out of range.
 
     >>> relaxed = torch.distributions.RelaxedBernoulli(torch.tensor(0.1), torch.tensor([0.25, 0.5]))
     >>> relaxed.sample((3,)).shape, relaxed.log_prob(torch.tensor(0.5))
@@ -104,15 +104,15 @@ class RelaxedBernoulli(TransformedDistribution):
 
     @property
     def temperature(self) -> torch.Tensor:
-        """How far the values may be from zero and one."""
+        """The temperature: at low values, samples are near zero and one."""
         return self.base_dist.temperature
 
     @property
     def logits(self) -> torch.Tensor:
-        """The logarithms of the odds of one."""
+        """The log-odds of 1."""
         return self.base_dist.logits
 
     @property
     def probs(self) -> torch.Tensor:
-        """The probabilities of one."""
+        """The probabilities of 1."""
         return self.base_dist.probs

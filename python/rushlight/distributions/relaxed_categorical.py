@@ -1,4 +1,4 @@
-"""The relaxed one-hot categorical distribution, and its logarithms."""
+"""The relaxed one-hot categorical distribution, also in log space."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class ExpRelaxedCategorical(Distribution):
 
     Args:
         temperature: a positive tensor.
-        probs: weights along the last dimension, which need not sum to one; or
+        probs: weights along the last dimension, which need not sum to one. Alternatively:
         logits: their logarithms.
 
     Raises:
-        ValueError: both or neither of ``probs`` and ``logits``, or a negative weight.
+        ValueError: both or neither of ``probs`` and ``logits`` are given, or a weight is negative.
 
     >>> from rushlight.distributions.relaxed_categorical import ExpRelaxedCategorical
     >>> shares = ExpRelaxedCategorical(torch.tensor(0.5), torch.ones(3)).sample().exp()
@@ -36,7 +36,7 @@ class ExpRelaxedCategorical(Distribution):
     """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    # Samples are logarithms of shares, of which torch says no more than that they are real.
+    # The support, for which torch only requires real numbers.
     support = constraints.real_vector
     has_rsample = True
 
@@ -93,17 +93,17 @@ class ExpRelaxedCategorical(Distribution):
 
 
 class RelaxedOneHotCategorical(TransformedDistribution):
-    """Shares that near vectors with a single one as the temperature falls, with gradients to the parameters.
+    """Differentiable vectors that approach one-hot vectors as the temperature decreases.
 
     Also called the Concrete, or Gumbel-softmax, distribution (Maddison, Mnih, Teh 2017; Jang, Gu, Poole 2017).
 
     Args:
         temperature: a positive tensor.
-        probs: weights along the last dimension, which need not sum to one; or
+        probs: weights along the last dimension, which need not sum to one. Alternatively:
         logits: their logarithms.
 
     Raises:
-        ValueError: both or neither of ``probs`` and ``logits``, or a negative weight.
+        ValueError: both or neither of ``probs`` and ``logits`` are given, or a weight is negative.
 
     >>> relaxed = torch.distributions.RelaxedOneHotCategorical(torch.tensor(0.5), torch.tensor([1.0, 2.0, 1.0]))
     >>> relaxed.sample((3,)).shape, relaxed.log_prob(torch.tensor([0.25, 0.5, 0.25]))
@@ -126,7 +126,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
     @property
     def temperature(self) -> torch.Tensor:
-        """How far the values may be from zero and one."""
+        """The temperature: at low values, samples are near zero and one."""
         return self.base_dist.temperature
 
     @property

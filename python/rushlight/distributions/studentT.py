@@ -19,12 +19,12 @@ __all__ = ["StudentT"]
 
 
 class StudentT(Distribution):
-    """Student's t: a standard normal number by the root of a chi-squared number over its ``df``, moved and scaled.
+    """Student's t: a standard normal over the root of a chi-squared divided by ``df``, shifted and scaled.
 
     Args:
         df: the degrees of freedom, positive.
-        loc: where the peak is.
-        scale: the width, positive; the three broadcast.
+        loc: the location of the peak.
+        scale: the scale, positive; the three parameters broadcast.
 
     Raises:
         ValueError: ``df`` or ``scale`` is not positive.

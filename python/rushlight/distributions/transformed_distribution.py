@@ -1,4 +1,4 @@
-"""A distribution whose samples go through transforms."""
+"""A distribution whose samples are transformed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["TransformedDistribution"]
 
 
 class TransformedDistribution(Distribution):
-    """``transforms`` of a sample of ``base_distribution``; densities follow from the transforms' derivatives.
+    """Applies ``transforms`` to samples of ``base_distribution``. Densities use the Jacobians of the transforms.
 
     >>> base = torch.distributions.Normal(0.0, 1.0)
     >>> torch.distributions.TransformedDistribution(base, [torch.distributions.ExpTransform()]).log_prob(torch.tensor(1.0))
@@ -44,7 +44,7 @@ class TransformedDistribution(Distribution):
                 "base_distribution needs to have shape with size at least "
                 f"{whole.domain.event_dim}, but got {base_shape}."
             )
-        # Parameters of a transform may broadcast the base.
+        # Parameters of a transform may broadcast with the base.
         shape = whole.forward_shape(base_shape)
         expanded = whole.inverse_shape(shape)
         if base_shape != expanded:
@@ -109,7 +109,7 @@ class TransformedDistribution(Distribution):
         return log_prob + _sum_rightmost(base, event_dim - len(self.base_dist.event_shape))
 
     def _monotonize_cdf(self, value):
-        """One minus the value where the transforms fall."""
+        """One minus the value, if the transforms are decreasing."""
         sign = 1
         for one in self.transforms:
             sign = sign * one.sign

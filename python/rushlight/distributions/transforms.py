@@ -1,8 +1,8 @@
-"""Invertible functions of tensors with the logarithms of their derivatives: what makes new distributions of old ones."""
+"""Invertible functions of tensors with their log Jacobian determinants, for transformed distributions."""
 
 from __future__ import annotations
 
-from rushlight._homes import adopt
+from rushlight._set_module import set_public_module
 
 from ._element_transforms import (
     AbsTransform,
@@ -54,7 +54,7 @@ __all__ = [
     "identity_transform",
 ]
 
-adopt(globals())
+set_public_module(globals())
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,7 @@ __all__ = ["Uniform"]
 
 
 class Uniform(Distribution):
-    """Numbers from ``low`` up to ``high``, all equally likely.
+    """Uniformly distributed numbers from ``low`` (inclusive) to ``high`` (exclusive).
 
     >>> torch.distributions.Uniform(0.0, 2.0).mean
     tensor(1.)

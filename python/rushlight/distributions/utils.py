@@ -1,4 +1,4 @@
-"""What several distributions need: common shapes of parameters, probabilities and their logarithms, values made on demand."""
+"""Helpers of several distributions: broadcasting of parameters, conversion of probabilities and logits, lazy properties."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ euler_constant = 0.57721566490153286060
 
 
 def broadcast_all(*values: Any) -> tuple[torch.Tensor, ...]:
-    """Numbers and tensors as tensors of one shape; numbers take dtype and device of the first tensor.
+    """Broadcasts numbers and tensors. Numbers get the dtype and the device of the first tensor.
 
     Raises:
-        ValueError: what is neither a number nor a tensor.
+        ValueError: an argument is neither a number nor a tensor.
 
     >>> torch.distributions.utils.broadcast_all(1.0, torch.zeros(2))
     (tensor([1., 1.]), tensor([0., 0.]))
@@ -56,7 +56,7 @@ def _sum_rightmost(value: Any, dim: int) -> Any:
 
 
 def logits_to_probs(logits: torch.Tensor, is_binary: bool = False) -> torch.Tensor:
-    """Probabilities of logits: of one event each (``is_binary``), or of the events along the last dimension.
+    """Converts logits to probabilities, of one event each (``is_binary``) or of the events along the last dimension.
 
     >>> torch.distributions.utils.logits_to_probs(torch.zeros(2))
     tensor([0.5000, 0.5000])
@@ -65,7 +65,7 @@ def logits_to_probs(logits: torch.Tensor, is_binary: bool = False) -> torch.Tens
 
 
 def clamp_probs(probs: torch.Tensor) -> torch.Tensor:
-    """Probabilities away from zero and one by the dtype's rounding unit, so that their logarithms are finite.
+    """Clamps probabilities away from zero and one by the dtype's rounding unit, so that their logarithms are finite.
 
     >>> torch.distributions.utils.clamp_probs(torch.tensor([0.0, 0.5])).log().isfinite()
     tensor([True, True])
@@ -75,7 +75,7 @@ def clamp_probs(probs: torch.Tensor) -> torch.Tensor:
 
 
 def probs_to_logits(probs: torch.Tensor, is_binary: bool = False) -> torch.Tensor:
-    """Logits of probabilities: logarithms of odds (``is_binary``), or of the probabilities themselves.
+    """Converts probabilities to logits: log-odds (``is_binary``), or the logarithms of the probabilities.
 
     >>> torch.distributions.utils.probs_to_logits(torch.tensor([0.5, 0.5]), is_binary=True)
     tensor([0., 0.])
@@ -85,7 +85,7 @@ def probs_to_logits(probs: torch.Tensor, is_binary: bool = False) -> torch.Tenso
 
 
 class lazy_property:
-    """A property that is computed once, with gradients, and then is an attribute.
+    """A property that is computed once, with gradients, and then stored as an attribute.
 
     >>> class Circle:
     ...     radius = 2
@@ -99,7 +99,7 @@ class lazy_property:
 
     def __init__(self, wrapped: Callable[..., Any]) -> None:
         self.wrapped = wrapped
-        update_wrapper(self, wrapped)  # type: ignore[arg-type]  # an object with a docstring, not a function
+        update_wrapper(self, wrapped)  # type: ignore[arg-type]  # an object with a docstring instead of a function
 
     def __get__(self, instance: Any, obj_type: Any = None) -> Any:
         if instance is None:
@@ -111,17 +111,17 @@ class lazy_property:
 
 
 class _ClassProperty(lazy_property, property):
-    """A lazy property read from the class: what `inspect` sees."""
+    """A lazy property when it is read from the class, for `inspect`."""
 
     def __init__(self, wrapped: Callable[..., Any]) -> None:
         property.__init__(self, wrapped)
 
 
 def tril_matrix_to_vec(mat: torch.Tensor, diag: int = 0) -> torch.Tensor:
-    """The lower triangles of matrices (.., n, n), row after row, as vectors; ``diag`` moves the edge as in `torch.tril`.
+    """The lower triangles of matrices (.., n, n) as vectors, row by row. ``diag`` is the diagonal, as in `torch.tril`.
 
     Raises:
-        ValueError: a ``diag`` outside of the matrix.
+        ValueError: ``diag`` is outside of the matrix.
 
     >>> torch.distributions.utils.tril_matrix_to_vec(torch.arange(4.0).reshape(2, 2))
     tensor([0., 2., 3.])
@@ -134,10 +134,10 @@ def tril_matrix_to_vec(mat: torch.Tensor, diag: int = 0) -> torch.Tensor:
 
 
 def vec_to_tril_matrix(vec: torch.Tensor, diag: int = 0) -> torch.Tensor:
-    """Vectors as the lower triangles of matrices, row after row; what lies above is zero.
+    """Vectors to lower triangular matrices, row by row. The elements above the diagonal are zero.
 
     Raises:
-        ValueError: a length that makes no triangle.
+        ValueError: no triangle has this number of elements.
 
     >>> torch.distributions.utils.vec_to_tril_matrix(torch.tensor([1.0, 2.0, 3.0]))
     tensor([[1., 0.],

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["VonMises"]
 
-# Polynomials for the modified Bessel functions of orders 0 and 1, from the constant on (Abramowitz, Stegun 1964, 9.8.1 to
-# 9.8.4): in (x / 3.75)**2 up to x = 3.75, above in 3.75 / x for the function times sqrt(x) * exp(-x).
+# Polynomial coefficients for the modified Bessel functions of orders 0 and 1, lowest power first (Abramowitz, Stegun
+# 1964, 9.8.1 to 9.8.4): in (x / 3.75)**2 up to x = 3.75; above, in 3.75 / x for the function times sqrt(x) * exp(-x).
 _BELOW = (
     (1.0, 3.5156229, 3.0899424, 1.2067492, 0.2659732, 0.360768e-1, 0.45813e-2),
     (0.5, 0.87890594, 0.51498869, 0.15084934, 0.2658733e-1, 0.301532e-2, 0.32411e-3),
@@ -67,10 +67,10 @@ def _log_modified_bessel_fn(x: torch.Tensor, order: int = 0) -> torch.Tensor:
 
 
 class VonMises(Distribution):
-    """Angles in radians around ``loc``: the circle's likeness of a normal distribution of variance 1 / concentration.
+    """Angles in radians around ``loc``: the analogue of a normal distribution on the circle.
 
     Its density is ``exp(concentration * cos(x - loc)) / (2 * pi * I0(concentration))`` with the modified Bessel function
-    I0 (Mardia, Jupp 2000); samples lie between -pi and pi, by rejection (Best, Fisher 1979).
+    I0 (Mardia, Jupp 2000); samples are between -pi and pi, by rejection sampling (Best, Fisher 1979).
 
     Args:
         loc: an angle in radians; a number or a tensor.
@@ -106,17 +106,17 @@ class VonMises(Distribution):
 
     @lazy_property
     def variance(self) -> torch.Tensor:
-        """The circular variance: one minus the length of the mean of the unit vectors."""
+        """The circular variance: one minus the norm of the mean of the unit vectors."""
         order0, order1 = (_log_modified_bessel_fn(self.concentration, order) for order in (0, 1))
         return 1 - (order1 - order0).exp()
 
     @lazy_property
     def _proposal(self) -> torch.Tensor:
-        """How wide the wrapped Cauchy distribution is that proposes samples."""
+        """The parameter of the wrapped Cauchy distribution that proposes samples."""
         kappa = self.concentration.double()
         tau = 1 + (1 + 4 * kappa**2).sqrt()
         rho = (tau - (2 * tau).sqrt()) / (2 * kappa)
-        # The first terms of the Taylor series where the difference would cancel.
+        # The first terms of the Taylor series, where the difference would cancel.
         return torch.where(kappa < 1e-5, 1 / kappa + kappa, (1 + rho**2) / (2 * rho))
 
     @torch.no_grad()

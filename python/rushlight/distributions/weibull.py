@@ -18,17 +18,17 @@ __all__ = ["Weibull"]
 
 
 class Weibull(TransformedDistribution):
-    """Lifetimes: ``scale * e**(1 / concentration)`` for e of the exponential distribution of rate one.
+    """Lifetimes: ``scale * e**(1 / concentration)`` with e from the exponential distribution of rate one.
 
     With ``z = x / scale`` and the concentration k its density is ``k / scale * z**(k - 1) * exp(-z**k)`` (Weibull
-    1951); samples carry gradients to both parameters.
+    1951); samples are differentiable with respect to both parameters.
 
     Args:
-        scale: the unit of the values, positive; a number or a tensor.
+        scale: the scale of the values, positive; a number or a tensor.
         concentration: the exponent k, positive; it broadcasts with ``scale``.
 
     Raises:
-        ValueError: a parameter that is not positive.
+        ValueError: a parameter is not positive.
 
     >>> weibull = torch.distributions.Weibull(torch.tensor([1.0, 2.0]), 2.0)
     >>> weibull.mean, weibull.sample((3,)).shape

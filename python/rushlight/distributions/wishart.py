@@ -32,21 +32,21 @@ def _mvdigamma(x, p):
 
 
 class Wishart(ExponentialFamily):
-    """The sums ``x @ x.T`` of ``df`` vectors x of the normal distribution of mean zero, given by one of: covariance,
-    precision, or the covariance's lower factor.
+    """The sums ``x @ x.T`` of ``df`` normally distributed vectors x with mean zero. One of covariance, precision and
+    lower Cholesky factor of the covariance is given.
 
     With n rows and covariance V the density at S is proportional to ``det(S)**((df - n - 1) / 2) * exp(-tr(inv(V) @ S) /
-    2)`` (Wishart 1928); samples are made by Bartlett's decomposition (1933) and carry gradients.
+    2)`` (Wishart 1928); samples use Bartlett's decomposition (1933) and are differentiable.
 
     Args:
-        df: the degrees of freedom, above n - 1; a number or a tensor.
+        df: the degrees of freedom, greater than n - 1; a number or a tensor.
         covariance_matrix: positive definite, (.., n, n).
         precision_matrix: the inverse of the covariance.
-        scale_tril: lower triangular with a positive diagonal; times its own transpose it is the covariance.
+        scale_tril: the lower Cholesky factor of the covariance, with a positive diagonal.
 
     Raises:
-        AssertionError: not exactly one matrix.
-        ValueError: too few dimensions, too small a ``df``, or a matrix of another kind.
+        AssertionError: not exactly one matrix is given.
+        ValueError: there are too few dimensions, ``df`` is too small, or a matrix is invalid.
 
     >>> wishart = torch.distributions.Wishart(4.0, torch.eye(2))
     >>> wishart.mean, wishart.sample((3,)).shape
@@ -108,7 +108,7 @@ class Wishart(ExponentialFamily):
         self._dist_chi2 = self._diagonals(self.df, batch_shape)
 
     def _diagonals(self, df: torch.Tensor, batch_shape: Any) -> Chi2:
-        """The squares on the diagonals of Bartlett's factors."""
+        """The distributions of the squared diagonals of Bartlett's factors."""
         factor = self._unbroadcasted_scale_tril
         steps = torch.arange(self._event_shape[-1], dtype=factor.dtype, device=factor.device)
         return Chi2(df.unsqueeze(-1) - steps.expand(torch.Size(batch_shape) + (-1,)))
@@ -137,7 +137,7 @@ class Wishart(ExponentialFamily):
 
     @lazy_property
     def scale_tril(self) -> torch.Tensor:
-        """The lower factor of the covariance."""
+        """The lower Cholesky factor of the covariance."""
         return self._whole(self._unbroadcasted_scale_tril)
 
     @lazy_property
@@ -147,7 +147,7 @@ class Wishart(ExponentialFamily):
 
     @lazy_property
     def precision_matrix(self) -> torch.Tensor:
-        """The inverse of the covariance."""
+        """The precision (inverse covariance)."""
         factor = self._unbroadcasted_scale_tril
         unit = torch.eye(self._event_shape[-1], dtype=factor.dtype, device=factor.device)
         return self._whole(torch.cholesky_solve(unit, factor))
@@ -158,7 +158,7 @@ class Wishart(ExponentialFamily):
 
     @property
     def mode(self) -> torch.Tensor:
-        """NaN where ``df`` is at most n + 1."""
+        """The mode. NaN if ``df`` is at most n + 1."""
         factor = self.df - self._event_shape[-1] - 1
         factor[factor <= 0] = torch.nan
         return factor.view(self._batch_shape + (1, 1)) * self.covariance_matrix
@@ -180,13 +180,13 @@ class Wishart(ExponentialFamily):
         return factor @ factor.mT
 
     def _of_samples(self, matrices: torch.Tensor) -> torch.Tensor:
-        """Whether any matrix of a sample's batch is so."""
+        """Whether any matrix in the batch of a sample is singular."""
         return matrices.flatten(-len(self._batch_shape)).any(-1) if self._batch_shape else matrices
 
     def rsample(self, sample_shape: Any = torch.Size(), max_try_correction: int | None = None) -> torch.Tensor:
-        """Samples that carry gradients; singular ones are drawn again, up to ``max_try_correction`` (10) times."""
+        """Differentiable samples. Singular samples are drawn again, up to ``max_try_correction`` (10) times."""
         sample = self._bartlett_sampling(torch.Size(sample_shape))
-        # torch draws again what is definite already, so the first draw is there for the stream's sake.
+        # torch draws twice even if the first draw is not singular, so the first draw only advances the random stream.
         again = self._of_samples(self.support.check(sample))
         for attempt in range(10 if max_try_correction is None else max_try_correction):
             if attempt == 1 and again.any():

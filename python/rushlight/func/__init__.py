@@ -1,11 +1,11 @@
-"""Transforms of functions: derivatives, and maps over batches, which compose with each other and with `backward`."""
+"""Function transforms: derivatives and `vmap`, which can be combined with each other and with `backward`."""
 
 from __future__ import annotations
 
 import functools
 
 import rushlight as torch
-from rushlight._homes import adopt
+from rushlight._set_module import set_public_module
 
 from ._rearrange import rearrange
 from ._transforms import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
@@ -46,19 +46,19 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Calls a module with other parameters and buffers than its own.
+    """Calls a module with parameters and buffers that replace its own.
 
     Args:
-        module: what is called.
-        parameter_and_buffer_dicts: tensors by their names in the state dictionary, or several such dictionaries; the
-            module's own stand where none is given.
-        args, kwargs: the module's arguments; what is no tuple is the only one.
-        tie_weights: whether a parameter that has several names is replaced under all of them.
-        strict: whether every name must be given, and no other.
+        module: the module to call.
+        parameter_and_buffer_dicts: tensors by their names in the state dictionary, or several such dictionaries. The
+            module's own tensors are used for other names.
+        args, kwargs: the arguments of the module; ``args`` that is not a tuple is the only argument.
+        tie_weights: whether a tied parameter is replaced under all of its names.
+        strict: whether exactly the names of the module must be given.
 
     Raises:
-        RuntimeError: names that differ, if ``strict``.
-        ValueError: different tensors for one parameter, or a name in two dictionaries.
+        RuntimeError: ``strict`` is set and the names differ.
+        ValueError: a tied parameter is given different tensors, or a name is in two dictionaries.
 
     >>> layer = torch.nn.Linear(2, 1, bias=False)
     >>> torch.func.functional_call(layer, {"weight": torch.ones(1, 2)}, torch.tensor([1.0, 2.0]))
@@ -83,8 +83,8 @@ def functional_call(
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
-    """The function, for tracers that want a program without changes in place. Nothing here traces programs, so that it runs as
-    it is: results, and what becomes of its arguments, are the same.
+    """Returns the function. In torch it removes in-place operations for tracers. There are no tracers here, so that the
+    function runs unchanged.
 
     Raises:
         RuntimeError: ``remove`` is neither ``"mutations"`` nor ``"mutations_and_views"``.
@@ -109,7 +109,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parameters and the buffers of modules of one kind, each stacked along a new first dimension, for `vmap`.
+    """Stacks the parameters and buffers of several modules of one class along a new first dimension, for `vmap`.
 
     >>> parameters, buffers = torch.func.stack_module_state([torch.nn.Linear(3, 2) for _ in range(5)])
     >>> parameters["weight"].shape
@@ -136,8 +136,8 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:
-    """Takes the running statistics from every batch normalisation in a module, so that calls change nothing; returns
-    the module.
+    """Removes the running statistics of all batch normalisations in a module, so that calls do not change state.
+    Returns the module.
 
     >>> model = torch.nn.Sequential(torch.nn.BatchNorm1d(2))
     >>> torch.func.replace_all_batch_norm_modules_(model)[0].running_mean is None
@@ -156,4 +156,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-adopt(globals())
+set_public_module(globals())

@@ -1,4 +1,4 @@
-"""Functions with a gradient of their own inside `vmap`."""
+"""Custom autograd functions inside `vmap`."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ if TYPE_CHECKING:
 
 
 class VmapInfo(NamedTuple):
-    """What a function's ``vmap`` is told of the map it stands in."""
+    """The first argument of a function's ``vmap``: the batch size and the randomness."""
 
     batch_size: int
     randomness: str
 
 
-def mapped(cls: Any, args: tuple[Any, ...], split: bool) -> tuple[tuple[Any] | None, tuple[Any, ...]]:
-    """The result, in a tuple, where the function says itself what a map makes of it; else the arguments to run it with.
+def mapped(cls: Any, args: tuple[Any, ...], split: bool, own: bool) -> tuple[tuple[Any] | None, tuple[Any, ...]]:
+    """The result of a function's own ``vmap`` (in a tuple), or else the arguments to run it with.
+
+    ``split`` means that `setup_context` is separate from `forward`, and ``own`` that there is a custom `vmap`.
 
     Raises:
-        RuntimeError: a function of mapped tensors that does not say how it is mapped.
+        RuntimeError: a batched argument is given, and the function does not support vmap.
     """
     leaves, around = _tree.flatten(args)
     numbers = {number for x in leaves if isinstance(x, torch.Tensor) for number in _C._vmap_levels_of(x)}
     levels = [(number, size, way) for number, size, way in _C._vmap_levels() if number in numbers]
     if not levels:
         return None, args
-    own = _writes_vmap(cls)
     if cls.generate_vmap_rule and own:
         raise RuntimeError(
             f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overridden vmap staticmethod. "
@@ -60,9 +61,9 @@ def mapped(cls: Any, args: tuple[Any, ...], split: bool) -> tuple[tuple[Any] | N
         inside = isinstance(x, torch.Tensor) and number in _C._vmap_levels_of(x)
         dims.append(0 if inside else None)
         if inside:
-            leaves[place] = _C._vmap_show(x, 0, number, size)
+            leaves[place] = _C._remove_batch_dim(x, 0, number, size)
     shown = around(leaves)
-    results = _C._vmap_without(number, lambda: cls.vmap(VmapInfo(size, randomness), around(dims), *shown))
+    results = _C._vmap_outside(number, lambda: cls.vmap(VmapInfo(size, randomness), around(dims), *shown))
     if not isinstance(results, tuple) or len(results) != 2:
         raise RuntimeError(
             "Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure compatible with the output."
@@ -74,11 +75,5 @@ def mapped(cls: Any, args: tuple[Any, ...], split: bool) -> tuple[tuple[Any] | N
         raise ValueError(
             f"{cls.__name__}.vmap: out_dims has structure {_tree.outline(out_dims)} but outputs has structure {_tree.outline(output)}."
         )
-    hidden = [x if d is None else _C._vmap_hide(x, d % x.dim(), number, size) for x, d in zip(flat, places)]
+    hidden = [x if d is None else _C._add_batch_dim(x, d % x.dim(), number, size) for x, d in zip(flat, places)]
     return (build(hidden),), args
-
-
-def _writes_vmap(cls: Any) -> bool:
-    from rushlight.autograd import Function
-
-    return cls.vmap is not Function.vmap

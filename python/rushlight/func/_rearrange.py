@@ -1,4 +1,4 @@
-"""`rearrange`: dimensions moved, joined and split by a pattern that names them."""
+"""`rearrange`: permutes, joins and splits dimensions according to a pattern of names."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-    #: A side of a pattern: the names that are one dimension together, none for a 1. None stands for an ellipsis without brackets;
-    #: within them it is a name.
+    #: One side of a pattern: a list of names for each dimension (empty for a 1). None is an ellipsis outside of
+    #: parentheses; inside them it is a name.
     Side: TypeAlias = list[list[str] | None]
 
 __all__ = ["rearrange"]
@@ -23,17 +23,17 @@ _ELLIPSIS = "..."
 
 
 def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: int) -> Tensor:
-    """Moves, joins and splits dimensions, as einops does: ``"batch (height width) c -> batch c height width"``.
+    """Permutes, joins and splits dimensions, like einops: ``"batch (height width) c -> batch c height width"``.
 
     Args:
-        tensor: a tensor, or a list of them, which are stacked.
-        pattern: the dimensions by name before ``->`` and behind it. Those in brackets are one dimension; ``...`` are all
-            others, ``1`` and ``()`` are one of size 1.
-        axes_lengths: sizes, needed where brackets are split.
+        tensor: a tensor, or a list of tensors, which are stacked.
+        pattern: the names of the dimensions before and after ``->``. Names in parentheses form one dimension, ``...``
+            is any number of dimensions, ``1`` and ``()`` are dimensions of size 1.
+        axes_lengths: the sizes that are needed to split dimensions.
 
     Raises:
-        ValueError: a pattern that makes no sense, or not for this tensor.
-        TypeError: a size that is no number.
+        ValueError: the pattern is invalid or does not match the tensor.
+        TypeError: a size is not a number.
 
     >>> x = torch.arange(6).reshape(2, 3)
     >>> torch.func.rearrange(x, "a b -> (b a)")
@@ -42,7 +42,7 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
     torch.Size([1, 2, 3])
     """
     if not isinstance(tensor, torch.Tensor):
-        tensor = torch.stack(tensor)  # which says what it cannot stack
+        tensor = torch.stack(tensor)  # raises an error if they cannot be stacked
     left, right = _parsed(pattern, axes_lengths)
     groups, results = _spread(left, right, tensor.dim())
     sizes: dict[str, int] = {}
@@ -55,7 +55,7 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
 
 
 def _spread(left: Side, right: Side, dimensions: int) -> tuple[list[list[str]], list[list[str]]]:
-    """Both sides with a name for each dimension that the ellipsis stands for."""
+    """Both sides, with a name for each dimension of the ellipsis."""
     rest = dimensions - sum(group is not None for group in left)
     if rest < 0 or (rest and None not in left):
         least = "less than or equal" if None in left else "equal"
@@ -78,7 +78,7 @@ def _spread(left: Side, right: Side, dimensions: int) -> tuple[list[list[str]], 
 
 
 def _split(size: int, group: list[str], known: dict[str, int], pattern: str) -> dict[str, int]:
-    """The size of each dimension that is joined in one."""
+    """The sizes of the dimensions that are split or joined."""
     open_ones = [name for name in group if name not in known]
     product = math.prod(known[name] for name in group if name in known)
     if len(open_ones) > 1:

@@ -1,7 +1,7 @@
-"""Derivatives of functions as functions: `grad`, `vjp`, `jvp`, Jacobians and Hessians, nested as deep as one likes.
+"""Derivatives of functions as functions: `grad`, `vjp`, `jvp`, Jacobians and Hessians. They can be nested.
 
-Each transform differentiates at places of its own (`watched`), records, and gives its results without the part of the graph
-that leads only there (`released`); what an outer transform or `backward` wants to differentiate stays.
+Each transform differentiates at its own leaves (`tracked`), records operations, and returns results without the part of
+the graph that leads only to these leaves (`released`). The graph that an outer transform or `backward` needs is kept.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from rushlight.autograd._maps import mapped
 from rushlight.autograd._tangents import (
     basis,
     differentiable,
+    forward_recording,
     jacobian_by_columns,
     pushforward,
-    recorded,
     released,
-    watched,
+    tracked,
 )
 
 from . import _tree
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from rushlight import Tensor
 
 
-class _Places:
-    """Where a transform differentiates: the chosen arguments with every tensor watched."""
+class _TransformLeaves:
+    """The leaves of a transform: the selected arguments, with every tensor as a leaf of the graph."""
 
     def __init__(self, chosen: Any, *, forward: bool = False) -> None:
         leaves, self.around = _tree.flatten(chosen)
@@ -45,7 +45,7 @@ class _Places:
                 if forward:
                     raise ValueError(f"Expected primal to be floating point or complex, but got: {leaf.dtype}")
                 raise RuntimeError("only Tensors of floating point dtype can require gradients")
-            place, own = watched(leaf, forward)
+            place, own = tracked(leaf, forward)
             self.tensors.append(place)
             inside.append(own)
         self.chosen = self.around(inside)
@@ -71,11 +71,11 @@ def _check_argnums(argnums: Any, count: int) -> tuple[int, ...]:
     return places
 
 
-def _choose(argnums: Any, args: tuple[Any, ...], *, forward: bool = False) -> tuple[_Places, tuple[Any, ...]]:
-    """The places of the chosen arguments, and all arguments with them in their places."""
+def _choose(argnums: Any, args: tuple[Any, ...], *, forward: bool = False) -> tuple[_TransformLeaves, tuple[Any, ...]]:
+    """The leaves for the selected arguments, and all arguments including them."""
     numbers = _check_argnums(argnums, len(args))
     chosen = args[numbers[0]] if isinstance(argnums, int) else tuple(args[number] for number in numbers)
-    places = _Places(chosen, forward=forward)
+    places = _TransformLeaves(chosen, forward=forward)
     replaced = list(args)
     for number, value in zip(numbers, (places.chosen,) if isinstance(argnums, int) else places.chosen):
         replaced[number] = value
@@ -91,7 +91,7 @@ def _split(result: Any, has_aux: bool, api: str) -> tuple[Any, Any]:
 
 
 def _gradients(outputs: Any, inputs: list[Tensor], weights: Any, retain: bool = True) -> list[Tensor]:
-    """The gradients as part of the graph, zeros where there are none."""
+    """The gradients as part of the graph. Missing gradients are zeros."""
     pairs = [(out, weight) for out, weight in zip(outputs, weights) if out.requires_grad]
     if not pairs:
         return [torch.zeros_like(tensor) for tensor in inputs]
@@ -101,9 +101,9 @@ def _gradients(outputs: Any, inputs: list[Tensor], weights: Any, retain: bool = 
 
 
 def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that returns the gradient of ``func`` and its value, a pair; with ``has_aux`` the value is a pair too.
+    """A function that returns the gradient of ``func`` and its value. With ``has_aux`` the value is a pair too.
 
-    Arguments and errors as for `grad`.
+    Arguments and errors as in `grad`.
 
     >>> torch.func.grad_and_value(lambda x: (x**2).sum())(torch.tensor([1.0, 2.0]))
     (tensor([2., 4.]), tensor(5.))
@@ -134,13 +134,13 @@ def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> C
     """A function that returns the gradient of ``func``.
 
     Args:
-        func: takes tensors, or containers of them, and returns a tensor without dimensions; with ``has_aux`` a pair of it
-            and anything else.
-        argnums: the argument to differentiate, or a tuple of several; the gradient has their structure.
-        has_aux: whether what else ``func`` returns is returned beside the gradient.
+        func: a function of tensors, or containers of tensors, that returns a zero-dimensional tensor; with ``has_aux``
+            a pair of it and any object.
+        argnums: the index of the argument to differentiate, or a tuple of several; the gradient has their structure.
+        has_aux: whether ``func`` returns a second value, which is returned unchanged.
 
     Raises:
-        RuntimeError: the result is not a tensor without dimensions, or there is no such argument.
+        RuntimeError: the result is not a zero-dimensional tensor, or there is no such argument.
 
     >>> torch.func.grad(torch.sin)(torch.tensor(0.0))
     tensor(1.)
@@ -157,12 +157,12 @@ def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> C
     return wrapper
 
 
-#: The directions, as torch's messages name them.
+#: The names of the transforms in torch's messages.
 _BACK, _ALONG = "vjp(f, *primals)", "jvp(f, primals, tangents)"
 
 
 def _check_outputs(direction: str, outputs: list[Any]) -> None:
-    """Raises RuntimeError unless a function gave tensors that have derivatives in a direction."""
+    """Raises RuntimeError unless the function returned tensors that are differentiable."""
     if not outputs or (len(outputs) == 1 and outputs[0] is None):
         raise RuntimeError(
             f"{direction}: Expected f to be a function that has non-empty output (got output = {outputs})"
@@ -180,7 +180,7 @@ def _check_outputs(direction: str, outputs: list[Any]) -> None:
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """The value of ``func`` and a function that multiplies its Jacobian from the left: cotangents to gradients, a tuple.
+    """The value of ``func``, and a function that computes vector-Jacobian products, a tuple of gradients.
 
     >>> value, back = torch.func.vjp(torch.sin, torch.tensor([0.0, 1.0]))
     >>> back(torch.tensor([1.0, 0.0]))
@@ -188,7 +188,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """
     keep = _C._is_recording()
     with torch.enable_grad():
-        places = _Places(primals)
+        places = _TransformLeaves(primals)
         output, aux = _split(func(*places.chosen), has_aux, _BACK)
         outputs, _ = _tree.flatten(output)
         _check_outputs(_BACK, outputs)
@@ -210,14 +210,14 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
-    """The value of ``func`` and its derivative along the tangents: the Jacobian times a vector.
+    """The value of ``func``, and its Jacobian-vector product for given tangents.
 
     Args:
-        func: takes tensors or containers of them.
+        func: a function of tensors or containers of tensors.
         primals: a tuple of its arguments.
         tangents: a tuple of the same structure.
-        strict: whether a result that does not depend on the arguments is an error; its tangent is zero otherwise.
-        has_aux: whether ``func`` returns a pair whose second part is passed on.
+        strict: whether it is an error if a result does not depend on the arguments; otherwise its tangent is zero.
+        has_aux: whether ``func`` returns a second value, which is returned unchanged.
 
     >>> torch.func.jvp(torch.sin, (torch.tensor(0.0),), (torch.tensor(2.0),))
     (tensor(0.), tensor(2.))
@@ -232,8 +232,8 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
             f"structure {_tree.outline(tangents)}"
         )
     keep = _C._is_recording()
-    with recorded():
-        places = _Places(primals, forward=True)
+    with forward_recording():
+        places = _TransformLeaves(primals, forward=True)
         output, aux = _split(func(*places.chosen), has_aux, api)
         outputs, around = _tree.flatten(output)
         _check_outputs(api, outputs)
@@ -263,15 +263,15 @@ def _check_tangents(api: str, tangents: list[Any], primals: list[Tensor]) -> Non
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """The value of ``func`` and its derivative as a function of tangents, which may be called many times.
+    """The value of ``func``, and a function that computes Jacobian-vector products, which can be called many times.
 
     >>> value, along = torch.func.linearize(torch.sin, torch.tensor(0.0))
     >>> along(torch.tensor(2.0))
     tensor(2.)
     """
     keep = _C._is_recording()
-    with recorded():
-        places = _Places(primals, forward=True)
+    with forward_recording():
+        places = _TransformLeaves(primals, forward=True)
         output = func(*places.chosen)
         outputs, around = _tree.flatten(output)
         push = pushforward(outputs, places.tensors)
@@ -297,10 +297,10 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
 
 
 def _check_real(api: str, what: str, leaves: list[Any]) -> None:
-    """A complex number has two directions, of which a Jacobian would show one."""
+    """Raises an error for complex tensors, because a Jacobian has only one of their two directions."""
     for place, leaf in enumerate(leaves):
         if isinstance(leaf, torch.Tensor) and leaf.is_complex():
-            # An output's place too is that of an "input" in torch's sentence.
+            # torch's message says "input" for outputs too.
             raise RuntimeError(
                 f"{api.partition('(')[0]}: Expected all {what} to be real but received complex tensor at flattened input "
                 f"idx: {place}"
@@ -310,7 +310,7 @@ def _check_real(api: str, what: str, leaves: list[Any]) -> None:
 def _jacobian(
     api: str, argnums: Any, has_aux: bool, rows: Callable[..., Any], chunk_size: int | None = None
 ) -> Callable[..., Any]:
-    """What both Jacobians share: ``rows`` gives for each output and input the matrix of derivatives in their shape."""
+    """The common part of both Jacobians. ``rows`` computes the derivatives for each pair of output and input."""
 
     def transformed(func: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(func)
@@ -318,7 +318,7 @@ def _jacobian(
             keep = _C._is_recording()
             _check_real(api, "inputs", _tree.flatten(args)[0])
             forward = rows is jacobian_by_columns
-            with recorded() if forward else torch.enable_grad():
+            with forward_recording() if forward else torch.enable_grad():
                 places, replaced = _choose(argnums, args, forward=forward)
                 output, aux = _split(func(*replaced, **kwargs), has_aux, api)
                 outputs, around = _tree.flatten(output)
@@ -350,14 +350,15 @@ def jacrev(
     chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
 ) -> Callable[..., Any]:
-    """A function that returns the Jacobian of ``func``, by a walk backward that is mapped over the elements of the result.
+    """A function that returns the Jacobian of ``func``, computed by a batched backward pass over the result's elements.
 
-    The derivative of each result with respect to each argument has the shape of the result followed by the argument's; it
-    stands in the structure of the result, and there in that of ``argnums``. ``chunk_size`` says how many elements are taken
-    at once; all by default. Fewer need less memory. ``_preallocate_and_copy`` changes nothing.
+    The derivative of a result with respect to an argument has the shape of the result followed by that of the argument.
+    The structure is that of the result, and inside it that of ``argnums``. ``chunk_size`` is the number of elements
+    that are computed at once; all by default. A smaller number needs less memory. ``_preallocate_and_copy`` has no
+    effect.
 
     Raises:
-        RuntimeError: a complex argument or result.
+        RuntimeError: an argument or a result is complex.
 
     >>> torch.func.jacrev(torch.sin)(torch.tensor([0.0, 0.0]))
     tensor([[1., 0.],
@@ -371,9 +372,9 @@ def jacrev(
 def jacfwd(
     func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable[..., Any]:
-    """A function that returns the Jacobian of ``func``, by a derivative forward that is mapped over the elements of the argument.
+    """A function that returns the Jacobian of ``func``, computed in forward mode over the elements of the argument.
 
-    The result and the errors are those of `jacrev`. ``randomness`` changes nothing: the function is called once, and may draw.
+    Result and errors are those of `jacrev`. ``randomness`` has no effect, because the function is called only once.
 
     >>> torch.func.jacfwd(torch.sin)(torch.tensor([0.0, 0.0]))
     tensor([[1., 0.],
@@ -383,9 +384,10 @@ def jacfwd(
 
 
 def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
-    """A function that returns the second derivatives of ``func``: forward, of its Jacobian backward.
+    """A function that returns the Hessian of ``func``, by forward mode over reverse mode.
 
-    So what ``func`` computes under `torch.no_grad` is a constant to the first derivative, and not to the second.
+    Therefore results that ``func`` computes under `torch.no_grad` are constant for the first derivative but not for the
+    second.
 
     >>> torch.func.hessian(lambda x: (x**3).sum())(torch.tensor([1.0, 2.0]))
     tensor([[ 6.,  0.],

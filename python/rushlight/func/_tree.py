@@ -1,8 +1,11 @@
-"""Nested containers of values: taken apart into a list, and built anew around other values."""
+"""Nested containers (trees): flattening into a list of leaves, and rebuilding with other leaves.
+
+The containers are those of `torch.utils._pytree`, with the classes that programs registered there.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from rushlight.utils._pytree import SUPPORTED_NODES, _get_node_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,22 +14,16 @@ if TYPE_CHECKING:
 
 
 def children(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]] | None:
-    """What a container holds, and how it is built anew; None for a leaf."""
-    kind = type(tree)
-    if kind is tuple or kind is list:
-        return list(tree), kind
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        # The results of operators are made of one sequence, other tuples with names of one argument each.
-        return list(tree), getattr(kind, "_make", kind)
-    if kind is dict or kind is OrderedDict:
-        return list(tree.values()), lambda parts: kind(zip(tree, parts))
-    if kind is defaultdict:
-        return list(tree.values()), lambda parts: defaultdict(tree.default_factory, zip(tree, parts))
-    return None
+    """The children of a container, and a function that rebuilds it. None for a leaf."""
+    node = SUPPORTED_NODES.get(_get_node_type(tree))
+    if node is None:
+        return None
+    parts, context = node.flatten_fn(tree)
+    return list(parts), lambda new: node.unflatten_fn(new, context)
 
 
 def flatten(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-    """The leaves from left to right, and a function that builds the same tree around as many others."""
+    """The leaves from left to right, and a function that builds the same tree with other leaves."""
     found = children(tree)
     if found is None:
         return [tree], lambda leaves: leaves[0]
@@ -45,13 +42,13 @@ def flatten(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
 
 
 def each(function: Callable[[Any], Any], tree: Any) -> Any:
-    """The tree with every leaf replaced by what the function makes of it."""
+    """Applies a function to every leaf of a tree."""
     leaves, around = flatten(tree)
     return around([function(leaf) for leaf in leaves])
 
 
 def spread(prefix: Any, tree: Any) -> list[Any] | None:
-    """For each leaf of the tree the value that stands at its place, or above it, in the prefix; None if they differ."""
+    """For each leaf of the tree, the leaf of the prefix tree at its position or above it. None if the structures differ."""
     below = children(tree)
     above = children(prefix)
     if above is None:
@@ -75,5 +72,5 @@ def spread(prefix: Any, tree: Any) -> list[Any] | None:
 
 
 def outline(tree: Any) -> Any:
-    """The structure as a value that can be compared and printed: leaves are stars."""
+    """The structure as a value that can be compared and printed, with stars in place of leaves."""
     return each(lambda _: "*", tree)

@@ -1,7 +1,7 @@
-"""`vmap`: a function of one sample as a function of a batch.
+"""`vmap`: applies a function of one sample to a batch.
 
-The function runs once. Inside it a tensor stands for all samples and looks like one of them; every operator works on the whole
-batch (`rust/ops/src/mapped`).
+The function runs once. Inside it, a batched tensor holds all samples but has the shape of one. Every operator works on
+the whole batch (`rust/dispatch/src/vmap`).
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ def vmap(
     *,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """A function that maps ``func`` over a dimension of its arguments.
+    """Vectorises ``func`` over a dimension of its arguments.
 
     Args:
-        func: takes tensors or containers of them, and returns tensors or containers of them.
-        in_dims: over which dimension of each argument: a number for all, or numbers in the structure of the arguments; None
-            for one that every call gets whole.
-        out_dims: where the mapped dimension stands in the results; None for a result that is the same for all.
-        randomness: ``"different"`` numbers in each call, the ``"same"`` in all, or random operators are an ``"error"``.
-        chunk_size: how many samples run at once; all by default. Fewer need less memory.
+        func: a function of tensors (or containers of tensors) that returns tensors or containers of tensors.
+        in_dims: the batch dimension of each argument: a number for all arguments, or numbers in the structure of the
+            arguments; None for an argument without a batch dimension.
+        out_dims: the batch dimension of the results; None for a result that is the same for all samples.
+        randomness: random numbers are ``"different"`` for each sample, the ``"same"`` for all, or an ``"error"``.
+        chunk_size: the number of samples that run at once; all by default. A smaller number needs less memory.
 
-    Every call gets the keyword arguments whole. Inside ``func`` no value may decide what it does: `torch.where` chooses for
-    each sample.
+    Keyword arguments have no batch dimension. ``func`` must not branch on values; `torch.where` selects per sample.
 
     Raises:
-        ValueError: mapped sizes that differ, or dimensions that do not fit the arguments.
-        RuntimeError: a random operator, unless ``randomness`` allows it; a value that is asked for (``item()``, ``if x:``);
-            a result whose size depends on values; in-place on a tensor that has no room for every sample.
+        ValueError: the batch sizes differ, or ``in_dims`` does not match the arguments.
+        RuntimeError: a random operator is called and ``randomness`` is "error"; a value is read (``item()``, ``if
+            x:``); the size of a result depends on values; or a batched value is written into a tensor without a batch
+            dimension.
 
     >>> torch.func.vmap(torch.dot)(torch.ones(3, 2), torch.ones(3, 2))
     tensor([2., 2., 2.])
@@ -146,7 +146,7 @@ def _run(
     randomness: str,
     size: int,
 ) -> tuple[list[Any], list[int | None], Callable[[list[Any]], Any]]:
-    """One call of the function: its results with all samples, along which dimension, and their structure."""
+    """Calls the function once. Returns its batched results, their batch dimensions, and their structure."""
     with Level(size, randomness) as level:
         samples = [x if dim is None else level.hide(x, dim) for x, dim in zip(leaves, dims)]
         result = func(*around(samples), **kwargs)
@@ -181,9 +181,9 @@ def _out_dims_of(name: str, out_dims: Any, result: Any) -> list[int | None]:
             f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection of ints "
             "representing where in the outputs the vmapped dimension should appear."
         )
-    # One number for a result that is a tensor may stand in a tuple.
+    # For a result that is a tensor, its number may be in a tuple.
     single = isinstance(result, torch.Tensor) and isinstance(out_dims, tuple) and len(out_dims) == 1
-    dims = _tree.spread(out_dims[0] if single else out_dims, result)  # type: ignore[index] # a tuple then
+    dims = _tree.spread(out_dims[0] if single else out_dims, result)  # type: ignore[index] # it is a tuple
     if dims is None:
         raise ValueError(
             f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of `outputs`. "
@@ -193,7 +193,7 @@ def _out_dims_of(name: str, out_dims: Any, result: Any) -> list[int | None]:
 
 
 def _joined(parts: list[tuple[list[Any], list[int | None], Callable[[list[Any]], Any]]]) -> Any:
-    """The results of all chunks together."""
+    """Concatenates the results of all chunks."""
     flat, places, build = parts[0]
     if len(parts) > 1:
         columns = zip(*(part[0] for part in parts))

@@ -1,7 +1,7 @@
-"""Calls that run side by side, and the decorators of TorchScript for programs that carry them.
+"""Parallel calls (`fork`, `wait`), and TorchScript's decorators, which have no effect.
 
-`fork` really runs the call on another thread: kernels release the interpreter's lock, so long calls overlap. Programs run
-eagerly and need no compiler, so `script` and `trace` give back what they are given: any valid Python is accepted.
+`fork` runs the call on another thread. Kernels release the GIL, so that long calls overlap. Programs run eagerly and
+are not compiled, so that `script` and `trace` return their argument and accept any Python code.
 """
 
 import atexit
@@ -33,15 +33,15 @@ __all__ = [
     "wait",
 ]
 
-# A thread that is in the middle of a call must not outlive the interpreter.
+# A thread that executes a call must not outlive the interpreter.
 atexit.register(_C._close)
 
 
 def fork(func, *args, **kwargs):
-    """Calls `func(*args, **kwargs)` on another thread and returns its `Future` at once.
+    """Calls `func(*args, **kwargs)` on another thread and immediately returns its `Future`.
 
-    `func` may be a function, a method or a module. The call records gradients if the caller does, and may fork and wait
-    itself; no number of nested waits can starve.
+    `func` may be a function, a method or a module. The call records gradients if the caller does. It may call `fork`
+    and `wait` itself; nested waits cannot deadlock.
 
     >>> future = torch.jit.fork(torch.add, torch.ones(2), 1)
     >>> torch.jit.wait(future)
@@ -53,7 +53,7 @@ def fork(func, *args, **kwargs):
 
 
 def wait(future):
-    """The value of a forked call, as soon as there is one; raises what the call raised.
+    """Waits for a forked call and returns its value. Raises the exception of the call.
 
     >>> torch.jit.wait(torch.jit.fork(sum, [1, 2, 3]))
     6
@@ -67,7 +67,7 @@ def wait(future):
 
 
 def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
-    """Gives ``obj`` back, a function, class or module: it runs eagerly. The other arguments are accepted.
+    """Returns ``obj``, a function, class or module, which runs eagerly. The other arguments are accepted.
 
     >>> @torch.jit.script
     ... def double(x):
@@ -89,13 +89,13 @@ def trace(
     *,
     example_kwarg_inputs=None,
 ):
-    """Gives ``func`` back after one call with the examples, which shows mistakes as early as a trace would.
+    """Returns ``func`` after calling it once with the example inputs, so that errors appear as early as in a trace.
 
     Args:
         func: a function or a module.
-        example_inputs: a tensor, or the arguments of one call.
-        example_kwarg_inputs: its arguments by name.
-        optimize, check_trace, check_inputs, check_tolerance, strict: accepted; there is nothing to check.
+        example_inputs: a tensor, or a tuple of arguments.
+        example_kwarg_inputs: keyword arguments.
+        optimize, check_trace, check_inputs, check_tolerance, strict: accepted; they have no effect.
 
     >>> torch.jit.trace(torch.nn.ReLU(), torch.tensor([-1.0]))(torch.tensor([-2.0, 2.0]))
     tensor([0., 2.])
@@ -107,7 +107,7 @@ def trace(
 
 
 def trace_module(mod, inputs, optimize=None, check_trace=True, check_inputs=None, check_tolerance=1e-5, strict=True):
-    """Gives the module back after one call of each named method with its examples.
+    """Returns the module after calling each named method once with its example inputs.
 
     >>> linear = torch.nn.Linear(2, 1)
     >>> torch.jit.trace_module(linear, {"forward": torch.zeros(1, 2)})(torch.zeros(3, 2)).shape
@@ -120,7 +120,7 @@ def trace_module(mod, inputs, optimize=None, check_trace=True, check_inputs=None
 
 
 def _as_it_is(obj):
-    """Gives back what it decorates: `export`, `interface`, `script_method` and `script_if_tracing`.
+    """Returns its argument. Used for `export`, `interface`, `script_method` and `script_if_tracing`.
 
     >>> @torch.jit.export
     ... def double(x):
@@ -135,7 +135,7 @@ script_method = script_if_tracing = export = interface = _as_it_is
 
 
 def ignore(drop=False, **kwargs):
-    """Marks a method that a compiler would leave alone; here all are.
+    """Marks a method that a compiler would not compile. It has no effect.
 
     >>> @torch.jit.ignore
     ... def double(x):
@@ -147,7 +147,7 @@ def ignore(drop=False, **kwargs):
 
 
 def unused(fn):
-    """Marks a method that a compiler would replace by an error; here it runs.
+    """Marks a method that a compiler would replace by an error. It has no effect.
 
     >>> @torch.jit.unused
     ... def double(x):
@@ -159,10 +159,10 @@ def unused(fn):
 
 
 def freeze(mod, preserved_attrs=None, optimize_numerics=True):
-    """Gives a module in evaluation mode back.
+    """Returns a module in evaluation mode unchanged.
 
     Raises:
-        RuntimeError: the module is in training.
+        RuntimeError: the module is in training mode.
 
     >>> torch.jit.freeze(torch.jit.script(torch.nn.ReLU().eval()))(torch.tensor([-1.0]))
     tensor([0.])
@@ -175,7 +175,7 @@ def freeze(mod, preserved_attrs=None, optimize_numerics=True):
 
 
 def optimize_for_inference(mod, other_methods=None):
-    """Gives the module back.
+    """Returns the module unchanged.
 
     >>> torch.jit.optimize_for_inference(torch.jit.script(torch.nn.ReLU().eval()))(torch.tensor([-1.0]))
     tensor([0.])
@@ -184,7 +184,7 @@ def optimize_for_inference(mod, other_methods=None):
 
 
 def is_scripting():
-    """Whether the calling code is being compiled: never.
+    """Whether the calling code is being compiled: always False.
 
     >>> torch.jit.is_scripting()
     False
@@ -193,7 +193,7 @@ def is_scripting():
 
 
 def is_tracing():
-    """Whether the calling code is being traced: never.
+    """Whether the calling code is being traced: always False.
 
     >>> torch.jit.is_tracing()
     False
@@ -202,7 +202,7 @@ def is_tracing():
 
 
 def annotate(the_type, the_value):
-    """``the_value``, whose type is written down for readers.
+    """Returns ``the_value``. The type is documentation only.
 
     >>> from typing import List
     >>> torch.jit.annotate(List[int], [])
@@ -215,7 +215,7 @@ _builtin_isinstance = isinstance
 
 
 def isinstance(obj, target_type):
-    """`isinstance`, which also takes types such as ``List[int]``, whose elements it does not look at.
+    """`isinstance` that also accepts types such as ``List[int]``, without checking the elements.
 
     >>> from typing import List
     >>> torch.jit.isinstance([1], List[int])

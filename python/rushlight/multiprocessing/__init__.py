@@ -1,8 +1,8 @@
-"""A drop-in for :mod:`multiprocessing` whose queues and pipes send tensors without copying them.
+"""A replacement for :mod:`multiprocessing` whose queues and pipes send tensors without copying them.
 
-Tensors that go through a queue, a pipe or the arguments of a process are moved to shared memory, and only a handle is
-sent. The memory has no name, so nothing is left behind however the processes end; the sender may end as soon as ``put``
-has been flushed; and a process that is killed keeps no other from going on.
+Tensors in a queue, in a pipe or in the arguments of a process are moved to shared memory, and only a handle is sent.
+The memory has no name, so that nothing remains when the processes end. The sender may end as soon as ``put`` has been
+flushed. A process that is killed does not block the others.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import multiprocessing as _multiprocessing
 from .atomic import atomic_add_
 from .context import default as _default
 from .reductions import init_reductions
+from .spawn import (
+    ENV_VAR_PARALLEL_START as ENV_VAR_PARALLEL_START,
+)
 from .spawn import (
     ProcessContext,
     ProcessException,
@@ -27,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from multiprocessing import *  # noqa: F403
 
-# The same names as there: `Process`, `Queue`, `Lock`, `get_context`...
+# The same names as in `multiprocessing`: `Process`, `Queue`, `Lock`, `get_context`...
 globals().update((name, getattr(_default, name)) for name in _multiprocessing.__all__)
 
 _sharing_strategy = "file_descriptor"
@@ -35,13 +38,13 @@ _all_sharing_strategies = {"file_descriptor", "file_system"}
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accepted for programs that call it: memory is shared by descriptor in either case, and runs out of neither.
+    """Accepted; it has no effect. Memory is always shared by descriptor, without reaching the limit on open files.
 
     Args:
         new_strategy: ``"file_descriptor"`` or ``"file_system"``.
 
     Raises:
-        AssertionError: another name.
+        AssertionError: the strategy is unknown.
 
     >>> torch.multiprocessing.set_sharing_strategy("file_system")
     >>> torch.multiprocessing.get_sharing_strategy()
@@ -55,7 +58,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
 
 
 def get_sharing_strategy() -> str:
-    """The name that `set_sharing_strategy` was given.
+    """The strategy that was set with `set_sharing_strategy`.
 
     >>> torch.multiprocessing.get_sharing_strategy()
     'file_descriptor'
@@ -64,7 +67,7 @@ def get_sharing_strategy() -> str:
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """The names that `set_sharing_strategy` accepts.
+    """The strategies that `set_sharing_strategy` accepts.
 
     >>> sorted(torch.multiprocessing.get_all_sharing_strategies())
     ['file_descriptor', 'file_system']

@@ -1,9 +1,10 @@
-"""Messages over a Unix socket: each arrives whole, with its descriptors, at exactly one reader, or not at all.
+"""Messages over a Unix socket. Each message with its descriptors goes to exactly one reader, or is not sent at all.
 
-The sockets keep message boundaries (``SOCK_SEQPACKET``), so any number of processes may read and write the same two ends
-without a lock, and a kill at any instant leaves no half of a message and no lock behind. What is too long for a datagram
-goes through a memory file; what needs more descriptors than a datagram carries sends them ahead through a socket of
-its own, which then is the one descriptor. In a message the kernel holds all of it: the sender may die.
+The sockets preserve message boundaries (``SOCK_SEQPACKET``). Any number of processes can therefore read and write the
+same two ends without a lock, and a process that is killed leaves neither half a message nor a held lock. Messages that
+are too long for a datagram are sent in a memory file. If a message has too many descriptors for a datagram, they are
+sent through an additional socket, whose descriptor is the only one in the message. The kernel holds a sent message
+completely, so that the sender may end.
 """
 
 import array
@@ -18,12 +19,12 @@ import time
 from multiprocessing import process
 
 INLINE = 32 << 10
-"""Longer messages travel in a memory file."""
+"""Messages longer than this are sent in a memory file."""
 MOST = 250
-"""How many descriptors one datagram carries; the kernel's limit is 253."""
+"""The number of descriptors per datagram; the kernel's limit is 253."""
 
 _PLAIN, _FILE, _BUNDLE = 0, 1, 2
-# Plain numbers: joining Python's flags costs more than sending a message.
+# Plain numbers, because combining Python's flags takes longer than sending a message.
 _SEND = int(socket.MSG_NOSIGNAL)
 _RECEIVE = int(socket.MSG_CMSG_CLOEXEC)
 _AT_ONCE = int(socket.MSG_DONTWAIT)
@@ -33,17 +34,17 @@ _ROOM = socket.CMSG_SPACE((MOST + 3) * array.array("i").itemsize)
 _CLOSED = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 
 
-def adopt(descriptor):
-    """A blocking socket object over a descriptor, whatever the program's default timeout."""
+def open_socket(descriptor):
+    """A blocking socket object for a descriptor, independent of the program's default timeout."""
     end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor)
     end.settimeout(None)
     return end
 
 
-def _adopted(descriptor):
-    """The same, of a descriptor that came with a message and belongs to nobody yet."""
+def _open_received_socket(descriptor):
+    """The same for a descriptor that came with a message and that nothing owns yet."""
     try:
-        return adopt(descriptor)
+        return open_socket(descriptor)
     except OSError:
         os.close(descriptor)
         raise
@@ -54,10 +55,10 @@ def pair():
 
 
 def wait(end, event, deadline=None):
-    """Waits until the event; False when the deadline, a moment of ``time.monotonic`` or None, comes first.
+    """Waits for the event. Returns False if the deadline (a time of ``time.monotonic``, or None) is reached first.
 
-    A process whose parent dies meanwhile gives its siblings a moment, and then raises: most often nobody is left at the
-    other end, which does not show, since this process holds both.
+    If the parent ends in the meantime, the process waits a moment for its siblings and then raises an error. Usually
+    nobody is left at the other end then. The socket does not show this, because this process holds both ends.
     """
     poll = select.poll()
     poll.register(end, event)
@@ -67,16 +68,16 @@ def wait(end, event, deadline=None):
     ready = poll.poll(_milliseconds(deadline))
     if len(ready) == 1 and ready[0][0] == parent:
         poll.unregister(parent)
-        last = time.monotonic() + _MOURNING
+        last = time.monotonic() + _PARENT_GRACE
         ready = poll.poll(_milliseconds(last if deadline is None else min(last, deadline)))
         if not ready and (deadline is None or last < deadline):
-            gone = "the parent process is gone, and nobody else is at the other end"
+            gone = "the parent process has ended, and no other process is at the other end"
             raise BrokenPipeError(errno.EPIPE, gone) if event == select.POLLOUT else EOFError(gone)
     return bool(ready)
 
 
-_MOURNING = 2.0
-"""Seconds that siblings get to show that they live."""
+_PARENT_GRACE = 2.0
+"""The seconds to wait for siblings after the parent has ended."""
 
 
 def _milliseconds(deadline):
@@ -84,13 +85,13 @@ def _milliseconds(deadline):
 
 
 class _Parent:
-    """What tells that the process which started this one has ended."""
+    """Detects that the parent of this process has ended."""
 
     def __init__(self):
         self._descriptor, self._owner = None, None
 
     def descriptor(self):
-        """A descriptor that is readable from then on; None in a process that nobody started."""
+        """A descriptor that becomes readable at that time; None in a process without such a parent."""
         if self._owner != os.getpid():
             self._owner, self._descriptor = os.getpid(), self._open()
         return self._descriptor
@@ -100,20 +101,20 @@ class _Parent:
         parent = process.parent_process()
         if parent is None:
             return None
-        # The standard library's pipe also stays open in siblings that were forked later.
-        descriptor = process_descriptor(parent.pid)
+        # The standard library's pipe is not enough: siblings that were forked later also hold it open.
+        descriptor = _process_descriptor(parent.pid)
         if descriptor is None:
             return parent.sentinel
-        # The number may be another process's by now.
+        # The process id may have been reused.
         if select.select([parent.sentinel], [], [], 0)[0]:
             os.close(descriptor)
             return parent.sentinel
         return descriptor
 
 
-def process_descriptor(pid: int):
-    """A descriptor that becomes readable when the process ends; None where it is gone, or where the kernel (or the headers that
-    Python was compiled with) is older than such descriptors."""
+def _process_descriptor(pid: int):
+    """A descriptor that becomes readable when the process ends. None if the process has ended, or if the kernel (or the
+    headers of this Python) does not support such descriptors."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -123,17 +124,18 @@ def process_descriptor(pid: int):
 _parent = _Parent()
 
 
-def end_with_parent():
-    """From now on this process ends as soon as the one that started it has."""
-    threading.Thread(target=_outlive_nobody, name="rushlight-parent", daemon=True).start()
+def end_with_parent(grace: float = 0.0):
+    """Makes this process end when its parent has ended, at the latest so many seconds afterwards."""
+    threading.Thread(target=_exit_with_parent, args=(grace,), name="rushlight-parent", daemon=True).start()
 
 
-def _outlive_nobody():
+def _exit_with_parent(grace: float):
     parent = _parent.descriptor()
     if parent is not None:
         poll = select.poll()
         poll.register(parent, select.POLLIN)
         poll.poll()
+        time.sleep(grace)
         os._exit(1)
 
 
@@ -158,9 +160,9 @@ def send(end, payload, descriptors=(), block=True):
 
 
 def receive(end, block=True):
-    """The payload, bytes or a mapping, and the descriptors of the next message, which belong to the caller.
+    """Receives the payload (bytes or a mapping) and the descriptors of the next message. The caller owns them.
 
-    None if there is none and the call must not block; EOFError when all writers are gone.
+    Returns None if there is no message and the call must not block. Raises EOFError when all writers are closed.
     """
     received = _receive(end, block)
     if received is None:
@@ -171,7 +173,7 @@ def receive(end, block=True):
             raise EOFError
         flags, payload = data[0], memoryview(data)[1:]
         if flags >= len(_HEADS) or len(descriptors) < flags.bit_count():
-            raise OSError(errno.EBADMSG, "what arrived is no message of rushlight.multiprocessing")
+            raise OSError(errno.EBADMSG, "received data that is not a message of rushlight.multiprocessing")
         if flags & _FILE:
             payload = _contents(descriptors.pop())
         if flags & _BUNDLE:
@@ -197,7 +199,7 @@ def _send(end, parts, descriptors, block):
         except OSError as error:
             if error.errno in _CLOSED:
                 raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from None
-            # Too many descriptors in flight: it passes when readers have read.
+            # Too many descriptors are in flight. This ends when readers have read.
             if error.errno != errno.ETOOMANYREFS:
                 raise
         if not block:
@@ -206,7 +208,7 @@ def _send(end, parts, descriptors, block):
 
 
 def _receive(end, block):
-    # Whoever has no parent to watch leaves the waiting to the kernel.
+    # Without a parent to watch, the kernel waits.
     flags = _RECEIVE if block and _parent.descriptor() is None else _RECEIVE | _AT_ONCE
     while True:
         try:
@@ -217,7 +219,8 @@ def _receive(end, block):
                 return None
             wait(end, select.POLLIN)
         except ConnectionResetError:
-            # Said once when the other side went without reading all; what it had sent is still there.
+            # The kernel reports this once if the other side closed without reading everything. Its messages are still
+            # readable.
             continue
     if not control:
         return data, []
@@ -226,7 +229,9 @@ def _receive(end, block):
         descriptors.frombytes(content[: len(content) // descriptors.itemsize * descriptors.itemsize])
     if about & _LOST:
         close(descriptors)
-        raise OSError(errno.EMFILE, "a message was lost since its descriptors did not fit under the limit (ulimit -n)")
+        raise OSError(
+            errno.EMFILE, "a message was lost because its descriptors exceed the limit on open files (ulimit -n)"
+        )
     return data, descriptors.tolist()
 
 
@@ -245,9 +250,9 @@ def _file(payload):
 
 def _contents(descriptor):
     try:
-        # Whoever could still shorten it could end this process while it reads.
+        # If another process could truncate it, reading could end this process with a signal.
         if not fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
-            raise OSError(errno.EBADMSG, "what arrived is no message of rushlight.multiprocessing")
+            raise OSError(errno.EBADMSG, "received data that is not a message of rushlight.multiprocessing")
         return mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
     finally:
         os.close(descriptor)
@@ -265,7 +270,7 @@ def _bundle(descriptors):
 def _unbundle(descriptor):
     descriptors: list[int] = []
     try:
-        with _adopted(descriptor) as inside:
+        with _open_received_socket(descriptor) as inside:
             while True:
                 data, some = _receive(inside, block=True)
                 descriptors += some

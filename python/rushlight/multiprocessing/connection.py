@@ -1,4 +1,4 @@
-"""``Pipe``: multiprocessing's connections over our channels, so that tensors travel by descriptor."""
+"""``Pipe``: the connections of multiprocessing over this package's channels, with tensors sent as handles."""
 
 import io
 import os
@@ -7,32 +7,32 @@ import time
 from multiprocessing import connection, reduction
 from typing import Any
 
-from . import channel, parcel
+from . import bundle, channel
 
 
 class Message:
-    """A pickled object with what travels beside it, ready to be sent."""
+    """A pickled object and its descriptors, ready to be sent."""
 
     def __init__(self, obj):
-        self._payload, self._parcel = parcel.pack(obj)
+        self._payload, self._bundle = bundle.pack(obj)
 
     def send(self, end, block=True):
-        """False if that would block and must not."""
-        if not channel.send(end, self._payload, self._parcel.open(), block):
+        """Returns False if sending would block and ``block`` is false."""
+        if not channel.send(end, self._payload, self._bundle.open(), block):
             return False
-        self._parcel.close()
+        self._bundle.close()
         return True
 
 
-# What the standard library means for its own subclasses is not in the type stubs.
+# The type stubs do not contain the names that the standard library has for its own subclasses.
 _Standard: Any = connection.Connection
 
 
 class Connection(_Standard):
-    """One end of a pipe. Any number of processes may use it at once: messages arrive whole, each at one reader."""
+    """One end of a pipe. Any number of processes can use it at the same time. Each message goes to one reader."""
 
     def __init__(self, handle, readable=True, writable=True):
-        self._end = channel.adopt(handle)
+        self._end = channel.open_socket(handle)
         super().__init__(handle, readable, writable)
 
     def _close(self):
@@ -46,7 +46,7 @@ class Connection(_Standard):
         channel.close(descriptors)
         if maxsize is not None and len(payload) > maxsize:
             return None
-        # The caller writes into what it gets as if it were at its end.
+        # The caller writes to the returned buffer as a file that is positioned at its end.
         buffer = io.BytesIO()
         buffer.write(payload)
         return buffer
@@ -57,7 +57,7 @@ class Connection(_Standard):
         Message(obj).send(self._end)
 
     def send_message(self, message, block=True):
-        """Sends what was pickled before; False if that would block and must not."""
+        """Sends a pickled message. Returns False if that would block and must not."""
         self._check_closed()
         self._check_writable()
         return message.send(self._end, block)
@@ -65,16 +65,16 @@ class Connection(_Standard):
     def recv(self):
         self._check_closed()
         self._check_readable()
-        return parcel.unpack(*channel.receive(self._end))
+        return bundle.unpack(*channel.receive(self._end))
 
     def recv_message(self, deadline=None, block=True):
-        """The next message, for :func:`parcel.unpack`; None if there is none until the deadline, or none at once."""
+        """The next message, for :func:`bundle.unpack`. None if there is none before the deadline, or none immediately."""
         self._check_closed()
         self._check_readable()
         if block and deadline is None:
             return channel.receive(self._end)
         while True:
-            # Another reader may be faster than this one, after any wait.
+            # After any wait, another reader may have taken the message.
             message = channel.receive(self._end, block=False)
             if message is not None or not block or time.monotonic() >= deadline:
                 return message
@@ -82,17 +82,17 @@ class Connection(_Standard):
 
 
 def Pipe(duplex=True):
-    """Two connected ends; without ``duplex`` the first only receives and the second only sends."""
+    """Two connected ends. Without ``duplex`` the first only receives and the second only sends."""
     first, second = channel.pair()
     return Connection(first.detach(), writable=duplex), Connection(second.detach(), readable=duplex)
 
 
 def _reduce(end):
-    return _rebuild, (parcel.send_descriptor(end.fileno()), end.readable, end.writable)
+    return _rebuild, (bundle.send_descriptor(end.fileno()), end.readable, end.writable)
 
 
 def _rebuild(place, readable, writable):
-    descriptor = parcel.receive_descriptor(place)
+    descriptor = bundle.receive_descriptor(place)
     try:
         return Connection(descriptor, readable, writable)
     except OSError:

@@ -1,18 +1,18 @@
-"""multiprocessing's contexts with our queues and pipes. The start method is multiprocessing's own setting."""
+"""multiprocessing's contexts with this package's queues and pipes. They share multiprocessing's start method."""
 
 import multiprocessing
 from multiprocessing import context, popen_forkserver, popen_spawn_posix
 
-from . import channel, connection, parcel, pool, preload, queues, unnamed
+from . import anonymous_sockets, bundle, channel, connection, pool, preload, queues
 from .group import Member
 
 
 class _Channels(context.BaseContext):
-    """What a context makes of ours."""
+    """The parts of a context that use this package's classes."""
 
     def Pipe(self, duplex=True):
-        """Two connected ends, through which objects and shared tensors go; with ``duplex=False`` the first one only
-        receives.
+        """Two connected ends for objects and shared tensors. With ``duplex=False`` the first only receives and the
+        second only sends.
 
         >>> reader, writer = torch.multiprocessing.Pipe(duplex=False)
         >>> writer.send(torch.ones(2))
@@ -22,10 +22,10 @@ class _Channels(context.BaseContext):
         return connection.Pipe(duplex)
 
     def Queue(self, maxsize=0):
-        """A queue for several processes at both ends; tensors go through it as handles on shared memory.
+        """A queue for several processes at both ends. Tensors are sent as handles to shared memory.
 
         Args:
-            maxsize: from how many objects on ``put`` waits; 0 for no bound.
+            maxsize: the number of objects from which ``put`` waits; 0 for no limit.
 
         >>> queue = torch.multiprocessing.Queue()
         >>> queue.put(torch.ones(2))
@@ -35,7 +35,7 @@ class _Channels(context.BaseContext):
         return queues.Queue(maxsize, ctx=self.get_context())
 
     def JoinableQueue(self, maxsize=0):
-        """A `Queue` that knows what has been taken but not finished: ``task_done`` and ``join``.
+        """A `Queue` that counts unfinished objects: ``task_done`` and ``join``.
 
         >>> queue = torch.multiprocessing.JoinableQueue()
         >>> queue.put(1)
@@ -47,7 +47,7 @@ class _Channels(context.BaseContext):
         return queues.JoinableQueue(maxsize, ctx=self.get_context())
 
     def SimpleQueue(self):
-        """A `Queue` without a thread of its own: ``put`` returns when the pipe has taken the object.
+        """A `Queue` without a thread: ``put`` returns when the pipe has accepted the object.
 
         >>> queue = torch.multiprocessing.SimpleQueue()
         >>> queue.put("text")
@@ -57,21 +57,21 @@ class _Channels(context.BaseContext):
         return queues.SimpleQueue(ctx=self.get_context())
 
     def Manager(self):
-        """A process that holds lists, dicts and the like for others; see `multiprocessing.Manager`."""
+        """A server process that holds lists, dicts and other objects; see `multiprocessing.Manager`."""
         from multiprocessing.managers import SyncManager
 
-        manager = SyncManager(unnamed.address(), ctx=self.get_context())
-        # The standard library's server would wait for clients for ever.
+        manager = SyncManager(anonymous_sockets.address(), ctx=self.get_context())
+        # The standard library's server would wait for clients forever.
         manager.start(initializer=channel.end_with_parent)
         return manager
 
     def Pool(self, processes=None, initializer=None, initargs=(), maxtasksperchild=None):
-        """Processes that take calls; see `multiprocessing.Pool`. Tensors among arguments and results are shared.
+        """A pool of processes for calls; see `multiprocessing.Pool`. Tensors in arguments and results are shared.
 
         Args:
-            processes: how many; as many as there are processors without it.
-            initializer, initargs: called in each process as it begins.
-            maxtasksperchild: after how many calls a process is replaced.
+            processes: the number of processes; by default the number of processors.
+            initializer, initargs: a function that each process calls when it begins, and its arguments.
+            maxtasksperchild: the number of calls after which a process is replaced.
 
         >>> with torch.multiprocessing.get_context("fork").Pool(1) as pool:
         ...     pool.map(abs, [-1, 2])
@@ -80,40 +80,40 @@ class _Channels(context.BaseContext):
         return pool.Pool(processes, initializer, initargs, maxtasksperchild, context=self.get_context())
 
     def get_context(self, method=None):
-        """The names of this module for one start method.
+        """The functions of this module for one start method.
 
         Args:
-            method: ``"fork"``, ``"spawn"`` or ``"forkserver"``; the default one without it.
+            method: ``"fork"``, ``"spawn"`` or ``"forkserver"``; by default the default method.
 
         Raises:
-            ValueError: another name.
+            ValueError: the start method is unknown.
 
         >>> torch.multiprocessing.get_context("spawn").get_start_method()
         'spawn'
         """
         if method is None:
             return self
-        super().get_context(method)  # raises for a name that is unknown or not to be had here
+        super().get_context(method)  # raises an error for an unknown or unavailable method
         return _concrete[method]
 
 
-# What a process inherits is let go of as soon as it is started.
+# A process closes the inherited descriptors as soon as it is started.
 class _SpawnPopen(popen_spawn_posix.Popen):
     def _launch(self, process_obj):
         try:
             super()._launch(process_obj)
         finally:
-            parcel.release(self)
+            bundle.release(self)
 
 
 class _ForkServerPopen(popen_forkserver.Popen):
     def _launch(self, process_obj):
         preload.preload()
-        unnamed.ensure_fork_server()
+        anonymous_sockets.ensure_fork_server()
         try:
             super()._launch(process_obj)
         finally:
-            parcel.release(self)
+            bundle.release(self)
 
 
 class ForkProcess(Member, context.ForkProcess):
@@ -133,7 +133,7 @@ class ForkServerProcess(Member, context.ForkServerProcess):
 
 
 class Process(Member, context.Process):
-    """A process of the default start method."""
+    """A process with the default start method."""
 
     @staticmethod
     def _Popen(process_obj):
@@ -153,29 +153,29 @@ class ForkServerContext(_Channels, context.ForkServerContext):
 
 
 class DefaultContext(_Channels):
-    """Follows ``multiprocessing.set_start_method``, called here or there."""
+    """The context of the default start method, which ``multiprocessing.set_start_method`` sets."""
 
     Process = Process
 
     def get_context(self, method=None):
-        """The names of this module for one start method.
+        """The functions of this module for one start method.
 
         Args:
-            method: ``"fork"``, ``"spawn"`` or ``"forkserver"``; the default one without it.
+            method: ``"fork"``, ``"spawn"`` or ``"forkserver"``; by default the default method.
 
         Raises:
-            ValueError: another name.
+            ValueError: the start method is unknown.
 
         >>> torch.multiprocessing.get_context("spawn").get_start_method()
         'spawn'
         """
         if method is None:
-            # Asking for the default must not fix it: it may still be set.
+            # Reading the default must not fix it, because it may still be set.
             method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
         return super().get_context(method)
 
     def get_start_method(self, allow_none=False):
-        """The default start method; with ``allow_none`` None as long as nobody has set or used it.
+        """The default start method. With ``allow_none`` it is None until it has been set or used.
 
         >>> torch.multiprocessing.get_start_method() in torch.multiprocessing.get_all_start_methods()
         True
@@ -183,11 +183,11 @@ class DefaultContext(_Channels):
         return multiprocessing.get_start_method(allow_none)
 
     def set_start_method(self, method, force=False):
-        """Sets the default start method of the program; ``force`` also after it has been set or used.
+        """Sets the default start method of the program. ``force`` allows this after it has been set or used.
 
         Raises:
             RuntimeError: it was set or used before.
-            ValueError: another name.
+            ValueError: the start method is unknown.
 
         >>> torch.multiprocessing.set_start_method(torch.multiprocessing.get_start_method(), force=True)
         """

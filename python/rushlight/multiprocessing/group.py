@@ -1,7 +1,7 @@
-"""Processes that one parent started share the cores: by default each takes its part of them as threads.
+"""Processes of one parent share the cores: by default each uses an equal part of them for its threads.
 
-The parent writes in shared memory how many there are; every child looks there before a parallel loop. What
-`set_num_threads` or the environment says goes before.
+The parent stores the number of processes in shared memory, and every child reads it before a parallel loop.
+`set_num_threads` and the environment variable take precedence.
 """
 
 import multiprocessing
@@ -15,7 +15,7 @@ _COUNT = struct.Struct("=q")
 
 
 class _Count:
-    """The number of this process's children, in memory that they see."""
+    """The number of this process's children, in memory shared with them."""
 
     def __init__(self):
         self.pid = os.getpid()
@@ -36,7 +36,7 @@ def _children():
 
 
 class Member(process.BaseProcess):
-    """A process that counts itself among its parent's children."""
+    """A process that counts itself among the children of its parent."""
 
     def start(self):
         children = _children()

@@ -1,4 +1,4 @@
-"""What the fork server loads before it forks, so that its children share it instead of each loading its own."""
+"""The modules that the fork server loads before it forks, so that its children share them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What the standard library means for itself.
+# Internal names of the standard library.
 _server: Any = forkserver._forkserver
 
 
 def preload() -> None:
-    """Has a fork server that starts after this load the package, and NumPy where this process has it."""
+    """Makes a fork server that starts later load the package, and NumPy if this process has loaded it."""
     wanted = ["rushlight.utils.data"]
     if "numpy" in sys.modules:
         wanted.append("numpy.random")
@@ -28,15 +28,15 @@ def preload() -> None:
 
 
 def _finds_the_same(name: str) -> bool:
-    """Whether a fresh interpreter would load the package that this process has: a program may have changed where it looks, and
-    tells that to the children alone."""
+    """Whether a new interpreter would import the same package as this process. A program may have changed its import
+    path, and only its children get this path."""
     package = name.partition(".")[0]
     spec = PathFinder.find_spec(package, [os.getcwd(), *_paths()])
     return spec is not None and spec.origin == sys.modules[package].__file__
 
 
 def _paths() -> list[str]:
-    """Where every interpreter with this environment looks."""
+    """The import path of every interpreter in this environment."""
     given = "" if sys.flags.ignore_environment else os.environ.get("PYTHONPATH", "")
     user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     folders = [*user, *site.getsitepackages()]
@@ -44,7 +44,7 @@ def _paths() -> list[str]:
 
 
 def _added(folder: str) -> Iterator[str]:
-    """The folders that files in a folder of packages name: where editable packages are."""
+    """The folders that path files (``.pth``) in a folder of packages name, where editable packages are."""
     for name in sorted(glob.glob(os.path.join(folder, "*.pth"))):
         with open(name, encoding="utf-8", errors="replace") as file:
             lines = [line.rstrip() for line in file]

@@ -1,7 +1,8 @@
-"""Queues over our channels: a reader or writer that is killed never keeps the others from going on.
+"""Queues over this package's channels. A reader or writer that is killed does not block the others.
 
-Nothing here is a lock that a dead process could leave closed. Messages are datagrams (see ``channel``), counters live in
-the kernel (``eventfd``), and the one lock, of bounded queues, is one that the kernel opens when its holder dies.
+There is no lock that a killed process could leave locked. Messages are datagrams (see ``channel``), counters are in the
+kernel (``eventfd``), and the one lock, for bounded queues, is a file lock, which the kernel releases when its owner
+ends.
 """
 
 import collections
@@ -16,21 +17,21 @@ from multiprocessing import context, queues, util
 from queue import Empty, Full
 from typing import Any
 
-from . import channel, parcel
+from . import bundle, channel
 from .connection import Message, Pipe
 
 _MOST = 2**31 - 1
-"""The bound of a queue without one."""
+"""The ``maxsize`` of an unbounded queue."""
 
 
 class Counter:
-    """A number that several processes raise and lower, never below zero."""
+    """A non-negative number that several processes increment and decrement."""
 
     def __init__(self, value=0):
         flags = os.EFD_SEMAPHORE | os.EFD_CLOEXEC | os.EFD_NONBLOCK
-        self._adopt(os.eventfd(value, flags))
+        self._attach(os.eventfd(value, flags))
 
-    def _adopt(self, descriptor):
+    def _attach(self, descriptor):
         self._descriptor = descriptor
         self._close = weakref.finalize(self, os.close, descriptor)
         self._close.atexit = False
@@ -39,7 +40,7 @@ class Counter:
         os.eventfd_write(self._descriptor, 1)
 
     def lower(self, block=True, timeout=None):
-        """Takes one; False if there was none in time."""
+        """Decrements the counter. Returns False if it was zero until the deadline."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             try:
@@ -54,44 +55,44 @@ class Counter:
             return next(int(line.split()[1], 16) for line in info if line.startswith("eventfd-count"))
 
     def __getstate__(self):
-        return parcel.send_descriptor(self._descriptor)
+        return bundle.send_descriptor(self._descriptor)
 
     def __setstate__(self, place):
-        self._adopt(parcel.receive_descriptor(place))
+        self._attach(bundle.receive_descriptor(place))
 
 
-#: What has threads and descriptions of its own in each process. The hooks of `multiprocessing` are not enough: a process may
-#: fork without it.
+#: The queues with their own threads and file descriptions in each process. The hooks of `multiprocessing` are not
+#: sufficient: a process may fork without it.
 _per_process: weakref.WeakSet = weakref.WeakSet()
 
 
-def _renew():
+def _reopen_in_child():
     for item in list(_per_process):
         item._begin()
 
 
-os.register_at_fork(after_in_child=_renew)
+os.register_at_fork(after_in_child=_reopen_in_child)
 
 
-class DeathProofLock:
-    """A lock between processes that opens when its holder dies.
+class RobustLock:
+    """A lock between processes that is released when its owner ends.
 
-    The kernel locks a file for an open file description. Each process has one of its own: a copy inherited over ``fork``
-    would be the parent's.
+    The kernel locks a file for an open file description. Each process has its own: a description inherited over
+    ``fork`` would be the parent's.
     """
 
     _descriptor: Any = None
 
     def __init__(self):
-        self._adopt(os.memfd_create("rushlight-lock", os.MFD_CLOEXEC))
+        self._attach(os.memfd_create("rushlight-lock", os.MFD_CLOEXEC))
 
-    def _adopt(self, descriptor):
+    def _attach(self, descriptor):
         self._descriptor = descriptor
         self._begin()
         _per_process.add(self)
 
     def _begin(self):
-        # Threads of this process share the description, so they need a lock among themselves.
+        # Threads of this process share the description, so that they need a lock among themselves.
         self._threads = threading.Lock()
         own = os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDWR | os.O_CLOEXEC)
         os.close(self._descriptor)
@@ -106,10 +107,10 @@ class DeathProofLock:
         self._threads.release()
 
     def __getstate__(self):
-        return parcel.send_descriptor(self._descriptor)
+        return bundle.send_descriptor(self._descriptor)
 
     def __setstate__(self, place):
-        self._adopt(parcel.receive_descriptor(place))
+        self._attach(bundle.receive_descriptor(place))
 
     def __del__(self):
         if self._descriptor is not None:
@@ -117,15 +118,15 @@ class DeathProofLock:
 
 
 class Queue(queues.Queue):
-    """multiprocessing's ``Queue``. An object is pickled by ``put`` itself, so what cannot be sent is an error there."""
+    """multiprocessing's ``Queue``. ``put`` itself pickles the object, so that pickling errors are raised there."""
 
     def __init__(self, maxsize=0, *, ctx=None):
         self._maxsize = maxsize if maxsize > 0 else _MOST
         self._reader, self._writer = Pipe(duplex=False)
         self._room = Counter(self._maxsize)
-        # Of a bounded queue a reader gives the room back before it takes the message, so that its death in between loses
-        # no room. The lock keeps the other readers from taking that message meanwhile.
-        self._taking: Any = DeathProofLock() if maxsize > 0 else None
+        # In a bounded queue a reader releases the slot before it takes the message, so that a kill in between does not
+        # lose the slot. The lock prevents other readers from taking that message in the meantime.
+        self._taking: Any = RobustLock() if maxsize > 0 else None
         self._ignore_epipe = False
         self._begin()
         _per_process.add(self)
@@ -141,7 +142,7 @@ class Queue(queues.Queue):
 
     def _begin(self):
         self._closed = False
-        # What `close`, `join_thread` and `cancel_join_thread` of the standard library work on.
+        # Attributes that `close`, `join_thread` and `cancel_join_thread` of the standard library use.
         self._close = self._jointhread = None
         self._joincancelled = False
         self._feeder: Any = None
@@ -165,7 +166,7 @@ class Queue(queues.Queue):
 
     def _send(self, message):
         with self._order:
-            # Nothing overtakes what is waiting.
+            # Messages must not overtake those that are waiting.
             if (self._feeder is None or self._feeder.is_idle()) and self._writer.send_message(message, block=False):
                 return
             if self._feeder is None:
@@ -173,10 +174,10 @@ class Queue(queues.Queue):
             self._feeder.add(message)
 
     def _count(self):
-        """Called for each object that is put, before it can be got."""
+        """Called for each object that is put, before it can be received."""
 
     def _give_up(self):
-        """What takes back that an object was put, where it cannot be sent. It does not hold the queue."""
+        """Returns a function that frees what `put` reserved for an object that cannot be sent. It does not refer to the queue."""
         return self._room.raise_
 
     def get(self, block=True, timeout=None):
@@ -185,7 +186,7 @@ class Queue(queues.Queue):
         message = self._take(deadline, block) if self._taking is None else self._take_bounded(deadline, block)
         if message is None:
             raise Empty
-        return parcel.unpack(*message)
+        return bundle.unpack(*message)
 
     def _take(self, deadline, block):
         message = self._reader.recv_message(deadline, block)
@@ -220,13 +221,13 @@ class Queue(queues.Queue):
 
 
 class Feeder(threading.Thread):
-    """Sends what did not fit into the socket at once, in order."""
+    """A thread that sends messages for which the socket had no space, in order."""
 
     def __init__(self, reader, writer, give_up, ignore_epipe):
         super().__init__(name="QueueFeederThread", daemon=True)
         self._reader, self._writer, self._give_up = reader, writer, give_up
         self._ignore_epipe = ignore_epipe
-        # A message stays here until it is sent; the semaphore counts those that were not looked at.
+        # A message stays here until it is sent. The semaphore counts the messages that were not processed yet.
         self._messages: collections.deque[Message | None] = collections.deque()
         self._some = threading.Semaphore(0)
 
@@ -238,7 +239,7 @@ class Feeder(threading.Thread):
         self._some.release()
 
     def finish(self):
-        """Ends the thread when it has sent everything."""
+        """Ends the thread after it has sent everything."""
         self.add(None)
 
     def run(self):
@@ -269,7 +270,7 @@ def _join(reference):
 
 
 class JoinableQueue(Queue):
-    """A queue that knows how many of its objects are not done."""
+    """A queue that counts its unfinished objects."""
 
     def __init__(self, maxsize=0, *, ctx=None):
         super().__init__(maxsize, ctx=ctx)
@@ -299,7 +300,7 @@ class JoinableQueue(Queue):
             raise ValueError("task_done() called too many times")
 
     def join(self):
-        # The kernel tells when a counter is not zero, but not when it is.
+        # The kernel can wait until a counter is not zero, but not until it is zero.
         pause = 0.0001
         while self._unfinished.value():
             time.sleep(pause)
@@ -307,7 +308,7 @@ class JoinableQueue(Queue):
 
 
 class SimpleQueue:
-    """A pipe that any number of processes write and read; ``put`` waits while it is full."""
+    """A pipe that any number of processes write and read. ``put`` waits while it is full."""
 
     def __init__(self, *, ctx=None):
         self._reader, self._writer = Pipe(duplex=False)

@@ -1,17 +1,17 @@
-"""How tensors and storages are pickled between processes: their bytes stay where they are, in shared memory.
+"""Pickling of tensors and storages between processes. Their bytes stay in shared memory.
 
-A storage that is not shared is moved to shared memory in place, so sender and receiver see the same bytes from then on.
-A storage that arrives twice is one storage. Bytes of a file that is written through (`torch.from_file(shared=True)`) are
-mapped by the receiver as well. Registered for all of multiprocessing: its own queues and managers work too,
-but their sender must live until the object has been received.
+A storage that is not shared is moved to shared memory in place, so that sender and receiver share its bytes from then
+on. A storage that is received twice is one storage. The receiver also maps files that are mapped for writing
+(`torch.from_file(shared=True)`). The reducers are registered for all of multiprocessing: its own queues and managers
+work too, but their sender must live until the object has been received.
 """
 
 from multiprocessing import reduction
 
 import rushlight as torch
-from rushlight._utils import _rebuild_sparse, layout_of, sparse_parts, view_of
+from rushlight._utils import layout_of, taken_apart
 
-from .parcel import receive_file, receive_storage, send_file, send_storage
+from .bundle import receive_file, receive_storage, send_file, send_storage
 
 
 def reduce_storage(storage):
@@ -35,31 +35,27 @@ def reduce_tensor(tensor):
             "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor before "
             "serializing (e.g., putting it on the queue)."
         )
-    if tensor.is_sparse:
-        return _rebuild_sparse, (*sparse_parts(tensor), tensor.requires_grad, type(tensor), None)
-    # A view, whatever became of the tensor's own bytes: moving the storage moves all its views.
-    layout = layout_of(tensor)
     leaf = type(tensor), tensor.requires_grad, tensor.grad if tensor.is_leaf else None
-    if tensor.device.type == "meta":
-        return rebuild_meta_tensor, (layout, leaf)
-    if tensor.device.type != "cpu":
+    if tensor.is_sparse or tensor.device.type == "cpu":
+        # A view of the storage, because moving the storage moves all its views.
+        return rebuild_tensor, (*taken_apart(tensor), leaf)
+    if tensor.device.type != "meta":
         raise RuntimeError(f"Cannot share a tensor on {tensor.device} between processes: copy it to the CPU first")
-    return rebuild_tensor, (tensor.untyped_storage(), layout, leaf)
+    return rebuild_tensor, (_meta_of, layout_of(tensor), leaf)
 
 
-def rebuild_tensor(storage, layout, leaf):
-    return _as_leaf(view_of(storage, *layout), leaf)
+def rebuild_tensor(function, arguments, leaf):
+    return _as_leaf(function(*arguments), leaf)
 
 
-def rebuild_meta_tensor(layout, leaf):
-    dtype, _, size, stride, _ = layout
-    return _as_leaf(torch.empty_strided(size, stride, dtype=dtype, device="meta"), leaf)
+def _meta_of(dtype, _, size, stride, __):
+    return torch.empty_strided(size, stride, dtype=dtype, device="meta")
 
 
 def _as_leaf(tensor, leaf):
     cls, requires_grad, grad = leaf
     if cls is torch.nn.Parameter:
-        # The constructor must know: integers cannot require a gradient, not even for a moment.
+        # Passed to the constructor, because an integer tensor cannot require a gradient, not even temporarily.
         tensor = torch.nn.Parameter(tensor, requires_grad=requires_grad)
     else:
         tensor.requires_grad_(requires_grad)

@@ -1,9 +1,11 @@
-"""``spawn``: starts processes, waits for all, and raises what the first that fails raised."""
+"""``spawn``: starts processes, waits for all of them, and raises the exception of the first that fails."""
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import multiprocessing.connection
+import os
 import signal
 import sys
 import time
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
+ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"
+"""The environment variable that, set to 1, lets ``start_processes`` start all processes of a fork server at once."""
+
+_log = logging.getLogger(__name__)
+
 __all__ = [
     "ProcessContext",
     "ProcessException",
@@ -30,7 +37,7 @@ __all__ = [
 
 
 class ProcessException(Exception):
-    """A process of ``spawn`` failed: ``error_index`` is its number, ``error_pid`` its process id."""
+    """A process of ``spawn`` failed. ``error_index`` is its index, ``error_pid`` its process id."""
 
     __slots__ = ["error_index", "error_pid"]
 
@@ -45,7 +52,7 @@ class ProcessException(Exception):
 
 
 class ProcessRaisedException(ProcessException):
-    """The process raised an exception; the message has its traceback.
+    """The process raised an exception. The message has its traceback.
 
     >>> def fail(index):
     ...     raise ValueError("no luck")
@@ -58,7 +65,7 @@ class ProcessRaisedException(ProcessException):
 
 
 class ProcessExitedException(ProcessException):
-    """The process ended by a signal or with an exit code other than zero: ``exit_code``, and ``signal_name`` or None.
+    """The process ended by a signal or with a nonzero exit code: ``exit_code``, and ``signal_name`` or None.
 
     >>> import os
     >>> def leave(index):
@@ -82,7 +89,7 @@ class ProcessExitedException(ProcessException):
 
 
 def _prctl_pr_set_pdeathsig(number):
-    """Asks the kernel to send this process a signal when its parent dies."""
+    """Makes the kernel send this process a signal when its parent ends."""
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number))
 
@@ -92,14 +99,14 @@ def _run(fn, index, args, report):
     try:
         fn(index, *args)
     except KeyboardInterrupt:
-        pass  # the parent died, or ended us
+        pass  # the parent has ended, or has terminated this process
     except Exception:
         report.send(traceback.format_exc())
         sys.exit(1)
 
 
 class ProcessContext:
-    """The processes that one call of `spawn` or `start_processes` started, with ``join=False``.
+    """The processes of one call of `spawn` or `start_processes` with ``join=False``.
 
     >>> context = torch.multiprocessing.start_processes(print, join=False, start_method="fork", nprocs=0)
     >>> context.join(), context.pids()
@@ -112,14 +119,14 @@ class ProcessContext:
         self.sentinels = {process.sentinel: index for index, process in enumerate(processes)}
 
     def pids(self) -> list[int]:
-        """The numbers of the processes."""
+        """The process ids."""
         return [int(process.pid) for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Waits for a process to end. True when all have ended well.
+        """Waits for a process to end. Returns True when all processes have ended successfully.
 
-        When one failed, the others get ``grace_period`` seconds to end by themselves, then SIGTERM, then, after as long
-        again (30 seconds without a grace period), SIGKILL; and what the first one failed with is raised.
+        If one fails, the others have ``grace_period`` seconds to end. They then get SIGTERM and, after the same time
+        again (30 seconds without a grace period), SIGKILL. The exception of the first process is raised.
         """
         if not self.sentinels:
             return True
@@ -134,9 +141,9 @@ class ProcessContext:
             return not self.sentinels
         if grace_period is not None:
             self._wait(grace_period)
-        self._each_alive("terminate")
+        self._each_alive("terminate", "Terminating process %s via signal SIGTERM")
         self._wait(30 if grace_period is None else grace_period)
-        self._each_alive("kill")
+        self._each_alive("kill", "Unable to shutdown process %s via SIGTERM , forcefully exiting via SIGKILL")
         for process in self.processes:
             process.join()
         self._raise(failed)
@@ -146,9 +153,10 @@ class ProcessContext:
         for process in self.processes:
             process.join(max(0.0, deadline - time.monotonic()))
 
-    def _each_alive(self, action):
+    def _each_alive(self, action, warning):
         for process in self.processes:
             if process.is_alive():
+                _log.warning(warning, process.pid)
                 getattr(process, action)()
 
     def _raise(self, index: int) -> NoReturn:
@@ -171,7 +179,7 @@ class ProcessContext:
 
 
 class SpawnContext(ProcessContext):
-    """The former name of `ProcessContext`; warns.
+    """The old name of `ProcessContext`. Gives a warning.
 
     >>> issubclass(torch.multiprocessing.SpawnContext, torch.multiprocessing.ProcessContext)
     True
@@ -193,16 +201,16 @@ def start_processes(
     """Runs ``fn(index, *args)`` in ``nprocs`` processes of any start method; see `spawn`.
 
     Args:
-        fn: with ``"spawn"`` and ``"forkserver"`` it must be importable: no function of a session or a `lambda`.
-        args: its other arguments; tensors are shared and not copied.
+        fn: the function; for ``"spawn"`` and ``"forkserver"`` it must be importable (not interactive, no `lambda`).
+        args: its other arguments; tensors are shared, not copied.
         nprocs: the number of processes.
         join: whether to wait for them.
-        daemon: whether they end with this process, and may start none of their own.
+        daemon: whether the processes end with this process and may not start others.
         start_method: ``"spawn"``, ``"fork"`` or ``"forkserver"``.
 
     Raises:
         ProcessRaisedException: a process raised an exception.
-        ProcessExitedException: a process ended otherwise without success.
+        ProcessExitedException: a process ended by a signal or with a nonzero exit code.
 
     >>> def add(index, total):
     ...     total[index] += index + 1
@@ -213,13 +221,23 @@ def start_processes(
     """
     context = default.get_context(start_method)
     processes, reports = [], []
+    theirs = []
     for index in range(nprocs):
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_run, args=(fn, index, args, theirs), daemon=daemon)
-        process.start()
-        theirs.close()
-        processes.append(process)
+        ours, their = context.Pipe(duplex=False)
+        processes.append(context.Process(target=_run, args=(fn, index, args, their), daemon=daemon))
         reports.append(ours)
+        theirs.append(their)
+    if start_method == "forkserver" and os.environ.get(ENV_VAR_PARALLEL_START, "0") == "1":
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(max_workers=max(nprocs, 1)) as threads:
+            for _ in threads.map(lambda process: process.start(), processes):
+                pass
+    else:
+        for process in processes:
+            process.start()
+    for their in theirs:
+        their.close()
     started = ProcessContext(processes, reports)
     if not join:
         return started
@@ -238,20 +256,20 @@ def spawn(
 ) -> ProcessContext | None:
     """Runs ``fn(index, *args)`` in ``nprocs`` new processes and waits for them.
 
-    If one ends with anything but success the others are ended, and what it failed with is raised here.
+    If one of them fails, the others are ended and its exception is raised.
 
     Args:
-        fn: an importable function: each process imports its module, so that the program's own start must stand under
+        fn: an importable function. Each process imports its module, so the main program must be guarded by
             ``if __name__ == "__main__"``.
-        args: its other arguments; tensors are shared and not copied.
+        args: its other arguments; tensors are shared, not copied.
         nprocs: the number of processes.
-        join: False returns a `ProcessContext` at once, whose ``join`` does the waiting.
-        daemon: whether they end with this process, and may start none of their own.
-        start_method: accepted; another one than ``"spawn"`` warns and is taken (see `start_processes`).
+        join: False returns a `ProcessContext` immediately, whose ``join`` waits.
+        daemon: whether the processes end with this process and may not start others.
+        start_method: accepted; methods other than ``"spawn"`` give a warning and are used (see `start_processes`).
 
     Raises:
         ProcessRaisedException: a process raised an exception; the message has its traceback.
-        ProcessExitedException: a process ended by a signal or an exit code other than zero.
+        ProcessExitedException: a process ended by a signal or with a nonzero exit code.
 
     >>> torch.multiprocessing.spawn(print, nprocs=0)
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from . import common_types as common_types
     from . import grad as grad
 else:
-    _SELDOM = ("attention", "common_types", "grad")  # wanted, and not light
+    _SELDOM = ("attention", "common_types", "grad")  # rarely used, and slow to import
 
     def __getattr__(name: str) -> object:
         if name in _SELDOM:

@@ -1,4 +1,4 @@
-"""Attention of several heads; `multi_head_attention_forward` is part of `torch.nn.functional`."""
+"""Multi-head attention. `multi_head_attention_forward` is part of `torch.nn.functional`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rushlight import Tensor
 
 
-# Under torch's name and with its arguments: programs with an attention of their own call it.
+# It has torch's name and arguments, because programs with their own attention call it.
 
 
 def _canonical_mask(
@@ -25,7 +25,7 @@ def _canonical_mask(
     target_type: torch.dtype,
     check_other: bool = True,
 ) -> Tensor | None:
-    """A mask as numbers to add: minus infinity where a boolean one is true."""
+    """Converts a boolean mask into numbers to add: minus infinity where the mask is true."""
     if mask is None:
         return None
     if mask.dtype != torch.bool and not mask.is_floating_point():
@@ -65,13 +65,14 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """What `rushlight.nn.MultiheadAttention` computes, with its weights as arguments.
+    """Computes `rushlight.nn.MultiheadAttention` with the weights as arguments.
 
-    Shapes: query ``(L, N, E)``, key and value ``(S, N, *)``, or without ``N``; the result ``(L, N, E)`` and the weights
-    ``(N, L, S)`` or, not averaged, ``(N, heads, L, S)``.
+    Shapes: query ``(L, N, E)``, key and value ``(S, N, *)``, all with or without ``N``; the result is ``(L, N, E)``,
+        and
+    the weights are ``(N, L, S)`` or, if not averaged, ``(N, heads, L, S)``.
 
     Raises:
-        AssertionError, RuntimeError: shapes that do not fit.
+        AssertionError, RuntimeError: the shapes do not match.
 
     >>> x, weight = torch.ones(2, 1, 4), torch.eye(4)
     >>> output, attention = torch.nn.functional.multi_head_attention_forward(
@@ -93,7 +94,7 @@ def multi_head_attention_forward(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
             "`generate_square_subsequent_mask` to create this mask."
         )
-    # A hint that is enough: then nobody reads the mask.
+    # With this hint, the mask itself is not needed.
     causal = is_causal and key_padding_mask is None and not need_weights
     mask = None if causal else _canonical_mask(attn_mask, "attn_mask", None, "", query.dtype)
     if features != embed_dim_to_check:
@@ -116,14 +117,14 @@ def multi_head_attention_forward(
         zeros = q.new_zeros((batch * num_heads, 1, size))
         k, v = torch.cat([k, zeros], 1), torch.cat([v, zeros], 1)
         added += 1
-    # What has been added may be attended to by all.
+    # Every query may attend to the appended positions.
     if mask is not None and added:
         mask = _nn.pad(mask, (0, added))
     source = k.size(1)
     if padding is not None:
         mask = _with_padding(mask, _nn.pad(padding, (0, added)) if added else padding, batch, num_heads, source)
     if not need_weights:
-        # The weights themselves are never made.
+        # The attention weights are never stored.
         dropout = dropout_p if training else 0.0
         heads = _nn.scaled_dot_product_attention(q, k, v, mask, dropout, causal)
         return _leave(heads, length, batch, features, out_proj_weight, out_proj_bias, batched), None
@@ -142,7 +143,7 @@ def multi_head_attention_forward(
 def _projected(
     given: list[Tensor], together: Tensor | None, separate: list[Tensor | None] | None, bias: Tensor | None
 ) -> list[Tensor]:
-    """Query, key and value through their projections, whose weights stand in one matrix or in three."""
+    """Projects query, key and value. The weights of the projections are one matrix or three."""
     _, key, value = given
     if separate is not None:
         if key.shape[:2] != value.shape[:2]:
@@ -171,7 +172,7 @@ def _with_biases(
     static_k: Tensor | None,
     static_v: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Keys and values with a learned one behind them."""
+    """Appends a learned key and a learned value."""
     if bias_k is None or bias_v is None:
         given, lacking = ("bias_v", "bias_k") if bias_k is None else ("bias_k", "bias_v")
         raise AssertionError(f"{given} is set but {lacking} is None")
@@ -182,7 +183,7 @@ def _with_biases(
 
 
 def _with_padding(mask: Tensor | None, padding: Tensor, batch: int, heads: int, source: int) -> Tensor:
-    """The mask of each head, and the padding of each sample with it."""
+    """The mask of each head, combined with the padding mask of each sample."""
     for dim, wanted in enumerate((batch, source)):
         if padding.shape[dim] != wanted:
             raise AssertionError(f"Expected key_padded_mask.shape[{dim}] to be {wanted}, but got {padding.shape[dim]}")
@@ -193,7 +194,7 @@ def _with_padding(mask: Tensor | None, padding: Tensor, batch: int, heads: int, 
 def _leave(
     heads: Tensor, length: int, batch: int, features: int, weight: Tensor, bias: Tensor | None, batched: bool
 ) -> Tensor:
-    """What the heads found, side by side, through the last projection."""
+    """Concatenates the outputs of the heads and applies the output projection."""
     output = _nn.linear(heads.transpose(0, 1).reshape(length, batch, features), weight, bias)
     return output if batched else output.squeeze(1)
 
@@ -215,7 +216,7 @@ def _check_mask(mask: Tensor, length: int, source: int, heads: int) -> Tensor:
 def _check_shapes(
     query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, heads: int
 ) -> bool:
-    """Whether there is a batch; raises unless the numbers of dimensions fit."""
+    """Whether there is a batch. Raises an error if the numbers of dimensions do not match."""
     dims = query.dim()
     if dims not in (2, 3):
         raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {dims}-D query tensor")

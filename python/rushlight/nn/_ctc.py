@@ -1,4 +1,4 @@
-"""`ctc_loss`, whose operator wants a number for the reduction, and lengths all in one form."""
+"""`ctc_loss`. Its operator takes the reduction as a number, and both lengths in the same form."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """Minus the logarithm of the probability of a labelling, summed over all ways to spread it over time.
+    """The negative log-likelihood of a labelling, summed over all alignments (connectionist temporal classification).
 
     Raises:
-        RuntimeError: lengths that are not those of a batch, or longer than it; a blank that is no class.
-        ValueError: an unknown reduction.
+        RuntimeError: the lengths do not match the batch or are too large, or ``blank`` is not a class.
+        ValueError: the reduction is unknown.
 
     >>> torch.nn.functional.ctc_loss(torch.zeros(2, 1, 2).log_softmax(-1), torch.tensor([[1]]), (2,), (1,))
     tensor(0.2877)
@@ -37,7 +37,7 @@ def ctc_loss(
         raise ValueError(f"{reduction} is not a valid value for reduction")
     of_inputs: Any = input_lengths
     of_targets: Any = target_lengths
-    # Both lists or both tensors: so the operator takes them.
+    # The operator takes both lengths as lists or both as tensors.
     if isinstance(of_inputs, torch.Tensor) or isinstance(of_targets, torch.Tensor):
         of_inputs, of_targets = torch.as_tensor(of_inputs), torch.as_tensor(of_targets)
     return torch.ctc_loss(log_probs, targets, of_inputs, of_targets, blank, _REDUCTIONS[reduction], zero_infinity)

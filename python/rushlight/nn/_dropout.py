@@ -1,4 +1,4 @@
-"""Dropout of elements and of whole channels; the functions are parts of `torch.nn.functional`."""
+"""Dropout of elements and of whole channels. The functions are part of `torch.nn.functional`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import rushlight as torch
 from rushlight._functions import nn_functional as _nn
-from rushlight._overridable import answer, asks, overridable, overridden
+from rushlight._overridable import call_override, mark_overridable, overridable, overridden
 from rushlight._text import must_be_tensor
 from rushlight._warnings import warn
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from rushlight import Tensor
 
 
-def _check_chance(p: float) -> None:
+def _check_probability(p: float) -> None:
     if p < 0.0 or p > 1.0 or p != p:
-        # torch's own check lets NaN pass, which the operator then finds.
+        # torch's check accepts NaN, and the operator rejects it.
         kind = ValueError if p == p else RuntimeError
         raise kind(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-@asks
+@mark_overridable
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """In training, zeroes each element with probability ``p`` and divides the rest by ``1 - p``; else the input.
+    """In training, zeroes elements with probability ``p`` and divides the others by ``1 - p``. Otherwise the identity.
 
     Raises:
         ValueError: ``p`` is outside of [0, 1].
@@ -33,8 +33,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     tensor([0., 0.])
     """
     if overridden((input,)):
-        return answer(dropout, (input,), {"p": p, "training": training, "inplace": inplace})
-    _check_chance(p)
+        return call_override(dropout, (input,), {"p": p, "training": training, "inplace": inplace})
+    _check_probability(p)
     if not training or p == 0:
         return input
     result = _nn.dropout(input, p, True)
@@ -42,8 +42,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 
 def _drop_whole(input: Tensor, p: float, training: bool, inplace: bool, channels: int) -> Tensor:
-    """Dropout of all that shares the first ``channels`` dimensions: whole channels, or whole samples' features."""
-    _check_chance(p)
+    """Dropout of everything that shares the first ``channels`` dimensions: whole channels, or all features of a sample."""
+    _check_probability(p)
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:
@@ -58,11 +58,11 @@ def _zeroed(input: Tensor, inplace: bool) -> Tensor:
 
 
 def _kept_channels(input: Tensor, p: float, channels: int) -> Tensor:
-    """Ones, and zeros with probability ``p``, in the shape of the first ``channels`` dimensions."""
+    """Ones, and zeros with probability ``p``, in the shape of the first ``channels`` dimensions of the input."""
     if input.dim() < channels:
         raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
     shape = (*input.shape[:channels], *[1] * (input.dim() - channels))
-    # Made of the input: inside `vmap` there is room for every sample then.
+    # Created from the input, so that inside `vmap` it has elements for every sample.
     return input.new_empty(shape).bernoulli_(1 - p)
 
 
@@ -81,7 +81,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     """In training, zeroes whole channels of ``(N, C, L)`` or ``(C, L)`` with probability ``p``.
 
     Raises:
-        RuntimeError: the input has another number of dimensions.
+        RuntimeError: the input has the wrong number of dimensions.
 
     >>> torch.nn.functional.dropout1d(torch.ones(1, 2), p=1.0)
     tensor([[0., 0.]])
@@ -97,7 +97,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 @overridable
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """In training, zeroes whole channels of ``(N, C, H, W)`` with probability ``p``; else the input.
+    """In training, zeroes whole channels of ``(N, C, H, W)`` with probability ``p``.
 
     Raises:
         ValueError: ``p`` is outside of [0, 1].
@@ -118,7 +118,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 @overridable
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """In training, zeroes whole channels of ``(N, C, D, H, W)`` with probability ``p``; else the input.
+    """In training, zeroes whole channels of ``(N, C, D, H, W)`` with probability ``p``.
 
     Raises:
         ValueError: ``p`` is outside of [0, 1].
@@ -131,18 +131,18 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 
 def _alpha_drop(input: Tensor, p: float, training: bool, inplace: bool, channels: int | None) -> Tensor:
-    """Dropout to the value that SELU saturates at, then scaled and shifted so that mean and variance stay."""
+    """Dropout to the negative saturation value of SELU, scaled and shifted so that mean and variance do not change."""
     must_be_tensor("alpha_dropout" if channels is None else "feature_alpha_dropout", "input", 1, input)
-    _check_chance(p)
+    _check_probability(p)
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:
         return _zeroed(input, inplace)
-    depth = 1.7580993408473766  # where SELU saturates, below zero
+    depth = 1.7580993408473766  # minus the limit of SELU at minus infinity
     scale = 1 / math.sqrt((depth * depth * p + 1) * (1 - p))
-    # Drawn in the order in which the input lies in memory, for channels row by row.
+    # Drawn in the order of the input's memory layout, and for channels row by row.
     kept = torch.empty_like(input).bernoulli_(1 - p) if channels is None else _kept_channels(input, p, channels)
-    # In torch's order of rounding; in place, so that integers are refused.
+    # In torch's order of rounding, and in place, so that integers raise an error.
     shift = kept.add(-1).mul_(depth * scale).add_(depth * scale * p)
     kept.mul_(scale)
     return input.mul_(kept).add_(shift) if inplace else (input * kept).add_(shift)
@@ -150,7 +150,7 @@ def _alpha_drop(input: Tensor, p: float, training: bool, inplace: bool, channels
 
 @overridable
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """In training, dropout that keeps mean and variance of what SELU gives.
+    """In training, dropout that keeps the mean and the variance of the output of SELU.
 
     Raises:
         ValueError: ``p`` is outside of [0, 1].

@@ -1,4 +1,4 @@
-"""`embedding_bag`, whose operator wants a number for the mode, and bags in one form."""
+"""`embedding_bag`. Its operator takes the mode as a number, and bags in one form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BAGS = {"sum": 0, "mean": 1, "max": 2}
 
 
 def _in_line(input: Tensor, offsets: Tensor | None, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """All bags one behind the other, and where each begins."""
+    """All bags concatenated, and the offset of each bag."""
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError(
@@ -60,13 +60,13 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """The sum, mean or maximum of the rows of ``weight`` that each bag of ``input`` names.
+    """The sum, mean or maximum of the rows of ``weight`` for each bag of indices in ``input``.
 
-    A matrix of row numbers is a bag in each row; else bag ``i`` begins at ``offsets[i]``.
+    Each row of a matrix ``input`` is a bag. For a vector ``input``, bag ``i`` begins at ``offsets[i]``.
 
     Raises:
-        ValueError: no offsets, or offsets for a matrix; an unknown mode.
-        NotImplementedError: weights of samples, unless they are summed.
+        ValueError: ``offsets`` is missing, or is given for a matrix; or the mode is unknown.
+        NotImplementedError: ``per_sample_weights`` is given and the mode is not "sum".
 
     >>> table = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> torch.nn.functional.embedding_bag(torch.tensor([[0, 1], [1, 1]]), table, mode="sum")
@@ -86,7 +86,7 @@ def embedding_bag(
         )
     if weight.dim() != 2:
         raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
-    # The bags of a matrix end where its rows do.
+    # The bags of a matrix end at the ends of its rows.
     include_last_offset = include_last_offset and input.dim() != 2
     input, offsets, per_sample_weights = _in_line(input, offsets, per_sample_weights)
     _check_mode(mode, scale_grad_by_freq, sparse)

@@ -1,4 +1,4 @@
-"""What modules and optimizers do with gradients alike."""
+"""Code for gradients that modules and optimizers share."""
 
 from __future__ import annotations
 

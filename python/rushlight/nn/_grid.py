@@ -1,4 +1,4 @@
-"""`affine_grid`, which refuses in torch's words what its operator takes."""
+"""`affine_grid`. It checks its arguments with torch's messages and calls the operator."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @overridable
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """The places for `grid_sample` at which images ``(N, C, H, W)``, or volumes, are moved by affine maps.
+    """The sampling grid for `grid_sample` that applies affine maps to images ``(N, C, H, W)`` or volumes.
 
     Raises:
-        NotImplementedError: a size that is neither that of images nor of volumes.
-        ValueError: maps of another shape, or of integers.
+        NotImplementedError: the size is neither that of images nor that of volumes.
+        ValueError: ``theta`` has the wrong shape or an integer dtype.
 
     >>> torch.nn.functional.affine_grid(torch.eye(2, 3)[None], (1, 1, 1, 2), align_corners=True)
     tensor([[[[-1.,  0.],
@@ -48,4 +48,9 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         )
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")
+    if align_corners and min(size[2:]) == 1:
+        warn(
+            "Since version 1.3.0, affine_grid behavior has changed for unit-size grids when align_corners=True. This is "
+            "not an intended use case of affine_grid. See the documentation of affine_grid for details."
+        )
     return torch.affine_grid_generator(theta, size, align_corners)

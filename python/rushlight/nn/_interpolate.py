@@ -1,7 +1,7 @@
-"""Images and their kin in other sizes: each result is a weighted mean of a few neighbours, axis by axis.
+"""Resizing of images: each result is a weighted mean of a few neighbours, one dimension at a time.
 
-The weights of an axis do not depend on the others, so that three dimensions are three times one. The functions are parts of
-`torch.nn.functional`.
+The weights of one dimension do not depend on the others, so that three dimensions are three passes. The functions are
+part of `torch.nn.functional`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-#: The rank of the input that a mode wants, if it does not take any.
+#: The number of dimensions of the input for modes that accept only one.
 _RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5, "lanczos": 4}
 _BLOCKS = ("nearest", "nearest-exact", "area")
-#: How many neighbours have a weight where nothing shrinks, of those modes that can look at more where it does.
+#: The number of neighbours with a weight when the image does not shrink, for modes that support antialiasing.
 _REACH = {"bilinear": 2, "bicubic": 4, "lanczos": 6}
 
 
@@ -39,18 +39,19 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """An input ``(N, C, *)`` with other sizes of space, given as they are or as factors.
+    """Resizes an input ``(N, C, *)`` to the given spatial sizes, or by the given scale factors.
 
     Args:
         mode: ``"nearest"``, ``"nearest-exact"``, ``"area"``, or ``"linear"``, ``"bilinear"``, ``"bicubic"``, ``"trilinear"``,
             ``"lanczos"`` for inputs of their rank.
-        align_corners: whether the corners stay where they are, of the latter modes.
-        recompute_scale_factor: whether the factors are those of the rounded sizes.
-        antialias: whether a smaller image is made of all its elements, of bilinear and bicubic modes; lanczos always does.
+        align_corners: whether the corners of input and result are aligned, for linear and cubic modes.
+        recompute_scale_factor: whether to recompute the scale factors from the rounded sizes.
+        antialias: whether to use all input elements when an image shrinks, for bilinear and bicubic modes; lanczos
+            always does.
 
     Raises:
-        ValueError: neither or both of ``size`` and ``scale_factor`` are given, or they have another number of dimensions.
-        NotImplementedError: the mode does not fit the number of dimensions.
+        ValueError: neither or both of ``size`` and ``scale_factor`` are given, or they have the wrong number of dimensions.
+        NotImplementedError: the mode does not support this number of dimensions.
 
     >>> torch.nn.functional.interpolate(torch.tensor([[[1.0, 3.0]]]), scale_factor=2, mode="linear")
     tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
@@ -87,7 +88,7 @@ def interpolate(
 
 
 def _node(mode: str, dimensions: int, antialias: bool) -> str:
-    """The name of a graph's node."""
+    """The name of the graph node."""
     kind = "".join(word.capitalize() for word in mode.split("-"))
     return f"Upsample{kind}{dimensions}D{'Aa' if antialias else ''}Backward0"
 
@@ -97,8 +98,8 @@ def _interpolated(
 ) -> Tensor:
     result = input
     axes = list(enumerate(size))
-    # Bytes are rounded after each axis, so that the order counts.
-    if antialias:  # What has its size already is left as it is, whatever the factor says.
+    # Bytes are rounded after each dimension, so that the order of dimensions matters.
+    if antialias:  # a dimension that already has its size is not changed, for any scale factor
         axes = [(axis, wanted) for axis, wanted in axes if wanted != input.shape[axis + 2]]
     for axis, wanted in reversed(axes) if antialias or _is_fixed(input, mode) else axes:
         given = None if factors is None else factors[axis]
@@ -113,7 +114,7 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """The old name of `interpolate`; deprecated.
+    """Deprecated: use `interpolate`.
 
     >>> torch.nn.functional.upsample(torch.tensor([[[1.0, 3.0]]]), scale_factor=2)
     tensor([[[1., 1., 3., 3.]]])
@@ -125,7 +126,7 @@ def upsample(
 def upsample_nearest(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """`interpolate` with ``mode="nearest"``; deprecated.
+    """`interpolate` with ``mode="nearest"``. Deprecated.
 
     >>> torch.nn.functional.upsample_nearest(torch.tensor([[[1.0, 3.0]]]), scale_factor=2)
     tensor([[[1., 1., 3., 3.]]])
@@ -137,7 +138,7 @@ def upsample_nearest(
 def upsample_bilinear(
     input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
 ) -> Tensor:
-    """`interpolate` with ``mode="bilinear"`` and corners that stay where they are; deprecated.
+    """`interpolate` with ``mode="bilinear"`` and ``align_corners=True``. Deprecated.
 
     >>> torch.nn.functional.upsample_bilinear(torch.zeros(1, 1, 2, 2), scale_factor=2).shape
     torch.Size([1, 1, 4, 4])
@@ -184,7 +185,7 @@ def _sizes(
 
 
 def _length(size: object, mode: str, dimensions: int) -> int:
-    """One length for all dimensions: what Python can index with, and no truth."""
+    """Converts one length for all dimensions to an index. Booleans raise an error."""
     try:
         if not isinstance(size, bool):
             return operator.index(size)  # type: ignore[arg-type]
@@ -214,7 +215,7 @@ def _check_mode(input: Tensor, mode: str, align_corners: bool, antialias: bool) 
 
 
 def _format(input: Tensor) -> torch.memory_format:
-    """The order in memory of an input whose channels lie side by side, which its result keeps."""
+    """The memory order of an input whose channels are contiguous (channels last). The result has the same order."""
     last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(input.dim())
     if last is not None and not input.is_contiguous() and input.is_contiguous(memory_format=last):
         return last
@@ -238,7 +239,7 @@ def _check(input: Tensor, size: Sequence[int]) -> None:
 def _resized(
     input: Tensor, dim: int, wanted: int, factor: float | None, mode: str, align: bool, antialias: bool
 ) -> Tensor:
-    """The input with ``wanted`` elements along ``dim``."""
+    """Resizes dimension ``dim`` to ``wanted`` elements."""
     have = input.shape[dim]
     last = have - 1
     if mode.startswith("nearest"):
@@ -256,7 +257,7 @@ def _resized(
     else:
         scale = have / wanted if factor is None else 1 / factor
     if antialias:
-        taps, weights = _all_around(places, scale, have, mode)
+        taps, weights = _antialiased_taps(places, scale, have, mode)
     else:
         taps, weights = _nearest(places, scale, last, mode, align)
     shape = [1] * input.dim()
@@ -268,7 +269,7 @@ def _resized(
 
 
 def _nearest(places: Tensor, scale: float, last: int, mode: str, align: bool) -> tuple[list[Tensor], list[Tensor]]:
-    """The two or four neighbours of each place, and their weights."""
+    """The two or four neighbours of each position, and their weights."""
     places = places * scale if align else (places + 0.5) * scale - 0.5
     if not align and mode != "bicubic":
         places = places.clamp(min=0)
@@ -280,8 +281,8 @@ def _nearest(places: Tensor, scale: float, last: int, mode: str, align: bool) ->
     return [first, (first + 1).clamp(max=last)], [1 - share, share]
 
 
-def _all_around(places: Tensor, scale: float, have: int, mode: str) -> tuple[list[Tensor], list[Tensor]]:
-    """All neighbours that a place stands for where an image shrinks, and their weights, which are zero where there are fewer."""
+def _antialiased_taps(places: Tensor, scale: float, have: int, mode: str) -> tuple[list[Tensor], list[Tensor]]:
+    """All neighbours of each position when an image shrinks, and their weights, padded with zeros."""
     wide = torch.tensor(scale, dtype=places.dtype).clamp(min=1)
     reach = wide * (_REACH[mode] * 0.5)
     middle = (places + 0.5) * scale
@@ -290,13 +291,13 @@ def _all_around(places: Tensor, scale: float, have: int, mode: str) -> tuple[lis
     count = int((end - first).max())
     taps = [first + number for number in range(count)]
     narrow = 1 / wide
-    weights = [torch.where(tap < end, _bell((tap - middle + 0.5) * narrow, mode), 0) for tap in taps]
+    weights = [torch.where(tap < end, _kernel_weight((tap - middle + 0.5) * narrow, mode), 0) for tap in taps]
     total = sum(weights[1:], weights[0])
     return [tap.clamp(max=have - 1).to(torch.int64) for tap in taps], [weight / total for weight in weights]
 
 
-def _bell(x: Tensor, mode: str) -> Tensor:
-    """How much an element at a distance counts."""
+def _kernel_weight(x: Tensor, mode: str) -> Tensor:
+    """The weight of an element at a distance."""
     x = x.abs()
     if mode == "bilinear":
         return (1 - x).clamp(min=0)
@@ -310,10 +311,10 @@ def _is_fixed(input: Tensor, mode: str) -> bool:
 
 
 def _byte_means(input: Tensor, dim: int, taps: list[Tensor], weights: list[Tensor]) -> Tensor:
-    """Weighted means of bytes in torch's arithmetic: weights of 16 bits, of which as many as fit stand behind the point."""
+    """Weighted means of bytes in torch's arithmetic: 16-bit fixed-point weights with as many fractional bits as fit."""
     shape = weights[0].shape
     for at in range(len(taps) - 1):
-        # At the border several taps are one element, which has one weight.
+        # At the border several taps are the same element, so that their weights are added.
         same = (taps[at] == taps[at + 1]).reshape(shape)
         weights[at + 1] = weights[at + 1] + torch.where(same, weights[at], 0)
         weights[at] = torch.where(same, 0, weights[at])
@@ -328,7 +329,7 @@ def _byte_means(input: Tensor, dim: int, taps: list[Tensor], weights: list[Tenso
 
 
 def _cubic(t: Tensor) -> list[Tensor]:
-    """The weights of four neighbours for a place ``t`` between the middle two: Keys' kernel."""
+    """The weights of four neighbours for a position ``t`` between the middle two (Keys' cubic kernel)."""
     return [_outer(t + 1, -0.75), _inner(t, -0.75), _inner(1 - t, -0.75), _outer(2 - t, -0.75)]
 
 

@@ -1,4 +1,4 @@
-"""A linear layer and the cross entropy of what it gives, on request a few samples at a time."""
+"""A linear layer followed by cross entropy, optionally computed for a few samples at a time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dataclasses
 import math
 
 import rushlight as torch
-from rushlight._homes import at_home
 from rushlight._overridable import overridable
+from rushlight._set_module import set_module
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
@@ -19,18 +19,18 @@ _POLICIES = ("auto", "accurate", "balanced", "compact")
 
 @dataclasses.dataclass(slots=True, frozen=True)
 class LinearCrossEntropyOptions:
-    """Asks `linear_cross_entropy` for the batch in chunks: scores exist for one chunk at a time, and again in backward.
+    """Makes `linear_cross_entropy` split the batch into chunks, so that only one chunk's scores exist at a time.
 
     Args:
-        allow_retain_graph: accepted; backward may run again in any case.
-        batch_chunk_size: samples in a chunk.
-        chunking_method: how to choose their number: "aspect_ratio" makes a chunk's scores about as large as the input,
-            "aspect_ratio:N" ``N`` times smaller; "auto" is "aspect_ratio:2".
-        acc_policy: "auto", "accurate", "balanced" or "compact": accepted; chunks compute as the whole would.
-        acc_dtype: accepted likewise.
+        allow_retain_graph: accepted; backward may always run again.
+        batch_chunk_size: the number of samples per chunk.
+        chunking_method: how to choose the chunk size: "aspect_ratio" makes a chunk's scores about as large as the
+            input, "aspect_ratio:N" ``N`` times smaller; "auto" is "aspect_ratio:2".
+        acc_policy: "auto", "accurate", "balanced" or "compact": accepted; it has no effect on the result.
+        acc_dtype: accepted; it has no effect.
 
     Raises:
-        ValueError: an unknown policy or method, or a size that is no positive number.
+        ValueError: the policy or the method is unknown, or the size is not a positive number.
 
     >>> torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2).batch_chunk_size
     2
@@ -52,7 +52,7 @@ class LinearCrossEntropyOptions:
             raise ValueError(f"batch_chunk_size must be positive int or None, got {size!r}")
 
     def chunk(self, batch: int, features: int, classes: int) -> int:
-        """Samples in a chunk for these sizes."""
+        """The number of samples per chunk for these sizes."""
         method = self.chunking_method
         if method == "auto":
             method = "aspect_ratio:2" if self.batch_chunk_size is None else None
@@ -68,11 +68,11 @@ class LinearCrossEntropyOptions:
         return chosen
 
 
-at_home("rushlight.nn.modules", LinearCrossEntropyOptions)
+set_module("rushlight.nn.modules", LinearCrossEntropyOptions)
 
 
 def _factor(method: str) -> int | None:
-    """``N`` of "aspect_ratio:N", one where it is missing; nothing for any other text."""
+    """``N`` of "aspect_ratio:N", 1 if ``N`` is missing, or None for other text."""
     name, _, factor = method.partition(":")
     factor = factor if ":" in method else "1"
     return int(factor) if name == "aspect_ratio" and factor.isdigit() and int(factor) > 0 else None
@@ -95,16 +95,16 @@ def linear_cross_entropy(
 
     Args:
         input: shape ``(features)`` or ``(N, features)``.
-        linear_weight: shape ``(C, features)``, or ``(C, d1, .., features)`` for a loss of several dimensions.
-        target: as in `cross_entropy`: class numbers or probabilities.
+        linear_weight: shape ``(C, features)``, or ``(C, d1, .., features)`` for a loss with several dimensions.
+        target: class indices or probabilities, as in `cross_entropy`.
         linear_bias: the shape of ``linear_weight`` without its last dimension.
         weight, reduction, label_smoothing: as in `cross_entropy`.
-        ignore_index: class numbers that count for nothing, -100 where it is not given.
-        options: asks for chunks, where targets are class numbers without smoothing; the scores of all samples then never
-            exist at once.
+        ignore_index: targets with this class index are ignored; -100 by default.
+        options: splits the batch into chunks if targets are class indices and there is no label smoothing. The scores
+            of all samples then never exist at the same time.
 
     Raises:
-        RuntimeError: shapes that do not fit each other; ``ignore_index`` beside probabilities.
+        RuntimeError: the shapes do not match, or ``ignore_index`` is given with probabilities.
 
     >>> torch.nn.functional.linear_cross_entropy(torch.ones(2, 3), torch.zeros(4, 3), torch.tensor([0, 3]))
     tensor(1.3863)
@@ -114,7 +114,7 @@ def linear_cross_entropy(
     if tuple(target.shape) == shape and ignore_index is not None:
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     ignored = -100 if ignore_index is None else ignore_index
-    # A loss of several dimensions is one of more classes until the scores have their shape.
+    # The extra dimensions of the loss are treated as classes until the scores are reshaped.
     rows = math.prod(sizes, start=classes)
     table = linear_weight.reshape(rows, linear_weight.shape[-1])
     bias = None if linear_bias is None else linear_bias.reshape(rows)
@@ -157,7 +157,7 @@ def linear_cross_entropy(
 
 
 def _check(input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, tuple[int, ...]]:
-    """The number of classes, and the loss's other dimensions."""
+    """The number of classes, and the other dimensions of the loss."""
     if not 1 <= input.dim() <= 2:
         raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
     if weight.dim() < 2:

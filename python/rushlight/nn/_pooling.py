@@ -1,6 +1,6 @@
-"""Pooling, where it needs Python besides the row: sizes left out, norms, places taken back.
+"""Pooling functions that need Python code besides the operator: omitted sizes, norms, unpooling.
 
-The functions are parts of `torch.nn.functional`.
+The functions are part of `torch.nn.functional`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _filled(output_size: Any, input: Tensor) -> Any:
-    """The sizes asked for, with the input's own where one is ``None``."""
+    """The output sizes, with the size of the input in place of ``None``."""
     if not isinstance(output_size, (list, tuple)):
         return output_size
     if input.dim() <= len(output_size):
@@ -31,7 +31,7 @@ def _filled(output_size: Any, input: Tensor) -> Any:
 
 @overridable
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """Means over windows that cover images ``(N, C, H, W)`` or ``(C, H, W)`` evenly; ``None`` keeps a dimension.
+    """Averages images ``(N, C, H, W)`` or ``(C, H, W)`` to a given output size; ``None`` keeps a dimension.
 
     >>> torch.nn.functional.adaptive_avg_pool2d(torch.arange(4.0).reshape(1, 2, 2), (1, None))
     tensor([[[1., 2.]]])
@@ -41,7 +41,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 
 @overridable
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
-    """Means over windows that cover volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)`` evenly; ``None`` keeps a dimension.
+    """Averages volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)`` to a given output size; ``None`` keeps a dimension.
 
     >>> torch.nn.functional.adaptive_avg_pool3d(torch.arange(8.0).reshape(1, 2, 2, 2), 1)
     tensor([[[[3.5000]]]])
@@ -59,7 +59,7 @@ def _lp_pool(
     mean: Callable[..., Tensor],
     largest: Callable[..., Tensor],
 ) -> Tensor:
-    """The norm of each window, from the mean of the powers; infinite norms are the largest and the smallest magnitude."""
+    """The norm of each window, from the mean of the powers; infinite norms are the maximum or minimum magnitude."""
     if norm_type == math.inf:
         return largest(input.abs(), kernel_size, stride, 0, 1, ceil_mode)
     if norm_type == -math.inf:
@@ -99,14 +99,14 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
     return _lp_pool(input, norm_type, kernel_size, 3, stride, ceil_mode, _nn.avg_pool3d, _nn.max_pool3d)
 
 
-def _adaptive_max_pool(row: Callable[..., Any], input: Tensor, output_size: Any, return_indices: bool) -> Any:
-    found = row(input, _filled(output_size, input))
+def _adaptive_max_pool(operator: Callable[..., Any], input: Tensor, output_size: Any, return_indices: bool) -> Any:
+    found = operator(input, _filled(output_size, input))
     return found if return_indices else found[0]
 
 
 @overridable
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of windows that cover sequences ``(N, C, L)`` or ``(C, L)`` evenly, with their places if asked.
+    """Maxima of sequences ``(N, C, L)`` or ``(C, L)`` for a given output size, with their indices on request.
 
     >>> torch.nn.functional.adaptive_max_pool1d(torch.tensor([[1.0, 2.0, 5.0, 3.0]]), 2)
     tensor([[2., 5.]])
@@ -116,7 +116,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
 
 @overridable
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of windows that cover images evenly, with their places if asked; ``None`` keeps a dimension.
+    """Maxima of images for a given output size, with their indices on request; ``None`` keeps a dimension.
 
     >>> torch.nn.functional.adaptive_max_pool2d(torch.arange(4.0).reshape(1, 2, 2), (1, None))
     tensor([[[2., 3.]]])
@@ -126,7 +126,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
 
 @overridable
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of windows that cover volumes evenly, with their places if asked; ``None`` keeps a dimension.
+    """Maxima of volumes for a given output size, with their indices on request; ``None`` keeps a dimension.
 
     >>> torch.nn.functional.adaptive_max_pool3d(torch.arange(8.0).reshape(1, 2, 2, 2), 1)
     tensor([[[[7.]]]])
@@ -141,7 +141,7 @@ def _spread(value: Any, space: int) -> list[Any]:
 def _max_unpool(
     input: Tensor, indices: Tensor, space: int, kernel_size: Any, stride: Any, padding: Any, output_size: Any
 ) -> Tensor:
-    """The maxima at their places, in the size that the pooling's arguments give or that is asked for."""
+    """Puts the maxima at their indices, in the size that is given or that follows from the pooling's arguments."""
     kernel, step, border = (
         _spread(value, space) for value in (kernel_size, kernel_size if stride is None else stride, padding)
     )
@@ -163,6 +163,11 @@ def _max_unpool(
                     f'invalid output_size "{output_size}" (dim {dim} must be between {usual - each} and {usual + each})'
                 )
         sizes = wanted
+    if len(sizes) != space:
+        count, names = {1: ("one", "width"), 2: ("two", "height, width"), 3: ("three", "depth, height, width")}[space]
+        raise RuntimeError(
+            f"There should be exactly {count} elements ({names}) in output_size, but got {len(sizes)} elements."
+        )
     return _C._max_unpool(input, indices, sizes)
 
 
@@ -170,10 +175,10 @@ def _max_unpool(
 def max_unpool1d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Tensor:
-    """Puts the maxima that `max_pool1d` took back to their places, zeros elsewhere.
+    """Inverts `max_pool1d`: puts the maxima at their indices and zeros elsewhere.
 
     Raises:
-        ValueError: ``output_size`` cannot come from this pooling.
+        ValueError: ``output_size`` is not a possible input size of this pooling.
 
     >>> torch.nn.functional.max_unpool1d(torch.tensor([[2.0, 4.0]]), torch.tensor([[1, 2]]), 2)
     tensor([[0., 2., 4., 0.]])
@@ -185,7 +190,7 @@ def max_unpool1d(
 def max_unpool2d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Tensor:
-    """Puts the maxima that `max_pool2d` took back to their places, zeros elsewhere; errors as in `max_unpool1d`.
+    """Inverts `max_pool2d`: puts the maxima at their indices and zeros elsewhere; errors as in `max_unpool1d`.
 
     >>> torch.nn.functional.max_unpool2d(torch.tensor([[[4.0]]]), torch.tensor([[[2]]]), 2)
     tensor([[[0., 0.],
@@ -198,12 +203,26 @@ def max_unpool2d(
 def max_unpool3d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Tensor:
-    """Puts the maxima that `max_pool3d` took back to their places, zeros elsewhere; errors as in `max_unpool1d`.
+    """Inverts `max_pool3d`: puts the maxima at their indices and zeros elsewhere; errors as in `max_unpool1d`.
 
     >>> torch.nn.functional.max_unpool3d(torch.tensor([[[[7.0]]]]), torch.tensor([[[[7]]]]), 2).sum()
     tensor(7.)
     """
     return _max_unpool(input, indices, 3, kernel_size, stride, padding, output_size)
+
+
+def _check_samples(samples: Tensor, batch: int, input: Tensor, space: int) -> None:
+    """Raises RuntimeError if the random numbers do not fit the input. Those of further batches are ignored."""
+    if samples.dtype != input.dtype:
+        raise RuntimeError("Expect _random_samples to have the same dtype as input")
+    if samples.dim() != 3:
+        raise RuntimeError(f"Expect _random_samples to have 3 dimensions, got {samples.dim()}")
+    if samples.size(0) < batch:
+        raise RuntimeError("Expect _random_samples.size(0) no less then input batch size.")
+    if samples.size(1) != input.size(-space - 1):
+        raise RuntimeError("Expect _random_samples.size(1) equals to input channel size.")
+    if samples.size(2) != space:
+        raise RuntimeError(f"Expect _random_samples.size(2) equals to {space}; got {samples.size(2)}.")
 
 
 def _fractional(
@@ -221,11 +240,33 @@ def _fractional(
                 f"fractional_max_pool{space}d requires specifying either an output_size or an output_ratio"
             )
         ratios = _spread(output_ratio, space)
+        if len(ratios) != space:
+            raise ValueError(
+                f"fractional_max_pool{space}d requires output_ratio to either be a single Int or tuple of Ints."
+            )
         output_size = [int(size * ratio) for size, ratio in zip(input.shape[-space:], ratios)]
+    output_size, kernel_size = _spread(output_size, space), _spread(kernel_size, space)
+    for name, value in (("kernel_size", kernel_size), ("output_size", output_size)):
+        if len(value) != space:
+            raise RuntimeError(
+                f"fractional_max_pool{space}d: {name} must either be a single Int or tuple of "
+                f"{'Ints' if space == 2 else 'three Ints'}"
+            )
+    # The batch may be empty.
+    first = input.dim() - space - 1
+    for dim in range(max(first, 0), input.dim()):
+        if first >= 0 and input.size(dim) == 0 and not (first == 0 and dim == 0):
+            raise RuntimeError(
+                f"fractional_max_pool{space}d(): Expected input to have non-zero size for non-batch dimensions, but got "
+                f"{list(input.shape)} with dimension {dim} being empty."
+            )
+    batch = 1 if input.dim() == space + 1 else input.size(0)
     if samples is None:
-        batch = 1 if input.dim() == space + 1 else input.size(0)
         samples = torch.rand(batch, input.size(-space - 1), space, dtype=input.dtype, device=input.device)
-    found = _C._fractional_max(input, _spread(output_size, space), _spread(kernel_size, space), samples)
+    else:
+        _check_samples(samples, batch, input, space)
+        samples = samples[:batch]
+    found = _C._fractional_max(input, output_size, kernel_size, samples)
     return found if return_indices else found[0]
 
 
@@ -238,10 +279,10 @@ def fractional_max_pool2d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
-    """The maxima of windows that overlap at random; `rushlight.nn.FractionalMaxPool2d` describes the arguments.
+    """Maxima of windows at random positions; `rushlight.nn.FractionalMaxPool2d` describes the arguments.
 
     Raises:
-        ValueError: neither a size nor a ratio is given.
+        ValueError: neither ``output_size`` nor ``output_ratio`` is given.
 
     >>> torch.nn.functional.fractional_max_pool2d(torch.zeros(1, 6, 8), 2, output_ratio=0.5).shape
     torch.Size([1, 3, 4])
@@ -275,7 +316,7 @@ def fractional_max_pool2d_with_indices(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
-    """`fractional_max_pool2d` with the places of the maxima, whatever ``return_indices`` says.
+    """`fractional_max_pool2d` that always returns the indices of the maxima too.
 
     >>> maxima, places = torch.nn.functional.fractional_max_pool2d_with_indices(torch.zeros(1, 6, 8), 2, output_size=3)
     >>> places.shape
@@ -293,7 +334,7 @@ def fractional_max_pool3d_with_indices(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Any:
-    """`fractional_max_pool3d` with the places of the maxima, whatever ``return_indices`` says.
+    """`fractional_max_pool3d` that always returns the indices of the maxima too.
 
     >>> maxima, places = torch.nn.functional.fractional_max_pool3d_with_indices(torch.zeros(1, 6, 6, 6), 2, output_size=3)
     >>> places.shape

@@ -1,4 +1,4 @@
-"""The older spellings of ``reduction``: a number, and two booleans."""
+"""Deprecated forms of ``reduction``: a number, and two booleans."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from rushlight._warnings import warn
 
 
 def get_enum(reduction: str) -> int:
-    """The number of a reduction, which losses of programs switch by.
+    """The number of a reduction. Programs with their own losses use it.
 
     Raises:
-        ValueError: another word.
+        ValueError: the reduction is unknown.
     """
     if reduction == "elementwise_mean":
         warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.")
@@ -21,7 +21,7 @@ def get_enum(reduction: str) -> int:
 
 
 def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
-    """The reduction that the two deprecated arguments mean."""
+    """The reduction for the values of the two deprecated arguments."""
     if not (reduce is None or reduce):
         reduction = "none"
     elif size_average is None or size_average:

@@ -1,4 +1,4 @@
-"""Names for annotations of modules: a number for every dimension, or one for each."""
+"""Type aliases for modules: a number for every dimension, or one number per dimension."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TypeAlias, TypeVar
 
 from rushlight import Tensor
 
-__all__: list[str] = []  # names for annotations are asked for one by one
+__all__: list[str] = []  # the aliases are imported by name
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ _scalar_or_tuple_4_t: TypeAlias = T | tuple[T, T, T, T]
 _scalar_or_tuple_5_t: TypeAlias = T | tuple[T, T, T, T, T]
 _scalar_or_tuple_6_t: TypeAlias = T | tuple[T, T, T, T, T, T]
 
-# Sizes and their like: of a kernel, a stride, a padding.
+# Sizes, such as those of a kernel, a stride or a padding.
 _size_any_t: TypeAlias = _scalar_or_tuple_any_t[int]
 _size_1_t: TypeAlias = _scalar_or_tuple_1_t[int]
 _size_2_t: TypeAlias = _scalar_or_tuple_2_t[int]
@@ -27,12 +27,12 @@ _size_4_t: TypeAlias = _scalar_or_tuple_4_t[int]
 _size_5_t: TypeAlias = _scalar_or_tuple_5_t[int]
 _size_6_t: TypeAlias = _scalar_or_tuple_6_t[int]
 
-# Those of which some may be left to the module.
+# Sizes of which some may be None.
 _size_any_opt_t: TypeAlias = _scalar_or_tuple_any_t[int | None]
 _size_2_opt_t: TypeAlias = _scalar_or_tuple_2_t[int | None]
 _size_3_opt_t: TypeAlias = _scalar_or_tuple_3_t[int | None]
 
-# Parts of a size.
+# Ratios of a size.
 _ratio_any_t: TypeAlias = _scalar_or_tuple_any_t[float]
 _ratio_2_t: TypeAlias = _scalar_or_tuple_2_t[float]
 _ratio_3_t: TypeAlias = _scalar_or_tuple_3_t[float]

@@ -1,7 +1,7 @@
 """Functions of neural networks.
 
-Most are rows of the operator table and come from it as they are. What stands here needs Python besides the row:
-deprecated arguments, warnings, a choice between two rows.
+Most of them are operators and are imported unchanged. The functions in this file need Python code besides the operator:
+deprecated arguments, warnings, a choice between two operators.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from operator import index
 import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
-from rushlight._homes import adopt
-from rushlight._overridable import answer as _answer
-from rushlight._overridable import asks as _asks
+from rushlight._overridable import call_override as _call_override
+from rushlight._overridable import mark_overridable as _mark_overridable
 from rushlight._overridable import overridable
 from rushlight._overridable import overridden as _overridden
+from rushlight._set_module import set_public_module
 from rushlight._warnings import warn
 
 from . import _reduction as _Reduction  # noqa: F401 # programs with losses of their own ask it for `get_enum`
@@ -51,8 +51,8 @@ from ._pooling import max_unpool1d as max_unpool1d
 from ._pooling import max_unpool2d as max_unpool2d
 from ._pooling import max_unpool3d as max_unpool3d
 
-#: What stands in this file besides the functions.
-_NOT_FOR_USERS = ("TYPE_CHECKING", "adopt", "annotations", "index", "overridable", "torch", "warn")
+#: The functions in this file.
+_NOT_FOR_USERS = ("TYPE_CHECKING", "annotations", "grad", "index", "overridable", "set_public_module", "torch", "warn")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ if TYPE_CHECKING:
 def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """Each element, times a slope where it is negative: in training a random one for each, else the mean of the bounds.
+    """Leaky ReLU with a random slope for each negative element in training, and with the mean of the bounds otherwise.
 
     Raises:
-        RuntimeError: the lower bound is above the upper one.
+        RuntimeError: the lower bound is greater than the upper bound.
 
     >>> torch.nn.functional.rrelu(torch.tensor([-4.0, 2.0]), 0.25, 0.25)
     tensor([-1.,  2.])
@@ -80,14 +80,14 @@ rrelu_ = torch.rrelu_
 
 
 def _get_softmax_dim(name: str, dimensions: int, stacklevel: int) -> int:
-    index(stacklevel)  # The warning finds the line by itself, but a tensor that slipped in here is an error.
+    index(stacklevel)  # the warning finds its line without it; anything but an integer is an error
     warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.")
     return 0 if dimensions in (0, 1, 3) else 1
 
 
-@_asks
+@_mark_overridable
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
-    """``exp(input)`` divided by its sum along ``dim``; computed in ``dtype`` if one is given.
+    """``exp(input)`` divided by its sum along ``dim``, computed in ``dtype`` if it is given.
 
     Raises:
         IndexError: the input has no such dimension.
@@ -96,17 +96,17 @@ def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     tensor([0.5000, 0.5000])
     """
     if _overridden((input,)):
-        return _answer(softmax, (input,), {"dim": dim, "_stacklevel": _stacklevel, "dtype": dtype})
+        return _call_override(softmax, (input,), {"dim": dim, "_stacklevel": _stacklevel, "dtype": dtype})
     if dim is None:
         dim = _get_softmax_dim("softmax", input.dim(), _stacklevel)
     return torch.softmax(input, dim) if dtype is None else torch.softmax(input, dim, dtype=dtype)
 
 
-@_asks
+@_mark_overridable
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """The logarithm of `softmax`, computed without overflow.
+    """The logarithm of `softmax`, computed without underflow.
 
     Raises:
         IndexError: the input has no such dimension.
@@ -115,13 +115,13 @@ def log_softmax(
     tensor([-0.6931, -0.6931])
     """
     if _overridden((input,)):
-        return _answer(log_softmax, (input,), {"dim": dim, "_stacklevel": _stacklevel, "dtype": dtype})
+        return _call_override(log_softmax, (input,), {"dim": dim, "_stacklevel": _stacklevel, "dtype": dtype})
     if dim is None:
         dim = _get_softmax_dim("log_softmax", input.dim(), _stacklevel)
     return torch.log_softmax(input, dim) if dtype is None else torch.log_softmax(input, dim, dtype=dtype)
 
 
-@_asks
+@_mark_overridable
 def embedding(
     input: Tensor,
     weight: Tensor,
@@ -131,13 +131,13 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """The rows of ``weight`` with the numbers in ``input``; ``padding_idx`` gets no gradient.
+    """The rows of ``weight`` at the indices in ``input``. Row ``padding_idx`` gets no gradient.
 
-    With ``max_norm`` the rows that are looked up are first shortened in place.
+    With ``max_norm``, rows with a larger norm are first rescaled in place.
 
     Raises:
-        AssertionError: ``padding_idx`` is not a row of the table.
-        IndexError: an index is not a row of the table.
+        AssertionError: ``padding_idx`` is out of range.
+        IndexError: an index is out of range.
 
     >>> table = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> torch.nn.functional.embedding(torch.tensor([1, 0]), table)
@@ -146,7 +146,7 @@ def embedding(
     """
     if _overridden((input, weight)):
         options = {"max_norm": max_norm, "norm_type": norm_type, "scale_grad_by_freq": scale_grad_by_freq}
-        return _answer(embedding, (input, weight), {"padding_idx": padding_idx, **options, "sparse": sparse})
+        return _call_override(embedding, (input, weight), {"padding_idx": padding_idx, **options, "sparse": sparse})
     if padding_idx is not None:
         rows = weight.size(0)
         if padding_idx != 0 and not -rows <= padding_idx < rows:
@@ -175,9 +175,9 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 
 @overridable
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
-    """Samples from distributions of classes as probabilities that gradients flow through (Jang et al. 2016).
+    """Differentiable samples of a categorical distribution, as probabilities (Jang et al. 2016).
 
-    ``tau`` is the temperature; with ``hard`` the samples are one-hot and gradients those of the soft ones.
+    ``tau`` is the temperature. With ``hard`` the samples are one-hot, with the gradients of the soft samples.
 
     Raises:
         IndexError: the input has no such dimension.
@@ -206,11 +206,11 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """How much less than a margin the negative is farther from the anchor than the positive, by any distance.
+    """Triplet loss with any distance: margin plus distance to the positive minus that to the negative, at least 0.
 
     Raises:
-        ValueError: an unknown reduction, or a margin that is not above zero.
-        RuntimeError: the inputs differ in their number of dimensions.
+        ValueError: the reduction is unknown, or the margin is not positive.
+        RuntimeError: the inputs have different numbers of dimensions.
 
     >>> torch.nn.functional.triplet_margin_with_distance_loss(*torch.zeros(3, 1, 2))
     tensor(1.)
@@ -238,4 +238,7 @@ def __dir__() -> list[str]:
     return [name for name in globals() if not name.startswith("_") and name not in _NOT_FOR_USERS]
 
 
-adopt(globals())
+# Here, because it imports this module. torch has it under both names.
+from . import grad as grad  # noqa: E402
+
+set_public_module(globals())

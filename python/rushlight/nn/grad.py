@@ -1,4 +1,4 @@
-"""The gradients of convolutions by themselves: for the input, and for the weight."""
+"""The gradients of convolutions as functions: for the input and for the weight."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def conv1d_input(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of `conv1d` for its input, whose size has to be told.
+    """The gradient of `conv1d` for its input, whose size is an argument.
 
     >>> torch.nn.grad.conv1d_input((1, 1, 4), torch.ones(1, 1, 2), torch.ones(1, 1, 3))
     tensor([[[1., 2., 2., 1.]]])
@@ -42,7 +42,7 @@ def conv1d_weight(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of `conv1d` for its weight, whose size has to be told.
+    """The gradient of `conv1d` for its weight, whose size is an argument.
 
     >>> torch.nn.grad.conv1d_weight(torch.arange(4.0).reshape(1, 1, 4), (1, 1, 2), torch.ones(1, 1, 3))
     tensor([[[3., 6.]]])
@@ -59,7 +59,7 @@ def conv2d_input(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of `conv2d` for its input, whose size has to be told.
+    """The gradient of `conv2d` for its input, whose size is an argument.
 
     >>> torch.nn.grad.conv2d_input((1, 1, 2, 2), torch.ones(1, 1, 1, 2), torch.ones(1, 1, 2, 1))
     tensor([[[[1., 1.],
@@ -77,7 +77,7 @@ def conv2d_weight(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of `conv2d` for its weight, whose size has to be told.
+    """The gradient of `conv2d` for its weight, whose size is an argument.
 
     >>> torch.nn.grad.conv2d_weight(torch.arange(4.0).reshape(1, 1, 2, 2), (1, 1, 1, 2), torch.ones(1, 1, 2, 1))
     tensor([[[[2., 4.]]]])
@@ -94,7 +94,7 @@ def conv3d_input(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of `conv3d` for its input, whose size has to be told.
+    """The gradient of `conv3d` for its input, whose size is an argument.
 
     >>> torch.nn.grad.conv3d_input((1, 1, 1, 1, 3), torch.ones(1, 1, 1, 1, 2), torch.ones(1, 1, 1, 1, 2))
     tensor([[[[[1., 2., 1.]]]]])
@@ -111,7 +111,7 @@ def conv3d_weight(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """The gradient of `conv3d` for its weight, whose size has to be told.
+    """The gradient of `conv3d` for its weight, whose size is an argument.
 
     >>> torch.nn.grad.conv3d_weight(torch.ones(1, 1, 1, 1, 3), (1, 1, 1, 1, 2), torch.ones(1, 1, 1, 1, 2))
     tensor([[[[[2., 2.]]]]])
@@ -134,7 +134,7 @@ def _for_weight(
 
 
 def _gradient(linear: Callable[[Tensor], Tensor], at: Tensor, grad: Tensor) -> Tensor:
-    """The gradient of a linear function, the same wherever it is taken."""
+    """The gradient of a linear function, which is the same at every point."""
     further = torch.is_grad_enabled()
     with torch.enable_grad():
         at.requires_grad_()

@@ -1,6 +1,6 @@
-"""Initial values for weights. Every function fills a tensor in place, without recording, and returns it.
+"""Initialisation of weights. Every function fills a tensor in place, without recording gradients, and returns it.
 
-The bounds are computed in Python floats in torch's order, so the same seed gives torch's numbers.
+Bounds are computed in Python floats in torch's order, so that the same seed gives torch's values.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ _PLAIN_GAINS = (
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor that keeps the variance of activations through a nonlinearity.
+    """The gain for a nonlinearity: the factor that preserves the variance of activations.
 
     Args:
         param: the negative slope of ``"leaky_relu"``, 0.01 by default.
 
     Raises:
-        ValueError: an unknown nonlinearity, or a slope that is not a number.
+        ValueError: the nonlinearity is unknown, or the slope is not a number.
 
     >>> calculate_gain("leaky_relu", 0.2)
     1.3867504905630728
@@ -91,7 +91,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 @overridable
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
-    """Uniform between ``a`` and ``b``.
+    """Fills with uniform values between ``a`` and ``b``.
 
     >>> weight = uniform_(torch.empty(3), 2.0, 4.0)
     >>> bool((weight >= 2).all() and (weight < 4).all())
@@ -103,7 +103,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: torch.Ge
 
 @overridable
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
-    """Normally distributed.
+    """Fills with normally distributed values.
 
     >>> normal_(torch.empty(3), mean=7.0, std=0.0)
     tensor([7., 7., 7.])
@@ -120,7 +120,7 @@ def trunc_normal_(
     b: float = 2.0,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Normally distributed, but only between ``a`` and ``b``: values outside are drawn again.
+    """Fills with normally distributed values between ``a`` and ``b``. Values outside are drawn again.
 
     >>> bool((trunc_normal_(torch.empty(100), std=2.0).abs() <= 2).all())
     True
@@ -147,21 +147,21 @@ def trunc_normal_(
             chance = ((values - mean) / std) ** 2 * -0.5 - log_peak
         return values, torch.empty_like(tensor).uniform_(generator=generator).log() > chance
 
-    # Bounds as the tensor's dtype has them, so that no value beyond a rounded bound passes.
+    # Bounds rounded to the tensor's dtype, so that no value is outside of a rounded bound.
     low, high = (torch.tensor(bound, dtype=tensor.dtype).item() for bound in (a, b))
     share_inside = _normal_cdf((b - mean) / std) - _normal_cdf((a - mean) / std)
     mode = max(a, min(mean, b))
     peak = abs(mode - mean) / std
     log_peak = -0.5 * peak * peak
-    # Far out in a tail, all but a sliver beside one bound would be drawn in vain for ever, and the density's logarithm be lost
-    # in the rounding of its peak's. Beyond `reach` it is less than e**-40 of the peak.
+    # Far out in a tail, nearly all uniform values would be rejected, except close to one bound, and the log density
+    # would lose its digits to that of the peak. Beyond `reach` the density is less than e**-40 of the peak.
     reach = std * 80 / (math.sqrt(peak * peak + 80) + peak)
     start, end = max(a, mode - reach), min(b, mode + reach)
     is_steep = share_inside <= 0.3 and b - a > 1000 * (end - start)
     if is_steep:
         a, b = start, end
     with torch.no_grad():
-        # Where most normal values would fall outside, uniform ones are kept as often as their density says.
+        # If most normal values would be outside, draw uniform values and accept them according to the density.
         draw = normal if share_inside > 0.3 else uniform
         values, rejected = draw()
         while rejected.any():
@@ -177,7 +177,7 @@ def _normal_cdf(x: float) -> float:
 
 @overridable
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """One value everywhere.
+    """Fills with one value.
 
     >>> constant_(torch.empty(2), 0.3)
     tensor([0.3000, 0.3000])
@@ -187,7 +187,7 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Ones.
+    """Fills with ones.
 
     >>> ones_(torch.empty(2))
     tensor([1., 1.])
@@ -196,7 +196,7 @@ def ones_(tensor: Tensor) -> Tensor:
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Zeros.
+    """Fills with zeros.
 
     >>> zeros_(torch.empty(2))
     tensor([0., 0.])
@@ -206,7 +206,7 @@ def zeros_(tensor: Tensor) -> Tensor:
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """The identity matrix.
+    """Fills with the identity matrix.
 
     Raises:
         ValueError: the tensor is not a matrix.
@@ -222,10 +222,10 @@ def eye_(tensor: Tensor) -> Tensor:
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """Convolution kernels that keep as many input channels as possible unchanged, in each group.
+    """Fills convolution kernels so that as many input channels as possible are passed on unchanged, in each group.
 
     Raises:
-        ValueError: the tensor has not 3 to 5 dimensions, or ``groups`` does not divide its first.
+        ValueError: the tensor does not have 3 to 5 dimensions, or ``groups`` does not divide its first.
 
     >>> dirac_(torch.empty(1, 1, 3))
     tensor([[[0., 1., 0.]]])
@@ -246,7 +246,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
-    """How many inputs an output depends on, and how many outputs an input reaches."""
+    """The number of inputs of each output, and the number of outputs of each input."""
     if tensor.dim() < 2:
         raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
     fan_out, fan_in, *kernel = tensor.shape
@@ -263,7 +263,7 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
-    """Uniform within ``gain * sqrt(6 / (fan_in + fan_out))`` (Glorot and Bengio 2010).
+    """Fills with uniform values within ``gain * sqrt(6 / (fan_in + fan_out))`` (Glorot and Bengio 2010).
 
     Raises:
         ValueError: the tensor has fewer than 2 dimensions.
@@ -276,7 +276,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: torch.Generato
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
-    """Normal with deviation ``gain * sqrt(2 / (fan_in + fan_out))`` (Glorot and Bengio 2010).
+    """Fills with normal values of deviation ``gain * sqrt(2 / (fan_in + fan_out))`` (Glorot and Bengio 2010).
 
     Raises:
         ValueError: the tensor has fewer than 2 dimensions.
@@ -300,14 +300,14 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Uniform within ``gain * sqrt(3 / fan)`` (He and others 2015).
+    """Fills with uniform values within ``gain * sqrt(3 / fan)`` (He and others 2015).
 
     Args:
-        tensor: what is filled.
+        tensor: the tensor to fill.
         a: the negative slope of ``"leaky_relu"``.
-        mode: ``"fan_in"`` keeps the variance forward, ``"fan_out"`` backward.
-        nonlinearity: what follows; see `calculate_gain`.
-        generator: where the numbers come from; torch's own without one.
+        mode: ``"fan_in"`` preserves the variance in the forward pass, ``"fan_out"`` in the backward pass.
+        nonlinearity: the nonlinearity after the layer; see `calculate_gain`.
+        generator: the random generator; the default generator if None.
 
     Raises:
         ValueError: the tensor has fewer than 2 dimensions, or the mode is unknown.
@@ -329,7 +329,7 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Normal with deviation ``gain / sqrt(fan)`` (He and others 2015); arguments as in `kaiming_uniform_`.
+    """Fills with normal values of deviation ``gain / sqrt(fan)`` (He and others 2015). See `kaiming_uniform_`.
 
     Raises:
         ValueError: the tensor has fewer than 2 dimensions, or the mode is unknown.
@@ -349,7 +349,7 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: torch.Generator | None = None) -> Tensor:
-    """Normal with deviation ``std``, but a share ``sparsity`` of each column is zero.
+    """Fills with normal values of deviation ``std``, and with zeros for a share ``sparsity`` of each column.
 
     Raises:
         ValueError: the tensor is not a matrix.
@@ -369,10 +369,12 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: torch
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: torch.Generator | None = None) -> Tensor:
-    """Orthonormal rows or columns, whichever are fewer, times ``gain`` (Saxe et al. 2013); later dimensions count as one.
+    """Fills with orthonormal rows or columns, whichever are fewer, times ``gain`` (Saxe et al. 2013).
+
+    The dimensions after the first count as one.
 
     Raises:
-        ValueError: the tensor has less than two dimensions.
+        ValueError: the tensor has fewer than 2 dimensions.
 
     >>> weight = orthogonal_(torch.empty(3, 5))
     >>> torch.allclose(weight @ weight.T, torch.eye(3), atol=1e-6)
@@ -387,12 +389,12 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: torch.Generator | No
         drawn = tensor.new_empty((rows, tensor.numel() // rows)).normal_(0, 1, generator=generator)
         wide = rows < drawn.size(1)
         q, r = torch.linalg.qr(drawn.T if wide else drawn)
-        # The factorisation with a positive diagonal: the others are not evenly distributed.
+        # The factorisation with a positive diagonal is uniformly distributed; the others are not.
         q = q * r.diagonal().sign()
         return tensor.copy_((q.T if wide else q).reshape(tensor.shape)).mul_(gain)
 
 
-# Torch's names for what runs without recording, as all functions here do; programs import them.
+# Torch's names of the functions that run without recording. All functions here do; programs import these names.
 _no_grad_uniform_, _no_grad_normal_, _no_grad_trunc_normal_ = uniform_, normal_, trunc_normal_
 _no_grad_fill_, _no_grad_zero_ = constant_, zeros_
 
@@ -407,9 +409,7 @@ def _deprecated(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     renamed.__name__ = renamed.__qualname__ = old_name
-    renamed.__doc__ = (
-        f"The old name of `{new_name}`; warns (FutureWarning). Its arguments and results are those of that one."
-    )
+    renamed.__doc__ = f"Deprecated name of `{new_name}`, with the same arguments and results. Gives a FutureWarning."
     return renamed
 
 

@@ -1,4 +1,4 @@
-"""`Parameter` and `Buffer`: tensors that a module registers when they are assigned to it."""
+"""`Parameter` and `Buffer`: tensors that a module registers when they are assigned as attributes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter
 
 
 class _ParameterMeta(type):
-    """Lets a tensor of a foreign subclass count as a parameter once it is marked ``_is_param``."""
+    """Makes `isinstance` true for instances of other tensor subclasses that are marked ``_is_param``."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         if type.__instancecheck__(cls, instance):
@@ -23,11 +23,11 @@ class _ParameterMeta(type):
 
 
 class Parameter(Tensor, metaclass=_ParameterMeta):
-    """A tensor that a `Module` lists among its parameters when it is assigned as an attribute.
+    """A tensor that becomes a parameter of a `Module` when it is assigned as an attribute.
 
     Args:
-        data: tensor of any shape; floating point or complex if ``requires_grad``. An empty tensor by default.
-        requires_grad: whether gradients flow into it.
+        data: a tensor of any shape; floating point or complex if ``requires_grad``. An empty tensor by default.
+        requires_grad: whether it requires a gradient.
 
     Raises:
         RuntimeError: ``requires_grad`` with an integer or boolean tensor.
@@ -39,8 +39,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     tensor([4., 9.], requires_grad=True)
     """
 
-    # An ordinary tensor to every operator.
-    __torch_function__ = _C._disabled_torch_function_impl  # type: ignore[assignment] # which is never bound
+    # For every operator it is an ordinary tensor.
+    __torch_function__ = _C._disabled_torch_function_impl  # type: ignore[assignment] # never bound
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
@@ -56,7 +56,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
                 "implementation."
             )
         vars(marked).update(_is_param=True)
-        return marked  # type: ignore[return-value] # of the tensor's own class, and an instance by its mark
+        return marked  # type: ignore[return-value] # has the tensor's own class; `isinstance` checks the mark
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
@@ -66,7 +66,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     def __repr__(self) -> str:
         if type(self) is not Parameter:
             return f"Parameter containing:\nParameter({Tensor.__repr__(self)})"
-        # As an ordinary tensor: this class would be printed with its own name.
+        # Printed as an ordinary tensor. Otherwise the text would contain the name of this class.
         return "Parameter containing:\n" + repr(self.detach().requires_grad_(self.requires_grad))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -74,7 +74,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
         from rushlight import _utils
 
-        # Hooks are not pickled; the empty dict keeps torch's number of arguments.
+        # Hooks are not pickled. The empty dict keeps torch's number of arguments.
         state = self.__dict__
         if state:
             return _utils._rebuild_parameter_with_state, (self.data, self.requires_grad, OrderedDict(), state)
@@ -82,7 +82,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
 
 class _BufferMeta(type):
-    """A buffer is an ordinary tensor with a mark, so ``isinstance`` asks for the mark."""
+    """A buffer is an ordinary tensor with a mark, so ``isinstance`` checks the mark."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         if type.__instancecheck__(cls, instance):
@@ -91,10 +91,10 @@ class _BufferMeta(type):
 
 
 class Buffer(Tensor, metaclass=_BufferMeta):
-    """A tensor that a `Module` lists among its buffers when it is assigned as an attribute.
+    """A tensor that becomes a buffer of a `Module` when it is assigned as an attribute.
 
     Args:
-        data: tensor of any shape and dtype. An empty tensor by default.
+        data: a tensor of any shape and dtype. An empty tensor by default.
         persistent: whether the buffer is part of the module's ``state_dict``.
 
     >>> module = torch.nn.Module()
@@ -103,7 +103,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     ['mean']
     """
 
-    __torch_function__ = _C._disabled_torch_function_impl  # type: ignore[assignment] # as that of Parameter
+    __torch_function__ = _C._disabled_torch_function_impl  # type: ignore[assignment] # as in Parameter
     persistent: bool
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
@@ -111,19 +111,19 @@ class Buffer(Tensor, metaclass=_BufferMeta):
             data = torch.empty(0)
         marked = data.detach().requires_grad_(data.requires_grad)
         vars(marked).update(persistent=persistent, _is_buffer=True)
-        return marked  # type: ignore[return-value] # an instance by its mark
+        return marked  # type: ignore[return-value] # `isinstance` checks the mark
 
 
 class UninitializedTensorMixin:
-    """A tensor whose sizes are not known yet: it can be moved, converted and given its sizes, and nothing else.
+    """A tensor whose sizes are not known yet. It can be moved, converted and given its sizes; other operations fail.
 
-    Lazy modules, such as `LazyLinear`, have them until the first input came.
+    Lazy modules, such as `LazyLinear`, have them until their first input.
     """
 
     cls_to_become: ClassVar[type[Tensor]]
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
-        """Takes sizes, and with them memory without a value; from then on this is an ordinary parameter or buffer."""
+        """Sets the sizes and allocates uninitialised memory. The tensor becomes an ordinary parameter or buffer."""
         own: Any = self
         wanted = {
             "device": own.data.device if device is None else device,
@@ -165,15 +165,15 @@ def _uninitialized(kind: Any, requires_grad: bool, device: Any, dtype: Any) -> A
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):
-    """A parameter whose sizes are not known yet; `materialize` gives them.
+    """A parameter whose sizes are not known yet. `materialize` sets them.
 
     Args:
-        requires_grad: whether gradients will flow into it.
-        device, dtype: what it will have; the defaults if None.
+        requires_grad: whether it will require a gradient.
+        device, dtype: its device and dtype; the defaults if None.
 
     Raises:
-        RuntimeError: its shape is asked for.
-        ValueError: it takes part in a computation through one of its methods.
+        RuntimeError: its shape is read.
+        ValueError: another method is called before it has sizes.
 
     >>> weight = torch.nn.UninitializedParameter()
     >>> weight.materialize((2, 3))
@@ -188,11 +188,11 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
 
 class UninitializedBuffer(UninitializedTensorMixin, Tensor):
-    """A buffer whose sizes are not known yet; `materialize` gives them.
+    """A buffer whose sizes are not known yet. `materialize` sets them.
 
     Raises:
-        RuntimeError: its shape is asked for.
-        ValueError: it takes part in a computation through one of its methods.
+        RuntimeError: its shape is read.
+        ValueError: another method is called before it has sizes.
 
     >>> mean = torch.nn.UninitializedBuffer()
     >>> mean.materialize(4)
@@ -200,7 +200,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     torch.Size([4])
     """
 
-    __torch_function__ = _C._disabled_torch_function_impl  # type: ignore[assignment] # as that of Buffer
+    __torch_function__ = _C._disabled_torch_function_impl  # type: ignore[assignment] # as in Buffer
     cls_to_become = Tensor
     persistent: bool
 
@@ -212,9 +212,9 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
         return made
 
 
-# What works without sizes; every other method is an error on an uninitialised tensor.
+# The methods that work without sizes. Every other method raises an error on an uninitialised tensor.
 _WITHOUT_SIZES = frozenset(
-    "bfloat16 bool byte char cpu cuda detach detach_ double float half int long requires_grad_ short to type copy_ "
+    "bfloat16 bool byte char cpu cuda detach_ double float half int long requires_grad_ short to type copy_ "
     "is_floating_point is_complex element_size".split()
 )
 
@@ -254,13 +254,13 @@ def _kept(name: str) -> Callable[..., Any]:
     return converted
 
 
-# A converted buffer still waits for its sizes; of a parameter a module converts the data alone.
+# A converted buffer still has no sizes. For a parameter, a module converts only the data.
 for _name in "bfloat16 bool byte char cpu cuda double float half int long short to type".split():
     setattr(UninitializedBuffer, _name, _kept(_name))
 
 
 def is_lazy(param: Any) -> bool:
-    """Whether a parameter or buffer still waits for its sizes.
+    """Whether a parameter or buffer has no sizes yet.
 
     >>> torch.nn.parameter.is_lazy(torch.nn.UninitializedParameter())
     True

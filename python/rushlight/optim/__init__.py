@@ -1,6 +1,6 @@
-"""Optimizers and schedules of their learning rates."""
+"""Optimizers and learning-rate schedules."""
 
-from rushlight._homes import adopt
+from rushlight._set_module import set_public_module
 
 from . import lr_scheduler, swa_utils
 from ._adafactor import Adafactor
@@ -41,11 +41,11 @@ __all__ = [
     "swa_utils",
 ]
 
-adopt(globals())
+set_public_module(globals())
 
 TYPE_CHECKING = False
 if not TYPE_CHECKING:
-    # As in torch `torch.optim.adam` is a misspelt `Adam`; who imports the module gets it all the same.
+    # As in torch, `torch.optim.adam` is reported as a misspelling of `Adam`, although importing the module works.
     del adadelta, adagrad, adam, adamax, adamw, asgd, lbfgs, nadam, optimizer, radam, rmsprop, rprop, sgd, sparse_adam  # noqa: F821
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 
 from ._elementwise import ElementwiseOptimizer
+from ._functional import skipped, step_lists, unscaled
 from .optimizer import step_dtype
 
 TYPE_CHECKING = False
@@ -14,26 +15,27 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["Adafactor"]
+__all__ = ["Adafactor", "adafactor"]
 
 
 class Adafactor(ElementwiseOptimizer):
-    """Adam without averages, whose mean squares of a matrix are kept as a row and a column (Shazeer and Stern 2018).
+    """Adam without momentum, with mean squares stored as one row and one column (Shazeer and Stern 2018).
 
     Args:
-        params: tensors or groups of them, as in `Optimizer`.
-        lr: the largest size of a step relative to the parameter's; a number or a tensor of one element.
-        beta2_decay: the power of the step with which a new square enters the mean.
-        eps: the smallest root of a mean square, the dtype's own by default, and the smallest size of a parameter.
-        d: how large the mean of an update may be.
+        params: tensors or parameter groups, as in `Optimizer`.
+        lr: the largest step relative to the size of the parameter, a number or a tensor with one element.
+        beta2_decay: the decay rate of the mean square in step ``t`` is ``1 - t ** beta2_decay``.
+        eps: the smallest root of a mean square (by default the dtype's machine epsilon), and the smallest parameter
+            size.
+        d: the largest root mean square of an update.
         weight_decay: the parameter shrinks by ``lr * weight_decay``.
-        maximize: whether to go up.
-        foreach: accepted; it changes nothing.
+        maximize: whether to maximise the objective.
+        foreach: accepted; it has no effect.
 
     Any shapes; floating point dtypes.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: an option is out of range.
         RuntimeError: a gradient is sparse or a parameter complex.
 
     >>> weight = torch.tensor([1.0], requires_grad=True)
@@ -119,3 +121,60 @@ class Adafactor(ElementwiseOptimizer):
 
 def _root_mean_square(tensor: Tensor) -> float:
     return float(tensor.norm(2).item()) / float(tensor.numel()) ** 0.5
+
+
+def adafactor(
+    params: list[Tensor],
+    grads: list[Tensor],
+    row_vars: list[Tensor | None],
+    col_vars: list[Tensor | None],
+    variances: list[Tensor | None],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_complex: bool = False,
+    *,
+    d: float,
+    lr: float | Tensor,
+    beta2_decay: float,
+    weight_decay: float,
+    eps1: float,
+    eps2: float,
+    maximize: bool,
+) -> None:
+    """One step of `Adafactor` for lists of parameters, gradients and states, which are changed in place.
+
+    The options are those of the class. The entries of ``variances`` are None for matrices, the others for vectors.
+    ``foreach``, ``has_complex`` are accepted and have no effect. ``grad_scale`` and ``found_inf`` are for fused
+    steps.
+
+    Raises:
+        RuntimeError: the steps are not tensors.
+
+    >>> from rushlight.optim._adafactor import adafactor
+    >>> weight, grad = torch.ones(2), torch.ones(2)
+    >>> states = [None], [None], [torch.zeros(2)], [torch.tensor(0.0)]
+    >>> options = dict(d=1.0, lr=0.5, beta2_decay=-0.8, weight_decay=0.0, eps1=1e-8, eps2=1e-3, maximize=False)
+    >>> adafactor([weight], [grad], *states, **options)
+    >>> weight
+    tensor([0.5000, 0.5000])
+    """
+    if skipped(False, grad_scale, found_inf):
+        return
+    grads = unscaled(grads, grad_scale)
+    group = {
+        "d": d,
+        "lr": lr,
+        "beta2_decay": beta2_decay,
+        "weight_decay": weight_decay,
+        "maximize": maximize,
+        "eps": (eps1, eps2),
+    }
+    step_lists(
+        Adafactor,
+        group,
+        params,
+        grads,
+        {"row_var": row_vars, "col_var": col_vars, "variance": variances, "step": state_steps},
+    )

@@ -1,5 +1,5 @@
-"""What the optimizers share that step one parameter after another: by one call that takes one pass over memory (`_rule`),
-or by a formula over operators (`_update`) where gradients flow through the step or the gradient is sparse."""
+"""The base of optimizers that step each parameter separately: with a fused kernel (`_rule`), or with operators
+(`_update`) if gradients flow through the step or the gradient is sparse."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["ElementwiseOptimizer"]
 
 
 class ElementwiseOptimizer(Optimizer):
-    """An optimizer that says how a parameter's state begins and how one step changes parameter and state.
+    """The base of elementwise optimizers. A subclass defines the initial state and one step of a parameter.
 
-    Both work on real numbers: complex tensors are seen as pairs of them.
+    Both use real numbers: complex tensors are viewed as pairs.
     """
 
-    # The numbers of the state that start as one, the tensors that start as zeros, and the options that files of older
-    # versions lack.
+    # Names of the state's numbers that start at one, of its tensors that start at zero, and the options that
+    # checkpoints of older versions do not have.
     _ones: ClassVar[tuple[str, ...]] = ()
     _zeros: ClassVar[tuple[str, ...]] = ()
     _later: ClassVar[dict[str, Any]] = {
@@ -34,7 +34,7 @@ class ElementwiseOptimizer(Optimizer):
         "differentiable": False,
         "capturable": False,
     }
-    # What must be on a device for its work to be captured, as the message names it.
+    # The objects that must be on a supported device with `capturable`, as named in the message.
     _captured: ClassVar[str] = "params and state_steps"
     _devices: ClassVar[list[str]] = ["cuda", "xpu", "hpu", "privateuseone", "xla"]
 
@@ -44,7 +44,7 @@ class ElementwiseOptimizer(Optimizer):
         tensor_steps(self)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Changes the parameters once; returns the closure's loss."""
+        """Performs one step. Returns the loss of the closure."""
         loss = loss_of(closure)
         with torch.set_grad_enabled(self.defaults.get("differentiable", False)):
             for group in self.param_groups:
@@ -58,6 +58,16 @@ class ElementwiseOptimizer(Optimizer):
                     self._step(group, param, grad, own)
         return loss
 
+    @classmethod
+    def _step_states(
+        cls, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], owns: list[dict[str, Any]]
+    ) -> None:
+        """Steps parameters whose states are given instead of those of an optimizer."""
+        optimizer = cls.__new__(cls)
+        for param, grad, own in zip(params, grads, owns):
+            optimizer._count(group, own)
+            optimizer._step(group, param, grad, own)
+
     def _check(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         if any_sparse(grads):
             raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
@@ -66,7 +76,7 @@ class ElementwiseOptimizer(Optimizer):
             raise AssertionError(f"If capturable=True, {self._captured} must be on supported devices: {self._devices}.")
 
     def _begin(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
-        """Fills a parameter's state before its first step."""
+        """Initialises the state of a parameter before its first step."""
         own["step"] = torch.tensor(0.0, dtype=step_dtype())
         for name in self._ones:
             own[name] = torch.tensor(1.0, dtype=step_dtype())
@@ -74,7 +84,7 @@ class ElementwiseOptimizer(Optimizer):
             own[name] = torch.zeros_like(param, requires_grad=False)
 
     def _count(self, group: dict[str, Any], own: dict[str, Any]) -> None:
-        """Changes the numbers of a parameter's state before a step."""
+        """Updates the numbers in a parameter's state before a step."""
         own["step"] += 1
 
     def _step(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
@@ -98,18 +108,18 @@ class ElementwiseOptimizer(Optimizer):
         self._update(group, param, grad, own)
 
     def _rule(self, group: dict[str, Any], own: dict[str, Any]) -> tuple[str, list[str], list[float]] | None:
-        """`_update` as the name of a rule that takes one pass over memory, the parts of the state that it changes, and its
-        numbers; nothing if there is no such rule.
+        """The fused form of `_update`: the name of a rule, the tensors of the state that it changes, and its numbers.
+        None if there is no such rule.
         """
         return None
 
     def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
-        """Changes a parameter and its state in place, through which gradients may flow; this step's gradient has its sign and
-        the decay already.
+        """Updates a parameter and its state in place. Gradients may flow through it. The gradient already includes
+        weight decay and the sign for `maximize`.
         """
         raise NotImplementedError
 
 
 def shifted(tensor: Tensor, eps: float, differentiable: bool) -> Tensor:
-    """The tensor, whose values nobody else needs, plus a small number: in place unless gradients flow."""
+    """Adds a small number to a temporary tensor, in place unless gradients flow."""
     return tensor.add(eps) if differentiable else tensor.add_(eps)

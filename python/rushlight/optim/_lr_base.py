@@ -1,4 +1,4 @@
-"""`LRScheduler`: from epoch to epoch, with warnings about the order of calls."""
+"""`LRScheduler`, the base class of learning-rate schedules, with warnings about the order of calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def copied(rate: Any) -> Any:
 
 
 def set_rate(group: dict[str, Any], rate: Any) -> None:
-    """A rate that is a tensor keeps its identity: the optimizer's captured work reads it."""
+    """Sets a rate. If it is a tensor, it is changed in place, because captured graphs read it."""
     if isinstance(group["lr"], torch.Tensor):
         group["lr"].fill_(rate.item() if isinstance(rate, torch.Tensor) else rate)
     else:
@@ -31,14 +31,14 @@ def set_rate(group: dict[str, Any], rate: Any) -> None:
 
 
 def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
-    """A value for each group: the list given, which must have as many, or one value for all.
+    """One value per group, from a list of the right length or from one value for all.
 
     Raises:
-        ValueError: a list of another length.
+        ValueError: the list has the wrong length.
     """
     groups = len(optimizer.param_groups)
     if not isinstance(value, (list, tuple)):
-        return [value] * groups
+        return [copied(value) for _ in range(groups)]
     if len(value) != groups:
         raise ValueError(
             f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} values, param_groups "
@@ -53,11 +53,11 @@ def require_optimizer(optimizer: Any) -> None:
 
 
 class LRScheduler:
-    """The base class of schedules. A subclass defines ``get_lr``, the rates of the epoch ``last_epoch``.
+    """The base class of schedules. A subclass defines ``get_lr``, which returns the rates of epoch ``last_epoch``.
 
     Args:
-        optimizer: the optimizer whose groups' ``"lr"`` is changed; ``"initial_lr"`` is remembered there.
-        last_epoch: the epoch before the next one; -1 starts anew.
+        optimizer: the optimizer whose ``"lr"`` options are changed. The initial rates are stored as ``"initial_lr"``.
+        last_epoch: the index of the last epoch; -1 starts from the beginning.
 
     Raises:
         TypeError: ``optimizer`` is not an `Optimizer`.
@@ -76,7 +76,7 @@ class LRScheduler:
 
     _get_lr_called_within_step: bool = False
     _is_initial: bool = False
-    # Whether a step needs a measured quantity.
+    # Whether `step` needs a measured quantity.
     _by_metric: bool = False
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
@@ -95,7 +95,7 @@ class LRScheduler:
         self.base_lrs = [copied(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         if not getattr(optimizer, "_scheduled", False):
-            # Steps made before the first schedule do not count for the order of calls.
+            # Steps before the first schedule was created do not count for the order of calls.
             optimizer._scheduled = True
             optimizer._opt_called = False
         self._initial_step()
@@ -107,11 +107,11 @@ class LRScheduler:
         self._is_initial = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer."""
+        """The state without the optimizer."""
         return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what `state_dict` gave."""
+        """Loads the result of `state_dict`."""
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[Any]:
@@ -119,11 +119,11 @@ class LRScheduler:
         return self._last_lr
 
     def get_lr(self) -> list[Any]:
-        """The rates of the epoch ``last_epoch``, from those of the one before."""
+        """Computes the rates of epoch ``last_epoch`` from those of the previous epoch."""
         raise NotImplementedError
 
     def _rates(self) -> list[Any]:
-        """The present rates, for ``get_lr`` to begin with."""
+        """The current rates, from which ``get_lr`` computes the next."""
         if not self._get_lr_called_within_step:
             warn(
                 "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
@@ -132,7 +132,7 @@ class LRScheduler:
         return [copied(group["lr"]) for group in self.optimizer.param_groups]
 
     def step(self, epoch: int | None = None) -> None:
-        """Goes to the next epoch (or the given one) and sets its rates."""
+        """Advances to the next epoch (or a given one) and sets its rates."""
         if self._step_count == 1:
             self._check_order()
         self._step_count += 1
@@ -141,7 +141,7 @@ class LRScheduler:
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: int | None = None) -> None:
-        """Sets the rates of the next epoch or of the given one, without counting a step."""
+        """Sets the rates of the next epoch, or of a given one, without counting a step."""
         self._get_lr_called_within_step = True
         try:
             if epoch is None:

@@ -1,4 +1,4 @@
-"""Schedules out of others: one after the other, or all at once. They are part of `lr_scheduler`."""
+"""Schedules that consist of other schedules, in sequence or simultaneously. They are part of `lr_scheduler`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .optimizer import Optimizer
 
 
-class _OfSchedulers(LRScheduler):
-    """A schedule out of others. It does not begin anew: they have begun already."""
+class _CompositeScheduler(LRScheduler):
+    """The base of schedules made of others. It makes no first step, because the others have made theirs."""
 
     _schedulers: Sequence[LRScheduler]
 
@@ -41,30 +41,31 @@ class _OfSchedulers(LRScheduler):
         return optimizer
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer, with the states of the schedules."""
+        """The state without the optimizer, with the states of the schedules."""
         state = super().state_dict()
-        # Their states stand last, as in torch's files.
+        # Their states are last, as in torch's files.
         del state["_schedulers"]
         state["_schedulers"] = [schedule.state_dict() for schedule in self._schedulers]
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what `state_dict` gave."""
+        """Loads the result of `state_dict`."""
         state = dict(state_dict)
         for schedule, own in zip(self._schedulers, state.pop("_schedulers")):
             schedule.load_state_dict(own)
         super().load_state_dict(state)
 
 
-class SequentialLR(_OfSchedulers):
-    """Schedules one after the other; at each milestone the next one begins.
+class SequentialLR(_CompositeScheduler):
+    """Runs schedules one after the other. At each milestone the next one begins.
 
     Args:
         schedulers: schedules of the same optimizer.
-        milestones: the epochs at which they change, one less than there are schedules.
+        milestones: the epochs at which the next schedule begins; one fewer than there are schedules.
 
     Raises:
-        ValueError: no schedules, one of another optimizer or by a measured quantity, or another number of milestones.
+        ValueError: there are no schedules, one belongs to another optimizer or needs a measured quantity, or the number
+            of milestones is wrong.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> first = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=9)
@@ -92,7 +93,7 @@ class SequentialLR(_OfSchedulers):
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        # All schedules have made their first step; what they did to the rates and their epochs is undone.
+        # All schedules have made their first step. Its effect on the rates and the epochs is undone.
         for group in optimizer.param_groups:
             set_rate(group, group["initial_lr"])
         self.recursive_undo()
@@ -101,7 +102,7 @@ class SequentialLR(_OfSchedulers):
         self._last_lr = first.get_last_lr()
 
     def recursive_undo(self, sched: LRScheduler | None = None) -> None:
-        """Takes back the first step of all schedules, also of those inside others."""
+        """Undoes the first step of all schedules, including nested ones."""
         schedule = self if sched is None else sched
         if hasattr(schedule, "_schedulers"):
             for inner in schedule._schedulers:
@@ -110,7 +111,7 @@ class SequentialLR(_OfSchedulers):
             schedule.last_epoch -= 1
 
     def step(self) -> None:  # type: ignore[override]
-        """Goes to the next epoch."""
+        """Advances to the next epoch."""
         self.last_epoch += 1
         place = bisect_right(self._milestones, self.last_epoch)
         schedule = self._schedulers[place]
@@ -121,11 +122,11 @@ class SequentialLR(_OfSchedulers):
         self._last_lr = schedule.get_last_lr()
 
 
-class ChainedScheduler(_OfSchedulers):
-    """Schedules that all act in every epoch.
+class ChainedScheduler(_CompositeScheduler):
+    """Runs several schedules simultaneously.
 
     Raises:
-        ValueError: no schedules, or one of another optimizer or by a measured quantity.
+        ValueError: there are no schedules, or one belongs to another optimizer or needs a measured quantity.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> halving = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
@@ -143,7 +144,7 @@ class ChainedScheduler(_OfSchedulers):
         self._last_lr = [copied(group["lr"]) for group in self._schedulers[-1].optimizer.param_groups]
 
     def step(self) -> None:  # type: ignore[override]
-        """Goes to the next epoch."""
+        """Advances to the next epoch."""
         for schedule in self._schedulers:
             schedule.step()
         self._note_rates()

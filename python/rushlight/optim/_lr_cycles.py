@@ -1,10 +1,10 @@
-"""Schedules that rise and fall: cyclic rates, one cycle, cosines with restarts. They are part of `lr_scheduler`."""
+"""Cyclic schedules: triangular cycles, one cycle, cosines with restarts. They are part of `lr_scheduler`."""
 
 from __future__ import annotations
 
 import math
 
-from ._lr_base import LRScheduler, for_each_group, require_optimizer, set_rate
+from ._lr_base import LRScheduler, copied, for_each_group, require_optimizer, set_rate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _WithMomentum(LRScheduler):
-    """A schedule that moves the momentum (or Adam's first beta) against the rate."""
+    """The base of schedules that change the momentum (or Adam's first beta) in the opposite direction to the rate."""
 
     cycle_momentum: bool
     use_beta1: bool
@@ -29,9 +29,9 @@ class _WithMomentum(LRScheduler):
         highest = for_each_group("max_momentum", optimizer, most)
         if last_epoch == -1:
             for low, high, group in zip(lowest, highest, optimizer.param_groups):
-                self._set_momentum(group, high)
-                group["max_momentum"] = high
-                group["base_momentum"] = low
+                self._set_momentum(group, copied(high))
+                group["max_momentum"] = copied(high)
+                group["base_momentum"] = copied(low)
         return lowest, highest
 
     def _set_momentum(self, group: dict[str, Any], momentum: Any) -> None:
@@ -42,19 +42,20 @@ class _WithMomentum(LRScheduler):
 
 
 class CyclicLR(_WithMomentum):
-    """The rate up and down between two bounds in straight lines (Smith 2015); a step after each batch.
+    """The rate alternates linearly between two bounds (Smith 2015). Call ``step`` after each batch.
 
     Args:
-        base_lr, max_lr: the bounds, one for all groups or one for each.
-        step_size_up, step_size_down: how many steps up and down; as many down as up by default.
-        mode: how the height changes: ``"triangular"`` stays, ``"triangular2"`` halves with each cycle, ``"exp_range"`` is
-            ``gamma ** step``.
-        scale_fn, scale_mode: a function for the height instead, of the cycle or of the step (``"iterations"``).
-        cycle_momentum, base_momentum, max_momentum: whether the momentum moves the other way, and its bounds.
+        base_lr, max_lr: the bounds, one for all groups, or one per group.
+        step_size_up, step_size_down: the numbers of increasing and decreasing steps; equal by default.
+        mode: the amplitude of the cycles: ``"triangular"`` is constant, ``"triangular2"`` halves in each cycle,
+            ``"exp_range"`` is ``gamma ** step``.
+        scale_fn, scale_mode: a function that replaces the mode, of the cycle or of the step (``"iterations"``).
+        cycle_momentum, base_momentum, max_momentum: whether the momentum changes in the opposite direction, and its
+            bounds.
 
     Raises:
         TypeError: ``optimizer`` is not an `Optimizer`.
-        ValueError: an unknown mode, bounds not one for each group, or an optimizer without momentum.
+        ValueError: the mode is unknown, there is not one bound per group, or the optimizer has no momentum.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0, momentum=0.9)
     >>> schedule = CyclicLR(optimizer, base_lr=0.0, max_lr=1.0, step_size_up=2)
@@ -104,7 +105,7 @@ class CyclicLR(_WithMomentum):
         self.base_lrs = base_lrs
 
     def scale_fn(self, x: float) -> float:
-        """The height in a cycle, or at a step."""
+        """The amplitude of a cycle, or at a step."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular":
@@ -126,7 +127,7 @@ class CyclicLR(_WithMomentum):
         return [low + (high - low) * height * scale for low, high in zip(self.base_lrs, self.max_lrs)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer and functions; an object with ``__call__`` is saved by its ``__dict__``."""
+        """The state without the optimizer and functions. Objects with ``__call__`` are saved by their ``__dict__``."""
         state = super().state_dict()
         function = state.pop("_scale_fn_custom")
         kept = function is not None and not hasattr(function, "__code__")
@@ -134,7 +135,7 @@ class CyclicLR(_WithMomentum):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what `state_dict` gave; functions stay as they are."""
+        """Loads the result of `state_dict`. Functions do not change."""
         state = dict(state_dict)
         own = state.pop("_scale_fn_custom")
         if own is not None:
@@ -143,13 +144,13 @@ class CyclicLR(_WithMomentum):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """The rate along half a cosine to ``eta_min``, again and again (Loshchilov and Hutter 2016).
+    """The rate follows half a cosine down to ``eta_min``, repeatedly (Loshchilov and Hutter 2016).
 
     Args:
-        T_0: how many epochs the first fall takes.
-        T_mult: how many times longer each is than the one before.
+        T_0: the number of epochs of the first decrease.
+        T_mult: the factor by which each decrease is longer than the one before.
 
-    ``step`` takes fractions of epochs too.
+    ``step`` accepts fractions of epochs.
 
     Raises:
         ValueError: ``T_0`` or ``T_mult`` is not a positive integer, or an epoch is negative.
@@ -182,7 +183,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * height / 2 for base in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:
-        """Goes to the next epoch, or to the given one."""
+        """Advances to the next epoch, or to a given epoch."""
         if epoch is None and self.last_epoch < 0:
             epoch = 0
         if epoch is None:
@@ -202,7 +203,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._set_rates(rates)
 
     def _go_to(self, epoch: float) -> None:
-        """Finds the fall that an epoch is in, and how far."""
+        """The restart period of an epoch, and the position in it."""
         if epoch < 0:
             raise ValueError(f"Expected non-negative epoch, but got {epoch}")
         if epoch < self.T_0:
@@ -216,20 +217,22 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class OneCycleLR(_WithMomentum):
-    """The rate from a low start up to ``max_lr`` and down to nearly nothing (Smith and Topin 2017); a step after each batch.
+    """The rate increases to ``max_lr`` and decreases to almost zero (Smith and Topin 2017). Call ``step`` after each batch.
 
     Args:
-        max_lr: the highest rate, one for all groups or one for each.
-        total_steps, epochs, steps_per_epoch: how many steps there are; the first, or both of the others.
-        pct_start: the share of the steps that go up.
+        max_lr: the highest rate, one for all groups, or one per group.
+        total_steps, epochs, steps_per_epoch: the number of steps; either the first, or both of the others.
+        pct_start: the share of the steps in which the rate increases.
         anneal_strategy: ``"cos"`` or ``"linear"``.
-        cycle_momentum, base_momentum, max_momentum: whether the momentum moves the other way, and its bounds.
-        div_factor, final_div_factor: the start is ``max_lr / div_factor``, the end ``start / final_div_factor``.
-        three_phase: whether the way down is as long as that up, and the rest a fall to the end.
+        cycle_momentum, base_momentum, max_momentum: whether the momentum changes in the opposite direction, and its
+            bounds.
+        div_factor, final_div_factor: the first rate is ``max_lr / div_factor``, the last is ``first /
+            final_div_factor``.
+        three_phase: whether to decrease to the first rate in as many steps as the increase, and then to the last rate.
 
     Raises:
         TypeError: ``optimizer`` is not an `Optimizer`.
-        ValueError: an argument is out of its range, more steps than said, or an optimizer without momentum.
+        ValueError: an argument is out of range, there are more steps than given, or the optimizer has no momentum.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0, momentum=0.9)
     >>> schedule = OneCycleLR(optimizer, max_lr=1.0, total_steps=10, anneal_strategy="linear")
@@ -310,7 +313,7 @@ class OneCycleLR(_WithMomentum):
 
 
 def _phase(end: float, start_lr: str, end_lr: str, flat: bool = False) -> dict[str, Any]:
-    """A phase up to a step; the momentum goes against the rate, or stays at its highest."""
+    """A phase up to a step. The momentum changes in the opposite direction to the rate, or stays at its maximum."""
     rises = end_lr == "max_lr"
     return {
         "end_step": end,

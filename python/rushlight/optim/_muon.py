@@ -19,18 +19,18 @@ __all__ = ["Muon"]
 
 
 class Muon(Optimizer):
-    """Steps along the nearest orthogonal matrix to the averaged gradient (Jordan 2024), for matrices.
+    """Steps along the orthogonal matrix that is nearest to the averaged gradient (Jordan 2024), for matrices.
 
     Args:
-        params: matrices or groups of them, as in `Optimizer`.
-        lr: the learning rate, a number or a tensor of one element.
+        params: matrices or parameter groups, as in `Optimizer`.
+        lr: the learning rate, a number or a tensor with one element.
         weight_decay: the parameter shrinks by ``lr * weight_decay``.
-        momentum: how much of the running mean of gradients is kept.
-        nesterov: whether to look ahead along it.
-        ns_coefficients, ns_steps: the polynomial of the Newton-Schulz iteration, and how often it is applied.
+        momentum: the decay rate of the running mean of gradients.
+        nesterov: whether to use Nesterov momentum.
+        ns_coefficients, ns_steps: the polynomial of the Newton-Schulz iteration, and the number of iterations.
         eps: the smallest norm to divide by.
-        adjust_lr_fn: how the rate follows the matrix's shape: ``"original"`` (the default) by its height to its width,
-            ``"match_rms_adamw"`` so that steps are as large as AdamW's.
+        adjust_lr_fn: how the shape of a matrix changes the rate: ``"original"`` (the default) by the ratio of height to
+            width, ``"match_rms_adamw"`` so that steps have the size of AdamW's.
 
     Raises:
         ValueError: an option is out of its range, or a parameter is not a matrix.
@@ -82,7 +82,7 @@ class Muon(Optimizer):
                     )
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Changes the parameters once; returns the closure's loss."""
+        """Performs one step. Returns the loss of the closure."""
         loss = loss_of(closure)
         with torch.no_grad():
             for group in self.param_groups:
@@ -111,7 +111,7 @@ class Muon(Optimizer):
 
 
 def _orthogonal(matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """About the nearest orthogonal matrix, in bfloat16, by an iteration that needs products only."""
+    """Approximates the nearest orthogonal matrix in bfloat16, with matrix products only (Newton-Schulz)."""
     if steps >= 100:
         raise ValueError("Number of steps must be less than 100 for computational efficiency")
     if len(coefficients) != 3:

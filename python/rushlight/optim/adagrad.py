@@ -5,6 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 
 from ._elementwise import ElementwiseOptimizer, shifted
+from ._functional import skipped, step_lists, unscaled
 from .optimizer import (
     any_sparse,
     at_places,
@@ -23,29 +24,29 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["Adagrad"]
+__all__ = ["Adagrad", "adagrad"]
 
 
 class Adagrad(ElementwiseOptimizer):
     """Steps along the gradient, divided by the root of the sum of all its squares (Duchi et al. 2011).
 
     Args:
-        params: tensors or groups of them, as in `Optimizer`.
-        lr: the learning rate, a number or a tensor of one element.
-        lr_decay: how the rate falls: ``lr / (1 + (step - 1) * lr_decay)``.
-        weight_decay: the factor of the parameter that is added to its gradient.
-        initial_accumulator_value: what the sums begin with.
-        eps: added to the divisor.
-        fused: accepted; it refuses what torch's fused step refuses, and counts steps in its dtype.
-        maximize: whether to go up.
+        params: tensors or parameter groups, as in `Optimizer`.
+        lr: the learning rate, a number or a tensor with one element.
+        lr_decay: the decay of the rate: ``lr / (1 + (step - 1) * lr_decay)``.
+        weight_decay: the factor with which the parameter is added to its gradient.
+        initial_accumulator_value: the initial value of the sums.
+        eps: added to the denominator.
+        fused: accepted; it raises the errors of torch's fused step, and counts steps in its dtype.
+        maximize: whether to maximise the objective.
         differentiable: whether gradients flow through the step.
-        foreach: accepted; it changes nothing.
+        foreach: accepted; it has no effect.
 
     Any shapes; floating point and complex dtypes.
 
     Raises:
-        ValueError: an option is out of its range.
-        RuntimeError: a gradient is sparse beside `weight_decay` or `fused`.
+        ValueError: an option is out of range.
+        RuntimeError: a gradient is sparse and `weight_decay` or `fused` is set.
 
     >>> weight = torch.tensor([1.0], requires_grad=True)
     >>> optimizer = torch.optim.Adagrad([weight])
@@ -91,13 +92,13 @@ class Adagrad(ElementwiseOptimizer):
         }
         super().__init__(params, defaults)
         check_fused(fused, foreach, differentiable)
-        # The state is there from the start, so that processes can share it.
+        # The state is created here, so that processes can share it.
         for group in self.param_groups:
             for param in group["params"]:
                 self._begin(group, param, param, self.state[param])
 
     def share_memory(self) -> None:
-        """Moves the sums to memory that other processes can map."""
+        """Moves the sums into shared memory."""
         for group in self.param_groups:
             for param in group["params"]:
                 self.state[param]["sum"].share_memory_()
@@ -136,3 +137,54 @@ class Adagrad(ElementwiseOptimizer):
 def _rate(group: dict[str, Any], own: dict[str, Any]) -> float:
     """The rate of this step."""
     return float(group["lr"]) / (1 + (own["step"].item() - 1) * group["lr_decay"])
+
+
+def adagrad(
+    params: list[Tensor],
+    grads: list[Tensor],
+    state_sums: list[Tensor],
+    state_steps: list[Tensor],
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_sparse_grad: bool = False,
+    foreach: bool | None = None,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float,
+    weight_decay: float,
+    lr_decay: float,
+    eps: float,
+    maximize: bool,
+) -> None:
+    """One step of `Adagrad` for lists of parameters, gradients and states, which are changed in place.
+
+    The options are those of the class. ``has_sparse_grad``, ``foreach``, ``has_complex`` are accepted and have no
+    effect. ``grad_scale`` and ``found_inf`` are for fused steps.
+
+    Raises:
+        RuntimeError: the steps are not tensors.
+        AssertionError: ``grad_scale`` or ``found_inf`` is given without ``fused``.
+
+    >>> from rushlight.optim.adagrad import adagrad
+    >>> weight, grad = torch.ones(2), torch.ones(2)
+    >>> states = [torch.zeros(2)], [torch.tensor(0.0)]
+    >>> options = dict(lr=0.5, weight_decay=0.0, lr_decay=0.0, eps=1e-8, maximize=False)
+    >>> adagrad([weight], [grad], *states, **options)
+    >>> weight
+    tensor([0.5000, 0.5000])
+    """
+    if skipped(fused, grad_scale, found_inf):
+        return
+    grads = unscaled(grads, grad_scale)
+    group = {
+        "fused": fused,
+        "differentiable": differentiable,
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "lr_decay": lr_decay,
+        "eps": eps,
+        "maximize": maximize,
+    }
+    step_lists(Adagrad, group, params, grads, {"sum": state_sums, "step": state_steps})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight import _C
 
+from ._functional import skipped, step_lists, unscaled
 from .optimizer import (
     Optimizer,
     any_sparse,
@@ -27,30 +28,30 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["Adam"]
+__all__ = ["Adam", "adam"]
 
 
 class Adam(Optimizer):
-    """Adam (Kingma and Ba 2014): steps along the mean of the gradients, divided by the root of their mean square.
+    """Adam (Kingma and Ba 2014): steps along the mean of the gradients, divided by their root mean square.
 
     Args:
-        params: tensors or groups of them, as in `Optimizer`.
-        lr: the learning rate, a number or a tensor of one element.
-        betas: how much of the running mean and of the running mean square is kept in a step.
-        eps: added to the divisor.
-        weight_decay: the factor of the parameter that is added to its gradient; if ``decoupled_weight_decay``, the
+        params: tensors or parameter groups, as in `Optimizer`.
+        lr: the learning rate, a number or a tensor with one element.
+        betas: the decay rates of the running mean and the running mean square.
+        eps: added to the denominator.
+        weight_decay: the factor with which the parameter is added to its gradient; if ``decoupled_weight_decay``, the
             parameter shrinks by ``lr * weight_decay`` instead.
         amsgrad: whether to divide by the largest mean square so far.
-        maximize: whether to go up.
+        maximize: whether to maximise the objective.
         differentiable: whether gradients flow through the step.
-        foreach, fused: accepted; unless ``differentiable``, all tensors of a group are updated by one call. ``fused`` refuses
-            what torch's fused step refuses.
-        capturable: for CUDA only.
+        foreach, fused: accepted; unless ``differentiable``, all tensors of a group are updated in one call. ``fused``
+            raises the errors of torch's fused step.
+        capturable: accepted; for CUDA graphs only.
 
     Any shapes; floating point and complex dtypes.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: an option is out of range.
         RuntimeError: a gradient is sparse.
 
     >>> weight = torch.tensor([1.0], requires_grad=True)
@@ -112,7 +113,7 @@ class Adam(Optimizer):
         tensor_steps(self)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Changes the parameters once; returns the closure's loss."""
+        """Performs one step. Returns the loss of the closure."""
         loss = loss_of(closure)
         for group in self.param_groups:
             params, grads = with_gradients(group)
@@ -134,8 +135,18 @@ class Adam(Optimizer):
                 self._step_fused(group, params, grads)
         return loss
 
+    @classmethod
+    def _step_states(
+        cls, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], owns: list[dict[str, Any]]
+    ) -> None:
+        """Steps parameters whose states are given instead of those of an optimizer."""
+        optimizer = cls.__new__(cls)
+        optimizer.state = dict(zip(params, owns))  # type: ignore[assignment] # complete, so that no default is needed
+        step = optimizer._step_by_operators if group["differentiable"] else optimizer._step_fused
+        step(group, params, grads)
+
     def _state_of(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        """A parameter's state, with zeros before its first step."""
+        """The state of a parameter, initialised with zeros before its first step."""
         own = self.state[param]
         if not own:
             on_device = group["capturable"] or group["fused"]
@@ -178,15 +189,15 @@ class Adam(Optimizer):
         )
 
     def _step_by_operators(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
-        """The step out of operators, so that gradients flow through it.
+        """The step with operators, so that gradients flow through it.
 
-        The averages become new tensors, so that what backward saved of the old ones stays.
+        The averages become new tensors, because backward needs the old values.
         """
         lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
         for param, grad in zip(params, grads):
             own = self._state_of(param, group)
             own["step"] = own["step"] + 1
-            # Tensors, and in their precision, as torch has it where gradients flow.
+            # Computed with tensors and in their precision, as in torch if gradients flow.
             missing1, missing2 = 1 - beta1 ** own["step"], 1 - beta2 ** own["step"]
             if group["maximize"]:
                 grad = -grad
@@ -224,3 +235,68 @@ def _check_kind_of_betas(betas: tuple[Any, Any], foreach: bool | None, capturabl
             raise ValueError(f"betas[{place}] as a Tensor is not supported for capturable=False and foreach=True")
         if beta.numel() != 1:
             raise ValueError(f"Tensor betas[{place}] must be 1-element")
+
+
+def adam(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    max_exp_avg_sqs: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    capturable: bool = False,
+    differentiable: bool = False,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_complex: bool = False,
+    decoupled_weight_decay: bool = False,
+    *,
+    amsgrad: bool,
+    beta1: float | Tensor,
+    beta2: float | Tensor,
+    lr: float | Tensor,
+    weight_decay: float,
+    eps: float,
+    maximize: bool,
+) -> None:
+    """One step of `Adam` for lists of parameters, gradients and states, which are changed in place.
+
+    The options are those of the class. ``max_exp_avg_sqs`` may be empty without ``amsgrad``. ``foreach``,
+    ``capturable``, ``has_complex`` are accepted and have no effect. ``grad_scale`` and ``found_inf`` are for fused
+    steps.
+
+    Raises:
+        RuntimeError: the steps are not tensors.
+        AssertionError: ``grad_scale`` or ``found_inf`` is given without ``fused``.
+
+    >>> from rushlight.optim.adam import adam
+    >>> weight, grad = torch.ones(2), torch.ones(2)
+    >>> states = [torch.zeros(2)], [torch.zeros(2)], [], [torch.tensor(0.0)]
+    >>> options = dict(amsgrad=False, beta1=0.9, beta2=0.999, lr=0.5, weight_decay=0.0, eps=1e-8, maximize=False)
+    >>> adam([weight], [grad], *states, **options)
+    >>> weight
+    tensor([0.5000, 0.5000])
+    """
+    if skipped(fused, grad_scale, found_inf):
+        return
+    grads = unscaled(grads, grad_scale)
+    group = {
+        "differentiable": differentiable,
+        "fused": fused,
+        "decoupled_weight_decay": decoupled_weight_decay,
+        "amsgrad": amsgrad,
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "eps": eps,
+        "maximize": maximize,
+        "betas": (beta1, beta2),
+    }
+    step_lists(
+        Adam,
+        group,
+        params,
+        grads,
+        {"exp_avg": exp_avgs, "exp_avg_sq": exp_avg_sqs, "max_exp_avg_sq": max_exp_avg_sqs, "step": state_steps},
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 
 from ._elementwise import ElementwiseOptimizer
+from ._functional import step_lists
 from .optimizer import check_betas, check_options, check_rate
 
 TYPE_CHECKING = False
@@ -14,27 +15,27 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["Adamax"]
+__all__ = ["Adamax", "adamax"]
 
 
 class Adamax(ElementwiseOptimizer):
-    """Adam with the largest gradient, decaying, in place of the root of the mean square (Kingma and Ba 2014).
+    """Adam with a decaying maximum of the gradient's magnitude in place of the root mean square (Kingma and Ba 2014).
 
     Args:
-        params: tensors or groups of them, as in `Optimizer`.
-        lr: the learning rate, a number or a tensor of one element.
-        betas: how much of the running mean and of the largest gradient is kept in a step.
-        eps: added to the gradient's size.
-        weight_decay: the factor of the parameter that is added to its gradient.
-        maximize: whether to go up.
+        params: tensors or parameter groups, as in `Optimizer`.
+        lr: the learning rate, a number or a tensor with one element.
+        betas: the decay rates of the running mean and of the maximum.
+        eps: added to the magnitude of the gradient.
+        weight_decay: the factor with which the parameter is added to its gradient.
+        maximize: whether to maximise the objective.
         differentiable: whether gradients flow through the step.
-        foreach: accepted; it changes nothing.
-        capturable: for CUDA only.
+        foreach: accepted; it has no effect.
+        capturable: accepted; for CUDA graphs only.
 
     Any shapes; floating point and complex dtypes.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: an option is out of range.
         RuntimeError: a gradient is sparse.
 
     >>> weight = torch.tensor([1.0], requires_grad=True)
@@ -88,3 +89,48 @@ class Adamax(ElementwiseOptimizer):
         largest.copy_(torch.maximum(largest * beta2, grad.abs() + group["eps"]))
         rate = float(group["lr"]) / (1 - beta1 ** own["step"].item())
         param.addcdiv_(average, largest, value=-rate)
+
+
+def adamax(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_infs: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    maximize: bool = False,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    *,
+    eps: float,
+    beta1: float,
+    beta2: float,
+    lr: float,
+    weight_decay: float,
+) -> None:
+    """One step of `Adamax` for lists of parameters, gradients and states, which are changed in place.
+
+    The options are those of the class. ``foreach``, ``capturable``, ``has_complex`` are accepted and have no
+    effect.
+
+    Raises:
+        RuntimeError: the steps are not tensors.
+
+    >>> from rushlight.optim.adamax import adamax
+    >>> weight, grad = torch.ones(2), torch.ones(2)
+    >>> states = [torch.zeros(2)], [torch.zeros(2)], [torch.tensor(0.0)]
+    >>> options = dict(eps=1e-8, beta1=0.9, beta2=0.999, lr=0.5, weight_decay=0.0)
+    >>> adamax([weight], [grad], *states, **options)
+    >>> weight
+    tensor([0.5000, 0.5000])
+    """
+    group = {
+        "maximize": maximize,
+        "differentiable": differentiable,
+        "eps": eps,
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "betas": (beta1, beta2),
+    }
+    step_lists(Adamax, group, params, grads, {"exp_avg": exp_avgs, "exp_inf": exp_infs, "step": state_steps})

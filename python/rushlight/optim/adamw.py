@@ -1,8 +1,8 @@
-"""AdamW: Adam whose weight decay does not pass through the averages."""
+"""AdamW: Adam with decoupled weight decay."""
 
 from __future__ import annotations
 
-from .adam import Adam
+from .adam import Adam, adam
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["AdamW"]
+__all__ = ["AdamW", "adamw"]
 
 
 class AdamW(Adam):
@@ -56,6 +56,64 @@ class AdamW(Adam):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        # Files of torch before 2.7 do not say it.
+        # Checkpoints of torch before 2.7 do not have this option.
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True
+
+
+def adamw(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    max_exp_avg_sqs: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    capturable: bool = False,
+    differentiable: bool = False,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_complex: bool = False,
+    *,
+    amsgrad: bool,
+    beta1: float | Tensor,
+    beta2: float | Tensor,
+    lr: float | Tensor,
+    weight_decay: float,
+    eps: float,
+    maximize: bool,
+) -> None:
+    """One step of `AdamW` for lists of parameters, gradients and states, which are changed in place. See `adam.adam`.
+
+    >>> from rushlight.optim.adamw import adamw
+    >>> weight, grad = torch.ones(2), torch.ones(2)
+    >>> states = [torch.zeros(2)], [torch.zeros(2)], [], [torch.tensor(0.0)]
+    >>> options = dict(amsgrad=False, beta1=0.9, beta2=0.999, lr=0.5, weight_decay=0.1, eps=1e-8, maximize=False)
+    >>> adamw([weight], [grad], *states, **options)
+    >>> weight
+    tensor([0.4500, 0.4500])
+    """
+    adam(
+        params,
+        grads,
+        exp_avgs,
+        exp_avg_sqs,
+        max_exp_avg_sqs,
+        state_steps,
+        foreach,
+        capturable,
+        differentiable,
+        fused,
+        grad_scale,
+        found_inf,
+        has_complex,
+        decoupled_weight_decay=True,
+        amsgrad=amsgrad,
+        beta1=beta1,
+        beta2=beta2,
+        lr=lr,
+        weight_decay=weight_decay,
+        eps=eps,
+        maximize=maximize,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 
 from ._elementwise import ElementwiseOptimizer
+from ._functional import step_lists
 from .optimizer import check_options, check_rate, step_dtype
 
 TYPE_CHECKING = False
@@ -14,28 +15,28 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["ASGD"]
+__all__ = ["ASGD", "asgd"]
 
 
 class ASGD(ElementwiseOptimizer):
-    """Stochastic gradient descent that keeps the mean of the parameters (Polyak and Juditsky 1992), in the state ``"ax"``.
+    """Stochastic gradient descent with a running mean of the parameters (Polyak and Juditsky 1992), in state ``"ax"``.
 
     Args:
-        params: tensors or groups of them, as in `Optimizer`.
-        lr: the learning rate at the start, a number or a tensor of one element.
-        lambd: how much the parameters shrink, and how fast the rate falls.
-        alpha: the power with which it falls.
-        t0: the step from which on the mean is taken.
-        weight_decay: the factor of the parameter that is added to its gradient.
-        maximize: whether to go up.
+        params: tensors or parameter groups, as in `Optimizer`.
+        lr: the initial learning rate, a number or a tensor with one element.
+        lambd: the weight decay, which also determines how fast the rate decreases.
+        alpha: the power with which the rate decreases.
+        t0: the step at which averaging begins.
+        weight_decay: the factor with which the parameter is added to its gradient.
+        maximize: whether to maximise the objective.
         differentiable: whether gradients flow through the step.
-        foreach: accepted; it changes nothing.
-        capturable: for CUDA only.
+        foreach: accepted; it has no effect.
+        capturable: accepted; for CUDA graphs only.
 
     Any shapes; floating point and complex dtypes.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: an option is out of range.
         RuntimeError: a gradient is sparse.
 
     >>> weight = torch.tensor([1.0], requires_grad=True)
@@ -92,7 +93,7 @@ class ASGD(ElementwiseOptimizer):
     def _step(self, group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any]) -> None:
         super()._step(group, param, grad, own)
         lr, step = float(group["lr"]), own["step"].item()
-        # By way of the default dtype, whose rounding torch's numbers have.
+        # Converted through the default dtype, because torch's values have its rounding.
         own["eta"].copy_(torch.tensor(lr / (1 + group["lambd"] * lr * step) ** group["alpha"]))
         own["mu"].copy_(torch.tensor(1 / max(1, step - group["t0"])))
 
@@ -107,3 +108,50 @@ class ASGD(ElementwiseOptimizer):
             mean.copy_(param)
         else:
             mean.add_((param - mean) * own["mu"])
+
+
+def asgd(
+    params: list[Tensor],
+    grads: list[Tensor],
+    axs: list[Tensor],
+    mus: list[Tensor],
+    etas: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    maximize: bool = False,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    *,
+    lambd: float,
+    lr: float,
+    t0: float,
+    alpha: float,
+    weight_decay: float,
+) -> None:
+    """One step of `ASGD` for lists of parameters, gradients and states, which are changed in place.
+
+    The options are those of the class. ``foreach``, ``capturable``, ``has_complex`` are accepted and have no
+    effect.
+
+    Raises:
+        RuntimeError: the steps are not tensors.
+
+    >>> from rushlight.optim.asgd import asgd
+    >>> weight, grad = torch.ones(2), torch.ones(2)
+    >>> states = [torch.zeros(2)], [torch.tensor(1.0)], [torch.tensor(0.5)], [torch.tensor(0.0)]
+    >>> options = dict(lambd=0.0, lr=0.5, t0=1e6, alpha=0.75, weight_decay=0.0)
+    >>> asgd([weight], [grad], *states, **options)
+    >>> weight
+    tensor([0.5000, 0.5000])
+    """
+    group = {
+        "maximize": maximize,
+        "differentiable": differentiable,
+        "lambd": lambd,
+        "lr": lr,
+        "t0": t0,
+        "alpha": alpha,
+        "weight_decay": weight_decay,
+    }
+    step_lists(ASGD, group, params, grads, {"ax": axs, "mu": mus, "eta": etas, "step": state_steps})

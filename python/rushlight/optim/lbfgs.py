@@ -1,4 +1,4 @@
-"""L-BFGS, and the line search that finds the length of its steps."""
+"""L-BFGS with an optional line search."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ __all__ = ["LBFGS"]
 
 
 class LBFGS(Optimizer):
-    """Steps along an estimate of Newton's direction from the last steps (Liu and Nocedal 1989), several at a call.
+    """Steps along an estimate of Newton's direction from recent steps (Liu and Nocedal 1989), several steps per call.
 
     Args:
-        params: tensors, or one group of them.
-        lr: the length of a step, or where the line search begins.
-        max_iter, max_eval: how many steps, and how many evaluations of the closure, a call makes at most; by default
-            five evaluations for four steps.
-        tolerance_grad, tolerance_change: where it ends: the largest gradient, and the change of loss and parameters.
-        history_size: how many steps the estimate uses.
-        line_search_fn: ``"strong_wolfe"`` for a line search, or none.
+        params: tensors, or one parameter group.
+        lr: the length of a step, or the initial length of the line search.
+        max_iter, max_eval: the largest number of steps and of evaluations of the closure per call; by default five
+            evaluations for four steps.
+        tolerance_grad, tolerance_change: stop below this largest gradient, or below this change of loss and parameters.
+        history_size: the number of steps that the estimate uses.
+        line_search_fn: ``"strong_wolfe"`` for a line search, or None.
 
-    Any shapes; floating point and complex dtypes, all the same.
+    Any shapes; floating point and complex dtypes, the same for all parameters.
 
     Raises:
         ValueError: the rate is negative, or there are several groups.
-        RuntimeError: another line search.
+        RuntimeError: the line search is unknown.
 
     >>> weight = torch.tensor([3.0, -2.0], requires_grad=True)
     >>> optimizer = torch.optim.LBFGS([weight], line_search_fn="strong_wolfe")
@@ -73,7 +73,7 @@ class LBFGS(Optimizer):
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
         self._params: list[Tensor] = self.param_groups[0]["params"]
 
-    # All parameters as one vector.
+    # Helpers for all parameters as one vector.
 
     def _gradient(self) -> Tensor:
         parts = []
@@ -93,7 +93,7 @@ class LBFGS(Optimizer):
             start = end
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Makes up to ``max_iter`` steps; ``closure`` computes the loss and its gradients anew. Returns the first loss."""
+        """Makes up to ``max_iter`` steps. ``closure`` computes the loss and its gradients. Returns the first loss."""
         if closure is None:
             raise TypeError("LBFGS.step() missing 1 required positional argument: 'closure'")
         if len(self.param_groups) != 1:
@@ -121,7 +121,8 @@ class LBFGS(Optimizer):
                 own["n_iter"] += 1
                 direction = self._direction(own, gradient, group["history_size"])
                 if own["n_iter"] == 1:
-                    length = min(1.0, 1.0 / gradient.abs().sum().item()) * lr
+                    total = gradient.abs().sum().item()
+                    length = (min(1.0, 1.0 / total) if total else 1.0) * lr
                 else:
                     length = lr
                 own["prev_flat_grad"], own["prev_loss"] = gradient.clone(), loss
@@ -168,7 +169,7 @@ class LBFGS(Optimizer):
 
     @staticmethod
     def _direction(own: dict[str, Any], gradient: Tensor, history: int) -> Tensor:
-        """Minus the gradient times the estimate of the inverse Hessian, by the two-loop recursion."""
+        """The negative product of the estimated inverse Hessian and the gradient, by the two-loop recursion."""
         if own["n_iter"] == 1:
             own.update(d=None, t=None, old_dirs=[], old_stps=[], ro=[], H_diag=1)
             return -gradient
@@ -204,7 +205,7 @@ def _flat(gradient: Tensor, group: dict[str, Any]) -> bool:
 
 
 class _Point(NamedTuple):
-    """What is known of a place on the line: how far it is, the loss, the gradient, and the slope along the line."""
+    """A point on the search line: its distance, the loss, the gradient, and the slope along the line."""
 
     at: float
     loss: float
@@ -222,7 +223,7 @@ def _strong_wolfe(
     flatness: float = 0.9,
     tolerance: float = 1e-9,
 ) -> tuple[_Point, int]:
-    """A place where the loss has fallen enough and the slope is flat enough, and how many places were tried.
+    """A point that satisfies the strong Wolfe conditions, and the number of points that were tried.
 
     Nocedal and Wright, Numerical Optimization, algorithms 3.5 (first loop: a bracket) and 3.6 (second: inside of it).
     """
@@ -243,7 +244,7 @@ def _strong_wolfe(
         break
     if low is None:
         low, high = begin, now
-    # The order in which the two were found decides what the interpolation is computed from.
+    # The interpolation depends on the order in which the two points were found.
     older, newer = low, high
     if older.loss > newer.loss:
         low, high = newer, older
@@ -281,7 +282,7 @@ def _strong_wolfe(
 
 
 def _lowest(a: _Point, b: _Point, limits: tuple[float, float] | None = None) -> float:
-    """Where the cubic through two places with their slopes is lowest, within limits."""
+    """The minimum of the cubic through two points with their slopes, within limits."""
     left, right = limits if limits is not None else sorted((a.at, b.at))
     middle = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.at - b.at)
     square = middle**2 - a.slope * b.slope

@@ -1,7 +1,7 @@
-"""Schedules that change an optimizer's learning rates from epoch to epoch.
+"""Learning-rate schedules.
 
-A schedule computes the next rate from the present one, so that several can act on one optimizer; where there is a
-formula for any epoch, ``_get_closed_form_lr`` has it.
+A schedule computes the next rate from the current one, so that several schedules can act on one optimizer. If there is
+a formula for any epoch, it is in ``_get_closed_form_lr``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import Counter
 
 from rushlight._constructors import name_constructor
-from rushlight._homes import adopt
+from rushlight._set_module import set_public_module
 from rushlight._warnings import warn
 
 from ._lr_base import EPOCH_DEPRECATION_WARNING, LRScheduler, copied, require_optimizer, set_rate
@@ -43,15 +43,15 @@ __all__ = [
     "StepLR",
 ]
 
-adopt(globals())
+set_public_module(globals())
 
 
 class _LRScheduler(LRScheduler):
-    """The older name of `LRScheduler`, which schedules of older programs derive from."""
+    """The old name of `LRScheduler`, from which older programs derive their schedules."""
 
 
 class _ByFunctions(LRScheduler):
-    """A schedule by functions of the epoch, one for each group."""
+    """The base of schedules by functions of the epoch, one per group."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -74,7 +74,7 @@ class _ByFunctions(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer and functions."""
+        """The state without the optimizer and the functions."""
         state = super().state_dict()
         functions = state.pop("lr_lambdas")
         state["lr_lambdas"] = [
@@ -83,7 +83,7 @@ class _ByFunctions(LRScheduler):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what `state_dict` gave; functions stay as they are."""
+        """Loads the result of `state_dict`. Functions do not change."""
         state = dict(state_dict)
         for function, own in zip(self.lr_lambdas, state.pop("lr_lambdas")):
             if own is not None:
@@ -95,11 +95,11 @@ class LambdaLR(_ByFunctions):
     """The initial rate times a function of the epoch.
 
     Args:
-        lr_lambda: a function, or a list with one for each group. Objects with ``__call__`` are saved by their
-            ``__dict__``, functions are not saved.
+        lr_lambda: a function, or a list with one per group. Objects with ``__call__`` are saved by their ``__dict__``;
+            functions are not saved.
 
     Raises:
-        ValueError: a list that does not have one function for each group.
+        ValueError: the list does not have one function per group.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> schedule = LambdaLR(optimizer, lambda epoch: 0.5**epoch)
@@ -113,10 +113,10 @@ class LambdaLR(_ByFunctions):
 
 
 class MultiplicativeLR(_ByFunctions):
-    """The present rate times a function of the epoch; argument and errors as in `LambdaLR`.
+    """Multiplies the current rate by a function of the epoch. Argument and errors as in `LambdaLR`.
 
     Raises:
-        TypeError: something that cannot be called.
+        TypeError: an argument is not callable.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> schedule = MultiplicativeLR(optimizer, lambda epoch: 0.5)
@@ -143,7 +143,7 @@ class MultiplicativeLR(_ByFunctions):
 
 
 class StepLR(LRScheduler):
-    """The rate times ``gamma`` every ``step_size`` epochs.
+    """Multiplies the rate by ``gamma`` every ``step_size`` epochs.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> schedule = StepLR(optimizer, step_size=1, gamma=0.25)
@@ -167,7 +167,7 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """The rate times ``gamma`` at each of the given epochs.
+    """Multiplies the rate by ``gamma`` at each of the given epochs.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> schedule = MultiStepLR(optimizer, milestones=[1, 30], gamma=0.25)
@@ -194,7 +194,7 @@ class MultiStepLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """The rate times ``gamma`` every epoch.
+    """Multiplies the rate by ``gamma`` in every epoch.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> schedule = ExponentialLR(optimizer, gamma=0.5)
@@ -215,10 +215,10 @@ class ExponentialLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """The initial rate times a factor that goes from ``start_factor`` to ``end_factor`` in ``total_iters`` epochs.
+    """Multiplies the initial rate by a factor from ``start_factor`` to ``end_factor``, in ``total_iters`` epochs.
 
     Raises:
-        ValueError: a factor is above 1, the start not above 0 or the end below 0.
+        ValueError: a factor is greater than 1, the start is not positive, or the end is negative.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> schedule = LinearLR(optimizer, start_factor=0.5, total_iters=2)
@@ -260,7 +260,7 @@ class LinearLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """The initial rate times ``factor`` for ``total_iters`` epochs, then the initial rate.
+    """Multiplies the initial rate by ``factor`` for ``total_iters`` epochs.
 
     Raises:
         ValueError: the factor is not between 0 and 1.
@@ -293,7 +293,7 @@ class ConstantLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """The initial rate times ``(1 - epoch / total_iters) ** power``, zero from epoch ``total_iters`` on.
+    """Multiplies the initial rate by ``(1 - epoch / total_iters) ** power``, and by zero after ``total_iters`` epochs.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> schedule = PolynomialLR(optimizer, total_iters=2, power=2.0)
@@ -320,7 +320,7 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """The rate along half a cosine from its start to ``eta_min`` in ``T_max`` epochs, and back (Loshchilov 2016).
+    """The rate follows half a cosine to ``eta_min`` in ``T_max`` epochs, and back (Loshchilov 2016).
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> schedule = CosineAnnealingLR(optimizer, T_max=2)
@@ -341,7 +341,7 @@ class CosineAnnealingLR(LRScheduler):
         if self._step_count == 1 and epoch > 0:
             return self._get_closed_form_lr()
         if (epoch - 1 - period) % (2 * period) == 0:
-            # The epoch before was at the bottom, where the ratio below is not defined.
+            # The epoch before was at the minimum, where the ratio below is undefined.
             rise = (1 - math.cos(math.pi / period)) / 2
             return [rate + (base - low) * rise for base, rate in zip(self.base_lrs, rates, strict=True)]
         ratio = (1 + math.cos(math.pi * epoch / period)) / (1 + math.cos(math.pi * (epoch - 1) / period))
@@ -354,19 +354,19 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """The rate times ``factor`` when a measured quantity has stopped improving.
+    """Multiplies the rate by ``factor`` when a measured quantity has stopped improving.
 
     Args:
         mode: ``"min"`` if smaller is better, ``"max"`` if larger is.
-        patience: how many epochs without improvement are allowed.
-        threshold, threshold_mode: what counts as improvement: a share of the best (``"rel"``) or a difference
+        patience: the number of epochs without improvement that are allowed.
+        threshold, threshold_mode: the required improvement: a fraction of the best value (``"rel"``) or a difference
             (``"abs"``).
-        cooldown: how many epochs after a reduction are not counted.
-        min_lr: the lowest rate, one for all groups or one for each.
-        eps: smaller reductions are not made.
+        cooldown: the number of epochs after a reduction that are not counted.
+        min_lr: the lowest rate, one for all groups, or one per group.
+        eps: smaller reductions are skipped.
 
     Raises:
-        ValueError: ``factor`` is not below 1, a mode is unknown, or the number of lowest rates differs.
+        ValueError: ``factor`` is not less than 1, a mode is unknown, or the number of lowest rates is wrong.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> schedule = ReduceLROnPlateau(optimizer, factor=0.5, patience=0)
@@ -430,7 +430,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
-        """Whether epochs are not counted at present."""
+        """Whether epochs are currently not counted."""
         return self.cooldown_counter > 0
 
     def _is_better(self, value: float, best: float) -> bool:
@@ -442,7 +442,7 @@ class ReduceLROnPlateau(LRScheduler):
         return value < limit if self.mode == "min" else value > limit
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Counts an epoch with its measured quantity and reduces the rates if it is time."""
+        """Counts an epoch with its measured quantity, and reduces the rates if necessary."""
         current = float(metrics)
         if epoch is None:
             epoch = self.last_epoch + 1
@@ -481,7 +481,7 @@ class ReduceLROnPlateau(LRScheduler):
                 set_rate(group, new)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what `state_dict` gave."""
+        """Loads the result of `state_dict`."""
         super().load_state_dict(state_dict)
         self._init_is_better(self.mode, self.threshold, self.threshold_mode)
 

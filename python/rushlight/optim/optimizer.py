@@ -1,4 +1,4 @@
-"""`Optimizer`: groups of parameters with their options, the state kept for each parameter, and hooks around a step."""
+"""`Optimizer`: parameter groups with their options, the state of each parameter, and hooks around a step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer
 
 
 class _RequiredParameter:
-    """The default of an option that every group has to give."""
+    """The default of an option that every group must set."""
 
     def __repr__(self) -> str:
         return "<required parameter>"
@@ -33,7 +33,7 @@ class _RequiredParameter:
 
 required = _RequiredParameter()
 
-# Hooks around the steps of all optimizers.
+# Global hooks around the steps of all optimizers.
 _global_optimizer_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
 _global_optimizer_post_hooks: OrderedDict[int, Callable] = OrderedDict()
 
@@ -47,11 +47,11 @@ def _add(hooks: OrderedDict[int, Callable], hook: Callable, prepend: bool = Fals
 
 
 def register_optimizer_step_pre_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(optimizer, args, kwargs)`` before each step of every optimizer; a pair of them replaces its
-    arguments.
+    """Calls ``hook(optimizer, args, kwargs)`` before each step of every optimizer. If it returns a pair, this replaces
+    the arguments.
 
     Returns:
-        a handle whose ``remove()`` takes the hook out again.
+        a handle whose ``remove()`` removes the hook.
 
     >>> from rushlight.optim.optimizer import register_optimizer_step_pre_hook
     >>> handle = register_optimizer_step_pre_hook(lambda *args: print("a step"))
@@ -66,7 +66,7 @@ def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
     """Calls ``hook(optimizer, args, kwargs)`` after each step of every optimizer.
 
     Returns:
-        a handle whose ``remove()`` takes the hook out again.
+        a handle whose ``remove()`` removes the hook.
 
     >>> from rushlight.optim.optimizer import register_optimizer_step_post_hook
     >>> handle = register_optimizer_step_post_hook(lambda *args: print("a step"))
@@ -77,7 +77,7 @@ def register_optimizer_step_post_hook(hook: Callable) -> RemovableHandle:
     return _add(_global_optimizer_post_hooks, hook)
 
 
-# The registries of hooks that each optimizer has of its own; they are not pickled.
+# The hook registries of each optimizer. They are not pickled.
 _HOOK_REGISTRIES = (
     "_optimizer_step_pre_hooks",
     "_optimizer_step_post_hooks",
@@ -92,13 +92,13 @@ class Optimizer:
     """The base class of optimizers.
 
     Args:
-        params: tensors, pairs of name and tensor, or dictionaries that each describe a group: ``"params"`` and any
-            options that differ from the defaults.
-        defaults: the options of groups that do not give them.
+        params: tensors, pairs of name and tensor, or dictionaries for groups with ``"params"`` and options that differ
+            from the defaults.
+        defaults: the options of groups that do not set them.
 
     Raises:
-        ValueError: no parameters, a parameter in two groups, or one that is the result of an operation.
-        TypeError: something that is not a tensor.
+        ValueError: there are no parameters, a parameter is in two groups, or a parameter is not a leaf.
+        TypeError: a parameter is not a tensor.
 
     A subclass defines ``step``. `param_groups` is a list of dictionaries, `state` maps a parameter to a dictionary.
 
@@ -124,7 +124,7 @@ class Optimizer:
     _optimizer_state_dict_post_hooks: OrderedDict[int, Callable]
     _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable]
     _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable]
-    # Notes of steps and schedules.
+    # Attributes that learning-rate schedules read.
     _opt_called: bool
     _scheduled: bool
 
@@ -155,7 +155,7 @@ class Optimizer:
 
     @staticmethod
     def profile_hook_step(func: Callable) -> Callable:
-        """A step with the hooks around it, and with a note for learning rate schedules that it happened."""
+        """Wraps a step: runs the hooks, and records for learning-rate schedules that the step happened."""
 
         @functools.wraps(func)
         def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -167,7 +167,7 @@ class Optimizer:
                 or _global_optimizer_post_hooks
             ):
                 return func(self, *args, **kwargs)
-            # Hooks see the optimizer as the first argument.
+            # Hooks get the optimizer as their first argument.
             args = (self, *args)
             for hook in (*_global_optimizer_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
                 given = hook(self, args, kwargs)
@@ -186,7 +186,7 @@ class Optimizer:
         return step
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Changes the parameters once. ``closure``, if given, computes the loss anew and is called first."""
+        """Performs one step. ``closure``, if given, is called first and computes the loss."""
         raise NotImplementedError
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -197,11 +197,11 @@ class Optimizer:
     # Groups.
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds a group of parameters; options it does not give take the defaults.
+        """Adds a parameter group. Options that it does not set have their defaults.
 
         Raises:
-            TypeError: the group is no dictionary, its parameters are a set or not tensors.
-            ValueError: a parameter is not a leaf or belongs to another group, or names are given only partly.
+            TypeError: the group is not a dictionary, its parameters are a set, or one is not a tensor.
+            ValueError: a parameter is not a leaf or belongs to another group, or only some parameters have names.
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
@@ -246,7 +246,7 @@ class Optimizer:
     # State.
 
     def state_dict(self) -> dict[str, Any]:
-        """The state by the number of the parameter, and the groups with those numbers for their parameters."""
+        """The state by the index of the parameter, and the groups with the indices of their parameters."""
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         numbers: dict[int, int] = {}
@@ -254,7 +254,7 @@ class Optimizer:
         first = 0
         for group in self.param_groups:
             packed = {key: value for key, value in group.items() if key != "params"}
-            # A parameter that a group has twice is known by its last place, as in torch.
+            # A parameter that occurs twice in a group gets its last index, as in torch.
             numbers |= {id(param): at for at, param in enumerate(group["params"], first) if id(param) not in numbers}
             packed["params"] = [numbers[id(param)] for param in group["params"]]
             first += len(group["params"])
@@ -268,7 +268,7 @@ class Optimizer:
         return result
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what `state_dict` gave; tensors are cast to the dtypes and devices of the parameters.
+        """Loads the result of `state_dict`. Tensors are converted to the dtypes and devices of the parameters.
 
         Raises:
             ValueError: the groups differ in number or size.
@@ -313,7 +313,7 @@ class Optimizer:
         self.defaults.setdefault("differentiable", False)
 
     def _complete(self, **options: Any) -> None:
-        """Gives the groups of older files the options that they do not have."""
+        """Adds options that older pickles do not have."""
         for group in self.param_groups:
             for name, value in options.items():
                 group.setdefault(name, value)
@@ -321,7 +321,7 @@ class Optimizer:
     # Hooks.
 
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(optimizer, args, kwargs)`` before a step; a pair it returns replaces both."""
+        """Calls ``hook(optimizer, args, kwargs)`` before a step. If it returns a pair, this replaces both."""
         return _add(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
@@ -329,15 +329,15 @@ class Optimizer:
         return _add(self._optimizer_step_post_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(optimizer)`` before the state is collected."""
+        """Calls ``hook(optimizer)`` before `state_dict` collects the state."""
         return _add(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(optimizer, state_dict)`` after the state is collected; a result replaces it."""
+        """Calls ``hook(optimizer, state_dict)`` after the state is collected. A result replaces it."""
         return _add(self._optimizer_state_dict_post_hooks, hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(optimizer, state_dict)`` before a state is loaded; a result replaces it."""
+        """Calls ``hook(optimizer, state_dict)`` before a state is loaded. A result replaces it."""
         return _add(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
@@ -353,7 +353,7 @@ class Optimizer:
 
 
 def _cast(value: Any, param: Tensor, group: dict[str, Any], key: str | None = None) -> Any:
-    """A loaded value as the parameter needs it; ``step`` keeps its dtype, and its device unless it is captured."""
+    """Converts a loaded value for its parameter. ``step`` keeps its dtype, and its device unless it is capturable."""
     if isinstance(value, torch.Tensor):
         if key == "step":
             on_device = group.get("capturable") or group.get("fused")
@@ -368,11 +368,11 @@ def _cast(value: Any, param: Tensor, group: dict[str, Any], key: str | None = No
     return value
 
 
-# What the steps share.
+# Helpers for steps.
 
 
 def loss_of(closure: Callable[[], Any] | None) -> Any:
-    """The loss that a step's closure computes, with recording on."""
+    """Calls the closure of a step with gradients enabled and returns the loss."""
     if closure is None:
         return None
     with torch.enable_grad():
@@ -392,7 +392,7 @@ def with_gradients(group: dict[str, Any]) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def check_foreach(group: dict[str, Any], params: list[Tensor]) -> None:
-    """Raises AssertionError where gradients should flow through a step of the kind that lets none."""
+    """Raises AssertionError if gradients should flow through a step that does not support it."""
     if params and group.get("foreach") and group.get("differentiable"):
         raise AssertionError("_foreach ops don't support autograd")
 
@@ -406,7 +406,7 @@ def any_sparse(grads: list[Tensor]) -> bool:
 
 
 def check_rate(lr: Any, foreach: bool | None = None, capturable: bool = True) -> None:
-    """Raises ValueError unless a learning rate is a number from zero or a tensor of one element."""
+    """Raises ValueError unless a learning rate is a non-negative number or a tensor with one element."""
     if isinstance(lr, torch.Tensor):
         if foreach and not capturable:
             raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
@@ -417,14 +417,14 @@ def check_rate(lr: Any, foreach: bool | None = None, capturable: bool = True) ->
 
 
 def check_options(**options: float) -> None:
-    """Raises ValueError for an option that is negative."""
+    """Raises ValueError if an option is negative."""
     for name, value in options.items():
         if not 0.0 <= value:
             raise ValueError(f"Invalid {name} value: {value}")
 
 
 def check_betas(betas: tuple[Any, Any]) -> None:
-    """Raises ValueError unless the shares of two running means that are kept are from 0 to below 1."""
+    """Raises ValueError unless both decay rates are at least 0 and less than 1."""
     for place in (0, 1):
         beta = betas[place]
         if not 0.0 <= beta < 1.0:
@@ -432,7 +432,7 @@ def check_betas(betas: tuple[Any, Any]) -> None:
 
 
 def check_fused(fused: bool | None, foreach: bool | None, differentiable: bool) -> None:
-    """Raises RuntimeError for implementations that exclude each other."""
+    """Raises RuntimeError for options that exclude each other."""
     if fused:
         if differentiable:
             raise RuntimeError("`fused` does not support `differentiable`")
@@ -441,7 +441,7 @@ def check_fused(fused: bool | None, foreach: bool | None, differentiable: bool) 
 
 
 def check_fused_params(group: dict[str, Any], params: Iterable[Tensor]) -> None:
-    """Raises RuntimeError if a group asks for the fused step with parameters that have none."""
+    """Raises RuntimeError if a group has ``fused`` set and parameters that do not support it."""
     for param in params if group["fused"] else ():
         if not param.is_floating_point():
             raise RuntimeError(
@@ -452,7 +452,7 @@ def check_fused_params(group: dict[str, Any], params: Iterable[Tensor]) -> None:
 
 
 def tensor_steps(optimizer: Optimizer) -> None:
-    """Makes tensors of the counts of steps, which older files hold as Python's numbers."""
+    """Converts step counts, which are Python numbers in older checkpoints, to tensors."""
     for group in optimizer.param_groups:
         for param in group["params"]:
             own = optimizer.state.get(param, {})
@@ -461,12 +461,12 @@ def tensor_steps(optimizer: Optimizer) -> None:
 
 
 def at_places(like: Tensor, values: Tensor) -> Tensor:
-    """A coalesced sparse tensor with other values."""
+    """A coalesced sparse tensor with the same indices and other values."""
     return torch.sparse_coo_tensor(like._indices(), values, like.shape, is_coalesced=True)
 
 
 def step_dtype(fused: bool | None = None) -> torch.dtype:
-    """The dtype of the tensors that count steps."""
+    """The dtype of step counts."""
     if fused or torch.get_default_dtype() != torch.float64:
         return torch.float32
     return torch.float64

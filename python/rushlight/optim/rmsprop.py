@@ -5,6 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 
 from ._elementwise import ElementwiseOptimizer, shifted
+from ._functional import step_lists
 from .optimizer import check_options, check_rate
 
 TYPE_CHECKING = False
@@ -14,29 +15,29 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["RMSprop"]
+__all__ = ["RMSprop", "rmsprop"]
 
 
 class RMSprop(ElementwiseOptimizer):
-    """Steps along the gradient, divided by the root of its running mean square (Hinton's lecture 6 of 2012).
+    """Steps along the gradient, divided by its running root mean square (Hinton's lecture 6 of 2012).
 
     Args:
-        params: tensors or groups of them, as in `Optimizer`.
-        lr: the learning rate, a number or a tensor of one element.
-        alpha: how much of the running mean square is kept in a step.
-        eps: added to the divisor.
-        weight_decay: the factor of the parameter that is added to its gradient.
-        momentum: how much of the earlier steps' direction is kept.
-        centered: whether to divide by the standard deviation, without the mean.
-        maximize: whether to go up.
+        params: tensors or parameter groups, as in `Optimizer`.
+        lr: the learning rate, a number or a tensor with one element.
+        alpha: the decay rate of the running mean square.
+        eps: added to the denominator.
+        weight_decay: the factor with which the parameter is added to its gradient.
+        momentum: the decay rate of the step direction.
+        centered: whether to divide by the standard deviation, which subtracts the mean.
+        maximize: whether to maximise the objective.
         differentiable: whether gradients flow through the step.
-        foreach: accepted; it changes nothing.
-        capturable: for CUDA only.
+        foreach: accepted; it has no effect.
+        capturable: accepted; for CUDA graphs only.
 
     Any shapes; floating point and complex dtypes.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: an option is out of range.
         RuntimeError: a gradient is sparse.
 
     >>> weight = torch.tensor([1.0], requires_grad=True)
@@ -108,3 +109,63 @@ class RMSprop(ElementwiseOptimizer):
             param.add_(buffer, alpha=-lr)
         else:
             param.addcdiv_(grad, divisor, value=-lr)
+
+
+def rmsprop(
+    params: list[Tensor],
+    grads: list[Tensor],
+    square_avgs: list[Tensor],
+    grad_avgs: list[Tensor],
+    momentum_buffer_list: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    maximize: bool = False,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float,
+    alpha: float,
+    eps: float,
+    weight_decay: float,
+    momentum: float,
+    centered: bool,
+) -> None:
+    """One step of `RMSprop` for lists of parameters, gradients and states, which are changed in place.
+
+    The options are those of the class. ``grad_avgs`` and ``momentum_buffer_list`` may be empty if they are not
+    used. ``foreach``, ``capturable``, ``has_complex`` are accepted and have no effect.
+
+    Raises:
+        RuntimeError: the steps are not tensors.
+
+    >>> from rushlight.optim.rmsprop import rmsprop
+    >>> weight, grad = torch.ones(2), torch.ones(2)
+    >>> states = [torch.zeros(2)], [], [], [torch.tensor(0.0)]
+    >>> options = dict(lr=0.5, alpha=0.75, eps=1e-8, weight_decay=0.0, momentum=0.0, centered=False)
+    >>> rmsprop([weight], [grad], *states, **options)
+    >>> weight
+    tensor([0., 0.])
+    """
+    group = {
+        "maximize": maximize,
+        "differentiable": differentiable,
+        "lr": lr,
+        "alpha": alpha,
+        "eps": eps,
+        "weight_decay": weight_decay,
+        "momentum": momentum,
+        "centered": centered,
+    }
+    step_lists(
+        RMSprop,
+        group,
+        params,
+        grads,
+        {
+            "square_avg": square_avgs,
+            "grad_avg": grad_avgs,
+            "momentum_buffer": momentum_buffer_list,
+            "step": state_steps,
+        },
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 
 from ._elementwise import ElementwiseOptimizer
+from ._functional import step_lists
 from .optimizer import check_rate
 
 TYPE_CHECKING = False
@@ -14,26 +15,26 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["Rprop"]
+__all__ = ["Rprop", "rprop"]
 
 
 class Rprop(ElementwiseOptimizer):
-    """Steps by the gradient's sign alone, longer while it stays and shorter when it changes (Riedmiller and Braun 1993).
+    """Uses only the sign of the gradient. Steps grow while it is constant and shrink when it changes (Riedmiller 1993).
 
     Args:
-        params: tensors or groups of them, as in `Optimizer`.
-        lr: the first step's size, a number or a tensor of one element.
-        etas: what the size is multiplied by when the sign changes, and when it stays.
+        params: tensors or parameter groups, as in `Optimizer`.
+        lr: the size of the first step, a number or a tensor with one element.
+        etas: the factors of the step size when the sign changes, and when it does not.
         step_sizes: the smallest and the largest size.
-        maximize: whether to go up.
+        maximize: whether to maximise the objective.
         differentiable: whether gradients flow through the step.
-        foreach: accepted; it changes nothing.
-        capturable: for CUDA only.
+        foreach: accepted; it has no effect.
+        capturable: accepted; for CUDA graphs only.
 
     Any shapes; floating point and complex dtypes.
 
     Raises:
-        ValueError: an option is out of its range.
+        ValueError: an option is out of range.
         RuntimeError: a gradient is sparse.
 
     >>> weight = torch.tensor([1.0], requires_grad=True)
@@ -85,7 +86,49 @@ class Rprop(ElementwiseOptimizer):
         agreement = grad * previous.clone()
         size.mul_(torch.ones_like(size).masked_fill_(agreement > 0, grow).masked_fill_(agreement < 0, shrink))
         size.clamp_(*group["step_sizes"])
-        # Where the sign has changed nothing happens in this step, and any sign is as good in the next.
+        # If the sign has changed, this step does nothing, and the next one may go either way.
         grad = grad.masked_fill(agreement < 0, 0)
         param.addcmul_(grad.sign(), size.clone(), value=-1)
         previous.copy_(grad)
+
+
+def rprop(
+    params: list[Tensor],
+    grads: list[Tensor],
+    prevs: list[Tensor],
+    step_sizes: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    capturable: bool = False,
+    maximize: bool = False,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    step_size_min: float,
+    step_size_max: float,
+    etaminus: float,
+    etaplus: float,
+) -> None:
+    """One step of `Rprop` for lists of parameters, gradients and states, which are changed in place.
+
+    The options are those of the class. ``foreach``, ``capturable``, ``has_complex`` are accepted and have no
+    effect.
+
+    Raises:
+        RuntimeError: the steps are not tensors.
+
+    >>> from rushlight.optim.rprop import rprop
+    >>> weight, grad = torch.ones(2), torch.ones(2)
+    >>> states = [torch.zeros(2)], [torch.full((2,), 0.5)], [torch.tensor(0.0)]
+    >>> options = dict(step_size_min=1e-6, step_size_max=50.0, etaminus=0.5, etaplus=1.2)
+    >>> rprop([weight], [grad], *states, **options)
+    >>> weight
+    tensor([0.5000, 0.5000])
+    """
+    group = {
+        "maximize": maximize,
+        "differentiable": differentiable,
+        "etas": (etaminus, etaplus),
+        "step_sizes": (step_size_min, step_size_max),
+    }
+    step_lists(Rprop, group, params, grads, {"prev": prevs, "step_size": step_sizes, "step": state_steps})

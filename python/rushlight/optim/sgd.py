@@ -5,6 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight import _C
 
+from ._functional import skipped, step_lists, unscaled
 from .optimizer import Optimizer, any_sparse, check_fused, check_fused_params, check_rate, loss_of, with_gradients
 
 TYPE_CHECKING = False
@@ -14,28 +15,28 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["SGD"]
+__all__ = ["SGD", "sgd"]
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent: ``param -= lr * gradient``, with momentum if asked.
+    """Stochastic gradient descent, ``param -= lr * gradient``, optionally with momentum.
 
     Args:
-        params: tensors or groups of them, as in `Optimizer`.
-        lr: the learning rate, a number or a tensor of one element.
-        momentum: how much of the earlier steps' direction is kept: ``direction = momentum * direction + gradient``.
-        dampening: the share of a new gradient that is left out of the direction.
-        weight_decay: the factor of the parameter that is added to its gradient.
-        nesterov: whether to look ahead along the direction.
-        maximize: whether to go up.
+        params: tensors or parameter groups, as in `Optimizer`.
+        lr: the learning rate, a number or a tensor with one element.
+        momentum: the decay rate of the direction: ``direction = momentum * direction + gradient``.
+        dampening: the share of the gradient that is not added to the direction.
+        weight_decay: the factor with which the parameter is added to its gradient.
+        nesterov: whether to use Nesterov momentum.
+        maximize: whether to maximise the objective.
         differentiable: whether gradients flow through the step.
-        foreach, fused: accepted; unless ``differentiable``, the dense tensors of a group are updated by one call (those that
-            have no direction yet by another). ``fused`` refuses what torch's fused step refuses.
+        foreach, fused: accepted; unless ``differentiable``, the dense tensors of a group are updated in one call (those
+            without a direction yet in another). ``fused`` raises the errors of torch's fused step.
 
     Any shapes; floating point and complex dtypes.
 
     Raises:
-        ValueError: an option is negative, or ``nesterov`` without momentum or with dampening.
+        ValueError: an option is negative, or ``nesterov`` is set without momentum or with dampening.
 
     >>> weight = torch.tensor([1.0], requires_grad=True)
     >>> optimizer = torch.optim.SGD([weight], lr=0.5)
@@ -85,7 +86,7 @@ class SGD(Optimizer):
         self._complete(nesterov=False, maximize=False, foreach=None, differentiable=False, fused=None)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Changes the parameters once; returns the closure's loss."""
+        """Performs one step. Returns the loss of the closure."""
         loss = loss_of(closure)
         for group in self.param_groups:
             params, grads = with_gradients(group)
@@ -101,11 +102,21 @@ class SGD(Optimizer):
                 self._step_fused(group, params, grads)
         return loss
 
+    @classmethod
+    def _step_states(
+        cls, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], owns: list[dict[str, Any]]
+    ) -> None:
+        """Steps parameters whose states are given instead of those of an optimizer."""
+        optimizer = cls.__new__(cls)
+        optimizer.state = dict(zip(params, owns))  # type: ignore[assignment] # complete, so that no default is needed
+        step = optimizer._step_by_operators if any_sparse(grads) else optimizer._step_fused
+        step(group, params, grads)
+
     def _step_fused(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         if group["momentum"] == 0:
             _fused(group, params, grads, [], False)
             return
-        # Apart: those whose first step it is, and whose buffers the row fills with the gradient itself.
+        # Parameters in their first step are separate: the operator sets their buffers to the gradient.
         parts: dict[bool, tuple[list[Tensor], list[Tensor], list[Tensor]]] = {True: ([], [], []), False: ([], [], [])}
         for param, grad in zip(params, grads):
             own = self.state[param]
@@ -121,7 +132,7 @@ class SGD(Optimizer):
                 _fused(group, *part, first)
 
     def _step_by_operators(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
-        """The step out of operators: for sparse gradients, and for gradients through the step."""
+        """The step with operators, for sparse gradients and for gradients through the step."""
         lr, momentum, decay = group["lr"], group["momentum"], group["weight_decay"]
         with torch.set_grad_enabled(group["differentiable"]):
             for param, grad in zip(params, grads):
@@ -132,10 +143,10 @@ class SGD(Optimizer):
                 if momentum != 0:
                     buffer = self.state[param].get("momentum_buffer")
                     if buffer is None:
-                        # As in torch, no gradient flows through the first direction.
+                        # As in torch, no gradient flows through the initial direction.
                         buffer = grad.detach().clone()
                     else:
-                        # A new tensor, so that what backward saved of the old one stays.
+                        # A new tensor, because backward needs the old value.
                         buffer = buffer * momentum + grad * (1 - group["dampening"])
                     self.state[param]["momentum_buffer"] = buffer
                     grad = grad + buffer * momentum if group["nesterov"] else buffer
@@ -157,3 +168,53 @@ def _fused(
         group["maximize"],
         first,
     )
+
+
+def sgd(
+    params: list[Tensor],
+    d_p_list: list[Tensor],
+    momentum_buffer_list: list[Tensor | None],
+    has_sparse_grad: bool = False,
+    foreach: bool | None = None,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    *,
+    weight_decay: float,
+    momentum: float,
+    lr: float,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+) -> None:
+    """One step of `SGD` for lists of parameters, gradients and states, which are changed in place.
+
+    The options are those of the class. The entries of ``momentum_buffer_list`` are None before the first step, and
+    are replaced. ``has_sparse_grad``, ``foreach`` are accepted and have no effect. ``grad_scale`` and ``found_inf``
+    are for fused steps.
+
+    Raises:
+        AssertionError: ``grad_scale`` or ``found_inf`` is given without ``fused``.
+
+    >>> from rushlight.optim.sgd import sgd
+    >>> weight, grad = torch.ones(2), torch.ones(2)
+    >>> states = [None],
+    >>> options = dict(weight_decay=0.0, momentum=0.0, lr=0.5, dampening=0.0, nesterov=False, maximize=False)
+    >>> sgd([weight], [grad], *states, **options)
+    >>> weight
+    tensor([0.5000, 0.5000])
+    """
+    if skipped(fused, grad_scale, found_inf):
+        return
+    d_p_list = unscaled(d_p_list, grad_scale)
+    group = {
+        "fused": fused,
+        "weight_decay": weight_decay,
+        "momentum": momentum,
+        "lr": lr,
+        "dampening": dampening,
+        "nesterov": nesterov,
+        "maximize": maximize,
+        "differentiable": False,
+    }
+    step_lists(SGD, group, params, d_p_list, {"momentum_buffer": momentum_buffer_list})

@@ -17,18 +17,18 @@ __all__ = ["SparseAdam"]
 
 
 class SparseAdam(Optimizer):
-    """Adam whose averages and parameters change only where a sparse gradient has values.
+    """Adam that updates averages and parameters only at the indices of a sparse gradient.
 
     Args:
         params: dense parameters, or groups of them.
-        lr: the rate.
-        betas: how much of the averages of gradients and of their squares stays.
-        eps: keeps the divisor from zero.
-        maximize: climbs instead.
+        lr: the learning rate.
+        betas: the decay rates of the running mean and the running mean square.
+        eps: added to the denominator.
+        maximize: whether to maximise the objective.
 
     Raises:
-        ValueError: a number out of its range, or a sparse parameter.
-        RuntimeError: in `step`, a dense gradient.
+        ValueError: an option is out of range, or a parameter is sparse.
+        RuntimeError: in `step`, a gradient is dense.
 
     >>> w = torch.ones(3, 2, requires_grad=True)
     >>> torch.nn.functional.embedding(torch.tensor([0]), w, sparse=True).sum().backward()
@@ -70,11 +70,11 @@ class SparseAdam(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Changes the parameters once; returns the closure's loss."""
+        """Performs one step. Returns the loss of the closure."""
         loss = loss_of(closure)
         for group in self.param_groups:
             params, grads = with_gradients(group)
-            # Before the first of them moves.
+            # Checked before the first parameter changes.
             if not all(grad.is_sparse for grad in grads):
                 raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
             for param, grad in zip(params, grads):
@@ -98,7 +98,7 @@ def _move(group: dict[str, Any], param: Tensor, grad: Tensor, own: dict[str, Any
         slope = -slope
 
     def advance(average: Tensor, target: Tensor, rate: float) -> Tensor:
-        """Moves an average towards `target` where there is one, and returns what it is there."""
+        """Updates an average at the indices of `target`, and returns its values there."""
         old = average.sparse_mask(grad)._values()
         change = (target - old) * rate
         average.add_(at_places(grad, change))

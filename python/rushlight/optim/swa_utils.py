@@ -1,4 +1,4 @@
-"""Averages of a model's weights over training, and the schedule and statistics that go with them."""
+"""Averages of a model's weights during training, with their schedule and batch statistics."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Tensor, Tensor, Any], Tens
 
 
 def get_swa_avg_fn() -> Callable[[Tensor, Tensor, Any], Tensor]:
-    """A function for `AveragedModel`: the mean of all.
+    """A function for `AveragedModel`: the equal mean of all weights.
 
     >>> get_swa_avg_fn()(torch.tensor(4.0), torch.tensor(8.0), 1)
     tensor(6.)
@@ -65,7 +65,7 @@ def get_swa_avg_fn() -> Callable[[Tensor, Tensor, Any], Tensor]:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]:
-    """What `get_ema_avg_fn` gives, for lists of tensors that are changed in place.
+    """`get_ema_avg_fn` for lists of tensors, in place.
 
     Raises:
         ValueError: ``decay`` is not between 0 and 1.
@@ -79,7 +79,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Sequence[Tensor], Se
 
 
 def get_swa_multi_avg_fn() -> Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]:
-    """What `get_swa_avg_fn` gives, for lists of tensors that are changed in place.
+    """`get_swa_avg_fn` for lists of tensors, in place.
 
     >>> averages = [torch.zeros(1)]
     >>> torch.optim.swa_utils.get_swa_multi_avg_fn()(averages, [torch.ones(1)], torch.tensor(1))
@@ -109,11 +109,11 @@ def _for_lists(
 
 
 class AveragedModel(Module):
-    """A copy of a model whose weights are the mean of those it was updated with (Izmailov et al. 2018), or another average.
+    """A copy of a model whose weights are averages over training (Izmailov et al. 2018).
 
     Args:
-        model: what is copied.
-        device: where the copy is.
+        model: the model to copy.
+        device: the device of the copy.
         avg_fn: computes a new average from the old one, the current weight and the number of averages.
         multi_avg_fn: the same for lists, in place.
         use_buffers: whether buffers are averaged too, instead of copied.
@@ -155,7 +155,7 @@ class AveragedModel(Module):
         return self.module(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:
-        """Takes the weights of a model into the average."""
+        """Updates the average with the weights of a model."""
         averages, currents = (
             list(chain(module.parameters(), module.buffers() if self.use_buffers else ()))
             for module in (self.module, model)
@@ -179,7 +179,7 @@ class AveragedModel(Module):
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Computes the running statistics of a model's batch normalisations anew, as the means over a loader's batches.
+    """Recomputes the running statistics of a model's batch normalisations, as means over the batches of a loader.
 
     >>> model = torch.nn.BatchNorm1d(1)
     >>> update_bn([torch.tensor([[1.0], [3.0]]), torch.tensor([[5.0], [7.0]])], model)
@@ -204,14 +204,14 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """The rate from its present value to ``swa_lr`` in ``anneal_epochs`` epochs, where it stays.
+    """Anneals the rate from its current value to ``swa_lr`` in ``anneal_epochs`` epochs, and keeps it there.
 
     Args:
-        swa_lr: the rate at the end, one for all groups or one for each.
+        swa_lr: the final rate, one for all groups, or one per group.
         anneal_strategy: ``"cos"`` or ``"linear"``.
 
     Raises:
-        ValueError: another strategy, or a negative number of epochs.
+        ValueError: the strategy is unknown, or the number of epochs is negative.
 
     >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     >>> schedule = SWALR(optimizer, swa_lr=0.5, anneal_epochs=2)
@@ -238,7 +238,7 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _share(self, step: int) -> float:
-        """How much of the final rate there is at a step."""
+        """The weight of the final rate at a step."""
         way = max(0, min(1, step / max(1, self.anneal_epochs)))
         return way if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * way)) / 2
 

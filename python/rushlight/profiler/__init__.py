@@ -1,4 +1,4 @@
-"""Profiles of programs: what each operator took, in tables and in traces that a browser shows.
+"""Profiling of programs: the time of each operator, as tables and as traces for a browser.
 
 with torch.profiler.profile(record_shapes=True) as profiled:
     model(inputs)
@@ -20,6 +20,8 @@ from rushlight.autograd.profiler import note_left_out, record_function
 from rushlight.autograd.profiler import profile as _Recording
 from rushlight.autograd.profiler_util import EventList
 
+from . import itt
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ProfilerAction",
     "ProfilerActivity",
+    "itt",
     "profile",
     "record_function",
     "schedule",
@@ -38,7 +41,7 @@ __all__ = [
 
 
 class ProfilerActivity(Enum):
-    """What may be profiled.
+    """The kinds of activities to profile.
 
     >>> torch.profiler.ProfilerActivity.CPU in torch.profiler.supported_activities()
     True
@@ -53,7 +56,7 @@ class ProfilerActivity(Enum):
 
 
 class ProfilerAction(Enum):
-    """What a profiler does in a step.
+    """The action of a profiler in a step.
 
     >>> torch.profiler.schedule(wait=1, warmup=0, active=1)(0)
     <ProfilerAction.NONE: 0>
@@ -65,11 +68,12 @@ class ProfilerAction(Enum):
     RECORD_AND_SAVE = 3
 
 
+_METRICS = ["self_cpu_time_total", "self_cuda_time_total", "self_xpu_time_total", "self_privateuse1_time_total"]
 _RECORDS = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """What can be profiled here.
+    """The activities that can be profiled.
 
     >>> torch.profiler.supported_activities()
     {<ProfilerActivity.CPU: 0>}
@@ -80,18 +84,18 @@ def supported_activities() -> set[ProfilerActivity]:
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
-    """What to do in which step: after `skip_first` steps, again and again `wait`, `warmup` and `active` steps.
+    """A schedule: after `skip_first` steps, it repeats `wait`, `warmup` and `active` steps.
 
     Args:
-        wait: steps without profiling.
-        warmup: steps before those that are recorded.
-        active: recorded steps, the last of which hands over what was recorded.
-        repeat: so many times; zero for no end.
-        skip_first: steps before all that.
-        skip_first_wait: where not zero, the first time has no `wait`.
+        wait: the number of steps without profiling.
+        warmup: the number of steps before the recorded ones.
+        active: the number of recorded steps. The recording is complete after the last one.
+        repeat: the number of repetitions; zero for no limit.
+        skip_first: the number of steps before the first repetition.
+        skip_first_wait: if not zero, the first repetition has no `wait`.
 
     Raises:
-        AssertionError: negative numbers, or no active step.
+        AssertionError: a number is negative, or `active` is zero.
 
     >>> steps = torch.profiler.schedule(wait=1, warmup=1, active=1, repeat=1)
     >>> [steps(step).name for step in range(4)]
@@ -129,7 +133,7 @@ def schedule(
 def tensorboard_trace_handler(
     dir_name: str, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
-    """An `on_trace_ready` that writes each trace to a file of its own in a folder.
+    """An `on_trace_ready` function that writes each trace to a new file in a folder.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -149,18 +153,19 @@ def tensorboard_trace_handler(
 
 
 class profile:
-    """A context that records the operators which run within it, on all threads, in all steps or in those of a schedule.
+    """Records the operators that run inside the context, on all threads, in all steps or in those of a schedule.
 
     Args:
-        activities: what is recorded; only the processor is.
-        schedule: what to do in which step, of `torch.profiler.schedule`; without one everything is recorded.
-        on_trace_ready: called with the profiler whenever a recording is complete.
-        record_shapes: keeps the shapes of the arguments too.
-        profile_memory, with_stack, with_flops, with_modules: not recorded.
-        experimental_config, execution_trace_observer, acc_events, use_cuda, custom_trace_id_callback: taken and unused.
+        activities: the activities to record; only the CPU is supported.
+        schedule: the action for each step, from `torch.profiler.schedule`; by default everything is recorded.
+        on_trace_ready: a function that is called with the profiler when a recording is complete.
+        record_shapes: whether to record the shapes of arguments.
+        profile_memory, with_stack, with_flops, with_modules: not supported.
+        experimental_config, execution_trace_observer, acc_events, use_cuda, custom_trace_id_callback: accepted; they
+            have no effect.
 
     Raises:
-        AssertionError: a question is asked before it was started.
+        AssertionError: results are read before it was started.
 
     >>> with torch.profiler.profile(record_shapes=True) as profiled:
     ...     _ = torch.ones(2) @ torch.ones(2)
@@ -191,6 +196,7 @@ class profile:
         self.schedule = schedule
         self.on_trace_ready = on_trace_ready
         self.record_shapes = record_shapes
+        self.with_stack = with_stack
         self.step_num = 0
         self.current_action = ProfilerAction.NONE
         self.profiler: _Recording | None = None
@@ -216,20 +222,20 @@ class profile:
         return ProfilerAction.RECORD if self.schedule is None else self.schedule(self.step_num)
 
     def start(self) -> None:
-        """Begins with the first step."""
+        """Starts the first step."""
         self._go_on(self._action())
 
     def stop(self) -> None:
-        """Ends the recording, if there is one, and hands it over."""
+        """Ends the current recording, if there is one, and calls `on_trace_ready`."""
         self._go_on(ProfilerAction.NONE, ended=True)
 
     def step(self) -> None:
-        """Says that the next step begins."""
+        """Starts the next step."""
         self.step_num += 1
         self._go_on(self._action())
 
     def _go_on(self, action: ProfilerAction, ended: bool = False) -> None:
-        """From what was done until now to what is to be done."""
+        """Changes from the previous action to the current one."""
         before, self.current_action = self.current_action, action
         if self._step is not None:
             self._step.__exit__(None, None, None)
@@ -262,11 +268,26 @@ class profile:
         return found
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """The events of each name, or of each name and shapes of arguments, together; no stacks are recorded."""
+        """The events grouped by name, or by name and shapes of arguments. Stacks are not recorded."""
         return self._recorded("getting key averages").key_averages(group_by_input_shape)
 
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """Writes an empty file, because stacks are not recorded.
+
+        Raises:
+            AssertionError: `with_stack` is not set.
+            ValueError: the metric is unknown.
+        """
+        if not self.with_stack:
+            raise AssertionError("export_stacks() requires with_stack=True")
+        self._recorded("exporting stacks")
+        if metric not in _METRICS:
+            raise ValueError(f"metric should be one of: {_METRICS}")
+        with open(path, "w", encoding="utf-8"):
+            pass
+
     def export_chrome_trace(self, path: str) -> None:
-        """Writes a trace that chrome://tracing and https://ui.perfetto.dev open; packed, where the name ends in `.gz`."""
+        """Writes a trace for chrome://tracing and https://ui.perfetto.dev, compressed if the name ends in `.gz`."""
         recorded = self._recorded("exporting chrome trace")
         if not path.endswith(".gz"):
             recorded.export_chrome_trace(path)

@@ -1,4 +1,4 @@
-"""`torch.signal`: windows for spectra."""
+"""`torch.signal`: window functions for spectral analysis."""
 
 from . import windows as windows
 

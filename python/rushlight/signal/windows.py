@@ -1,7 +1,7 @@
-"""`torch.signal.windows`: weights that fade samples out towards both ends.
+"""`torch.signal.windows`: window functions.
 
-A symmetric window (``sym=True``, the default) reads the same from both sides; a periodic one is the symmetric one of one
-sample more, without its last sample, as spectra want it.
+A symmetric window (``sym=True``, the default) equals its reverse. A periodic window, for spectral analysis, is the
+symmetric window with one more sample, without the last one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def _made(name: str, M: int, options: dict[str, Any], window: Callable[..., Tensor]) -> Tensor:
-    """Checks what all windows demand, then makes one; ``window`` gets a function that makes evenly spaced numbers."""
+    """Checks the common arguments and creates a window. ``window`` gets a function that returns evenly spaced numbers."""
     unknown = options.keys() - {"dtype", "layout", "device", "requires_grad"}
     if unknown:
         raise TypeError(f"{name}() got an unexpected keyword argument '{min(unknown)}'")
@@ -56,15 +56,15 @@ def _made(name: str, M: int, options: dict[str, Any], window: Callable[..., Tens
 
 
 def _length(M: int, sym: bool) -> int:
-    """How many steps one period has."""
+    """The number of steps in one period."""
     return M - 1 if sym or M <= 1 else M
 
 
 def exponential(M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, **options: Any) -> Tensor:
-    """``exp(-abs(n - center) / tau)``; the centre is the middle, unless a periodic window is given another.
+    """``exp(-abs(n - center) / tau)``. The centre is the middle; a periodic window may have another.
 
     Raises:
-        ValueError: ``tau`` is not positive, or a symmetric window is given a centre.
+        ValueError: ``tau`` is not positive, or a symmetric window has a centre.
 
     >>> torch.signal.windows.exponential(3)
     tensor([0.3679, 1.0000, 0.3679])
@@ -78,7 +78,7 @@ def exponential(M: int, *, center: float | None = None, tau: float = 1.0, sym: b
 
 
 def cosine(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """Half a period of a sine.
+    """Half a period of the sine function.
 
     >>> torch.signal.windows.cosine(3)
     tensor([0.5000, 1.0000, 0.5000])
@@ -103,7 +103,7 @@ def gaussian(M: int, *, std: float = 1.0, sym: bool = True, **options: Any) -> T
 
 
 def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> Tensor:
-    """``i0(beta * sqrt(1 - t ** 2)) / i0(beta)`` for ``t`` from -1 to 1.
+    """The Kaiser window, ``i0(beta * sqrt(1 - t ** 2)) / i0(beta)`` for ``t`` from -1 to 1.
 
     Raises:
         ValueError: ``beta`` is negative.
@@ -124,7 +124,7 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, **options: Any) -> T
 
 
 def hamming(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """A raised cosine that ends at 0.08.
+    """The Hamming window, a raised cosine with end value 0.08.
 
     >>> torch.signal.windows.hamming(3)
     tensor([0.0800, 1.0000, 0.0800])
@@ -133,7 +133,7 @@ def hamming(M: int, *, sym: bool = True, **options: Any) -> Tensor:
 
 
 def hann(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """A raised cosine that ends at zero.
+    """The Hann window, a raised cosine with end value zero.
 
     >>> torch.signal.windows.hann(3)
     tensor([0., 1., 0.])
@@ -142,7 +142,7 @@ def hann(M: int, *, sym: bool = True, **options: Any) -> Tensor:
 
 
 def blackman(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """Three cosines that end at nearly zero.
+    """The Blackman window, a sum of three cosines with end values near zero.
 
     >>> torch.signal.windows.blackman(5)
     tensor([-1.4901e-08,  3.4000e-01,  1.0000e+00,  3.4000e-01, -1.4901e-08])
@@ -151,7 +151,7 @@ def blackman(M: int, *, sym: bool = True, **options: Any) -> Tensor:
 
 
 def bartlett(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """A triangle.
+    """The Bartlett window, a triangle.
 
     >>> torch.signal.windows.bartlett(5)
     tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
@@ -164,10 +164,10 @@ def bartlett(M: int, *, sym: bool = True, **options: Any) -> Tensor:
 
 
 def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: Any) -> Tensor:
-    """A sum of cosines with the weights ``a``, of alternating sign.
+    """A sum of cosines with weights ``a`` and alternating signs.
 
     Raises:
-        TypeError: ``a`` is no list.
+        TypeError: ``a`` is not a list.
         ValueError: ``a`` is empty.
 
     >>> torch.signal.windows.general_cosine(3, a=[0.5, 0.5])
@@ -177,7 +177,7 @@ def general_cosine(M: int, *, a: Iterable[float], sym: bool = True, **options: A
 
 
 def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options: Any) -> Tensor:
-    """``alpha - (1 - alpha) * cos(t)``.
+    """The general Hamming window, ``alpha - (1 - alpha) * cos(t)``.
 
     >>> torch.signal.windows.general_hamming(3, alpha=0.5)
     tensor([0., 1., 0.])
@@ -186,7 +186,7 @@ def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, **options:
 
 
 def nuttall(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """Four cosines whose side lobes are the lowest.
+    """The Nuttall window, a sum of four cosines with minimal side lobes.
 
     >>> torch.signal.windows.nuttall(3)
     tensor([3.6280e-04, 1.0000e+00, 3.6280e-04])

@@ -1,7 +1,7 @@
-"""What tests of programs that use tensors need: ``assert_close`` (of old ``assert_allclose``), ``make_tensor``, ``fuzz`` for derivatives, and in
-``strategies`` shapes, strides and dtypes for hypothesis."""
+"""Tools for tests of programs with tensors: ``assert_close`` (formerly ``assert_allclose``), ``make_tensor``, ``fuzz``
+for derivatives, and ``strategies`` with shapes, strides and dtypes for hypothesis."""
 
-from rushlight._homes import adopt as _adopt
+from rushlight._set_module import set_public_module as _set_public_module
 
 from ._comparison import assert_allclose, assert_close
 from ._creation import make_tensor
@@ -10,4 +10,4 @@ from ._operands import operand
 
 __all__ = ["FuzzError", "assert_allclose", "assert_close", "fuzz", "make_tensor", "operand"]
 
-_adopt(globals())
+_set_public_module(globals())

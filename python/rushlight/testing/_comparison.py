@@ -1,4 +1,4 @@
-"""Closeness of tensors, arrays, numbers, and sequences and mappings of them, with torch's tolerances and sentences."""
+"""Comparison of tensors, arrays, numbers, and sequences and mappings of them, with torch's tolerances and messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_NUMBERS = {float: _FLOAT64, complex: _FLOAT64}
 
 
 class _Mismatch(Exception):
-    """A pair that differs, and where it stands among nested containers."""
+    """A pair of values that differ, and its position in nested containers."""
 
     def __init__(self, text, place=()):
         super().__init__(text)
@@ -53,8 +53,9 @@ def assert_close(
 ) -> None:
     """Raises AssertionError unless ``abs(actual - expected) <= atol + rtol * abs(expected)`` everywhere.
 
-    The tolerances follow the dtype, zero for integers; of two dtypes the coarser one counts. NumPy's arrays are compared with
-    arrays, its numbers with any; sequences and mappings item by item. ``msg`` replaces the message, or makes a new one of it.
+    The tolerances depend on the dtype and are zero for integers; for two dtypes the larger ones are used. NumPy arrays
+    are compared with arrays, NumPy numbers with any numbers, sequences and mappings element by element. ``msg``
+    replaces the message, or is a function that changes it.
 
     >>> torch.testing.assert_close(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0000001]))
     """
@@ -108,13 +109,13 @@ def _compare(actual, expected, tolerance, equal_nan, checks, allow_subclasses):
 
 
 def _plain(value):
-    """A number of NumPy's as Python's own."""
+    """Converts a NumPy number to a Python number."""
     numpy = sys.modules.get("numpy")
     return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
 
 
 def _tensors(actual, expected, allow_subclasses):
-    """Two tensors, or two arrays as tensors; None of what is neither."""
+    """Two tensors, or two arrays as tensors. None for other types."""
     same = type(actual) is type(expected)
     related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
     if not (same or (allow_subclasses and related)):
@@ -126,7 +127,7 @@ def _tensors(actual, expected, allow_subclasses):
         return None
     try:
         return torch.as_tensor(actual), torch.as_tensor(expected)
-    except TypeError:  # of strings, or objects
+    except TypeError:  # arrays of strings or objects
         return None
 
 
@@ -152,7 +153,7 @@ def _close(a, b, rtol, atol, equal_nan):
 
 
 def _allowed(bound, kind):
-    """How a message names a tolerance: not at all where equality was asked for."""
+    """The text about a tolerance in a message. Empty if equality is required."""
     return f" (up to {bound} allowed)" if kind == "close" else ""
 
 
@@ -204,7 +205,7 @@ def _tensor_text(actual, expected, wrong, rtol, atol):
         lines.append(f"Mismatched elements: {len(wrong)} / {count} ({len(wrong) / count:.1%})")
     for name, values, bound in (("absolute", gaps, atol), ("relative", gaps / abs(y), rtol)):
         values = values.tolist()
-        # A NaN is the greatest of all.
+        # NaN is treated as the largest value.
         at = max(wrong, key=lambda n: math.inf if values[n] != values[n] else values[n])
         at = next((n for n in wrong if values[n] != values[n]), at)
         index = f" at index {_index(at, actual.shape)}" if actual.dim() > 0 else ""
@@ -231,10 +232,10 @@ def assert_allclose(
     equal_nan: bool = True,
     msg: str = "",
 ) -> None:
-    """The old name of `assert_close`, with a warning: NaN equals NaN, and dtypes may differ.
+    """Deprecated form of `assert_close`, with a warning: NaN equals NaN, and dtypes may differ.
 
     Raises:
-        AssertionError: as `assert_close`.
+        AssertionError: as in `assert_close`.
 
     >>> import warnings
     >>> with warnings.catch_warnings():

@@ -1,7 +1,7 @@
-"""What drawn tensors look like, from any source of choices: shapes that broadcast, layouts in memory, plain numbers.
+"""Generation of tensors from a source of choices: shapes that broadcast, memory layouts, numbers.
 
-A source is a function `choose(n)` that gives a number below n, the simplest choice being 0: a random generator, a list that
-is replayed, or hypothesis. Whoever lowers or leaves out choices makes simpler tensors; `minimise` does that to a list.
+A source is a function `choose(n)` that returns a number below n, and 0 is the simplest choice: a random generator, a
+recorded list, or hypothesis. Smaller and fewer choices give simpler tensors; `minimise` simplifies a list of choices.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["LAYOUTS", "Choices", "Layout", "broadcastable_shapes", "layout", "minimise", "numbers", "shape", "side"]
 
-#: How a tensor may lie in memory.
+#: The possible memory layouts of a tensor.
 LAYOUTS = ("contiguous", "transposed", "sliced", "reversed", "expanded", "offset")
 
 
 class Choices:
-    """A source of choices that remembers what it gave: from a seed, or the given ones again and then zeros."""
+    """A source of choices that records them: from a seed, or given choices followed by zeros."""
 
     def __init__(self, given: int | Sequence[int]) -> None:
         self._random = random.Random(given) if isinstance(given, int) else None
@@ -42,10 +42,10 @@ class Choices:
 
 
 def minimise(choices: list[int], fails: Callable[[list[int]], list[int] | None], tries: int) -> tuple[list[int], int]:
-    """The simplest choices found within some tries that still fail, and the number of tries.
+    """The simplest choices that still fail, found within a number of tries, and the number of tries used.
 
-    `fails` gives the choices that were made of the given ones if they lead to the same failure, and None else. Fewer choices
-    are simpler than many, lower ones simpler than higher.
+    `fails` returns the choices that were used if they lead to the same failure, and None otherwise. Fewer choices are
+    simpler, and lower ones are simpler than higher ones.
     """
     best, made, simpler = choices, 0, True
     while simpler:
@@ -74,7 +74,7 @@ def _candidates(choices: list[int]) -> Iterator[list[int]]:
 
 
 def side(choose: Choose, most: int) -> int:
-    """The size of a dimension; one is the simplest, none at all the strangest."""
+    """The size of a dimension. 1 is the simplest, 0 the most complex."""
     return (choose(most + 1) + 1) % (most + 1)
 
 
@@ -83,7 +83,7 @@ def shape(choose: Choose, max_rank: int = 4, max_side: int = 4) -> Shape:
 
 
 def broadcastable_shapes(choose: Choose, count: int, max_rank: int = 4, max_side: int = 4) -> list[Shape]:
-    """Shapes that broadcast: each is the end of one shape, with ones here and there."""
+    """Shapes that broadcast: each is the end of a common shape, with some sizes replaced by 1."""
     whole = shape(choose, max_rank, max_side)
     found = []
     for _ in range(count):
@@ -93,20 +93,20 @@ def broadcastable_shapes(choose: Choose, count: int, max_rank: int = 4, max_side
 
 
 class Layout:
-    """A shape as a view of plain memory: the memory's shape, and steps that lead from it to the view."""
+    """A shape as a view of contiguous memory: the shape of the memory, and steps from it to the view."""
 
     def __init__(self, base: Shape, *steps: tuple[str, Any]) -> None:
         self.base = base
         self.steps = steps
 
     def view(self, memory: Any) -> Any:
-        """The view of a tensor or NumPy array of shape `base`."""
+        """Applies the steps to a tensor or NumPy array of shape `base`."""
         for name, argument in self.steps:
             memory = memory[argument] if name == "index" else getattr(memory, name)(argument)
         return memory
 
     def __str__(self) -> str:
-        """What has to be written behind a tensor to view it so."""
+        """The code of the steps, to append to a tensor."""
         return "".join(
             f"[{', '.join(map(_text_of, argument))}]" if name == "index" else f".{name}({argument})"
             for name, argument in self.steps
@@ -119,9 +119,9 @@ def _text_of(part: slice) -> str:
 
 
 def layout(choose: Choose, shape: Shape, kind: str | None = None, kinds: Sequence[str] = LAYOUTS) -> Layout:
-    """A layout of some kind for a tensor of the given shape, drawn from `kinds` unless told.
+    """A memory layout for a tensor of the given shape, of one of `kinds` (all by default).
 
-    Its memory is overlapped only by the kind "expanded".
+    Only with the kind "expanded" do elements overlap in memory.
     """
     kind = kind or kinds[choose(len(kinds))]
     if kind == "offset":
@@ -146,7 +146,7 @@ def layout(choose: Choose, shape: Shape, kind: str | None = None, kinds: Sequenc
 
 
 def numbers(seed: int, count: int, low: float = 0.0, high: float = 1.0) -> list[float]:
-    """Numbers between two bounds, no two equal and none a simple fraction of the way, where functions have kinks."""
+    """Distinct numbers between two bounds that avoid simple fractions of the interval, where functions may have kinks."""
     prime = next(prime for prime in (997, 99_991, 99_999_989) if count < prime)
     places = random.Random(seed).sample(range(1, prime), count)
     return [float(f"{low + (high - low) * place / prime:.6g}") for place in places]

@@ -1,7 +1,7 @@
-"""Operands that fit: a module that takes sides of its own size refuses nearly all that is drawn, so it is asked first.
+"""Finds operands that a function or module accepts. A module with fixed sizes rejects nearly all random shapes.
 
-Forms of operands are tried, the most general ones first, with the numbers that the module has: the sides of its parameters and
-the integers among its attributes. Those that it takes in most of a few draws are what is drawn then.
+Lists of operands are tried, the most general first, with the numbers that the module has: the sizes of its parameters
+and the integers among its attributes. The first list that is accepted in most of a few cases is used.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = ["fitting"]
 _PROBES = 12
 _LARGEST = 4096
 _MOST_SIZES = 12
-#: Sides on which the usual kernels have room.
+#: Sizes that are large enough for common kernels.
 _ROOM = (4, 7)
 _CLASSES = 4
-#: What is multiplied: vectors, matrices, and stacks of them.
+#: Shapes for products: vectors, matrices, and batches of them.
 _PRODUCTS = (
     (("n",), ("n",)),
     (("n", "k"), ("k",)),
@@ -43,24 +43,24 @@ _PRODUCTS = (
 
 
 def fitting(subject: Subject, settings: Settings) -> list[tuple[Operand, ...]]:
-    """The forms of operands that the subject takes; those that it has, where it takes them or none was found."""
+    """The lists of operands that the subject accepts. Its own operands, if they are accepted or none was found."""
     own = tuple(subject.operands)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        taken, raised = _asked(subject, settings, own)
-        # What a function raises is to be found; a module is full of assertions about shapes.
+        taken, raised = _try_form(subject, settings, own)
+        # Exceptions of a function are findings; modules often have assertions about shapes.
         if taken or (raised and subject.module is None):
             return [own]
         sizes = [] if subject.module is None else _sizes(subject.module)
         for forms in _by_generality(len(own), sizes):
-            found = [form for form in forms if _asked(subject, settings, form) == (True, False)]
+            found = [form for form in forms if _try_form(subject, settings, form) == (True, False)]
             if found:
                 return found
     return [own]
 
 
-def _asked(subject: Subject, settings: Settings, form: tuple[Operand, ...]) -> tuple[bool, bool]:
-    """Whether most draws are taken, and whether one raised what is no refusal."""
+def _try_form(subject: Subject, settings: Settings, form: tuple[Operand, ...]) -> tuple[bool, bool]:
+    """Whether most cases are accepted, and whether one raised an error that is not a rejection."""
     refused, raised = 0, False
     for seed in range(_PROBES):
         try:
@@ -75,7 +75,7 @@ def _asked(subject: Subject, settings: Settings, form: tuple[Operand, ...]) -> t
 
 
 def _sizes(module: nn.Module) -> list[int]:
-    """The numbers that sides may have to have; any, where the module has none."""
+    """The numbers that sizes may have; any numbers if the module has none."""
     found: dict[int, None] = {}
     for part in module.modules():
         for name, value in vars(part).items():
@@ -88,7 +88,7 @@ def _sizes(module: nn.Module) -> list[int]:
 
 
 def _by_generality(count: int, sizes: Sequence[int]) -> Iterator[list[tuple[Operand, ...]]]:
-    """Lists of forms for as many operands; each list holds what is as general as the rest of it."""
+    """Lists of operands for the arguments. All candidates in a list are equally general."""
 
     def same(shapes: Iterable[tuple]) -> list[tuple[Operand, ...]]:
         return [(operand(*shape),) * count for shape in shapes]
@@ -113,6 +113,6 @@ def _by_generality(count: int, sizes: Sequence[int]) -> Iterator[list[tuple[Oper
 
 
 def _indices(sizes: Sequence[int], *shape: Any) -> Iterator[tuple[Operand, ...]]:
-    """Whole numbers below one of the sizes, the largest first."""
+    """Integers below one of the sizes, the largest first."""
     for size in sorted(sizes, reverse=True):
         yield (operand(*shape, dtype=torch.int64, low=0, high=size),)

@@ -1,4 +1,4 @@
-"""Fuzzing of derivatives: cases nobody thought of for a function or module, the simplest one that fails, and how to see it."""
+"""Fuzzing of derivatives: generates cases for a function or module, and shows the simplest case that fails."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _REFUSALS = (RuntimeError, ValueError, IndexError, TypeError, NotImplementedErro
 class FuzzError(AssertionError):
     """A function or a derivative is wrong.
 
-    `seed` draws the case again with ``fuzz(..., seed=seed, tries=1)``, `kind` says what does not hold, and `code` is a program
-    that shows it with the simplest case found; `__cause__` is the exception, if one was raised.
+    ``fuzz(..., seed=seed, tries=1)`` with the attribute `seed` repeats the case, `kind` describes the failure, and
+    `code` is a program that shows it with the simplest case. `__cause__` is the exception, if one was raised.
 
     >>> class Wrong(torch.autograd.Function):
     ...     @staticmethod
@@ -57,7 +57,7 @@ class FuzzError(AssertionError):
 
 
 class Fuzzed(NamedTuple):
-    """How many cases passed, and how many the function refused or answered with infinities."""
+    """The number of cases that passed, and of those that the function rejected or answered with infinities."""
 
     passed: int
     refused: int
@@ -79,31 +79,34 @@ def fuzz(
     atol: float = 1e-5,
     rtol: float = 1e-4,
 ) -> Fuzzed:
-    """Looks for arguments for which a function, its derivative, or a module is wrong.
+    """Searches for arguments for which a function, its derivative, or a module is wrong.
 
-    Each case draws shapes (with no dimension, with none of a side, with sides that broadcast), layouts in memory
-    (transposed, sliced, reversed, expanded, offset), a dtype and values. Checked are the values in every layout and dtype,
-    that arguments stay as they are, the gradients against finite differences, gradients that come in other layouts,
-    gradients of some arguments only, and that changing an argument after the call is noticed. The first case that fails is
-    simplified; the error shows it as a program.
+    Each case has random shapes (without dimensions, without elements, with sizes that broadcast), memory layouts
+    (transposed, sliced, reversed, expanded, offset), a dtype and values. It checks that values are the same in every
+    layout and close in every dtype, that arguments do not change, that gradients equal finite differences, also for
+    gradients in other layouts and of some arguments only, and that changing an argument after the call is detected. The
+    first case that fails is simplified; the error shows it as a program.
 
     Args:
-        function: a function, a subclass of `autograd.Function` (or its ``apply``), or a module, whose parameters are checked too.
-        arguments: what to call it with: an `operand` for a tensor to draw, anything else as it is. One operand for each
-            argument without default unless given; where most shapes are refused, the function is asked which it takes.
-        tries: how many cases.
-        seed: of the first case, the others count on from it; None draws it.
-        second_order: whether the derivatives of derivatives are checked.
-        dtypes: those of cases; results are compared with those of double precision.
-        writes: how many of the first operands the function changes in place: one if its name ends in ``_``, else none.
-        reference: a function that gives the right values.
-        refusals: exceptions with which the function may refuse a case; ``()`` if it has to accept every one.
-        max_rank, max_side: bounds of shapes.
-        eps, atol, rtol: as of `autograd.gradcheck`.
+        function: a function, a subclass of `autograd.Function` (or its ``apply``), or a module, whose parameters are
+            checked too.
+        arguments: the arguments: an `operand` for a tensor to generate; other values are passed unchanged. By default,
+            one operand for each argument without a default value. If most shapes are rejected, `fuzz` finds out which
+            are accepted.
+        tries: the number of cases.
+        seed: the seed of the first case; the others use the following numbers. None chooses a random one.
+        second_order: whether to check second derivatives.
+        dtypes: the dtypes of cases; results are compared with those in double precision.
+        writes: the number of the first operands that the function changes in place: by default one if its name ends in
+            ``_``.
+        reference: a function that returns the correct values.
+        refusals: the exceptions with which the function may reject a case; ``()`` if it must accept every case.
+        max_rank, max_side: the bounds of shapes.
+        eps, atol, rtol: as in `autograd.gradcheck`.
 
     Raises:
         FuzzError: a case failed.
-        ValueError: every case was refused, or there is nothing to draw.
+        ValueError: every case was rejected, or there is nothing to generate.
 
     >>> torch.testing.fuzz(torch.sin, tries=10)
     Fuzzed(passed=10, refused=0)
@@ -134,7 +137,7 @@ def fuzz(
         torch.set_rng_state(state)
     if tries and not passed:
         raise ValueError(
-            f"{subject.name} refused each of {tries} cases, the last one so: {reason}; give operands of the right shapes and bounds"
+            f"{subject.name} rejected all of {tries} cases (the last one: {reason}); give operands with valid shapes and bounds"
         )
     return Fuzzed(passed, refused)
 
@@ -151,7 +154,7 @@ def _simplest(
     made: list[int],
     failure: Failure,
 ) -> tuple[Failure, int]:
-    """The simplest case found that fails in the same way."""
+    """The simplest case that fails in the same way."""
 
     def fails(candidate: list[int]) -> list[int] | None:
         nonlocal failure
@@ -181,7 +184,7 @@ def _error(subject: Subject, failure: Failure, seed: int, steps: int) -> FuzzErr
 
 
 class Subject:
-    """What is fuzzed: how it is called, what it is called, and what its arguments are."""
+    """The subject of fuzzing: how it is called, its name, and its arguments."""
 
     def __init__(self, function: Any, arguments: tuple[Any, ...], writes: int | None) -> None:
         function = _function_of(function)
@@ -192,7 +195,7 @@ class Subject:
             self.module = copy.deepcopy(function).double()
             self.name, self.shown = type(function).__name__, "module"
             signature: Any = function.forward
-            # Zeros and ones of the initialisation would hide what is multiplied with them.
+            # The zeros and ones of the initialisation would hide factors.
             for at, (name, value) in enumerate(self.module.named_parameters()):
                 shift = torch.tensor(_drawing.numbers(at, value.numel(), 0, 0.1), dtype=torch.float64)
                 self.parameters[name] = value.detach() + shift.reshape(value.shape)
@@ -208,12 +211,12 @@ class Subject:
                 self.name = self.shown = "function"
         names = _required(signature)
         if self.shown.endswith(".apply") and function.setup_context is torch.autograd.Function.setup_context:
-            names = names[1:]  # `ctx` is no argument of the call
+            names = names[1:]  # without `ctx`
         self.arguments = arguments or tuple(operand() for _ in names)
         self.operands = [argument for argument in self.arguments if isinstance(argument, Operand)]
-        self.forms = [tuple(self.operands)]  # one of them is drawn
+        self.forms = [tuple(self.operands)]  # one of them is chosen for each case
         if not self.operands and not self.parameters:
-            raise ValueError(f"{self.name} has no argument to draw; give operands")
+            raise ValueError(f"{self.name} has no argument to generate; give operands")
         known = len(names) >= len(self.arguments) and not {"input", "self"} & set(names)
         self.names = names[: len(self.arguments)] if known else [f"x{at}" for at in range(len(self.arguments))]
         in_place = self.name.endswith("_") and not self.name.endswith("__")
@@ -234,7 +237,7 @@ class Subject:
         return torch.func.functional_call(self.module, state, tuple(arguments))
 
     def with_operands(self, operands: Sequence[Any], other: Callable[[Any], Any] = lambda one: one) -> list[Any]:
-        """The arguments, with something in the place of each operand and of everything else."""
+        """The arguments, with replacements for each operand and for all other values."""
         left = iter(operands)
         return [next(left) if isinstance(one, Operand) else other(one) for one in self.arguments]
 
@@ -250,14 +253,14 @@ class Subject:
 
 
 def _function_of(function: Any) -> Any:
-    """The class of a `Function` whose ``apply`` was given; anything else as it is."""
+    """The class of a `Function` if its ``apply`` is given; other values unchanged."""
     owner = getattr(function, "__self__", None)
     is_apply = isinstance(owner, type) and issubclass(owner, torch.autograd.Function) and function == owner.apply
     return owner if is_apply else function
 
 
 def _required(function: Any) -> list[str]:
-    """The names of the arguments that have to be given by position."""
+    """The names of the required positional arguments."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

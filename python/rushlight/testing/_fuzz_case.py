@@ -1,4 +1,4 @@
-"""A function that is fuzzed with the arguments that were drawn for it: its results, and the program that calls it."""
+"""One case of fuzzing: the function with generated arguments, its results, and a program that reproduces it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._drawing import Layout
     from ._fuzz import Subject
 
-#: Tensors of more elements are moved along some random directions only, and results looked at along some.
+#: For tensors with more elements, derivatives are checked only along some random directions.
 MANY = 64
 DIRECTIONS = 4
 
@@ -37,11 +37,11 @@ class Settings(NamedTuple):
 
 
 class Refused(Exception):
-    """The function does not take these arguments, or answers them with infinities."""
+    """The function raised an error for these arguments, or returned infinities."""
 
 
 class Failure(Exception):
-    """Something does not hold: `kind` says what, and `code` are lines that show it."""
+    """A check failed: `kind` describes it, and `code` are lines of code that show it."""
 
     def __init__(self, kind: str, text: str, code: str) -> None:
         super().__init__(text)
@@ -50,7 +50,7 @@ class Failure(Exception):
 
 
 class Case:
-    """Arguments that were drawn: the memory of each operand (in double precision, unless exact) and its layout."""
+    """Generated arguments: the memory of each operand (in double precision, unless its dtype is exact) and its layout."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class Case:
         self.layouts = layouts
         self.memories = memories
         self.seed = seed
-        self.values: list[Tensor] = []  # what the function gives, known once it was called
+        self.values: list[Tensor] = []  # the results, after the first call
 
     def leaves(self, kind: dtype = torch.float64) -> tuple[list[Tensor], list[Tensor]]:
-        """The memories of operands, and the parameters, anew and in a dtype."""
+        """New copies of the operands' memories and of the parameters, in a dtype."""
         memories = [cast(m, kind).requires_grad_(m.requires_grad) for m in self.memories]
         return memories, [cast(p, kind).requires_grad_() for p in self.subject.parameters.values()]
 
@@ -82,7 +82,7 @@ class Case:
         contiguous: bool = False,
         function: Callable[..., Any] | None = None,
     ) -> list[Tensor]:
-        """The tensors that the function gives or writes to."""
+        """The tensors that the function returns or changes."""
         writes = self.subject.writes
         memories = [memory.clone() if at < writes else memory for at, memory in enumerate(memories)]
         views = [layout.view(memory) for layout, memory in zip(self.layouts, memories)]
@@ -93,11 +93,11 @@ class Case:
         return [*_tensors(found), *memories[:writes]]
 
     def outputs(self, memories: Sequence[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
-        """The results that may have a gradient."""
+        """The results that may have gradients."""
         return [_few(one) for one in self.results(memories, parameters) if differentiable(one)]
 
     def program(self, lines: str, kind: dtype = torch.float64) -> str:
-        """The given lines behind those that make the operands."""
+        """A program that creates the operands, followed by the given lines."""
         made = ["import rushlight as torch", "from rushlight.testing import assert_close", ""]
         if self.subject.module is not None:
             made.append(f"module = module.to({kind})")
@@ -109,7 +109,7 @@ class Case:
         return "\n".join([*made, lines])
 
     def call(self, suffix: str = "") -> str:
-        """The call as it is written, with something behind each operand."""
+        """The code of the call, with a suffix for each operand."""
         return f"{self.subject.shown}({self._arguments(suffix, '.clone()')})"
 
     def _arguments(self, suffix: str = "", written: str = "") -> str:
@@ -120,7 +120,7 @@ class Case:
         return ", ".join(self.subject.with_operands(views, repr))
 
     def definitions(self) -> str:
-        """Lines that define `call`, a function of all that has a gradient, and `leaves`, these tensors."""
+        """Code that defines `call`, a function of all differentiable tensors, and `leaves`, these tensors."""
         names = [name for name, memory in zip(self.subject.operand_names(), self.memories) if memory.requires_grad]
         lines, call = [], f"{self.subject.shown}({self._arguments()})"
         if self.subject.parameters:
@@ -134,7 +134,7 @@ class Case:
 
 
 def called(case: Case) -> list[Tensor]:
-    """What the function gives; raises Refused for arguments that it does not take."""
+    """The result of the function. Raises Refused for arguments that it does not accept."""
     try:
         with torch.no_grad():
             values = case.results(*case.leaves(), contiguous=True)
@@ -152,7 +152,7 @@ def raised(what: str, error: Exception, code: str) -> Failure:
 
 
 def cast(tensor: Tensor, kind: dtype) -> Tensor:
-    """A copy in a dtype of the same precision as `kind`; exact dtypes stay."""
+    """A copy with the same precision as `kind`. Exact dtypes do not change."""
     if not differentiable(tensor):
         return tensor.detach().clone()
     if tensor.is_complex():
@@ -181,7 +181,7 @@ def random_tensor(seed: int, shape: tuple[int, ...], kind: dtype = torch.float64
 
 
 def _few(output: Tensor) -> Tensor:
-    """The output, or if it is large some sums of it with random weights."""
+    """The output, or random weighted sums of it if it is large."""
     if output.numel() <= MANY:
         return output
     return random_tensor(output.numel(), (DIRECTIONS, output.numel()), output.dtype) @ output.reshape(-1)

@@ -1,4 +1,4 @@
-"""What must hold for a function that is fuzzed, and the lines of a program that show it does not."""
+"""The checks of fuzzing, and the code that shows a failure of each."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["examine"]
 
-#: How far results may be from those in double precision, relative to the largest.
+#: The allowed error relative to results in double precision, as a fraction of the largest element.
 _COARSE = {torch.float32: 1e-3, torch.complex64: 1e-3, torch.float16: 5e-2, torch.bfloat16: 2e-1}
 _FINE = 1e-9
 
 
 def _difference(found: Sequence[Tensor], wanted: Sequence[Tensor], tolerance: float) -> str | None:
-    """In which result two lists differ by more than a part of its largest element."""
+    """The first result in which two lists differ by more than a fraction of its largest element."""
     if len(found) != len(wanted):
         return f"{len(found)} results instead of {len(wanted)}"
     for at, (a, b) in enumerate(zip(found, wanted)):
@@ -44,7 +44,7 @@ def _weights(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _gradients(outputs: Sequence[Tensor], leaves: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
-    """The gradient of each leaf, zeros where nothing follows it."""
+    """The gradient of each leaf; zeros for unused leaves."""
     live = [(o, w) for o, w in zip(outputs, weights) if o.requires_grad]
     wanted = [leaf for leaf in leaves if leaf.requires_grad]
     if not live or not wanted:
@@ -56,7 +56,7 @@ def _gradients(outputs: Sequence[Tensor], leaves: Sequence[Tensor], weights: Seq
 
 
 def examine(case: Case) -> None:
-    """Raises Refused for arguments that the function does not take, and Failure for the first thing that does not hold."""
+    """Runs all checks. Raises Refused if the function does not accept the arguments, and Failure for the first failure."""
     values = case.values = called(case)
     has_gradients = any(map(differentiable, values)) and (
         case.subject.parameters or any(memory.requires_grad for memory in case.memories)
@@ -73,7 +73,7 @@ def examine(case: Case) -> None:
 
 
 class Check(NamedTuple):
-    """`holds` gives None or what is wrong, `code` a program; exceptions are put down to `subject`."""
+    """`holds` returns None or a description of the failure, `code` is a program; exceptions are attributed to `subject`."""
 
     sentence: str
     subject: str
@@ -128,7 +128,7 @@ def _dtypes(case: Case, values: list[Tensor]) -> str | None:
 
 
 def _split(case: Case) -> tuple[Callable[..., tuple[Tensor, ...]], list[Tensor]]:
-    """The outputs as a function of the leaves that need a gradient, and those leaves."""
+    """The outputs as a function of the leaves that require gradients, and these leaves."""
     memories, parameters = case.leaves()
     places = [at for at, memory in enumerate(memories) if memory.requires_grad]
 
@@ -144,7 +144,7 @@ def _split(case: Case) -> tuple[Callable[..., tuple[Tensor, ...]], list[Tensor]]
 def _along_few(
     function: Callable[..., tuple[Tensor, ...]], leaves: list[Tensor]
 ) -> tuple[Callable[..., tuple[Tensor, ...]], list[Tensor]]:
-    """The same with large leaves replaced by how far they are moved in some directions."""
+    """The same with large leaves replaced by their coordinates along some directions."""
     starts = [leaf.detach() for leaf in leaves]
     directions = [
         random_tensor(at, (DIRECTIONS, leaf.numel()), leaf.dtype) if leaf.numel() > MANY else None
@@ -196,7 +196,7 @@ def _code_of_given(case: Case) -> str:
 
 
 def _given_layouts(case: Case, values: list[Tensor]) -> str | None:
-    """Gradients come transposed from products, expanded from sums, in pieces of larger ones from concatenations."""
+    """Gradients are transposed after matrix products, expanded after sums, and slices after concatenations."""
     function, leaves = _split(case)
     outputs = function(*leaves)
     for kind in _drawing.LAYOUTS[1:]:
@@ -247,10 +247,10 @@ def _later(case: Case, values: list[Tensor]) -> str | None:
 
 
 def _lines(lines: str, kind: Callable[[Case], dtype] = lambda case: torch.float64) -> Callable[[Case], str]:
-    """A program that ends in some lines.
+    """A program that ends with the given lines.
 
-    In them stand `VALUES` for the call as it is written and `OPERANDS` for its operands, `CALL` for the call of the leaves, `TOTAL`
-    for the sum of its results, `FIRST` for the first of these.
+    They contain placeholders: `VALUES` for the call, `OPERANDS` for its operands, `CALL` for the call with the leaves,
+    `TOTAL` for the sum of its results, and `FIRST` for the first result.
     """
 
     def code(case: Case) -> str:
@@ -307,7 +307,7 @@ _OF_GRADIENTS = (
         _lines("torch.autograd.gradcheck(call, leaves, rtol=RTOL)"),
     ),
     Check(
-        "the gradient that backward is given was changed",
+        "backward changed the gradient that it received",
         "the gradient",
         _given_unchanged,
         _lines("""
@@ -332,7 +332,7 @@ assert_close(found, torch.autograd.grad(TOTAL, leaves), check_dtype=False, rtol=
         ),
     ),
     Check(
-        "the gradient depends on the layout of the one that backward is given",
+        "the gradient depends on the layout of the gradient that backward receives",
         "the gradient",
         _given_layouts,
         _lines("""
@@ -343,7 +343,7 @@ for grad in (GRADS):
 """),
     ),
     Check(
-        "the gradient depends on what else needs one",
+        "the gradient depends on which other arguments require one",
         "the gradient",
         _patterns,
         _lines("""
@@ -354,7 +354,7 @@ for place in range(len(wanted)):
 """),
     ),
     Check(
-        "the gradient uses what was changed after the call",
+        "the gradient uses a tensor that was changed after the call",
         "the gradient",
         _later,
         _lines("""

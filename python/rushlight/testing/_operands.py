@@ -1,4 +1,4 @@
-"""Tensors that are drawn for the arguments of a function: what is said of them, and how they come to be."""
+"""Descriptions of the tensors to generate for the arguments of a function, and their generation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Operand", "draw_operands", "operand"]
 
 
 class Operand(NamedTuple):
-    """A tensor to draw; see `operand`."""
+    """A tensor to generate; see `operand`."""
 
     shape: tuple[int | str | EllipsisType, ...]
     dtype: dtype | None
@@ -35,21 +35,23 @@ class Operand(NamedTuple):
 def operand(
     *shape: Any, dtype: dtype | None = None, low: float = -3, high: float = 3, requires_grad: bool = True
 ) -> Operand:
-    """A tensor that `fuzz` draws for an argument.
+    """Describes a tensor that `fuzz` generates for an argument.
 
     Args:
-        shape: a number for a side of that size, a name for a side that is drawn and the same wherever the name stands, and
-            ``...`` in front for sides that broadcast with those of other operands. ``...`` alone unless given.
-        dtype: the one of the case unless given; integers and booleans have no gradient.
+        shape: numbers for fixed sizes, names for random sizes (equal names get equal sizes), and ``...`` first for
+            dimensions that broadcast with those of other operands. The default is ``...`` alone.
+        dtype: the dtype; by default that of the case. Integers and booleans have no gradient.
         low, high: the bounds of the values.
-        requires_grad: whether the derivative is checked.
+        requires_grad: whether to check the derivative.
 
     >>> torch.testing.operand(..., "rows", 4, low=0).shape
     (Ellipsis, 'rows', 4)
     """
     sides = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape or (...,)
     if ... in sides[1:] or not all(side is ... or isinstance(side, (int, str)) for side in sides):
-        raise ValueError(f"a shape has numbers, names and one '...' in front, but got {sides!r}")
+        raise ValueError(
+            f"a shape consists of numbers, names and at most one '...' at the beginning, but got {sides!r}"
+        )
     if not low < high:
         raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
     exact = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
@@ -59,22 +61,22 @@ def operand(
 def draw_operands(
     choose: Choose, operands: Sequence[Operand], kind: dtype, max_rank: int, max_side: int, writes: int = 0
 ) -> tuple[list[Layout], list[Tensor], int]:
-    """The layout and the memory of each operand, and the seed of the values; the first ones can be written to.
+    """The layout and the memory of each operand, and the seed of the values. The first operands are writable.
 
-    Memory is of double precision, complex if the dtype is, or of the operand's own exact dtype.
+    Memory has double precision, complex if the dtype is, or the operand's own exact dtype.
     """
     layouts = []
     for place, shape in enumerate(_shapes(choose, operands, max_rank, max_side)):
         kinds = [kind for kind in _drawing.LAYOUTS if place >= writes or kind != "expanded"]
         layouts.append(_drawing.layout(choose, shape, kinds=kinds))
     seed = choose(1000)
-    # All at once, so that no two tensors share a value either: where values meet, functions have kinks.
+    # Drawn together, so that no two tensors have a common value: functions may have kinks where values are equal.
     places = iter(_drawing.numbers(seed, 2 * sum(math.prod(layout.base) for layout in layouts)))
     return layouts, [_filled(one, layout.base, places, kind) for one, layout in zip(operands, layouts)], seed
 
 
 def _shapes(choose: Choose, operands: Sequence[Operand], max_rank: int, max_side: int) -> Iterator[tuple[int, ...]]:
-    """A shape for each operand."""
+    """The shape of each operand."""
     open_ones = [one for one in operands if ... in one.shape]
     rank = max(1, max_rank - max((len(one.shape) - 1 for one in open_ones), default=0))
     leading = iter(_drawing.broadcastable_shapes(choose, len(open_ones), rank, max_side) if open_ones else ())
@@ -94,7 +96,7 @@ def _shapes(choose: Choose, operands: Sequence[Operand], max_rank: int, max_side
 
 
 def _filled(one: Operand, shape: tuple[int, ...], places: Any, case: dtype) -> Tensor:
-    """A tensor of drawn values in double precision, or in the operand's own dtype if that is exact."""
+    """A tensor of random values in double precision, or in the operand's own dtype if that is exact."""
     kind = case if one.dtype is None else one.dtype
 
     def value() -> float:

@@ -1,6 +1,6 @@
-"""Properties of operators that tests check against NumPy: values, shapes, orders of operands, ``out=`` and in-place forms.
+"""Properties of operators, checked against NumPy: values, shapes, order of operands, ``out=`` and in-place forms.
 
-Used with `strategies`, which draws the operands. Nothing imports this unasked, since it imports NumPy.
+It is used with `strategies`, which generates operands. It is never imported automatically, because it imports NumPy.
 """
 
 import itertools
@@ -16,7 +16,7 @@ _TOLERANCES = {"float16": 2e-3, "float32": 1e-5, "complex64": 1e-5, "float64": 1
 
 
 def tensor_of(array):
-    """A tensor over an array, with its strides; an array that must not be written to gives a read-only tensor.
+    """A tensor that shares the memory and strides of an array. A read-only array gives a read-only tensor.
 
     >>> import numpy
     >>> from rushlight.testing.properties import tensor_of
@@ -29,10 +29,10 @@ def tensor_of(array):
 
 
 def assert_broadcasts(function, oracle, arrays, in_place=None):
-    """Raises AssertionError unless ``function`` of tensors gives what ``oracle`` gives of the NumPy arrays, broadcast.
+    """Raises AssertionError unless ``function`` of tensors equals ``oracle`` of the NumPy arrays, after broadcasting.
 
-    Checked for every order of the operands: shape and values, the same through ``out=``, and with ``in_place`` (a method's
-    name) that an operand of the full shape takes the result, and that every other one refuses and stays as it was.
+    Every order of the operands is checked: shape and values, the same with ``out=``, and with ``in_place`` (the name of
+    a method) that an operand of the full shape is updated, and that every other raises an error and does not change.
 
     >>> import numpy
     >>> from rushlight.testing.properties import assert_broadcasts
@@ -64,7 +64,7 @@ def _assert_in_place(name, tensors, fits, found, wanted):
     try:
         getattr(own, name)(*others)
     except RuntimeError:
-        assert torch.equal(own, before), "an operand changed although the call was refused"
+        assert torch.equal(own, before), "an operand changed although the call raised an error"
     else:
         raise AssertionError(f"{name} of shape {tuple(own.shape)} took a result of shape {wanted.shape}")
 

@@ -1,7 +1,7 @@
-"""Strategies for hypothesis: dtypes, shapes that broadcast or do not, and NumPy arrays with every kind of strides.
+"""Strategies for hypothesis: dtypes, shapes that broadcast or do not, and NumPy arrays with all kinds of strides.
 
-Arrays are drawn where NumPy is the oracle: ``torch.from_numpy`` takes their strides over. `tensors` draws what `fuzz` does.
-This is the only part of rushlight that imports hypothesis and NumPy, and nothing imports it unasked.
+Arrays are for comparison with NumPy: ``torch.from_numpy`` keeps their strides. `tensors` generates the same tensors as
+`fuzz`. Only this module of rushlight imports hypothesis and NumPy, and nothing imports it automatically.
 """
 
 import numpy as np
@@ -33,12 +33,12 @@ _KINDS = {
 
 
 def _choose(draw):
-    """Hypothesis as a source of choices."""
+    """hypothesis as a source of choices."""
     return lambda count: draw(st.integers(0, count - 1))
 
 
 def dtypes(*kinds):
-    """Names of dtypes of some kinds ("bool", "int", "float", "complex"), of all unless told.
+    """The names of dtypes of the given kinds ("bool", "int", "float", "complex"), of all kinds by default.
 
     >>> import hypothesis
     >>> hypothesis.find(dtypes("bool"), lambda name: True)
@@ -49,7 +49,7 @@ def dtypes(*kinds):
 
 @st.composite
 def shapes(draw, max_rank=4, max_side=4):
-    """Shapes from no dimension on, with sides from zero on.
+    """Shapes. They may have no dimensions, and sizes may be zero.
 
     >>> import hypothesis
     >>> len(hypothesis.find(shapes(), lambda shape: len(shape) == 2))
@@ -60,7 +60,7 @@ def shapes(draw, max_rank=4, max_side=4):
 
 @st.composite
 def broadcastable_shapes(draw, count=2, max_rank=4, max_side=4):
-    """``(shapes, result)``: some shapes that broadcast, and to what.
+    """``(shapes, result)``: shapes that broadcast, and their common shape.
 
     >>> import hypothesis
     >>> _, result = hypothesis.find(broadcastable_shapes(2), lambda drawn: len(drawn[1]) == 2)
@@ -73,7 +73,7 @@ def broadcastable_shapes(draw, count=2, max_rank=4, max_side=4):
 
 @st.composite
 def unbroadcastable_shapes(draw, max_rank=4, max_side=4):
-    """``(a, b, dimension)``: two shapes that do not broadcast; from the right they first differ in ``dimension``.
+    """``(a, b, dimension)``: two shapes that do not broadcast, and the last dimension in which they conflict.
 
     >>> import hypothesis
     >>> a, b, dimension = hypothesis.find(unbroadcastable_shapes(), lambda drawn: True)
@@ -99,7 +99,7 @@ def unbroadcastable_shapes(draw, max_rank=4, max_side=4):
 
 @st.composite
 def arrays(draw, shape, dtype, layout=None):
-    """An array of small values with the given shape and a layout of `LAYOUTS`, drawn unless told.
+    """An array of small values with the given shape and a layout of `LAYOUTS`, random by default.
 
     >>> import hypothesis
     >>> hypothesis.find(arrays((2, 3), "float32"), lambda array: array.strides[1] < 0).shape
@@ -110,7 +110,7 @@ def arrays(draw, shape, dtype, layout=None):
 
 @st.composite
 def operands(draw, *kinds, count=2, dtype=None):
-    """A list of arrays that broadcast, of one dtype (drawn from ``kinds`` unless given), each with a layout of its own.
+    """A list of arrays that broadcast, of one dtype (random among ``kinds`` by default), each with its own layout.
 
     >>> import hypothesis
     >>> {array.dtype.kind for array in hypothesis.find(operands("float"), lambda pair: pair[0].ndim > pair[1].ndim)}
@@ -123,7 +123,7 @@ def operands(draw, *kinds, count=2, dtype=None):
 
 @st.composite
 def tensors(draw, *operands, dtype=torch.float64, max_rank=3, max_side=3):
-    """A list of tensors of a dtype, one for each `testing.operand`: views of leaves, as `fuzz` draws them.
+    """A list of tensors of a dtype, one per `testing.operand`: views of leaves, as in `fuzz`.
 
     >>> import hypothesis
     >>> (drawn,) = hypothesis.find(tensors(torch.testing.operand()), lambda made: made[0].dim() == 1)
@@ -155,7 +155,7 @@ def _expand(array, shape):
     return np.lib.stride_tricks.as_strided(array, shape, np.broadcast_to(array, shape).strides)
 
 
-#: NumPy's words for the steps of a layout.
+#: NumPy's names for the steps of a layout.
 _STEPS = {"index": np.ndarray.__getitem__, "permute": np.transpose, "reshape": np.reshape, "expand": _expand}
 
 

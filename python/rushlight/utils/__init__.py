@@ -1,8 +1,18 @@
-"""`torch.utils`: tools around tensors. Every submodule loads on first use."""
+"""`torch.utils`: utilities for tensors. Submodules are loaded when they are first used."""
 
 from rushlight._loading import load as _load
 
-_SUBMODULES = ("backcompat", "benchmark", "checkpoint", "data", "dlpack", "hooks", "serialization")
+_SUBMODULES = (
+    "backcompat",
+    "benchmark",
+    "checkpoint",
+    "cpp_extension",
+    "data",
+    "dlpack",
+    "hooks",
+    "model_zoo",
+    "serialization",
+)
 
 
 TYPE_CHECKING = False
@@ -10,15 +20,17 @@ if TYPE_CHECKING:
     from rushlight.utils import backcompat as backcompat
     from rushlight.utils import benchmark as benchmark
     from rushlight.utils import checkpoint as checkpoint
+    from rushlight.utils import cpp_extension as cpp_extension
     from rushlight.utils import data as data
     from rushlight.utils import dlpack as dlpack
     from rushlight.utils import hooks as hooks
+    from rushlight.utils import model_zoo as model_zoo
     from rushlight.utils import serialization as serialization
     from rushlight.utils._swap import swap_tensors as swap_tensors
 else:
 
     def __getattr__(name):
-        if name in _SUBMODULES:
+        if name in _SUBMODULES or name in ("_pytree", "_cxx_pytree"):
             return _load(f"{__name__}.{name}")
         if name == "swap_tensors":
             globals()[name] = found = _load(f"{__name__}._swap").swap_tensors

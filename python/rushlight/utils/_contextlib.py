@@ -1,4 +1,4 @@
-"""The context manager that also decorates functions, under the name of its module in torch."""
+"""The base of context managers that also decorate functions, in a module with torch's name."""
 
 from rushlight._modes import _DecoratorContextManager
 

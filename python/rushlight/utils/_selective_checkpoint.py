@@ -1,4 +1,4 @@
-"""Checkpoints that spare some operators the second call: their results are kept. Part of `checkpoint`."""
+"""Selective checkpoints, which keep the results of some operators instead of computing them again. Part of `checkpoint`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class CheckpointPolicy(Enum):
-    """What becomes of an operator's result in a checkpoint; see `create_selective_checkpoint_contexts`.
+    """What happens to an operator's result in a checkpoint; see `create_selective_checkpoint_contexts`.
 
-    Those with ``SAVE`` in their name keep the result, so that the operator does not run again; of the others it does. What
-    ``MUST`` says more than ``PREFER`` concerns compilers alone, and results stay where they are with ``CPU_OFFLOAD``: it runs
-    again.
+    Policies with ``SAVE`` in their name keep the result, so that the operator does not run again. With the others it
+    runs again. The difference between ``MUST`` and ``PREFER`` concerns compilers only. ``CPU_OFFLOAD`` does not move
+    results: the operator runs again.
 
     >>> torch.utils.checkpoint.CheckpointPolicy.MUST_SAVE.value
     0
@@ -36,11 +36,11 @@ class CheckpointPolicy(Enum):
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told of a call beside the operator and its arguments.
+    """The first argument of a policy function.
 
     Attributes:
-        is_recompute: whether the call is the second one; always False, since policies are asked in the first.
-        op_output: what the operator gave.
+        is_recompute: whether it is the second call; always False, because policies are called in the first.
+        op_output: the result of the operator.
 
     >>> torch.utils.checkpoint.SelectiveCheckpointContext(is_recompute=False).op_output is None
     True
@@ -51,37 +51,37 @@ class SelectiveCheckpointContext:
         self.op_output = op_output
 
 
-class _Keepers(threading.local):
-    """Who keeps results on a thread, the innermost last."""
+class _Caches(threading.local):
+    """The active call caches of a thread, innermost last."""
 
     def __init__(self) -> None:
         self.stack: list[Any] = [None]
 
 
-_keepers = _Keepers()
+_caches = _Caches()
 
 
-class _Keeper:
-    """A context in which the engine tells of the calls that compute, and asks for results that it need not compute."""
+class _CallCache:
+    """A context in which the engine reports operator calls and asks for results that need not be computed again."""
 
     def __enter__(self) -> None:
-        _keepers.stack.append(self)
-        _C._set_keeper(self)
+        _caches.stack.append(self)
+        _C._set_call_cache(self)
 
     def __exit__(self, *exception: object) -> None:
-        _keepers.stack.pop()
-        _C._set_keeper(_keepers.stack[-1])
+        _caches.stack.pop()
+        _C._set_call_cache(_caches.stack[-1])
 
-    def known(self, namespace: str, name: str) -> list[Tensor] | None:
-        """The results of the call that is about to run, where it need not."""
+    def lookup(self, namespace: str, name: str) -> list[Tensor] | None:
+        """The saved results of the call that is about to run, or None."""
         return None
 
-    def computed(self, namespace: str, name: str, args: tuple[Any, ...], results: list[Tensor]) -> None:
-        """A call ran."""
+    def store(self, namespace: str, name: str, args: tuple[Any, ...], results: list[Tensor]) -> None:
+        """Called after an operator has run."""
 
 
-#: Operators that the engine writes in its own way, and which of torch's they are.
-_KNOWN_AS = {
+#: The corresponding torch functions of operators that have another name in the engine.
+_TORCH_NAMES = {
     "_affine": "addmm",
     "_linear": "mm",
     "_matmul": "bmm",
@@ -92,36 +92,36 @@ _KNOWN_AS = {
 
 
 def _operator(namespace: str, name: str) -> Any:
-    """The function that a program calls for this row."""
+    """The public function for this operator."""
     name = name.partition(".")[0]
     home = _C._functions[namespace]
-    found = home.get(_KNOWN_AS.get(name, name))
+    found = home.get(_TORCH_NAMES.get(name, name))
     return found if found is not None else getattr(torch.Tensor, name)
 
 
-#: In the place of a result: it is to be computed again, and it was taken already.
-_AGAIN, _TAKEN = object(), object()
+#: Markers in place of a result: it is to be computed again, or it was already used.
+_RECOMPUTE, _TAKEN = object(), object()
 
 
-class _First(_Keeper):
-    """Keeps what the policy says."""
+class _Recording(_CallCache):
+    """Saves the results that the policy selects."""
 
     def __init__(self, policy: Callable[..., Any], kept: dict[Any, list[Any]]) -> None:
         self.policy = policy
         self.kept = kept
 
-    def computed(self, namespace: str, name: str, args: tuple[Any, ...], results: list[Tensor]) -> None:
-        """Asks the policy."""
+    def store(self, namespace: str, name: str, args: tuple[Any, ...], results: list[Tensor]) -> None:
+        """Calls the policy."""
         output = results[0] if len(results) == 1 else tuple(results)
         context = SelectiveCheckpointContext(is_recompute=False, op_output=output)
         policy = self.policy(context, _operator(namespace, name), *args)
         saves = policy is True or policy in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
-        kept = [(result.detach(), result._version) for result in results] if saves else _AGAIN
+        kept = [(result.detach(), result._version) for result in results] if saves else _RECOMPUTE
         self.kept.setdefault((namespace, name), []).append(kept)
 
 
-class _Second(_Keeper):
-    """Gives back what was kept, call by call."""
+class _Replaying(_CallCache):
+    """Returns the saved results, call by call."""
 
     def __init__(self, kept: dict[Any, list[Any]], allow_changes: bool) -> None:
         self.kept = kept
@@ -132,18 +132,18 @@ class _Second(_Keeper):
         self.counts.clear()
         super().__enter__()
 
-    def known(self, namespace: str, name: str) -> list[Tensor] | None:
-        """The results of the same call in forward."""
+    def lookup(self, namespace: str, name: str) -> list[Tensor] | None:
+        """The saved results of the same call in forward."""
         call = namespace, name
         number = self.counts[call] = self.counts.get(call, -1) + 1
         kept = self.kept.get(call, [])
         if number >= len(kept):
             raise RuntimeError(
                 f"{torch.overrides.resolve_name(_operator(namespace, name))} was called {number + 1} times in backward and "
-                f"{len(kept)} times in forward: a function under a selective checkpoint has to do the same in both."
+                f"{len(kept)} times in forward: a function in a selective checkpoint must make the same calls in both."
             )
         results = kept[number]
-        if results is _AGAIN:
+        if results is _RECOMPUTE:
             return None
         if results is _TAKEN:
             raise RuntimeError(
@@ -162,21 +162,20 @@ class _Second(_Keeper):
 def create_selective_checkpoint_contexts(
     policy_fn_or_list: Callable[..., Any] | list[Any], allow_cache_entry_mutation: bool = False
 ) -> tuple[Any, Any]:
-    """Two contexts for `checkpoint` that keep the results of some operators, which then do not run again in backward.
+    """Two contexts for `checkpoint` that save the results of some operators, which then do not run again in backward.
 
     Args:
-        policy_fn_or_list: a list of the operators whose results are kept, or a function ``policy(ctx, op, *args)`` that is
-            asked after each operator of the first call and answers with a `CheckpointPolicy`, or True to keep the result.
+        policy_fn_or_list: a list of operators whose results are saved, or a function ``policy(ctx, op, *args)``. It is
+            called after each operator of the first call and returns a `CheckpointPolicy`, or True to save the result.
             ``ctx`` is a `SelectiveCheckpointContext`.
-        allow_cache_entry_mutation: whether kept results may be changed in place, for which nothing is computed again.
+        allow_cache_entry_mutation: whether saved results may be changed in place. They are not computed again then.
 
-    Operators are the functions that compute, not those that call others: ``torch.addmm`` is what
-    ``torch.nn.functional.linear`` comes to, ``torch.mm`` and ``torch.bmm`` what ``torch.matmul`` does. Nobody is asked about
-    views, nor about calls in place.
+    Operators are the functions that compute: ``torch.nn.functional.linear`` calls ``torch.addmm``, and ``torch.matmul``
+    calls ``torch.mm`` and ``torch.bmm``. The policy is not called for views and in-place operations.
 
     Raises:
-        TypeError: neither a list nor a function.
-        ValueError: an element of the list that is no operator.
+        TypeError: the argument is neither a list nor a function.
+        ValueError: an element of the list is not an operator.
 
     >>> from functools import partial
     >>> from rushlight.utils.checkpoint import create_selective_checkpoint_contexts
@@ -194,7 +193,7 @@ def create_selective_checkpoint_contexts(
             if not callable(operator):
                 raise ValueError(
                     f"Expected op in `op_list` to be an OpOverload but got: {operator} of type {type(operator)}. "
-                    "\nName the function that computes, as torch.mm."
+                    "\nUse the function that computes, such as torch.mm."
                 )
 
         def policy(context: Any, operator: Any, *args: Any) -> bool:
@@ -204,4 +203,4 @@ def create_selective_checkpoint_contexts(
     else:
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
     kept: dict[Any, list[Any]] = {}
-    return _First(policy, kept), _Second(kept, allow_cache_entry_mutation)
+    return _Recording(policy, kept), _Replaying(kept, allow_cache_entry_mutation)

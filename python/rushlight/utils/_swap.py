@@ -1,10 +1,10 @@
-"""Two tensors that change places, each with all that it is."""
+"""Swaps two tensors, including all of their attributes."""
 
 from __future__ import annotations
 
 import weakref
 
-from rushlight._homes import at_home
+from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
 
 def swap_tensors(t1: Tensor, t2: Tensor) -> None:
-    """Exchanges all that two leaves are: elements, dtype, device, class, gradient, attributes. Who holds one of them then
-    holds what the other was.
+    """Exchanges all properties of two leaves: elements, dtype, device, class, gradient, attributes. Every reference to
+    one of them then refers to the contents of the other.
 
-    A graph that leads to one of them leads to it as it is afterwards: exchange before a forward, or after its backward.
+    A graph that leads to one of them uses its contents after the swap. Swap before a forward pass, or after its
+    backward pass.
 
     Raises:
-        RuntimeError: a tensor with history, one that is known by a weak reference, or tensors of different devices.
+        RuntimeError: a tensor is not a leaf, has weak references, or the devices differ.
 
     >>> x, y = torch.ones(2), torch.zeros(1, dtype=torch.int64)
     >>> torch.utils.swap_tensors(x, y)
@@ -34,13 +35,13 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
             )
     if t1.device != t2.device:
         raise RuntimeError(f"Cannot swap a tensor on {t1.device} with one on {t2.device}")
-    first, second = _taken(t1), _taken(t2)
-    _become(t1, second)
-    _become(t2, first)
+    first, second = _take_contents(t1), _take_contents(t2)
+    _put_contents(t1, second)
+    _put_contents(t2, first)
 
 
-def _taken(tensor: Tensor) -> tuple[type, Tensor, bool, Tensor | None, dict[str, object]]:
-    """What a tensor is, which it no longer is."""
+def _take_contents(tensor: Tensor) -> tuple[type, Tensor, bool, Tensor | None, dict[str, object]]:
+    """Takes the contents out of a tensor."""
     data = tensor.detach()
     parts = type(tensor), data, tensor.requires_grad, tensor.grad, dict(tensor.__dict__)
     tensor.grad = None
@@ -49,7 +50,7 @@ def _taken(tensor: Tensor) -> tuple[type, Tensor, bool, Tensor | None, dict[str,
     return parts
 
 
-def _become(tensor: Tensor, parts: tuple[type, Tensor, bool, Tensor | None, dict[str, object]]) -> None:
+def _put_contents(tensor: Tensor, parts: tuple[type, Tensor, bool, Tensor | None, dict[str, object]]) -> None:
     kind, data, wanted, grad, attributes = parts
     tensor.__class__ = kind
     tensor.data = data
@@ -58,4 +59,4 @@ def _become(tensor: Tensor, parts: tuple[type, Tensor, bool, Tensor | None, dict
     tensor.__dict__.update(attributes)
 
 
-at_home("rushlight.utils", swap_tensors)
+set_module("rushlight.utils", swap_tensors)

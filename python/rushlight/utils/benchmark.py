@@ -1,4 +1,4 @@
-"""`torch.utils.benchmark`: how long a statement takes, measured as often as it needs."""
+"""`torch.utils.benchmark`: measures the time of statements, with as many repetitions as necessary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """What was measured: the statements, the words that name them, and the number of threads.
+    """The description of a measurement: the statements, their labels, and the number of threads.
 
     >>> torch.utils.benchmark.TaskSpec(stmt="x + 1", setup="", label="add").title
     'add'
@@ -40,7 +40,7 @@ class TaskSpec:
 
     @property
     def title(self) -> str:
-        """The labels, or the statement itself if it is one line."""
+        """The labels, or the statement itself if it has one line."""
         if self.label is not None:
             return self.label + (f": {self.sub_label}" if self.sub_label else "")
         if "\n" not in self.stmt:
@@ -50,7 +50,7 @@ class TaskSpec:
 
 @dataclass
 class Measurement:
-    """The times of one statement, each of ``number_per_run`` calls in a row.
+    """The times of one statement, each for ``number_per_run`` consecutive calls.
 
     >>> task = torch.utils.benchmark.TaskSpec(stmt="x + 1", setup="")
     >>> torch.utils.benchmark.Measurement(2, [4e-6, 6e-6, 8e-6], task).median
@@ -64,22 +64,22 @@ class Measurement:
 
     @property
     def times(self) -> list[float]:
-        """Seconds of one call, for each run."""
+        """The seconds per call, for each run."""
         return [seconds / self.number_per_run for seconds in self.raw_times]
 
     @property
     def median(self) -> float:
-        """Their median."""
+        """The median of the times."""
         return statistics.median(self.times)
 
     @property
     def mean(self) -> float:
-        """Their mean."""
+        """The mean of the times."""
         return statistics.fmean(self.times)
 
     @property
     def iqr(self) -> float:
-        """The width of their middle half."""
+        """The interquartile range of the times."""
         times = self.times
         if len(times) < 2:
             return 0.0
@@ -98,7 +98,7 @@ class Measurement:
 
     @property
     def setup(self) -> str:
-        """What ran before."""
+        """The set-up statement."""
         return self.task_spec.setup
 
     @property
@@ -108,7 +108,7 @@ class Measurement:
 
     @staticmethod
     def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
-        """One measurement for each task, with the times of all; each time is of one call."""
+        """Merges the measurements of each task. All times are per call."""
         times: dict[TaskSpec, list[float]] = {}
         for one in measurements:
             times.setdefault(one.task_spec, []).extend(one.times)
@@ -132,17 +132,17 @@ class Measurement:
 
 
 class Timer:
-    """Measures a statement, with as many threads as it is told.
+    """Measures a statement with a given number of threads.
 
     Args:
-        stmt: the statement, which may have several lines.
-        setup: what runs once before each measurement.
-        global_setup: of other languages; must be empty.
-        timer: gives the time in seconds.
-        globals: the names that the statements know; ``torch`` is always one of them.
-        label, sub_label, description, env: words that name the measurement.
-        num_threads: how many threads operators take.
-        language: Python; statements of no other are measured.
+        stmt: the statement; it may have several lines.
+        setup: a statement that runs once before each measurement.
+        global_setup: for other languages; must be empty.
+        timer: a function that returns the time in seconds.
+        globals: the namespace of the statements; ``torch`` is always available.
+        label, sub_label, description, env: labels of the measurement.
+        num_threads: the number of threads of operators.
+        language: must be Python.
 
     >>> timer = torch.utils.benchmark.Timer("x.sum()", globals={"x": torch.ones(100)})
     >>> timer.timeit(10).number_per_run
@@ -166,9 +166,9 @@ class Timer:
         language: Any = "py",
     ) -> None:
         if str(language).lower() not in ("py", "python", "language.python"):
-            raise ValueError(f"Only statements in Python are measured, not in {language!r}")
+            raise ValueError(f"Only Python statements are supported, not {language!r}")
         if global_setup:
-            raise ValueError("global_setup is for C++, all of what a statement in Python needs stands in setup")
+            raise ValueError("global_setup is for C++; use setup for Python statements")
         if not isinstance(stmt, str):
             raise ValueError("Currently only a `str` stmt is supported.")
         stmt, setup = (textwrap.dedent(text).strip() for text in (stmt, setup))
@@ -181,18 +181,18 @@ class Timer:
         before = torch.get_num_threads()
         torch.set_num_threads(self._task_spec.num_threads)
         try:
-            # A clock's step may be longer than a call.
+            # The resolution of a clock may be longer than a call.
             return max(self._timer.timeit(number), 1e-9)
         finally:
             torch.set_num_threads(before)
 
     def timeit(self, number: int = 1000000) -> Measurement:
-        """One run of ``number`` calls, after some that are not counted."""
+        """One run of ``number`` calls, after a warm-up that is not counted."""
         self._seconds(max(number // 100, 2))
         return Measurement(number, [self._seconds(number)], self._task_spec)
 
     def _number_for_a_block(self, min_run_time: float) -> int:
-        """How many calls make a run so long that looking at the clock does not count, and no longer than it must be."""
+        """The number of calls per run for which the time of reading the clock is negligible."""
         overhead = statistics.median(self._seconds(0) for _ in range(5))
         number = 1
         while True:
@@ -212,11 +212,11 @@ class Timer:
     def blocked_autorange(
         self, callback: Callable[[int, float], Any] | None = None, min_run_time: float = 0.2
     ) -> Measurement:
-        """Runs, of as many calls as it takes for the clock not to count, until they took ``min_run_time`` seconds.
+        """Repeats runs until they have taken ``min_run_time`` seconds. Runs are long compared with reading the clock.
 
         Args:
-            callback: called after each run with the number of its calls and its seconds.
-            min_run_time: seconds of all runs together.
+            callback: a function that is called after each run with its number of calls and its seconds.
+            min_run_time: the total time of all runs in seconds.
         """
         number = self._number_for_a_block(min_run_time)
         return Measurement(number, self._runs(number, min_run_time, callback), self._task_spec)
@@ -229,7 +229,7 @@ class Timer:
         max_run_time: float = 10.0,
         callback: Callable[[int, float], Any] | None = None,
     ) -> Measurement:
-        """Runs until the middle half of their times is no wider than ``threshold`` of the median, or ``max_run_time`` is over."""
+        """Repeats runs until their interquartile range is below ``threshold * median``, or for ``max_run_time`` seconds."""
         number = self._number_for_a_block(0.05)
         runs: list[float] = []
         while True:

@@ -1,11 +1,11 @@
-"""Less memory in training: parts of a network run again in backward instead of keeping what they computed."""
+"""Checkpoints: parts of a network run again in backward instead of storing intermediate results, which saves memory."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
 
 import rushlight as torch
-from rushlight._homes import adopt
+from rushlight._set_module import set_public_module
 from rushlight._warnings import warn
 from rushlight.autograd.graph import saved_tensors_hooks
 
@@ -33,14 +33,14 @@ __all__ = [
     "set_checkpoint_early_stop",
 ]
 
-adopt(globals())
+set_public_module(globals())
 
-#: What `set_checkpoint_early_stop` says, in the place of arguments.
+#: The value set with `set_checkpoint_early_stop`. It overrides arguments.
 _early_stop: bool | None = None
 
 
 class CheckpointError(RuntimeError):
-    """What ran again in backward saved other tensors than in forward.
+    """The second run of a function in backward saved other tensors than the first.
 
     >>> issubclass(torch.utils.checkpoint.CheckpointError, RuntimeError)
     True
@@ -48,7 +48,7 @@ class CheckpointError(RuntimeError):
 
 
 def noop_context_fn() -> tuple[Any, Any]:
-    """Two contexts that do nothing.
+    """Two contexts without an effect.
 
     >>> outside, inside = torch.utils.checkpoint.noop_context_fn()
     >>> with outside, inside:
@@ -59,7 +59,7 @@ def noop_context_fn() -> tuple[Any, Any]:
 
 @contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Whether calls in backward end as soon as they have saved enough, for all checkpoints that the block makes.
+    """Sets whether recomputation ends as soon as it has saved enough, for all checkpoints in the block.
 
     >>> x = torch.ones(1, requires_grad=True)
     >>> with torch.utils.checkpoint.set_checkpoint_early_stop(False):
@@ -78,7 +78,7 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 @contextmanager
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
-    """Accepted, as ``debug`` of `checkpoint` is: a difference is always described.
+    """Accepted, like ``debug`` of `checkpoint`. It has no effect, because differences are always described.
 
     >>> with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):
     ...     pass
@@ -87,10 +87,10 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The tensors of a tuple without what they come from; those that need gradients become leaves.
+    """Detaches the tensors of a tuple. Those that require gradients become leaves.
 
     Raises:
-        RuntimeError: what is no tuple.
+        RuntimeError: the argument is not a tuple.
 
     >>> y = torch.ones(1, requires_grad=True).exp()
     >>> torch.utils.checkpoint.detach_variable((y, 3))
@@ -104,7 +104,7 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def check_backward_validity(inputs: Iterable[Any]) -> None:
-    """Warns if no tensor among the inputs needs a gradient: those of parameters would be None.
+    """Warns if no input requires a gradient, because parameters would then get no gradients.
 
     >>> torch.utils.checkpoint.check_backward_validity([torch.ones(1, requires_grad=True)])
     """
@@ -122,22 +122,23 @@ def checkpoint(
     early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Calls a function and keeps only its arguments; in backward it is called again.
+    """Calls a function and stores only its arguments. In backward the function is called again.
 
     Args:
-        function: what is called, with the other arguments.
-        use_reentrant: False is recommended: what the function saves is computed again when it is first needed. True runs
-            a backward within the backward, the older way, and the default, with a warning.
-        context_fn: gives two contexts, for the call and for the call in backward; not for the older way.
-            `create_selective_checkpoint_contexts` makes such a pair that spares some operators the second call.
-        determinism_check: ``"default"`` compares shapes, dtypes and devices of the tensors, ``"none"`` nothing.
-        debug: accepted, but not for the older way; a difference is always described.
-        early_stop: whether the call in backward ends as soon as it has saved enough.
-        preserve_rng_state: (by name) whether random numbers are the same in both calls; true by default.
+        function: the function to call with the other arguments.
+        use_reentrant: False is recommended: saved tensors are computed again when they are first needed. True runs a
+            nested backward pass; this is the default, with a warning.
+        context_fn: returns two contexts, for the first and for the second call; not with ``use_reentrant``.
+            `create_selective_checkpoint_contexts` returns such a pair, which saves the results of some operators.
+        determinism_check: ``"default"`` compares shapes, dtypes and devices of the tensors, ``"none"`` does not
+            compare.
+        debug: accepted, but not with ``use_reentrant``; differences are always described.
+        early_stop: whether the second call ends as soon as it has saved enough.
+        preserve_rng_state: (keyword) whether random numbers are the same in both calls; true by default.
 
     Raises:
-        ValueError: an unknown argument of the older way.
-        CheckpointError: the call in backward does something else.
+        ValueError: an argument is unknown with ``use_reentrant``.
+        CheckpointError: the second call saves other tensors.
 
     >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
     >>> checkpoint(lambda x: (x.sin() ** 2).sum(), x, use_reentrant=False).backward()
@@ -167,14 +168,16 @@ def checkpoint(
             return function(*args, **kwargs)
     if _early_stop is not None:
         early_stop = _early_stop
-    again = _Again(lambda: function(*args, **kwargs), inside, preserve, determinism_check, early_stop)
+    again = _Recomputation(lambda: function(*args, **kwargs), inside, preserve, determinism_check, early_stop)
     with saved_tensors_hooks(again.pack, again.unpack), outside:
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+    again.complete = True
+    return result
 
 
 @contextmanager
 def _random_state(state: Tensor | None) -> Iterator[None]:
-    """Draws from a state, and gives the present one back."""
+    """Sets the random state and returns the previous one."""
     if state is None:
         yield
         return
@@ -187,12 +190,12 @@ def _random_state(state: Tensor | None) -> Iterator[None]:
 
 
 def _precision() -> torch.autocast:
-    """Mixed precision as it is now, for later."""
+    """A context that restores the current mixed-precision mode."""
     return torch.autocast("cpu", torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu"))
 
 
 class CheckpointFunction(torch.autograd.Function):
-    """The older way: forward records nothing, backward calls the function again and runs a backward of its own.
+    """The reentrant checkpoint: backward calls the function again and runs a nested backward pass.
 
     >>> x = torch.ones(1, requires_grad=True)
     >>> torch.utils.checkpoint.CheckpointFunction.apply(torch.exp, True, x).backward()
@@ -205,7 +208,7 @@ class CheckpointFunction(torch.autograd.Function):
         ctx.run = run
         ctx.state = torch.get_rng_state() if preserve else None
         ctx.precision = _precision()
-        # Tensors through the engine, which checks that nobody changes them.
+        # Saved with the engine, which checks that they are not changed in place.
         ctx.places = [place for place, arg in enumerate(args) if isinstance(arg, torch.Tensor)]
         ctx.others = [None if isinstance(arg, torch.Tensor) else arg for arg in args]
         ctx.save_for_backward(*[args[place] for place in ctx.places])
@@ -214,6 +217,12 @@ class CheckpointFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
+        if torch.autograd._selective.depth:
+            raise RuntimeError(
+                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
+                "parameter to .backward(). To resolve this error, you can either set use_reentrant=False, or call "
+                ".backward() without passing the `inputs` argument."
+            )
         args = list(ctx.others)
         for place, tensor in zip(ctx.places, detach_variable(ctx.saved_tensors)):
             args[place] = tensor
@@ -231,12 +240,12 @@ class CheckpointFunction(torch.autograd.Function):
         return None, None, *[arg.grad if isinstance(arg, torch.Tensor) else None for arg in args]
 
 
-class _Enough(Exception):
-    """All that is needed has been computed again."""
+class _StopRecomputation(Exception):
+    """Raised when everything that is needed has been computed again."""
 
 
-class _Again:
-    """What a function saves, by number, and the call that computes it again."""
+class _Recomputation:
+    """The tensors that a function saves, by index, and the call that recomputes them."""
 
     def __init__(self, run: Callable[[], Any], context: Any, preserve: bool, check: str, early_stop: bool) -> None:
         self.run = run
@@ -247,6 +256,8 @@ class _Again:
         self.early_stop = early_stop
         self.saved: list[dict[str, Any]] = []
         self.found: dict[int, tuple[Tensor, int]] = {}
+        #: Whether the first call has ended. A backward pass inside of it needs only what was saved so far.
+        self.complete = False
 
     def pack(self, tensor: Tensor) -> int:
         self.saved.append(_metadata(tensor))
@@ -255,13 +266,13 @@ class _Again:
     def unpack(self, number: int) -> Tensor:
         if number not in self.found:
             self._recompute()
-        # Each is asked for once in a backward; a second backward computes all again.
+        # Each tensor is needed once in a backward pass. A second pass computes everything again.
         tensor, version = self.found.pop(number)
         if tensor._version != version:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
                 f"[{tensor.type()} {list(tensor.shape)}] is at version {tensor._version}; expected version {version} "
-                "instead.\nThe function under the checkpoint changes a tensor that its derivative reads."
+                "instead.\nThe checkpointed function changes a tensor in place that its derivative needs."
             )
         return tensor
 
@@ -271,12 +282,14 @@ class _Again:
 
         def keep(tensor: Tensor) -> Tensor:
             nonlocal count
+            # The history of a result would lead back to what is saved for it.
+            kept = tensor.detach() if tensor.requires_grad else tensor
             if count < len(self.saved):
-                self.found[count] = tensor.detach(), tensor._version
+                self.found[count] = kept, tensor._version
             count += 1
             if self.early_stop and count == len(self.saved):
-                raise _Enough
-            return tensor.detach()
+                raise _StopRecomputation
+            return kept
 
         try:
             with (
@@ -287,9 +300,9 @@ class _Again:
                 self.context,
             ):
                 self.run()
-        except _Enough:
+        except _StopRecomputation:
             pass
-        if count != len(self.saved):
+        if count < len(self.saved) or (count > len(self.saved) and self.complete):
             raise CheckpointError(
                 "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
                 f"recomputation.\nNumber of tensors saved during forward: {len(self.saved)}\nNumber of tensors saved during "
@@ -318,16 +331,16 @@ def _metadata(tensor: Tensor) -> dict[str, Any]:
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """Runs a sequence of modules in segments, of which all but the last run again in backward.
+    """Runs a sequence of modules in segments. All segments except the last run again in backward.
 
     Args:
         functions: a `torch.nn.Sequential` or a list of modules or functions.
-        segments: into how many parts it is cut.
-        input: what the first one takes.
+        segments: the number of segments.
+        input: the input of the first module.
         use_reentrant, preserve_rng_state: as in `checkpoint`.
 
     Raises:
-        ValueError: an unknown argument, or more segments than modules.
+        ValueError: an argument is unknown, or there are more segments than modules.
 
     >>> layers = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU(), torch.nn.Linear(2, 1))
     >>> x = torch.ones(1, 2)
@@ -340,7 +353,7 @@ def checkpoint_sequential(
     if use_reentrant is None:
         warn(
             "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. "
-            "It is True where nothing is said; False is the better choice for new programs."
+            "The default is True; False is recommended for new programs."
         )
         use_reentrant = True
     parts: Sequence[Any] = list(functions.children() if isinstance(functions, torch.nn.Sequential) else functions)

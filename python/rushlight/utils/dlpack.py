@@ -1,4 +1,4 @@
-"""`torch.utils.dlpack`: tensors to and from other libraries."""
+"""`torch.utils.dlpack`: exchange of tensors with other libraries."""
 
 import enum
 
@@ -8,7 +8,7 @@ __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
 
 
 class DLDeviceType(enum.IntEnum):
-    """DLPack's numbers of the kinds of devices, as `__dlpack_device__` gives them.
+    """DLPack's numbers of device types, as in `__dlpack_device__`.
 
     >>> kind, number = torch.ones(1).__dlpack_device__()
     >>> torch.utils.dlpack.DLDeviceType(kind).name, number
@@ -33,7 +33,7 @@ class DLDeviceType(enum.IntEnum):
 
 
 def to_dlpack(tensor):
-    """The tensor as a DLPack capsule, which one consumer may take; `from_dlpack` takes tensors without one.
+    """The tensor as a DLPack capsule for one consumer. `from_dlpack` also accepts tensors directly.
 
     >>> torch.from_dlpack(torch.utils.dlpack.to_dlpack(torch.arange(3)))
     tensor([0, 1, 2])

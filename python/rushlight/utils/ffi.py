@@ -1,5 +1,5 @@
-"""What once built extensions in C; importing it says what took its place."""
+"""`torch.utils.ffi` built C extensions in old versions. Importing it raises an error that names the replacement."""
 
-from rushlight._names import INSTEAD
+from rushlight._names import REPLACEMENTS
 
-raise ImportError(f"No module named 'torch.utils.ffi'\n{INSTEAD['torch.utils.ffi']}", name=__name__)
+raise ImportError(f"No module named 'torch.utils.ffi'\n{REPLACEMENTS['torch.utils.ffi']}", name=__name__)

@@ -1,4 +1,4 @@
-"""`RemovableHandle`: what registering a hook returns."""
+"""`RemovableHandle`: the result of registering a hook."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["RemovableHandle", "unserializable_hook"]
 
 
 def unserializable_hook(f: F) -> F:
-    """Marks a hook that is not to be saved; returns it. No hook of a tensor is saved here.
+    """Marks a hook that should not be saved, and returns it. Hooks of tensors are never saved, so it has no effect.
 
     >>> unserializable_hook(lambda grad: grad).__torch_unserializable__
     True
     """
-    f.__torch_unserializable__ = True  # type: ignore[attr-defined] # torch's own mark
+    f.__torch_unserializable__ = True  # type: ignore[attr-defined] # torch's mark
     return f
 
 
 class RemovableHandle:
-    """What registering a hook returns: ``remove()`` unregisters it; it is a context manager too.
+    """The result of registering a hook. ``remove()`` removes the hook. It is also a context manager.
 
     >>> hooks = __import__("collections").OrderedDict()
     >>> handle = RemovableHandle(hooks)

@@ -1,6 +1,6 @@
-"""What ``import torch`` finds in a program run by ``python -m rushlight``: rushlight under torch's name.
+"""The module for ``import torch`` in a program that ``python -m rushlight`` runs. It replaces itself by rushlight.
 
-This folder's parent is on the path of the program and of every process it starts.
+The parent of this folder is on the path of the program and of its child processes.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The module classes by family."""
+"""All module classes, grouped by family."""
 
 from .._linear_cross_entropy import LinearCrossEntropyOptions
 from .activation import (

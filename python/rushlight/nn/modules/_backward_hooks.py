@@ -1,6 +1,7 @@
-"""The gates that let a module's full backward hooks see its gradients.
+"""Functions ("gates") in the graph that give a module's full backward hooks its gradients.
 
-A gate is the identity in forward; in backward the gradients of all its tensors pass through a Python function.
+A gate is the identity in the forward pass. In backward, the gradients of all its tensors pass through a Python
+function.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class BackwardHookFunction(torch.autograd.Function):
-    """The identity; in backward the gradients pass through a gate, a function of the tuple of gradients."""
+    """The identity. In backward the tuple of gradients passes through a function."""
 
     @staticmethod
     def forward(ctx: Any, gate: Callable[[tuple[Any, ...]], tuple[Any, ...]], *tensors: Any) -> tuple[Any, ...]:
@@ -32,9 +33,10 @@ class BackwardHookFunction(torch.autograd.Function):
 class BackwardHook:
     """The backward hooks of one call of a module: a gate on its inputs and one on its outputs.
 
-    The gate on the outputs runs first in backward: it calls the pre-hooks and keeps the gradients of the outputs, None
-    where nothing reached one. The gate on the inputs then calls the hooks with both. Gradients keep the positions of the
-    arguments; whatever is not a tensor has None. Past a gate every tensor has a gradient: zeros where nothing reached it.
+    The gate on the outputs runs first in backward: it calls the pre-hooks and stores the gradients of the outputs (None
+    for outputs without one). The gate on the inputs then calls the hooks with both. Gradients have the positions of the
+    arguments; arguments that are not tensors have None. After a gate, a tensor without a gradient has a gradient of
+    zeros.
     """
 
     def __init__(self, module: Any, user_hooks: Iterable[Callable], user_pre_hooks: Iterable[Callable]) -> None:
@@ -79,7 +81,7 @@ class BackwardHook:
         return grads
 
     def _inputs_reached(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        # Without gradients of the outputs this pass reached the inputs by another way.
+        # This backward pass did not go through the outputs, so that there are no gradients of outputs.
         if self.grad_outputs is None:
             return grads
         for hook in self.user_hooks:
@@ -97,9 +99,9 @@ def _replacement(given: Any, grads: Sequence[Any], who: str, what: str) -> tuple
 
 
 def _gated(values: tuple[Any, ...], reached: Callable, whole_before: bool) -> tuple[tuple[Any, ...], bool]:
-    """The values with their tensors passed through a gate; False if there is nothing to differentiate.
+    """Passes the tensors among the values through a gate. Returns False if none requires a gradient.
 
-    Zeros stand for gradients that are not there before ``reached`` sees them, or only behind it.
+    Missing gradients are replaced by zeros before ``reached`` is called, or only after it.
     """
     places = [place for place, value in enumerate(values) if isinstance(value, torch.Tensor)]
     tensors = [values[place] for place in places]
@@ -137,5 +139,5 @@ def _gated(values: tuple[Any, ...], reached: Callable, whole_before: bool) -> tu
     passed = list(values)
     for place, tensor in zip(places, BackwardHookFunction.apply(gate, *tensors)):
         passed[place] = tensor
-    # A named tuple keeps its type.
+    # Named tuples keep their type.
     return (type(values)(*passed) if hasattr(values, "_fields") else tuple(passed)), True

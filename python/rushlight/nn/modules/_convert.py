@@ -1,11 +1,13 @@
-"""What `Module.to` does to each tensor of a module."""
+"""The conversion of `Module.to`, which applies to each tensor of a module, and how its result replaces a parameter."""
 
 from __future__ import annotations
 
 import rushlight as torch
-from rushlight import Tensor
-from rushlight._text import typename
+from rushlight import Tensor, __future__
+from rushlight._text import kind_of
 from rushlight._warnings import warn
+
+from ..parameter import Parameter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,14 +16,9 @@ if TYPE_CHECKING:
 
 
 def converter(*args: Any, **kwargs: Any) -> Callable[[Tensor], Tensor]:
-    """The conversion that the arguments of `Module.to` ask for."""
-    place, dtype = _sorted(*args, **kwargs)
+    """The function that converts a tensor according to the arguments of `Module.to`."""
+    place, dtype = _sorted(args, kwargs)
     if dtype is not None:
-        if not isinstance(dtype, torch.dtype):
-            raise TypeError(
-                f"to() received an invalid combination of arguments - got (dtype={typename(dtype)}, ), but expected "
-                "one of:\n * (torch.device device, torch.dtype dtype)\n * (torch.dtype dtype)\n * (Tensor tensor)"
-            )
         if not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
@@ -53,35 +50,100 @@ def converter(*args: Any, **kwargs: Any) -> Callable[[Tensor], Tensor]:
     return convert
 
 
-def _sorted(
-    *args: Any,
-    device: Any = None,
-    dtype: Any = None,
-    non_blocking: bool = False,
-    copy: bool = False,
-    memory_format: Any = None,
-    tensor: Tensor | None = None,
-) -> tuple[dict[str, Any], Any]:
-    """Sorts the arguments of `Module.to` into the keywords of `Tensor.to` and the dtype, which is not for all."""
-    rest = list(args)
-    if rest and isinstance(rest[0], Tensor):
-        tensor = rest.pop(0)
-    elif rest and isinstance(rest[0], torch.dtype):
-        dtype = rest.pop(0)
-    else:
-        if rest:
-            device = rest.pop(0)
-        if rest and (rest[0] is None or isinstance(rest[0], torch.dtype)):
-            dtype = rest.pop(0)
+def converted(parameter: Parameter, fn: Callable[[Tensor], Tensor], name: str) -> Parameter:
+    """The parameter after a conversion by ``fn``, together with its gradient.
+
+    It stays the same object, because optimizers and other modules refer to it, unless `torch.__future__` asks for a new
+    one, or the elements of the parameter begin or cease to exist (``"meta"``).
+    """
+    grad = parameter.grad
+    with torch.no_grad():
+        data = fn(parameter)
+        new_grad = None if grad is None else fn(grad).requires_grad_(grad.requires_grad)
+    if __future__.get_swap_module_params_on_conversion():
+        if data is not parameter:
+            _swap(parameter, data, new_grad, name)
+        return parameter
+    if data.is_meta == parameter.is_meta and not __future__.get_overwrite_module_params_on_conversion():
+        # The gradient is taken off meanwhile, because it must fit the parameter at any time.
+        parameter.grad = None
+        parameter.data = data
+        if grad is not None and new_grad is not None:
+            grad.data = new_grad
+            parameter.grad = grad
+        return parameter
+    parameter = Parameter(data, parameter.requires_grad)
+    parameter.grad = new_grad
+    return parameter
+
+
+def _swap(parameter: Parameter, data: Tensor, new_grad: Tensor | None, name: str) -> None:
+    """Exchanges a parameter's contents with those of its converted copy, and likewise its gradient's."""
+    grad = parameter.grad
+    new = data if isinstance(data, Parameter) else Parameter(data, parameter.requires_grad)
+    try:
+        torch.utils.swap_tensors(parameter, new)
+    except RuntimeError as error:
+        raise RuntimeError(f"_apply(): Couldn't swap {name}") from error
+    if grad is None or new_grad is None:
+        return
+    if new_grad is not grad:
+        try:
+            torch.utils.swap_tensors(grad, new_grad)
+        except RuntimeError as error:
+            raise RuntimeError(f"_apply(): Couldn't swap {name}.grad") from error
+    parameter.grad = grad
+
+
+_FORMS = """
+ * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)
+ * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)
+ * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)
+"""
+
+
+def _sorted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], torch.dtype | None]:
+    """Splits the arguments of `Module.to` into keywords for `Tensor.to` and the dtype, which not all tensors take."""
+    first: tuple[str, ...] = ("device", "dtype")
+    if (args and isinstance(args[0], Tensor)) or (not args and "tensor" in kwargs):
+        first = ("tensor",)
+    elif args and isinstance(args[0], torch.dtype):
+        first = ("dtype",)
+    names = (*first, "non_blocking", "copy")
+    found = dict(zip(names, args))
+    fits = len(args) <= len(names) and not found.keys() & kwargs.keys() and kwargs.keys() <= {*names, "memory_format"}
+    found.update(kwargs)
+    if not fits or not all(_is_of_kind(name, value) for name, value in found.items()):
+        kinds = [kind_of(value) for value in args]
+        named = [f"{name}={kind_of(value)}" for name, value in sorted(kwargs.items())]
+        got = ", ".join(kinds + named) + ("" if args else ", ")
+        raise TypeError(
+            f"to() received an invalid combination of arguments - got ({got}), but expected one of:{_FORMS}"
+        )
+    if found.get("copy"):
+        raise RuntimeError(".to() does not accept copy argument")
+    device, dtype, tensor = found.get("device"), found.get("dtype"), found.get("tensor")
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
-    if rest:
-        non_blocking = rest.pop(0)
     place: dict[str, Any] = {}
     if device is not None:
         place["device"] = torch.device(device)
-    if place and non_blocking:
-        place["non_blocking"] = True
-    if memory_format is not None:
-        place["memory_format"] = memory_format
+        if found.get("non_blocking"):
+            place["non_blocking"] = True
+    if found.get("memory_format") is not None:
+        place["memory_format"] = found["memory_format"]
     return place, dtype
+
+
+def _kind(value: Any) -> str:
+    return "torch.dtype" if isinstance(value, torch.dtype) else kind_of(value)
+
+
+def _is_of_kind(name: str, value: Any) -> bool:
+    if name in ("non_blocking", "copy"):
+        return isinstance(value, bool)
+    if name == "tensor":
+        return isinstance(value, Tensor)
+    if name == "device":
+        return value is None or (isinstance(value, (str, int, torch.device)) and not isinstance(value, bool))
+    return value is None or isinstance(value, torch.dtype if name == "dtype" else torch.memory_format)

@@ -1,7 +1,7 @@
-"""Hooks around a module's call: the registries that hold for all modules, and the call that runs hooks.
+"""Hooks around the call of a module: the global registries, and the call that runs hooks.
 
-A call without hooks must cost next to nothing, so `Module.__call__` reads one flag, `calls_are_plain`, which falls when
-the first hook of the process is registered; from then on each call looks at the registries.
+A call without hooks must cost almost nothing. Therefore `Module.__call__` reads one flag, `calls_are_plain`, which
+becomes false when the first hook of the process is registered. From then on, each call checks the registries.
 """
 
 from __future__ import annotations
@@ -23,21 +23,31 @@ if TYPE_CHECKING:
 
 calls_are_plain = True
 
-# Hooks for every module. The `_with_kwargs` and `_always_called` registries hold the ids of hooks with that property.
-forward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
-forward_hooks: OrderedDict[int, Callable] = OrderedDict()
+
+class _Registry(OrderedDict):
+    """Global hooks that run in calls. Programs also write into the dictionary, under torch's private name for it."""
+
+    def __setitem__(self, key: int, hook: Callable) -> None:
+        global calls_are_plain
+        calls_are_plain = False
+        super().__setitem__(key, hook)
+
+
+# Global hooks. The `_with_kwargs` and `_always_called` registries contain the ids of hooks with that property.
+forward_pre_hooks: OrderedDict[int, Callable] = _Registry()
+forward_hooks: OrderedDict[int, Callable] = _Registry()
 forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
 forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
-backward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
-backward_hooks: OrderedDict[int, Callable] = OrderedDict()
+backward_pre_hooks: OrderedDict[int, Callable] = _Registry()
+backward_hooks: OrderedDict[int, Callable] = _Registry()
 module_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
 parameter_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
 buffer_registration_hooks: OrderedDict[int, Callable] = OrderedDict()
 
-# Whether the backward hooks for every module are full ones; None before the first.
+# Whether the global backward hooks are full ones; None before the first is registered.
 backward_hooks_are_full: bool | None = None
 
-# Every registry of hooks that a module has of its own.
+# All hook registries of a module.
 REGISTRIES = (
     "_backward_pre_hooks",
     "_backward_hooks",
@@ -52,12 +62,12 @@ REGISTRIES = (
     "_load_state_dict_post_hooks",
 )
 
-# Those of them that a call looks at.
+# The registries that a call checks.
 OWN = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 def add(hooks: OrderedDict, hook: Callable, prepend: bool = False, **flags: OrderedDict | None) -> RemovableHandle:
-    """Registers a hook that a call looks for; its id goes into those registries of flags that are not None."""
+    """Registers a hook that runs in calls. Its id is added to those flag registries that are not None."""
     global calls_are_plain
     calls_are_plain = False
     marked = [flag for flag in flags.values() if flag is not None]
@@ -71,21 +81,21 @@ def add(hooks: OrderedDict, hook: Callable, prepend: bool = False, **flags: Orde
 
 
 def add_quietly(hooks: OrderedDict, hook: Callable, flags: list[OrderedDict] | None = None) -> RemovableHandle:
-    """Registers a hook that no call looks for, such as those of the state dictionary."""
+    """Registers a hook that does not run in calls, such as those of the state dictionary."""
     handle = RemovableHandle(hooks, extra_dict=flags)
     hooks[handle.id] = hook
     return handle
 
 
 def noticed(module: Any) -> None:
-    """Ends the plain calls if a module that came from elsewhere (a copy, a file) brings hooks."""
+    """Clears `calls_are_plain` if a copied or unpickled module has hooks."""
     global calls_are_plain
     if any(module.__dict__[name] for name in OWN):
         calls_are_plain = False
 
 
 def are_around(module: Any) -> bool:
-    """Whether a call of this module has any hook to run."""
+    """Whether a call of this module runs any hook."""
     own = module.__dict__
     try:
         return bool(
@@ -93,23 +103,25 @@ def are_around(module: Any) -> bool:
             or own["_forward_pre_hooks"]
             or own["_backward_hooks"]
             or own["_backward_pre_hooks"]
-            or forward_hooks
-            or forward_pre_hooks
-            or backward_hooks
-            or backward_pre_hooks
+            or has_any_global_hook()
         )
     except KeyError:
         raise _not_begun(module) from None
 
 
-# What torch.nn.modules.module exports.
+def has_any_global_hook() -> bool:
+    """Whether a global hook would run in a call."""
+    return bool(forward_hooks or forward_pre_hooks or backward_hooks or backward_pre_hooks)
+
+
+# Names that torch.nn.modules.module exports.
 
 
 def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
     """Calls ``hook(module, args)`` before the forward of every module; a result replaces the arguments.
 
     Returns:
-        a handle whose ``remove()`` takes the hook out again.
+        a handle whose ``remove()`` removes the hook.
 
     >>> def hook(module, args):
     ...     print("called for", type(module).__name__)
@@ -127,7 +139,7 @@ def register_module_forward_hook(
     """Calls ``hook(module, args, output)`` after the forward of every module; a result replaces the output.
 
     Returns:
-        a handle whose ``remove()`` takes the hook out again.
+        a handle whose ``remove()`` removes the hook.
 
     >>> def hook(module, args, output):
     ...     print("called for", type(module).__name__)
@@ -145,10 +157,10 @@ def register_module_forward_hook(
 
 
 def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, grad_output)`` when the gradients of a module's outputs are known; a result replaces them.
+    """Calls ``hook(module, grad_output)`` when a module's output gradients are computed; a result replaces them.
 
     Returns:
-        a handle whose ``remove()`` takes the hook out again.
+        a handle whose ``remove()`` removes the hook.
 
     >>> def hook(module, grad_output):
     ...     print("called for", type(module).__name__)
@@ -161,11 +173,11 @@ def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
 
 
 def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
-    """Calls ``hook(module, grad_input, grad_output)`` when the gradients of a module's inputs are known; a result
+    """Calls ``hook(module, grad_input, grad_output)`` when the gradients of a module's inputs are computed; a result
     replaces them.
 
     Returns:
-        a handle whose ``remove()`` takes the hook out again.
+        a handle whose ``remove()`` removes the hook.
 
     >>> def hook(module, grad_input, grad_output):
     ...     print("called for", type(module).__name__)
@@ -178,13 +190,13 @@ def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
 
 
 def register_module_backward_hook(hook: Callable) -> RemovableHandle:
-    """The older form of `register_module_full_backward_hook`: sees the gradients of the last operation only.
+    """The deprecated form of `register_module_full_backward_hook`, for the gradients of the last operation only.
 
     Returns:
-        a handle whose ``remove()`` takes the hook out again.
+        a handle whose ``remove()`` removes the hook.
 
     Raises:
-        RuntimeError: there was a hook of the other form before.
+        RuntimeError: a full backward hook was registered before.
     """
     return _add_backward(hook, full=False)
 
@@ -204,7 +216,7 @@ def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
     """Calls ``hook(module, name, submodule)`` whenever a submodule is registered; a result replaces it.
 
     Returns:
-        a handle whose ``remove()`` takes the hook out again.
+        a handle whose ``remove()`` removes the hook.
 
     >>> def hook(module, name, submodule):
     ...     print("called for", type(module).__name__)
@@ -220,7 +232,7 @@ def register_module_parameter_registration_hook(hook: Callable) -> RemovableHand
     """Calls ``hook(module, name, parameter)`` whenever a parameter is registered; a result replaces it.
 
     Returns:
-        a handle whose ``remove()`` takes the hook out again.
+        a handle whose ``remove()`` removes the hook.
 
     >>> def hook(module, name, parameter):
     ...     print("called for", type(module).__name__)
@@ -236,7 +248,7 @@ def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
     """Calls ``hook(module, name, buffer)`` whenever a buffer is registered; a result replaces it.
 
     Returns:
-        a handle whose ``remove()`` takes the hook out again.
+        a handle whose ``remove()`` removes the hook.
 
     >>> def hook(module, name, buffer):
     ...     print("called for", type(module).__name__)
@@ -249,7 +261,7 @@ def register_module_buffer_registration_hook(hook: Callable) -> RemovableHandle:
 
 
 def registered(hooks: OrderedDict, module: Any, name: str, value: Any) -> Any:
-    """The value to register under this name after the registration hooks have seen it."""
+    """Runs the registration hooks. Returns the value to register under this name."""
     for hook in hooks.values():
         given = hook(module, name, value)
         if given is not None:
@@ -261,19 +273,19 @@ def registered(hooks: OrderedDict, module: Any, name: str, value: Any) -> Any:
 
 
 def call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Calls the module's forward with all hooks around it."""
+    """Calls the module's forward with all hooks."""
     return _Call(module, args, kwargs).run()
 
 
 class _Call:
-    """One call with hooks: its arguments and its result as the hooks have left them."""
+    """One call with hooks: its arguments and its result as changed by the hooks."""
 
     def __init__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.module = module
         self.args = args
         self.kwargs = kwargs
         self.result: Any = None
-        # Hooks that are called even if an error ends the call, as long as they were not yet.
+        # Hooks that run even if the call raises an exception, unless they have already run.
         self.pending = {
             key: hook
             for hooks, always in (
@@ -353,7 +365,7 @@ class _Call:
 
 
 def _backward_hooks_of(module: Any) -> tuple[list[Callable], list[Callable]]:
-    """The full and the older backward hooks that hold for this module."""
+    """The full and the deprecated backward hooks that apply to this module."""
     full: list[Callable] = []
     plain: list[Callable] = []
     (full if backward_hooks_are_full else plain).extend(backward_hooks.values())
@@ -362,7 +374,7 @@ def _backward_hooks_of(module: Any) -> tuple[list[Callable], list[Callable]]:
 
 
 def _watch_last_node(module: Any, hooks: list[Callable], args: Any, result: Any) -> None:
-    """Older backward hooks see the gradients of the operation that made the output, whatever came before it."""
+    """Deprecated backward hooks get the gradients of the operation that created the output, whatever its inputs were."""
     first = result
     while not isinstance(first, torch.Tensor):
         first = next(iter(first.values() if isinstance(first, dict) else first))
@@ -418,14 +430,14 @@ def _not_begun(module: Any) -> AttributeError:
 
 
 def forward_unimplemented(self: Any, *input: Any) -> None:
-    """What the module computes when it is called; every subclass defines it."""
+    """Computes the result of a call. Every subclass defines it."""
     if "_modules" not in self.__dict__:
         raise _not_begun(self)
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
 
 class HasHooks:
-    """The methods by which a module takes hooks."""
+    """The methods of a module that register hooks."""
 
     _backward_pre_hooks: OrderedDict[int, Callable]
     _backward_hooks: OrderedDict[int, Callable]
@@ -460,7 +472,7 @@ class HasHooks:
         )
 
     def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(module, grad_output)`` before the gradients of the inputs; a result replaces ``grad_output``."""
+        """Calls ``hook(module, grad_output)`` before the gradients of the inputs are computed; a result replaces it."""
         return add(self._backward_pre_hooks, hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
@@ -468,7 +480,7 @@ class HasHooks:
         return self._add_backward_hook(hook, True, prepend)
 
     def register_backward_hook(self, hook: Callable) -> RemovableHandle:
-        """The older form of `register_full_backward_hook`: sees the gradients of the last operation only."""
+        """The deprecated form of `register_full_backward_hook`. It receives the gradients of the last operation only."""
         return self._add_backward_hook(hook, False, False)
 
     def _add_backward_hook(self, hook: Callable, full: bool, prepend: bool) -> RemovableHandle:
@@ -481,11 +493,11 @@ class HasHooks:
         return add(self._backward_hooks, hook, prepend)
 
     def register_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, prefix, keep_vars)`` before the state is collected."""
+        """Calls ``hook(module, prefix, keep_vars)`` before `state_dict` collects the state."""
         return add_quietly(self._state_dict_pre_hooks, hook)
 
     def register_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, state_dict, prefix, local_metadata)`` after the state is collected."""
+        """Calls ``hook(module, state_dict, prefix, local_metadata)`` after `state_dict` has collected the state."""
         hook._from_public_api = True  # type: ignore[attr-defined]
         return add_quietly(self._state_dict_hooks, hook)
 
@@ -498,7 +510,7 @@ class HasHooks:
         return add_quietly(self._state_dict_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, state_dict, prefix, ...)`` before this module's part is loaded."""
+        """Calls ``hook(module, state_dict, prefix, ...)`` before this module's part of the state is loaded."""
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:
@@ -506,12 +518,12 @@ class HasHooks:
         return add_quietly(self._load_state_dict_pre_hooks, wrapped)
 
     def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, incompatible_keys)`` after loading; it may change the two lists."""
+        """Calls ``hook(module, incompatible_keys)`` after loading. The hook may change the two lists."""
         return add_quietly(self._load_state_dict_post_hooks, hook)
 
 
 class WrappedHook:
-    """A hook that is given its module first; it knows the module weakly and survives copying and pickling."""
+    """A hook whose first argument is its module. It holds a weak reference to it, and can be copied and pickled."""
 
     def __init__(self, hook: Callable, module: Any = None) -> None:
         self.hook = hook

@@ -1,4 +1,4 @@
-"""The loss that has its own linear layer."""
+"""A loss that contains a linear layer."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from .linear import Linear
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
-    """A linear layer and the cross entropy between its scores and the right classes.
+    """A linear layer followed by the cross entropy between its scores and the target classes.
 
     Args:
-        in_features: of each sample.
-        num_classes: how many scores the layer gives.
-        out_features: further dimensions of the scores, for a loss of several dimensions.
-        bias: whether the layer has one.
+        in_features: the number of features of each sample.
+        num_classes: the number of scores of each sample.
+        out_features: further dimensions of the scores, for a loss with several dimensions.
+        bias: whether the layer has a bias.
         weight: a weight for each class.
         reduction, ignore_index, label_smoothing: as in `CrossEntropyLoss`.
-        options: chunks, as in `torch.nn.functional.linear_cross_entropy`.
+        options: how to split into chunks, as in `torch.nn.functional.linear_cross_entropy`.
 
-    Shapes: input ``(in_features)`` or ``(N, in_features)``; target ``()`` or ``(N)``, with ``out_features`` behind.
+    Shapes: input ``(in_features)`` or ``(N, in_features)``; target ``()`` or ``(N)``, followed by ``out_features``.
 
     Raises:
-        RuntimeError: weights that are not one for each class, ``label_smoothing`` outside of [0, 1].
+        RuntimeError: there is not one weight per class, or ``label_smoothing`` is outside of [0, 1].
 
     >>> loss = torch.nn.LinearCrossEntropyLoss(3, 4)
     >>> loss(torch.zeros(2, 3), torch.tensor([0, 3]))

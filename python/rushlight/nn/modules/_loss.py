@@ -1,4 +1,4 @@
-"""What losses share. It is part of `loss`."""
+"""Base classes of losses. They are part of `loss`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .module import Module
 
 
 class _Loss(Module):
-    """What losses share: how the losses of the elements become one number."""
+    """The base of losses: stores how the losses of the elements are reduced."""
 
     __constants__ = ["reduction"]
     reduction: str
@@ -22,7 +22,7 @@ class _Loss(Module):
 
 
 class _WeightedLoss(_Loss):
-    """A loss with a weight for each class."""
+    """The base of losses with a weight for each class."""
 
     weight: torch.Tensor | None
 

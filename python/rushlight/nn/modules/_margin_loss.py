@@ -1,4 +1,4 @@
-"""Losses that ask for a margin: between scores, between pairs, between triplets. They are part of `loss`."""
+"""Margin losses for scores, pairs and triplets. They are part of `loss`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class HingeEmbeddingLoss(_Loss):
-    """``x`` for pairs that belong together (target 1), ``max(0, margin - x)`` for others (target -1).
+    """``x`` for similar pairs (target 1), ``max(0, margin - x)`` for others (target -1).
 
-    Shapes: input, a distance, and target ``(*)`` alike.
+    Shapes: input (a distance) and target have the same shape ``(*)``.
 
     >>> torch.nn.HingeEmbeddingLoss()(torch.tensor([0.5, 0.25]), torch.tensor([1, -1]))
     tensor(0.6250)
@@ -40,7 +40,7 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class _MarginLoss(_Loss):
-    """A loss of pairs with a margin, none by default."""
+    """The base of losses for pairs with a margin, 0 by default."""
 
     __constants__ = ["margin", "reduction"]
     margin: float
@@ -57,7 +57,7 @@ class _MarginLoss(_Loss):
 
 
 class CosineEmbeddingLoss(_MarginLoss):
-    """``1 - cos`` for pairs of vectors that belong together (target 1), ``max(0, cos - margin)`` for others (-1).
+    """``1 - cos`` for similar pairs of vectors (target 1), ``max(0, cos - margin)`` for others (-1).
 
     Args:
         margin: between -1 and 1.
@@ -65,7 +65,7 @@ class CosineEmbeddingLoss(_MarginLoss):
     Shapes: inputs ``(N, D)`` and target ``(N)``, or ``(D)`` and ``()``.
 
     Raises:
-        RuntimeError: other shapes.
+        RuntimeError: the shapes differ from these.
 
     >>> left, right = torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 4.0]])
     >>> torch.nn.CosineEmbeddingLoss()(left, right, torch.tensor([1]))
@@ -77,12 +77,12 @@ class CosineEmbeddingLoss(_MarginLoss):
 
 
 class MarginRankingLoss(_MarginLoss):
-    """``max(0, -target * (x1 - x2) + margin)``: target 1 if the first should rank higher, -1 if the second.
+    """``max(0, -target * (x1 - x2) + margin)``, with target 1 if the first should rank higher, and -1 otherwise.
 
-    Shapes: inputs and target ``(N)`` or ``()`` alike.
+    Shapes: inputs and target are all ``(N)`` or all ``()``.
 
     Raises:
-        RuntimeError: they differ in their number of dimensions.
+        RuntimeError: the inputs have different numbers of dimensions.
 
     >>> torch.nn.MarginRankingLoss()(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1]))
     tensor(2.)
@@ -95,7 +95,7 @@ class MarginRankingLoss(_MarginLoss):
 class SoftMarginLoss(_Loss):
     """``log(1 + exp(-target * x))`` with targets 1 and -1.
 
-    Shapes: input and target ``(*)`` alike, floating point.
+    Shapes: input and target have the same shape ``(*)``, floating point.
 
     >>> torch.nn.SoftMarginLoss()(torch.zeros(2), torch.tensor([1.0, -1.0]))
     tensor(0.6931)
@@ -106,7 +106,7 @@ class SoftMarginLoss(_Loss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """The binary cross entropy of the scores of several labels, averaged over the labels.
+    """The binary cross entropy for several labels per sample, averaged over the labels.
 
     Args:
         weight: a weight for each label.
@@ -124,9 +124,9 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """How much the scores of other classes come within 1 of the scores of the classes in the target.
+    """Hinge loss for several labels: the amounts by which a target class's score is not 1 above that of another class.
 
-    Shapes: input ``(N, C)`` or ``(C)``; target the same, int64: the classes that are right, then -1.
+    Shapes: input ``(N, C)`` or ``(C)``; target the same, int64: the target classes, followed by -1.
 
     >>> torch.nn.MultiLabelMarginLoss()(torch.tensor([0.0, 2.0]), torch.tensor([1, -1]))
     tensor(0.)
@@ -139,7 +139,7 @@ class MultiLabelMarginLoss(_Loss):
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """How much the scores of other classes come within a margin of the right class's, averaged over the classes.
+    """Hinge loss: the amounts by which the target's score is not a margin above the others, averaged over classes.
 
     Args:
         p: 1 or 2, the power of each amount.
@@ -183,17 +183,17 @@ class MultiMarginLoss(_WeightedLoss):
 
 
 class TripletMarginLoss(_Loss):
-    """How much less than a margin the negative is farther from the anchor than the positive (Balntas et al. 2016).
+    """The margin plus the distance from anchor to positive minus that to negative, at least 0 (Balntas et al. 2016).
 
     Args:
-        margin: the margin, above zero.
-        p, eps: of the distance, as in `PairwiseDistance`.
-        swap: whether the positive's distance to the negative counts if it is smaller.
+        margin: the margin, greater than zero.
+        p, eps: parameters of the distance, as in `PairwiseDistance`.
+        swap: whether to use the distance from positive to negative if it is smaller than that from the anchor.
 
     Shapes: anchor, positive and negative ``(N, D)`` or ``(D)``.
 
     Raises:
-        ValueError: the margin is not above zero.
+        ValueError: the margin is not positive.
 
     >>> anchor = torch.zeros(1, 2)
     >>> torch.nn.TripletMarginLoss(eps=0.0)(anchor, anchor + 1, anchor + 1)
@@ -238,15 +238,15 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """`TripletMarginLoss` with any distance.
+    """`TripletMarginLoss` with any distance function.
 
     Args:
-        distance_function: of two tensors; `PairwiseDistance` by default.
-        margin: how much farther the negative one has to be, above zero.
-        swap: whether the distance from positive to negative counts where it is smaller than that from the anchor.
+        distance_function: a function of two tensors; `PairwiseDistance` by default.
+        margin: the required difference of the distances, greater than zero.
+        swap: whether to use the distance from positive to negative if it is smaller than that from the anchor.
 
     Raises:
-        ValueError: the margin is not above zero.
+        ValueError: the margin is not positive.
 
     >>> loss = torch.nn.TripletMarginWithDistanceLoss(distance_function=lambda x, y: (x - y).abs().amax(1))
     >>> loss(torch.zeros(1, 2), torch.ones(1, 2), torch.ones(1, 2))

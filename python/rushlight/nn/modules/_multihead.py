@@ -1,4 +1,4 @@
-"""Attention of several heads. It is part of `activation`."""
+"""Multi-head attention. It is part of `activation`."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ if TYPE_CHECKING:
 
 
 class MultiheadAttention(Module):
-    """Attention of several heads (Vaswani et al. 2017): each query takes a mean of values, weighted by the keys.
+    """Multi-head attention (Vaswani et al. 2017): each query gets a mean of the values, weighted by the keys.
 
     Args:
-        embed_dim: the number of features E, which the heads divide among themselves.
-        num_heads: how many heads.
-        dropout: the probability of dropout of the weights.
+        embed_dim: the number of features E, which is divided among the heads.
+        num_heads: the number of heads.
+        dropout: the dropout probability of the attention weights.
         bias: whether the projections have biases.
-        add_bias_kv: whether a learned key and value join the sequence.
-        add_zero_attn: whether zeros do.
-        kdim, vdim: the numbers of features of keys and values, E by default.
+        add_bias_kv: whether to append a learned key and value.
+        add_zero_attn: whether to append a key and value of zeros.
+        kdim, vdim: the number of features of keys and values, E by default.
         batch_first: whether inputs and output are ``(N, L, E)`` instead of ``(L, N, E)``.
 
-    ``forward`` takes query ``(L, N, E)``, key and value ``(S, N, *)`` (or all without N), ``key_padding_mask`` ``(N, S)`` and
-    ``attn_mask`` ``(L, S)`` or ``(N * heads, L, S)``, boolean (true is left out) or numbers to add. It returns the output and,
-    if ``need_weights``, the weights ``(N, L, S)``, or those of each head unless ``average_attn_weights``.
+    ``forward`` takes query ``(L, N, E)``, key and value ``(S, N, *)`` (or all without N), ``key_padding_mask`` ``(N,
+    S)`` and ``attn_mask`` ``(L, S)`` or ``(N * heads, L, S)``. Masks are boolean (True positions are ignored) or
+    numbers to add. It returns the output and, with ``need_weights``, the weights ``(N, L, S)``, or those of each head
+    if ``average_attn_weights`` is false.
 
     Raises:
         ValueError: a size is not positive.
-        AssertionError: ``num_heads`` does not divide ``embed_dim``, or shapes that do not fit.
+        AssertionError: ``num_heads`` does not divide ``embed_dim``, or the shapes do not match.
 
     >>> attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
     >>> output, weights = attention(*[torch.ones(3, 5, 8)] * 3)
@@ -119,7 +120,7 @@ class MultiheadAttention(Module):
                 init.xavier_normal_(bias)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Files of torch 1.1 do not say it.
+        # Files of torch 1.1 do not have this attribute.
         super().__setstate__({"_qkv_same_embed_dim": True, **state})
 
     def forward(

@@ -1,4 +1,4 @@
-"""Softmax along a dimension, its logarithm and its kin; part of `activation`."""
+"""Softmax, softmin and log-softmax along a dimension. They are part of `activation`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class _AlongDim(Module):
-    """What softmax, its negative's and its logarithm share."""
+    """The base of softmax, softmin and log-softmax."""
 
     __constants__ = ["dim"]
     dim: int | None
@@ -31,10 +31,10 @@ class _AlongDim(Module):
 
 
 class Softmax(_AlongDim):
-    """``exp(x) / exp(x).sum(dim)``: each line along ``dim`` sums to one; any shape, floating point.
+    """``exp(x) / exp(x).sum(dim)``: the elements along ``dim`` sum to one; any shape, floating point.
 
     Args:
-        dim: the dimension. Leaving it out is deprecated and warns.
+        dim: the dimension. Omitting it is deprecated and gives a warning.
 
     Raises:
         IndexError: the input has no such dimension.
@@ -48,7 +48,7 @@ class Softmax(_AlongDim):
 
 
 class Softmin(_AlongDim):
-    """The `Softmax` of ``-x``. Argument and errors as there.
+    """The `Softmax` of ``-x``, with the same argument and errors.
 
     >>> torch.nn.Softmin(dim=0)(torch.tensor([2.0, 2.0]))
     tensor([0.5000, 0.5000])
@@ -59,10 +59,10 @@ class Softmin(_AlongDim):
 
 
 class LogSoftmax(_AlongDim):
-    """The logarithm of `Softmax`, computed without overflow; any shape, floating point.
+    """The logarithm of `Softmax`, computed without underflow; any shape, floating point.
 
     Args:
-        dim: the dimension. Leaving it out is deprecated and warns.
+        dim: the dimension. Omitting it is deprecated and gives a warning.
 
     Raises:
         IndexError: the input has no such dimension.
@@ -79,7 +79,7 @@ class Softmax2d(Module):
     """The softmax over the channels of images ``(N, C, H, W)`` or ``(C, H, W)``.
 
     Raises:
-        ValueError: the input has another number of dimensions.
+        ValueError: the input has the wrong number of dimensions.
 
     >>> torch.nn.Softmax2d()(torch.zeros(2, 1, 1)).tolist()
     [[[0.5]], [[0.5]]]

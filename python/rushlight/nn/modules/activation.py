@@ -1,9 +1,9 @@
-"""Activations, element by element."""
+"""Elementwise activations."""
 
 from __future__ import annotations
 
 import rushlight as torch
-from rushlight._homes import adopt
+from rushlight._set_module import set_public_module
 from rushlight._warnings import warn
 
 from .. import functional as F
@@ -49,11 +49,11 @@ __all__ = [
     "Threshold",
 ]
 
-adopt(globals())
+set_public_module(globals())
 
 
 class _InPlace(Module):
-    """An activation that may write its result into its input."""
+    """The base of activations that can write the result into their input."""
 
     __constants__ = ["inplace"]
     inplace: bool
@@ -85,7 +85,7 @@ class ReLU(_InPlace):
 
 
 class SELU(_InPlace):
-    """`ELU` with the scales that keep mean and variance from layer to layer (Klambauer et al. 2017); floating point.
+    """`ELU` with scales that preserve mean and variance across layers (Klambauer et al. 2017); floating point.
 
     >>> torch.nn.SELU()(torch.tensor([-1.0, 0.0]))
     tensor([-1.1113,  0.0000])
@@ -118,7 +118,7 @@ class Mish(_InPlace):
 
 
 class Hardsigmoid(_InPlace):
-    """A sigmoid of straight lines, ``clamp(x / 6 + 1 / 2, 0, 1)``; any shape, floating point.
+    """A piecewise linear sigmoid, ``clamp(x / 6 + 1 / 2, 0, 1)``; any shape, floating point.
 
     >>> torch.nn.Hardsigmoid()(torch.tensor([-3.0, 0.0, 3.0]))
     tensor([0.0000, 0.5000, 1.0000])
@@ -146,7 +146,7 @@ class Hardswish(_InPlace):
 
 
 class Threshold(_InPlace):
-    """Each element, or ``value`` where it is not above ``threshold``; any shape, any real dtype.
+    """``x`` where it is greater than ``threshold``, ``value`` elsewhere; any shape, any real dtype.
 
     >>> torch.nn.Threshold(1.0, -5.0)(torch.tensor([0.5, 2.0]))
     tensor([-5.,  2.])
@@ -169,12 +169,12 @@ class Threshold(_InPlace):
 
 
 class Hardtanh(_InPlace):
-    """Each element limited to ``min_val .. max_val``; any shape, any real dtype.
+    """``clamp(x, min_val, max_val)``; any shape, any real dtype.
 
-    ``min_value`` and ``max_value`` are old names that warn.
+    ``min_value`` and ``max_value`` are deprecated names; they give a warning.
 
     Raises:
-        AssertionError: ``max_val`` is not above ``min_val``.
+        AssertionError: ``max_val`` is not greater than ``min_val``.
 
     >>> torch.nn.Hardtanh(-2.0, 2.0)(torch.tensor([-3.0, 1.0]))
     tensor([-2.,  1.])
@@ -230,7 +230,7 @@ class ReLU6(Hardtanh):
 
 
 class ELU(_InPlace):
-    """Each element, ``alpha * (exp(x) - 1)`` where it is negative (Clevert et al. 2015); any shape, floating point.
+    """``x``, or ``alpha * (exp(x) - 1)`` where it is negative (Clevert et al. 2015); any shape, floating point.
 
     >>> torch.nn.ELU()(torch.tensor([-1.0, 2.0]))
     tensor([-0.6321,  2.0000])
@@ -251,7 +251,7 @@ class ELU(_InPlace):
 
 
 class CELU(ELU):
-    """Each element, ``alpha * (exp(x / alpha) - 1)`` where it is negative (Barron 2017); any shape, floating point.
+    """``x``, or ``alpha * (exp(x / alpha) - 1)`` where it is negative (Barron 2017); any shape, floating point.
 
     >>> torch.nn.CELU(2.0)(torch.tensor([-1.0, 2.0]))
     tensor([-0.7869,  2.0000])
@@ -262,7 +262,7 @@ class CELU(ELU):
 
 
 class LeakyReLU(_InPlace):
-    """Each element, times ``negative_slope`` where it is negative; any shape, floating point.
+    """``x``, or ``negative_slope * x`` where it is negative; any shape, floating point.
 
     >>> torch.nn.LeakyReLU(0.5)(torch.tensor([-1.0, 2.0]))
     tensor([-0.5000,  2.0000])
@@ -283,11 +283,11 @@ class LeakyReLU(_InPlace):
 
 
 class RReLU(_InPlace):
-    """A leaky `ReLU` whose slope is drawn between two bounds for each element in training, else their mean.
+    """A `LeakyReLU` with a random slope for each element in training, and with the mean of the bounds otherwise.
 
     Args:
         lower, upper: the bounds of the slope for negative elements.
-        inplace: whether the input itself takes the result.
+        inplace: whether to write the result into the input.
 
     Any shape, floating point (Xu et al. 2015).
 
@@ -312,11 +312,11 @@ class RReLU(_InPlace):
 
 
 class PReLU(Module):
-    """A leaky `ReLU` whose slopes are learned: one for all elements, or one for each channel.
+    """A `LeakyReLU` with learned slopes: one for all elements, or one per channel.
 
     Args:
         num_parameters: 1, or the size of the input's dimension 1.
-        init: the slopes' initial value.
+        init: the initial value of the slopes.
 
     Shapes: input ``(*)`` or ``(N, C, *)``, weight ``(num_parameters)`` of the same floating point dtype.
 
@@ -336,7 +336,7 @@ class PReLU(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Sets the slopes to their initial value."""
+        """Sets the slopes to the initial value."""
         _init.constant_(self.weight, self.init)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
@@ -347,13 +347,13 @@ class PReLU(Module):
 
 
 class GELU(Module):
-    """``x * Phi(x)`` with the normal distribution's Phi, element by element; any shape, floating point.
+    """``x * Phi(x)`` with the normal distribution function Phi; any shape, floating point.
 
     Args:
         approximate: ``"none"``, or ``"tanh"`` for the approximation by tanh.
 
     Raises:
-        RuntimeError: another word for ``approximate``.
+        RuntimeError: ``approximate`` has another value.
 
     >>> torch.nn.GELU()(torch.tensor([0.0, 1.0]))
     tensor([0.0000, 0.8413])
@@ -400,7 +400,7 @@ class GLU(Module):
 
 
 class _Shrink(Module):
-    """What the two shrinkages share: how much they take away."""
+    """The base of the two shrinkage functions, with the amount of shrinkage."""
 
     __constants__ = ["lambd"]
     lambd: float
@@ -414,7 +414,7 @@ class _Shrink(Module):
 
 
 class Hardshrink(_Shrink):
-    """Each element, or zero where its magnitude is at most ``lambd``; any shape, floating point.
+    """``x``, or zero where its magnitude is at most ``lambd``; any shape, floating point.
 
     >>> torch.nn.Hardshrink()(torch.tensor([0.25, -1.0]))
     tensor([ 0., -1.])
@@ -425,7 +425,7 @@ class Hardshrink(_Shrink):
 
 
 class Softshrink(_Shrink):
-    """Each element brought closer to zero by ``lambd``; any shape, floating point.
+    """``x`` moved towards zero by ``lambd``; any shape, floating point.
 
     Raises:
         RuntimeError: ``lambd`` is negative.
@@ -439,7 +439,7 @@ class Softshrink(_Shrink):
 
 
 class Softplus(Module):
-    """A smooth `ReLU`, ``log(1 + exp(beta * x)) / beta``; linear where ``beta * x`` is above ``threshold``.
+    """A smooth `ReLU`, ``log(1 + exp(beta * x)) / beta``; linear where ``beta * x`` is greater than ``threshold``.
 
     Any shape, floating point.
 
@@ -475,7 +475,7 @@ class Sigmoid(Module):
 
 
 class LogSigmoid(Module):
-    """The logarithm of the sigmoid, without overflow; any shape, floating point.
+    """The logarithm of the sigmoid, computed without underflow; any shape, floating point.
 
     >>> torch.nn.LogSigmoid()(torch.tensor([0.0, -200.0]))
     tensor([  -0.6931, -200.0000])

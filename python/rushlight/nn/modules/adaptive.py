@@ -1,4 +1,4 @@
-"""A softmax over many classes, of which few are frequent."""
+"""A softmax for many classes of which few are frequent."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 class AdaptiveLogSoftmaxWithLoss(Module):
     """An approximation of the softmax for many classes sorted by frequency (Grave et al. 2016), and its loss.
 
-    The frequent classes and the clusters of all others share the head; each cluster has a projection to a smaller space.
+    The head contains the frequent classes and one entry per cluster. Each cluster has a projection to a smaller space.
 
     Args:
-        in_features: size of the input's last dimension.
+        in_features: the size of the input's last dimension.
         n_classes: the number of classes.
-        cutoffs: where a cluster begins: increasing class numbers from 1 to ``n_classes - 1``.
-        div_value: by which factor each cluster's space is smaller than the one before.
-        head_bias: whether the head adds a learned bias.
+        cutoffs: the first class of each cluster: increasing class indices from 1 to ``n_classes - 1``.
+        div_value: the factor by which each cluster's space is smaller than the one before.
+        head_bias: whether the head has a bias.
 
-    Shapes: input ``(N, in_features)`` or ``(in_features)``, target ``(N)`` or none, of class numbers. The results are a
-    tuple: ``output``, the log probability of each target, and ``loss``, their negative mean.
+    Shapes: input ``(N, in_features)`` or ``(in_features)``, target ``(N)`` or ``()`` with class indices. The result is
+        a
+    tuple: ``output``, the log probability of each target, and ``loss``, the negative of their mean.
 
     Raises:
-        ValueError: cutoffs that do not increase or lie outside.
-        RuntimeError: shapes that do not fit, or targets that are no class.
+        ValueError: the cutoffs do not increase or are out of range.
+        RuntimeError: the shapes do not match, or a target is out of range.
 
     >>> layer = torch.nn.AdaptiveLogSoftmaxWithLoss(8, 20, cutoffs=[5, 10], div_value=2.0)
     >>> result = layer(torch.zeros(3, 8), torch.tensor([1, 7, 15]))
@@ -92,20 +93,20 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             self.tail.append(Sequential(down, Linear(inner, last - first, bias=False, device=device, dtype=dtype)))
 
     def reset_parameters(self) -> None:
-        """Draws all weights anew."""
+        """Initialises all weights."""
         self.head.reset_parameters()
         for down, out in self._pairs():
             down.reset_parameters()
             out.reset_parameters()
 
     def _pairs(self) -> Iterator[Any]:
-        """Each cluster's two layers."""
+        """The two layers of each cluster."""
         return iter(self.tail)
 
     def forward(self, input_: torch.Tensor, target_: torch.Tensor) -> Any:
         batched = _check_shapes(input_, target_)
         input, target = (input_, target_) if batched else (input_.unsqueeze(0), target_.unsqueeze(0))
-        # The class among the head's: a cluster stands for all of its own.
+        # The target in the head: classes of a cluster are represented by the cluster's entry.
         chosen = target.clone()
         reached = (target >= 0) & (target < self.shortlist_size)
         below: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -143,7 +144,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return torch.cat(parts, dim=1)
 
     def predict(self, input: torch.Tensor) -> torch.Tensor:
-        """The most probable class of each row; clusters are looked into only where one of them wins the head."""
+        """The most probable class of each row. A cluster is evaluated only if its entry wins in the head."""
         head = self.head(input)
         best = head.argmax(dim=1)
         inside = best < self.shortlist_size

@@ -1,4 +1,4 @@
-"""Batch normalisation, and what it shares with instance normalisation: learned scales and running statistics."""
+"""Batch normalisation, and the base that it shares with instance normalisation: learned scales, running statistics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _NormBase(Module):
 
     _version = 2
     __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
-    # How many dimensions an input may have.
+    # The allowed numbers of dimensions of an input.
     _dimensions: tuple[int, ...]
     num_features: int
     eps: float
@@ -75,7 +75,7 @@ class _NormBase(Module):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
-        """Forgets the batches seen so far."""
+        """Resets the running statistics."""
         if self.track_running_stats:
             assert self.running_mean is not None
             assert self.running_var is not None
@@ -85,7 +85,7 @@ class _NormBase(Module):
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """Sets the scale to one, the shift to zero, and forgets the batches."""
+        """Sets the scale to one and the shift to zero, and resets the running statistics."""
         self.reset_running_stats()
         if self.affine:
             init.ones_(self.weight)
@@ -117,7 +117,7 @@ class _NormBase(Module):
     ) -> None:
         version = local_metadata.get("version")
         if (version is None or version < 2) and self.track_running_stats:
-            # Files of the first version do not count batches.
+            # State dictionaries of the first version do not contain the number of batches.
             count = self.num_batches_tracked
             fresh = torch.tensor(0, dtype=torch.int64)
             state_dict.setdefault(prefix + "num_batches_tracked", fresh if count is None or count.is_meta else count)
@@ -134,7 +134,7 @@ class _BatchNorm(_NormBase):
         if self.training and tracks and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
-                # The running statistics are the mean over all batches.
+                # The running statistics are the mean over all batches so far.
                 share = 1.0 / float(self.num_batches_tracked)
         mean, var = self.running_mean, self.running_var
         by_batch = self.training or (mean is None and var is None)
@@ -158,21 +158,22 @@ class BatchNorm1d(_BatchNorm):
 class BatchNorm2d(_BatchNorm):
     """Normalises each channel over the batch (Ioffe and Szegedy 2015): ``(x - mean) / sqrt(var + eps) * weight + bias``.
 
-    In training with the batch's own statistics, by which the running ones move; in evaluation with the running ones.
+    Training uses the statistics of the batch and updates the running statistics. Evaluation uses the running
+    statistics.
 
     Args:
         num_features: the number of channels C.
         eps: added to the variance.
-        momentum: the share of a batch in the running statistics; ``None`` for the mean over all batches.
+        momentum: the weight of a new batch in the running statistics; ``None`` averages over all batches.
         affine: whether to learn a scale and a shift for each channel.
-        track_running_stats: whether to keep running statistics; without them the batch's are used in evaluation too.
-        bias: whether there is a shift.
+        track_running_stats: whether to keep running statistics; otherwise evaluation uses those of the batch too.
+        bias: whether to learn the shift.
 
     Shapes: input ``(N, C, H, W)``, floating point.
 
     Raises:
-        ValueError: the input has another number of dimensions, or in training only one value for each channel.
-        RuntimeError: the input has another number of channels.
+        ValueError: the input has the wrong number of dimensions, or in training only one value per channel.
+        RuntimeError: the input has the wrong number of channels.
 
     >>> layer = torch.nn.BatchNorm2d(1)
     >>> layer(torch.tensor([1.0, 3.0]).reshape(2, 1, 1, 1)).shape
@@ -197,7 +198,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):
-    """What the lazy normalisations share: the first input says how many channels there are."""
+    """The base of lazy normalisations. The first input determines the number of channels."""
 
     weight: Any
     bias: Any
@@ -228,14 +229,14 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
             self.num_batches_tracked = torch.tensor(0, dtype=torch.int64, device=device)
 
     def reset_parameters(self) -> None:
-        """Sets the scale to one, the shift to zero and forgets the batches, once there are sizes."""
+        """Initialises scale and shift and resets the running statistics, if there are sizes."""
         if not self.has_uninitialized_params() and self.num_features != 0:
             super().reset_parameters()
 
     def initialize_parameters(self, input: torch.Tensor) -> None:
-        """Takes the number of channels from the input."""
+        """Sets the number of channels from the input."""
         if not self.has_uninitialized_params():
-            # A loaded state has given the sizes.
+            # A loaded state has already set the sizes.
             known = self.weight if self.affine else self.running_mean
             self.num_features = input.shape[1] if known is None else known.shape[0]
             return
@@ -247,7 +248,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 
 
 class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
-    """A `BatchNorm1d` whose ``num_features`` is the first input's number of channels.
+    """A `BatchNorm1d` that takes ``num_features`` from the first input.
 
     >>> layer = torch.nn.LazyBatchNorm1d()
     >>> layer(torch.zeros(4, 7, 2)).shape[1], layer.num_features
@@ -259,7 +260,7 @@ class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
 
 
 class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
-    """A `BatchNorm2d` whose ``num_features`` is the first input's number of channels.
+    """A `BatchNorm2d` that takes ``num_features`` from the first input.
 
     >>> layer = torch.nn.LazyBatchNorm2d()
     >>> layer(torch.zeros(4, 7, 2, 2)).shape[1], layer.num_features
@@ -271,7 +272,7 @@ class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
 
 
 class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
-    """A `BatchNorm3d` whose ``num_features`` is the first input's number of channels.
+    """A `BatchNorm3d` that takes ``num_features`` from the first input.
 
     >>> layer = torch.nn.LazyBatchNorm3d()
     >>> layer(torch.zeros(4, 7, 2, 2, 2)).shape[1], layer.num_features
@@ -283,16 +284,16 @@ class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """A batch normalisation whose statistics are those of all processes' batches together.
+    """A batch normalisation with the common statistics of the batches of all processes.
 
     Args:
-        num_features, eps, momentum, affine, track_running_stats, bias: as for `BatchNorm2d`.
+        num_features, eps, momentum, affine, track_running_stats, bias: as in `BatchNorm2d`.
         process_group: the processes; all of them if None.
 
-    In a program of one process it is `BatchNorm2d` for any number of dimensions from two.
+    With a single process it is `BatchNorm2d` for any number of dimensions from two.
 
     Raises:
-        ValueError: an input of fewer than two dimensions, or of no channels.
+        ValueError: the input has fewer than two dimensions, or no channels.
 
     >>> layer = torch.nn.SyncBatchNorm.convert_sync_batchnorm(torch.nn.Sequential(torch.nn.BatchNorm1d(3)))
     >>> layer
@@ -327,7 +328,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
-        """The module with every batch normalisation in it replaced by one of this class that has the same state."""
+        """Replaces every batch normalisation in a module by one of this class with the same state."""
         converted = module
         if isinstance(module, _BatchNorm):
             made = cls(

@@ -1,4 +1,4 @@
-"""Channels in another order."""
+"""Shuffling of channels."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Takes the channels of ``(N, C, *)`` from each of ``groups`` groups in turn (Zhang et al. 2017).
+    """Interleaves the channels of ``groups`` groups of ``(N, C, *)`` (Zhang et al. 2017).
 
     Raises:
-        RuntimeError: ``groups`` does not divide the channels.
+        RuntimeError: ``groups`` does not divide the number of channels.
 
     >>> torch.nn.ChannelShuffle(2)(torch.arange(4.0).reshape(1, 4, 1)).flatten()
     tensor([0., 2., 1., 3.])

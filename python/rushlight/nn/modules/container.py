@@ -1,9 +1,10 @@
-"""Containers: modules and parameters held in a sequence, a list or a dictionary."""
+"""Containers of modules and parameters: sequences, lists and dictionaries."""
 
 from __future__ import annotations
 
 import operator
 from collections import OrderedDict
+from collections.abc import Mapping
 from itertools import islice
 
 import rushlight as torch
@@ -22,7 +23,7 @@ __all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterL
 
 
 def _place(index: Any, length: int) -> int:
-    """An index counted from the front; it may be given from the back."""
+    """Converts an index, which may be negative, to one that counts from the front."""
     index = operator.index(index)
     if not -length <= index < length:
         raise IndexError(f"index {index} is out of range")
@@ -34,7 +35,7 @@ def _is_iterable(value: object) -> bool:
 
 
 class Container(Module):
-    """Modules by name, as before `Module` could hold them itself; it warns.
+    """A container of named modules. Deprecated, because `Module` itself is one; it gives a warning.
 
     >>> import warnings
     >>> with warnings.catch_warnings(action="ignore"):
@@ -54,7 +55,7 @@ class Container(Module):
 
 
 class _Numbered(Module):
-    """What sequences and lists of modules share: their modules are called by their places."""
+    """The base of sequences and lists of modules. The names of their modules are their indices."""
 
     _modules: dict[str, Module]  # type: ignore[assignment]
 
@@ -73,7 +74,7 @@ class _Numbered(Module):
         return iter(self._modules.values())
 
     def append(self, module: Module) -> Self:
-        """Adds a module at the end."""
+        """Appends a module."""
         self.add_module(str(len(self)), module)
         return self
 
@@ -85,7 +86,7 @@ class _Numbered(Module):
 
 
 class Sequential(_Numbered):
-    """Modules called one after the other, each with the result of the one before.
+    """Calls modules one after the other. Each gets the result of the one before.
 
     Args:
         *args: modules, or one ``OrderedDict`` of modules whose keys become their names.
@@ -159,7 +160,7 @@ class Sequential(_Numbered):
             raise ValueError(f"Non-positive multiplication factor {other} for {type(self)}")
 
     def insert(self, index: int, module: Module) -> Self:
-        """Puts a module before the one at ``index``."""
+        """Inserts a module before the one at ``index``."""
         if not isinstance(module, Module):
             raise AssertionError(f"module should be of type: {Module}")
         if not -len(self) <= index <= len(self):
@@ -170,14 +171,14 @@ class Sequential(_Numbered):
         return self
 
     def extend(self, sequential: Iterable[Module]) -> Self:
-        """Adds modules at the end."""
+        """Appends modules."""
         for module in sequential:
             self.append(module)
         return self
 
 
 class ModuleList(_Numbered):
-    """A list of modules that are registered; it has no ``forward``.
+    """A list of registered modules. It has no ``forward``.
 
     >>> layers = torch.nn.ModuleList([torch.nn.ReLU() for _ in range(3)])
     >>> layers
@@ -213,13 +214,13 @@ class ModuleList(_Numbered):
         return ModuleList([*self, *other])
 
     def insert(self, index: int, module: Module) -> None:
-        """Puts a module before the one at ``index``."""
+        """Inserts a module before the one at ``index``."""
         modules = list(self)
         modules.insert(index, module)
         self._rename(modules)
 
     def extend(self, modules: Iterable[Module]) -> Self:
-        """Adds modules at the end."""
+        """Appends modules."""
         if not _is_iterable(modules):
             raise TypeError("ModuleList.extend should be called with an iterable, but got " + type(modules).__name__)
         for module in list(modules):
@@ -227,7 +228,7 @@ class ModuleList(_Numbered):
         return self
 
     def __repr__(self) -> str:
-        # Equal neighbours are printed once with their count.
+        # Consecutive equal modules are printed once with their count.
         blocks: list[list[Any]] = []
         for place, text in enumerate(map(repr, self)):
             if blocks and blocks[-1][2] == text:
@@ -242,7 +243,7 @@ class ModuleList(_Numbered):
 
 
 class ModuleDict(Module):
-    """A dictionary of modules that are registered, in the order of insertion; it has no ``forward``.
+    """A dictionary of registered modules, in the order of insertion. It has no ``forward``.
 
     >>> choices = torch.nn.ModuleDict({"relu": torch.nn.ReLU()})
     >>> choices["tanh"] = torch.nn.Tanh()
@@ -276,7 +277,7 @@ class ModuleDict(Module):
         return key in self._modules
 
     def clear(self) -> None:
-        """Removes everything."""
+        """Removes all modules."""
         self._modules.clear()
 
     def pop(self, key: str) -> Module:
@@ -302,7 +303,7 @@ class ModuleDict(Module):
 
 
 def _pairs(given: Any, caller: str, kind: str) -> Iterable[tuple[Any, Any]]:
-    """The items of a mapping, or pairs that are checked one by one."""
+    """The items of a mapping, or pairs, which are checked."""
     if not _is_iterable(given):
         raise TypeError(
             f"{caller} should be called with an iterable of key/value pairs, but got " + type(given).__name__
@@ -330,7 +331,7 @@ def _described(value: Any, size_of: Any) -> str:
 
 
 class ParameterList(Module):
-    """A list of parameters that are registered. Tensors become parameters; other objects are kept as they are.
+    """A list of registered parameters. Tensors become parameters; other objects are kept unchanged.
 
     >>> scales = torch.nn.ParameterList([torch.ones(2), torch.ones(3)])
     >>> [name for name, _ in scales.named_parameters()]
@@ -363,13 +364,13 @@ class ParameterList(Module):
         return self.extend(values)
 
     def append(self, value: Any) -> Self:
-        """Adds a value at the end."""
+        """Appends a value."""
         self._size += 1
         self[-1] = value
         return self
 
     def extend(self, values: Iterable[Any]) -> Self:
-        """Adds values at the end."""
+        """Appends values."""
         if not _is_iterable(values) or isinstance(values, torch.Tensor):
             raise TypeError("ParameterList.extend should be called with an iterable, but got " + type(values).__name__)
         for value in list(values):
@@ -388,7 +389,7 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dictionary of parameters that are registered. Tensors become parameters; other objects are kept as they are.
+    """A dictionary of registered parameters. Tensors become parameters; other objects are kept unchanged.
 
     Raises:
         TypeError: a key is not a string.
@@ -400,7 +401,7 @@ class ParameterDict(Module):
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()
-        # The values are attributes; the keys keep their order here.
+        # The values are attributes. This dictionary keeps the order of the keys.
         self._keys: dict[str, None] = {}
         if parameters is not None:
             self.update(parameters)
@@ -458,13 +459,13 @@ class ParameterDict(Module):
         return ParameterDict(OrderedDict(self.items()))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value at a key, which is put there first if there is none."""
+        """The value for a key. If there is none, the default is stored first."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def clear(self) -> None:
-        """Removes everything."""
+        """Removes all values."""
         for key in list(self):
             del self[key]
 
@@ -481,11 +482,11 @@ class ParameterDict(Module):
         return key, self.pop(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value at a key, or the default."""
+        """The value for a key, or the default."""
         return self[key] if key in self else default
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """A new dictionary with these keys and one value."""
+        """A new dictionary with these keys and the same value for each."""
         return ParameterDict((key, default) for key in keys)
 
     def keys(self) -> Any:
@@ -501,7 +502,10 @@ class ParameterDict(Module):
         return (self[key] for key in self._keys)
 
     def update(self, parameters: Any) -> None:
-        """Adds the values of a dictionary or of pairs of key and value."""
+        """Adds the values of pairs of key and value, or of a dictionary: in the order of an `OrderedDict` or a
+        `ParameterDict`, and sorted by key otherwise."""
+        if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
+            parameters = OrderedDict(sorted(parameters.items()))
         for key, value in _pairs(parameters, "ParametersDict.update", "ParameterDict"):
             self[key] = value
 

@@ -1,15 +1,15 @@
-"""Convolutions."""
+"""Convolutions, and those that take their number of channels from the first input."""
 
 from __future__ import annotations
 
 import math
 
 import rushlight as torch
-from rushlight._homes import adopt
 
 from .. import functional as F
 from .. import init
-from ..parameter import Parameter
+from ..parameter import Parameter, UninitializedParameter
+from .lazy import LazyModuleMixin
 from .module import Module
 from .utils import _pair, _reverse_repeat_tuple, _single, _triple
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class _ConvNd(Module):
-    """What the convolutions share: their arguments, the initial weights and the padding mode."""
+    """The base of all convolutions: arguments, initial weights and padding mode."""
 
     __constants__ = [
         "stride",
@@ -52,16 +52,19 @@ class _ConvNd(Module):
     weight: torch.Tensor
     bias: torch.Tensor | None
 
+    #: One number, or one for each dimension of space, as a tuple. Those who derive from this class give tuples.
+    _spread: Callable[[Any], tuple[int, ...]] = staticmethod(tuple)
+
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: tuple[int, ...],
-        stride: tuple[int, ...],
-        padding: tuple[int, ...] | str,
-        dilation: tuple[int, ...],
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
         transposed: bool,
-        output_padding: tuple[int, ...],
+        output_padding: Any,
         groups: int,
         bias: bool,
         padding_mode: str,
@@ -69,6 +72,9 @@ class _ConvNd(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        spread = type(self)._spread
+        kernel_size, stride, dilation, output_padding = map(spread, (kernel_size, stride, dilation, output_padding))
+        padding = padding if isinstance(padding, str) else spread(padding)
         if groups <= 0:
             raise ValueError(f"groups must be a positive integer\n  It is {groups}.")
         for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
@@ -99,7 +105,7 @@ class _ConvNd(Module):
         return (first, second // self.groups, *self.kernel_size)
 
     def _padding_of_sides(self) -> Sequence[int]:
-        """What `functional.pad` adds to each side, last dimension first."""
+        """The padding for `functional.pad`, last dimension first."""
         if not isinstance(self.padding, str):
             return _reverse_repeat_tuple(self.padding, 2)
         sides: list[int] = []
@@ -109,7 +115,7 @@ class _ConvNd(Module):
         return sides
 
     def reset_parameters(self) -> None:
-        """Draws weight and bias anew."""
+        """Initialises weight and bias."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
@@ -138,7 +144,7 @@ class _ConvNd(Module):
         try:
             return own["weight"], own["bias"]
         except KeyError:
-            # Weight normalisation and the like replace parameters by computed attributes.
+            # Weight normalisation and other tools replace parameters by computed attributes.
             return self.weight, self.bias
 
 
@@ -155,10 +161,8 @@ def _check_padding(padding: Any, mode: str, stride: tuple[int, ...]) -> None:
 
 
 class _Conv(_ConvNd):
-    """What the convolutions that are not transposed share."""
+    """The base of convolutions that are not transposed."""
 
-    # One number or one for each dimension of space, as a tuple; and the function.
-    _spread: Callable[[Any], tuple[int, ...]]
     _convolve: Callable[..., torch.Tensor]
 
     def __init__(
@@ -175,31 +179,17 @@ class _Conv(_ConvNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        spread = type(self)._spread
-        super().__init__(
-            in_channels,
-            out_channels,
-            spread(kernel_size),
-            spread(stride),
-            padding if isinstance(padding, str) else spread(padding),
-            spread(dilation),
-            False,
-            spread(0),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
+        sizes = in_channels, out_channels, kernel_size, stride, padding, dilation
+        super().__init__(*sizes, False, 0, groups, bias, padding_mode, device, dtype)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         weight, bias = self._learned()
         return self._conv_forward(input, weight, bias)
 
-    # Under torch's name: programs override it, to convolve with weights of their own making.
+    # It has torch's name, because programs override it to convolve with other weights.
 
     def _conv_forward(self, input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        """The convolution with a weight and a bias, padded as this module pads."""
+        """Convolves with a given weight and bias, and with this module's padding."""
         padding = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
@@ -225,9 +215,9 @@ class Conv2d(_Conv):
 
     Args:
         in_channels, out_channels: number of channels of input and output; both divisible by ``groups``.
-        kernel_size, stride, padding, dilation: one number or one for each dimension. ``padding`` may be ``"valid"``
+        kernel_size, stride, padding, dilation: one number, or one per dimension. ``padding`` may be ``"valid"``
             or, with a stride of 1, ``"same"``.
-        groups: how many independent groups the channels form.
+        groups: the number of independent groups of channels.
         bias: whether to add a learned bias.
         padding_mode: ``"zeros"``, ``"reflect"``, ``"replicate"`` or ``"circular"``.
 
@@ -235,8 +225,8 @@ class Conv2d(_Conv):
     the output is ``(size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1``. The dtype is the weight's.
 
     Raises:
-        ValueError: channels that ``groups`` does not divide, or an unknown kind of padding.
-        RuntimeError: an input whose channels or dtype differ, or that is smaller than the kernel.
+        ValueError: ``groups`` does not divide the channels, or the padding mode is unknown.
+        RuntimeError: the channels or the dtype of the input are wrong, or it is smaller than the kernel.
 
     >>> torch.nn.Conv2d(1, 20, 5)(torch.zeros(8, 1, 28, 28)).shape
     torch.Size([8, 20, 24, 24])
@@ -260,18 +250,18 @@ class Conv3d(_Conv):
 
 
 class _ConvTransposeNd(_ConvNd):
-    """What is built with the arguments of `_ConvNd` and finds what the smallest output lacks of the one asked for."""
+    """The base of transposed convolutions with the constructor of `_ConvNd`. It computes the output padding."""
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: tuple[int, ...],
-        stride: tuple[int, ...],
-        padding: tuple[int, ...],
-        dilation: tuple[int, ...],
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
         transposed: bool,
-        output_padding: tuple[int, ...],
+        output_padding: Any,
         groups: int,
         bias: bool,
         padding_mode: str,
@@ -280,23 +270,10 @@ class _ConvTransposeNd(_ConvNd):
     ) -> None:
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            transposed,
-            output_padding,
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
+        sizes = in_channels, out_channels, kernel_size, stride, padding, dilation
+        super().__init__(*sizes, transposed, output_padding, groups, bias, padding_mode, device, dtype)
 
-    # Under torch's name: programs with a `forward` of their own call it.
+    # It has torch's name, because programs with their own `forward` call it.
 
     def _output_padding(
         self,
@@ -308,7 +285,7 @@ class _ConvTransposeNd(_ConvNd):
         num_spatial_dims: int,
         dilation: Sequence[int] | None = None,
     ) -> Sequence[int]:
-        """What the smallest output that the input can come from lacks of the one asked for."""
+        """The output padding: the difference between the requested output size and the smallest possible one."""
         if output_size is None:
             return self.output_padding
         space = num_spatial_dims
@@ -335,9 +312,8 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class _ConvTranspose(_ConvTransposeNd):
-    """What the transposed convolutions share."""
+    """The base of the transposed convolutions in this file."""
 
-    _spread: Callable[[Any], tuple[int, ...]]
     _convolve: Callable[..., torch.Tensor]
 
     def __init__(
@@ -355,22 +331,8 @@ class _ConvTranspose(_ConvTransposeNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        spread = type(self)._spread
-        super().__init__(
-            in_channels,
-            out_channels,
-            spread(kernel_size),
-            spread(stride),
-            spread(padding),
-            spread(dilation),
-            True,
-            spread(output_padding),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
+        sizes = in_channels, out_channels, kernel_size, stride, padding, dilation
+        super().__init__(*sizes, True, output_padding, groups, bias, padding_mode, device, dtype)
 
     def forward(self, input: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
         weight, bias = self._learned()
@@ -397,25 +359,25 @@ class ConvTranspose1d(_ConvTranspose):
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """The transposed convolution of images: what backward of `Conv2d` does to a gradient.
+    """The transposed convolution of images: the operation that backward of `Conv2d` applies to gradients.
 
     Args:
         in_channels, out_channels: number of channels of input and output; both divisible by ``groups``.
-        kernel_size, stride, dilation: one number or one for each dimension, those of the convolution.
-        padding: that of the convolution; it makes the output smaller.
-        output_padding: rows and columns added at one side, less than the stride or the dilation.
-        groups: how many independent groups the channels form.
+        kernel_size, stride, dilation: those of the convolution; one number, or one per dimension.
+        padding: the padding of the convolution; it makes the output smaller.
+        output_padding: rows and columns added at one side, fewer than the stride or the dilation.
+        groups: the number of independent groups of channels.
         bias: whether to add a learned bias.
 
-    ``forward`` takes ``output_size`` too, which decides between the sizes that a stride leaves open.
+    ``forward`` has the argument ``output_size``. It selects one of the sizes that are possible with a stride.
 
     Shapes: input ``(N, C_in, H, W)`` or ``(C_in, H, W)``, weight ``(C_in, C_out / groups, KH, KW)``; each dimension of the
     output is ``(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1``.
 
     Raises:
-        ValueError: channels that ``groups`` does not divide, another ``padding_mode`` than zeros, or an output size that
-            the stride does not allow.
-        RuntimeError: an input whose channels or dtype differ.
+        ValueError: ``groups`` does not divide the channels, ``padding_mode`` is not "zeros", or ``output_size`` is not
+            possible with the stride.
+        RuntimeError: the channels or the dtype of the input are wrong.
 
     >>> torch.nn.ConvTranspose2d(16, 33, 3, stride=2)(torch.zeros(1, 16, 5, 7), output_size=(12, 15)).shape
     torch.Size([1, 33, 12, 15])
@@ -438,14 +400,152 @@ class ConvTranspose3d(_ConvTranspose):
     _convolve = staticmethod(F.conv_transpose3d)
 
 
-# Below what they are made of.
-from ._lazy_conv import (  # noqa: E402
-    LazyConv1d,
-    LazyConv2d,
-    LazyConv3d,
-    LazyConvTranspose1d,
-    LazyConvTranspose2d,
-    LazyConvTranspose3d,
-)
+class _LazyConvNd(LazyModuleMixin):
+    """What the lazy convolutions share: the first input says how many channels come in."""
 
-adopt(globals())
+    # Those of the convolution it is mixed into.
+    weight: Any
+    bias: Any
+    in_channels: int
+    out_channels: int
+    groups: int
+    transposed: bool
+    kernel_size: tuple[int, ...]
+    _weight_shape: Callable[[], tuple[int, ...]]
+
+    def _wait(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+        self.out_channels = out_channels
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draws weight and bias anew, once they have sizes."""
+        if not self.has_uninitialized_params() and self.in_channels != 0:
+            super().reset_parameters()  # type: ignore[misc]
+
+    def initialize_parameters(self, input: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        """Takes the number of channels from the input and draws the weights."""
+        if not self.has_uninitialized_params():
+            # A loaded state has given the sizes.
+            self.in_channels = self.weight.shape[0] if self.transposed else self.weight.shape[1] * self.groups
+            return
+        self.in_channels = self._channels_of(input)
+        if self.in_channels % self.groups != 0:
+            raise ValueError("in_channels must be divisible by groups")
+        self.weight.materialize(self._weight_shape())
+        if self.bias is not None:
+            self.bias.materialize((self.out_channels,))
+        self.reset_parameters()
+
+    def _channels_of(self, input: torch.Tensor) -> int:
+        space = len(self.kernel_size)
+        if input.dim() not in (space + 1, space + 2):
+            raise RuntimeError(
+                f"Expected {space + 1}D (unbatched) or {space + 2}D (batched) input to {type(self).__name__}, but got input "
+                f"of size: {input.shape}"
+            )
+        return input.shape[-space - 1]
+
+
+class _LazyConv(_LazyConvNd):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode)
+        self._wait(out_channels, bias, device, dtype)
+
+
+class _LazyConvTranspose(_LazyConvNd):
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode)
+        self._wait(out_channels, bias, device, dtype)
+
+
+class LazyConv1d(_LazyConv, Conv1d):
+    """A `Conv1d` whose ``in_channels`` is the first input's; the other arguments are those of `Conv1d`.
+
+    >>> layer = torch.nn.LazyConv1d(33, 3)
+    >>> layer(torch.zeros(1, 16, 5)).shape[1], layer.in_channels
+    (33, 16)
+    """
+
+    cls_to_become = Conv1d
+
+
+class LazyConv2d(_LazyConv, Conv2d):
+    """A `Conv2d` whose ``in_channels`` is the first input's; the other arguments are those of `Conv2d`.
+
+    >>> layer = torch.nn.LazyConv2d(33, 3)
+    >>> layer(torch.zeros(1, 16, 5, 5)).shape[1], layer.in_channels
+    (33, 16)
+    """
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyConv, Conv3d):
+    """A `Conv3d` whose ``in_channels`` is the first input's; the other arguments are those of `Conv3d`.
+
+    >>> layer = torch.nn.LazyConv3d(33, 3)
+    >>> layer(torch.zeros(1, 16, 5, 5, 5)).shape[1], layer.in_channels
+    (33, 16)
+    """
+
+    cls_to_become = Conv3d
+
+
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
+    """A `ConvTranspose1d` whose ``in_channels`` is the first input's; the other arguments are those of `ConvTranspose1d`.
+
+    >>> layer = torch.nn.LazyConvTranspose1d(33, 3)
+    >>> layer(torch.zeros(1, 16, 5)).shape[1], layer.in_channels
+    (33, 16)
+    """
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
+    """A `ConvTranspose2d` whose ``in_channels`` is the first input's; the other arguments are those of `ConvTranspose2d`.
+
+    >>> layer = torch.nn.LazyConvTranspose2d(33, 3)
+    >>> layer(torch.zeros(1, 16, 5, 5)).shape[1], layer.in_channels
+    (33, 16)
+    """
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
+    """A `ConvTranspose3d` whose ``in_channels`` is the first input's; the other arguments are those of `ConvTranspose3d`.
+
+    >>> layer = torch.nn.LazyConvTranspose3d(33, 3)
+    >>> layer(torch.zeros(1, 16, 5, 5, 5)).shape[1], layer.in_channels
+    (33, 16)
+    """
+
+    cls_to_become = ConvTranspose3d

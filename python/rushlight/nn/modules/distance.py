@@ -11,11 +11,11 @@ __all__ = ["CosineSimilarity", "PairwiseDistance"]
 
 
 class PairwiseDistance(Module):
-    """The lengths of ``x1 - x2 + eps`` along the last dimension.
+    """The norms of ``x1 - x2 + eps`` along the last dimension.
 
     Args:
         p: the order of the norm.
-        eps: keeps the gradient of zero distances finite.
+        eps: a small number that keeps the gradient of zero distances finite.
         keepdim: whether to keep the dimension.
 
     Shapes: inputs ``(N, D)`` or ``(D)``, output ``(N)`` or ``()``.
@@ -40,9 +40,9 @@ class PairwiseDistance(Module):
 
 
 class CosineSimilarity(Module):
-    """The cosines of the angles between vectors along ``dim``; lengths below ``eps`` count as that.
+    """The cosines of the angles between vectors along ``dim``. Norms are at least ``eps``.
 
-    Shapes: inputs that broadcast, output without ``dim``.
+    Shapes: the inputs broadcast; the output has no dimension ``dim``.
 
     >>> torch.nn.CosineSimilarity(dim=0)(torch.tensor([1.0, 0.0]), torch.tensor([3.0, 4.0]))
     tensor(0.6000)

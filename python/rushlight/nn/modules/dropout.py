@@ -27,7 +27,7 @@ class _DropoutNd(Module):
 
 
 class Dropout(_DropoutNd):
-    """In training, zeroes each element with probability ``p`` and divides the rest by ``1 - p``; else the identity.
+    """In training, zeroes each element with probability ``p`` and divides the others by ``1 - p``. Otherwise the identity.
 
     Args:
         p: the probability, from 0 to 1.
@@ -47,7 +47,7 @@ class Dropout(_DropoutNd):
 
 
 class Dropout1d(_DropoutNd):
-    """`Dropout` of whole channels of ``(N, C, L)`` or ``(C, L)``. Arguments and errors as there.
+    """`Dropout` of whole channels of ``(N, C, L)`` or ``(C, L)``. Same arguments and errors.
 
     >>> torch.nn.Dropout1d(1.0)(torch.ones(1, 2))
     tensor([[0., 0.]])
@@ -58,7 +58,7 @@ class Dropout1d(_DropoutNd):
 
 
 class Dropout2d(_DropoutNd):
-    """`Dropout` of whole channels of ``(N, C, H, W)`` (Tompson et al. 2014). Arguments and errors as there.
+    """`Dropout` of whole channels of ``(N, C, H, W)`` (Tompson et al. 2014). Same arguments and errors.
 
     >>> torch.nn.Dropout2d(1.0)(torch.ones(1, 1, 1, 2))
     tensor([[[[0., 0.]]]])
@@ -69,7 +69,7 @@ class Dropout2d(_DropoutNd):
 
 
 class Dropout3d(_DropoutNd):
-    """`Dropout` of whole channels of ``(N, C, D, H, W)``. Arguments and errors as there.
+    """`Dropout` of whole channels of ``(N, C, D, H, W)``. Same arguments and errors.
 
     >>> torch.nn.Dropout3d(1.0)(torch.ones(1, 1, 1, 1, 2))
     tensor([[[[[0., 0.]]]]])
@@ -80,9 +80,10 @@ class Dropout3d(_DropoutNd):
 
 
 class AlphaDropout(_DropoutNd):
-    """In training, dropout that keeps mean and variance of what `SELU` gives (Klambauer et al. 2017).
+    """In training, dropout that keeps the mean and the variance of the output of `SELU` (Klambauer et al. 2017).
 
-    Dropped elements take the value that `SELU` saturates at; all are then scaled and shifted. Any shape, floating point.
+    Dropped elements get the limit of `SELU` at minus infinity; all elements are then scaled and shifted. Any shape,
+    floating point.
 
     Raises:
         ValueError: ``p`` is outside of [0, 1].
@@ -96,7 +97,7 @@ class AlphaDropout(_DropoutNd):
 
 
 class FeatureAlphaDropout(_DropoutNd):
-    """`AlphaDropout` of whole channels of ``(N, C, *)``. Arguments and errors as there.
+    """`AlphaDropout` of whole channels of ``(N, C, *)``. Same arguments and errors.
 
     >>> torch.nn.FeatureAlphaDropout(0.2).eval()(torch.ones(1, 2))
     tensor([[1., 1.]])

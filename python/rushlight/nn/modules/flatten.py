@@ -14,7 +14,7 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """Joins the dimensions from ``start_dim`` to ``end_dim`` into one; any dtype. The first stays by default.
+    """Joins the dimensions from ``start_dim`` (1 by default) to ``end_dim`` into one; any dtype.
 
     Raises:
         IndexError: the input has no such dimension.
@@ -45,11 +45,11 @@ class Unflatten(Module):
 
     Args:
         dim: the dimension.
-        unflattened_size: its new sizes, a tuple or list of ints of which one may be -1.
+        unflattened_size: the new sizes, a tuple or list of ints, of which one may be -1.
 
     Raises:
         TypeError: the sizes are not a tuple or list of ints.
-        RuntimeError: the sizes do not multiply to that of the dimension.
+        RuntimeError: the product of the sizes is not the size of the dimension.
 
     >>> torch.nn.Unflatten(1, (2, 5))(torch.zeros(3, 10)).shape
     torch.Size([3, 2, 5])

@@ -1,4 +1,4 @@
-"""Images as columns of their windows, and back."""
+"""Conversion between images and columns of sliding windows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Fold", "Unfold"]
 
 
 class _Windows(Module):
-    """What both directions share: how the windows lie."""
+    """The base of both directions, with the parameters of the windows."""
 
     def __init__(self, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> None:
         super().__init__()
@@ -29,16 +29,16 @@ class _Windows(Module):
 
 
 class Fold(_Windows):
-    """Sums columns that hold windows into an image; elements in several windows are added up.
+    """Sums columns of windows into an image. Elements in several windows are added.
 
     Args:
         output_size: height and width of the image.
-        kernel_size, dilation, padding, stride: one number or one for each dimension.
+        kernel_size, dilation, padding, stride: one number, or one per dimension.
 
     Shapes: input ``(N, C * KH * KW, L)`` or ``(C * KH * KW, L)``, output ``(N, C, H, W)`` or ``(C, H, W)``.
 
     Raises:
-        RuntimeError: the numbers do not fit each other.
+        RuntimeError: the sizes are inconsistent.
 
     >>> torch.nn.Fold((1, 3), (1, 2))(torch.ones(2, 2))
     tensor([[[1., 2., 1.]]])
@@ -60,7 +60,7 @@ class Fold(_Windows):
 
 
 class Unfold(_Windows):
-    """The windows of an image as columns. Arguments and errors as in `Fold`.
+    """The sliding windows of an image as columns. Arguments and errors as in `Fold`.
 
     Shapes: input ``(N, C, H, W)`` or ``(C, H, W)``, output ``(N, C * KH * KW, L)`` or ``(C * KH * KW, L)``.
 

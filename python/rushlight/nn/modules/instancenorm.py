@@ -1,4 +1,4 @@
-"""Instance normalisation: each channel of each sample by itself."""
+"""Instance normalisation, which normalises each channel of each sample separately."""
 
 from __future__ import annotations
 
@@ -109,20 +109,20 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Normalises each channel of each image by itself (Ulyanov et al. 2016).
+    """Normalises each channel of each image separately (Ulyanov et al. 2016).
 
     Args:
         num_features: the number of channels C.
         eps: added to the variance.
-        momentum: the share of a batch's mean statistics in the running ones.
+        momentum: the weight of a new batch's mean statistics in the running statistics.
         affine: whether to learn a scale and a shift for each channel.
         track_running_stats: whether to keep running statistics and use them in evaluation.
-        bias: whether there is a shift.
+        bias: whether to learn the shift.
 
     Shapes: input ``(N, C, H, W)`` or ``(C, H, W)``, floating point.
 
     Raises:
-        ValueError: the input has another number of dimensions, of channels (if ``affine``), or one value per channel.
+        ValueError: the number of dimensions, or of channels (if ``affine``), is wrong, or a channel has only one value.
 
     >>> torch.nn.InstanceNorm2d(1)(torch.tensor([[[[1.0, 3.0]]]]))
     tensor([[[[-1.0000,  1.0000]]]])
@@ -132,7 +132,7 @@ class InstanceNorm2d(_InstanceNorm):
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Normalises each channel of each volume by itself. Arguments as in `InstanceNorm2d`.
+    """Normalises each channel of each volume separately. Arguments as in `InstanceNorm2d`.
 
     Shapes: input ``(N, C, D, H, W)`` or ``(C, D, H, W)``.
 
@@ -144,7 +144,7 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
-    """An `InstanceNorm1d` whose ``num_features`` is the first input's number of channels; affine unless told otherwise.
+    """An `InstanceNorm1d` that takes ``num_features`` from the first input; affine by default.
 
     >>> layer = torch.nn.LazyInstanceNorm1d()
     >>> layer(torch.zeros(4, 7, 2)).shape[1], layer.num_features
@@ -156,7 +156,7 @@ class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
 
 
 class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
-    """An `InstanceNorm2d` whose ``num_features`` is the first input's number of channels; affine unless told otherwise.
+    """An `InstanceNorm2d` that takes ``num_features`` from the first input; affine by default.
 
     >>> layer = torch.nn.LazyInstanceNorm2d()
     >>> layer(torch.zeros(4, 7, 2, 2)).shape[1], layer.num_features
@@ -168,7 +168,7 @@ class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
 
 
 class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
-    """An `InstanceNorm3d` whose ``num_features`` is the first input's number of channels; affine unless told otherwise.
+    """An `InstanceNorm3d` that takes ``num_features`` from the first input; affine by default.
 
     >>> layer = torch.nn.LazyInstanceNorm3d()
     >>> layer(torch.zeros(4, 7, 2, 2, 2)).shape[1], layer.num_features

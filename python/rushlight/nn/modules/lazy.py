@@ -1,4 +1,4 @@
-"""What lazy modules share: parameters without sizes until the first input comes."""
+"""The base of lazy modules, whose parameters have no sizes until the first input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, ClassVar
 
-    # What it is mixed into.
+    # The class that it is mixed into.
     _Base = Module
 else:
     _Base = object
@@ -20,10 +20,10 @@ __all__ = ["LazyModuleMixin"]
 
 
 class LazyModuleMixin(_Base):
-    """Mixed into a module, lets its parameters take their sizes from the first input.
+    """Makes the parameters of a module take their sizes from the first input.
 
-    The module makes `UninitializedParameter` and `UninitializedBuffer` and says in ``initialize_parameters``, which gets
-    what ``forward`` gets, how to `materialize` them. After the first call the module is of the class ``cls_to_become``.
+    The module creates `UninitializedParameter` and `UninitializedBuffer`. Its method ``initialize_parameters`` has the
+    arguments of ``forward`` and calls `materialize`. After the first call the class of the module is ``cls_to_become``.
 
     >>> layer = torch.nn.LazyLinear(2)
     >>> layer.has_uninitialized_params()
@@ -40,7 +40,7 @@ class LazyModuleMixin(_Base):
         self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
 
     def _lazy_load_hook(self, state_dict: Any, prefix: str, *_: Any) -> None:
-        """A state with sizes gives them to this module."""
+        """Loads a state. Uninitialised parameters take their sizes from it."""
         for name, own in [*self._parameters.items(), *self._buffers.items()]:
             given = state_dict.get(prefix + name)
             if given is not None and is_lazy(own) and not is_lazy(given):
@@ -48,11 +48,11 @@ class LazyModuleMixin(_Base):
                     own.materialize(given.shape)  # type: ignore[union-attr]
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
-        """Gives the parameters their sizes and values; called with the first input."""
+        """Sets sizes and values of the parameters. It is called with the first input."""
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
     def has_uninitialized_params(self) -> bool:
-        """Whether a parameter or buffer of this module still waits for its sizes."""
+        """Whether a parameter or buffer of this module has no sizes yet."""
         return any(is_lazy(own) for own in [*self._parameters.values(), *self._buffers.values()])
 
     def _infer_parameters(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Affine maps."""
+"""Linear and bilinear layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
-    """Returns its input unchanged; takes and ignores any arguments.
+    """Returns its input unchanged. It accepts and ignores any arguments.
 
     >>> torch.nn.Identity(54, unused=True)(torch.tensor([1.0]))
     tensor([1.])
@@ -37,12 +37,12 @@ class Linear(Module):
     """``x @ weight.T + bias``.
 
     Args:
-        in_features: size of the input's last dimension.
-        out_features: size of the output's last dimension.
+        in_features: the size of the input's last dimension.
+        out_features: the size of the output's last dimension.
         bias: whether to add a learned bias.
 
     Shapes: input ``(*, in_features)``, output ``(*, out_features)``, weight ``(out_features, in_features)``.
-    The dtype of the input is that of the weight. Weight and bias start uniform within ``1 / sqrt(in_features)``.
+    The input has the dtype of the weight. Initial values are uniform within ``1 / sqrt(in_features)``.
 
     Raises:
         RuntimeError: the input's last dimension is not ``in_features``, or the dtypes differ.
@@ -56,7 +56,7 @@ class Linear(Module):
     in_features: int
     out_features: int
     weight: torch.Tensor
-    bias: torch.Tensor  # None for a layer without one; torch's types say it like this, and programs rely on them
+    bias: torch.Tensor  # may be None, but torch's annotation is this one, and programs rely on it
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
@@ -72,7 +72,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws weight and bias anew."""
+        """Initialises weight and bias."""
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
@@ -80,12 +80,12 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        # Straight from the registry: an attribute of a module takes several times as long.
+        # Read directly from the registry, because an attribute of a module takes several times as long.
         own: dict[str, Any] = self._parameters
         try:
             weight, bias = own["weight"], own["bias"]
         except KeyError:
-            # Weight normalisation and the like replace parameters by computed attributes.
+            # Weight normalisation and other tools replace parameters by computed attributes.
             weight, bias = self.weight, self.bias
         return F.linear(input, weight, bias)
 
@@ -94,14 +94,14 @@ class Linear(Module):
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """The output projection of `MultiheadAttention`, whose class has a name of its own in torch."""
+    """The output projection of `MultiheadAttention`. torch has a separate class for it."""
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """A `Linear` whose ``in_features`` is the size of the first input's last dimension.
+    """A `Linear` that takes ``in_features`` from the first input.
 
     Args:
-        out_features: size of the output's last dimension.
+        out_features: the size of the output's last dimension.
         bias: whether to add a learned bias.
 
     After the first call it is a `Linear`, with torch's initial weights.
@@ -123,14 +123,14 @@ class LazyLinear(LazyModuleMixin, Linear):
             self.bias = UninitializedParameter(device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:
-        """Draws weight and bias anew, once they have sizes."""
+        """Initialises weight and bias, if they have sizes."""
         if not self.has_uninitialized_params() and self.in_features != 0:
             super().reset_parameters()
 
     def initialize_parameters(self, input: torch.Tensor) -> None:
-        """Takes the sizes from the input and draws the weights."""
+        """Sets the sizes from the input and initialises the weights."""
         if not self.has_uninitialized_params():
-            # A loaded state has given the sizes.
+            # A loaded state has already set the sizes.
             self.in_features = self.weight.shape[-1]
             return
         with torch.no_grad():
@@ -145,16 +145,16 @@ class Bilinear(Module):
     """``x1 @ weight[k] @ x2 + bias[k]`` for each feature ``k`` of the output.
 
     Args:
-        in1_features, in2_features: sizes of the inputs' last dimensions.
-        out_features: size of the output's last dimension.
+        in1_features, in2_features: the sizes of the inputs' last dimensions.
+        out_features: the size of the output's last dimension.
         bias: whether to add a learned bias.
 
     Shapes: inputs ``(*, in1_features)`` and ``(*, in2_features)``, output ``(*, out_features)``, weight
-    ``(out_features, in1_features, in2_features)``. Weight and bias start uniform within ``1 / sqrt(in1_features)``.
+    ``(out_features, in1_features, in2_features)``. Initial values are uniform within ``1 / sqrt(in1_features)``.
 
     Raises:
         ValueError: ``in1_features`` is not positive.
-        RuntimeError: the inputs' sizes differ from these.
+        RuntimeError: the sizes of the inputs are different.
 
     >>> torch.nn.Bilinear(20, 30, 40)(torch.zeros(128, 20), torch.zeros(128, 30)).shape
     torch.Size([128, 40])
@@ -188,7 +188,7 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws weight and bias anew."""
+        """Initialises weight and bias."""
         if self.in1_features <= 0:
             raise ValueError(f"in1_features must be > 0, but got (in1_features={self.in1_features})")
         bound = 1 / math.sqrt(self.in1_features)

@@ -1,9 +1,9 @@
-"""Losses."""
+"""Loss functions."""
 
 from __future__ import annotations
 
 import rushlight as torch
-from rushlight._homes import adopt
+from rushlight._set_module import set_public_module
 from rushlight._warnings import warn
 
 from .. import functional as F
@@ -47,13 +47,13 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
 ]
 
-adopt(globals())
+set_public_module(globals())
 
 
 class L1Loss(_Loss):
-    """``|input - target|``, as mean, sum or (``reduction="none"``) element by element.
+    """``|input - target|``, averaged, summed or (``reduction="none"``) per element.
 
-    Shapes: input and target ``(*)`` alike, of one floating point dtype.
+    Shapes: input and target have the same shape ``(*)`` and the same floating point dtype.
 
     >>> torch.nn.L1Loss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
     tensor(1.5000)
@@ -64,12 +64,12 @@ class L1Loss(_Loss):
 
 
 class MSELoss(_Loss):
-    """``(input - target) ** 2``, as mean, sum or (``reduction="none"``) element by element.
+    """``(input - target) ** 2``, averaged, summed or (``reduction="none"``) per element.
 
-    Shapes: input and target ``(*)`` alike; other shapes broadcast with a warning. Floating point dtypes.
+    Shapes: input and target have the same shape ``(*)``; other shapes broadcast with a warning. Floating point dtypes.
 
     Raises:
-        RuntimeError: shapes that do not broadcast.
+        RuntimeError: the shapes do not broadcast.
 
     >>> torch.nn.MSELoss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
     tensor(2.5000)
@@ -80,11 +80,11 @@ class MSELoss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """Minus the log-probability of the right class.
+    """The negative log probability of the target class.
 
     Args:
         weight: a weight for each class, shape ``(C)``.
-        ignore_index: targets of this value add nothing, not even to the mean's denominator.
+        ignore_index: targets with this value are ignored, also in the denominator of the mean.
 
     Shapes: input ``(C)``, ``(N, C)`` or ``(N, C, d1, ...)`` of log-probabilities, target the same without ``C``, int64.
 
@@ -115,7 +115,7 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """The old name of `NLLLoss` for images.
+    """Deprecated name of `NLLLoss` for images.
 
     >>> torch.nn.NLLLoss2d()(torch.zeros(1, 2, 1, 1), torch.zeros(1, 1, 1, dtype=torch.int64))
     tensor(0.)
@@ -138,12 +138,12 @@ class NLLLoss2d(NLLLoss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """The cross entropy between scores and the right classes or their probabilities.
+    """The cross entropy between scores and target classes or class probabilities.
 
     Args:
         weight: a weight for each class, shape ``(C)``.
-        ignore_index: targets of this value add nothing, not even to the mean's denominator.
-        label_smoothing: from 0 to 1, how much of each target is spread evenly over the classes.
+        ignore_index: targets with this value are ignored, also in the denominator of the mean.
+        label_smoothing: the share (from 0 to 1) of each target that is distributed evenly over all classes.
 
     Shapes: input ``(C)``, ``(N, C)`` or ``(N, C, d1, ...)`` of any real scores; target the same without ``C``, int64,
     or the same shape with probabilities.
@@ -185,12 +185,12 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class BCELoss(_WeightedLoss):
-    """The cross entropy between probabilities and the targets' probabilities; logarithms end at -100.
+    """The binary cross entropy between probabilities and target probabilities. Logarithms are at least -100.
 
     Args:
         weight: a weight for each element, of a shape that broadcasts.
 
-    Shapes: input and target ``(*)`` alike, from 0 to 1, floating point.
+    Shapes: input and target have the same shape ``(*)``, from 0 to 1, floating point.
 
     Raises:
         ValueError: the shapes differ.
@@ -213,7 +213,7 @@ class BCEWithLogitsLoss(_Loss):
         weight: a weight for each element, of a shape that broadcasts.
         pos_weight: a weight for positive targets, of a shape that broadcasts.
 
-    Shapes: input and target ``(*)`` alike, floating point.
+    Shapes: input and target have the same shape ``(*)``, floating point.
 
     Raises:
         ValueError: the shapes differ.
@@ -244,14 +244,14 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """The Kullback-Leibler divergence of log-probabilities from the target's probabilities.
+    """The Kullback-Leibler divergence between target probabilities and log probabilities.
 
     Args:
-        reduction: ``"batchmean"`` divides the sum by the batch's size, as the definition does; ``"mean"``, ``"sum"`` and
-            ``"none"`` as everywhere.
-        log_target: whether the target holds logarithms too.
+        reduction: ``"batchmean"`` divides the sum by the batch size, as in the definition; ``"mean"``, ``"sum"`` and
+            ``"none"`` as in other losses.
+        log_target: whether the target contains logarithms.
 
-    Shapes: input and target ``(*)`` alike, floating point.
+    Shapes: input and target have the same shape ``(*)``, floating point.
 
     >>> half = torch.tensor([[0.5, 0.5]])
     >>> torch.nn.KLDivLoss(reduction="batchmean")(half.log(), torch.tensor([[0.25, 0.75]]))
@@ -275,9 +275,9 @@ class KLDivLoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """The absolute differences, rounded off by a square below ``beta`` (Girshick 2015).
+    """The absolute difference, replaced by a square below ``beta`` (Girshick 2015).
 
-    Shapes: input and target ``(*)`` alike, floating point.
+    Shapes: input and target have the same shape ``(*)``, floating point.
 
     Raises:
         RuntimeError: ``beta`` is negative.
@@ -303,13 +303,13 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Half the squared differences, continued by a straight line above ``delta`` (Huber 1964).
+    """Half the squared difference, replaced by a straight line above ``delta`` (Huber 1964).
 
-    Shapes: input and target ``(*)`` alike, floating point.
+    Shapes: input and target have the same shape ``(*)``, floating point.
 
     Raises:
         TypeError: ``delta`` is not a number.
-        RuntimeError: ``delta`` is not above zero.
+        RuntimeError: ``delta`` is not positive.
 
     >>> torch.nn.HuberLoss(reduction="none", delta=2.0)(torch.tensor([1.0, 3.0]), torch.zeros(2))
     tensor([0.5000, 4.0000])
@@ -328,14 +328,14 @@ class HuberLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """The negative logarithm of the probability of counts, whose means (or their logarithms) the input holds.
+    """The negative log-likelihood of counts with a Poisson distribution, whose mean (or its logarithm) is the input.
 
     Args:
-        log_input: whether the input holds logarithms.
-        full: whether to add Stirling's approximation of what does not depend on the input.
-        eps: keeps the logarithm of zero finite without ``log_input``.
+        log_input: whether the input contains logarithms.
+        full: whether to add Stirling's approximation of the term that does not depend on the input.
+        eps: keeps the logarithm of zero finite if ``log_input`` is false.
 
-    Shapes: input and target ``(*)`` alike.
+    Shapes: input and target have the same shape ``(*)``.
 
     >>> torch.nn.PoissonNLLLoss()(torch.tensor([0.0]), torch.tensor([2.0]))
     tensor(1.)
@@ -367,16 +367,17 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """The negative logarithm of the density of targets under normal distributions with given means and variances.
+    """The negative log-likelihood of targets with normal distributions of given means and variances.
 
     Args:
         full: whether to add the constant term.
         eps: the smallest variance.
 
-    Shapes: input and target ``(N, *)`` alike; the variance the same, with a last dimension of 1, or without it.
+    Shapes: input and target have the same shape ``(N, *)``. The variance has this shape, or its last dimension is 1 or
+    missing.
 
     Raises:
-        ValueError: a variance is negative, or its shape does not fit.
+        ValueError: a variance is negative, or its shape does not match.
 
     >>> torch.nn.GaussianNLLLoss()(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
     tensor(2.)
@@ -396,16 +397,16 @@ class GaussianNLLLoss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """Connectionist temporal classification (Graves et al. 2006): a sequence of labels against longer ones of scores.
+    """Connectionist temporal classification (Graves et al. 2006): aligns label sequences with longer score sequences.
 
     Args:
-        blank: the number of the label that means nothing.
-        zero_infinity: whether losses of targets that do not fit into their inputs count as zero.
+        blank: the index of the blank label.
+        zero_infinity: whether infinite losses, of targets longer than their inputs, are replaced by zero.
 
-    Shapes: log-probabilities ``(T, N, C)`` or ``(T, C)``; targets ``(N, S)`` or all in one row; the lengths of both ``(N)``.
+    Shapes: log-probabilities ``(T, N, C)`` or ``(T, C)``; targets ``(N, S)`` or concatenated; lengths of both ``(N)``.
 
     Raises:
-        RuntimeError: the shapes or lengths do not fit.
+        RuntimeError: the shapes or lengths do not match.
 
     >>> scores = torch.full((2, 1, 2), 0.5).log()
     >>> torch.nn.CTCLoss()(scores, torch.tensor([[1]]), torch.tensor([2]), torch.tensor([1]))

@@ -1,23 +1,36 @@
 """`Module`: the base class of networks. It registers parameters, buffers and submodules, and calls `forward`.
 
-Three dictionaries hold what is registered (`_parameters`, `_buffers`, `_modules`); everything else is walking them.
-Hooks around a call are in `_hooks`, the state dictionary in `_state`.
+Registered objects are in three dictionaries (`_parameters`, `_buffers`, `_modules`). Most methods iterate over them. Hooks
+around a call are in `_hooks`.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, namedtuple
+from collections.abc import Mapping
 
 import rushlight as torch
-from rushlight import Tensor
+from rushlight import Tensor, __future__
 from rushlight._constructors import name_constructor
-from rushlight._names import missing
+from rushlight._names import missing, missing_from
 from rushlight._text import indented, typename
 from rushlight._warnings import warn
 
 from .. import _grads
-from ..parameter import Buffer, Parameter
-from . import _convert, _hooks, _state
+from ..parameter import Buffer, Parameter, is_lazy
+from . import _convert, _hooks
+
+# torch's private names of the global registries, which libraries read.
+from ._hooks import backward_hooks as _global_backward_hooks  # noqa: F401
+from ._hooks import backward_pre_hooks as _global_backward_pre_hooks  # noqa: F401
+from ._hooks import buffer_registration_hooks as _global_buffer_registration_hooks  # noqa: F401
+from ._hooks import forward_hooks as _global_forward_hooks  # noqa: F401
+from ._hooks import forward_hooks_always_called as _global_forward_hooks_always_called  # noqa: F401
+from ._hooks import forward_hooks_with_kwargs as _global_forward_hooks_with_kwargs  # noqa: F401
+from ._hooks import forward_pre_hooks as _global_forward_pre_hooks  # noqa: F401
+from ._hooks import has_any_global_hook as _has_any_global_hook  # noqa: F401
+from ._hooks import module_registration_hooks as _global_module_registration_hooks  # noqa: F401
+from ._hooks import parameter_registration_hooks as _global_parameter_registration_hooks  # noqa: F401
 from ._hooks import (
     register_module_backward_hook,
     register_module_buffer_registration_hook,
@@ -28,11 +41,10 @@ from ._hooks import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from ._state import _IncompatibleKeys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from typing import Any, Self
 
 __all__ = [
@@ -48,12 +60,23 @@ __all__ = [
 ]
 
 
+class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+    """What `load_state_dict` returns: the names that were missing and those nobody expected."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return super().__repr__() if self.missing_keys or self.unexpected_keys else "<All keys matched successfully>"
+
+    __str__ = __repr__
+
+
 class Module(_hooks.HasHooks):
     """The base class of all neural network modules.
 
     A subclass calls ``super().__init__()``, assigns parameters, buffers and other modules as attributes, and defines
-    ``forward``. Assigned modules form a tree whose parameters are found by `parameters`, saved by `state_dict` and
-    converted by `to`.
+    ``forward``. Assigned modules form a tree. `parameters` finds its parameters, `state_dict` saves them and `to`
+    converts them.
 
     Raises:
         AttributeError: a parameter, buffer or module is assigned before ``Module.__init__`` was called.
@@ -93,7 +116,7 @@ class Module(_hooks.HasHooks):
                 raise TypeError(f"{name}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
             if args:
                 raise TypeError(f"{name}.__init__() takes 1 positional argument but {len(args) + 1} were given")
-        # Straight into the dictionary: nothing here needs the rules of __setattr__.
+        # Written directly to the dictionary, because these attributes do not need the checks of __setattr__.
         own = self.__dict__
         own["training"] = True
         own["_parameters"] = {}
@@ -118,7 +141,7 @@ class Module(_hooks.HasHooks):
     # Registration.
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Adds a parameter under a name; None reserves the name."""
+        """Registers a parameter under a name. None reserves the name."""
         self._check_name("parameter", name, self._parameters if "_parameters" in self.__dict__ else None)
         if param is not None:
             if not isinstance(param, Parameter):
@@ -136,7 +159,7 @@ class Module(_hooks.HasHooks):
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Adds a tensor that is not trained; it is part of the state dictionary if ``persistent``."""
+        """Registers a tensor that is not trained. It is part of the state dictionary if ``persistent``."""
         self._check_name("buffer", name, self._buffers if "_buffers" in self.__dict__ else None)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
@@ -149,7 +172,7 @@ class Module(_hooks.HasHooks):
             self._non_persistent_buffers_set.add(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Adds a submodule under a name; it can be read as an attribute of that name."""
+        """Registers a submodule under a name, which becomes an attribute."""
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{typename(module)} is not a Module subclass")
         self._check_name("module", name, self._modules)
@@ -180,7 +203,7 @@ class Module(_hooks.HasHooks):
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
         if "_modules" in own:
-            # Written out: this runs at every use of a parameter in a forward.
+            # Not in a loop, because this code runs at every use of a parameter in a forward.
             registry = own["_parameters"]
             if name in registry:
                 return registry[name]
@@ -195,7 +218,7 @@ class Module(_hooks.HasHooks):
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
         if not isinstance(value, (Tensor, Module)):
-            # The common case: a plain value under a name that is plain already.
+            # The common case: a plain value, and the name is not registered.
             if name in own or not self._replaces_registered(name, value):
                 super().__setattr__(name, value)
             return
@@ -216,15 +239,17 @@ class Module(_hooks.HasHooks):
         elif isinstance(value, Buffer):
             if "_buffers" not in own:
                 raise AttributeError("cannot assign buffer before Module.__init__() call")
-            self._forget(name, own)
-            self.register_buffer(name, value, value.persistent)
+            if _accepts_persistent(type(self).register_buffer):
+                self.register_buffer(name, value, value.persistent)
+            else:
+                self.register_buffer(name, value)
         elif name in own.get("_buffers", ()):
             self._buffers[name] = _hooks.registered(_hooks.buffer_registration_hooks, self, name, value)
         else:
             super().__setattr__(name, value)
 
     def _replaces_registered(self, name: str, value: Any) -> bool:
-        """Puts None in the place of something registered; any other value does not belong there."""
+        """Sets a registered name to None. Any other value is an error."""
         own = self.__dict__
         for registry, kind, expected in (
             ("_parameters", "parameter", "torch.nn.Parameter or None"),
@@ -263,14 +288,14 @@ class Module(_hooks.HasHooks):
     def __setstate__(self, state: dict[str, Any]) -> None:
         own = self.__dict__
         own.update(state)
-        # Files of older versions lack what came later.
+        # Pickles of older versions do not have the newer attributes.
         for name in _hooks.REGISTRIES:
             own.setdefault(name, OrderedDict())
         own.setdefault("_non_persistent_buffers_set", set())
         own.setdefault("_is_full_backward_hook", None)
         _hooks.noticed(self)
 
-    # Walking the tree.
+    # Traversal.
 
     def _named_members(
         self, members: Callable[[Module], Any], prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -286,34 +311,34 @@ class Module(_hooks.HasHooks):
                 yield f"{path}.{name}" if path else name, member
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """The parameters of this module and, if ``recurse``, of all below; shared ones once."""
+        """The parameters of this module and, if ``recurse``, of all submodules. Shared ones occur once."""
         for _, parameter in self.named_parameters(recurse=recurse):
             yield parameter
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """The parameters with their names, as in the state dictionary."""
+        """The names of parameters, as in the state dictionary, and the parameters."""
         yield from self._named_members(lambda module: module._parameters.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """The buffers of this module and, if ``recurse``, of all below; shared ones once."""
+        """The buffers of this module and, if ``recurse``, of all submodules. Shared ones occur once."""
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """The buffers with their names, as in the state dictionary."""
+        """The names of buffers, as in the state dictionary, and the buffers."""
         yield from self._named_members(lambda module: module._buffers.items(), prefix, recurse, remove_duplicate)
 
     def children(self) -> Iterator[Module]:
-        """The modules directly below this one."""
+        """The direct submodules."""
         for _, module in self.named_children():
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules directly below this one with their names; shared ones once."""
+        """The names of the direct submodules and the submodules. Shared ones occur once."""
         seen = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -321,14 +346,14 @@ class Module(_hooks.HasHooks):
                 yield name, module
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
-        """This module and all below it, a module before those it holds."""
+        """This module and all its submodules, recursively. A module comes before its submodules."""
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """This module and all below it with their paths; its own path is ``prefix``."""
+        """The paths of this module and all submodules, and the modules. The path of this module is ``prefix``."""
         memo = set() if memo is None else memo
         if self in memo:
             return
@@ -340,7 +365,7 @@ class Module(_hooks.HasHooks):
                 yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
 
     def get_submodule(self, target: str) -> Module:
-        """The module at a path such as ``"encoder.layers.0"``; the empty path is this module."""
+        """The module at a path such as ``"encoder.layers.0"``; the empty path gives this module."""
         module = self
         for name in target.split(".") if target else ():
             if not hasattr(module, name):
@@ -351,7 +376,7 @@ class Module(_hooks.HasHooks):
         return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Puts a module at a path; with ``strict`` only in the place of one that is there."""
+        """Sets the module at a path. With ``strict`` there must already be one."""
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
         if not isinstance(module, Module):
@@ -382,34 +407,23 @@ class Module(_hooks.HasHooks):
             raise AttributeError(f"`{name}` is not {kind}")
         return found
 
-    # Changing the whole tree.
+    # Changes of the whole tree.
 
     def apply(self, fn: Callable[[Module], None]) -> Self:
-        """Calls ``fn`` on every module below and then on this one."""
+        """Calls ``fn`` with every submodule and then with this module."""
         for module in self.children():
             module.apply(fn)
         fn(self)
         return self
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replaces the data of every parameter, its gradient and every buffer by what ``fn`` makes of it."""
+        """Replaces every parameter's data, its gradient and every buffer by the result of ``fn``."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
         for name, parameter in self._parameters.items():
-            if parameter is None:
-                continue
-            with torch.no_grad():
-                data = fn(parameter)
-            grad = parameter.grad
-            if data.is_meta == parameter.is_meta:
-                # The parameter stays the same object: optimizers and other modules hold it.
-                parameter.data = data
-            else:
-                parameter = self._parameters[name] = Parameter(data, parameter.requires_grad)
-            if grad is not None:
-                with torch.no_grad():
-                    parameter.grad = fn(grad).requires_grad_(grad.requires_grad)
+            if parameter is not None:
+                self._parameters[name] = _convert.converted(parameter, fn, f"{type(self).__name__}.{name}")
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
@@ -461,11 +475,11 @@ class Module(_hooks.HasHooks):
         return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
 
     def share_memory(self) -> Self:
-        """Moves parameters and buffers to memory that other processes can map."""
+        """Moves parameters and buffers into shared memory."""
         return self._apply(lambda tensor: tensor.share_memory_())
 
     def train(self, mode: bool = True) -> Self:
-        """Sets training or evaluation mode here and below; Dropout, for one, looks at it."""
+        """Sets training or evaluation mode in this module and all submodules, for example for Dropout."""
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
         self.training = mode
@@ -478,7 +492,7 @@ class Module(_hooks.HasHooks):
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Says for all parameters whether gradients flow into them."""
+        """Sets whether the parameters require gradients."""
         for parameter in self.parameters():
             parameter.requires_grad_(requires_grad)
         return self
@@ -492,7 +506,7 @@ class Module(_hooks.HasHooks):
     def state_dict(
         self, *args: Any, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, Any]:
-        """Parameters and persistent buffers by name, detached but not copied; with ``keep_vars`` not even detached."""
+        """Parameters and persistent buffers by name. They are detached (unless ``keep_vars``) but not copied."""
         if args:
             warn(
                 "Positional args are being deprecated, use kwargs instead. Refer to "
@@ -502,22 +516,66 @@ class Module(_hooks.HasHooks):
             given = [destination, prefix, keep_vars]
             given[: len(args)] = args
             destination, prefix, keep_vars = given  # type: ignore[assignment]
-        return _state.save(self, destination, prefix, keep_vars)
+        if destination is None:
+            destination = OrderedDict()
+            destination._metadata = OrderedDict()  # type: ignore[attr-defined]
+        metadata = {"version": self._version}
+        if hasattr(destination, "_metadata"):
+            destination._metadata[prefix[:-1]] = metadata
+        for hook in self._state_dict_pre_hooks.values():
+            hook(self, prefix, keep_vars)
+        self._save_to_state_dict(destination, prefix, keep_vars)
+        for name, child in self._modules.items():
+            if child is not None:
+                child.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        for hook in self._state_dict_hooks.values():
+            given = hook(self, destination, prefix, metadata)
+            if given is not None:
+                # Only hooks registered by the private function may replace the dictionary.
+                if getattr(hook, "_from_public_api", False):
+                    raise RuntimeError("state_dict post-hook must return None")
+                destination = given
+        return destination
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> _IncompatibleKeys:
-        """Copies a saved state into this module; with ``assign`` the tensors themselves take the old ones' places.
+        """Copies a saved state into this module. With ``assign`` its tensors replace the old ones.
 
-        Returns the names that were missing and those that were not expected.
+        Returns the missing names and the unexpected names.
 
         Raises:
-            RuntimeError: a shape differs, or names differ and ``strict`` is set. All differences are listed.
+            RuntimeError: a shape differs, or names differ and ``strict`` is set. The message lists all differences.
         """
-        return _state.load(self, state_dict, strict, assign)
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+        missing: list[str] = []
+        unexpected: list[str] = []
+        errors: list[str] = []
+        versions = getattr(state_dict, "_metadata", None)
+        state: OrderedDict[str, Any] = OrderedDict(state_dict)
+        if versions is not None:
+            # Modules' own loading may look at it.
+            state._metadata = versions  # type: ignore[attr-defined]
+
+        _load_with_children(self, state, "", versions, assign, (missing, unexpected, errors))
+        if strict:
+            for title, names in (("Unexpected", unexpected), ("Missing", missing)):
+                if names:
+                    quoted = ", ".join(f'"{name}"' for name in names)
+                    errors.insert(0, f"{title} key(s) in state_dict: {quoted}. ")
+        if errors:
+            raise RuntimeError(
+                "Error(s) in loading state_dict for {}:\n\t{}".format(type(self).__name__, "\n\t".join(errors))
+            )
+        return _IncompatibleKeys(missing, unexpected)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        _state.save_own(self, destination, prefix, keep_vars)
+        for name, tensor in _persistent(self).items():
+            if tensor is not None:
+                destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
+        if _overrides(self, "get_extra_state"):
+            destination[prefix + _EXTRA_STATE] = self.get_extra_state()
 
     def _load_from_state_dict(
         self,
@@ -529,14 +587,44 @@ class Module(_hooks.HasHooks):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        _state.load_own(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        for hook in self._load_state_dict_pre_hooks.values():
+            hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+
+        own = _persistent(self)
+        assign = local_metadata.get("assign_to_params_buffers", False)
+        for name, target in own.items():
+            if target is None:
+                continue
+            key = prefix + name
+            if key in state_dict:
+                _load_tensor(self, name, key, target, state_dict[key], assign, error_msgs)
+            elif strict:
+                missing_keys.append(key)
+
+        extra = prefix + _EXTRA_STATE
+        if _overrides(self, "set_extra_state"):
+            if extra in state_dict:
+                self.set_extra_state(state_dict[extra])
+            elif strict:
+                missing_keys.append(extra)
+        elif strict and extra in state_dict:
+            unexpected_keys.append(extra)
+
+        if strict:
+            # A slot that holds None takes nothing.
+            there = {name for name, target in own.items() if target is not None}
+            for key in state_dict:
+                if key.startswith(prefix) and key != extra:
+                    name, _, below = key[len(prefix) :].partition(".")
+                    if name not in (self._modules if below else there):
+                        unexpected_keys.append(key)
 
     def get_extra_state(self) -> Any:
-        """What to save besides tensors; a subclass defines it together with `set_extra_state`."""
+        """State besides tensors that is saved. A subclass defines it together with `set_extra_state`."""
         raise RuntimeError(_NO_EXTRA_STATE.format("get_extra_state"))
 
     def set_extra_state(self, state: Any) -> None:
-        """Takes what `get_extra_state` saved."""
+        """Loads the result of `get_extra_state`."""
         raise RuntimeError(_NO_EXTRA_STATE.format("set_extra_state"))
 
     # Printing.
@@ -545,7 +633,7 @@ class Module(_hooks.HasHooks):
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What the module's line says between the parentheses."""
+        """The text between the parentheses in the module's line."""
         return ""
 
     def __repr__(self) -> str:
@@ -557,10 +645,114 @@ class Module(_hooks.HasHooks):
         return self._get_name() + "(\n  " + "\n  ".join(lines + below) + "\n)"
 
 
-# Torch's name, which texts of modules in programs are made with.
+# It has torch's name, because programs use it for the text of their modules.
 _addindent = indented
 
 _NO_EXTRA_STATE = (
     "Reached a code path in Module.{}() that should never be called.\n"
-    "  A module that keeps an extra state writes both: get_extra_state() and set_extra_state(state)."
+    "  A module with extra state defines both: get_extra_state() and set_extra_state(state)."
 )
+
+_EXTRA_STATE = "_extra_state"
+
+
+def _persistent(module: Module) -> dict[str, Any]:
+    """A module's own parameters and those buffers that belong to its state."""
+    transient = module._non_persistent_buffers_set
+    buffers = {name: tensor for name, tensor in module._buffers.items() if name not in transient}
+    return {**module._parameters, **buffers}
+
+
+def _overrides(module: Module, method: str) -> bool:
+    return getattr(type(module), method) is not getattr(Module, method)
+
+
+def _load_with_children(
+    module: Module,
+    part: dict[str, Any],
+    prefix: str,
+    versions: dict[str, Any] | None,
+    assign: bool,
+    report: tuple[list[str], list[str], list[str]],
+) -> None:
+    """Loads the part of a state that belongs to a module. Adds to the missing names, unexpected names and errors."""
+    metadata = {} if versions is None else versions.get(prefix[:-1], {})
+    if assign:
+        metadata["assign_to_params_buffers"] = assign
+    module._load_from_state_dict(part, prefix, metadata, True, *report)
+    for name, child in module._modules.items():
+        if child is not None:
+            below = f"{prefix}{name}."
+            state = {key: value for key, value in part.items() if key.startswith(below)}
+            _load_with_children(child, state, below, versions, assign, report)
+    keys = _IncompatibleKeys(*report[:2])
+    for hook in module._load_state_dict_post_hooks.values():
+        if hook(module, keys) is not None:
+            raise AssertionError(
+                "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new "
+                "values, if incompatible_keys need to be modified, it should be done inplace."
+            )
+
+
+def _accepts_persistent(method: Callable[..., Any]) -> bool:
+    """Whether a subclass's `register_buffer` has the third argument."""
+    if method is Module.register_buffer:
+        return True
+    from inspect import signature
+
+    parameters = signature(method).parameters.values()
+    return any(one.name == "persistent" or one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_global_is_full_backward_hook":
+        return _hooks.backward_hooks_are_full
+    raise missing_from("torch.nn.modules.module", name, lambda: __all__)
+
+
+def _load_tensor(
+    module: Module, name: str, key: str, target: torch.Tensor, value: Any, assign: bool, errors: list[str]
+) -> None:
+    if not isinstance(value, torch.Tensor):
+        errors.append(
+            f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '
+            f"but received {type(value)}"
+        )
+        return
+    if is_lazy(target) and is_lazy(value):
+        # Nothing to copy yet.
+        return
+    if target.dim() == 0 and value.dim() == 1:
+        # Checkpoints from before tensors without dimensions hold scalars as vectors of one.
+        value = value[0]
+    if value.shape != target.shape:
+        errors.append(
+            f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, the shape in current "
+            f"model is {target.shape}."
+        )
+        return
+    if target.is_meta and not value.is_meta and not assign:
+        warn(
+            f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, "
+            "which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary to their "
+            "corresponding key in the module instead of copying them in place?)",
+        )
+    try:
+        if not assign:
+            with torch.no_grad():
+                target.copy_(value)
+            return
+        if isinstance(target, Parameter):
+            if isinstance(value, Parameter):
+                value.requires_grad_(target.requires_grad)
+            else:
+                value = Parameter(value, requires_grad=target.requires_grad)
+            if __future__.get_swap_module_params_on_conversion():
+                torch.utils.swap_tensors(target, Parameter(value.detach(), target.requires_grad))
+                return
+        setattr(module, name, value)
+    except Exception as error:
+        errors.append(
+            f'While copying the parameter named "{key}", whose dimensions in the model are {target.size()} and whose '
+            f"dimensions in the checkpoint are {value.size()}, an exception occurred : {error.args}."
+        )

@@ -25,7 +25,7 @@ class LocalResponseNorm(Module):
     Shapes: input ``(N, C, *)``, floating point.
 
     Raises:
-        ValueError: the input has less than three dimensions.
+        ValueError: the input has fewer than three dimensions.
 
     >>> torch.nn.LocalResponseNorm(1, alpha=3.0, beta=0.5)(torch.ones(1, 1, 1))
     tensor([[[0.5000]]])
@@ -52,7 +52,7 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """The older form of `LocalResponseNorm`, for images ``(N, C, H, W)``; even sizes lean to the channels before.
+    """An older form of `LocalResponseNorm` for images ``(N, C, H, W)``. An even window has one more channel before.
 
     >>> torch.nn.CrossMapLRN2d(1, alpha=3.0, beta=0.5)(torch.ones(1, 1, 1, 1))
     tensor([[[[0.5000]]]])
@@ -77,7 +77,7 @@ class CrossMapLRN2d(Module):
         squares = input * input
         sums = F.pad(squares, (0, 0, 0, 0, reach, reach)).unfold(1, 2 * reach + 1, 1).sum(-1)
         if input.size(1) > reach + 1:
-            # In torch the first channel, once it is in the running sum, never leaves it.
+            # In torch, the first channel is never removed from the running sum.
             sums = torch.cat([sums[:, : reach + 1], sums[:, reach + 1 :] + squares[:, :1]], 1)
         return input * (sums * (self.alpha / self.size) + self.k) ** -self.beta
 
@@ -86,7 +86,7 @@ class CrossMapLRN2d(Module):
 
 
 class _LastDimsNorm(Module):
-    """What the normalisations of the last dimensions share."""
+    """The base of normalisations over the last dimensions."""
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
     normalized_shape: tuple[int, ...]
@@ -115,12 +115,12 @@ class LayerNorm(_LastDimsNorm):
         normalized_shape: the sizes of those dimensions, or the size of the last.
         eps: added to the variance.
         elementwise_affine: whether to learn weight and bias.
-        bias: whether there is a bias.
+        bias: whether to learn the bias.
 
     Shapes: input ``(*, *normalized_shape)``, floating point.
 
     Raises:
-        RuntimeError: the input ends with other sizes.
+        RuntimeError: the last sizes of the input differ.
 
     >>> torch.nn.LayerNorm(2, elementwise_affine=False)(torch.tensor([[1.0, 3.0]]))
     tensor([[-1.0000,  1.0000]])
@@ -165,13 +165,13 @@ class RMSNorm(_LastDimsNorm):
 
     Args:
         normalized_shape: the sizes of those dimensions, or the size of the last.
-        eps: added to the mean square; the dtype's own by default.
+        eps: added to the mean square; by default the dtype's machine epsilon.
         elementwise_affine: whether to learn the weight.
 
     Shapes: input ``(*, *normalized_shape)``, floating point.
 
     Raises:
-        RuntimeError: the input ends with other sizes.
+        RuntimeError: the last sizes of the input differ.
 
     >>> torch.nn.RMSNorm(2, elementwise_affine=False)(torch.tensor([[3.0, 3.0]]))
     tensor([[1., 1.]])
@@ -204,20 +204,20 @@ class RMSNorm(_LastDimsNorm):
 
 
 class GroupNorm(Module):
-    """Normalises groups of channels of each sample (Wu and He 2018), with a scale and a shift for each channel.
+    """Normalises groups of channels of each sample (Wu and He 2018), with one scale and one shift per channel.
 
     Args:
-        num_groups: how many groups; it divides ``num_channels``.
+        num_groups: the number of groups. It must divide ``num_channels``.
         num_channels: the number of channels C.
         eps: added to the variance.
         affine: whether to learn scale and shift.
-        bias: whether there is a shift.
+        bias: whether to learn the shift.
 
     Shapes: input ``(N, C, *)``, floating point.
 
     Raises:
         ValueError: ``num_groups`` does not divide ``num_channels``.
-        RuntimeError: the input has another number of channels.
+        RuntimeError: the input has the wrong number of channels.
 
     >>> torch.nn.GroupNorm(1, 2, affine=False)(torch.tensor([[1.0, 3.0]]))
     tensor([[-1.0000,  1.0000]])

@@ -1,4 +1,4 @@
-"""Borders around the last one, two or three dimensions."""
+"""Padding of the last one, two or three dimensions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _sextuple = _ntuple(6, "_sextuple")
 
 
 class _PadNd(Module):
-    """What the paddings share: one width for all sides, or one for each, the last dimension's first."""
+    """The base of padding modules. The padding is one width, or one per side, beginning with the last dimension."""
 
     __constants__ = ["padding"]
     padding: Sequence[int]
@@ -69,11 +69,11 @@ class _ConstantPadNd(_PadNd):
 
 
 class ConstantPad1d(_ConstantPadNd):
-    """A border of one value around the last dimension; a negative width cuts off.
+    """Pads the last dimension with a value. A negative width crops.
 
     Args:
         padding: one width, or ``(left, right)``.
-        value: what the border holds.
+        value: the value of the padding.
 
     Shapes: input ``(*, W)``, output ``(*, W + left + right)``; any dtype.
 
@@ -88,7 +88,7 @@ class ConstantPad1d(_ConstantPadNd):
 
 
 class ConstantPad2d(_ConstantPadNd):
-    """A border of one value around the last two dimensions, as in `ConstantPad1d`.
+    """Pads the last two dimensions with a value, as in `ConstantPad1d`.
 
     >>> torch.nn.ConstantPad2d((1, 0, 0, 1), 9.0)(torch.tensor([[1.0]]))
     tensor([[9., 1.],
@@ -99,7 +99,7 @@ class ConstantPad2d(_ConstantPadNd):
 
 
 class ConstantPad3d(_ConstantPadNd):
-    """A border of one value around the last three dimensions, as in `ConstantPad1d`.
+    """Pads the last three dimensions with a value, as in `ConstantPad1d`.
 
     >>> torch.nn.ConstantPad3d(1, 9.0)(torch.zeros(1, 2, 3)).shape
     torch.Size([3, 4, 5])
@@ -119,7 +119,7 @@ class _ZeroPadNd:
 
 
 class ZeroPad1d(_ZeroPadNd, ConstantPad1d):
-    """A border of zeros around the last dimension, as in `ConstantPad1d`.
+    """Pads the last dimension with zeros, as in `ConstantPad1d`.
 
     >>> torch.nn.ZeroPad1d((1, 2))(torch.tensor([1.0]))
     tensor([0., 1., 0., 0.])
@@ -127,7 +127,7 @@ class ZeroPad1d(_ZeroPadNd, ConstantPad1d):
 
 
 class ZeroPad2d(_ZeroPadNd, ConstantPad2d):
-    """A border of zeros around the last two dimensions, as in `ConstantPad1d`.
+    """Pads the last two dimensions with zeros, as in `ConstantPad1d`.
 
     >>> torch.nn.ZeroPad2d((1, 0, 0, 1))(torch.tensor([[1.0]]))
     tensor([[0., 1.],
@@ -136,7 +136,7 @@ class ZeroPad2d(_ZeroPadNd, ConstantPad2d):
 
 
 class ZeroPad3d(_ZeroPadNd, ConstantPad3d):
-    """A border of zeros around the last three dimensions, as in `ConstantPad1d`.
+    """Pads the last three dimensions with zeros, as in `ConstantPad1d`.
 
     >>> torch.nn.ZeroPad3d(1)(torch.zeros(1, 2, 3)).shape
     torch.Size([3, 4, 5])
@@ -148,15 +148,15 @@ class _ReflectionPadNd(_PadNd):
 
 
 class ReflectionPad1d(_ReflectionPadNd):
-    """A border that mirrors the last dimension at its outermost elements.
+    """Pads the last dimension by reflection at its first and last elements.
 
     Args:
         padding: one width, or ``(left, right)``; each smaller than the dimension.
 
-    Shapes: input ``(N, C, W)`` or ``(C, W)``, output with ``W + left + right``.
+    Shapes: input ``(N, C, W)`` or ``(C, W)``, the output has size ``W + left + right``.
 
     Raises:
-        RuntimeError: a width is not smaller than the dimension, or the input has another number of dimensions.
+        RuntimeError: a width is not smaller than the dimension, or the input has the wrong number of dimensions.
 
     >>> torch.nn.ReflectionPad1d(2)(torch.tensor([[1.0, 2.0, 3.0]]))
     tensor([[3., 2., 1., 2., 3., 2., 1.]])
@@ -166,7 +166,7 @@ class ReflectionPad1d(_ReflectionPadNd):
 
 
 class ReflectionPad2d(_ReflectionPadNd):
-    """A border that mirrors images ``(N, C, H, W)`` or ``(C, H, W)``, as in `ReflectionPad1d`.
+    """Pads images ``(N, C, H, W)`` or ``(C, H, W)`` by reflection, as in `ReflectionPad1d`.
 
     >>> torch.nn.ReflectionPad2d((1, 0, 0, 0))(torch.tensor([[[1.0, 2.0]]]))
     tensor([[[2., 1., 2.]]])
@@ -176,7 +176,7 @@ class ReflectionPad2d(_ReflectionPadNd):
 
 
 class ReflectionPad3d(_ReflectionPadNd):
-    """A border that mirrors volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)``, as in `ReflectionPad1d`.
+    """Pads volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)`` by reflection, as in `ReflectionPad1d`.
 
     >>> torch.nn.ReflectionPad3d(1)(torch.zeros(1, 2, 2, 2)).shape
     torch.Size([1, 4, 4, 4])
@@ -190,13 +190,13 @@ class _ReplicationPadNd(_PadNd):
 
 
 class ReplicationPad1d(_ReplicationPadNd):
-    """A border that repeats the outermost elements of ``(N, C, W)`` or ``(C, W)``.
+    """Pads ``(N, C, W)`` or ``(C, W)`` by repeating the first and last elements.
 
     Args:
         padding: one width, or ``(left, right)``.
 
     Raises:
-        RuntimeError: the input has another number of dimensions.
+        RuntimeError: the input has the wrong number of dimensions.
 
     >>> torch.nn.ReplicationPad1d(2)(torch.tensor([[1.0, 2.0]]))
     tensor([[1., 1., 1., 2., 2., 2.]])
@@ -206,7 +206,7 @@ class ReplicationPad1d(_ReplicationPadNd):
 
 
 class ReplicationPad2d(_ReplicationPadNd):
-    """A border that repeats the edges of images ``(N, C, H, W)`` or ``(C, H, W)``, as in `ReplicationPad1d`.
+    """Pads images ``(N, C, H, W)`` or ``(C, H, W)`` by repeating the edges, as in `ReplicationPad1d`.
 
     >>> torch.nn.ReplicationPad2d((1, 0, 0, 0))(torch.tensor([[[1.0, 2.0]]]))
     tensor([[[1., 1., 2.]]])
@@ -216,7 +216,7 @@ class ReplicationPad2d(_ReplicationPadNd):
 
 
 class ReplicationPad3d(_ReplicationPadNd):
-    """A border that repeats the faces of volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)``, as in `ReplicationPad1d`.
+    """Pads volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)`` by repeating the faces, as in `ReplicationPad1d`.
 
     >>> torch.nn.ReplicationPad3d(1)(torch.zeros(1, 2, 2, 2)).shape
     torch.Size([1, 4, 4, 4])
@@ -242,13 +242,13 @@ class _CircularPadNd(_PadNd):
 
 
 class CircularPad1d(_CircularPadNd):
-    """A border that goes on with the other end of ``(N, C, W)`` or ``(C, W)``.
+    """Pads ``(N, C, W)`` or ``(C, W)`` with elements of the opposite end.
 
     Args:
-        padding: one width, or ``(left, right)``; none larger than the dimension.
+        padding: one width, or ``(left, right)``; not larger than the dimension.
 
     Raises:
-        ValueError: the input has another number of dimensions.
+        ValueError: the input has the wrong number of dimensions.
         RuntimeError: a width is larger than the dimension.
 
     >>> torch.nn.CircularPad1d((1, 2))(torch.tensor([[1.0, 2.0, 3.0]]))
@@ -259,7 +259,7 @@ class CircularPad1d(_CircularPadNd):
 
 
 class CircularPad2d(_CircularPadNd):
-    """A border that goes on with the other side of images ``(N, C, H, W)`` or ``(C, H, W)``, as in `CircularPad1d`.
+    """Pads images ``(N, C, H, W)`` or ``(C, H, W)`` with elements of the opposite side, as in `CircularPad1d`.
 
     >>> torch.nn.CircularPad2d((1, 0, 0, 0))(torch.tensor([[[1.0, 2.0]]]))
     tensor([[[2., 1., 2.]]])
@@ -269,7 +269,7 @@ class CircularPad2d(_CircularPadNd):
 
 
 class CircularPad3d(_CircularPadNd):
-    """A border that goes on with the other side of volumes ``(N, C, D, H, W)``, as in `CircularPad1d`.
+    """Pads volumes ``(N, C, D, H, W)`` with elements of the opposite side, as in `CircularPad1d`.
 
     >>> torch.nn.CircularPad3d(1)(torch.zeros(1, 2, 2, 2)).shape
     torch.Size([1, 4, 4, 4])

@@ -1,4 +1,4 @@
-"""Channels spread over space, and back."""
+"""Rearrangement of channels into space, and the inverse."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """Spreads groups of channels over space (Shi et al. 2016): ``(*, C * r * r, H, W)`` becomes ``(*, C, H * r, W * r)``.
+    """Rearranges channels into blocks (Shi et al. 2016): ``(*, C * r * r, H, W)`` becomes ``(*, C, H * r, W * r)``.
 
     Raises:
-        RuntimeError: the channels cannot be divided so.
+        RuntimeError: the number of channels is not divisible by ``r * r``.
 
     >>> torch.nn.PixelShuffle(2)(torch.arange(4.0).reshape(4, 1, 1))
     tensor([[[0., 1.],
@@ -36,10 +36,10 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """Gathers squares of space into channels: ``(*, C, H * r, W * r)`` becomes ``(*, C * r * r, H, W)``.
+    """Rearranges blocks into channels: ``(*, C, H * r, W * r)`` becomes ``(*, C * r * r, H, W)``.
 
     Raises:
-        RuntimeError: height or width cannot be divided so.
+        RuntimeError: height or width is not divisible by ``r``.
 
     >>> torch.nn.PixelUnshuffle(2)(torch.arange(4.0).reshape(1, 2, 2)).flatten()
     tensor([0., 1., 2., 3.])

@@ -1,4 +1,4 @@
-"""Pooling: one number for each window."""
+"""Pooling: reduces each window to one number."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """The largest value of each window along one dimension. Arguments and errors as in `MaxPool2d`.
+    """The maximum of each window along one dimension. Arguments and errors as in `MaxPool2d`.
 
     Shapes: input ``(N, C, L)`` or ``(C, L)``.
 
@@ -89,18 +89,18 @@ class MaxPool1d(_MaxPoolNd):
 
 
 class MaxPool2d(_MaxPoolNd):
-    """The largest value of each window of an image.
+    """The maximum of each window of an image.
 
     Args:
-        kernel_size, stride, padding, dilation: one number or one for each dimension; the stride is the kernel's size
-            by default, the padding (minus infinity) at most half of it.
-        return_indices: whether to return the places of the values too.
-        ceil_mode: whether windows may start inside and end outside.
+        kernel_size, stride, padding, dilation: one number, or one per dimension. The stride is the kernel size by
+            default. The padding (with minus infinity) is at most half of the kernel size.
+        return_indices: whether to return the indices of the maxima too.
+        ceil_mode: whether windows may extend beyond the end of the input.
 
     Shapes: input ``(N, C, H, W)`` or ``(C, H, W)``. Any real dtype.
 
     Raises:
-        RuntimeError: the input is smaller than a window, or the padding larger than half of it.
+        RuntimeError: the input is smaller than a window, or the padding is larger than half of it.
 
     >>> torch.nn.MaxPool2d(2)(torch.arange(16.0).reshape(1, 4, 4))
     tensor([[[ 5.,  7.],
@@ -111,7 +111,7 @@ class MaxPool2d(_MaxPoolNd):
 
 
 class MaxPool3d(_MaxPoolNd):
-    """The largest value of each window of a volume. Arguments and errors as in `MaxPool2d`.
+    """The maximum of each window of a volume. Arguments and errors as in `MaxPool2d`.
 
     Shapes: input ``(N, C, D, H, W)`` or ``(C, D, H, W)``.
 
@@ -141,7 +141,7 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Puts the maxima that `MaxPool1d` took back to their places, zeros elsewhere. Arguments as in `MaxUnpool2d`.
+    """Inverts `MaxPool1d`: puts the maxima at their indices and zeros elsewhere. Arguments as in `MaxUnpool2d`.
 
     >>> pool = torch.nn.MaxPool1d(2, return_indices=True)
     >>> torch.nn.MaxUnpool1d(2)(*pool(torch.tensor([[1.0, 2.0, 4.0, 3.0]])))
@@ -153,16 +153,16 @@ class MaxUnpool1d(_MaxUnpoolNd):
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """Puts the maxima that `MaxPool2d` took back to their places, zeros elsewhere.
+    """Inverts `MaxPool2d`: puts the maxima at their indices and zeros elsewhere.
 
     Args:
         kernel_size, stride, padding: those of the pooling.
 
-    ``forward`` takes the values, the places and, where several sizes are possible, ``output_size``.
+    ``forward`` takes the maxima, their indices and, if several output sizes are possible, ``output_size``.
 
     Raises:
-        ValueError: ``output_size`` cannot come from this pooling.
-        RuntimeError: a place is outside of the output.
+        ValueError: ``output_size`` is not a possible input size of this pooling.
+        RuntimeError: an index is out of range.
 
     >>> pool = torch.nn.MaxPool2d(2, return_indices=True)
     >>> torch.nn.MaxUnpool2d(2)(*pool(torch.tensor([[[1.0, 2.0], [4.0, 3.0]]])))
@@ -175,7 +175,7 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Puts the maxima that `MaxPool3d` took back to their places, zeros elsewhere. Arguments as in `MaxUnpool2d`.
+    """Inverts `MaxPool3d`: puts the maxima at their indices and zeros elsewhere. Arguments as in `MaxUnpool2d`.
 
     >>> pool = torch.nn.MaxPool3d(2, return_indices=True)
     >>> torch.nn.MaxUnpool3d(2)(*pool(torch.arange(8.0).reshape(1, 2, 2, 2))).sum()
@@ -226,7 +226,7 @@ class AvgPool1d(_AvgPoolNd):
 
 
 class _AvgPoolOverridden(_AvgPoolNd):
-    """The means whose divisor may be given."""
+    """Average pooling with the argument ``divisor_override``."""
 
     __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
     _pool: Callable[..., torch.Tensor]
@@ -259,16 +259,16 @@ class AvgPool2d(_AvgPoolOverridden):
     """The mean of each window of an image.
 
     Args:
-        kernel_size, stride, padding: one number or one for each dimension; the stride is the kernel's size by default,
-            the padding (zeros) at most half of it.
-        ceil_mode: whether windows may start inside and end outside.
-        count_include_pad: whether the padding counts in the mean.
-        divisor_override: what to divide by instead of the number of elements.
+        kernel_size, stride, padding: one number, or one per dimension. The stride is the kernel size by default. The
+            padding (with zeros) is at most half of the kernel size.
+        ceil_mode: whether windows may extend beyond the end of the input.
+        count_include_pad: whether to include the padding in the mean.
+        divisor_override: a divisor that replaces the number of elements.
 
     Shapes: input ``(N, C, H, W)`` or ``(C, H, W)``. Floating point and int64.
 
     Raises:
-        RuntimeError: the input is smaller than a window, the padding larger than half of it, or the divisor zero.
+        RuntimeError: the input is smaller than a window, the padding is larger than half of it, or the divisor is zero.
 
     >>> torch.nn.AvgPool2d(2)(torch.arange(16.0).reshape(1, 4, 4))
     tensor([[[ 2.5000,  4.5000],
@@ -334,17 +334,17 @@ class _FractionalMaxPoolNd(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPoolNd):
-    """The largest value of each of windows that overlap at random, so that any output size can be had (Graham 2014).
+    """The maxima of windows at random positions, which allow any output size (Graham 2014).
 
     Args:
-        kernel_size: the windows' size, one number or one for each dimension.
-        output_size, output_ratio: the output's size, or its ratio to the input's; one of both.
-        return_indices: whether to return the places of the values too.
+        kernel_size: the size of the windows, one number, or one per dimension.
+        output_size, output_ratio: the size of the output, or its ratio to that of the input. One of them is given.
+        return_indices: whether to return the indices of the maxima too.
 
     Shapes: input ``(N, C, H, W)`` or ``(C, H, W)``.
 
     Raises:
-        ValueError: neither or both of the sizes are given, or a ratio is outside of (0, 1).
+        ValueError: neither or both of size and ratio are given, or a ratio is outside of (0, 1).
 
     >>> torch.nn.FractionalMaxPool2d(2, output_ratio=0.5)(torch.zeros(1, 6, 8)).shape
     torch.Size([1, 3, 4])
@@ -355,7 +355,7 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
 
 
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
-    """`FractionalMaxPool2d` for volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)``. Arguments and errors as there.
+    """`FractionalMaxPool2d` for volumes ``(N, C, D, H, W)`` or ``(C, D, H, W)``. Same arguments and errors.
 
     >>> torch.nn.FractionalMaxPool3d(2, output_size=3)(torch.zeros(1, 6, 7, 8)).shape
     torch.Size([1, 3, 3, 3])
@@ -415,8 +415,8 @@ class LPPool2d(_LPPoolNd):
 
     Args:
         norm_type: the power.
-        kernel_size, stride: one number or one for each dimension; the stride is the kernel's size by default.
-        ceil_mode: whether windows may start inside and end outside.
+        kernel_size, stride: one number, or one per dimension. The stride is the kernel size by default.
+        ceil_mode: whether windows may extend beyond the end of the input.
 
     Shapes: input ``(N, C, H, W)`` or ``(C, H, W)``, floating point.
 
@@ -465,7 +465,7 @@ class _AdaptiveMaxPoolNd(_AdaptivePoolNd):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """The maxima of as many windows as asked for, which cover sequences evenly. Arguments as in `AdaptiveMaxPool2d`.
+    """Max pooling of sequences to a given output size. Arguments as in `AdaptiveMaxPool2d`.
 
     >>> torch.nn.AdaptiveMaxPool1d(2)(torch.tensor([[1.0, 2.0, 5.0, 3.0]]))
     tensor([[2., 5.]])
@@ -475,11 +475,11 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """The maxima of as many windows as asked for, which cover images evenly.
+    """Max pooling of images to a given output size.
 
     Args:
-        output_size: one number or one for each dimension; ``None`` keeps a dimension.
-        return_indices: whether to return the places of the values too.
+        output_size: one number, or one per dimension; ``None`` keeps a dimension.
+        return_indices: whether to return the indices of the maxima too.
 
     Shapes: input ``(N, C, H, W)`` or ``(C, H, W)``; any real dtype.
 
@@ -491,7 +491,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """The maxima of as many windows as asked for, which cover volumes evenly. Arguments as in `AdaptiveMaxPool2d`.
+    """Max pooling of volumes to a given output size. Arguments as in `AdaptiveMaxPool2d`.
 
     >>> torch.nn.AdaptiveMaxPool3d(1)(torch.arange(8.0).reshape(1, 2, 2, 2))
     tensor([[[[7.]]]])
@@ -501,7 +501,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveAvgPool1d(_AdaptivePoolNd):
-    """The means of as many windows as asked for, which cover sequences evenly. Argument as in `AdaptiveAvgPool2d`.
+    """Average pooling of sequences to a given output size. Argument as in `AdaptiveAvgPool2d`.
 
     >>> torch.nn.AdaptiveAvgPool1d(2)(torch.tensor([[1.0, 2.0, 5.0, 3.0]]))
     tensor([[1.5000, 4.0000]])
@@ -511,10 +511,10 @@ class AdaptiveAvgPool1d(_AdaptivePoolNd):
 
 
 class AdaptiveAvgPool2d(_AdaptivePoolNd):
-    """The means of as many windows as asked for, which cover images evenly.
+    """Average pooling of images to a given output size.
 
     Args:
-        output_size: one number or one for each dimension; ``None`` keeps a dimension.
+        output_size: one number, or one per dimension; ``None`` keeps a dimension.
 
     Shapes: input ``(N, C, H, W)`` or ``(C, H, W)``, floating point.
 
@@ -526,7 +526,7 @@ class AdaptiveAvgPool2d(_AdaptivePoolNd):
 
 
 class AdaptiveAvgPool3d(_AdaptivePoolNd):
-    """The means of as many windows as asked for, which cover volumes evenly. Argument as in `AdaptiveAvgPool2d`.
+    """Average pooling of volumes to a given output size. Argument as in `AdaptiveAvgPool2d`.
 
     >>> torch.nn.AdaptiveAvgPool3d(1)(torch.arange(8.0).reshape(1, 2, 2, 2))
     tensor([[[[3.5000]]]])

@@ -22,31 +22,37 @@ if TYPE_CHECKING:
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
 
-# Computed here, attributes in torch: pickles bear them, so that torch finds them there, and give none of them back.
+# These are attributes in torch. Pickles contain them, so that torch can load them; loading ignores them.
 _COMPUTED = ("_flat_weights_names", "_flat_weights")
-# How many times the hidden size the gates have.
+# The number of gates of each kind of layer.
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
-_ROWS: dict[str, Any] = {"RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu, "LSTM": torch.lstm, "GRU": torch.gru}
+_OPERATORS: dict[str, Any] = {
+    "RNN_TANH": torch.rnn_tanh,
+    "RNN_RELU": torch.rnn_relu,
+    "LSTM": torch.lstm,
+    "GRU": torch.gru,
+}
 
 
 class RNNBase(Module):
-    """What the recurrent layers share: their arguments, weights, and the way through layers and directions.
+    """The base of recurrent layers: arguments, weights, and the loop over layers and directions.
 
     Args:
         mode: ``"RNN_TANH"``, ``"RNN_RELU"``, ``"LSTM"`` or ``"GRU"``.
         input_size, hidden_size: the numbers of features of input and state.
-        num_layers: how many layers, each taking the output of the one before.
-        bias: whether the two biases of each layer are there.
+        num_layers: the number of layers. Each takes the output of the one before.
+        bias: whether each layer has its two biases.
         batch_first: whether inputs and outputs are ``(N, L, *)`` instead of ``(L, N, *)``.
-        dropout: the probability of dropout between the layers.
-        bidirectional: whether a second direction reads the sequence from its end; outputs are side by side.
-        proj_size: the size that an LSTM's hidden state is projected to, if any.
+        dropout: the dropout probability between the layers.
+        bidirectional: whether to process the sequence in both directions and concatenate the outputs.
+        proj_size: the size to which an LSTM projects its hidden state; 0 for no projection.
 
-    Weights ``weight_ih_l{k}`` ``(gates * hidden_size, input)``, ``weight_hh_l{k}``, ``bias_ih_l{k}``, ``bias_hh_l{k}`` and
-    ``weight_hr_l{k}``, with ``_reverse`` for the second direction, start uniform within ``1 / sqrt(hidden_size)``.
+    The weights are ``weight_ih_l{k}`` ``(gates * hidden_size, input)``, ``weight_hh_l{k}``, ``bias_ih_l{k}``,
+    ``bias_hh_l{k}`` and ``weight_hr_l{k}``, with ``_reverse`` for the second direction. Initial values are uniform
+    within ``1 / sqrt(hidden_size)``.
 
     Raises:
-        ValueError, TypeError: an argument is out of its range or of another type.
+        ValueError, TypeError: an argument is out of its range or has the wrong type.
     """
 
     __constants__ = [
@@ -126,28 +132,28 @@ class RNNBase(Module):
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
     def reset_parameters(self) -> None:
-        """Draws all weights anew."""
+        """Initialises all weights."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
     def flatten_parameters(self) -> None:
-        """Does nothing: the weights need not lie side by side."""
+        """Does nothing, because the weights need not be contiguous."""
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is computed here torch reads from a saved module.
+        # torch reads these attributes from a pickled module.
         return {**self.__dict__, **{name: getattr(self, name) for name in _COMPUTED}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         own = {key: value for key, value in state.items() if key not in _COMPUTED}
-        # Older files have none.
+        # Older pickles do not have it.
         own.setdefault("proj_size", 0)
         super().__setstate__(own)
 
-    # Checks, under torch's names: programs override them.
+    # Checks with torch's names, because programs override them.
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
-        """Raises unless an input has the weights' dtype and the right sizes."""
+        """Raises an error unless an input has the dtype of the weights and the right sizes."""
         dtype = self._flat_weights[0].dtype
         if input.dtype != dtype and not torch.is_autocast_enabled("cpu"):
             raise ValueError(
@@ -179,20 +185,20 @@ class RNNBase(Module):
         expected_hidden_size: tuple[int, int, int],
         msg: str = "Expected hidden size {}, got {}",
     ) -> None:
-        """Raises unless a state has the shape expected."""
+        """Raises an error unless a state has the expected shape."""
         if hx.size() != expected_hidden_size:
             raise RuntimeError(msg.format(expected_hidden_size, list(hx.size())))
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
-        """Raises unless input and state fit."""
+        """Raises an error unless the shapes of input and state match."""
         self.check_input(input, batch_sizes)
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
-        """A state with its sequences in another order."""
+        """Reorders the sequences of a state."""
         return hx if permutation is None else hx.index_select(1, permutation)
 
-    # The parts of forward that LSTM has twice.
+    # The parts of forward that LSTM overrides.
 
     def _zeros(self, input: Tensor, batch_sizes: Tensor | None) -> Any:
         return input.new_zeros(self.get_expected_hidden_size(input, batch_sizes))
@@ -229,7 +235,7 @@ class RNNBase(Module):
         if not batched:
             input = input.unsqueeze(batch_dim)
             hx = None if hx is None else self._mapped(hx, lambda part: part.unsqueeze(1))
-        # Nothing to reorder here; classes that override `permute_hidden` expect to see the states.
+        # There is nothing to reorder, but subclasses that override `permute_hidden` expect the call.
         hx = self._zeros(input, None) if hx is None else self.permute_hidden(hx, None)
         self.check_forward_args(input, hx, None)
         output, hx = self._run(input, hx, None)
@@ -238,13 +244,13 @@ class RNNBase(Module):
         return output, self.permute_hidden(hx, None)
 
     def _run(self, data: Tensor, initial: Any, batch_sizes: Tensor | None) -> tuple[Tensor, Any]:
-        """All layers over a sequence or over packed data: the last one's output, and the last states."""
-        row = _ROWS[self.mode]
+        """Runs all layers over a sequence or packed data. Returns the output of the last one and the final states."""
+        operator = _OPERATORS[self.mode]
         rest = (self._flat_weights, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
         if batch_sizes is None:
-            output, *parts = row(data, initial, *rest, self.batch_first)
+            output, *parts = operator(data, initial, *rest, self.batch_first)
         else:
-            output, *parts = row(data, batch_sizes, initial, *rest)
+            output, *parts = operator(data, batch_sizes, initial, *rest)
         return output, self._whole(parts)
 
     def extra_repr(self) -> str:
@@ -297,14 +303,15 @@ class RNN(RNNBase):
     """Layers of ``h = tanh(W_ih x + b_ih + W_hh h + b_hh)`` along a sequence (Elman 1990).
 
     Args:
-        nonlinearity: ``"tanh"`` or ``"relu"``; the fourth argument. The others as in `RNNBase`.
+        nonlinearity: ``"tanh"`` or ``"relu"``; the fourth argument. The other arguments are those of `RNNBase`.
 
-    Shapes: input ``(L, N, input_size)`` (``(N, L, *)`` with ``batch_first``), ``(L, input_size)`` or a packed sequence; state
-    ``(layers * directions, N, hidden_size)``, zeros by default. Returns the last layer's output and the last states.
+    Shapes: input ``(L, N, input_size)`` (``(N, L, *)`` with ``batch_first``), ``(L, input_size)`` or a packed sequence;
+    state ``(layers * directions, N, hidden_size)``, zeros by default. Returns the output of the last layer and the
+    final states.
 
     Raises:
-        ValueError: an argument is out of its range, or the input has another dtype than the weights.
-        RuntimeError: sizes that do not fit.
+        ValueError: an argument is out of its range, or the dtypes of input and weights differ.
+        RuntimeError: the sizes do not match.
 
     >>> output, state = torch.nn.RNN(10, 20, 2)(torch.zeros(5, 3, 10))
     >>> output.shape, state.shape
@@ -326,15 +333,16 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Layers with a long short-term memory along a sequence (Hochreiter and Schmidhuber 1997). Arguments as in `RNNBase`.
+    """Layers of long short-term memory along a sequence (Hochreiter and Schmidhuber 1997). Arguments as in `RNNBase`.
 
-    Shapes: input ``(L, N, input_size)`` (``(N, L, *)`` with ``batch_first``), ``(L, input_size)`` or a packed sequence; the
-    state is a pair of hidden ``(layers * directions, N, proj_size or hidden_size)`` and cell ``(..., hidden_size)``, zeros by
-    default. Returns the last layer's output and the pair of last states.
+    Shapes: input ``(L, N, input_size)`` (``(N, L, *)`` with ``batch_first``), ``(L, input_size)`` or a packed sequence;
+        the
+    state is a pair: hidden ``(layers * directions, N, proj_size or hidden_size)`` and cell ``(..., hidden_size)``,
+    zeros by default. Returns the output of the last layer and the pair of final states.
 
     Raises:
-        ValueError: an argument is out of its range, or the input has another dtype than the weights.
-        RuntimeError: sizes that do not fit.
+        ValueError: an argument is out of its range, or the dtypes of input and weights differ.
+        RuntimeError: the sizes do not match.
 
     >>> output, (hidden, cell) = torch.nn.LSTM(10, 20, bidirectional=True)(torch.zeros(5, 3, 10))
     >>> output.shape, cell.shape
@@ -345,7 +353,7 @@ class LSTM(RNNBase):
         super().__init__("LSTM", *args, **kwargs)
 
     def get_expected_cell_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
-        """The shape of the cell's state."""
+        """The shape of the cell state."""
         return self._state_shape(input, batch_sizes, self.hidden_size)
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
@@ -394,7 +402,7 @@ class GRU(RNNBase):
 
 
 class RNNCellBase(Module):
-    """What the cells share: two matrices and their biases, for ``num_chunks`` gates.
+    """The base of recurrent cells: two matrices and their biases, for ``num_chunks`` gates.
 
     >>> isinstance(torch.nn.GRUCell(2, 3), torch.nn.RNNCellBase)
     True
@@ -422,13 +430,13 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws all weights anew."""
+        """Initialises all weights."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
     def _stepped(self, input: Tensor, state: Sequence[Tensor] | None, names: Sequence[str]) -> tuple[Tensor, ...]:
-        """The next state; inputs without a batch get one on the way. ``names`` is how messages call the parts."""
+        """Computes the next state. A batch dimension is added to unbatched inputs. ``names`` are used in messages."""
         if input.dim() not in (1, 2):
             raise ValueError(f"{type(self).__name__}: Expected input to be 1D or 2D, got {input.dim()}D instead")
         for part, name in zip(state or (), names):
@@ -460,13 +468,13 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of `RNN`: ``tanh(W_ih x + b_ih + W_hh h + b_hh)``, or relu.
+    """One step of `RNN`: ``tanh(W_ih x + b_ih + W_hh h + b_hh)``, or with relu.
 
     Shapes: input ``(N, input_size)`` or ``(input_size)``, state ``(N, hidden_size)`` or ``(hidden_size)``, zeros by default.
 
     Raises:
-        ValueError: another number of dimensions.
-        RuntimeError: sizes that do not fit, or an unknown nonlinearity.
+        ValueError: the number of dimensions is wrong.
+        RuntimeError: the sizes do not match, or the nonlinearity is unknown.
 
     >>> torch.nn.RNNCell(10, 20)(torch.zeros(3, 10)).shape
     torch.Size([3, 20])
@@ -490,8 +498,8 @@ class RNNCell(RNNCellBase):
     def _step(self, input: Tensor, state: Sequence[Tensor]) -> Sequence[Tensor]:
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
-        row = torch.rnn_tanh_cell if self.nonlinearity == "tanh" else torch.rnn_relu_cell
-        return (row(input, state[0], *self._weights),)
+        operator = torch.rnn_tanh_cell if self.nonlinearity == "tanh" else torch.rnn_relu_cell
+        return (operator(input, state[0], *self._weights),)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         (hidden,) = self._stepped(input, None if hx is None else (hx,), ["hidden"])
@@ -499,7 +507,7 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of `LSTM`; the state is a pair of hidden and cell. Shapes and errors as in `RNNCell`.
+    """One step of `LSTM`. The state is a pair of hidden state and cell state. Shapes and errors as in `RNNCell`.
 
     >>> hidden, cell = torch.nn.LSTMCell(10, 20)(torch.zeros(3, 10))
     >>> hidden.shape

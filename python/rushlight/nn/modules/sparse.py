@@ -1,4 +1,4 @@
-"""Tables of vectors that are looked up by number."""
+"""Embeddings: tables of learned vectors."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ class Embedding(Module):
     """A table of ``num_embeddings`` learned vectors of size ``embedding_dim``, looked up by index.
 
     Args:
-        padding_idx: a row that starts as zeros and gets no gradient.
-        max_norm: rows longer than this (in the ``norm_type``-norm) are shortened in place when they are looked up.
-        scale_grad_by_freq: whether gradients are divided by how often the index occurs.
+        padding_idx: the index of a row that is initially zero and gets no gradient.
+        max_norm: rows with a larger ``norm_type``-norm are rescaled in place when they are looked up.
+        scale_grad_by_freq: whether gradients are divided by the number of times the index occurs.
         sparse: whether the weight's gradient is a sparse tensor.
 
-    Shapes: indices ``(*)`` of int32 or int64, output ``(*, embedding_dim)`` of the weight's dtype. The table starts
-    normally distributed.
+    Shapes: indices ``(*)`` of int32 or int64, output ``(*, embedding_dim)`` with the dtype of the weight. Initial
+        values
+    are normally distributed.
 
     Raises:
-        AssertionError: ``padding_idx`` is not a row of the table.
-        IndexError: an index is not a row of the table.
+        AssertionError: ``padding_idx`` is out of range.
+        IndexError: an index is out of range.
 
     >>> torch.nn.Embedding(10, 3)(torch.tensor([[1, 2], [4, 9]])).shape
     torch.Size([2, 2, 3])
@@ -83,7 +84,7 @@ class Embedding(Module):
         self.sparse = sparse
 
     def reset_parameters(self) -> None:
-        """Draws the table anew."""
+        """Initialises the table."""
         init.normal_(self.weight)
         self._fill_padding_idx_with_zero()
 
@@ -122,7 +123,7 @@ class Embedding(Module):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Embedding:
-        """A table with the rows of a given 2-d tensor, which are not trained if ``freeze``."""
+        """A table with the rows of a given 2-d tensor. They are not trained if ``freeze``."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, columns = embeddings.shape
@@ -140,22 +141,24 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Module):
-    """Sums, means or maxima of bags of vectors from a table of learned vectors, without the vectors in between.
+    """The sum, mean or maximum of bags of learned vectors, computed without storing the individual vectors.
 
     Args:
-        num_embeddings, embedding_dim: how many vectors, and their size.
+        num_embeddings, embedding_dim: the number of vectors, and their size.
         mode: ``"sum"``, ``"mean"`` or ``"max"``.
         include_last_offset: whether the offsets end with the number of indices.
-        padding_idx: a vector that starts as zeros, counts in no bag and gets no gradient.
+        padding_idx: the index of a vector that is initially zero, is left out of bags and gets no gradient.
         max_norm, norm_type, scale_grad_by_freq, sparse: as in `Embedding`.
 
-    Shapes: indices ``(B, N)``, one bag in each row, or ``(N)`` with ``offsets`` ``(B)`` where the bags begin, of int32 or
-    int64; output ``(B, embedding_dim)``. ``per_sample_weights`` has the indices' shape and is for ``"sum"`` only.
+    Shapes: indices ``(B, N)`` with one bag per row, or ``(N)`` with ``offsets`` ``(B)`` at which the bags begin; int32
+        or
+    int64. The output is ``(B, embedding_dim)``. ``per_sample_weights`` has the shape of the indices and needs
+    ``"sum"``.
 
     Raises:
-        AssertionError: ``padding_idx`` is not a row of the table.
-        ValueError: the shapes of indices and offsets do not fit.
-        IndexError, RuntimeError: an index is not a row of the table.
+        AssertionError: ``padding_idx`` is out of range.
+        ValueError: the shapes of indices and offsets do not match.
+        IndexError, RuntimeError: an index is out of range.
 
     >>> bags = torch.nn.EmbeddingBag(10, 3, mode="sum")
     >>> bags(torch.tensor([1, 2, 4, 5, 4, 3]), torch.tensor([0, 4])).shape
@@ -213,7 +216,7 @@ class EmbeddingBag(Module):
         self.include_last_offset = include_last_offset
 
     def reset_parameters(self) -> None:
-        """Draws the table anew."""
+        """Initialises the table."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with torch.no_grad():
@@ -265,7 +268,7 @@ class EmbeddingBag(Module):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> EmbeddingBag:
-        """Bags over the rows of a given 2-d tensor, which are not trained if ``freeze``."""
+        """Bags of the rows of a given 2-d tensor. They are not trained if ``freeze``."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, columns = embeddings.shape

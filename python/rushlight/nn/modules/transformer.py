@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-# Under torch's names: programs with transformers of their own import both.
+# They have torch's names, because programs with their own transformers import them.
 
 
 def _get_activation_fn(activation: Activation) -> Callable[[Tensor], Tensor]:
@@ -51,7 +51,7 @@ def _get_clones(module: Module, N: int) -> ModuleList:
 
 
 def _causal(mask: Tensor | None, said: bool | None) -> bool:
-    """Whether a mask hides exactly what comes later, as said or as it looks."""
+    """Whether a mask hides exactly the later positions, according to the hint or to its values."""
     if said is not None or mask is None:
         return bool(said)
     size = mask.size(0)
@@ -63,7 +63,7 @@ def _later(size: int, device: Any = None, dtype: Any = None) -> Tensor:
 
 
 class _Layer(Module):
-    """What the two kinds of layers share: attention to themselves, the feed-forward network, and how they are joined."""
+    """The base of both kinds of layers: self-attention, the feed-forward network, and residual connections."""
 
     __constants__ = ["norm_first"]
     activation: Callable[[Tensor], Tensor]
@@ -107,18 +107,18 @@ class _Layer(Module):
         self.__dict__.setdefault("activation", F.relu)
 
     def _joined(self, part: int, x: Tensor, block: Callable[[Tensor], Tensor]) -> Tensor:
-        """The sum of an input and what a block makes of it, normalised before or after."""
+        """The sum of an input and the output of a block, normalised before or after."""
         norm = getattr(self, f"norm{part}")
         if self.norm_first:
             return x + block(norm(x))
         return norm(x + block(x))
 
-    # The blocks have torch's names: programs put others in their place.
+    # The blocks have torch's names, because programs override them.
 
     def _sa_block(
         self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
     ) -> Tensor:
-        """Attention of a sequence to itself."""
+        """Self-attention."""
         options = {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask, "is_causal": is_causal}
         return self.dropout1(self.self_attn(x, x, x, need_weights=False, **options)[0])
 
@@ -129,20 +129,20 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    """Attention of a sequence to itself and a feed-forward network, each added to its input and normalised.
+    """Self-attention and a feed-forward network, each with a residual connection and a normalisation.
 
     Args:
         d_model: the number of features E.
-        nhead: how many heads the attention has.
+        nhead: the number of attention heads.
         dim_feedforward: the width of the network.
-        dropout: the probability of dropout everywhere.
+        dropout: the dropout probability.
         activation: ``"relu"``, ``"gelu"`` or a function.
-        layer_norm_eps, bias: of the normalisations, and whether there are biases at all.
+        layer_norm_eps, bias: the epsilon of the normalisations, and whether the layers have biases.
         batch_first: whether sequences are ``(N, S, E)`` instead of ``(S, N, E)``.
         norm_first: whether to normalise before attention and network instead of after.
 
     Raises:
-        RuntimeError: another word for the activation.
+        RuntimeError: the activation is unknown.
 
     >>> torch.nn.TransformerEncoderLayer(8, 2, 16)(torch.ones(5, 3, 8)).shape
     torch.Size([5, 3, 8])
@@ -157,7 +157,7 @@ class TransformerEncoderLayer(_Layer):
         return 0
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is computed here torch reads from a saved module.
+        # torch reads these attributes from a pickled module.
         return {**self.__dict__, "activation_relu_or_gelu": self.activation_relu_or_gelu}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -177,7 +177,7 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """As `TransformerEncoderLayer`, with attention to the encoder's output in between. Arguments as there.
+    """`TransformerEncoderLayer` with attention to the output of the encoder in between. Same arguments.
 
     >>> layer = torch.nn.TransformerDecoderLayer(8, 2, 16)
     >>> layer(torch.ones(5, 3, 8), torch.ones(7, 3, 8)).shape
@@ -213,20 +213,20 @@ class TransformerDecoderLayer(_Layer):
         key_padding_mask: Tensor | None,
         is_causal: bool = False,
     ) -> Tensor:
-        """Attention to what an encoder gave."""
+        """Attention to the output of the encoder."""
         options = {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask, "is_causal": is_causal}
         return self.dropout2(self.multihead_attn(x, mem, mem, need_weights=False, **options)[0])
 
 
 class TransformerEncoder(Module):
-    """Copies of an encoder layer, one after the other.
+    """A stack of copies of an encoder layer.
 
     Args:
         encoder_layer: the layer to copy.
-        num_layers: how many copies.
-        norm: what normalises the result, if anything.
-        enable_nested_tensor, mask_check: accepted; they change nothing, but for torch's warning of layers with which
-            it would not use nested tensors.
+        num_layers: the number of copies.
+        norm: a module that normalises the result, or None.
+        enable_nested_tensor, mask_check: accepted; they have no effect, except torch's warning about layers for which
+            it cannot use nested tensors.
 
     >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     >>> torch.nn.TransformerEncoder(layer, 2)(torch.ones(5, 3, 8)).shape
@@ -247,7 +247,7 @@ class TransformerEncoder(Module):
         self.layers = _get_clones(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
-        # Sequences are never packed here; these are torch's attributes, and its warning.
+        # Nested tensors are never used. These are torch's attributes and its warning.
         self.enable_nested_tensor = self.use_nested_tensor = enable_nested_tensor
         self.mask_check = mask_check
         reason = _why_not_nested(encoder_layer)
@@ -262,7 +262,7 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        self.layers[0]  # An encoder of no layers says so.
+        self.layers[0]  # raises an error if there are no layers
         causal = _causal(mask, is_causal)
         for layer in self.layers:
             src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=src_key_padding_mask)
@@ -270,7 +270,7 @@ class TransformerEncoder(Module):
 
 
 def _why_not_nested(layer: Module) -> str | None:
-    """Why torch would not pack sequences for copies of a layer, in its words."""
+    """The reason why torch would not use nested tensors for copies of a layer, in torch's words."""
     if not isinstance(layer, TransformerEncoderLayer):
         return "encoder_layer was not TransformerEncoderLayer"
     attention = layer.self_attn
@@ -294,7 +294,7 @@ def _why_not_nested(layer: Module) -> str | None:
 
 
 class TransformerDecoder(Module):
-    """Copies of a decoder layer, one after the other. Arguments as in `TransformerEncoder`.
+    """A stack of copies of a decoder layer. Arguments as in `TransformerEncoder`.
 
     >>> layer = torch.nn.TransformerDecoderLayer(8, 2, 16)
     >>> torch.nn.TransformerDecoder(layer, 2)(torch.ones(5, 3, 8), torch.ones(7, 3, 8)).shape
@@ -320,7 +320,7 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        self.layers[0]  # A decoder of no layers says so.
+        self.layers[0]  # raises an error if there are no layers
         causal = _causal(tgt_mask, tgt_is_causal)
         for layer in self.layers:
             tgt = layer(
@@ -337,17 +337,17 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder of one sequence and a decoder of another.
+    """An encoder for one sequence and a decoder for another.
 
     Args:
-        d_model, nhead: the number of features E, and of heads of the attention.
-        num_encoder_layers, num_decoder_layers: how many layers each has.
+        d_model, nhead: the number of features E, and the number of attention heads.
+        num_encoder_layers, num_decoder_layers: the numbers of layers.
         dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias: as in
             `TransformerEncoderLayer`.
-        custom_encoder, custom_decoder: modules in their places.
+        custom_encoder, custom_decoder: modules that replace encoder and decoder.
 
     Raises:
-        RuntimeError: the sequences differ in batch or features.
+        RuntimeError: the batch sizes or the numbers of features of the sequences differ.
 
     >>> model = torch.nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
     >>> model(torch.ones(3, 7, 8), torch.ones(3, 5, 8)).shape
@@ -429,7 +429,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-        """A mask that hides what comes later: minus infinity above the diagonal.
+        """A causal mask: minus infinity above the diagonal.
 
         >>> torch.nn.Transformer.generate_square_subsequent_mask(2)
         tensor([[0., -inf],

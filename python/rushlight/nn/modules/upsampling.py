@@ -1,4 +1,4 @@
-"""Inputs in other sizes."""
+"""Resizing of sequences, images and volumes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
-    """An input with other sizes of space, given as they are or as factors.
+    """Resizes an input to the given spatial sizes, or by the given scale factors.
 
     Args:
-        size, scale_factor: the sizes, or the factors; one number or one for each dimension.
+        size, scale_factor: the sizes or the scale factors; one number, or one per dimension.
         mode: ``"nearest"``, ``"linear"``, ``"bilinear"``, ``"bicubic"``, ``"trilinear"``, ``"nearest-exact"`` or ``"area"``.
-        align_corners: whether the outermost elements stay where they are, for the modes that compute means.
-        recompute_scale_factor: whether to use the factor that the rounded sizes give.
+        align_corners: whether the corners of input and output are aligned, for the interpolating modes.
+        recompute_scale_factor: whether to recompute the scale factor from the rounded sizes.
 
-    Shapes: input ``(N, C, *)`` with one to three dimensions of space.
+    Shapes: input ``(N, C, *)`` with one to three spatial dimensions.
 
     >>> torch.nn.Upsample(scale_factor=2)(torch.tensor([[[1.0, 3.0]]]))
     tensor([[[1., 1., 3., 3.]]])
@@ -60,7 +60,7 @@ class Upsample(Module):
         )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Older files do not have it; there it was the rule.
+        # Older pickles do not have it; True was the behaviour then.
         state.setdefault("recompute_scale_factor", True)
         super().__setstate__(state)
 
@@ -71,7 +71,7 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Images in another size, each element that of the nearest; an old name for `Upsample`.
+    """Resizes images with nearest neighbours. A deprecated form of `Upsample`.
 
     >>> torch.nn.UpsamplingNearest2d(scale_factor=2)(torch.zeros(1, 1, 2, 2)).shape
     torch.Size([1, 1, 4, 4])
@@ -82,7 +82,7 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Images in another size, by means of neighbours, with corners that stay; an old name for `Upsample`.
+    """Resizes images with bilinear interpolation and aligned corners. A deprecated form of `Upsample`.
 
     >>> torch.nn.UpsamplingBilinear2d(size=(3, 3))(torch.zeros(1, 1, 2, 2)).shape
     torch.Size([1, 1, 3, 3])

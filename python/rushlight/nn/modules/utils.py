@@ -1,4 +1,4 @@
-"""Arguments that may be one number or one per dimension, and names of parameters without a prefix."""
+"""Helpers for arguments that are one number or one per dimension, and for removing prefixes of names."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _quadruple = _ntuple(4, "_quadruple")
 
 
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
-    """Takes a prefix, as ``"module."`` of a model that was wrapped, from the names of a state, in place.
+    """Removes a prefix from the names of a state, in place, such as ``"module."`` of a wrapped model.
 
     Args:
-        state_dict: the state, as `Module.state_dict` or `load` gave it.
-        prefix: what the names begin with, with its dot.
+        state_dict: the state, from `Module.state_dict` or `load`.
+        prefix: the prefix, including its dot.
 
     >>> state = torch.nn.DataParallel(torch.nn.Linear(2, 1)).state_dict()
     >>> torch.nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
@@ -38,7 +38,7 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
     """
     _without_prefix(state_dict, prefix)
     versions = getattr(state_dict, "_metadata", {})
-    # The wrapper's own entry is "", and that of what it wraps has no dot: "module".
+    # The entry of the wrapper is "", and that of the wrapped module has no dot: "module".
     wrapped = versions.pop(prefix.replace(".", ""), None)
     _without_prefix(versions, prefix)
     if wrapped is not None:
@@ -51,5 +51,5 @@ def _without_prefix(names: dict[str, Any], prefix: str) -> None:
 
 
 def _reverse_repeat_tuple(values: tuple[Any, ...], count: int) -> tuple[Any, ...]:
-    """Each value ``count`` times, last value first: the order in which `functional.pad` names sides."""
+    """Repeats each value ``count`` times, last value first, as `functional.pad` expects."""
     return tuple(value for value in reversed(values) for _ in range(count))

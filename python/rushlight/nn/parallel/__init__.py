@@ -1,4 +1,4 @@
-"""Modules over several cards of one machine."""
+"""Modules that run on several GPUs of one machine."""
 
 from .data_parallel import DataParallel, data_parallel
 from .parallel_apply import parallel_apply

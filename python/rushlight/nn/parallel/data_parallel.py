@@ -1,4 +1,4 @@
-"""Modules over several cards of one machine. Without cards a module runs as it is, as in torch."""
+"""`DataParallel`: modules that run on several GPUs of one machine. Without GPUs the module runs unchanged, as in torch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["DataParallel", "data_parallel"]
 
 
 class DataParallel(Module):
-    """A module whose batch is divided among cards; on a machine without cards, a module that calls the other.
+    """Splits batches among GPUs. On a machine without GPUs it only calls the module.
 
     Args:
-        module: what runs; its names in the state dictionary begin with ``module.``.
-        device_ids, output_device: cards, of which there are none.
-        dim: the dimension along which a batch would be divided.
+        module: the module to run. Its names in the state dictionary begin with ``module.``.
+        device_ids, output_device: GPUs. There are none.
+        dim: the dimension along which a batch is split.
 
     >>> model = torch.nn.DataParallel(torch.nn.Linear(3, 2))
     >>> model(torch.zeros(4, 3)).shape, list(model.state_dict())
@@ -44,7 +44,7 @@ def data_parallel(
     dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """What `DataParallel` does to one batch.
+    """Applies `DataParallel` to one batch.
 
     >>> torch.nn.parallel.data_parallel(torch.nn.ReLU(), torch.tensor([-1.0, 1.0]))
     tensor([0., 1.])

@@ -1,4 +1,4 @@
-"""Modules that run at the same time, each in a thread of its own."""
+"""Runs modules in parallel, each in its own thread."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def parallel_apply(
     kwargs_tup: Sequence[dict[str, Any]] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """What each module gives for its input, in the order of the modules; the threads compute in the caller's modes.
+    """The outputs of the modules for their inputs, in order. The threads use the modes of the caller.
 
     Args:
         modules: modules or functions.
-        inputs: a tuple of arguments for each, or the only argument.
-        kwargs_tup: arguments by name for each.
-        devices: a card for each; without them inputs stay where they are.
+        inputs: a tuple of arguments for each module, or its only argument.
+        kwargs_tup: keyword arguments for each module.
+        devices: a GPU for each module; by default inputs stay where they are.
 
     Raises:
-        AssertionError: there are more of the ones than of the others.
-        RuntimeError: a card, and there are none.
+        AssertionError: the arguments have different lengths.
+        RuntimeError: a GPU is given, and there is none.
 
     >>> halves = torch.arange(4.0).chunk(2)
     >>> torch.nn.parallel.parallel_apply([torch.nn.ReLU(), torch.neg], halves)

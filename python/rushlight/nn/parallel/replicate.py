@@ -1,4 +1,4 @@
-"""Copies of a module for cards."""
+"""Copies of a module for several GPUs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["replicate"]
 
 
 def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> list[Any]:
-    """A copy of a module for each card.
+    """A copy of a module for each GPU.
 
     Args:
         network: the module.
-        devices: the cards.
-        detach: accepted: only gradients that come back from cards would ask.
+        devices: the GPUs.
+        detach: accepted; it would affect gradients on GPUs only.
 
     Raises:
-        AssertionError: parameters that are on no card.
-        ValueError: a device that is no card.
+        AssertionError: a parameter is not on a GPU.
+        ValueError: a device is not a GPU.
 
     >>> torch.nn.parallel.replicate(torch.nn.ReLU(), [])
     []

@@ -1,4 +1,4 @@
-"""Batches divided among cards, and results brought together: what `DataParallel` is made of."""
+"""Splits batches among GPUs and joins results, for `DataParallel`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["gather", "scatter", "scatter_kwargs"]
 
 
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
-    """Tensors cut into a part for each card; what is no tensor goes to all of them.
+    """Splits tensors into a part for each GPU. Other values are copied to all of them.
 
     Raises:
-        RuntimeError: a tensor, and there are no cards.
-        ValueError: a device that is no card.
+        RuntimeError: a tensor is given, and there are no GPUs.
+        ValueError: a device is not a GPU.
 
     >>> torch.nn.parallel.scatter([1, "a"], [0, 1])
     [[1, 'a'], [1, 'a']]
@@ -44,7 +44,7 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
 def scatter_kwargs(
     inputs: tuple[Any, ...], kwargs: dict[str, Any] | None, target_gpus: Sequence[Any], dim: int = 0
 ) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
-    """`scatter` for the arguments of a call, by position and by name; as many of the one as of the other.
+    """`scatter` for positional and keyword arguments. Both results have the same length.
 
     >>> torch.nn.parallel.scatter_gather.scatter_kwargs((1,), {"flag": True}, [0])
     (((1,),), ({'flag': True},))
@@ -59,11 +59,11 @@ def scatter_kwargs(
 
 
 def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
-    """Results of several cards as one: tensors are joined, containers member by member.
+    """Joins the results of several GPUs: tensors are concatenated, containers are joined element by element.
 
     Raises:
-        AssertionError: tensors that are on no card.
-        ValueError: dictionaries of different sizes.
+        AssertionError: a tensor is not on a GPU.
+        ValueError: the dictionaries have different sizes.
 
     >>> torch.nn.parallel.gather([None, None], "cpu") is None
     True

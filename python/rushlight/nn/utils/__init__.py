@@ -1,4 +1,4 @@
-"""Helpers for gradients and parameters."""
+"""Utilities for gradients and parameters."""
 
 from . import parametrizations, parametrize, prune, rnn, stateless
 from .clip_grad import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm

@@ -1,4 +1,4 @@
-"""Limits for gradients, by their common norm or element by element."""
+"""Clipping of gradients, by their total norm or element by element."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The norm of all tensors together, as if they were one vector; zero if there are none.
+    """The norm of all tensors together, as if they were one vector. Zero if there are none.
 
     Raises:
-        RuntimeError: ``error_if_nonfinite`` and the norm is infinite or NaN.
+        RuntimeError: ``error_if_nonfinite`` is set and the norm is infinite or NaN.
 
     >>> get_total_norm([torch.tensor([3.0]), torch.tensor([4.0])])
     tensor(5.)
@@ -65,7 +65,7 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Multiplies all gradients in place by ``max_norm / total_norm`` where that is below one.
+    """Multiplies all gradients in place by ``max_norm / total_norm`` if that is less than one.
 
     >>> weight = torch.zeros(2, requires_grad=True)
     >>> weight.grad = torch.tensor([3.0, 4.0])
@@ -77,7 +77,7 @@ def clip_grads_with_norm_(
     if not grads:
         return
     with torch.no_grad():
-        # Clamped, not compared: a device is not asked for the value.
+        # A clamp instead of a comparison, because a comparison would wait for the device.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
         for grad in grads:
             grad.mul_(factor.to(grad.device))
@@ -90,10 +90,10 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scales all gradients in place so that their common norm is at most ``max_norm``; returns the norm before.
+    """Scales all gradients in place so that their total norm is at most ``max_norm``. Returns the norm before scaling.
 
     Raises:
-        RuntimeError: ``error_if_nonfinite`` and the norm is infinite or NaN.
+        RuntimeError: ``error_if_nonfinite`` is set and the norm is infinite or NaN.
 
     >>> weight = torch.zeros(2, requires_grad=True)
     >>> weight.grad = torch.tensor([3.0, 4.0])
@@ -119,7 +119,7 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The old name of `clip_grad_norm_`; warns.
+    """Deprecated name of `clip_grad_norm_`. It gives a warning.
 
     >>> import warnings
     >>> x = torch.zeros(2, requires_grad=True)
@@ -137,7 +137,7 @@ def clip_grad_norm(
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
-    """Clamps every element of every gradient in place to ``[-clip_value, clip_value]``.
+    """Clamps every element of all gradients in place to ``[-clip_value, clip_value]``.
 
     >>> weight = torch.zeros(2, requires_grad=True)
     >>> weight.grad = torch.tensor([-3.0, 0.5])

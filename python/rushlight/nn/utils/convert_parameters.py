@@ -1,4 +1,4 @@
-"""All parameters as one vector, and back."""
+"""Conversion between parameters and one vector."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """One vector with the elements of all parameters in their order; gradients flow through it.
+    """Concatenates the elements of all parameters into one vector, with gradients.
 
     Raises:
         TypeError: the parameters are on different devices.

@@ -1,4 +1,4 @@
-"""Batch normalisation taken into the layer before it, for evaluation."""
+"""Fuses batch normalisation with the layer before it, for evaluation."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "
 
 
 def fuse_conv_bn_eval(conv: C, bn: _BatchNorm, transpose: bool = False) -> C:
-    """A convolution that computes what a convolution and the normalisation of its output compute in evaluation.
+    """Fuses a convolution and the batch normalisation after it into one convolution.
 
     Args:
         conv, bn: the two modules, in evaluation.
-        transpose: whether it is a transposed convolution.
+        transpose: whether the convolution is transposed.
 
     Raises:
-        AssertionError: one of them is in training mode, or there are no running statistics.
+        AssertionError: a module is in training mode, or there are no running statistics.
 
     >>> conv, norm = torch.nn.Conv2d(1, 2, 1).eval(), torch.nn.BatchNorm2d(2).eval()
     >>> image = torch.ones(1, 1, 1, 1)
@@ -57,13 +57,13 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of one convolution that does what a convolution and a batch normalisation in evaluation do.
+    """Weight and bias of a convolution that is fused with the batch normalisation after it.
 
     Args:
         conv_w, conv_b: weight and bias (or None) of the convolution.
-        bn_rm, bn_rv, bn_eps: the normalisation's running mean and variance, and what it adds to the variance.
+        bn_rm, bn_rv, bn_eps: running mean, running variance and epsilon of the normalisation.
         bn_w, bn_b: its weight and bias, or None.
-        transpose: whether the convolution is a transposed one.
+        transpose: whether the convolution is transposed.
 
     >>> conv, norm = torch.nn.Conv1d(2, 3, 1), torch.nn.BatchNorm1d(3).eval()
     >>> statistics = norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
@@ -81,10 +81,10 @@ def fuse_conv_bn_weights(
 
 
 def fuse_linear_bn_eval(linear: L, bn: _BatchNorm) -> L:
-    """A linear layer that computes what a linear layer and the normalisation of its output compute in evaluation.
+    """Fuses a linear layer and the batch normalisation after it into one linear layer.
 
     Raises:
-        AssertionError: one of them is in training mode, the sizes differ, or there are no running statistics.
+        AssertionError: a module is in training mode, the sizes differ, or there are no running statistics.
 
     >>> linear, norm = torch.nn.Linear(1, 2).eval(), torch.nn.BatchNorm1d(2).eval()
     >>> torch.allclose(fuse_linear_bn_eval(linear, norm)(torch.ones(1, 1)), norm(linear(torch.ones(1, 1))))
@@ -110,11 +110,11 @@ def fuse_linear_bn_weights(
     bn_w: Tensor,
     bn_b: Tensor,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of one linear layer that does what a linear layer and a batch normalisation in evaluation do.
+    """Weight and bias of a linear layer that is fused with the batch normalisation after it.
 
     Args:
         linear_w, linear_b: weight and bias (or None) of the layer.
-        bn_rm, bn_rv, bn_eps: the normalisation's running mean and variance, and what it adds to the variance.
+        bn_rm, bn_rv, bn_eps: running mean, running variance and epsilon of the normalisation.
         bn_w, bn_b: its weight and bias.
 
     >>> linear, norm = torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3).eval()

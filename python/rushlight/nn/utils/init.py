@@ -1,4 +1,4 @@
-"""Modules without initial weights."""
+"""Creates modules without initialising their weights."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["skip_init"]
 
 
 def skip_init(module_cls: type[M], *args: Any, **kwargs: Any) -> M:
-    """A module whose parameters are allocated and not filled; the class takes a ``device``.
+    """Creates a module with uninitialised parameters. The class must accept ``device``.
 
     Raises:
-        RuntimeError: the class is no module's, or takes no ``device``.
+        RuntimeError: the class is not a subclass of `Module`, or does not accept ``device``.
 
     >>> torch.nn.utils.skip_init(torch.nn.Linear, 2, 3).weight.shape
     torch.Size([3, 2])

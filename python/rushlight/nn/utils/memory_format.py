@@ -1,4 +1,4 @@
-"""Weights of convolutions in another order in memory."""
+"""Conversion of convolution weights to another memory format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_
 
 
 def convert_conv2d_weight_memory_format(module: M, memory_format: torch.memory_format) -> M:
-    """Lays the weights of all `Conv2d` and `ConvTranspose2d` in a module out in another order; returns the module.
+    """Converts the weights of all `Conv2d` and `ConvTranspose2d` in a module to a memory format. Returns the module.
 
     >>> layer = torch.nn.utils.convert_conv2d_weight_memory_format(torch.nn.Conv2d(2, 3, 2), torch.channels_last)
     >>> layer.weight.stride()
@@ -28,7 +28,7 @@ def convert_conv2d_weight_memory_format(module: M, memory_format: torch.memory_f
 
 
 def convert_conv3d_weight_memory_format(module: M, memory_format: torch.memory_format) -> M:
-    """The same for `Conv3d` and `ConvTranspose3d`.
+    """Converts the weights of all `Conv3d` and `ConvTranspose3d` in a module to a memory format. Returns the module.
 
     >>> layer = torch.nn.utils.convert_conv3d_weight_memory_format(torch.nn.Conv3d(2, 3, 2), torch.channels_last_3d)
     >>> layer.weight.stride()

@@ -1,4 +1,4 @@
-"""Ready parametrizations: orthogonal matrices, spectral normalisation, weight normalisation."""
+"""Predefined parametrizations: orthogonal matrices, spectral normalisation, weight normalisation."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def _tensor_of(module: Module, name: str) -> Tensor:
 
 
 def _positive(a: Tensor) -> Tensor:
-    """The orthogonal factor of a matrix, with a positive diagonal in the other."""
+    """The orthogonal factor of a QR factorisation whose triangular factor has a positive diagonal."""
     q, r = torch.linalg.qr(a)
     return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
 
 class _Orthogonal(Module):
-    """A matrix with orthonormal columns (rows, if there are fewer), from any matrix.
+    """Maps any matrix to one with orthonormal columns (rows, if there are fewer).
 
-    With ``base`` it is multiplied by a fixed orthogonal matrix, which takes what is assigned.
+    With ``base``, the result is multiplied by a fixed orthogonal matrix. Assigning a value sets this matrix.
     """
 
     base: Tensor | None
@@ -58,7 +58,7 @@ class _Orthogonal(Module):
             below = x.tril(-1)
             tau = 2.0 / (1.0 + (below * below).sum(-2))
             q = torch.linalg.householder_product(below, tau)
-            # The diagonal says which columns are turned round.
+            # The diagonal contains the signs of the columns.
             q = q * x.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
         else:
             x = x.tril()
@@ -104,7 +104,7 @@ class _Orthogonal(Module):
                 one = torch.eye(width, dtype=q.dtype, device=q.device)
                 near = 10.0 * height * torch.finfo(q.dtype).eps
                 self.base = q.clone() if torch.allclose(q.mH @ q, one, atol=near) else _positive(q)
-            # All maps take minus one to the identity, so that the product is the base.
+            # All maps send minus the identity matrix to the identity, so that the product is the base.
             origin = torch.zeros(shape, dtype=q.dtype, device=q.device)
             origin.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
             return origin
@@ -113,16 +113,16 @@ class _Orthogonal(Module):
 def orthogonal(
     module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
 ) -> Module:
-    """Keeps the matrix of a module orthogonal (orthonormal columns, or rows if there are fewer).
+    """Parametrizes a matrix of a module to be orthogonal (orthonormal columns, or rows if there are fewer).
 
     Args:
-        module, name: whose matrix, and which.
-        orthogonal_map: ``"matrix_exp"``, ``"cayley"`` or ``"householder"``; the first for square and complex matrices,
-            else the last, by default (Lezcano-Casado 2019).
-        use_trivialization: whether to begin at a fixed orthogonal matrix, which lets any matrix be assigned.
+        module, name: the module and the name of the matrix.
+        orthogonal_map: ``"matrix_exp"``, ``"cayley"`` or ``"householder"`` (Lezcano-Casado 2019). The default is the
+            first for square and complex matrices, and the last otherwise.
+        use_trivialization: whether to multiply by a fixed orthogonal matrix, so that any matrix can be assigned.
 
     Raises:
-        ValueError: no such matrix, another map, or a complex matrix with householder.
+        ValueError: there is no such matrix, the map is unknown, or the matrix is complex and the map is householder.
 
     >>> layer = orthogonal(torch.nn.Linear(20, 40))
     >>> torch.allclose(layer.weight.mT @ layer.weight, torch.eye(20), atol=1e-4)
@@ -155,10 +155,10 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Splits a weight into length and direction (Salimans and Kingma 2016), one length for each index of ``dim``.
+    """Splits a weight into norm and direction (Salimans and Kingma 2016), with one norm per index of ``dim``.
 
-    The lengths are ``parametrizations.{name}.original0``, the direction ``original1``; states of the older
-    `torch.nn.utils.weight_norm` load.
+    The norms are ``parametrizations.{name}.original0``, and the direction is ``original1``. States of the older
+    `torch.nn.utils.weight_norm` can be loaded.
 
     Raises:
         ValueError: there is no such tensor.
@@ -215,7 +215,7 @@ class _SpectralNorm(Module):
         matrix = self._matrix(weight)
         if self.training:
             self._power_method(matrix, self.n_power_iterations)
-        # The next call changes them, and backward of this one needs them.
+        # Cloned, because the next call changes the buffers and backward of this call needs the old values.
         u, v = self._u.clone(), self._v.clone()
         return weight / torch.vdot(u, torch.mv(matrix, v))
 
@@ -226,13 +226,13 @@ class _SpectralNorm(Module):
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """Divides a tensor by its largest singular value (Miyato et al. 2018); a vector by its length.
+    """Divides a tensor by its largest singular value (Miyato et al. 2018), or a vector by its norm.
 
     Args:
-        module, name: whose tensor, and which.
-        n_power_iterations: how many steps of the power method each reading in training makes.
-        eps: the smallest length that is divided by.
-        dim: the dimension of the outputs; 1 for transposed convolutions, else 0, by default.
+        module, name: the module and the name of the tensor.
+        n_power_iterations: the number of power iterations at each access in training.
+        eps: the smallest norm to divide by.
+        dim: the dimension of the outputs; by default 1 for transposed convolutions and 0 otherwise.
 
     Raises:
         ValueError: there is no such tensor, or the number of steps is not positive.

@@ -1,4 +1,4 @@
-"""Parameters computed from others: by modules, each time they are read."""
+"""Parametrized tensors, which modules compute from other parameters each time they are read."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = [
     "type_before_parametrizations",
 ]
 
-# Inside of `cached`: how deep, and what has been computed, by module and name.
+# The nesting depth of `cached`, and the computed tensors by module and name.
 _depth = 0
 _computed: dict[tuple[int, str], Tensor] = {}
 
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Computes each parametrized tensor once inside of the block.
+    """Computes each parametrized tensor only once inside the block.
 
     >>> with torch.nn.utils.parametrize.cached():
     ...     pass
@@ -60,12 +60,12 @@ def _register(module: Module, name: str, tensor: Tensor) -> None:
 
 
 class ParametrizationList(ModuleList):
-    """The modules that compute one tensor, one after the other, and what they compute it from.
+    """The modules that compute one tensor, in order, and the original tensors.
 
-    That is ``original``, or ``original0``, ``original1`` ... where the first module takes several tensors.
+    These are ``original``, or ``original0``, ``original1`` ... if the first module takes several tensors.
 
     Raises:
-        ValueError: no modules, or they change shape or dtype and ``unsafe`` is not set.
+        ValueError: there are no modules, or they change shape or dtype and ``unsafe`` is not set.
 
     >>> import rushlight.nn.utils.parametrize
     >>> class Doubled(torch.nn.Module):
@@ -109,7 +109,7 @@ class ParametrizationList(ModuleList):
                         f"original.{what}: {getattr(original, what)}\n"
                         f"right_inverse(original).{what}: {getattr(new, what)}"
                     )
-            # The tensor itself stays: optimizers hold it.
+            # The tensor stays the same object, because optimizers refer to it.
             with torch.no_grad():
                 original.set_(new)
             _register(self, "original", original)
@@ -127,7 +127,7 @@ class ParametrizationList(ModuleList):
             _check_same(self(), shape, dtype)
 
     def right_inverse(self, value: Any) -> None:
-        """Changes the originals so that the modules compute a value."""
+        """Sets the original tensors so that the modules compute a given value."""
         with torch.no_grad():
             for module in reversed(list(self)):
                 if not hasattr(module, "right_inverse"):
@@ -182,12 +182,12 @@ def _check_same(value: Any, shape: Any, dtype: Any) -> None:
 
 
 def _inject_new_class(module: Module) -> None:
-    """Gives a module a class of its own, for the properties that its tensors become."""
+    """Gives a module its own class, because parametrized tensors are properties."""
     kind = type(module)
 
     def copied(self: Any, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
-            # A class of its own for the copy too: removing takes a property from the class.
+            # The copy needs its own class too, because removing a parametrization deletes a property from the class.
             own = {key: value for key, value in vars(type(self)).items() if key not in ("__dict__", "__weakref__")}
             replica = memo[id(self)] = self.__new__(type(type(self).__name__, type(self).__bases__, own))
             replica.__dict__ = deepcopy(self.__dict__, memo)
@@ -228,15 +228,15 @@ def _inject_property(module: Module, name: str) -> None:
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Makes a parameter or buffer the result of a module, which takes what the parameter was.
+    """Makes a parameter or buffer the output of a module, whose input is the original tensor.
 
-    If the module has ``right_inverse``, assigning to the tensor goes through it, and the original becomes what it gives
-    for the present value. Several parametrizations of one tensor follow each other.
+    If the module has ``right_inverse``, assigning to the tensor applies it, and the original is initialised with its
+    result for the current value. Several parametrizations of one tensor are applied in order.
 
     Args:
-        module, tensor_name: whose parameter or buffer, and which.
+        module, tensor_name: the module and the name of the parameter or buffer.
         parametrization: the module that computes it.
-        unsafe: whether shape and dtype may change, and nothing is checked.
+        unsafe: whether shape and dtype may change; nothing is checked then.
 
     Raises:
         ValueError: there is no such tensor, or its shape or dtype would change.
@@ -300,7 +300,7 @@ def _check_further(module: Module, name: str, parametrization: Any) -> None:
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether a tensor of a module, or any, is computed.
+    """Whether a tensor of a module is parametrized, or any of its tensors.
 
     >>> is_parametrized(torch.nn.Linear(1, 1))
     False
@@ -312,10 +312,10 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 
 
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
-    """Makes an ordinary tensor again, with the computed value, or with the original's if not ``leave_parametrized``.
+    """Makes it an ordinary tensor with the computed value, or with the original value if not ``leave_parametrized``.
 
     Raises:
-        ValueError: it is not computed, or from several originals and not to be left so.
+        ValueError: it is not parametrized, or it has several originals and ``leave_parametrized`` is false.
 
     >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 3))
     >>> list(dict(remove_parametrizations(layer, "weight").named_parameters()))
@@ -349,15 +349,15 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Gives a module the parametrizations of another, and their originals; both compute from the same tensors then.
+    """Copies parametrizations and originals to another module. Both modules then compute from the same tensors.
 
     Args:
-        from_module: the one that has them; without any, nothing happens.
-        to_module: the other one, which is returned. Tensors that it lacks are made.
-        tensor_name: the only tensor to take; all that are computed unless given.
+        from_module: the parametrized module. If it has no parametrizations, nothing happens.
+        to_module: the other module, which is returned. Missing tensors are created.
+        tensor_name: the name of the only tensor to transfer; all parametrized tensors by default.
 
     Raises:
-        KeyError: ``tensor_name`` is not computed.
+        KeyError: ``tensor_name`` is not parametrized.
 
     >>> first = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 3))
     >>> second = transfer_parametrizations_and_params(first, torch.nn.Linear(2, 3))
@@ -380,7 +380,7 @@ def transfer_parametrizations_and_params(
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """A module's class without what computed tensors have added to it.
+    """The class of a module before it was parametrized.
 
     >>> type_before_parametrizations(torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(2, 3))).__name__
     'Linear'

@@ -1,7 +1,7 @@
-"""Pruning: entries or channels of a parameter are held at zero by a mask.
+"""Pruning: a mask sets entries or channels of a parameter to zero.
 
-The parameter ``name`` becomes ``name_orig``, the mask is the buffer ``name_mask``, and ``name`` itself is their product,
-computed anew before each call. Pruning again goes on with what the earlier masks left.
+The parameter ``name`` becomes ``name_orig``, the mask is the buffer ``name_mask``, and ``name`` is their product, which
+is computed before each call. Pruning again selects among the entries that earlier masks have kept.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ __all__ = [
 
 
 class BasePruningMethod(ABC):
-    """A way of choosing what is pruned; a subclass says it in ``compute_mask`` and its kind in ``PRUNING_TYPE``.
+    """Selects the entries to prune. Subclasses define ``compute_mask`` and ``PRUNING_TYPE``.
 
-    ``"unstructured"`` sees the entries that are left as a vector, ``"structured"`` the channels that are left along
-    ``self.dim``, ``"global"`` everything.
+    ``"unstructured"`` gets the remaining entries as a vector, ``"structured"`` the remaining channels along
+    ``self.dim``, and ``"global"`` everything.
 
     Raises:
-        AssertionError: of ``apply``, importances of another shape than the parameter's.
+        AssertionError: in ``apply``, the importance scores do not have the shape of the parameter.
 
     >>> class Negative(torch.nn.utils.prune.BasePruningMethod):
     ...     PRUNING_TYPE = "unstructured"
@@ -67,7 +67,7 @@ class BasePruningMethod(ABC):
 
     @abstractmethod
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask for a tensor of importances, on top of the mask so far."""
+        """The mask for a tensor of importance scores, combined with the previous mask."""
 
     def apply_mask(self, module: Module) -> Tensor:
         """The product of the parameter and its mask."""
@@ -80,7 +80,7 @@ class BasePruningMethod(ABC):
     def apply(
         cls, module: Module, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any
     ) -> BasePruningMethod:
-        """Prunes the parameter ``name`` of ``module``, once more if it is pruned already; returns the method in charge."""
+        """Prunes the parameter ``name`` of ``module``, also if it is pruned already. Returns the method in use."""
         earlier = _hooks(module, name)
         if len(earlier) > 1:
             raise AssertionError(
@@ -120,7 +120,7 @@ class BasePruningMethod(ABC):
         return method
 
     def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
-        """A pruned copy of a tensor that belongs to no module."""
+        """A pruned copy of a tensor, which need not belong to a module."""
         scores = t if importance_scores is None else importance_scores
         if scores.shape != t.shape:
             raise AssertionError(
@@ -130,7 +130,7 @@ class BasePruningMethod(ABC):
         return t * self.compute_mask(scores, default_mask=before)
 
     def remove(self, module: Module) -> None:
-        """Makes the pruned values the parameter's own; what was pruned is lost."""
+        """Makes the pruned values permanent. The removed values are lost."""
         name = self._tensor_name
         if name is None:
             raise AssertionError(f"Module {module} has to be pruned before pruning can be removed")
@@ -145,7 +145,7 @@ class BasePruningMethod(ABC):
 
 
 class PruningContainer(BasePruningMethod):
-    """Several prunings of one parameter, one after the other; pruning twice makes one.
+    """Several pruning methods for one parameter, applied in order. Pruning twice creates one.
 
     >>> prune = torch.nn.utils.prune
     >>> linear = prune.l1_unstructured(torch.nn.Linear(4, 1), "weight", 1)
@@ -162,7 +162,7 @@ class PruningContainer(BasePruningMethod):
             self.add_pruning_method(method)
 
     def add_pruning_method(self, method: BasePruningMethod) -> None:
-        """Adds a pruning of the same parameter."""
+        """Adds a pruning method for the same parameter."""
         if not isinstance(method, BasePruningMethod):
             raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
         if method._tensor_name != self._tensor_name:
@@ -182,16 +182,16 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask of the last method, which chooses among what the ones before it left."""
+        """The mask of the last method, which selects among the entries that the earlier methods kept."""
         method = self._pruning_methods[-1]
-        left = _left(method, t, default_mask)
+        left = _candidates(method, t, default_mask)
         mask = default_mask.to(dtype=t.dtype, copy=True)
         mask[left] = method.compute_mask(t[left], default_mask=default_mask[left]).to(dtype=mask.dtype)
         return mask
 
 
-def _left(method: Any, t: Tensor, mask: Tensor) -> Any:
-    """The part of a tensor that a method chooses from, as an index."""
+def _candidates(method: Any, t: Tensor, mask: Tensor) -> Any:
+    """The index of the part of a tensor from which a method selects."""
     if method.PRUNING_TYPE == "unstructured":
         return mask == 1
     whole: list[Any] = [slice(None)] * t.dim()
@@ -209,7 +209,7 @@ def _left(method: Any, t: Tensor, mask: Tensor) -> Any:
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing, and gives the parameter its mask.
+    """Prunes nothing, but creates the mask.
 
     >>> torch.nn.utils.prune.Identity().prune(torch.tensor([1.0, 2.0]))
     tensor([1., 2.])
@@ -223,7 +223,7 @@ class Identity(BasePruningMethod):
 
 class _Unstructured(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
-    # Whether the entries of the largest or of the smallest scores go.
+    # Whether to prune the entries with the largest or with the smallest scores.
     _largest = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -231,14 +231,15 @@ class _Unstructured(BasePruningMethod):
         name_constructor(cls)
 
     def __init__(self, amount: float) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
 
     def _scores(self, t: Tensor) -> Tensor:
         raise NotImplementedError
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        count = _count(self.amount, t.nelement())
+        count = _compute_nparams_toprune(self.amount, t.nelement())
+        _validate_pruning_amount(count, t.nelement())
         mask = default_mask.clone(memory_format=torch.contiguous_format)
         if count != 0:
             mask.view(-1)[self._scores(t).view(-1).topk(count, largest=self._largest).indices] = 0
@@ -246,7 +247,7 @@ class _Unstructured(BasePruningMethod):
 
 
 class RandomUnstructured(_Unstructured):
-    """Prunes entries at random; ``amount`` is a share or a number of them.
+    """Prunes random entries. ``amount`` is a fraction or a number of entries.
 
     >>> torch.nn.utils.prune.RandomUnstructured(2).prune(torch.ones(5)).sum()
     tensor(3.)
@@ -259,7 +260,7 @@ class RandomUnstructured(_Unstructured):
 
 
 class L1Unstructured(_Unstructured):
-    """Prunes the entries that are smallest in absolute value; ``amount`` is a share or a number of them.
+    """Prunes the entries with the smallest absolute values. ``amount`` is a fraction or a number of entries.
 
     >>> torch.nn.utils.prune.L1Unstructured(0.5).prune(torch.tensor([1.0, -3.0, 2.0, -4.0])).abs()
     tensor([0., 3., 0., 4.])
@@ -274,49 +275,45 @@ class _Structured(BasePruningMethod):
     amount: float
     dim: int
 
-    def _kept(self, t: Tensor, channels: int, count: int) -> Tensor:
-        """Which channels stay, as an index into the dimension."""
+    def _kept_channels(self, t: Tensor, channels: int, count: int) -> Tensor:
+        """The remaining channels, as an index into the dimension."""
         raise NotImplementedError
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        if t.dim() <= 1:
-            raise ValueError(
-                "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
-                f"{t.shape} with {t.dim()} dims"
-            )
-        if self.dim >= t.dim():
-            raise IndexError(f"Invalid index {self.dim} for tensor of size {t.shape}")
+        _validate_structured_pruning(t)
+        _validate_pruning_dim(t, self.dim)
         channels = t.shape[self.dim]
-        count = _count(self.amount, channels)
+        count = _compute_nparams_toprune(self.amount, channels)
+        _validate_pruning_amount(count, channels)
         if count == 0:
             return default_mask
         place: list[Any] = [slice(None)] * t.dim()
-        place[self.dim] = self._kept(t, channels, count)
+        place[self.dim] = self._kept_channels(t, channels, count)
         mask = torch.zeros_like(t)
         mask[tuple(place)] = 1
         return mask.mul_(default_mask.to(dtype=mask.dtype))
 
 
 class RandomStructured(_Structured):
-    """Prunes channels along ``dim`` at random; ``amount`` is a share or a number of them.
+    """Prunes random channels along ``dim``. ``amount`` is a fraction or a number of channels.
 
     >>> torch.nn.utils.prune.RandomStructured(1, dim=0).prune(torch.ones(3, 2)).sum()
     tensor(4.)
     """
 
     def __init__(self, amount: float, dim: int = -1) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
         self.dim = dim
 
-    def _kept(self, t: Tensor, channels: int, count: int) -> Tensor:
+    def _kept_channels(self, t: Tensor, channels: int, count: int) -> Tensor:
         drawn = torch.rand(channels)
         return drawn > drawn.kthvalue(count).values
 
 
 class LnStructured(_Structured):
-    """Prunes the channels along ``dim`` whose norm of order ``n`` is smallest; ``amount`` is a share or a number of
-    them.
+    """Prunes the channels along ``dim`` with the smallest norms of order ``n``. ``amount`` is a fraction or a number of
+    channels.
 
     >>> torch.nn.utils.prune.LnStructured(1, n=2, dim=0).prune(torch.tensor([[1.0, 1.0], [2.0, 2.0]]))
     tensor([[0., 0.],
@@ -324,18 +321,17 @@ class LnStructured(_Structured):
     """
 
     def __init__(self, amount: float, n: Any, dim: int = -1) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
         self.n = n
         self.dim = dim
 
-    def _kept(self, t: Tensor, channels: int, count: int) -> Tensor:
-        others = [d for d in range(t.dim()) if d != self.dim % t.dim()]
-        return torch.norm(t, p=self.n, dim=others).topk(channels - count).indices
+    def _kept_channels(self, t: Tensor, channels: int, count: int) -> Tensor:
+        return _compute_norm(t, self.n, self.dim).topk(channels - count).indices
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes what a given mask has as zero.
+    """Prunes the entries that are zero in a given mask.
 
     >>> torch.nn.utils.prune.CustomFromMask(torch.tensor([1, 0])).prune(torch.tensor([3.0, 4.0]))
     tensor([3., 0.])
@@ -355,7 +351,7 @@ class CustomFromMask(BasePruningMethod):
 
 
 def identity(module: Module, name: str) -> Module:
-    """Gives a parameter the form of a pruned one without pruning anything; returns the module.
+    """Gives a parameter a mask without pruning anything. Returns the module.
 
     >>> linear = torch.nn.utils.prune.identity(torch.nn.Linear(2, 1), "weight")
     >>> sorted(name for name, _ in linear.named_parameters())
@@ -366,14 +362,14 @@ def identity(module: Module, name: str) -> Module:
 
 
 def random_unstructured(module: Module, name: str, amount: float) -> Module:
-    """Prunes entries of a parameter at random; returns the module.
+    """Prunes random entries of a parameter. Returns the module.
 
     Args:
-        module, name: whose parameter, and which.
-        amount: a share between 0 and 1, or a number of entries.
+        module, name: the module and the name of the parameter.
+        amount: a fraction between 0 and 1, or a number of entries.
 
     Raises:
-        ValueError: an amount out of range.
+        ValueError: the amount is out of range.
 
     >>> linear = torch.nn.utils.prune.random_unstructured(torch.nn.Linear(4, 1), "weight", 0.5)
     >>> linear.weight_mask.sum()
@@ -384,7 +380,7 @@ def random_unstructured(module: Module, name: str, amount: float) -> Module:
 
 
 def l1_unstructured(module: Module, name: str, amount: float, importance_scores: Tensor | None = None) -> Module:
-    """Prunes the entries of a parameter that are smallest in absolute value.
+    """Prunes the entries of a parameter with the smallest absolute values.
 
     >>> layer = torch.nn.utils.prune.l1_unstructured(torch.nn.Linear(3, 2), "weight", amount=4)
     >>> int((layer.weight == 0).sum()), sorted(layer.state_dict())
@@ -395,15 +391,15 @@ def l1_unstructured(module: Module, name: str, amount: float, importance_scores:
 
 
 def random_structured(module: Module, name: str, amount: float, dim: int) -> Module:
-    """Prunes channels of a parameter along a dimension at random; returns the module.
+    """Prunes random channels of a parameter along a dimension. Returns the module.
 
     Args:
-        module, name: whose parameter, and which.
-        amount: a share between 0 and 1, or a number of channels.
-        dim: along which channels are counted.
+        module, name: the module and the name of the parameter.
+        amount: a fraction between 0 and 1, or a number of channels.
+        dim: the dimension of the channels.
 
     Raises:
-        ValueError: an amount out of range.
+        ValueError: the amount is out of range.
 
     >>> linear = torch.nn.utils.prune.random_structured(torch.nn.Linear(4, 3), "weight", 1, dim=0)
     >>> linear.weight_mask.sum()
@@ -416,17 +412,17 @@ def random_structured(module: Module, name: str, amount: float, dim: int) -> Mod
 def ln_structured(
     module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: Tensor | None = None
 ) -> Module:
-    """Prunes the channels of a parameter along a dimension whose norms are smallest; returns the module.
+    """Prunes the channels of a parameter along a dimension with the smallest norms. Returns the module.
 
     Args:
-        module, name: whose parameter, and which.
-        amount: a share between 0 and 1, or a number of channels.
-        n: the order of the norm, as `torch.norm` takes it.
-        dim: along which channels are counted.
-        importance_scores: what the norms are taken of; the parameter itself without it.
+        module, name: the module and the name of the parameter.
+        amount: a fraction between 0 and 1, or a number of channels.
+        n: the order of the norm, as in `torch.norm`.
+        dim: the dimension of the channels.
+        importance_scores: a tensor whose norms are used instead of those of the parameter.
 
     Raises:
-        ValueError: an amount out of range.
+        ValueError: the amount is out of range.
 
     >>> linear = torch.nn.utils.prune.ln_structured(torch.nn.Linear(4, 3), "weight", 1, n=2, dim=0)
     >>> linear.weight_mask.sum()
@@ -439,16 +435,16 @@ def ln_structured(
 def global_unstructured(
     parameters: Any, pruning_method: Any, importance_scores: dict[Any, Tensor] | None = None, **kwargs: Any
 ) -> None:
-    """Prunes several parameters, ``(module, name)`` each, as if they were one vector.
+    """Prunes several parameters (pairs ``(module, name)``) as if they were one vector.
 
     Args:
         parameters: the pairs.
-        pruning_method: a class of prunings of the kind ``"unstructured"``.
-        importance_scores: tensors by pairs, instead of the parameters themselves.
-        kwargs: for the class, such as ``amount``.
+        pruning_method: a class with the pruning type ``"unstructured"``.
+        importance_scores: a dictionary from pairs to tensors that are used instead of the parameters.
+        kwargs: arguments for the class, such as ``amount``.
 
     Raises:
-        TypeError: no pairs, or another kind of pruning.
+        TypeError: ``parameters`` are not pairs, or the pruning type is wrong.
 
     >>> a, b = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
     >>> prune = torch.nn.utils.prune
@@ -477,7 +473,7 @@ def global_unstructured(
 
 
 def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
-    """Prunes a parameter by a given mask of its shape; returns the module.
+    """Prunes a parameter with a given mask of the same shape. Returns the module.
 
     >>> linear = torch.nn.utils.prune.custom_from_mask(torch.nn.Linear(2, 1), "weight", torch.tensor([[1, 0]]))
     >>> linear.weight[0, 1].abs().item()
@@ -488,7 +484,7 @@ def custom_from_mask(module: Module, name: str, mask: Tensor) -> Module:
 
 
 def remove(module: Module, name: str) -> Module:
-    """Makes the pruned values the parameter's own and forgets how it was pruned; returns the module.
+    """Makes the pruned values permanent and removes the mask. Returns the module.
 
     Raises:
         ValueError: the parameter is not pruned.
@@ -505,7 +501,7 @@ def remove(module: Module, name: str) -> Module:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether a parameter of the module, or of one below it, is pruned.
+    """Whether a parameter of the module or of a submodule is pruned.
 
     >>> torch.nn.utils.prune.is_pruned(torch.nn.Linear(2, 1))
     False
@@ -516,24 +512,47 @@ def is_pruned(module: Module) -> bool:
 
 
 def _hooks(module: Module, name: str) -> dict[int, BasePruningMethod]:
-    """The prunings of a parameter, by their keys among the module's hooks."""
+    """The pruning hooks of a parameter, by their keys among the hooks of the module."""
     hooks = module._forward_pre_hooks.items()
     return {key: hook for key, hook in hooks if isinstance(hook, BasePruningMethod) and hook._tensor_name == name}
 
 
-def _check_amount(amount: Any) -> None:
+def _validate_pruning_amount_init(amount: Any) -> None:
     if not isinstance(amount, Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     if float(amount) < 0 or (not isinstance(amount, Integral) and float(amount) > 1.0):
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
-def _count(amount: Any, size: int) -> int:
-    """How many of ``size`` are pruned."""
-    count = int(amount) if isinstance(amount, Integral) else round(amount * size)
-    if count > size:
-        raise ValueError(f"amount={count} should be smaller than the number of parameters to prune={size}")
-    return count
+def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
+    """Refuses a number of entries that is larger than that of the tensor."""
+    if isinstance(amount, Integral) and int(amount) > tensor_size:
+        raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
+
+
+def _compute_nparams_toprune(amount: Any, tensor_size: int) -> int:
+    """The number of entries to prune, out of ``tensor_size``, for a number or a fraction."""
+    return int(amount) if isinstance(amount, Integral) else round(amount * tensor_size)
+
+
+def _validate_structured_pruning(t: Tensor) -> None:
+    """Refuses a tensor without channels."""
+    if t.dim() <= 1:
+        raise ValueError(
+            "Structured pruning can only be applied to multidimensional tensors. Found tensor of shape "
+            f"{t.shape} with {t.dim()} dims"
+        )
+
+
+def _validate_pruning_dim(t: Tensor, dim: int) -> None:
+    """Refuses a dimension that the tensor does not have."""
+    if dim >= t.dim():
+        raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
+
+
+def _compute_norm(t: Tensor, n: Any, dim: int) -> Tensor:
+    """The norm of order ``n`` of each channel along a dimension."""
+    return torch.norm(t, p=n, dim=[other for other in range(t.dim()) if other != dim % t.dim()])
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Sequences of different lengths as one tensor: padded to the longest, or packed time step by time step."""
+"""Sequences of different lengths in one tensor: padded to the longest, or packed by time step."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ class _Packed(NamedTuple):
 
 
 class PackedSequence(_Packed):
-    """Sequences packed time step by time step, the longest first; the functions of this module make it.
+    """Sequences packed by time step, the longest first. The functions of this module create it.
 
-    ``data`` holds the first elements of all sequences, then the second ones of those that have one, and so on;
-    ``batch_sizes`` how many each step has. The indices lead from the order given to that of the lengths, and back.
+    ``data`` contains the first elements of all sequences, then the second elements of those that have one, and so on.
+    ``batch_sizes`` is the number of elements per step. The two index tensors convert between the original order and the
+    order by length.
 
     Raises:
         ValueError: ``batch_sizes`` is not on the CPU.
@@ -58,7 +59,7 @@ class PackedSequence(_Packed):
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
         if batch_sizes is None:
-            # Both in one pair: files of torch before 1.1 and copies of tuples.
+            # Both in one pair, in files of torch before 1.1 and in copies of tuples.
             if not (isinstance(data, (list, tuple)) and len(data) == 2):
                 raise AssertionError("Expected data to be a list or tuple of length 2")
             data, batch_sizes = data
@@ -71,7 +72,7 @@ class PackedSequence(_Packed):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """The data with another dtype or on another device; the sizes stay on the CPU."""
+        """Converts or moves the data. The batch sizes stay on the CPU."""
         data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
@@ -122,7 +123,7 @@ class PackedSequence(_Packed):
         return self.to(dtype=torch.uint8)
 
     def pin_memory(self) -> Self:
-        """The data in memory that a device can read directly."""
+        """The data in pinned memory."""
         places = (self.sorted_indices, self.unsorted_indices)
         pinned = [None if indices is None else indices.pin_memory() for indices in places]
         return type(self)(self.data.pin_memory(), self.batch_sizes, *pinned)
@@ -138,7 +139,7 @@ class PackedSequence(_Packed):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The permutation that undoes another.
+    """The inverse of a permutation.
 
     >>> invert_permutation(torch.tensor([2, 0, 1]))
     tensor([1, 2, 0])
@@ -152,12 +153,12 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 def pack_padded_sequence(
     input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Packs padded sequences ``(T, B, *)``, or ``(B, T, *)`` with ``batch_first``, of the given lengths.
+    """Packs padded sequences ``(T, B, *)``, or ``(B, T, *)`` with ``batch_first``, with the given lengths.
 
-    Without ``enforce_sorted`` the sequences may be in any order; they are sorted, and the order is remembered.
+    Without ``enforce_sorted`` the sequences may have any order. They are sorted, and the order is stored.
 
     Raises:
-        RuntimeError: the lengths are not sorted, not positive, longer than the input, or not one for each sequence.
+        RuntimeError: the lengths are not sorted, not positive, longer than the input, or there is not one per sequence.
 
     >>> pack_padded_sequence(torch.tensor([[1.0, 3.0], [2.0, 0.0]]), [2, 1]).data
     tensor([1., 3., 2.])
@@ -211,7 +212,7 @@ def _check_lengths(input: Tensor, lengths: Tensor) -> None:
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Packed sequences padded to the longest, or to ``total_length``, in the order they had; and their lengths.
+    """Unpacks sequences in their original order, padded to the longest or to ``total_length``. Also returns their lengths.
 
     Raises:
         ValueError: ``total_length`` is less than the longest sequence.
@@ -249,10 +250,10 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Sequences ``(L, *)`` as one tensor ``(T, B, *)``, or ``(B, T, *)`` with ``batch_first``, T the longest length.
+    """Pads sequences ``(L, *)`` to one tensor ``(T, B, *)``, or ``(B, T, *)`` with ``batch_first``. T is the largest L.
 
     Raises:
-        RuntimeError: no sequences, a side that is neither left nor right, or sizes that differ behind the first.
+        RuntimeError: there are no sequences, the side is not "left" or "right", or sizes after the first differ.
 
     >>> pad_sequence([torch.tensor([1.0, 2.0]), torch.tensor([3.0])], batch_first=True)
     tensor([[1., 2.],
@@ -278,7 +279,7 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
-    """The sequences in a padded tensor, each as long as it was.
+    """The sequences in a padded tensor, each with its original length.
 
     >>> unpad_sequence(torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.tensor([2, 1]), batch_first=True)
     [tensor([1., 2.]), tensor([3.])]
@@ -299,7 +300,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences that were packed.
+    """Unpacks the sequences into a list.
 
     >>> unpack_sequence(pack_sequence([torch.tensor([1.0, 2.0]), torch.tensor([3.0])]))
     [tensor([1., 2.]), tensor([3.])]

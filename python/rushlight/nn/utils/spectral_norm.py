@@ -1,4 +1,4 @@
-"""Spectral normalisation by a hook: a weight divided by its largest singular value."""
+"""Spectral normalisation by a hook, which divides a weight by its largest singular value."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import rushlight as torch
 
 from .. import functional as F
 from ..modules.conv import _ConvTransposeNd
-from ..parameter import Parameter
+from ..parameter import Parameter, is_lazy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 class SpectralNorm:
     """A hook that computes a weight from ``{name}_orig`` before each call.
 
-    The singular value comes from power iterations, whose vectors ``{name}_u`` and ``{name}_v`` are buffers; training
-    goes on with them.
+    The singular value is estimated by power iteration. Its vectors ``{name}_u`` and ``{name}_v`` are buffers, which
+    training updates.
 
     >>> linear = torch.nn.utils.spectral_norm(torch.nn.Linear(2, 2))
     >>> [name for name, _ in linear.named_parameters()]
@@ -45,25 +45,25 @@ class SpectralNorm:
         self.eps = eps
 
     def reshape_weight_to_matrix(self, weight: Tensor) -> Tensor:
-        """The weight with ``dim`` as rows and all else as columns."""
+        """The weight as a matrix with the indices of ``dim`` as rows."""
         return weight.movedim(self.dim, 0).reshape(weight.size(self.dim), -1)
 
     def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
-        """The weight divided by the singular value; first the vectors take a step, if asked."""
+        """The weight divided by the singular value, optionally after a power iteration."""
         weight, u, v = (getattr(module, self.name + suffix) for suffix in ("_orig", "_u", "_v"))
         matrix = self.reshape_weight_to_matrix(weight)
         if do_power_iteration:
             with torch.no_grad():
                 for _ in range(self.n_power_iterations):
-                    # Into the buffers: copies of the module on other devices share them.
+                    # Written in place, because copies of the module on other devices share the buffers.
                     v.copy_(F.normalize(matrix.t() @ u, dim=0, eps=self.eps))
                     u.copy_(F.normalize(matrix @ v, dim=0, eps=self.eps))
-            # The next call changes them, and backward of this one needs them.
+            # Cloned, because the next call changes the buffers and backward of this call needs the old values.
             u, v = u.clone(), v.clone()
         return weight / torch.dot(u, torch.mv(matrix, v))
 
     def remove(self, module: Module) -> None:
-        """Makes an ordinary parameter of the weight again."""
+        """Makes the weight an ordinary parameter again."""
         with torch.no_grad():
             weight = self.compute_weight(module, do_power_iteration=False)
         for suffix in ("", "_u", "_v", "_orig"):
@@ -75,7 +75,7 @@ class SpectralNorm:
 
     @staticmethod
     def apply(module: Module, name: str, n_power_iterations: int, dim: int, eps: float) -> SpectralNorm:
-        """Replaces a parameter and adds the hook."""
+        """Replaces the parameter and registers the hook."""
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, SpectralNorm) and hook.name == name:
                 raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
@@ -83,22 +83,28 @@ class SpectralNorm:
         weight = module._parameters[name]
         if weight is None:
             raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+        if is_lazy(weight):
+            raise ValueError(
+                "The module passed to `SpectralNorm` can't have uninitialized parameters. Make sure to run the dummy "
+                "forward before applying spectral normalization"
+            )
         with torch.no_grad():
             height, width = own.reshape_weight_to_matrix(weight).size()
             u, v = (F.normalize(weight.new_empty(size).normal_(0, 1), dim=0, eps=eps) for size in (height, width))
         delattr(module, name)
         module.register_parameter(name + "_orig", weight)
-        # A plain tensor, not a parameter: the hook puts what it computes in its place.
+        # A plain tensor instead of a parameter, which the hook replaces by the computed weight.
         setattr(module, name, weight.data)
         module.register_buffer(name + "_u", u)
         module.register_buffer(name + "_v", v)
         module.register_forward_pre_hook(own)
         module._register_state_dict_hook(_NoteVersion(own))
+        module._register_load_state_dict_pre_hook(_ReadFirstVersion(own))
         return own
 
 
 class _NoteVersion:
-    """Notes the version of the normalisation in a state's metadata, where torch looks for it."""
+    """Stores the version of the normalisation in the metadata of a state, as torch does."""
 
     def __init__(self, fn: SpectralNorm) -> None:
         self.fn = fn
@@ -107,19 +113,53 @@ class _NoteVersion:
         local_metadata.setdefault("spectral_norm", {})[self.fn.name + ".version"] = self.fn._version
 
 
+class _ReadFirstVersion:
+    """Completes a state of the first version, which has the normalised weight instead of ``{name}_v``."""
+
+    def __init__(self, fn: SpectralNorm) -> None:
+        self.fn = fn
+
+    def __call__(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        *others: list[str],
+    ) -> None:
+        version = local_metadata.get("spectral_norm", {}).get(self.fn.name + ".version")
+        key = prefix + self.fn.name
+        if version is not None and version >= 1:
+            return
+        if version is None and key not in state_dict and all(key + end in state_dict for end in ("_orig", "_u", "_v")):
+            return  # the metadata was lost
+        if missing := [key + end for end in ("_orig", "", "_u") if key + end not in state_dict]:
+            if strict:
+                missing_keys.extend(missing)
+            return
+        with torch.no_grad():
+            original, u = state_dict[key + "_orig"], state_dict[key + "_u"]
+            value = (original / state_dict.pop(key)).mean()
+            matrix = self.fn.reshape_weight_to_matrix(original)
+            # The vector of which the matrix makes a multiple of u, as long as the singular value says.
+            v = torch.linalg.pinv(matrix) @ u
+            state_dict[key + "_v"] = v * (value / torch.dot(u, torch.mv(matrix, v)))
+
+
 def spectral_norm(
     module: M, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> M:
     """Divides a weight by its largest singular value before each call (Miyato et al. 2018).
 
     Args:
-        module, name: whose weight, and which.
-        n_power_iterations: how many steps of the power method each call in training makes.
-        eps: the smallest length that is divided by.
-        dim: the dimension of the outputs; 1 for transposed convolutions, else 0, by default.
+        module, name: the module and the name of the weight.
+        n_power_iterations: the number of power iterations per call in training.
+        eps: the smallest norm to divide by.
+        dim: the dimension of the outputs; by default 1 for transposed convolutions and 0 otherwise.
 
     Raises:
-        RuntimeError: it is done already.
+        RuntimeError: the weight is already normalised.
         ValueError: the parameter is None, or the number of steps is not positive.
 
     >>> layer = torch.nn.utils.spectral_norm(torch.nn.Linear(20, 40))
@@ -133,7 +173,7 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: M, name: str = "weight") -> M:
-    """Undoes `spectral_norm`; the weight keeps its last value.
+    """Removes `spectral_norm`. The weight keeps its last value.
 
     Raises:
         ValueError: the weight is not normalised.
@@ -152,5 +192,10 @@ def remove_spectral_norm(module: M, name: str = "weight") -> M:
     for key, noting in module._state_dict_hooks.items():
         if isinstance(noting, _NoteVersion) and noting.fn.name == name:
             del module._state_dict_hooks[key]
+            break
+    for key, reading in module._load_state_dict_pre_hooks.items():
+        own = getattr(reading, "hook", None)
+        if isinstance(own, _ReadFirstVersion) and own.fn.name == name:
+            del module._load_state_dict_pre_hooks[key]
             break
     return module

@@ -1,9 +1,10 @@
-"""Calling a module with other parameters and buffers than its own."""
+"""Calls a module with parameters and buffers that replace its own."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 
+from rushlight import Tensor
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from rushlight import Tensor
     from rushlight.nn import Module
 
 __all__ = ["functional_call"]
@@ -26,7 +26,7 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """The older name of `torch.func.functional_call`; warns.
+    """Deprecated name of `torch.func.functional_call`. It gives a warning.
 
     >>> import warnings
     >>> with warnings.catch_warnings():
@@ -63,47 +63,60 @@ def _functional_call(
 
 @contextmanager
 def _replaced(module: Module, given: dict[str, Tensor], tie_weights: bool, strict: bool) -> Iterator[None]:
-    """The module has the given tensors in the place of its own; what it puts there meanwhile is found in ``given``."""
-    own: dict[str, Any] = {
-        **dict(module.named_parameters(remove_duplicate=False)),
-        **dict(module.named_buffers(remove_duplicate=False)),
-    }
-    values = _with_tied(own, given) if tie_weights else given
-    if strict:
-        _check_names(module, own, values)
-    places = {name: place for name in values if (place := _place(module, name)) is not None}
-    before = {}
+    """Replaces tensors of the module by the given ones inside the block. Changed buffers are stored in ``given``."""
+    values: dict[str, Any] = given
+    if tie_weights or strict:
+        own: dict[str, Any] = {
+            **dict(module.named_parameters(remove_duplicate=False)),
+            **dict(module.named_buffers(remove_duplicate=False)),
+        }
+        values = _with_tied(own, given) if tie_weights else given
+        if strict:
+            _check_names(module, own, values)
+    before: dict[str, tuple[Module, str, Any]] = {}
     try:
-        for name, (registry, last) in places.items():
-            before[name] = registry[last]
-            registry[last] = values[name]
+        for name, value in values.items():
+            path, _, last = name.rpartition(".")
+            owner = module.get_submodule(path)
+            before[name] = owner, last, _exchanged(owner, last, value)
         yield
     finally:
-        for name, tensor in before.items():
-            registry, last = places[name]
+        for name, (owner, last, old) in before.items():
+            new = _exchanged(owner, last, old)
             if name in given:
-                # A running mean, for one, may have been replaced by another tensor.
-                given[name] = registry[last]
-            registry[last] = tensor
+                # For example, a running mean may have been replaced by another tensor.
+                given[name] = new
 
 
-def _place(module: Module, name: str) -> tuple[dict[str, Any], str] | None:
-    """The dictionary that holds a member, and its key there."""
-    path, _, last = name.rpartition(".")
-    try:
-        owner = module.get_submodule(path)
-    except AttributeError:
-        return None
+class _Absent:
+    """Stands for an attribute that a module does not have."""
+
+
+def _exchanged(owner: Module, name: str, value: Any) -> Any:
+    """Sets a member of a module without registering it again. Returns the old value."""
+    if value is not None and not isinstance(value, (Tensor, _Absent)):
+        raise TypeError(f"{value} is not an instance of torch.Tensor")
     registries: tuple[dict[str, Any], ...] = (owner._parameters, owner._buffers)
     for registry in registries:
-        if last in registry:
-            return registry, last
-    # A parameter that is computed, as a parametrized one, is a plain attribute while the call lasts.
-    return (vars(owner), last) if last in vars(owner) else None
+        if name in registry and not isinstance(value, _Absent):
+            old, registry[name] = registry[name], value
+            return old
+    old = getattr(owner, name, _Absent())
+    if isinstance(value, _Absent):
+        delattr(owner, name)
+        return old
+    if old is not None and not isinstance(old, (Tensor, _Absent)):
+        raise TypeError(f"attribute `{name}`: {old} is not an instance of torch.Tensor")
+    if name in vars(owner):
+        # A computed (parametrized) parameter.
+        vars(owner)[name] = value
+    else:
+        setattr(owner, name, value)
+    return old
 
 
 def _with_tied(own: dict[str, Any], given: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The given tensors, also under all other names of what they replace."""
+    """The given tensors, also under the other names of tied parameters."""
     groups: dict[int, list[str]] = {}
     for name, tensor in own.items():
         groups.setdefault(id(tensor), []).append(name)

@@ -1,11 +1,11 @@
-"""Weight normalisation by a hook: a weight as a length and a direction."""
+"""Weight normalisation by a hook, which computes a weight from a norm and a direction."""
 
 from __future__ import annotations
 
 import rushlight as torch
 from rushlight._warnings import warn
 
-from ..parameter import Parameter
+from ..parameter import Parameter, is_lazy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
 
 def norm_except_dim(weight: Tensor, dim: int) -> Tensor:
-    """The lengths over all dimensions but one, which stays; with -1 that over all."""
+    """The norms over all dimensions except one, or over all for -1."""
     if dim == -1:
         return torch.linalg.vector_norm(weight)
     return torch.linalg.vector_norm(
@@ -30,7 +30,7 @@ def norm_except_dim(weight: Tensor, dim: int) -> Tensor:
 
 
 class WeightNorm:
-    """A hook that computes a weight from ``{name}_g``, its lengths, and ``{name}_v``, its direction, before each call.
+    """A hook that computes a weight from the norm ``{name}_g`` and the direction ``{name}_v`` before each call.
 
     >>> from rushlight.nn.utils.weight_norm import WeightNorm
     >>> linear = torch.nn.Linear(2, 2)
@@ -47,13 +47,13 @@ class WeightNorm:
         self.dim = -1 if dim is None else dim
 
     def compute_weight(self, module: Module) -> Tensor:
-        """The weight that length and direction make."""
+        """The weight for the current norm and direction."""
         lengths, direction = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
         return direction * (lengths / norm_except_dim(direction, self.dim))
 
     @staticmethod
     def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
-        """Splits a weight and adds the hook; deprecated."""
+        """Splits a weight and registers the hook. Deprecated."""
         warn(
             "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
             FutureWarning,
@@ -63,6 +63,11 @@ class WeightNorm:
                 raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
         own = WeightNorm(name, dim)
         weight = getattr(module, name)
+        if is_lazy(weight):
+            raise ValueError(
+                "The module passed to `WeightNorm` can't have uninitialized parameters. Make sure to run the dummy "
+                "forward before applying weight normalization"
+            )
         del module._parameters[name]
         module.register_parameter(name + "_g", Parameter(norm_except_dim(weight, own.dim).data))
         module.register_parameter(name + "_v", Parameter(weight.data))
@@ -71,7 +76,7 @@ class WeightNorm:
         return own
 
     def remove(self, module: Module) -> None:
-        """Makes one parameter of both again."""
+        """Joins norm and direction into one parameter again."""
         weight = self.compute_weight(module)
         delattr(module, self.name)
         del module._parameters[self.name + "_g"]
@@ -83,12 +88,12 @@ class WeightNorm:
 
 
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
-    """Splits a weight into length and direction (Salimans and Kingma 2016), one length for each index of ``dim``.
+    """Splits a weight into norm and direction (Salimans and Kingma 2016), with one norm per index of ``dim``.
 
-    With ``dim=None`` there is one length for all. Deprecated; `parametrizations.weight_norm` does it without a hook.
+    With ``dim=None`` there is one norm. Deprecated: `parametrizations.weight_norm` does the same without a hook.
 
     Raises:
-        RuntimeError: it is split already.
+        RuntimeError: the weight is already split.
 
     >>> layer = torch.nn.utils.weight_norm(torch.nn.Linear(20, 40))
     >>> layer.weight_g.shape, layer.weight_v.shape
@@ -99,7 +104,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 
 
 def remove_weight_norm(module: M, name: str = "weight") -> M:
-    """Undoes `weight_norm`.
+    """Removes `weight_norm`.
 
     Raises:
         ValueError: the weight is not split.

@@ -1,9 +1,9 @@
-"""Warnings where shapes meet otherwise than the author of a program may think.
+"""Warnings about broadcasts and reductions that may be unintended.
 
-`broadcast_warning` and `keepdim_warning` are torch's switches for programs older than broadcasting; here they work.
-`strict_broadcast` and `ambiguous_reduction` are for programs of today: they name broadcasts and reductions that are often
-slips. `volatile` gives the argument of `Variable` its old meaning. All are off until asked for, and cost nothing then; they
-hold for all threads of the process.
+`broadcast_warning` and `keepdim_warning` are torch's switches for programs older than broadcasting. In rushlight they
+have an effect. `strict_broadcast` and `ambiguous_reduction` warn about broadcasts and reductions that are often
+mistakes. `volatile` restores the old meaning of the argument of `Variable`. All switches are off by default and have no
+cost then. They apply to all threads of the process.
 
 >>> torch.utils.backcompat.broadcast_warning.enabled
 False
@@ -29,7 +29,7 @@ def _truth(switch: str, value: object) -> bool:
 
 
 class _Setting:
-    """Something that is off until its ``enabled`` is set."""
+    """A switch that is off until its ``enabled`` is set."""
 
     def __init__(self, switch: str) -> None:
         self._switch = switch
@@ -45,18 +45,18 @@ class _Setting:
         _apply()
 
 
-# Tensors of different shapes and as many elements meet by broadcasting; once, they met element by element.
+# Tensors with different shapes and equal numbers of elements broadcast. Old versions combined them element by element.
 broadcast_warning = _Setting("set_backcompat_broadcast_warn")
-# A dimension is reduced and `keepdim` is not given; once, the dimension was kept.
+# A reduction without `keepdim` removes the dimension. Old versions kept it.
 keepdim_warning = _Setting("set_backcompat_keepdim_warn")
-# All of several dimensions are taken because no `dim` is given (`x.sum()`, `x.squeeze()`): a `torch.AmbiguousReduction`.
+# A call without `dim` (`x.sum()`, `x.squeeze()`) reduces several dimensions. Warns with `torch.AmbiguousReduction`.
 ambiguous_reduction = _Setting("ambiguous_reduction.enabled")
-# What is computed with `Variable(data, volatile=True)` is not recorded, as before 0.4; else the argument has no effect.
+# Operations with `Variable(data, volatile=True)` are not recorded, as before 0.4. Otherwise the argument has no effect.
 volatile = _Setting("volatile.enabled")
 
 
 class _Switch(type):
-    """Lets `strict_broadcast` be turned on and off as the warnings beside it are."""
+    """The metaclass that lets `strict_broadcast` be switched on and off like the other warnings."""
 
     @property
     def enabled(cls) -> bool:
@@ -68,13 +68,13 @@ class _Switch(type):
 
 
 class strict_broadcast(metaclass=_Switch):
-    """Warns, at the line of the call, of broadcasts that may be slips; at once, and until the end of a ``with`` block.
+    """Warns at the line of a suspicious broadcast, immediately and until the end of a ``with`` block.
 
-    Level 1 names the classic one: shapes of as many elements and different rank, both stretched, as ``(n, 1)`` with ``(n,)``,
-    where a column was meant to meet a column and a table comes out. Level 2 names every pair of which both are stretched,
-    level 3 every pair of which one is, but for single numbers. Level 0 is silence, for a block that means what it says.
-    ``warnings.filterwarnings("error", message="strict_broadcast")`` makes exceptions of the warnings.
-    ``strict_broadcast.enabled = True`` is level 1, and false is level 0.
+    Level 1 warns about two shapes of different rank with equal numbers of elements that are both expanded, such as
+    ``(n, 1)`` and ``(n,)``, where two columns were meant and the result is a matrix. Level 2 warns about every pair of
+    which both are expanded, level 3 about every pair of which one is expanded, except single numbers. Level 0 disables
+    the warning for a block. ``warnings.filterwarnings("error", message="strict_broadcast")`` turns the warnings into
+    exceptions. ``strict_broadcast.enabled = True`` is level 1, and False is level 0.
 
     >>> import warnings
     >>> prediction, target = torch.ones(3, 1), torch.ones(3)
@@ -86,7 +86,7 @@ class strict_broadcast(metaclass=_Switch):
         (3, 1)
         (   3)
             ^ axis 1
-      Element by element? Give both the same shape first (squeeze, unsqueeze, reshape, or keepdim in a reduction).
+      For an elementwise result give both the same shape first (squeeze, unsqueeze, reshape, or keepdim in a reduction).
     """
 
     def __init__(self, level: int = 1) -> None:

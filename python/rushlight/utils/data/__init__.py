@@ -1,15 +1,18 @@
 """`torch.utils.data`: datasets, samplers and the loader that turns them into batches.
 
-- `dataset.py`: what has samples; `sampler.py`, `distributed.py`: in which order they are taken;
+- `dataset.py`: datasets; `sampler.py`, `distributed.py`: the order of their samples;
 - `dataloader.py`: the loader;
-- `_utils/`: a pass over its batches, in this process or over worker processes, collation, fetching, the worker's side and the parent's side of multi-process loading.
+- `_utils/`: a pass over the batches, with or without worker processes: collation, fetching, the worker's side and the
+  parent's side of multi-process loading.
 """
 
-from rushlight._homes import adopt
+from rushlight._set_module import set_public_module
 
+from . import datapipes
 from ._utils.collate import default_collate, default_convert
-from ._utils.info import get_worker_info
+from ._utils.worker import get_worker_info
 from .dataloader import DataLoader
+from .datapipes.datapipe import DataChunk, DFIterDataPipe, IterDataPipe, MapDataPipe, functional_datapipe
 from .dataset import (
     ChainDataset,
     ConcatDataset,
@@ -35,10 +38,14 @@ __all__ = [
     "BatchSampler",
     "ChainDataset",
     "ConcatDataset",
+    "DFIterDataPipe",
+    "DataChunk",
     "DataLoader",
     "Dataset",
     "DistributedSampler",
+    "IterDataPipe",
     "IterableDataset",
+    "MapDataPipe",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
@@ -48,8 +55,10 @@ __all__ = [
     "TensorDataset",
     "WeightedRandomSampler",
     "_DatasetKind",
+    "datapipes",
     "default_collate",
     "default_convert",
+    "functional_datapipe",
     "get_worker_info",
     "random_split",
 ]
@@ -59,4 +68,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-adopt(globals())
+set_public_module(globals())

@@ -1,4 +1,4 @@
-"""`DataLoader`: which samples, in which order, loaded by whom. A pass over them is in `_utils.iterator`."""
+"""`DataLoader`: loads the samples of a dataset in batches. A pass over them is in `_utils.iterator`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rushlight import _C
 from rushlight._warnings import warn
 
 from ._utils.collate import default_collate, default_convert
-from ._utils.info import get_worker_info as get_worker_info
 from ._utils.iterator import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 from ._utils.position import Position
 from ._utils.share import share
+from ._utils.worker import get_worker_info as get_worker_info
 from .dataset import Dataset, IterableDataset, _DatasetKind
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
@@ -28,57 +28,60 @@ _DEFAULT_PREFETCH = 2
 
 
 class _InfiniteConstantSampler(Sampler):
-    """`None` for ever: an iterable dataset decides itself what comes next."""
+    """Yields `None` forever, because an iterable dataset determines its order itself."""
 
     def __iter__(self):
         return itertools.repeat(None)
 
 
 class DataLoader(Generic[_T_co]):
-    """Batches of a dataset: it takes samples in an order, joins them, and loads them in this process or in others.
+    """Loads batches of a dataset: takes samples in an order, loads them in this process or in workers, and joins them.
 
-    Each `iter(loader)` is one pass. A batch is what ``collate_fn`` makes of a list of samples; `default_collate` puts
-    a dimension of size ``batch_size`` in front of every tensor and number. The parameters are torch's, and three more:
-    ``shard``, ``reproducible`` and ``share_dataset``.
+    Each `iter(loader)` is one pass. ``collate_fn`` joins a list of samples into a batch. `default_collate` adds a first
+    dimension of size ``batch_size`` to every tensor and number. The parameters are torch's and three more: ``shard``,
+    ``reproducible`` and ``share_dataset``.
 
     Args:
         dataset: a `Dataset` (anything with `__getitem__` and `__len__`) or an `IterableDataset`.
-        batch_size: samples in a batch; the last one may have fewer. None: samples come one by one, not joined.
-        shuffle: a new random order for each pass.
-        sampler: the order, as an iterable of indices; instead of ``shuffle``.
-        batch_sampler: the batches, as an iterable of lists of indices; instead of ``batch_size``, ``shuffle``,
+        batch_size: the number of samples per batch; the last batch may have fewer. None loads single samples without
+            joining.
+        shuffle: whether each pass has a new random order.
+        sampler: the order, as an iterable of indices; replaces ``shuffle``.
+        batch_sampler: the batches, as an iterable of lists of indices; replaces ``batch_size``, ``shuffle``,
             ``sampler`` and ``drop_last``.
-        num_workers: processes that load samples; 0 loads in this process.
-        collate_fn: makes a batch of a list of samples (without a batch size: a sample of a sample).
-        pin_memory: accepted; warns, since nothing is pinned without a card.
-        drop_last: whether a last batch that is too small is left out.
-        timeout: seconds to wait for a batch from a worker; 0 waits as long as the workers live.
-        worker_init_fn: called in each worker before it begins, with the worker's number.
+        num_workers: the number of worker processes; 0 loads in this process.
+        collate_fn: joins a list of samples into a batch (without a batch size: converts a single sample).
+        pin_memory: accepted; gives a warning, because memory is not pinned without a GPU.
+        drop_last: whether to omit an incomplete last batch.
+        timeout: the number of seconds to wait for a batch from a worker; 0 waits while the workers are alive.
+        worker_init_fn: a function that is called with the worker's index in each worker when it begins.
         multiprocessing_context: a start method (``"fork"``, ``"spawn"``, ``"forkserver"``) or a context of
             `multiprocessing`.
-        generator: draws the order and the seed of the workers; torch's own without one.
-        prefetch_factor: batches that each worker loads ahead (2).
-        persistent_workers: whether workers live on for the next pass.
-        pin_memory_device: accepted; warns.
-        in_order: whether batches come in the order of the sampler; otherwise what is ready comes first.
-        shard: ``"auto"``: the workers take the batches of an `IterableDataset` in turn, so that each item comes once
-            and the batches are those of a single process; None: every worker iterates over its own copy, as in torch.
-        reproducible: every sample has a random state of its own (torch's, `random`'s and NumPy's), which follows from
-            the loader's seed, the pass and the sample's place in it. Neither samples nor order depend on the number of
-            workers then, 0 included (of a stream with ``shard="auto"``, since each worker has its own otherwise). The
-            seed is drawn at the first pass or `state_dict()`; generators of samplers are seeded anew for each.
-        share_dataset: whether lists, dicts, arrays and tensors of the dataset are frozen into shared memory, once for
+        generator: the random generator of the order and of the workers' seed; by default the default generator.
+        prefetch_factor: the number of batches that each worker loads ahead (2).
+        persistent_workers: whether workers are kept for the next pass.
+        pin_memory_device: accepted; gives a warning.
+        in_order: whether batches have the order of the sampler; otherwise they are returned as soon as they are ready.
+        shard: with ``"auto"`` the workers take the batches of an `IterableDataset` in turn, so that each item occurs
+            once and the batches are those of a single process. With None every worker iterates over its own copy, as in
+            torch.
+        reproducible: whether every sample has its own random state (for torch, `random` and NumPy), which depends on
+            the loader's seed, the pass and the sample's position in it. Samples and order then do not depend on the
+            number of workers, which may be 0 (for a stream this requires ``shard="auto"``). The seed is drawn at the
+            first pass or `state_dict()`; generators of samplers are seeded again for each pass.
+        share_dataset: whether to move lists, dicts, arrays and tensors of the dataset into shared memory, once for all
+            workers.
             all workers.
 
-    `state_dict()` is a few numbers that say which sample is the next; `load_state_dict` goes on there, with another
-    number of workers too.
+    `state_dict()` returns a few numbers that identify the next sample. `load_state_dict` resumes there, with any number
+    of workers.
 
     Raises:
-        ValueError: arguments that exclude each other or lie out of range, or an attribute that is set afterwards
-            although the order was built from it.
-        RuntimeError: while iterating, a worker that died, or none that sent within ``timeout``. What a sample raises
-            is raised again as itself, with the worker's traceback; a StopIteration as a RuntimeError, without workers too,
-            since it would end the pass unseen.
+        ValueError: arguments exclude each other or are out of range, or an attribute is changed from which the order
+            was created.
+        RuntimeError: while iterating, a worker has ended, or none sent a batch within ``timeout``. Exceptions of
+            samples are raised again with the worker's traceback. A StopIteration becomes a RuntimeError, also without
+            workers, because it would silently end the pass.
 
     >>> from rushlight.utils.data import DataLoader, TensorDataset
     >>> data = TensorDataset(torch.arange(10.0).reshape(5, 2), torch.arange(5))
@@ -91,7 +94,7 @@ class DataLoader(Generic[_T_co]):
     2
     """
 
-    # What cannot change once the samplers have been built from it.
+    # The attributes that must not change after the samplers have been created.
     _FROZEN = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers", "reproducible")
     __initialized = False
 
@@ -127,7 +130,7 @@ class DataLoader(Generic[_T_co]):
         if batch_sampler is not None:
             batch_size = None
         if share_dataset:
-            # First, so that no sampler keeps what was there before.
+            # Done first, so that no sampler refers to the original dataset.
             dataset = share(dataset)
         if sampler is None:
             sampler = _InfiniteConstantSampler() if streams else _sampler(dataset, shuffle, generator)
@@ -167,12 +170,12 @@ class DataLoader(Generic[_T_co]):
         super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Workers belong to the loader that started them; a copy starts its own.
+        # Workers belong to the loader that started them. A copy starts its own.
         return {**vars(self), "_iterator": None}
 
     @property
     def multiprocessing_context(self):
-        """The context that starts the workers; None for the default one."""
+        """The context that starts the workers; None for the default context."""
         return self.__multiprocessing_context
 
     @multiprocessing_context.setter
@@ -208,7 +211,7 @@ class DataLoader(Generic[_T_co]):
 
     @property
     def _index_sampler(self):
-        """What one task is made of: the indices of a batch, or a single index."""
+        """The contents of tasks: the indices of a batch, or a single index."""
         return self.batch_sampler if self._auto_collation else self.sampler
 
     def _get_iterator(self):
@@ -217,7 +220,7 @@ class DataLoader(Generic[_T_co]):
         if not self.prefetch_factor:
             raise AssertionError(
                 "prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter\n"
-                "  It is how many batches each worker loads ahead: with 0 none would ever be asked of one."
+                "  It is the number of batches that each worker loads ahead."
             )
         self.check_worker_number_rationality()
         return _MultiProcessingDataLoaderIter(self)
@@ -234,7 +237,7 @@ class DataLoader(Generic[_T_co]):
     def __len__(self) -> int:
         if self._dataset_kind == _DatasetKind.Map:
             return len(self._index_sampler)
-        # An estimate that the stream itself reports; an iteration that exceeds it warns.
+        # The length that the stream reports is an estimate. An iteration that exceeds it gives a warning.
         length = self._reported_length = len(self.dataset)  # type: ignore[arg-type] # if it has one
         if self.batch_size is None:
             return length
@@ -242,20 +245,20 @@ class DataLoader(Generic[_T_co]):
         return full if self.drop_last or not rest else full + 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the newest pass stands, in a few numbers: what has been handed out counts, what is prefetched does not.
+        """The position of the newest pass, as a few numbers. It counts returned samples, not prefetched ones.
 
-        A random order is known if the loader is `reproducible` or shuffles without a generator; what else the samples
-        draw is the same after resuming only if it is `reproducible`.
+        A random order can be reproduced if the loader is `reproducible` or shuffles without a generator. Other random
+        numbers of the samples are the same after resuming only if it is `reproducible`.
         """
         return self._position.state(self)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """The next pass goes on where `state_dict` was taken. Samples before it are not loaded; those of an
+        """Makes the next pass resume at the position of `state_dict`. Samples before it are not loaded; those of an
         `IterableDataset` are read and dropped."""
         self._position = Position.restored(state_dict, self)
 
     def check_worker_number_rationality(self) -> None:
-        """Warns when the workers would exceed the processors that this process may use."""
+        """Warns if there are more workers than processors that this process may use."""
         usable = _C._usable_cores()
         if self.num_workers <= usable:
             return
@@ -270,7 +273,7 @@ class DataLoader(Generic[_T_co]):
 def _check_options(
     num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool, shard: str | None
 ) -> None:
-    """Raises ValueError for options of the workers that lie out of range or exclude each other."""
+    """Raises ValueError for worker options that are out of range or exclude each other."""
     if num_workers < 0:
         raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
     if timeout < 0:
@@ -291,7 +294,7 @@ def _check_options(
 def _check_order(
     shuffle: bool | None, sampler: Any, batch_sampler: Any, batch_size: int | None, drop_last: bool
 ) -> None:
-    """Raises ValueError for ways to order the samples that exclude each other."""
+    """Raises ValueError for options of the order that exclude each other."""
     if sampler is not None and shuffle:
         raise ValueError("sampler option is mutually exclusive with shuffle")
     if batch_sampler is not None:
@@ -304,7 +307,7 @@ def _check_order(
 
 
 def _sampler(dataset: Any, shuffle: bool | None, generator: torch.Generator | None) -> Sampler:
-    """The order of a loader of samples by index that was given none."""
+    """The default order of a loader with an indexed dataset."""
     return RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
 
 

@@ -1,4 +1,4 @@
-"""Datasets: things with samples, by index (`Dataset`) or as a stream (`IterableDataset`)."""
+"""Datasets: collections of samples with an index (`Dataset`) or as a stream (`IterableDataset`)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 class Dataset(Generic[_T_co]):
-    """A map from index to sample. Subclasses write `__getitem__`, and `__len__` where the length is known.
+    """A mapping from index to sample. Subclasses define `__getitem__`, and `__len__` if the length is known.
 
-    A subclass may also write ``__getitems__(indices)``, which takes all indices of a batch at once. Two datasets are
-    joined by ``+``.
+    A subclass may also define ``__getitems__(indices)``, which gets all indices of a batch. ``+`` concatenates two
+    datasets.
 
     >>> class Squares(torch.utils.data.Dataset):
     ...     def __getitem__(self, index):
@@ -41,7 +41,7 @@ class Dataset(Generic[_T_co]):
 
 
 class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
-    """A stream of samples; subclasses write `__iter__`.
+    """A stream of samples. Subclasses define `__iter__`.
 
     Every worker process of a `DataLoader` iterates over its own copy: split the work with
     `get_worker_info()`, or let ``DataLoader(..., shard="auto")`` do it.
@@ -61,11 +61,11 @@ class IterableDataset(Dataset[_T_co], Iterable[_T_co]):
 
 
 class TensorDataset(Dataset[tuple]):
-    """Sample ``i`` is the tuple of the ``i``-th rows of the tensors.
+    """A dataset whose sample ``i`` is the tuple of the ``i``-th rows of the tensors.
 
     Raises:
         AssertionError: the tensors differ in their first dimension.
-        IndexError: of a sample, an index past the end.
+        IndexError: the index of a sample is out of range.
 
     >>> data = torch.utils.data.TensorDataset(torch.tensor([1.0, 2.0]), torch.tensor([0, 1]))
     >>> data[1], len(data)
@@ -85,11 +85,11 @@ class TensorDataset(Dataset[tuple]):
 
 
 class StackDataset(Dataset):
-    """Several datasets side by side: sample ``i`` is the tuple of their ``i``-th samples, or the dict if they came by
+    """Combines several datasets: sample ``i`` is the tuple of their ``i``-th samples, or a dict if they are given by
     name.
 
     Raises:
-        ValueError: no dataset, datasets of different lengths, or some by name and others not.
+        ValueError: there are no datasets, their lengths differ, or only some are given by name.
 
     >>> torch.utils.data.StackDataset(image=["a", "b"], label=[0, 1])[1]
     {'image': 'b', 'label': 1}
@@ -112,7 +112,7 @@ class StackDataset(Dataset):
         return list(self.datasets.values()) if isinstance(self.datasets, dict) else self.datasets
 
     def _join(self, parts: Any) -> Any:
-        """One sample out of one part per member."""
+        """Combines the parts of one sample."""
         return dict(zip(self.datasets, parts)) if isinstance(self.datasets, dict) else tuple(parts)
 
     def __getitem__(self, index: Any) -> Any:
@@ -137,11 +137,11 @@ class StackDataset(Dataset):
 
 
 class ConcatDataset(Dataset[_T_co]):
-    """Datasets one after the other; negative indices count from the end.
+    """Concatenates datasets. Negative indices count from the end.
 
     Raises:
-        AssertionError: no dataset, or an `IterableDataset` among them (see `ChainDataset`).
-        ValueError: of a sample, a negative index before the beginning.
+        AssertionError: there are no datasets, or one is an `IterableDataset` (see `ChainDataset`).
+        ValueError: the index of a sample is below the range.
 
     >>> data = torch.utils.data.ConcatDataset(["ab", "cde"])
     >>> data[2], data[-1], len(data)
@@ -150,7 +150,7 @@ class ConcatDataset(Dataset[_T_co]):
 
     @staticmethod
     def cumsum(sequence: Any) -> list:
-        """The lengths added up: where each part ends."""
+        """The cumulative sums of the lengths."""
         return list(accumulate(len(part) for part in sequence))
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
@@ -175,16 +175,16 @@ class ConcatDataset(Dataset[_T_co]):
 
     @property
     def cummulative_sizes(self) -> list:
-        """The misspelt old name of ``cumulative_sizes``; warns."""
+        """The misspelt old name of ``cumulative_sizes``. Gives a warning."""
         warn("`cummulative_sizes` attribute is renamed to `cumulative_sizes`", FutureWarning)
         return self.cumulative_sizes
 
 
 class ChainDataset(IterableDataset):
-    """Streams one after the other, each opened when its turn comes; ``+`` of two streams makes one.
+    """Concatenates streams. Each is opened when the one before has ended. ``+`` of two streams creates one.
 
     Raises:
-        AssertionError: while iterating, a dataset that is no `IterableDataset`.
+        AssertionError: while iterating, a dataset is not an `IterableDataset`.
 
     >>> class Count(torch.utils.data.IterableDataset):
     ...     def __iter__(self):
@@ -245,19 +245,19 @@ def random_split(
     """Splits a dataset at random into parts of the given lengths, or of the given fractions.
 
     Args:
-        dataset: what has a length.
-        lengths: numbers of samples that sum to the length, or fractions that sum to 1: they are rounded down, and what
-            is left goes one by one to the first parts.
-        generator: where the order comes from; torch's own without one.
+        dataset: a dataset with a length.
+        lengths: numbers of samples that sum to the length, or fractions that sum to 1. These are rounded down, and the
+            remaining samples are added one by one to the first parts.
+        generator: the random generator; by default the default generator.
 
     Raises:
-        ValueError: lengths that do not sum to the dataset's, or a fraction that is not between 0 and 1.
+        ValueError: the sum of the lengths is wrong, or a fraction is not between 0 and 1.
 
     >>> train, test = torch.utils.data.random_split(range(10), [0.8, 0.2])
     >>> len(train), len(test), sorted([*train, *test]) == list(range(10))
     (8, 2, True)
     """
-    total = len(dataset)  # type: ignore[arg-type] # without a length, a TypeError
+    total = len(dataset)  # type: ignore[arg-type] # a TypeError without a length
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _lengths_of_fractions(total, lengths)
     if sum(lengths) != total:
@@ -267,7 +267,7 @@ def random_split(
 
 
 def _lengths_of_fractions(total: int, fractions: Sequence) -> list:
-    """Rounds down; what is left goes one by one to the first parts."""
+    """Rounds down and adds the remaining samples one by one to the first parts."""
     for index, fraction in enumerate(fractions):
         if not 0 <= fraction <= 1:
             raise ValueError(f"Fraction at index {index} is not between 0 and 1")
@@ -281,7 +281,7 @@ def _lengths_of_fractions(total: int, fractions: Sequence) -> list:
 
 
 class _DatasetKind:
-    """How a loader asks its dataset: by index, or as a stream."""
+    """The kind of a loader's dataset: by index, or a stream."""
 
     Map = 0
     Iterable = 1

@@ -1,4 +1,4 @@
-"""`DistributedSampler`: each process of a group sees its own share of the dataset."""
+"""`DistributedSampler`: the share of a dataset for each process of a group."""
 
 import math
 from collections.abc import Iterator
@@ -10,20 +10,20 @@ from .sampler import Sampler
 
 
 class DistributedSampler(Sampler):
-    """Every ``num_replicas``-th index, from ``rank`` on, of one order that all processes agree on.
+    """Every ``num_replicas``-th index, beginning with ``rank``, of an order that is the same in all processes.
 
-    The order is reshuffled from ``seed + epoch``: call `set_epoch` before each pass. A dataset that does not
-    divide evenly is padded with its own first samples, or cut with ``drop_last``.
+    The order depends on ``seed + epoch``: call `set_epoch` before each pass. If the length is not divisible, the
+    dataset is padded with its first samples, or truncated with ``drop_last``.
 
     Args:
-        dataset: what has a length.
-        num_replicas, rank: the number of processes, and this one's; those of the default group unless given.
+        dataset: a dataset with a length.
+        num_replicas, rank: the number of processes and the rank of this one; by default those of the default group.
         shuffle: whether the order is random.
         seed: the same number in every process.
-        drop_last: whether a remainder is left out.
+        drop_last: whether to omit the remainder.
 
     Raises:
-        ValueError: a rank that is not below the number of processes.
+        ValueError: the rank is not less than the number of processes.
 
     >>> for rank in range(2):
     ...     print(list(torch.utils.data.DistributedSampler(range(5), 2, rank, shuffle=False)))
@@ -75,5 +75,5 @@ class DistributedSampler(Sampler):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the order of the next pass; without it every pass has the same one."""
+        """Selects the order of the next pass. Without it, every pass has the same order."""
         self.epoch = epoch

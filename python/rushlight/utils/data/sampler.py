@@ -1,7 +1,6 @@
-"""Samplers: the order in which the samples of a dataset are taken.
+"""Samplers: the order of the samples of a dataset.
 
-The random ones draw from torch's streams in torch's order, so that a seeded program visits
-the samples as it does with torch.
+Random samplers draw from torch's random streams in torch's order, so that the order for a seed is torch's.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 def draw_seed(generator: torch.Generator | None = None) -> int:
-    """One 63-bit number from the generator (by default the process's own)."""
+    """A 63-bit random number from the generator (by default the default generator)."""
     return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
 
 
@@ -29,7 +28,7 @@ def _check_positive(name: str, value: int) -> None:
 
 
 class Sampler(Generic[_T_co]):
-    """An iterable of indices (or of lists of them). Subclasses write `__iter__`, and `__len__` where it is known.
+    """An iterable of indices (or of lists of indices). Subclasses define `__iter__`, and `__len__` if it is known.
 
     >>> class Backwards(torch.utils.data.Sampler):
     ...     def __init__(self, size):
@@ -64,25 +63,25 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """A new permutation for each pass, or independent draws with ``replacement``.
+    """A new permutation for each pass, or independent indices with ``replacement``.
 
     Args:
-        data_source: what has a length.
-        replacement: whether an index may come twice.
-        num_samples: how many indices a pass has; as many as there are samples unless told, permutation after
-            permutation.
-        generator: where the numbers come from; without one each pass draws a seed from torch's own.
+        data_source: an object with a length.
+        replacement: whether an index may occur more than once.
+        num_samples: the number of indices per pass; by default the number of samples. A larger number takes several
+            permutations.
+        generator: the random generator; by default each pass draws a seed from the default generator.
 
     Raises:
-        TypeError: ``replacement`` is no bool.
-        ValueError: ``num_samples`` is no positive whole number (an empty ``data_source`` among them).
+        TypeError: ``replacement`` is not a bool.
+        ValueError: ``num_samples`` is not a positive integer (also for an empty ``data_source``).
 
     >>> sampler = torch.utils.data.RandomSampler(range(4), generator=torch.Generator().manual_seed(0))
     >>> list(sampler), sorted(sampler)
     ([0, 1, 3, 2], [0, 1, 2, 3])
     """
 
-    # Draws with replacement come in blocks of this size, which is part of the random stream.
+    # Indices with replacement are drawn in blocks of this size, which is part of the random stream.
     _BLOCK = 32
 
     def __init__(
@@ -96,7 +95,7 @@ class RandomSampler(Sampler[int]):
         self.replacement = replacement
         self._num_samples = num_samples
         self.generator = generator
-        #: What the present pass was drawn from, where no generator was given.
+        #: The seed of the current pass, if no generator was given.
         self.seed_of_pass: int | None = None
         self._resumed_seed: int | None = None
         if not isinstance(replacement, bool):
@@ -105,7 +104,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        # Asked anew each time: the dataset may grow between two passes.
+        # Read again each time, because the dataset may grow between two passes.
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -126,12 +125,12 @@ class RandomSampler(Sampler[int]):
             yield from torch.randperm(size, generator=generator).tolist()[: self.num_samples % size]
 
     def resume(self, seed: int | None) -> None:
-        """The next pass has the order of the one that was drawn from `seed`; None for a new order."""
+        """Makes the next pass use the order of `seed`; None for a new order."""
         self._resumed_seed = seed
-        self.seed_of_pass = None  # until it begins
+        self.seed_of_pass = None  # set when it begins
 
     def known_seed(self) -> int:
-        """What the present pass was drawn from; of one that has not begun, what it will be drawn from."""
+        """The seed of the current pass. If it has not begun, the seed that it will use."""
         if self.seed_of_pass is not None:
             return self.seed_of_pass
         if self._resumed_seed is None:
@@ -167,17 +166,18 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Indices drawn with the given weights, which need not sum to one (`torch.multinomial`).
+    """Random indices with the given weights, which need not sum to one (`torch.multinomial`).
 
     Args:
-        weights: a weight for each index, not negative.
-        num_samples: how many indices a pass has.
-        replacement: whether an index may come twice.
-        generator: where the numbers come from; torch's own without one.
+        weights: a non-negative weight for each index.
+        num_samples: the number of indices per pass.
+        replacement: whether an index may occur more than once.
+        generator: the random generator; by default the default generator.
 
     Raises:
-        ValueError: ``num_samples`` is not positive, ``replacement`` no bool, or the weights no vector.
-        RuntimeError: while iterating, negative weights, or too few positive ones to draw from without ``replacement``.
+        ValueError: ``num_samples`` is not positive, ``replacement`` is not a bool, or the weights are not a vector.
+        RuntimeError: while iterating, a weight is negative, or there are too few positive weights without
+            ``replacement``.
 
     >>> list(torch.utils.data.WeightedRandomSampler([0.0, 1.0, 0.0], 3))
     [1, 1, 1]
@@ -214,11 +214,11 @@ class BatchSampler(Sampler[list]):
 
     Args:
         sampler: any iterable of indices.
-        batch_size: how many indices a list has.
-        drop_last: whether a shorter last list is left out.
+        batch_size: the number of indices per list.
+        drop_last: whether to omit a shorter last list.
 
     Raises:
-        ValueError: ``batch_size`` is no positive whole number, or ``drop_last`` no bool.
+        ValueError: ``batch_size`` is not a positive integer, or ``drop_last`` is not a bool.
 
     >>> list(torch.utils.data.BatchSampler(range(5), batch_size=2, drop_last=False))
     [[0, 1], [2, 3], [4]]
@@ -239,5 +239,5 @@ class BatchSampler(Sampler[list]):
                 yield batch
 
     def __len__(self) -> int:
-        full, rest = divmod(len(self.sampler), self.batch_size)  # type: ignore[arg-type] # without a length, a TypeError
+        full, rest = divmod(len(self.sampler), self.batch_size)  # type: ignore[arg-type] # a TypeError without a length
         return full if self.drop_last or not rest else full + 1

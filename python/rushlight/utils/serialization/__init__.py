@@ -1,4 +1,4 @@
-"""`torch.utils.serialization`: what `save` and `load` do where a call does not say it."""
+"""`torch.utils.serialization`: the defaults of `save` and `load`."""
 
 from . import config as config
 

@@ -1,4 +1,4 @@
-"""The settings of `torch.save` and `torch.load`, for the whole process: assign to them, or `patch` them for a block.
+"""The settings of `torch.save` and `torch.load` for the whole process. Assign them, or `patch` them for a block.
 
 >>> from rushlight.utils.serialization import config
 >>> config.save.storage_alignment
@@ -21,11 +21,12 @@ __all__ = ["load", "patch", "save"]
 
 
 class load:
-    """Of `torch.load`.
+    """Settings of `torch.load`.
 
-    Whether paths are mapped where ``mmap=`` is not given; the byte order of files that do not name theirs (None: this
-    machine's); whether what is mapped is private (`mmap.MAP_PRIVATE`) or written back to the file (`mmap.MAP_SHARED`).
-    ``calculate_storage_offsets`` changes nothing: offsets are always those of the archive's directory.
+    ``mmap``: whether paths are mapped if ``mmap=`` is not given. ``endianness``: the byte order of files that do not
+    record one (None for this machine's). ``mmap_flags``: whether mappings are private (`mmap.MAP_PRIVATE`) or change
+    the file (`mmap.MAP_SHARED`). ``calculate_storage_offsets`` has no effect: offsets always come from the archive's
+    directory.
 
     >>> from rushlight.utils.serialization import config
     >>> config.load.mmap
@@ -39,10 +40,10 @@ class load:
 
 
 class save:
-    """Of `torch.save`.
+    """Settings of `torch.save`.
 
-    Every record of an archive begins at a multiple of ``storage_alignment``. The other two change nothing: checksums are
-    always written, and storages of a card take the way that is there.
+    Every record of an archive begins at a multiple of ``storage_alignment``. The other two have no effect: checksums
+    are always written, and storages on a GPU are not supported yet.
 
     >>> from rushlight.utils.serialization import config
     >>> config.save.compute_crc32
@@ -56,14 +57,14 @@ class save:
 
 @contextlib.contextmanager
 def patch(settings: str | dict[str, Any], value: Any = None) -> Iterator[None]:
-    """Other settings for a block or, as a decorator, for a function.
+    """Changes settings for a block or, as a decorator, for a function.
 
     Args:
-        settings: the name of one, whose value follows, or a dict from names to values.
-        value: the value of the one that is named.
+        settings: the name of a setting, or a dict from names to values.
+        value: the value, if a name is given.
 
     Raises:
-        AttributeError: no such setting.
+        AttributeError: there is no such setting.
 
     >>> from rushlight.utils.serialization import config
     >>> with config.patch("save.storage_alignment", 4096):

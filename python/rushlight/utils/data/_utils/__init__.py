@@ -1,12 +1,12 @@
-"""What the loader is made of, in the order in which a batch meets it.
+"""The parts of the data loader, in the order in which a batch passes through them.
 
-`DataLoader` (in `dataloader`) makes an `iterator` for each pass, which asks the sampler for indices; `position` knows where in the order it stands, and where a
-resumed pass goes on. Without workers a fetcher (`fetch`) loads the samples and joins them (`collate`) at once. With workers
-`pool` keeps one `WorkerProcess` for each: the indices go as a `Task` over the `wire`, a pipe of `rushlight.multiprocessing`, to the
-loop in `worker`, which fetches as above and sends a `Result` back; its tensors travel as handles on shared memory. The pool
-waits for results and for deaths together, and the iterator puts the batches in order and pins them (`pin_memory`).
+`DataLoader` (in `dataloader`) creates an `iterator` for each pass, which gets indices from the sampler. `position`
+stores how far the pass is, and where a resumed pass continues. Without workers, a fetcher (`fetch`) loads the samples
+and joins them (`collate`). With workers, `pool` has one `WorkerProcess` for each: the indices are sent as a `Task` over
+the `wire`, a pipe of `rushlight.multiprocessing`, to the loop in `worker`. It fetches in the same way and sends a
+`Result`, with tensors as handles to shared memory. The pool waits for results and for ended workers at the same time.
+The iterator puts batches in order and pins them (`pin_memory`).
 
-Beside that way: `share` freezes a dataset into memory that all workers read; `randomness` gives samples random states of their
-own; `info` is what a dataset may ask about its worker; `failure` brings exceptions back; `flight_recorder` and `memory` are
-what is known of a worker that died.
+Other modules: `share` moves a dataset into shared memory; `randomness` gives samples their own random states; `failure` transfers exceptions; `flight_recorder` and `memory` provide
+information about a worker that has crashed.
 """

@@ -1,8 +1,7 @@
-"""Collation: a list of samples becomes a batch.
+"""Collation: joins a list of samples into a batch.
 
-`collate` walks mappings, named tuples, tuples and sequences and hands the leaves to a table of
-functions by type; users may pass a table of their own. NumPy is never imported here: its types
-join the table as soon as the program itself has imported it.
+`collate` handles mappings, named tuples, tuples and sequences, and looks up functions for other types in a table. Users
+may pass their own table. NumPy is not imported here: its types are added to the table when the program has imported it.
 """
 
 import collections.abc
@@ -15,15 +14,15 @@ _WRONG_TYPE = "default_collate: batch must contain tensors, numpy arrays, number
 
 
 def default_collate(batch):
-    """Joins the samples of a batch, as a `DataLoader` does unless told otherwise.
+    """Joins the samples of a batch. This is the default of `DataLoader`.
 
-    Tensors, arrays and numbers become tensors with a batch dimension in front (int64, float64 for Python's own numbers),
-    strings stay lists, and mappings, tuples and sequences keep their structure: a tuple of fields becomes a list of
-    batches.
+    Tensors, arrays and numbers become tensors with a new first dimension (int64 and float64 for Python's numbers).
+    Strings become lists. Mappings, tuples and sequences keep their structure: samples that are tuples of fields become
+    a list of batches.
 
     Raises:
-        RuntimeError: sequences of different lengths, or tensors of different shapes.
-        TypeError: a sample of another type.
+        RuntimeError: sequences have different lengths, or tensors have different shapes.
+        TypeError: the type of a sample is not supported.
 
     >>> torch.utils.data.default_collate([(1, "a"), (2, "b")])
     [tensor([1, 2]), ('a', 'b')]
@@ -49,13 +48,13 @@ def collate(batch, *, collate_fn_map=None):
         if any(len(sample) != len(element) for sample in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
         columns = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch)]
-        # A tuple becomes a list, as in torch.
+        # Tuples become lists, as in torch.
         return columns if isinstance(element, tuple) else rebuild_sequence(element, columns)
     raise TypeError(_WRONG_TYPE.format(kind))
 
 
 def default_convert(data):
-    """Turns arrays inside a sample into tensors and leaves everything else alone (loading without batches).
+    """Converts arrays inside a sample to tensors and leaves other values unchanged (for loading without batches).
 
     >>> import numpy
     >>> torch.utils.data.default_convert({"x": numpy.zeros(2, "float32"), "name": "a"})
@@ -78,7 +77,7 @@ def default_convert(data):
 
 
 def rebuild_mapping(original, values):
-    """A mapping of the original's class; a plain dict where the class cannot be copied and filled."""
+    """A mapping of the original's class, or a dict if the class cannot be copied and filled."""
     try:
         if isinstance(original, collections.abc.MutableMapping):
             clone = copy.copy(original)
@@ -90,7 +89,7 @@ def rebuild_mapping(original, values):
 
 
 def rebuild_sequence(original, values):
-    """A sequence of the original's class; a plain list where the class cannot be copied and filled."""
+    """A sequence of the original's class, or a list if the class cannot be copied and filled."""
     try:
         if isinstance(original, collections.abc.MutableSequence):
             clone = copy.copy(original)

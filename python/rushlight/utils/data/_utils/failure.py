@@ -1,4 +1,4 @@
-"""How an exception comes from a worker to the loop that reads the batches."""
+"""Transfers exceptions from a worker to the loop over the batches."""
 
 import sys
 import traceback
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class KeyErrorMessage(str):
-    """KeyError prints the repr of its argument, which would spoil a text of several lines."""
+    """A message whose repr is the text itself, because KeyError prints the repr of its argument."""
 
     __slots__ = ()
 
@@ -15,23 +15,30 @@ class KeyErrorMessage(str):
 
 
 class ExceptionWrapper:
-    """An exception on its way to another process: its class and its traceback as text."""
+    """An exception for another process: its class and its traceback as text.
 
-    def __init__(self, where: str, note: str | None = None) -> None:
-        kind, value, trace = sys.exc_info()
+    Args:
+        exc_info: the exception as `sys.exc_info` returns it; by default, the one that is being handled.
+        where: where it was raised, for the message.
+        note: what `reraise` adds to the exception as a note.
+    """
+
+    def __init__(self, exc_info: Any = None, where: str = "in background", note: str | None = None) -> None:
+        kind, value, trace = sys.exc_info() if exc_info is None else exc_info
         self.exc_type: Any = kind
         self.exc_msg = "".join(traceback.format_exception(kind, value, trace))
         self.where = where
         self.note = note
 
     def reraise(self):
+        """Raises the exception again, with its first traceback in the message."""
         message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
         if self.exc_type is KeyError:
             message = KeyErrorMessage(message)
         try:
-            # Raised as itself, this one would end the pass unseen.
+            # Raised unchanged, it would silently end the pass.
             kind = RuntimeError if issubclass(self.exc_type, StopIteration) else self.exc_type
-            # Some classes want other arguments, or none at all.
+            # Some classes need other arguments, or none.
             exception = kind(message)
         except Exception:
             exception = RuntimeError(message)
@@ -40,7 +47,7 @@ class ExceptionWrapper:
         try:
             raise exception
         finally:
-            # Its traceback holds this frame, and with it the iterator and its workers: no cycle, please.
+            # Its traceback refers to this frame, and so to the iterator and its workers. This avoids a reference cycle.
             del exception
 
     def __reduce__(self):
@@ -48,7 +55,7 @@ class ExceptionWrapper:
         return _rebuild_exception, (self._class_that_travels(), name, self.exc_msg, self.where, self.note)
 
     def _class_that_travels(self):
-        """None for a class that the parent could not find by its name."""
+        """The class, or None if the parent cannot find it by its name."""
         found = sys.modules.get(self.exc_type.__module__)
         for part in self.exc_type.__qualname__.split("."):
             found = getattr(found, part, None)

@@ -1,6 +1,6 @@
-"""Fetchers: from one task to one batch. They run in the parent or in a worker alike.
+"""Fetchers: create one batch from one task, in the parent or in a worker.
 
-`progress.note(n)` is called before the n-th sample of a task, so that a crash can be traced to it; `randomness` gives each
+`progress.note(n)` is called before the n-th sample of a task, so that a crash can be located. `randomness` gives each
 sample its own state (see `randomness.py`). Either may be None.
 """
 
@@ -11,31 +11,31 @@ from typing import Any, NamedTuple
 class Task(NamedTuple):
     number: int
     indices: Any
-    # How many samples of the pass come before these, or of the worker's own dataset where each worker reads one.
+    # The number of samples before these, in the pass or in the worker's own stream.
     place: int
-    # How many these are.
+    # The number of these samples.
     size: int
 
     def at(self, position: int) -> str:
-        """In words: the sample at a position of the task."""
+        """Describes the sample at a position of the task."""
         index = self.indices
         if isinstance(index, list):
             index = index[position] if position < len(index) else None
         if index is None:
-            return f"while it loaded batch {self.number}, sample {position} of the batch"
-        return f"while it loaded batch {self.number}, last index {index!r}"
+            return f"while loading batch {self.number}, sample {position} of the batch"
+        return f"while loading batch {self.number}, last index {index!r}"
 
 
 def _no_end(culprit: str, when: str) -> RuntimeError:
-    """The error in the place of a StopIteration that a program's own code let out: it would end the pass unseen."""
+    """The error that replaces a StopIteration from user code, which would silently end the pass."""
     return RuntimeError(
         f"{culprit} raised StopIteration {when}\n"
-        "  A pass ends where its sampler or its stream does. Was it meant for another iterator, whose next() found nothing?"
+        "  Only a sampler or a stream may end a pass. The exception may come from next() of an exhausted iterator."
     )
 
 
 class _Fetcher:
-    """What both kinds do with the samples that they have loaded."""
+    """The base of both fetchers: handles the loaded samples."""
 
     def __init__(self, setup, progress=None, randomness=None) -> None:
         self.dataset = setup.dataset
@@ -61,7 +61,7 @@ class MapDatasetFetcher(_Fetcher):
         return self.joined(loaded, task)
 
     def _load(self, task: Task, samples: list):
-        """What is to be joined; samples that come one by one are put into the list, which tells how far they came."""
+        """Loads the samples to join. Single samples are appended to the list, which shows how far it came."""
         progress, randomness, dataset = self.progress, self.randomness, self.dataset
         if progress is not None:
             progress.note(0)
@@ -74,7 +74,7 @@ class MapDatasetFetcher(_Fetcher):
                 randomness.batch(task.place)
             return dataset.__getitems__(task.indices)
         if progress is None and randomness is None:
-            # Not a comprehension: the list must tell how far it came.
+            # Not a comprehension, because the list must show how far it came.
             for index in task.indices:
                 samples.append(dataset[index])
             return samples
@@ -90,7 +90,7 @@ class MapDatasetFetcher(_Fetcher):
 
 
 class IterableDatasetFetcher(_Fetcher):
-    """Reads a stream; what lies before a task's place belongs to others, or was loaded before, and is skipped."""
+    """Reads a stream. Samples before the position of a task belong to others, or were loaded before, and are skipped."""
 
     def __init__(self, setup, progress=None, randomness=None) -> None:
         super().__init__(setup, progress, randomness)
@@ -105,7 +105,7 @@ class IterableDatasetFetcher(_Fetcher):
         self.ended = False
 
     def fetch(self, task: Task):
-        """Raises StopIteration when nothing is left."""
+        """Raises StopIteration at the end of the stream."""
         if self.progress is not None:
             self.progress.note(0)
         if self.ended:

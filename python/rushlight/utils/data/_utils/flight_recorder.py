@@ -1,8 +1,8 @@
-"""What a worker leaves behind when it dies: a page of anonymous memory shared with the parent.
+"""A page of anonymous memory shared between a worker and its parent, which describes a worker that has ended.
 
-Its first bytes say which task the worker is at, and at which sample of it; behind them Python's fault handler
-writes the stack when a signal such as SIGSEGV ends the process, or when the parent asks where a worker hangs. The memory
-has no name, so nothing can be left over.
+Its first bytes identify the current task and sample of the worker. After them, Python's fault handler writes the stack
+when a signal such as SIGSEGV ends the process, or when the parent requests it from a hanging worker. The memory has no
+name, so that nothing remains.
 """
 
 import contextlib
@@ -16,11 +16,11 @@ from multiprocessing.reduction import DupFd
 _SIZE = mmap.PAGESIZE
 _NUMBER = struct.Struct("=q")
 _STACK = 2 * _NUMBER.size
-# A signal that programs leave alone.
+# A signal that programs do not use.
 _QUESTION = signal.SIGRTMAX - 1
 
 
-#: The task of a worker that has begun none.
+#: The task of a worker that has not begun one.
 NO_TASK = -1
 
 
@@ -36,14 +36,14 @@ class FlightRecorder:
             self.begin(NO_TASK)
 
     def begin(self, task: int) -> None:
-        """The worker is about to take the first sample of a task."""
-        # The position first: who dies in between was at the end of the old task, and is never described by a sample that
-        # the new one does not have.
+        """Called before the worker loads the first sample of a task."""
+        # The position is written first: a process that ends in between is described as at the end of the old task, and
+        # never with a position that the new task does not have.
         self.note(0)
         _NUMBER.pack_into(self._page, 0, task)
 
     def note(self, position: int) -> None:
-        """The worker is about to take sample `position` of its task."""
+        """Called before the worker loads sample `position` of its task."""
         _NUMBER.pack_into(self._page, _NUMBER.size, position)
 
     @property
@@ -62,14 +62,14 @@ class FlightRecorder:
 
     @staticmethod
     def ask_for_stack(pid: int) -> None:
-        """Has the process write where it is, whatever it is doing; one that is stopped will not."""
+        """Makes the process write its stack, whatever it does. A stopped process does not."""
         with contextlib.suppress(OSError):
             os.kill(pid, _QUESTION)
 
     @property
     def stack(self) -> str:
-        """The stack the fault handler wrote, or an empty string."""
-        # At an offset: the place where a forked process writes next is this one's too.
+        """The stack that the fault handler wrote, or an empty string."""
+        # Read at an offset, because forked processes share the file position.
         written = os.pread(self._descriptor, 1 << 20, _STACK)
         return written.rstrip(b"\0").decode("utf-8", "replace").rstrip()
 
@@ -78,7 +78,7 @@ class FlightRecorder:
         os.close(self._descriptor)
 
     def __reduce__(self):
-        # Only while a process is being started; the copy has a descriptor of its own.
+        # Used only while a process is being started. The duplicate has its own descriptor.
         return _rebuild, (DupFd(self._descriptor),)
 
 

@@ -1,8 +1,8 @@
-"""One pass of a loader: in this process, or with workers.
+"""One pass of a loader, in this process or with workers.
 
-`_MultiProcessingDataLoaderIter` deals numbered tasks to worker processes in turn and hands the batches out in the order of their numbers, so
-that their order does not depend on the number of workers. What the samples draw does, unless the loader is `reproducible`;
-and with `in_order=False` what is ready comes first.
+`_MultiProcessingDataLoaderIter` assigns numbered tasks to the workers in turn and returns the batches in the order of
+their numbers, so that the order does not depend on the number of workers. The random numbers of samples do depend on
+it, unless the loader is `reproducible`. With `in_order=False` batches are returned as soon as they are ready.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 class _BaseDataLoaderIter:
-    """Counts the batches, draws the seed of the workers and pins memory; subclasses write `_next_data`."""
+    """Counts the batches, draws the seed of the workers and pins memory. Subclasses define `_next_data`."""
 
     def __init__(self, loader: DataLoader) -> None:
-        # The choices as they are now. Not the loader itself, which may hold this iterator: the last reference to a
-        # loader must end its workers at once and not when the collector comes by.
+        # Copies of the current options, without a reference to the loader, which may refer to this iterator. Releasing
+        # the last reference to a loader must end its workers immediately, without waiting for the garbage collector.
         self._loader = copy.copy(loader)
         self._fetcher_class = (
             IterableDatasetFetcher if loader._dataset_kind == _DatasetKind.Iterable else MapDatasetFetcher
@@ -51,7 +51,7 @@ class _BaseDataLoaderIter:
         self._num_yielded = self._position.batches
         self._num_dealt = 0
         self._num_samples = self._position.samples  # before the next task
-        # As the length was when the iteration began: `list(loader)` asks for it only afterwards.
+        # The length at the beginning of the iteration, because `list(loader)` reads it later.
         self._reported_length = loader._reported_length
 
     def __iter__(self):
@@ -83,7 +83,7 @@ class _BaseDataLoaderIter:
         indices = next(self._indices)
         if self._loader._auto_collation and not hasattr(indices, "__len__"):
             indices = list(indices)
-        # A dataset gets a batch as the sampler has made it: a list, a tuple, a tensor.
+        # A dataset gets the batch in the form of the sampler: a list, a tuple or a tensor.
         is_batch = self._loader._auto_collation or isinstance(indices, list)
         task = Task(self._num_dealt, indices, self._num_samples, len(indices) if is_batch else 1)
         self._num_dealt += 1
@@ -91,7 +91,7 @@ class _BaseDataLoaderIter:
         return task
 
     def _setup(self, loader: DataLoader) -> WorkerSetup:
-        """How batches are made, and with which seeds."""
+        """The settings and seeds for creating batches."""
         position = self._position
         return WorkerSetup(
             fetcher_class=self._fetcher_class,
@@ -100,7 +100,7 @@ class _BaseDataLoaderIter:
             collate_fn=loader.collate_fn,
             drop_last=loader.drop_last,
             init_fn=loader.worker_init_fn,
-            # Drawn even without workers: it is part of the random stream that programs rely on.
+            # Drawn even without workers, because it is part of the random stream that programs rely on.
             base_seed=draw_seed(loader.generator) if position.seed is None else position.seed,
             num_workers=loader.num_workers,
             randomness=position.randomness,
@@ -142,14 +142,14 @@ def _usable_pinning(loader: DataLoader) -> bool:
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     def __init__(self, loader: DataLoader) -> None:
         if loader.timeout != 0:
-            raise AssertionError("timeout is for workers: with num_workers=0 nothing is waited for")
+            raise AssertionError("timeout requires worker processes, but num_workers=0")
         super().__init__(loader)
         setup = self._setup(loader)
         with self._randomness_aside():
             self._fetcher = self._fetcher_class(setup, None, self._randomness)
 
     def _randomness_aside(self):
-        """The program's own random streams stay where they are while reproducible samples are loaded."""
+        """Restores the program's random states after loading reproducible samples."""
         return contextlib.nullcontext() if self._randomness is None else put_aside()
 
     def _next_data(self):
@@ -162,33 +162,34 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """Tasks are dealt to the workers in turn, `prefetch_factor` for each; results wait here for their turn.
+    """Assigns tasks to the workers in turn, `prefetch_factor` to each. Results are stored until their turn.
 
-    Threads may share a pass: one at a time waits for a result, since what it takes may be the batch of another.
+    Threads may share a pass. One thread at a time waits for a result, because the result may be another thread's batch.
     """
 
     def __init__(self, loader: DataLoader) -> None:
         self._taking = threading.RLock()
+        self._lost: str | None = None  # what was raised when a batch was lost
         super().__init__(loader)
         setup = self._setup(loader)
         self._pool = WorkerPool()
-        # Runs when the iterator is collected, when the interpreter ends, and never in a forked child.
+        # Runs when the iterator is collected or the interpreter ends, but not in a forked child.
         self._finalizer = weakref.finalize(self, self._pool.shutdown)
         self._pool.start(loader.multiprocessing_context or _default_context(), setup)
         self._dataset_pass = 0
         streams = loader._dataset_kind == _DatasetKind.Iterable
-        # Whether each worker reads a stream of its own, whose places are counted for each.
+        # Whether each worker reads its own stream, with its own positions.
         self._own_datasets = streams and loader.num_workers > 1 and loader.shard is None
         self._may_repeat = self._own_datasets
         self._begin_tasks()
 
     @property
     def has_workers(self) -> bool:
-        """Whether the workers can make another pass: they live, and this process started them."""
+        """Whether the workers can run another pass: they are alive, and this process started them."""
         return not self.failed and self._pool.is_ours
 
     def reset(self, loader: DataLoader) -> None:
-        """A new pass with the same workers; results of an unfinished pass are dropped as they arrive."""
+        """Starts a new pass with the same workers. Results of an unfinished pass are dropped when they arrive."""
         with self._taking:
             self._begin_pass(loader)
             self._dataset_pass += 1
@@ -204,16 +205,16 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def _begin_tasks(self) -> None:
         self._active = [True] * self._loader.num_workers
         self._turns = itertools.cycle(range(self._loader.num_workers))
-        self._owners: dict[int, int] = {}  # task -> worker, for tasks whose batch has not been handed out
-        self._sizes: dict[int, int] = {}  # of the same tasks
-        self._places = [0] * self._loader.num_workers  # in each worker's own stream
-        self._arrived: dict = {}  # task -> batch that came before its turn
-        self._ahead = self._loader.prefetch_factor or 0  # for each worker
+        self._owners: dict[int, int] = {}  # task -> worker, for tasks whose batch has not been returned
+        self._sizes: dict[int, int] = {}  # sizes of the same tasks
+        self._places = [0] * self._loader.num_workers  # positions in each worker's own stream
+        self._arrived: dict = {}  # task -> batch that arrived before its turn
+        self._ahead = self._loader.prefetch_factor or 0  # tasks per worker
         for _ in range(self._ahead * self._loader.num_workers):
             self._deal()
 
     def _deal(self) -> None:
-        """Gives the next task to the next worker that may have it, if there is one."""
+        """Sends the next task to the next worker that may get it, if there is one."""
         for _ in self._active:
             worker = next(self._turns)
             if self._active[worker] and self._has_room(worker):
@@ -227,25 +228,30 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         if self._own_datasets:
             task = task._replace(place=self._places[worker])
             self._places[worker] += task.size
-        self._owners[task.number] = worker
-        self._sizes[task.number] = task.size
-        self._pool.assign(worker, task)
+        with self._whole_or_lost():
+            self._owners[task.number] = worker
+            self._sizes[task.number] = task.size
+            self._pool.assign(worker, task)
 
     def _has_room(self, worker: int) -> bool:
-        """In order, the turn decides; otherwise a slow worker must not hoard tasks."""
+        """Whether a worker may get a task. With `in_order` they take turns; otherwise a slow worker gets few tasks."""
         if self._loader.in_order:
             return True
         return list(self._owners.values()).count(worker) < self._ahead
 
     def _next_data(self):
+        if self._lost is not None:
+            # The end of the pass would look like the end of the data.
+            raise RuntimeError(
+                f"DataLoader: a batch was lost, because {self._lost} was raised while it was received\n"
+                "  The workers have ended. Begin a new pass, or resume with load_state_dict()."
+            )
         if self.failed:
             raise StopIteration
         while self._owners:
             number = self._ready_number()
             if number is not None:
-                data = self._arrived.pop(number)
-                del self._owners[number]
-                self._position.advance(self._sizes.pop(number))
+                data = self._deliver(number)
                 self._deal()
                 if isinstance(data, ExceptionWrapper):
                     data.reraise()
@@ -261,23 +267,40 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             return first if first in self._arrived else None
         return next(iter(self._arrived), None)
 
+    def _deliver(self, number: int):
+        """Removes an arrived batch, which the pass returns now."""
+        with self._whole_or_lost():
+            data = self._arrived.pop(number)
+            del self._owners[number]
+            self._position.advance(self._sizes.pop(number))
+        return data
+
     def _take_result(self) -> None:
+        timeout = self._loader.timeout
+        # The handler of a signal may raise here without harm. Anywhere else a result or a task could get lost.
+        ready = self._pool.wait_for_result(timeout)
+        with self._whole_or_lost():
+            worker, result = self._pool.receive(ready, timeout)
+            ended = isinstance(result.data, StreamEnd)
+            if not ended and result.dataset_pass == self._dataset_pass:
+                self._arrived[result.number] = result.data
+        if ended and result.dataset_pass == self._dataset_pass:
+            self._end_stream(worker, result)
+
+    @contextlib.contextmanager
+    def _whole_or_lost(self):
+        """Ends the workers if the block is left by an exception, because a result or a task may have been lost."""
         try:
-            worker, result = self._pool.receive(self._loader.timeout)
-        except BaseException:
+            yield
+        except BaseException as error:
             self.failed = True
+            self._lost = type(error).__name__ if not isinstance(error, RuntimeError) else None
             self._finalizer.detach()
             self._pool.shutdown(patience=0)
             raise
-        if result.dataset_pass != self._dataset_pass:
-            return
-        if isinstance(result.data, StreamEnd):
-            self._end_stream(worker, result)
-        else:
-            self._arrived[result.number] = result.data
 
     def _end_stream(self, worker: int, result) -> None:
-        """The worker's share is used up: its later tasks are void, other workers take over its turns."""
+        """Handles the end of a worker's stream: its later tasks are void, and other workers get its turns."""
         self._active[worker] = False
         for number in [number for number, owner in self._owners.items() if owner == worker]:
             if number >= result.number:

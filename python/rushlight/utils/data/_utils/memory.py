@@ -1,15 +1,15 @@
-"""How much memory there is, in words, for the report of a worker that died."""
+"""Describes the available memory, for the report about a worker that has ended."""
 
 from pathlib import Path
 
-# What a control group calls its limit and what it uses, in the second version of them and in the first.
+# The files with the limit and the usage of a control group, in versions 2 and 1.
 _NAMES = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")
-# The first version writes a number near this one where there is no limit.
+# Version 1 has a number near this one if there is no limit.
 _NO_LIMIT = 1 << 62
 
 
-def memory_facts(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> list[str]:
-    """Memory of the machine and of the control group, in words; empty where the system does not say."""
+def memory_report(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> list[str]:
+    """Describes the memory of the machine and of the control group. Empty if the system does not provide it."""
     facts = []
     for line in _read(proc / "meminfo").splitlines():
         name, _, amount = line.partition(":")
@@ -24,7 +24,7 @@ def memory_facts(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup
 
 
 def size(count: int) -> str:
-    """A number of bytes in words."""
+    """A number of bytes as text."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB"):
         if amount < 1024:
@@ -34,7 +34,7 @@ def size(count: int) -> str:
 
 
 def _own_groups(proc: Path, groups: Path):
-    """The process's control group and those around it, innermost first, with the names of what they say."""
+    """The process's control group and its parents, innermost first, with the names of their files."""
     for line in _read(proc / "self/cgroup").splitlines():
         number, kinds, path = line.split(":", 2)
         if (number, kinds) == ("0", ""):

@@ -1,4 +1,4 @@
-"""Page-locked copies of a batch, whatever its structure."""
+"""Copies of batches in page-locked memory, for any structure."""
 
 import collections.abc
 
@@ -8,7 +8,7 @@ from .collate import rebuild_mapping, rebuild_sequence
 
 
 def pin_memory(data):
-    """`data` with every tensor in page-locked memory; objects with a `pin_memory` method pin themselves."""
+    """Pins every tensor in `data`. For objects with a method `pin_memory`, this method is called."""
     if isinstance(data, torch.Tensor):
         return data.pin_memory()
     if isinstance(data, (str, bytes)):

@@ -1,6 +1,7 @@
-"""The parent's side of multi-process loading: starts the workers, waits for their results, buries them.
+"""The parent's side of multi-process loading: starts the workers, waits for their results and ends them.
 
-One wait watches the connections and the processes together, so a death is seen at once and not by polling.
+One call waits for the connections and the processes together, so that the end of a worker is detected immediately,
+without polling.
 """
 
 import contextlib
@@ -10,33 +11,33 @@ import time
 import weakref
 from multiprocessing.connection import wait
 
-from rushlight._interrupts import held_back
+from rushlight._interrupts import interrupts_deferred
 
 from .fetch import Task
 from .flight_recorder import NO_TASK, FlightRecorder
-from .memory import memory_facts, size
+from .memory import memory_report, size
 from .randomness import load_early
 from .wire import pipe
 from .worker import Result, WorkerSetup, worker_main
 
-# How long a worker may finish what it is doing once the loader is done with it.
+# The time that a worker has to finish its current work when the loader ends it.
 _GRACE_SECONDS = 5.0
 _KILL_SECONDS = 1.0
-# How long one that hangs may take to write its stack.
+# The time that a hanging worker has to write its stack.
 _ANSWER_SECONDS = 0.1
 
 _pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
 
 
 class WorkerProcess:
-    """A worker as its parent sees it."""
+    """A worker, as represented in its parent."""
 
     def __init__(self, context, setup: WorkerSetup, worker_id: int) -> None:
         self.id = worker_id
         self.recorder = FlightRecorder()
         self.connection, self._theirs = pipe()
         self.process = context.Process(
-            target=worker_main, args=(setup, worker_id, self._theirs, self.recorder, os.getpid()), daemon=True
+            target=worker_main, args=(setup, worker_id, self._theirs, self.recorder), daemon=True
         )
         self.tasks: list[Task] = []  # sent and not yet answered, oldest first
         self.peak_memory = 0
@@ -46,16 +47,16 @@ class WorkerProcess:
         try:
             self.process.start()
         finally:
-            # A copy here would keep the connection open after the worker's death.
+            # A duplicate in this process would keep the connection open after the worker has ended.
             self._theirs.close()
 
     def send(self, message) -> None:
-        # A worker that has died is noticed, and reported in full, by the next `receive`.
+        # The next `receive` detects that a worker has ended, and reports it.
         with contextlib.suppress(OSError):
             self.connection.send(message)
 
     def describe_death(self) -> str:
-        """torch's sentence first, then all that is known."""
+        """torch's message, followed by all available information."""
         self.process.join(_KILL_SECONDS)
         lines = [
             f"DataLoader worker (pid(s) {self.process.pid}) exited unexpectedly",
@@ -67,13 +68,13 @@ class WorkerProcess:
         return "\n".join(lines + self._stack())
 
     def describe_hang(self) -> str:
-        """Where the worker is, which has not answered in time."""
+        """Describes what the worker does, after a timeout."""
         lines = [f"Worker {self.id} (pid {self.process.pid}) has not answered {self._last_work()}.", *self._memory()]
         return "\n".join(lines + self._stack())
 
     def _memory(self) -> list[str]:
         memory = [f"the worker's peak after its last batch {size(self.peak_memory)}"] if self.peak_memory else []
-        memory += memory_facts()
+        memory += memory_report()
         return [f"Memory: {', '.join(memory)}."] if memory else []
 
     def _stack(self) -> list[str]:
@@ -107,6 +108,7 @@ class WorkerPool:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self.workers: list[WorkerProcess] = []
+        self._patience = _GRACE_SECONDS
         _pools.add(self)
 
     def start(self, context, setup: WorkerSetup) -> None:
@@ -114,9 +116,9 @@ class WorkerPool:
             load_early(setup.randomness)
         try:
             for worker_id in range(setup.num_workers):
-                with held_back():
+                with interrupts_deferred():
                     worker = WorkerProcess(context, setup, worker_id)
-                    # Before the start, so that a forked worker drops its copy of this end too.
+                    # Added before the start, so that a forked worker closes its duplicate of this end too.
                     self.workers.append(worker)
                     worker.start()
         except BaseException:
@@ -134,7 +136,7 @@ class WorkerPool:
             worker.send(message)
 
     def dismiss(self, worker_id: int) -> None:
-        """The worker has no more work; it may leave and its end is no accident."""
+        """Marks that there is no more work for the worker, so that it may end normally."""
         worker = self.workers[worker_id]
         worker.dismissed = True
         worker.send(None)
@@ -147,25 +149,39 @@ class WorkerPool:
         if not self.is_ours:
             raise RuntimeError("A DataLoader's worker processes can only be used by the process that started them")
 
-    def receive(self, timeout: float) -> tuple[int, Result]:
-        """The next result and who sent it; a timeout of 0 waits for ever."""
-        by_connection = {worker.connection: worker for worker in self.workers if not worker.dismissed}
-        by_sentinel = {worker.process.sentinel: worker for worker in by_connection.values()}
-        ready = wait([*by_connection, *by_sentinel], timeout or None)
+    def wait_for_result(self, timeout: float) -> list:
+        """Waits until a worker has sent a result or has ended; at most `timeout` seconds, or without a limit for 0.
+
+        Returns the argument of `receive`. Nothing is lost if the handler of a signal raises an exception here.
+        """
+        open_workers = [worker for worker in self.workers if not worker.dismissed]
+        sources = [worker.connection for worker in open_workers] + [worker.process.sentinel for worker in open_workers]
+        try:
+            return wait(sources, timeout or None)
+        except KeyboardInterrupt:
+            # Usually the program ends now, and nobody needs the samples that are being loaded.
+            self._patience = 0.0
+            raise
+
+    def receive(self, ready: list, timeout: float) -> tuple[int, Result]:
+        """The next result and its worker."""
         if not ready:
             raise RuntimeError(f"DataLoader timed out after {timeout} seconds\n{_where_they_hang(self.workers)}")
-        # Results that were sent before a death are still good.
+        by_connection = {worker.connection: worker for worker in self.workers if not worker.dismissed}
+        # Results that were sent before a worker ended are still valid.
         for worker in [by_connection[source] for source in ready if source in by_connection]:
             with contextlib.suppress(EOFError, ConnectionError):
                 result = worker.connection.recv()
                 worker.tasks = [task for task in worker.tasks if task.number != result.number]
                 worker.peak_memory = result.peak_memory
+                self._patience = _GRACE_SECONDS
                 return worker.id, result
         dead = next(worker for worker in self.workers if worker.connection in ready or worker.process.sentinel in ready)
         raise RuntimeError(dead.describe_death())
 
-    def shutdown(self, patience: float = _GRACE_SECONDS) -> None:
-        """Ends every worker; called again, or in a process that did not start them, it does nothing."""
+    def shutdown(self, patience: float | None = None) -> None:
+        """Ends all workers. A second call, or a call in a process that did not start them, has no effect."""
+        patience = self._patience if patience is None else patience
         workers, self.workers = self.workers, []
         if not self.is_ours:
             return
@@ -175,14 +191,14 @@ class WorkerPool:
                 worker.connection.close()
             _join(processes, patience)
         finally:
-            # Ctrl-C ends the waiting, and with it the workers.
-            with held_back():
+            # Ctrl-C ends the wait, and also the workers.
+            with interrupts_deferred():
                 _end(processes)
                 for worker in workers:
                     worker.close()
 
     def abandon(self) -> None:
-        """In a forked child: drop the copies of the parent's descriptors, which would keep connections open."""
+        """In a forked child: closes the duplicates of the parent's descriptors, which would keep connections open."""
         for worker in self.workers:
             worker.connection.close()
         self.workers = []
@@ -202,7 +218,7 @@ def _end(processes) -> None:
         for process in processes:
             getattr(process, stop)()
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGCONT)  # one that is stopped does not take SIGTERM
+                os.kill(process.pid, signal.SIGCONT)  # a stopped process does not handle SIGTERM
         _join(processes, _KILL_SECONDS)
 
 

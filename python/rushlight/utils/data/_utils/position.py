@@ -1,4 +1,4 @@
-"""Where a loader stands: which pass, how far in it, and the few numbers that bring the same order about again."""
+"""The position of a loader: the pass, the number of samples, and the seeds that reproduce the order."""
 
 import itertools
 from typing import Any, NamedTuple
@@ -14,17 +14,17 @@ _FIELDS = ("version", "seed", "epoch", "batches", "samples", "shuffle")
 
 
 class Position:
-    """One pass of a loader, as it advances. `seed` is a reproducible loader's own, None of any other."""
+    """The position in one pass of a loader. `seed` is the seed of a reproducible loader, None for others."""
 
     def __init__(self, seed=None, epoch: int = 0, batches: int = 0, samples: int = 0, shuffle=None) -> None:
         self.seed = seed
         self.epoch = epoch
         self.batches, self.samples = batches, samples
-        self.shuffle = shuffle  # what the order of the pass was drawn from, where that is one number
+        self.shuffle = shuffle  # the seed of the order of the pass, if there is one
         self.started = False
 
     def begin(self, loader) -> "Position":
-        """The next pass, or the one that `load_state_dict` asked for."""
+        """The next pass, or the one set with `load_state_dict`."""
         if loader.reproducible and self.seed is None:
             self.seed = draw_seed(loader.generator)
         position = Position(self.seed, self.epoch + 1) if self.started else self
@@ -48,7 +48,7 @@ class Position:
     # --- the order of the pass -------------------------------------------------------------------------------------
 
     def tasks(self, loader):
-        """What is left of the pass: the indices of one batch after the other."""
+        """The rest of the pass: the indices of one batch after the other."""
         source = self._rest(loader)
         if self.randomness is None:
             if (shuffler := _shuffler(loader)) is not None:
@@ -65,9 +65,9 @@ class Position:
         if loader._dataset_kind == _DatasetKind.Iterable or not self.batches:
             return loader._index_sampler
         if type(loader.batch_sampler) is BatchSampler and loader.batch_size is not None:
-            left = _From(loader.sampler, self.samples)
+            left = _SkipFirst(loader.sampler, self.samples)
             return BatchSampler(left, loader.batch_size, loader.drop_last)
-        return _From(loader._index_sampler, self.batches)
+        return _SkipFirst(loader._index_sampler, self.batches)
 
     # --- as a value ------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class Position:
         return cls(**values)
 
 
-class _From:
+class _SkipFirst:
     """An iterable without its first items."""
 
     def __init__(self, source, count: int) -> None:
@@ -119,15 +119,14 @@ class _Unknown(NamedTuple):
 def _check_that_order_is_known(loader) -> None:
     streams = loader._dataset_kind == _DatasetKind.Iterable
     reasons = [
-        _Unknown(not loader.in_order, "with in_order=False nobody knows which sample is the next"),
+        _Unknown(not loader.in_order, "with in_order=False the next sample is unknown"),
         _Unknown(
             streams and loader.num_workers > 1 and loader.shard is None,
-            "the workers split the stream by themselves; shard='auto' leaves it to the loader",
+            "the workers split the stream themselves; use shard='auto'",
         ),
         _Unknown(
             not loader.reproducible and any(map(_draws_from_program, _samplers(loader))),
-            "the order of the samples follows from the program's random streams; "
-            "with reproducible=True it follows from a number",
+            "the order of the samples depends on the program's random state; use reproducible=True",
         ),
     ]
     for unknown in reasons:

@@ -1,7 +1,7 @@
-"""Random numbers for `DataLoader(..., reproducible=True)`: a state of its own for every sample.
+"""Random states for `DataLoader(..., reproducible=True)`: each sample has its own.
 
-The state follows from the loader's seed, the pass and the sample's place in it, and from nothing else: neither the worker
-that loads the sample nor what was loaded before it. The streams of the program itself are put aside meanwhile.
+The state depends only on the loader's seed, the pass and the position of the sample in the pass. It does not depend on
+the worker or on the samples loaded before. The program's own random streams are saved and restored.
 """
 
 import contextlib
@@ -18,26 +18,26 @@ _ORDER, _SAMPLE, _BATCH, _DATASET = b"o", b"s", b"b", b"i"
 
 
 class Randomness(NamedTuple):
-    """The streams of one pass: torch's default generator, `random`, and NumPy's where it is installed."""
+    """The random streams of one pass: torch's default generator, `random`, and NumPy's if it is installed."""
 
     seed: int
     epoch: int
 
     def order(self) -> int:
-        """The seed of what the samplers draw."""
+        """The seed of the samplers."""
         return self._derive(_ORDER, 0)
 
     def sample(self, place: int) -> None:
-        """The sample that is `place`-th in the pass is about to be loaded."""
-        _sow(self._derive(_SAMPLE, place))
+        """Sets the state for the sample at position `place` of the pass."""
+        _seed_all(self._derive(_SAMPLE, place))
 
     def batch(self, place: int) -> None:
-        """The batch whose first sample is the `place`-th is about to be collated (or loaded, as a whole)."""
-        _sow(self._derive(_BATCH, place))
+        """Sets the state for collating (or loading) the batch whose first sample is at position `place`."""
+        _seed_all(self._derive(_BATCH, place))
 
     def dataset(self) -> None:
-        """An iterable dataset is about to be opened."""
-        _sow(self._derive(_DATASET, 0))
+        """Sets the state for opening an iterable dataset."""
+        _seed_all(self._derive(_DATASET, 0))
 
     def _derive(self, purpose: bytes, place: int) -> int:
         key = _KEY.pack(self.seed % 2**64, self.epoch, purpose, place)
@@ -45,7 +45,7 @@ class Randomness(NamedTuple):
 
 
 def _numpy():
-    # Imported even if the program has not done so yet: the dataset may, and would find it seeded by the clock.
+    # Imported even if the program has not: the dataset may import it, and would get a random seed.
     with contextlib.suppress(ImportError):
         import numpy
 
@@ -54,13 +54,13 @@ def _numpy():
 
 
 def load_early(randomness: Randomness | None) -> None:
-    """Loads in the parent what each worker would load for itself, so that forked ones find it there and share it."""
+    """Imports in the parent what each worker would import, so that forked workers share it."""
     numpy = sys.modules.get("numpy") if randomness is None else _numpy()
     if numpy is not None:
         numpy.random  # noqa: B018 # which NumPy loads when it is first asked for
 
 
-def _sow(seed: int) -> None:
+def _seed_all(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
     random.seed(seed)
     numpy = _numpy()
@@ -69,7 +69,7 @@ def _sow(seed: int) -> None:
 
 
 class RandomState(NamedTuple):
-    """Where the random streams stand."""
+    """The states of the random generators."""
 
     torch: object
     python: object
@@ -81,7 +81,7 @@ class RandomState(NamedTuple):
         return cls(torch.get_rng_state(), random.getstate(), None if numpy is None else numpy.random.get_state())
 
     def restore(self) -> None:
-        torch.set_rng_state(self.torch)  # type: ignore[arg-type] # as it was read
+        torch.set_rng_state(self.torch)  # type: ignore[arg-type] # a tensor at this point
         random.setstate(self.python)  # type: ignore[arg-type]
         numpy = _numpy()
         if numpy is not None and self.numpy is not None:
@@ -90,7 +90,7 @@ class RandomState(NamedTuple):
 
 @contextlib.contextmanager
 def put_aside():
-    """Inside, anything may be drawn without the rest of the program noticing."""
+    """Restores the random states at the end of the block."""
     before = RandomState.now()
     try:
         yield
@@ -99,11 +99,11 @@ def put_aside():
 
 
 class OwnRandomState:
-    """An iterator whose steps draw from streams of their own, whatever the program draws in between."""
+    """An iterator with its own random states, which the program does not affect between its steps."""
 
     def __init__(self, make, seed: int) -> None:
         with put_aside():
-            _sow(seed)
+            _seed_all(seed)
             self._iterator = iter(make())
             self._state = RandomState.now()
 

@@ -1,8 +1,8 @@
-"""A dataset frozen into shared memory: once for all processes, however many read it.
+"""Moves a dataset into shared memory, once for all processes.
 
-A forked worker shares its parent's pages only until it touches them, and reading a Python object touches it: its count of
-references changes. So long lists and dicts become bytes without counts, in memory that is never copied; each access makes
-the item anew. Arrays and tensors keep their form and only change their place.
+A forked worker shares its parent's memory pages until it writes to them. Reading a Python object changes its reference
+count, which is a write. Therefore long lists and dicts become bytes in shared memory, and each access creates the item.
+Arrays and tensors are only moved.
 """
 
 import array
@@ -20,22 +20,23 @@ import rushlight as torch
 
 from ..dataset import Dataset
 
-#: Shorter containers and smaller arrays are not worth a place of their own in shared memory.
+#: Shorter containers and smaller arrays are not moved into shared memory.
 _LENGTH, _BYTES = 64, 1 << 12
 _DEPTH = 8
 
 
 def share(dataset: Any) -> Any:
-    """The dataset with what is large in it in shared memory, where it cannot change any more.
+    """The dataset with its large parts in shared memory, where they are read-only.
 
-    Looks into datasets, their attributes, and lists, tuples and dicts of those. A list of 64 items or more becomes a
-    `SharedList`, a dict with as many keys (strings, bytes or integers) a `SharedDict`. What cannot be pickled stays.
+    Datasets, their attributes, and lists, tuples and dicts in them are searched. A list of 64 items or more becomes a
+    `SharedList`, a dict with as many keys (strings, bytes or integers) a `SharedDict`. Unpicklable objects are not
+    changed.
     """
     return _frozen(dataset, _DEPTH, {})
 
 
 def _frozen(value: Any, depth: int, done: dict[int, Any]) -> Any:
-    # What two attributes share stays one; the original is kept, since an address is only an identity for the living.
+    # Shared references stay shared. The original is kept alive, because its address identifies it.
     if id(value) not in done:
         done[id(value)] = (value, _freeze(value, depth, done))
     return done[id(value)][1]
@@ -51,11 +52,11 @@ def _freeze(value: Any, depth: int, done: dict[int, Any]) -> Any:
         return _constant(value) if value.nbytes < _BYTES else _shared_array(value)
     if depth == 0:
         return value
-    # What the loader was given is a dataset whatever its class.
+    # The loader's argument is treated as a dataset, whatever its class is.
     if isinstance(value, Dataset) or (depth == _DEPTH and hasattr(value, "__dict__")):
         clone = copy.copy(value)
         for name, attribute in vars(value).items():
-            # Past a class that guards its attributes.
+            # Bypasses a class that restricts its attributes.
             clone.__dict__[name] = _frozen(attribute, depth - 1, done)
         return clone
     if type(value) in (list, tuple) and (len(value) < _LENGTH or _all_are(value, (torch.Tensor, Dataset))):
@@ -82,7 +83,7 @@ def _shared_tensor(tensor: torch.Tensor) -> torch.Tensor:
         return torch.sparse_coo_tensor(*parts, tensor.shape, is_coalesced=tensor.is_coalesced())
     if tensor.is_shared():
         return tensor
-    # Not a clone that is shared afterwards: its first memory would wait for tensors of that size, which never come.
+    # Not a clone that is shared afterwards, because its first memory would stay in the allocator's cache.
     form = torch.empty_like(tensor, device="meta")
     storage = torch.UntypedStorage(form.untyped_storage().nbytes()).share_memory_()
     return torch.empty(0, dtype=tensor.dtype).set_(storage, 0, form.shape, form.stride()).copy_(tensor)
@@ -97,7 +98,7 @@ def _shared_array(values):
 
 
 def _constant(values):
-    """A copy that is as unchangeable as the large ones are."""
+    """A read-only copy, like the large ones."""
     kept = values.copy()
     kept.flags.writeable = False
     return kept
@@ -110,7 +111,7 @@ def _array_over(storage, dtype, shape):
 
 
 def _reduce_array(values):
-    """Between processes: a whole array of ours travels as a handle, any other as NumPy has it."""
+    """Pickling between processes: a whole shared array is sent as a handle, any other array as NumPy pickles it."""
     storage = getattr(values.base, "obj", None)
     if isinstance(storage, torch.UntypedStorage) and storage.nbytes() == values.nbytes and values.flags.c_contiguous:
         return _array_over, (storage, values.dtype, values.shape)
@@ -124,7 +125,7 @@ def _shared_bytes(content) -> Any:
 
 
 class _Items:
-    """Pickles, one after the other, and where each begins."""
+    """Concatenated pickles, and the offset of each."""
 
     def __init__(self, items) -> None:
         content, places = io.BytesIO(), array.array("q", [0])
@@ -154,7 +155,7 @@ class _Items:
 
 
 class SharedList(collections.abc.Sequence):
-    """A list that cannot change, in memory that processes share; each item is made anew when it is asked for."""
+    """A read-only list in shared memory. Each access creates the item."""
 
     def __init__(self, items) -> None:
         self._items = _Items(items)
@@ -181,7 +182,7 @@ def _is_list(value) -> bool:
 
 
 class SharedDict(collections.abc.Mapping):
-    """A dict that cannot change, in memory that processes share. Keys keep their order; a key is found by bisection."""
+    """A read-only dict in shared memory. Keys keep their order and are found by bisection."""
 
     def __init__(self, items: dict) -> None:
         self._entries = _Items(items.items())
@@ -222,7 +223,7 @@ class SharedDict(collections.abc.Mapping):
 
 
 def _number(key) -> int:
-    """The same in every process, unlike Python's own hash of a string."""
+    """A hash that is the same in every process, unlike Python's hash of strings."""
     content = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
     if isinstance(content, int):
         content = b"%d" % content

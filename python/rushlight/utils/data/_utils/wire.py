@@ -1,17 +1,15 @@
-"""The wire between the loader and one worker.
+"""The connection between the loader and one worker.
 
-The parent writes tasks straight into the connection. The worker packs a result at once (the data set may
-reuse its buffers) but leaves the writing to a thread, so that it can go on with the next batch while the
-parent is busy; and it never waits for the parent while the parent waits for it.
+The parent writes tasks directly. The worker packs a result immediately (because the dataset may reuse its buffers), but
+a thread writes it, so that the worker can continue while the parent is busy. The worker never waits for the parent
+while the parent waits for the worker.
 """
 
 import os
 import queue
 import threading
-from multiprocessing.connection import wait
 
 from rushlight import multiprocessing
-from rushlight.multiprocessing.channel import process_descriptor
 from rushlight.multiprocessing.connection import Message
 
 
@@ -25,28 +23,24 @@ class ParentGone(Exception):
 
 
 class WorkerEnd:
-    """The worker's end: `receive` tasks, `send` results."""
+    """The worker's end: `receive` gets tasks, `send` sends results."""
 
-    def __init__(self, connection, parent_pid: int) -> None:
+    def __init__(self, connection) -> None:
         self._connection = connection
-        self._parent = process_descriptor(parent_pid)
         self._outgoing: queue.SimpleQueue = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, daemon=True, name="rushlight-worker-results")
         self._writer.start()
 
     def receive(self):
-        # The connection alone would not tell: another child of the parent may hold a copy of its other end.
-        watched = [self._connection] if self._parent is None else [self._connection, self._parent]
-        if self._connection not in wait(watched):
-            raise ParentGone
+        # The connection also watches the parent, because another child of it may hold a duplicate of the other end.
         try:
             return self._connection.recv()
         except (EOFError, OSError) as error:
             raise ParentGone from error
 
     def send(self, message, failed) -> None:
-        """Raises what pickling the message raises. What goes wrong later, while it is sent, is in the hands of `failed()`,
-        which gives a short message that is sent in its place."""
+        """Sends a message. Errors of pickling are raised. For later errors of sending, `failed()` returns a short
+        message that is sent instead."""
         self._outgoing.put((Message(message), failed))
 
     def _write(self) -> None:
@@ -57,10 +51,10 @@ class WorkerEnd:
                     self._connection.send_message(message)
                 except ConnectionError:
                     raise
-                except OSError:  # no descriptor or no memory for a large message
+                except OSError:  # out of descriptors or memory for a large message
                     self._connection.send_message(Message(failed()))
         except ConnectionError:
-            return  # a parent that is gone is the main thread's business: `receive` says so
+            return  # the main thread handles the end of the parent, in `receive`
         except BaseException:
-            # Nothing can be said any more; the parent reports a worker that ended.
+            # Nothing can be sent any more. The parent reports that the worker has ended.
             os._exit(1)
