@@ -4,16 +4,16 @@ import signal
 
 import pytest
 
-# Whoever runs the tests in the background may have Ctrl-C ignored for them, and so for all processes that they start.
+# If the tests run in the background, Ctrl-C may be ignored in them and in all child processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 try:
     from hypothesis import settings
-except ImportError:  # only the property tests need it, and they skip themselves
+except ImportError:  # only the property tests need it, and they are skipped
     settings = None
 else:
-    # The same examples every time, so that a change answers for itself alone; "nightly" draws new ones.
+    # The same examples every time, so that failures are reproducible; "nightly" generates new ones.
     settings.register_profile("default", max_examples=200, deadline=None, derandomize=True)
     settings.register_profile("nightly", max_examples=100_000, deadline=None)
     settings.load_profile("default")

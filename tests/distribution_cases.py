@@ -1,4 +1,4 @@
-"""Distributions that `test_distribution_records.py` compares with what torch 2.13 says of them.
+"""Distributions that `test_distribution_records.py` compares with torch 2.13.
 
 `python tests/distribution_cases.py` needs torch and writes `tests/data/distributions.json`.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 RECORDED = Path(__file__).resolve().parent / "data" / "distributions.json"
 
-#: `D` is the module, `t` makes a tensor; the classes of the older tests stand here once, for the divergences.
+#: `D` is the module, `t` creates a tensor. The classes of older tests are listed once, for the divergences.
 CASES = [
     "D.Bernoulli(t([0.2, 0.7]))",
     "D.Beta(t([0.5, 3.0]), t([2.0, 1.5]))",
@@ -64,18 +64,18 @@ CASES = [
     "D.Wishart(t([3.0, 4.0]), scale_tril=t([[2.0, 0.0], [0.5, 1.0]]))",
 ]
 
-#: What is compared besides samples, densities there, and the densities' gradients.
+#: Compared besides samples, their densities, and the gradients of the densities.
 VALUES = ("mean", "mode", "variance", "entropy", "cdf", "icdf")
 
 
 def numbers(tensor):
-    """A tensor's numbers as JSON has them."""
+    """A tensor's numbers in JSON."""
     values = tensor.detach().double().reshape(-1).tolist()
     return [float(f"{value:.6g}") if math.isfinite(value) else str(value) for value in values]
 
 
 def record(torch, code):
-    """What a distribution says of itself, in the words of a module that is `torch`."""
+    """The properties of a distribution, computed with a module that is `torch`."""
     leaves = []
 
     def leaf(values):
@@ -85,7 +85,7 @@ def record(torch, code):
     distribution = eval(code, {"D": torch.distributions, "t": leaf})
     torch.manual_seed(5)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of every sample of a Wishart distribution
+        warnings.simplefilter("ignore")  # torch warns about every sample of a Wishart distribution
         drawn = distribution.sample((2,))
     log_prob = distribution.log_prob(drawn)
     said = {"text": str(distribution), "sample": numbers(drawn), "log_prob": numbers(log_prob)}
@@ -103,7 +103,7 @@ def record(torch, code):
 
 
 def divergence(torch, p, q):
-    """Between two distributions, if torch has a formula."""
+    """The divergence between two distributions, if torch has a formula."""
     names = {"D": torch.distributions, "t": torch.tensor}
     try:
         return numbers(torch.distributions.kl_divergence(eval(p, names), eval(q, names)))
@@ -112,7 +112,7 @@ def divergence(torch, p, q):
 
 
 def divergences(torch):
-    """Of the first case of each class from the first of each other, and from every one of its own."""
+    """Divergences from the first case of each class to the first of every other, and to all of its own class."""
     kinds = [case.partition("(")[0] for case in CASES]
     firsts = [case for n, case in enumerate(CASES) if kinds[n] not in kinds[:n]]
     pairs = [(p, q) for p in firsts for q in firsts]
@@ -129,7 +129,7 @@ def divergences(torch):
 def main():
     import torch
 
-    # The upper triangle of a lower factor changes nothing, and torch gives it a gradient all the same.
+    # The upper triangle of a lower factor has no effect, but torch gives it a gradient.
     said = {code: record(torch, code) for code in CASES}
     said["D.Wishart(t([3.0, 4.0]), scale_tril=t([[2.0, 0.0], [0.5, 1.0]]))"].pop("gradient")
     there = {pair: value for pair, value in divergences(torch).items() if value != "NotImplementedError"}

@@ -1,9 +1,10 @@
-"""State dicts from rushlight to torch and back, and from torch to rushlight and back, compared bit for bit.
+"""Exchanges state dicts between rushlight and torch in both directions, and compares them bit for bit.
 
-    python tests/interchange.py --count 50      # in an interpreter that has torch beside rushlight
+    python tests/interchange.py --count 50      # in an interpreter that has torch and rushlight
 
-The dicts vary in dtypes, strides, offsets, shared storages, nesting, parameters and modules; each engine builds them out of the
-same random numbers. Files go both ways in torch's zip format, and from torch to rushlight in the one before 1.6 too.
+The dicts vary in dtypes, strides, offsets, shared storages, nesting, parameters and modules. Both libraries create them
+from the same random numbers. Files are exchanged in torch's zip format, and from torch to rushlight also in the format
+before 1.6.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def state(engine, seed):
 
 
 def described(engine, obj, storages):
-    """The object as plain data: of tensors all that a file keeps, storages by the order in which they come."""
+    """The object as plain data: for tensors everything that a file stores, storages in the order of their occurrence."""
     if isinstance(obj, engine.Tensor):
         storage = obj.untyped_storage()
         place = storages.setdefault(storage.data_ptr(), len(storages)) if storage.nbytes() else -1
@@ -91,7 +92,7 @@ def carried(source, target, obj, **options):
 
 
 def compare(ours, theirs, seed):
-    """The ways on which something changed."""
+    """The exchanges in which something changed."""
     expected = described(ours, state(ours, seed), {})
     for name, sender, receiver, options in (
         ("rushlight to torch", ours, theirs, {}),

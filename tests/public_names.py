@@ -1,4 +1,4 @@
-"""The names that users reach from `torch` by dots, as `dir` shows them."""
+"""The public names that are reachable from `torch`, as `dir` lists them."""
 
 import importlib
 import types
@@ -7,7 +7,7 @@ import rushlight as torch
 
 
 def modules():
-    """Every module that is reached through modules, by its name."""
+    """Every module that is reachable through modules, by name."""
     found = {}
     waiting = [torch.__name__]
     while waiting:
@@ -26,7 +26,7 @@ def modules():
 
 
 def callables():
-    """Every function and class of this package among them, under the first of its names."""
+    """Every public function and class of this package, under its first name."""
     found = {}
     for name, module in sorted(modules().items()):
         for part in dir(module):

@@ -1,4 +1,4 @@
-"""Draws in every dtype and many layouts that `test_random_streams.py` compares with what torch 2.13 gives.
+"""Random operators for every dtype and many layouts. `test_random_streams.py` compares them with torch 2.13.
 
 `python tests/random_cases.py` needs torch and writes `tests/data/random_streams.json`.
 """
@@ -11,10 +11,10 @@ from pathlib import Path
 RECORDED = Path(__file__).resolve().parent / "data" / "random_streams.json"
 
 DTYPES = "uint8 int8 int16 int32 int64 bool float16 bfloat16 float32 float64 complex64 complex128".split()
-#: Those of which nothing is computed, only drawn.
+#: Operators that only draw and compute nothing.
 WIDE = ["uint16", "uint32", "uint64"]
 
-#: What is drawn, and the value that `x` has everywhere.
+#: The calls, and the value of all elements of `x`.
 CALLS = {
     "x.uniform_(-1, 3)": 0,
     "x.normal_(0.5, 2.0)": 0,
@@ -94,7 +94,7 @@ def dtypes(call):
 
 
 def drawn(torch, call, dtype, layout):
-    """What a call gives and leaves behind in the stream, or its error."""
+    """The result of a call and the state of the random stream after it, or the error."""
     x = LAYOUTS[layout](lambda sizes: torch.full(sizes, CALLS[call], dtype=getattr(torch, dtype)))
     torch.manual_seed(7)
     try:
@@ -103,7 +103,7 @@ def drawn(torch, call, dtype, layout):
             y = eval(call, {"torch": torch, "F": torch.nn.functional, "x": x})
     except (RuntimeError, ValueError, TypeError) as error:
         return f"{type(error).__name__}: {str(error).splitlines()[0]}"
-    # Dropout ends in products, whose strides are their own.
+    # Dropout ends with a multiplication, which determines the strides.
     strides = y.stride() if y.numel() and not call.startswith("F.") else ""
     text = f"{y.dtype} {list(y.shape)} {strides} {y.tolist()} {torch.rand(1).item()}"
     return f"{zlib.crc32(text.encode()):08x}"
@@ -114,7 +114,7 @@ def main():
 
     errors, calls = [], []
     for call in CALLS:
-        # For each dtype a word for each layout: a sum over what was drawn, or an error's place in the list.
+        # For each dtype one word per layout: a checksum of the result, or the index of the error in the list.
         said = {}
         for dtype in dtypes(call):
             words = [drawn(torch, call, dtype, layout) for layout in LAYOUTS]

@@ -1,4 +1,4 @@
-"""What calls take beside tensors of one device: numbers, `out=`, and what they say to others."""
+"""Arguments besides tensors of one device: numbers, `out=`, other types, and their errors."""
 
 import pickle
 import re
@@ -241,14 +241,14 @@ def test_what_is_wrong_first(call, sentence):
 
 
 class Index:
-    """A whole number by `__index__` alone, which torch takes for sizes and indices."""
+    """An integer with `__index__` only. torch accepts it for sizes and indices."""
 
     def __index__(self):
         return 2
 
 
 class Items:
-    """A sequence whose items, or whose number of items, are the test's."""
+    """A sequence whose items and length are set by the test."""
 
     def __init__(self, length, item=1.0):
         self.length, self.item = length, item
@@ -273,7 +273,7 @@ def test_a_device_keeps_the_number_that_no_tensor_has(kind):
     with device:
         assert torch.get_default_device() == device and torch.zeros(1).device == torch.device(kind)
     x = made[0]
-    # No tensor is where it is sent to, so that it is copied.
+    # The tensor is on another device, so that it is copied.
     assert x.to(device) is not x and x.to(kind) is x and torch.as_tensor(x, device=device) is not x
     assert x.requires_grad_().to(device).grad_fn is not None
 
@@ -349,3 +349,23 @@ def test_parts_are_copied_to_out():
     parts = [torch.zeros(2), torch.zeros(2)]
     assert torch.split_copy(torch.arange(4.0), 2, out=parts) is None
     assert [part.tolist() for part in parts] == [[0, 1], [2, 3]]
+
+
+def test_results_of_functions_of_elements_must_be_numbers():
+    for call in (lambda x: x.apply_(lambda value: "a"), lambda x: x.map_(x, lambda value, other: [1])):
+        with pytest.raises(TypeError, match="must be real number, not "):
+            call(torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    "shape, sentence",
+    [
+        ((2, 2.0), "expected 'shape' sequence to only contain ints, but got <class 'float'>"),
+        (torch.tensor([2, 2]), "expected 'shape' to be int or sequence of ints, but got <class 'rushlight.Tensor'>"),
+        (4.0, "expected 'shape' to be int or sequence of ints, but got <class 'float'>"),
+        ("a", "expected 'shape' sequence to only contain ints, but got <class 'str'>"),
+    ],
+)
+def test_shapes_of_coordinates_are_integers(shape, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        torch.unravel_index(torch.tensor(3), shape)

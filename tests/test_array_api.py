@@ -1,4 +1,4 @@
-"""The namespace of the Python array API standard. Its public test suite is run by hand: see `array_api_skips.txt`."""
+"""The namespace of the Python array API standard. Its public test suite runs separately; see `array_api_skips.txt`."""
 
 import math
 import operator
@@ -126,7 +126,7 @@ def test_the_extensions():
 
 
 def text(number):
-    """A number with the signs of its zeros."""
+    """The sign of a number, including that of zero."""
     return str(number) if isinstance(number, float) else f"{number.real} {number.imag}"
 
 
@@ -164,7 +164,7 @@ COMPARING = {
 
 
 def differences():
-    """What the list names, as programs: each entry, what tensors give, and what the standard asks for."""
+    """A program for each entry of the list: the entry, the result of tensors, and the result of the standard."""
     special = "array_api_tests/test_special_cases.py::test_"
     for name, cases in (("floordiv", FLOORS), ("mod", RESTS)):
         for condition, x1, x2, words, wanted in cases:

@@ -1,4 +1,4 @@
-"""Settings of libraries that are not used are accepted; questions whether they are there are answered honestly."""
+"""Settings of unused libraries are accepted, and functions report that the libraries are not available."""
 
 import pytest
 
@@ -34,3 +34,18 @@ def test_nothing_is_there():
         torch.accelerator.synchronize()
     assert torch.cpu.is_available() and torch.cpu.device_count() == 1
     torch.cpu.synchronize()
+
+
+def test_modes_of_determinism_have_names_and_numbers():
+    try:
+        for number, name in enumerate(("default", "warn", "error")):
+            for mode in (name, number):
+                torch.set_deterministic_debug_mode(mode)
+                assert torch.get_deterministic_debug_mode() == number
+                assert torch.are_deterministic_algorithms_enabled() is (number > 0)
+                assert torch.is_deterministic_algorithms_warn_only_enabled() is (number == 1)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for mode, error in (("x", RuntimeError), (7, RuntimeError), (1.0, TypeError)):
+        with pytest.raises(error, match="debug_mode"):
+            torch.set_deterministic_debug_mode(mode)

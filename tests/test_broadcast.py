@@ -1,4 +1,4 @@
-"""Broadcasting: NumPy says what is right, for shapes, strides, dtypes and orders of operands that nobody thought of."""
+"""Broadcasting compared with NumPy, for random shapes, strides, dtypes and orders of operands."""
 
 import subprocess
 import sys
@@ -44,7 +44,7 @@ def tensor(array):
 
 
 def agree(got, wanted, dtype):
-    """Equal values; results in half precision are rounded once, as NumPy rounds."""
+    """Equal values. Results in half precision are rounded once, as in NumPy."""
     tolerance = {"float16": 1e-3, "float32": 1e-6, "complex64": 1e-6}.get(dtype, 1e-12)
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(got.numpy(), wanted.astype(got.numpy().dtype), rtol=tolerance, atol=tolerance)
@@ -94,7 +94,7 @@ def test_three_operands(drawn):
 
 @given(broadcastable_shapes(), dtypes(), dtypes(), st.data())
 def test_mixed_dtypes(drawn, first, second, data):
-    """The values do not depend on the order, whatever the dtypes."""
+    """The values do not depend on the order of operands, for any dtypes."""
     (a, b), shape = drawn
     a, b = data.draw(arrays(a, first)), data.draw(arrays(b, second))
     left, right = torch.mul(tensor(a), tensor(b)), torch.mul(tensor(b), tensor(a))
@@ -121,7 +121,7 @@ def test_gradients_sum_over_what_was_repeated(drawn, data):
 
 @given(unbroadcastable_shapes(), st.sampled_from(sorted(OPERATORS)))
 def test_what_does_not_broadcast(drawn, name):
-    """torch's sentence, with the sizes and the dimension of the first mismatch from the back."""
+    """torch's message, with the sizes and the dimension of the first mismatch from the back."""
     a, b, dimension = drawn
     x, y = tensor(np.zeros(a, "float32")), tensor(np.zeros(b, "float32"))
     left, right = ((1,) * 9 + a)[dimension - max(len(a), len(b))], ((1,) * 9 + b)[dimension - max(len(a), len(b))]
@@ -160,7 +160,7 @@ def test_expand_is_a_view(drawn, data):
     np.testing.assert_array_equal(got.numpy(), np.broadcast_to(a, shape))
 
 
-# --- The rules, one by one ---------------------------------------------------------------------------------------
+# --- single rules ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_warnings_carry_the_users_line():
 
 
 def test_nothing_is_copied():
-    """The peak of a column plus a row is its result: no operand is spread out in memory."""
+    """The peak memory of a column plus a row is that of the result: no operand is copied to its size."""
     code = """
 import re, rushlight as torch
 def peak():  # of this program alone; `ru_maxrss` begins with the peak of the process that started it

@@ -1,4 +1,4 @@
-"""`torch.distributions` against the numbers of torch 2.13, and against what defines a density."""
+"""Compares `torch.distributions` with the numbers of torch 2.13 and with the definition of a density."""
 
 import json
 import math
@@ -114,7 +114,7 @@ def test_factors_of_correlation_matrices():
     torch.manual_seed(0)
     drawn = D.LKJCholesky(4, 0.7).sample((500,))
     assert D.constraints.corr_cholesky.check(drawn).all()
-    # With concentration one a correlation of two is uniform.
+    # With concentration one, the correlation of two variables is uniform.
     wide = D.LKJCholesky(2, 1.0).sample((20_000,))[:, 1, 0]
     assert wide.mean().item() == pytest.approx(0, abs=0.02) and wide.var().item() == pytest.approx(1 / 3, abs=0.02)
 

@@ -1,4 +1,4 @@
-"""`torch.distributions`: samples, densities, entropies and divergences as torch 2.13 gives them, recorded from it."""
+"""`torch.distributions`: samples, densities, entropies and divergences, compared with recorded values of torch 2.13."""
 
 import math
 import pickle
@@ -23,7 +23,7 @@ def near(values):
     return pytest.approx(values, rel=2e-5, abs=2e-6, nan_ok=True)
 
 
-#: a distribution, its text, what seed 3 gives, the logarithms of the densities there, the entropy
+#: A distribution, its text, samples with seed 3, their log densities, and the entropy.
 SAMPLES = [
     (
         "D.Normal(t([0.5, -1.0]), t([1.0, 2.0]))",
@@ -134,7 +134,7 @@ def test_samples_are_torchs(code, text, sample, log_prob, entropy):
     assert flat(distribution.log_prob(drawn)) == near(log_prob)
 
 
-#: a distribution, a value, the logarithm of the density there, entropy, mean, variance
+#: A distribution, a value, its log density, entropy, mean, variance.
 VALUES = [
     (
         "D.Gamma(t([0.5, 3.0]), 2.0)",
@@ -360,7 +360,7 @@ def test_slopes_are_the_derivatives(code):
 
 def test_a_cache_gives_back_the_same_tensor():
     transform = D.SigmoidTransform(cache_size=1)
-    x = torch.tensor([40.0])  # whose sigmoid rounds to one
+    x = torch.tensor([40.0])  # its sigmoid rounds to one
     assert transform.inv(transform(x)) is x
 
 
@@ -420,7 +420,7 @@ def test_it_loads_on_first_use():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-#: what seed 3 gives where values are proposed until one is accepted
+#: Samples with seed 3 of distributions with rejection sampling.
 PROPOSED = [
     ("D.Gamma(t([0.5, 3.0]), 2.0)", [0.368875, 3.22363, 0.12051, 2.34102, 0.144999, 0.895549]),
     ("D.Chi2(t([1.0, 5.0]))", [1.4755, 11.378, 0.482038, 8.04357, 0.579994, 2.77711]),
@@ -465,7 +465,7 @@ def test_proposed_samples_move_with_their_parameters(code, gradient):
 @pytest.mark.parametrize("kind", [D.Normal, D.Laplace])
 def test_distributions_of_a_place_and_a_width(kind):
     class Named(kind):
-        """A subclass that says no more."""
+        """A subclass without changes."""
 
     class Unit(kind):
         def __init__(self, loc):
@@ -491,4 +491,13 @@ def test_parameters_are_numbers_of_python_or_tensors():
     for make in (lambda p: D.Normal(p, 1.0), D.Bernoulli, lambda p: D.Gamma(p, 1.0)):
         with pytest.raises(ValueError, match="Input arguments must all be instances of Number, torch.Tensor or"):
             make(np.float32(0.5))
-        make(np.float64(0.5))  # which is a float of Python
+        make(np.float64(0.5))  # a subclass of Python's float
+
+
+def test_the_divergence_of_certain_bernoullis_is_infinite():
+    p, q = torch.tensor([0.0, 1.0, 0.5, 0.5, 0.0, 1.0]), torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 1.0])
+    found = D.kl_divergence(D.Bernoulli(p), D.Bernoulli(q))
+    assert found.tolist() == [math.inf] * 4 + [0.0, 0.0]
+    p = torch.tensor([0.3, 0.7], requires_grad=True)
+    (slope,) = torch.autograd.grad(D.kl_divergence(D.Bernoulli(p), D.Bernoulli(torch.tensor([0.5, 0.2]))).sum(), p)
+    assert torch.allclose(slope, (p / (1 - p)).log() - torch.tensor([1.0, 0.25]).log())

@@ -1,5 +1,5 @@
-"""Every Python block of the README and the docs runs, and prints what the text block after it says; every link, anchor and
-path on any page leads somewhere."""
+"""Tests of the README and the docs: every Python block runs and prints the text block after it, and every link, anchor and path
+on a page exists."""
 
 import contextlib
 import io
@@ -17,9 +17,9 @@ FILES = [
     *(path for folder in FOLDERS for path in folder.rglob("*")),
 ]
 PAGES = sorted(path for path in FILES if path.suffix == ".md")
-#: Where a page may name a file by the end of its path.
+#: All paths. A page may name a file by the end of its path.
 PLACES = {f"/{path.relative_to(ROOT)}" for path in [*FILES, *FOLDERS]}
-#: Paths of a user's, which no checkout has.
+#: Paths that programs write. They are not in the repository.
 EXAMPLES = {"runs/digits"}
 BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<printed>.*?)^```$)?", re.DOTALL | re.MULTILINE)
 
@@ -44,7 +44,7 @@ def test_block(page, line, code, printed, tmp_path, monkeypatch):
 
 
 def anchors(page):
-    """What links may name of a page: its headings, as GitHub writes them in addresses."""
+    """The anchors of a page: its headings, as GitHub writes them in addresses."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -69,17 +69,19 @@ def test_paths_exist(page):
     assert not lost, "no such file"
 
 
-REFUSED = (ROOT / "docs/conformance.md").read_text().split("## Arguments that are refused")[1].split("\n## ")[0]
+UNSUPPORTED = (ROOT / "docs/conformance.md").read_text().split("## Unsupported arguments")[1].split("\n## ")[0]
 
 
-@pytest.mark.parametrize(("refused", "instead"), re.findall(r"^\| `(.*?)` \|(?: `(.*)`)? \|$", REFUSED, re.MULTILINE))
-def test_what_is_listed_as_refused_is_refused(refused, instead):
+@pytest.mark.parametrize(
+    ("call", "alternative"), re.findall(r"^\| `(.*?)` \|(?: `(.*)`)? \|$", UNSUPPORTED, re.MULTILINE)
+)
+def test_unsupported_arguments_raise(call, alternative):
     x = torch.arange(16.0).reshape(4, 4) + 16 * torch.eye(4)
     names = {"torch": torch, "x": x, "s": x.to_sparse()}
     with pytest.raises((NotImplementedError, RuntimeError, TypeError)):
-        eval(refused, names)
-    if instead:
-        eval(instead, names)
+        eval(call, names)
+    if alternative:
+        eval(alternative, names)
 
 
 def resolves(name):

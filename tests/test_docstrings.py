@@ -1,6 +1,6 @@
-"""What users reach is documented: each function and class says what it does, what it takes and how it is called.
+"""Public functions and classes are documented: what they do, their arguments, and an example.
 
-Every example runs and prints what it says. (Those of operators are run in `tests/ops`.)
+Every example runs and prints its output. (Those of operators run in `tests/ops`.)
 """
 
 import doctest
@@ -16,33 +16,41 @@ from public_names import callables
 
 import rushlight as torch
 
-#: `__main__` is a program, the package that is `torch` to other programs is no module of its own, and some say what is gone.
+#: `__main__` is a program, the package that replaces `torch` is not a module of its own, and the others raise an error.
 PROGRAMS = ("rushlight.__main__", "rushlight._as_torch", "rushlight.legacy", "rushlight.utils.ffi")
 
-#: Those that may go without an example, with the reason. The list may only become shorter.
+#: Names that may be without an example, with the reason. The list may only become shorter.
 WITHOUT_EXAMPLE = {
-    "array_api.*": "the standard of the Python array API describes them",
-    "return_types.*": "an operator returns them, and nobody makes them",
-    "*Tensor": "the constructors of old, ten times the same",
-    "nn.init.*[!_]": "the old names of functions with an underscore, which have one",
-    "cpu.amp.*": "old names that warn",
-    "cuda.amp.*": "old names that warn",
-    "cuda.current_device": "needs a card",
-    "cuda.get_device_name": "needs a card",
-    "cuda.get_device_properties": "needs a card",
-    "cuda.init": "needs a card",
-    "cuda.set_device": "needs a card",
-    "cuda.synchronize": "needs a card",
-    "multiprocessing.Manager": "its process imports the program",
-    "multiprocessing.Process": "its process imports the program",
-    "multiprocessing.ProcessException": "the base of two that have one",
-    "nn.RNNBase": "the base of three that have one",
+    "array_api.*": "the Python array API standard describes them",
+    "return_types.*": "operators return them; programs do not create them",
+    "*Tensor": "legacy constructors, all alike",
+    "nn.init.*[!_]": "deprecated names of functions with an underscore, which have examples",
+    "cpu.amp.*": "deprecated names",
+    "export.*": "refuses every call",
+    "fx.*": "refuses every call",
+    "library.*": "refuses every call",
+    "onnx.*": "refuses every call",
+    "package.*": "refuses every call",
+    "utils.cpp_extension.*": "refuses every call",
+    "accelerator.*": "needs an accelerator",
+    "ao.*": "refuses every call",
+    "backends.cuda.*": "needs a GPU",
+    "cuda.*": "needs a GPU",
+    "distributed.*.*": "refuses every call",
+    "mps.*": "needs an Apple GPU",
+    "mtia.*": "needs an accelerator of Meta",
+    "profiler.itt.*": "needs Intel's profilers",
+    "xpu.*": "needs an Intel GPU",
+    "multiprocessing.Manager": "its process would import the program",
+    "multiprocessing.Process": "its process would import the program",
+    "multiprocessing.ProcessException": "the base of two classes with examples",
+    "nn.RNNBase": "the base of three classes with examples",
 }
 
-#: Parameters that the classes of a family share, and that its base or its first member describes.
+#: Parameters that classes of a family share, and that only the base or the first class describes.
 SHARED = {"device", "dtype", "last_epoch", "reduce", "reduction", "size_average", "validate_args"}
 
-#: What a program of ten lines uses.
+#: The names that a program of ten lines uses.
 MOST_USED = (
     "Tensor tensor as_tensor from_numpy zeros rand save load no_grad manual_seed nn.Module nn.Linear nn.Conv2d "
     "nn.CrossEntropyLoss nn.Sequential optim.SGD optim.Adam utils.data.DataLoader utils.data.Dataset "
@@ -53,7 +61,7 @@ CALLABLES = {name.removeprefix("rushlight."): value for name, value in callables
 
 
 def text_of(value):
-    """The docstring of a class or function itself, not of what a class derives from."""
+    """The docstring of a class or function itself, without that of base classes."""
     return (vars(value).get("__doc__") if isinstance(value, type) else value.__doc__) or ""
 
 
@@ -67,17 +75,17 @@ def modules():
 @pytest.mark.parametrize("name", sorted(modules()))
 def test_examples(name):
     module = importlib.import_module(name)
-    # Names of `torch` itself are not users' names: its `float` is a dtype.
+    # Names of `torch` itself are not in the users' namespace: its `float` is a dtype.
     names = {} if module is torch else vars(module)
     outcome = doctest.testmod(module, globs=dict(names), extraglobs={"torch": torch})
     assert outcome.failed == 0
 
 
 def test_every_example_is_run():
-    """Doctest looks where a thing says that it was made; what is nowhere there would never run."""
+    """Doctest finds objects by their module. Examples of objects that are not in their module would never run."""
     finder = doctest.DocTestFinder()
     run = {one.docstring for name in modules() for one in finder.find(importlib.import_module(name)) if one.examples}
-    run |= {text_of(row) for rows in torch._C._functions.values() for row in rows.values()}  # in `tests/ops`
+    run |= {text_of(op) for operators in torch._C._functions.values() for op in operators.values()}  # in `tests/ops`
     assert [name for name, value in CALLABLES.items() if ">>>" in text_of(value) and text_of(value) not in run] == []
 
 
@@ -90,21 +98,21 @@ def test_examples_do_not_become_fewer():
     allowed = {name for name in CALLABLES if any(fnmatchcase(name, one) for one in WITHOUT_EXAMPLE)}
     assert sorted(without - allowed) == [], "these need an example"
     unused = [one for one in WITHOUT_EXAMPLE if not any(fnmatchcase(name, one) for name in without)]
-    assert unused == [], "these have an example by now, and leave the list"
+    assert unused == [], "these have an example now: remove them from the list"
 
 
 def test_methods_of_tensors_have_examples():
-    """Those that are written in Python; the engine's own are rows, or say in a line what they give."""
+    """Methods that are written in Python. The engine's own are operators, or have one line of documentation."""
     without = {
         name
         for name, method in vars(torch.Tensor).items()
         if isinstance(method, types.FunctionType) and not name.startswith("_") and ">>>" not in text_of(method)
     }
-    assert without == {"cuda", "masked_copy_", "pin_memory", "storage"}, "and these only warn, or need a card"
+    assert without == {"cuda", "masked_copy_", "pin_memory", "storage"}, "these only give a warning, or need a GPU"
 
 
 def test_parameters_are_described():
-    """Who describes parameters describes them all."""
+    """If a docstring has an `Args` section, it describes every parameter."""
     missing = []
     for name, value in CALLABLES.items():
         text = text_of(value)
@@ -125,7 +133,7 @@ def test_parameters_are_described():
 
 @pytest.mark.parametrize("name", MOST_USED)
 def test_help_of_the_most_used_names(name):
-    """`help` shows a first sentence on a line of its own, no line too wide, and an example."""
+    """`help` shows a first sentence on its own line, lines of limited width, and an example."""
     value = torch
     for part in name.split("."):
         value = getattr(value, part)

@@ -1,4 +1,4 @@
-"""What must be right below every operator: memory, threads, forks, identity, errors. One class for each promise."""
+"""Foundations of all operators: memory, threads, forks, identity, errors. One class for each property."""
 
 import gc
 import json
@@ -20,7 +20,7 @@ HERE = Path(__file__)
 
 
 def run(code, **environment):
-    """Runs a program of its own and returns what it printed."""
+    """Runs a program in a new process and returns its output."""
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env={**os.environ, **environment}
     )
@@ -110,7 +110,7 @@ class TestVersions:
 
 class TestBlocksArePinned:
     def test_memory_may_move_under_a_running_kernel(self):
-        """A storage swaps its block while kernels read and write it without the interpreter's lock."""
+        """A storage replaces its block while kernels read and write it without the GIL."""
         x = torch.ones(1 << 16)
         stop = threading.Event()
         sums = []
@@ -145,7 +145,7 @@ class TestBlocksArePinned:
 
 class TestForks:
     def test_threads_of_a_child(self):
-        """The child's pool is a new one with all its workers."""
+        """The child has a new pool with all its workers."""
         code = """
 import os, rushlight as torch
 torch.set_num_threads(3)
@@ -213,9 +213,9 @@ class TestThreads:
 
     @pytest.mark.parametrize("kernel", ["forward", "backward"])
     def test_long_work_leaves_the_interpreter_free(self, kernel):
-        """While one thread is in a kernel another counts: no clock decides, only that it got further at all.
+        """While one thread runs a kernel, another counts. The test only checks that the second makes progress.
 
-        The switch interval is longer than the test, so a second thread runs only when the first gives the lock away.
+        The switch interval is longer than the test, so that a second thread runs only if the first releases the GIL.
         """
         x = torch.rand(4_000_000, requires_grad=kernel == "backward")
         y = (torch.exp(x) * x).sum() if kernel == "backward" else x
@@ -251,7 +251,7 @@ class TestThreads:
 
 
 class Marked(nn.Parameter):
-    """A parameter with something of its own."""
+    """A parameter with an additional attribute."""
 
 
 class TestIdentity:
@@ -290,7 +290,7 @@ class TestIdentity:
         assert gone() is None
 
     def test_the_end_of_an_object_that_is_asked_for_meanwhile(self):
-        """A weak reference's callback asks the body for its object, while the old one is being taken apart."""
+        """A weak reference's callback reads the object from the tensor while the old object is being destroyed."""
         p = torch.ones(2, requires_grad=True)
         (p * 2).sum().backward()
         found = []
@@ -337,7 +337,7 @@ class TestErrors:
     @pytest.mark.parametrize("panic", [torch._C._panic, torch._C._panic_in_kernel])
     def test_a_panic_is_an_exception(self, panic):
         for _ in range(3):
-            with pytest.raises(BaseException) as caught:  # PyO3's is no Exception, so that nobody swallows it
+            with pytest.raises(BaseException) as caught:  # PyO3's panic is no Exception, to avoid catching it
                 panic()
             assert type(caught.value).__name__ == "PanicException"
         assert (torch.ones(200_000) + 1).sum().item() == 400_000
@@ -350,7 +350,7 @@ class TestErrors:
         assert any("(2, 3)" in line for line in rest)
 
     def test_the_operator_is_one_that_can_be_called(self):
-        """Not the engine's own row behind it."""
+        """Messages name the called function, not the internal operator."""
         for call in (
             lambda: torch.nn.functional.layer_norm(torch.ones(2, 3), (3,), torch.ones(3), torch.ones(2)),
             lambda: torch.linalg.eigvalsh(torch.ones(2, 3)),
@@ -396,7 +396,7 @@ class TestSharedMemory:
 
 class TestImport:
     def test_it_is_light(self):
-        """No NumPy, no process, no GPU library, no submodule that nobody asked for."""
+        """Importing loads no NumPy, starts no process, and loads no GPU library and no unused submodule."""
         code = """
 import sys
 names = []

@@ -1,4 +1,4 @@
-"""The main job as a user runs it: it learns, and survives interruptions, killed workers, a killed parent and bad data."""
+"""The example as a user runs it: training, interruptions, killed workers, a killed parent and invalid data."""
 
 import gzip
 import os
@@ -20,7 +20,7 @@ PROGRAM = Path(__file__).resolve().parent.parent / "examples" / "hogwild_digits.
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts the program in a process group of its own; whatever is left of the group is ended afterwards."""
+    """Starts the program in a new process group. Remaining processes of the group are ended afterwards."""
     started = []
 
     def start(*arguments):
@@ -38,7 +38,7 @@ def start(tmp_path):
 
 
 def members(group):
-    """The living processes of a group."""
+    """The running processes of a group."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -59,7 +59,7 @@ def wait_for(condition, seconds=60):
 
 
 def wait_for_training(process):
-    """Until the first line of progress, so that both workers are at work."""
+    """Waits for the first line of progress, so that both workers are running."""
     for line in process.stdout:
         if line.startswith("epoch"):
             return
@@ -71,7 +71,7 @@ def workers(process):
 
 
 def check_picture(path):
-    """A PNG whose parts have the right sums and which holds as many pixels as its header says."""
+    """Checks a PNG: the checksums of its parts, and the number of pixels."""
     content = path.read_bytes()
     assert content.startswith(b"\x89PNG\r\n\x1a\n")
     at, data = 8, b""
@@ -136,7 +136,7 @@ def test_all_workers_killed_is_an_error_that_says_so(start, tmp_path):
         os.kill(pid, signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "every worker was lost" in errors
+    assert "all workers failed" in errors
     check_model(tmp_path / "out" / "model.pt")
 
 
@@ -172,14 +172,14 @@ def test_idx_files_plain_and_compressed(start, tmp_path):
         (None, "no file named"),
         (b"", "not an IDX file"),
         (b"\0\0\x0d\x03" + bytes(12), "not an IDX file"),
-        (b"\0\0\x08\x03\0\0", "cut off inside the header"),
-        (idx(range(100), 3, 8, 8), "100 bytes of data where its header promises 192"),
-        (struct.pack(">HBB3I", 0, 8, 3, *[2**32 - 1] * 3), "0 bytes of data where its header promises"),
-        (idx((), 0, 8, 8), "holds nothing"),
-        (idx((0, 1, 2), 3), "not those of square images"),
-        (idx(range(96), 3, 4, 8), "not those of square images"),
-        (idx(range(192), 3, 8, 8), "not a digit for each of 3 images"),
-        (idx(bytes(256), 4, 8, 8), "not a digit for each of 4 images"),
+        (b"\0\0\x08\x03\0\0", "truncated inside the header"),
+        (idx(range(100), 3, 8, 8), "100 bytes of data but its header says 192"),
+        (struct.pack(">HBB3I", 0, 8, 3, *[2**32 - 1] * 3), "0 bytes of data but its header says"),
+        (idx((), 0, 8, 8), "contains no data"),
+        (idx((0, 1, 2), 3), "are not those of square images"),
+        (idx(range(96), 3, 4, 8), "are not those of square images"),
+        (idx(range(192), 3, 8, 8), "are not one digit for each of 3 images"),
+        (idx(bytes(256), 4, 8, 8), "are not one digit for each of 4 images"),
     ],
 )
 def test_bad_data_is_named_in_one_line(start, tmp_path, content, sentence):

@@ -1,4 +1,4 @@
-"""safetensors and npz both ways, and what `python -m rushlight inspect` says of a file."""
+"""safetensors and npz in both directions, and the output of `python -m rushlight inspect`."""
 
 import io
 import json
@@ -90,8 +90,20 @@ def test_a_part_of_a_tensor(tmp_path):
 
 @pytest.mark.parametrize("form", [safetensors, npz])
 def test_a_name_where_bytes_are_asked_for(form):
-    with pytest.raises(TypeError, match=r"load_file\(\) takes its name"):
+    with pytest.raises(TypeError, match=r"use load_file\(\) for a path"):
         form.load("tensors")
+
+
+def test_a_name_where_a_flag_is_asked_for(tmp_path):
+    path = tmp_path / "x.npz"
+    for name in (path, str(path)):
+        with pytest.raises(TypeError, match=r"use save_file\(\) for a path"):
+            npz.save(TENSORS, name)
+        with pytest.raises(TypeError, match=r"use save_file\(\) for a path"):
+            safetensors.save(TENSORS, name)
+    with pytest.raises(TypeError, match="compress must be a bool"):
+        npz.save_file(TENSORS, path, "yes")
+    assert not path.exists()
 
 
 def test_what_safetensors_cannot_hold():
@@ -131,7 +143,7 @@ def test_npz_of_numpy(save):
 def test_npz_refuses_what_is_no_tensor():
     file = io.BytesIO()
     np.savez(file, objects=np.array([{}], dtype=object))
-    with pytest.raises(npz.NpzError, match=r"no dtype of a tensor"):
+    with pytest.raises(npz.NpzError, match=r"not a tensor dtype"):
         npz.load(file.getvalue())
     with pytest.raises(npz.NpzError, match=r"NumPy has no dtype"):
         npz.save({"a": torch.ones(1).bfloat16()})
@@ -168,7 +180,7 @@ def test_inspection(tmp_path):
     torch.save({"model": {"weight": torch.ones(2, 3)}, "steps": [torch.zeros(4).int()]}, path)
     lines = inspect(path)
     assert lines[0].endswith("checkpoint in torch's zip format, 2 storages of 40 bytes")
-    assert "  names nothing beyond tensors and containers: loading executes nothing" in lines
+    assert "  contains only tensors and containers: loading executes no code" in lines
     assert lines[2:] == ["  model.weight: float32 (2, 3)", "  steps.0: int32 (4,)"]
     mine, name = Mine(), f"{Mine.__module__}.Mine"
     mine.own = [torch.zeros(1)]
@@ -193,7 +205,9 @@ def test_inspection(tmp_path):
     assert inspect(path)[-1] == "    builtins.print"
     for content in (b"", b"hello", b"\x93NUMPY\x01\x00v\x00{"):
         (tmp_path / "file").write_bytes(content)
-        with pytest.raises(pickle.UnpicklingError, match="^no checkpoint, no safetensors, no npz and no pickle$"):
+        with pytest.raises(
+            pickle.UnpicklingError, match="^not a checkpoint, a safetensors file, an npz archive or a pickle$"
+        ):
             inspect(path)
 
 
@@ -209,7 +223,7 @@ def test_inspection_of_what_is_no_plain_tensor(tmp_path):
 
 
 def _sparse_file(path, head, size):
-    """A file of a size that no memory has, whose bytes behind the head are never written."""
+    """A file that is larger than any memory. Its bytes after the header are never written."""
     with open(path, "wb") as file:
         file.write(head)
         file.truncate(len(head) + size)
@@ -230,7 +244,7 @@ def test_data_of_the_format_before_torch_1_6_may_be_left_out(monkeypatch):
 
 
 def test_layouts_that_are_none_yet_are_named():
-    words = "^the checkpoint holds a tensor of layout torch.sparse_csr, which rushlight does not have yet$"
+    words = "^the checkpoint contains a tensor of layout torch.sparse_csr, which rushlight does not support yet$"
     with pytest.raises(NotImplementedError, match=words):
         rebuild._rebuild_sparse_tensor(rebuild._get_layout("torch.sparse_csr"), ((), (), ()))
 
@@ -238,7 +252,7 @@ def test_layouts_that_are_none_yet_are_named():
 def test_dtypes_that_are_none_yet_are_named():
     storage = torch.storage.TypedStorage(4, dtype=torch.uint8)
     with pytest.raises(
-        NotImplementedError, match="^the checkpoint holds a tensor of torch.float8_e5m2, which rushlight"
+        NotImplementedError, match="^the checkpoint contains a tensor of torch.float8_e5m2, which rushlight"
     ):
         rebuild._rebuild_tensor_v3(storage, 0, (4,), (1,), False, None, Global("torch", "float8_e5m2"))
 

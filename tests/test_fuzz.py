@@ -1,4 +1,4 @@
-"""Fuzzing finds what is wrong with functions, derivatives and modules, says it with a simple case, and passes right ones."""
+"""Fuzzing finds errors in functions, derivatives and modules, shows a simple case, and accepts correct ones."""
 
 import pytest
 
@@ -14,14 +14,14 @@ ROWS = (operand("n", 3),)
 
 
 def function(forward, backward):
-    """A Function of a forward and a backward, each with `ctx` in front."""
+    """A Function with the given forward and backward, each with `ctx` first."""
     return type(
         "Made", (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     )
 
 
 def saving(forward, backward):
-    """One that saves its arguments; `backward` gets them behind the gradient."""
+    """A Function that saves its arguments. `backward` gets them after the gradient."""
 
     def run(ctx, *args):
         ctx.save_for_backward(*args)
@@ -31,7 +31,7 @@ def saving(forward, backward):
 
 
 def with_result(forward, backward):
-    """One that saves its result; `backward` gets it behind the gradient."""
+    """A Function that saves its result. `backward` gets it after the gradient."""
 
     def run(ctx, x):
         result = forward(x)
@@ -42,7 +42,7 @@ def with_result(forward, backward):
 
 
 def noting(name, forward, backward):
-    """One that keeps its argument or its result as an attribute, past the check of versions."""
+    """A Function that stores its argument or result as an attribute, without the check of versions."""
 
     def run(ctx, x):
         ctx.kept = x
@@ -55,7 +55,7 @@ def noting(name, forward, backward):
 
 
 def summed(grad, x):
-    """A gradient of a broadcast result, added up to the shape of an operand."""
+    """Sums the gradient of a broadcast result to the shape of an operand."""
     return grad.sum_to_size(x.shape)
 
 
@@ -69,7 +69,7 @@ def divided(grad, a, b):
 
 
 def counting(forward, backward):
-    """One whose backward gets the number of its calls."""
+    """A Function whose backward gets the number of its calls."""
     calls = []
 
     def run(ctx, grad):
@@ -225,7 +225,7 @@ def test_failures_are_simplified():
     made, arguments = BROKEN["wrong for negative numbers"]
     found = failure(made, *arguments, seed=12)
     assert found.kind == "the gradient is not the derivative"
-    # One negative number in plain memory is enough.
+    # One negative number in contiguous memory is sufficient.
     (line,) = [line for line in found.code.splitlines() if line.startswith("x0 = ")]
     assert line.startswith("x0 = torch.tensor(-") and line.endswith(", dtype=torch.float64, requires_grad=True)")
     assert "    return Made.apply(x0)" in found.code.splitlines()
@@ -327,7 +327,7 @@ def test_the_apply_of_a_function():
 
 
 class Gate(nn.Module):
-    """A module of a user, whose own function forgets the gradient of its parameter."""
+    """A custom module whose function omits the gradient of its parameter."""
 
     def __init__(self):
         super().__init__()
@@ -369,9 +369,9 @@ def test_functions_that_write():
 
 
 def test_refused_cases():
-    assert fuzz(torch.sqrt, tries=20).refused > 0  # of negative numbers
+    assert fuzz(torch.sqrt, tries=20).refused > 0  # for negative numbers
     assert fuzz(torch.sqrt, operand(low=0), tries=20).refused == 0
-    with pytest.raises(ValueError, match="cholesky refused each of 5 cases, the last one so: RuntimeError: "):
+    with pytest.raises(ValueError, match=r"cholesky rejected all of 5 cases \(the last one: RuntimeError: "):
         fuzz(torch.linalg.cholesky, operand(2, 3), tries=5)
     found = failure(torch.cat, [1], operand(), refusals=())
     assert found.kind == "the call raises TypeError" and isinstance(found.__cause__, TypeError)
@@ -379,12 +379,13 @@ def test_refused_cases():
 
 def test_misuse():
     with pytest.raises(
-        ValueError, match=r"a shape has numbers, names and one '\.\.\.' in front, but got \(2, Ellipsis\)"
+        ValueError,
+        match=r"a shape consists of numbers, names and at most one '\.\.\.' at the beginning, but got \(2, Ellipsis\)",
     ):
         operand(2, ...)
     with pytest.raises(ValueError, match="`low` must be less than `high`, but got 1 >= 0"):
         operand(low=1, high=0)
-    with pytest.raises(ValueError, match="function has no argument to draw; give operands"):
+    with pytest.raises(ValueError, match="function has no argument to generate; give operands"):
         fuzz(lambda: None)
 
 

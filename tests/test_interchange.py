@@ -1,4 +1,4 @@
-"""State dicts that torch wrote, and, where torch is installed, 50 of them both ways (see `interchange.py`)."""
+"""State dicts that torch wrote and, if torch is installed, 50 state dicts in both directions (see `interchange.py`)."""
 
 import copy
 import io
@@ -21,7 +21,7 @@ def test_states_that_torch_wrote():
 
 def test_both_ways():
     torch = pytest.importorskip("torch")
-    if torch is rushlight:  # a test before this one runs programs whose `torch` is rushlight
+    if torch is rushlight:  # an earlier test makes `torch` import rushlight
         pytest.skip("torch is not installed")
     for seed in range(50):
         assert not list(compare(rushlight, torch, seed)), seed
@@ -42,7 +42,7 @@ def test_whole_modules_and_functions_that_torch_wrote():
 
 
 def test_whole_modules_say_what_torch_reads():
-    """torch's classes find in a saved module what they would have computed when it was made."""
+    """A saved module contains the attributes that torch's classes read."""
     lstm, layer = rushlight.nn.LSTM(2, 3), rushlight.nn.TransformerEncoderLayer(2, 1)
     assert lstm.__getstate__()["_flat_weights_names"] == [name for name, _ in lstm.named_parameters()]
     assert all(a is b for a, b in zip(lstm.__getstate__()["_flat_weights"], lstm.parameters()))

@@ -1,4 +1,4 @@
-"""`torch.masked`: each function beside the same function of what the mask leaves, row by row."""
+"""`torch.masked`: each function compared with the same function of the unmasked elements, row by row."""
 
 import warnings
 
@@ -8,10 +8,10 @@ import pytest
 import rushlight as torch
 from rushlight import masked
 
-#: Of four rows, one whole, two in part and one altogether hidden.
+#: Four rows: one unmasked, two partly masked, and one completely masked.
 MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 0, 1, 1, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]).bool()
 
-#: One number for each row: the function, the same of a row without a mask, and what nothing gives.
+#: Functions with one number per row: the function, the same for a row without a mask, and the result for no elements.
 REDUCTIONS = {
     "sum": (masked.sum, torch.sum, 0.0),
     "prod": (masked.prod, torch.prod, 1.0),
@@ -29,7 +29,7 @@ REDUCTIONS = {
     "norm -inf": (lambda x, dim, **k: masked.norm(x, -float("inf"), dim, **k), lambda row: row.abs().amin(), np.inf),
     "norm 0": (lambda x, dim, **k: masked.norm(x, 0.0, dim, **k), lambda row: (row != 0).sum(), 0.0),
 }
-#: A row of as many elements: the function, the same of what is left, and what stands where something is hidden.
+#: Functions with as many elements: the function, the same for the unmasked elements, and the value of masked elements.
 ROWS = {
     "softmax": (masked.softmax, lambda row: row.softmax(0), 0.0),
     "log_softmax": (masked.log_softmax, lambda row: row.log_softmax(0), -np.inf),
@@ -54,7 +54,7 @@ def test_a_reduction_sees_what_the_mask_leaves(name, dtype):
     x = values(dtype)
     if not dtype.is_floating_point and name in ("mean", "logsumexp", "var", "var of a whole", "std"):
         wanted = torch.float32 if "mean" not in name and name != "logsumexp" else torch.float64
-        x = x.to(wanted)  # those are of numbers with a point
+        x = x.to(wanted)  # those return floating-point numbers
     if not dtype.is_floating_point and name.startswith("norm"):
         x = x.double()
     for dim, laid, mask in (1, x[:3], MASK[:3]), (0, x[:3].t(), MASK[:3].t()), (-1, x[:3], MASK[:3]):
@@ -62,7 +62,7 @@ def test_a_reduction_sees_what_the_mask_leaves(name, dtype):
         assert found.dtype == (torch.int64 if x.dtype == torch.int64 else x.dtype)
         left = [row[kept] for row, kept in zip(x, MASK[:3])]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of one number there is no variance
+            warnings.simplefilter("ignore")  # one number has no variance
             near(found, [plain(row).item() for row in left])
         assert torch.equal(function(laid, dim, mask=mask, keepdim=True).squeeze(dim).nan_to_num(), found.nan_to_num())
     near(function(x[:1], 1), [plain(x[0]).item()])

@@ -1,8 +1,10 @@
-"""`dir` of a module shows what is for users, and nothing that the module happens to import."""
+"""`dir` of a module lists the public names, without names that the module imports."""
 
 import importlib
 import operator
 import pickle
+import subprocess
+import sys
 import types
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import rushlight as torch
 def test_dir_shows_what_is_for_users(name):
     module = modules()[name]
     for part in dir(module):
-        value = getattr(module, part)  # also that there is one
+        value = getattr(module, part)  # raises an error if it does not exist
         assert part not in ("TYPE_CHECKING", "annotations", "warn", "torch")
         promised = part in getattr(module, "__all__", ())
         if isinstance(value, types.ModuleType) and not promised and not part.startswith("_"):
@@ -31,12 +33,12 @@ def test_helpers_are_not_offered():
     assert {"relu", "linear", "max_pool2d"} <= set(dir(torch.nn.functional))
 
 
-HOMES = [line.split() for line in (Path(__file__).parent / "data" / "homes.txt").read_text().splitlines()]
+HOMES = [line.split() for line in (Path(__file__).parent / "data" / "public_modules.txt").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("name, home", HOMES, ids=[name for name, _ in HOMES])
 def test_classes_live_where_torch_has_them(name, home):
-    """Pickles name a class by its module: what one library saved the other finds."""
+    """Pickles identify a class by its module, so that each library can load the other's pickles."""
     module, _, part = name.replace("torch", "rushlight", 1).rpartition(".")
     value = getattr(importlib.import_module(module), part)
     assert f"{value.__module__}.{value.__qualname__}".replace("rushlight", "torch", 1) == home
@@ -50,10 +52,9 @@ def test_classes_live_where_torch_has_them(name, home):
         ("compiler.compile", "module 'torch.compiler' has no attribute 'compile'\nNothing is compiled"),
         (
             "legacy.nn",
-            "module 'torch' has no attribute 'legacy'\nThe port of Lua's torch is gone: torch.nn and torch.optim",
+            "module 'torch' has no attribute 'legacy'\nThe port of Lua's torch was removed: use the modules of torch.nn",
         ),
-        ("utils.ffi", "module 'torch.utils' has no attribute 'ffi'\nLibraries in C are loaded by ctypes or cffi"),
-        ("fx", "module 'torch' has no attribute 'fx'\nNothing is compiled"),
+        ("utils.ffi", "module 'torch.utils' has no attribute 'ffi'\nLoad C libraries with ctypes or cffi"),
         ("utils.swap_tensor", "module 'torch.utils' has no attribute 'swap_tensor'\nDid you mean 'swap_tensors'?"),
         ("cuda.is_availabel", "module 'torch.cuda' has no attribute 'is_availabel'\nDid you mean 'is_available'?"),
     ],
@@ -67,9 +68,12 @@ def test_missing_names_say_what_to_do(name, told):
 @pytest.mark.parametrize(
     "statement, told",
     [
-        ("import rushlight.legacy.nn", "No module named 'torch.legacy'\nThe port of Lua's torch is gone"),
-        ("from rushlight import legacy", "No module named 'torch.legacy'\nThe port of Lua's torch is gone"),
-        ("from rushlight.utils.ffi import create_extension", "No module named 'torch.utils.ffi'\nLibraries in C are"),
+        ("import rushlight.legacy.nn", "No module named 'torch.legacy'\nThe port of Lua's torch was removed"),
+        ("from rushlight import legacy", "No module named 'torch.legacy'\nThe port of Lua's torch was removed"),
+        (
+            "from rushlight.utils.ffi import create_extension",
+            "No module named 'torch.utils.ffi'\nLoad C libraries with",
+        ),
     ],
 )
 def test_modules_that_are_gone_say_what_took_their_place(statement, told):
@@ -87,7 +91,7 @@ def test_every_module_proposes_a_name(name):
         getattr(module, "no_such_name" if meant is None else meant + "_")
     first, *rest = str(caught.value).split("\n")
     assert first == f"module '{own}' has no attribute {caught.value.name!r}"
-    # Two names may differ by an underscore alone.
+    # Two names may differ in an underscore only.
     proposed = [line.replace("_'?", "'?") for line in rest]
     assert proposed == ([] if meant is None else [f"Did you mean '{meant.rstrip('_')}'?"])
 
@@ -103,7 +107,7 @@ def test_a_compiler_is_asked_and_says_no():
 
     assert (one(), two()) == (1, 2)
     assert not torch.compiler.is_compiling() and torch.compiler.list_backends() == []
-    assert not hasattr(torch, "compile")  # what programs guard their call with
+    assert not hasattr(torch, "compile")  # the condition that programs use
 
 
 def test_exceptions_of_cards_can_be_caught():
@@ -126,7 +130,7 @@ def test_operators_are_functions_of_the_module_too():
 
 
 def test_hints_are_for_names_that_are_missing():
-    from rushlight._names import INSTEAD
+    from rushlight._names import REPLACEMENTS
 
     def there(name):
         value = torch
@@ -136,19 +140,19 @@ def test_hints_are_for_names_that_are_missing():
                 return False
         return True
 
-    assert [name for name in INSTEAD if there(name)] == []
+    assert [name for name in REPLACEMENTS if there(name)] == []
 
 
 def test_functions_and_classes_live_where_programs_find_them():
-    """What is theirs alone: classes and functions of the engine, which torch has in `torch._C` too."""
+    """Classes and functions of the engine alone, which torch has in `torch._C` too."""
     lost = {}
     for name, thing in callables().items():
         home = getattr(thing, "__module__", None) or ""
         if home in ("", "rushlight._C") or not isinstance(thing, (type, types.FunctionType)):
             continue
         if home == "rushlight.testing.strategies":
-            continue  # hypothesis made them and names them
-        if any(part.startswith("_") for part in home.split(".")):
+            continue  # hypothesis creates and names them
+        if any(part.startswith("_") and not part.endswith("__") for part in home.split(".")):
             lost[name] = home
         elif operator.attrgetter(thing.__qualname__)(importlib.import_module(home)) is not thing:
             lost[name] = f"{home}.{thing.__qualname__} is another"
@@ -159,3 +163,17 @@ def test_names_of_functions():
     assert torch.overrides.resolve_name(torch.nn.functional.interpolate) == "torch.nn.functional.interpolate"
     assert torch.overrides.resolve_name(torch.is_complex) == "torch.is_complex"
     assert pickle.loads(pickle.dumps(torch.func.vmap)) is torch.func.vmap
+
+
+def test_importing_a_module_keeps_the_function_of_its_name(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import torch, torch.autograd.gradcheck, torch.nn.utils.spectral_norm, torch.autograd.variable\n"
+        "import torch.nn.parallel.data_parallel, torch.nn.utils.parametrize\n"
+        "from torch.nn.utils.weight_norm import WeightNorm\n"
+        "from torch import autograd, nn\n"
+        "kept = autograd.gradcheck, nn.utils.weight_norm, nn.utils.spectral_norm, nn.parallel.data_parallel\n"
+        "print(WeightNorm.__name__, [type(one).__name__ for one in (*kept, autograd.variable, nn.utils.parametrize)])\n"
+    )
+    done = subprocess.run([sys.executable, "-m", "rushlight", script], capture_output=True, text=True)
+    assert done.stdout == f"WeightNorm {['function'] * 5 + ['module']}\n", done.stderr

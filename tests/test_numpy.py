@@ -1,4 +1,4 @@
-"""NumPy, the buffer protocol and DLPack: the same memory on both sides."""
+"""NumPy, the buffer protocol and DLPack: shared memory in both directions."""
 
 import ctypes
 import gc
@@ -44,7 +44,7 @@ def test_strides(view):
     tensor = torch.from_numpy(np.asarray(part))
     assert tensor.tolist() == part.tolist()
     assert tensor.numpy().tolist() == part.tolist()
-    # A step along an axis of one element is never taken, so each side may write what it likes there.
+    # The stride of a dimension with one element is never used, so that each side may have any value there.
     walked = [axis for axis, size in enumerate(np.shape(part)) if size > 1]
     assert [np.asarray(tensor).strides[axis] for axis in walked] == [np.asarray(part).strides[axis] for axis in walked]
 
@@ -230,7 +230,7 @@ def test_array_protocols():
     assert np.sqrt(tensor).tolist() == [0, 1, np.sqrt(np.float32(2)), np.sqrt(np.float32(3))]
     assert tensor.__array__(np.float64).dtype == np.float64
     assert torch.Tensor.__array_priority__ == 1000
-    # NumPy has two types of 64 bits; the one that it calls int64 comes.
+    # NumPy has two 64-bit integer types. The result is the one that it calls int64.
     assert np.asarray(torch.arange(2)).dtype is np.dtype(np.int64)
     assert np.asarray(tensor).__array_interface__["data"][0] == tensor.data_ptr()
 
@@ -278,7 +278,7 @@ def test_dlpack_refusals():
     with pytest.raises(BufferError, match="Can't export tensors that require gradient, use tensor.detach()"):
         torch.ones(1, requires_grad=True).__dlpack__()
     for keywords in ({}, {"copy": False, "max_version": (1, 0)}):
-        with pytest.raises(BufferError, match="negative strides leaves as a copy only"):
+        with pytest.raises(BufferError, match="negative strides can only be exported as a copy"):
             torch.from_numpy(np.arange(3.0)[::-1]).__dlpack__(**keywords)
     with pytest.raises(AssertionError, match="stream should be None on cpu."):
         torch.ones(1).__dlpack__(stream=1)
@@ -294,7 +294,7 @@ def test_dlpack_refusals():
     torch.from_dlpack(capsule)
     with pytest.raises(RuntimeError, match="can be consumed only once"):
         torch.from_dlpack(capsule)
-    torch.ones(1).__dlpack__(max_version=(1, 0))  # nobody takes it: it lets go by itself
+    torch.ones(1).__dlpack__(max_version=(1, 0))  # unused: the capsule releases its memory
 
 
 def test_dlpack_keeps_read_only():
@@ -319,7 +319,7 @@ def test_dlpack_brings_negative_strides(view):
 
 
 def test_dlpack_takes_negative_strides_along_as_a_copy():
-    """Some consumers end the process at the sight of them."""
+    """Some consumers crash with such values."""
     tensor = torch.arange(6).reshape(2, 3).flip(0)[::-1, ::-1]
     array = np.from_dlpack(tensor)
     assert array.tolist() == tensor.tolist() and not np.shares_memory(array, tensor.numpy())
@@ -331,7 +331,7 @@ def test_dlpack_takes_negative_strides_along_as_a_copy():
 
 @pytest.mark.parametrize("versioned", [True, False])
 def test_dlpack_asks_the_producer(versioned):
-    """The producer hears what is wanted; one from before versions cannot, and then the copy is made here."""
+    """The producer gets the request. If it does not support versions, the copy is made here."""
 
     class Producer:
         def __init__(self):
@@ -396,7 +396,7 @@ def test_lists_of_arrays_warn_once():
 
 
 def test_an_array_equals_element_by_element():
-    """NumPy leaves the question to the tensor, whichever side it stands on; no answer would compare the objects."""
+    """NumPy lets the tensor compare, on either side. Otherwise the objects themselves would be compared."""
     tensor, array = torch.tensor([1, 2]), np.array([1, 3])
     assert (tensor == array).tolist() == [True, False]
     assert (array == tensor).tolist() == [True, False]
@@ -418,7 +418,7 @@ def test_an_array_equals_element_by_element():
     ],
 )
 def test_what_others_look_at_keeps_its_size(show):
-    """torch refuses it for arrays, and leaves freed memory to DLPack's; here it is refused as long as somebody looks."""
+    """torch raises an error for NumPy arrays but leaves DLPack with freed memory. rushlight raises an error for both."""
     x = torch.arange(4.0)
     seen = show(x)
     for grow in (lambda: x.resize_(100_000), lambda: torch.add(torch.ones(1000), 1, out=x)):
@@ -430,7 +430,7 @@ def test_what_others_look_at_keeps_its_size(show):
             grow()
     assert x.tolist() == [0, 1, 2, 3] and x.resize_(2).tolist() == [0, 1]
     x.resize_(4)
-    x.share_memory_().fill_(7)  # moves elsewhere: who looks goes on with the old bytes, which stay
+    x.share_memory_().fill_(7)  # moves the tensor; existing views keep the old memory
     del seen
     assert torch.arange(4.0).resize_(1000).numel() == 1000
 
@@ -438,7 +438,7 @@ def test_what_others_look_at_keeps_its_size(show):
 def test_an_address_that_was_given_away_stays():
     x = torch.arange(4.0)
     address = x.__array_interface__["data"][0]
-    x.__array_interface__  # as often as one likes
+    x.__array_interface__  # can be read repeatedly
     with pytest.raises(RuntimeError, match="not resizable"):
         x.resize_(1000)
     x.share_memory_()
@@ -446,7 +446,7 @@ def test_an_address_that_was_given_away_stays():
 
 
 def test_arrays_without_dimensions_keep_their_dtype():
-    """They are arrays and no numbers: NumPy computes, as it does with arrays that have dimensions."""
+    """They are arrays, not numbers: NumPy computes as with arrays that have dimensions."""
     two = np.array(2.0)
     assert (torch.ones(2) * two).dtype == torch.float64
     assert (torch.ones(2, dtype=torch.int32) + np.array(2)).dtype == torch.int64

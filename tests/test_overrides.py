@@ -1,4 +1,4 @@
-"""`__torch_function__`: classes and modes that answer in the place of operators, as in torch 2.13."""
+"""`__torch_function__`: classes and modes that override operators, as in torch 2.13."""
 
 import contextlib
 import copy
@@ -41,7 +41,7 @@ class Logged(torch.Tensor):
 
 
 class Duck:
-    """No tensor, but it answers."""
+    """Not a tensor, but a class that overrides functions."""
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -59,7 +59,7 @@ def made(kind, *shape):
 
 
 def names(call):
-    """The names of what a call asked handlers about."""
+    """The names of the functions that handlers were called with in a call."""
     Logged.calls.clear()
     call()
     return [call[0].removeprefix("torch.") for call in Logged.calls]
@@ -232,7 +232,7 @@ def test_what_handlers_are_told():
 
 
 def test_places_where_a_class_is_met():
-    """A tensor of a class of its own counts wherever it stands: behind a plain one, as index, as value."""
+    """An instance of an overriding class is found at any position: after a plain tensor, as index, as value."""
     x, y = made(Logged), torch.ones(2, 3)
     assert names(lambda: operator.setitem(y, 0, x[0])) == ["Tensor.__getitem__", "Tensor.__setitem__"]
     assert names(lambda: torch.ones(3)[torch.tensor([1]).as_subclass(Logged)]) == ["Tensor.__getitem__"]
@@ -261,7 +261,7 @@ def test_what_is_no_tensor_answers_too(call, name):
 
 
 def test_what_is_no_tensor_answers_in_a_program_without_classes_of_tensors():
-    """Nothing tells the engine that such a class exists."""
+    """The class is not registered with the engine."""
     program = """
 import rushlight as torch
 class D:
@@ -281,7 +281,7 @@ print(torch.unique(d), torch.nn.functional.interpolate(d), x.map_(tensor=d, call
 
 
 def test_classes_of_the_library_cost_no_question():
-    """What every call pays for once somebody may answer, nobody pays who only imports."""
+    """Calls only pay for overrides if the program has overriding classes."""
     program = """
 from public_names import modules
 modules()
@@ -432,12 +432,12 @@ def test_whatever_can_be_overridden_asks():
             asked.append(func)
 
     def asks(function, operand):
-        """Whether a call with any number of arguments is asked about."""
+        """Whether overrides are called for a call with any number of arguments."""
         asked.clear()
         for count in range(1, 9):
             with contextlib.suppress(Exception):
                 function(*[operand] * count)
-        # Operators of Python are those of the table.
+        # Python's operators are those of the table.
         return function in asked or (function.__name__.startswith("__") and bool(asked))
 
     operand = torch.ones(1).as_subclass(Asking)
@@ -485,7 +485,7 @@ CALLS = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_handler_is_given_the_function_that_was_called(name):
-    """And not what it calls in turn."""
+    """The mode does not see calls that the function itself makes."""
     function, args = getattr(torch.nn.functional, name), CALLS[name](made(Plain))
     calls = []
 
@@ -545,7 +545,7 @@ def test_a_class_changes_and_travels():
 
 
 def test_metadata_travels_through_a_handler():
-    """The example of many a page: a unit that every result takes along."""
+    """A common example: a unit that every result keeps."""
 
     class Quantity(torch.Tensor):
         @classmethod
@@ -570,6 +570,6 @@ def test_answers_of_the_wrong_kind():
     x = torch.ones(1).as_subclass(Rubbish)
     with pytest.raises(TypeError, match="__bool__ should return bool, returned str"):
         bool(x)
-    # NumPy meets whoever answers for the tensor, and not its memory.
+    # NumPy calls the override instead of reading the tensor's memory.
     with pytest.raises(ValueError, match="__array_"):
         np.asarray(x)

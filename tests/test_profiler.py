@@ -1,4 +1,4 @@
-"""The profiler: what it sees, on which thread, in what; its tables, traces and schedules."""
+"""The profiler: events, threads and nesting; tables, traces and schedules."""
 
 import gzip
 import json
@@ -204,7 +204,7 @@ def test_a_forked_child_is_not_profiled():
         torch.ones(2).cos()
         answers = context.SimpleQueue()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads
+            warnings.simplefilter("ignore", DeprecationWarning)  # a fork while there are threads
             child = context.Process(target=_in_child, args=(answers,))
             child.start()
         found = answers.get()
@@ -226,3 +226,22 @@ def test_traces_of_tensorboard(tmp_path):
 def test_activities_that_are_none(activities):
     with pytest.raises(AssertionError, match="No valid profiler activities found"):
         torch.profiler.profile(activities=activities)
+
+
+def test_names_of_memory_devices_and_stacks_are_accepted(tmp_path):
+    with pytest.warns(UserWarning, match="is not supported by the profiler"):
+        profiled = profiler.profile(with_stack=True, profile_memory=True)
+    with profiled:
+        torch.ones(2) + 1
+    averages = profiled.key_averages()
+    for key in ("self_cpu_memory_usage", "cuda_memory_usage", "self_cuda_time_total", "device_time_total"):
+        assert averages.table(sort_by=key) == averages.table()
+    assert averages[0].self_cpu_memory_usage == profiled.events()[0].device_time == 0
+    profiled.export_stacks(str(tmp_path / "stacks"), "self_cpu_time_total")
+    assert (tmp_path / "stacks").read_text() == ""
+    with pytest.raises(ValueError, match="metric should be one of"):
+        profiled.export_stacks(str(tmp_path / "stacks"), "count")
+    with profiler.profile() as plain:
+        torch.ones(2)
+    with pytest.raises(AssertionError, match=r"export_stacks\(\) requires with_stack=True"):
+        plain.export_stacks(str(tmp_path / "stacks"))

@@ -1,4 +1,4 @@
-"""Random numbers: the same bits as torch 2.13 gives from the same seed, recorded from it."""
+"""Random numbers are the same bits as torch 2.13's for the same seed, as recorded."""
 
 import hashlib
 import math
@@ -9,7 +9,7 @@ import pytest
 
 import rushlight as torch
 
-# Normal numbers in the order of memory of a transposed matrix.
+# Normal numbers in the memory order of a transposed matrix.
 TWENTY = [
     1.5409960746765137,
     -1.3985954523086548,
@@ -33,10 +33,10 @@ TWENTY = [
     -1.5091077089309692,
 ]
 
-# Of 100,000 normal numbers in float32 for the seeds 0, 1 and 2.
+# Statistics of 100,000 normal numbers in float32 for the seeds 0, 1 and 2.
 RANDN_DIGESTS = ["0185aae2d6c33b39", "2ca236e63bb6433d", "acf9577db0fb0dc9"]
 
-# After manual_seed(0); complex numbers as their parts in turn.
+# After manual_seed(0). Complex numbers are listed as alternating parts.
 DRAWS = {
     "torch.nn.functional.alpha_dropout(torch.ones(4, dtype=torch.float64), 0.4, True)": [
         -0.9106419695548393,
@@ -252,7 +252,7 @@ DRAWS = {
     "torch.randn_like(torch.empty(4, 5).t())": TWENTY,
     "torch.randint_like(torch.empty(3), 100)": [44.0, 39.0, 33.0],
 }
-# One after the other after manual_seed(42).
+# Consecutive calls after manual_seed(42).
 CHAIN = [
     [0.8822692632675171, 0.9150039553642273, 0.38286375999450684],
     [
@@ -450,7 +450,7 @@ def test_permutations_that_a_dtype_holds(dtype, most, sentence):
         torch.randperm(most + 1, dtype=dtype)
 
 
-# Of torch 2.13, after manual_seed(7): where the arithmetic of float32 and double part.
+# From torch 2.13, after manual_seed(7), where float32 and double arithmetic differ.
 LARGE = {
     "torch.binomial(torch.tensor([1e6, 1e7, 1e10]), torch.tensor([0.3, 0.9, 0.77]))": [
         299699.0,

@@ -1,4 +1,4 @@
-"""Every random operator in every dtype and layout: numbers, strides, what is left in the stream, and refusals are torch's."""
+"""Every random operator for every dtype and layout: numbers, strides, the state of the stream, and errors are torch's."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`repr(tensor)`: character for character what torch 2.13 prints, recorded from it."""
+"""`repr(tensor)` prints the same characters as torch 2.13, as recorded."""
 
 import pytest
 

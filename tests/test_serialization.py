@@ -1,21 +1,24 @@
-"""Checkpoints: what torch wrote is read bit for bit, what we write is what torch writes, nothing in a file is executed.
+"""Checkpoints: files of torch are read bit for bit, written files equal torch's, and nothing in a file is executed.
 
-The files under `tests/data` were written by torch 2.13.
+torch 2.13 wrote the files in `tests/data`.
 """
 
 import collections
 import io
 import mmap
+import os
 import pathlib
 import pickle
 import re
 import struct
+import sys
 import zipfile
 
 import pytest
 
 import rushlight as torch
 from rushlight._checkpoint import locations
+from rushlight._checkpoint.pickler import Pickler, named
 from rushlight.serialization import get_safe_globals, get_unsafe_globals_in_checkpoint, load, safe_globals, save
 from rushlight.utils.serialization import config
 
@@ -30,7 +33,7 @@ def round_trip(obj, **options):
 
 
 def checkpoint(pickled, **records):
-    """A file object with this pickle."""
+    """A file object that contains this pickle."""
     contents = {"data.pkl": pickled, "version": b"3\n", "byteorder": b"little", **records}
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
@@ -40,7 +43,7 @@ def checkpoint(pickled, **records):
     return file
 
 
-# --- reading what torch wrote ------------------------------------------------------------------------------------
+# --- reading torch's files ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", [{}, {"mmap": True}, {"weights_only": False}])
@@ -89,7 +92,7 @@ def test_everything_a_checkpoint_may_hold(options):
     ]:
         assert found[name].dtype is dtype and found[name].tolist() == values
     assert found["transposed"].stride() == (1, 3)
-    # A view of a storage that both share.
+    # A view of a shared storage.
     found["odd"] *= 2
     assert found["numbers"].tolist() == [0, 2, 2, 6, 4, 10]
 
@@ -117,11 +120,11 @@ def test_files_of_that_format_may_follow_each_other(options):
 def test_a_storage_that_is_not_there(options):
     whole = (DATA / "legacy.pt").read_bytes()
     key = re.search(rb"FloatStorage\n.{0,40}?(\d{8,})", whole, re.DOTALL)[1]
-    with pytest.raises(RuntimeError, match="does not hold its storage"):
+    with pytest.raises(RuntimeError, match="does not contain its storage"):
         load(io.BytesIO(whole.replace(key, key[::-1], 1)), **options)
 
 
-# --- writing as torch writes ---------------------------------------------------------------------------------------
+# --- writing torch's files -------------------------------------------------------------------------------------------
 
 
 def test_the_file_is_torchs_file(tmp_path):
@@ -129,7 +132,7 @@ def test_the_file_is_torchs_file(tmp_path):
     save(load(DATA / "linear.pt"), path)
     ours, theirs = path.read_bytes(), (DATA / "linear.pt").read_bytes()
     name = b"serialization_id"
-    # All but the id, which is any 40 digits, and what depends on it.
+    # Everything except the id, which is any 40 digits, and the bytes that depend on it.
     assert ours[: ours.index(name)] == theirs[: theirs.index(name)]
     assert len(ours) == len(theirs)
     with zipfile.ZipFile(path) as archive:
@@ -144,7 +147,7 @@ def test_a_nested_file_is_torchs_file():
     ours = zipfile.ZipFile(file)
     with zipfile.ZipFile(DATA / "nested.pt") as theirs:
         for name in theirs.namelist():
-            # The pickle depends on which strings happen to be one object.
+            # The pickle depends on which equal strings are the same object.
             if not name.endswith(("serialization_id", "data.pkl")):
                 assert ours.read(name.replace("nested/", "archive/")) == theirs.read(name), name
 
@@ -192,7 +195,7 @@ def test_a_storage_of_two_types_is_refused():
 
 @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
 def test_storages_are_saved_with_their_tensors():
-    """As torch gives them back: counted in elements, and bytes where none were said."""
+    """As in torch: typed storages, and bytes if no dtype is given."""
     values = torch.arange(3.0)
     typed, tensor = round_trip([values.storage(), values])
     assert typed.dtype == torch.float32 and typed.tolist() == [0, 1, 2] and typed.data_ptr() == tensor.data_ptr()
@@ -217,7 +220,7 @@ def test_a_file_that_takes_little_at_a_time():
 
 
 class Tagged(torch.Tensor):
-    """A tensor that says itself how it is pickled."""
+    """A tensor that defines how it is pickled."""
 
     def __reduce_ex__(self, protocol):
         return torch.nn.Parameter, (self.as_subclass(torch.Tensor),)
@@ -250,7 +253,7 @@ def test_a_memory_format_of_torchs():
 
 
 def test_what_has_no_name_elsewhere():
-    """torch 2.13 has an `AttributeError` up to Python 3.13, and a `PicklingError` from 3.14 on."""
+    """torch 2.13 raises `AttributeError` up to Python 3.13, and `PicklingError` from 3.14."""
 
     class Local:
         pass
@@ -268,7 +271,7 @@ def test_where_one_cannot_write(tmp_path):
         save(1, 3)
 
 
-# --- where storages go -----------------------------------------------------------------------------------------
+# --- devices of storages ----------------------------------------------------------------------------------------
 
 
 def test_map_location():
@@ -299,7 +302,7 @@ def test_mapped_tensors_are_private(tmp_path):
         load(DATA / "legacy.pt", mmap=True)
 
 
-# --- nothing is executed -----------------------------------------------------------------------------------------
+# --- no execution of code ----------------------------------------------------------------------------------------
 
 
 class Mine:
@@ -362,21 +365,56 @@ def describe(size, stride, offset=0, elements=2):
     )
 
 
+def test_the_names_that_every_checkpoint_may_use_are_found():
+    from rushlight._checkpoint.rebuild import find_known
+    from rushlight._checkpoint.storage_classes import STORAGE_DTYPES, StorageClass
+
+    for module, name, found in [
+        ("collections", "OrderedDict", collections.OrderedDict),
+        ("__builtin__", "dict", dict),
+        ("torch", "Size", torch.Size),
+        ("torch", "bfloat16", torch.bfloat16),
+        ("torch", "HalfStorage", StorageClass(torch.float16)),
+        ("torch", "UntypedStorage", StorageClass(torch.uint8)),
+        ("torch.nn.parameter", "Parameter", torch.nn.Parameter),
+        ("torch._utils", "_rebuild_parameter", torch._utils._rebuild_parameter),
+    ]:
+        assert find_known(module, name) == found
+    for module, name in [
+        ("torch._tensor", "_rebuild_from_type_v2"),
+        ("torch._utils", "_rebuild_meta_tensor_no_storage"),
+        ("torch._utils", "_rebuild_parameter_with_state"),
+        ("torch._utils", "_rebuild_sparse_tensor"),
+        ("torch._utils", "_rebuild_tensor"),
+        ("torch._utils", "_rebuild_tensor_v2"),
+        ("torch._utils", "_rebuild_tensor_v3"),
+        ("torch.serialization", "_get_layout"),
+    ]:
+        assert find_known(module, name).__name__ == name
+    # Of a dtype that is not there yet a file knows the name alone.
+    assert find_known("torch", "float8_e5m2") is None
+    for module, name in [("os", "system"), ("builtins", "eval"), ("torch", "load"), ("torch._utils", "set_state")]:
+        assert find_known(module, name) is None
+    assert all(getattr(torch, dtype).itemsize > 0 for dtype in STORAGE_DTYPES.values())
+
+
 def test_a_tensor_cannot_reach_beyond_its_storage():
     storage = {"data/0": struct.pack("<2f", 1, 2)}
     assert load(checkpoint(describe([2], [1]), **storage)).tolist() == [1, 2]
-    for size, stride, offset in [
-        ([3], [1], 0),
-        ([2], [1], 1),
-        ([2], [2], 0),
-        ([2], [-1], 1),
-        ([-2], [1], 0),
-        ([1 << 40], [1], 0),
-        ([2, 1 << 62], [1, 1], 0),
-        ([2], [1, 1], 0),
-        ([1], [1], -1),
+    outside = "are out of bounds for storage of size 8"
+    for size, stride, offset, message in [
+        ([3], [1], 0, outside),
+        ([2], [1], 1, outside),
+        ([2], [2], 0, outside),
+        ([2], [-1], 1, "impossible tensor"),
+        ([-2], [1], 0, "negative dimension -2"),
+        ([1 << 40], [1], 0, outside),
+        ([2, 1 << 61], [1, 1 << 2], 0, outside),
+        ([2, 1 << 62], [1, 1], 0, "numel: integer multiplication overflow"),
+        ([2], [1, 1], 0, "mismatch in length of strides and shape"),
+        ([1], [1], -1, "invalid storage offset -1"),
     ]:
-        with pytest.raises(RuntimeError, match=r"out of bounds for storage|impossible tensor"):
+        with pytest.raises(RuntimeError, match=message):
             load(checkpoint(describe(size, stride, offset), **storage))
     with pytest.raises(RuntimeError, match=r"record size \(8 bytes\) does not match expected size \(12 bytes"):
         load(checkpoint(describe([2], [1], elements=3), **storage))
@@ -384,7 +422,7 @@ def test_a_tensor_cannot_reach_beyond_its_storage():
         load(checkpoint(describe([2], [1])))
 
 
-# --- broken files --------------------------------------------------------------------------------------------------
+# --- damaged files -------------------------------------------------------------------------------------------------
 
 
 def test_truncated_anywhere(tmp_path):
@@ -487,7 +525,7 @@ def test_a_mapped_file_may_be_written_to(tmp_path):
 @pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("named", [False, True])
 def test_files_of_machines_with_another_byte_order(named, mapped, tmp_path):
-    """What a big-endian machine writes: each number turned, and the order's name, which old versions did not write."""
+    """A file of a big-endian machine: the bytes of each number are reversed, and old versions do not record the order."""
     path = tmp_path / "big.pt"
     save(
         [torch.tensor([1, -2]), torch.tensor([1 + 2j]), torch.tensor([True]), torch.tensor([0.5])], tmp_path / "own.pt"
@@ -582,3 +620,73 @@ def test_files_that_are_none(call, kind, sentence):
     with pytest.raises(kind) as caught:
         call()
     assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("function", [os.system, os.getenv, sys.getsizeof])
+def test_no_list_opens_blocked_modules(function):
+    class Calls:
+        def __reduce__(self):
+            return function, ("x",)
+
+    file = io.BytesIO()
+    save(Calls(), file)
+    module = function.__module__
+    with safe_globals([function]), pytest.raises(pickle.UnpicklingError, match=f"whose module {module} is blocked"):
+        load(io.BytesIO(file.getvalue()))
+    with safe_globals([(function, f"{module}.{function.__name__}")]):
+        assert get_unsafe_globals_in_checkpoint(io.BytesIO(file.getvalue())) == [f"{module}.{function.__name__}"]
+
+
+def test_the_format_before_torch_1_6_is_written_too(tmp_path):
+    x = torch.arange(6.0)
+    state = {"a": x[1:3], "b": x[2:], "c": torch.nn.Parameter(x), "d": torch.ones(2, dtype=torch.bool), "e": [1, "2"]}
+    path = tmp_path / "old.pt"
+    save(state, path, _use_new_zipfile_serialization=False)
+    assert path.read_bytes().startswith(b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.")
+    for options in ({}, {"weights_only": False}):
+        found = load(path, **options)
+        assert str(found) == str(state)
+        found["a"][1] = 100
+        assert found["b"][0] == 100 and found["c"][2] == 100
+    file = io.BytesIO()
+    for value in (x, x.int()):
+        save(value, file, _use_new_zipfile_serialization=False)
+    file.seek(0)
+    assert torch.equal(load(file), x) and torch.equal(load(file, weights_only=False), x.int())
+    with pytest.raises(RuntimeError, match="the format before torch 1.6 has no storages without a dtype"):
+        save(x.to(torch.uint16), path, _use_new_zipfile_serialization=False)
+    assert str(load(path)) == str(state)
+
+
+def legacy(persistent_ids, obj, keys, storages):
+    """A file of the format before torch 1.6, from the persistent id of each storage."""
+
+    class Old(Pickler):
+        def persistent_id(self, obj):
+            return persistent_ids.get(id(obj))
+
+    file = io.BytesIO()
+    for head in (0x1950A86A20F9469CFC6C, 1001, {"protocol_version": 1001, "little_endian": True}):
+        pickle.dump(head, file, 2)
+    Old(file, 2, False).dump(obj)
+    pickle.dump(keys, file, 2)
+    for values in storages:
+        file.write(len(values).to_bytes(8, "little") + struct.pack(f"<{len(values)}f", *values))
+    file.seek(0)
+    return file
+
+
+def test_slices_of_storages_and_classes_with_their_source():
+    """As torch before 0.4 wrote them."""
+    first, second, kind = object(), object(), object()
+    storage = named("torch", "FloatStorage")
+    ids = {
+        id(first): ("storage", storage, "7", "cpu", 4, ("70", 1, 2)),
+        id(second): ("storage", storage, "7", "cpu", 4, None),
+        id(kind): ("module", collections.OrderedDict, "file.py", "class OrderedDict: ..."),
+    }
+    file = legacy(ids, [first, second, kind], ["7"], [[1.0, 2.0, 3.0, 4.0]])
+    part, whole, found = load(file, weights_only=False)
+    assert list(part) == [2.0, 3.0] and list(whole) == [1.0, 2.0, 3.0, 4.0] and found is collections.OrderedDict
+    part[0] = 20.0
+    assert whole[1] == 20.0

@@ -1,4 +1,4 @@
-"""Windows: their ends, their middle, and the periodic ones."""
+"""Window functions: end values, centre, and periodic windows."""
 
 import pytest
 

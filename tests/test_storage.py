@@ -1,4 +1,6 @@
-"""`UntypedStorage`: bytes as a list, their content, files and buffers. What is expected is what torch 2.13 answers."""
+"""`UntypedStorage`: bytes as a list, contents, files and buffers, compared with torch 2.13."""
+
+import copy
 
 import numpy as np
 import pytest
@@ -93,7 +95,7 @@ def test_a_storage_gives_its_memory_back_and_takes_it_again():
             use()
     storage.resize_(8)
     assert x.fill_(3).tolist() == [3.0, 3.0] and y.tolist() == [3.0]
-    with pytest.raises(RuntimeError, match="shrinks to zero bytes only"):
+    with pytest.raises(RuntimeError, match="can only shrink to zero bytes"):
         storage.resize_(4)
     with pytest.raises(RuntimeError, match="^resize_ expects an int, but got str"):
         storage.resize_("a")
@@ -101,3 +103,72 @@ def test_a_storage_gives_its_memory_back_and_takes_it_again():
     assert not shown.resizable()
     with pytest.raises(RuntimeError, match="^Trying to resize storage that is not resizable"):
         shown.resize_(0)
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_typed_storages_share_their_memory_with_tensors():
+    x = torch.arange(4.0)
+    for made in (x.new(x.storage()), torch.FloatTensor(x.storage()), x.new(storage=x.storage())):
+        made[0] = made[0] + 1
+    assert x[0] == 3
+    with pytest.raises(RuntimeError, match="Expected a Storage of type Long or an UntypedStorage, but got type Float"):
+        torch.LongTensor(x.storage())
+    y = torch.zeros(1)
+    assert y.set_(x.storage()).data_ptr() == x.data_ptr() and y.shape == (4,)
+    assert torch.zeros(1).set_(x.storage(), 1, (2,), (1,)).tolist() == [1.0, 2.0]
+    assert torch.zeros(1).set_(source=x.storage(), storage_offset=3, size=(1,)).tolist() == [3.0]
+    with pytest.raises(RuntimeError, match="or an UntypedStorage, but got type"):
+        torch.zeros(1, dtype=torch.int32).set_(x.storage())
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
+def test_copies_of_a_tensor_and_its_storages_share_memory(order):
+    x = torch.arange(4.0)
+    objects = [x, x.storage(), x.untyped_storage()]
+    copied = copy.deepcopy([objects[place] for place in order])
+    tensor, typed, untyped = (copied[order.index(place)] for place in range(3))
+    tensor[0] = 7
+    assert typed[0] == 7 and untyped.data_ptr() == tensor.data_ptr() and x[0] == 0
+
+
+def test_legacy_classes_of_storages():
+    made = torch.FloatStorage([1, 2, 3])
+    assert type(made) is torch.TypedStorage and made.tolist() == [1.0, 2.0, 3.0]
+    assert isinstance(made, torch.FloatStorage) and not isinstance(made, torch.LongStorage)
+    assert torch.IntStorage(2).dtype == torch.int32 and torch.ComplexFloatStorage().size() == 0
+    assert torch.FloatStorage.from_buffer(b"\0\0\x80?", "little").tolist() == [1.0]
+    assert torch.Storage is torch.FloatStorage and repr(torch.FloatStorage) == "<class 'rushlight.FloatStorage'>"
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.Storage is torch.DoubleStorage
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for call, error, sentence in (
+        (lambda: torch.FloatStorage(2, 3), RuntimeError, "Too many positional arguments"),
+        (lambda: torch.FloatStorage(dtype=torch.int32), RuntimeError, "Keyword argument 'dtype' cannot be specified"),
+        (lambda: torch.FloatStorage(made), TypeError, "Argument type not recognized"),
+        (lambda: torch.FloatStorage("a"), TypeError, r"new\(\): invalid data type 'str'"),
+        (lambda: torch.TypedStorage(2, 3, dtype=torch.int32), RuntimeError, "Too many positional arguments"),
+        (lambda: torch.TypedStorage(wrap_storage=3, dtype=torch.int32), TypeError, "must be UntypedStorage"),
+        (lambda: torch.TypedStorage(wrap_storage=made.untyped()), RuntimeError, "'dtype' must be specified"),
+    ):
+        with pytest.raises(error, match=sentence):
+            call()
+    assert not isinstance(made, torch.cuda.FloatStorage)
+
+
+def test_methods_of_typed_storages():
+    storage = torch.TypedStorage([1.0, 0.0, 3.0], dtype=torch.float32)
+    assert storage.int().tolist() == [1, 0, 3] and storage.bool().tolist() == [True, False, True]
+    assert storage.float() is storage and storage.complex_float().dtype == torch.complex64
+    assert storage.type() == "torch.FloatStorage" and storage.pickle_storage_type() == "FloatStorage"
+    assert storage.type("torch.IntStorage").tolist() == storage.type(torch.IntStorage).tolist() == [1, 0, 3]
+    assert storage._untyped_storage.nbytes() == 12 and storage.__sizeof__() > 12 and storage.resizable()
+    assert storage.get_device() == -1 and not storage.is_sparse
+    assert copy.copy(storage).tolist() == storage.tolist() and copy.copy(storage).data_ptr() != storage.data_ptr()
+    storage.resize_(5)
+    assert storage.size() == 5 and storage.tolist()[:3] == [1.0, 0.0, 3.0]
+    numbers = torch.tensor([1, 2], dtype=torch.int16).untyped_storage()
+    numbers.byteswap(torch.int16)
+    assert numbers.tolist() == [0, 1, 0, 2]

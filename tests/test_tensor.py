@@ -1,4 +1,4 @@
-"""`torch.tensor` and what a tensor answers to: attributes, conversions, copies, Python's own words."""
+"""`torch.tensor` and attributes, conversions, copies and Python operations of tensors."""
 
 import ast
 import copy
@@ -369,7 +369,12 @@ def test_dtype_questions():
     assert torch.promote_types(torch.int8, torch.uint8) == torch.int16
     assert not torch.can_cast(torch.float32, torch.int32)
     assert torch.result_type(torch.ones(1, dtype=torch.int32), 1.5) == torch.float32
-    assert torch.broadcast_shapes((2,), (3, 1)) == (3, 2)
+    assert torch.broadcast_shapes((2,), (3, 1)) == (3, 2) and torch.broadcast_shapes(5, [1], torch.Size()) == (5,)
+    message = (
+        "length 2 at -1! Mismatching argument at index 1 had (2,); but expected shape should be broadcastable to [3]"
+    )
+    with pytest.raises(RuntimeError, match=re.escape(message)):
+        torch.broadcast_shapes((3,), (2,))
     assert torch.finfo(torch.bfloat16).eps == 0.0078125 and torch.iinfo(torch.uint64).max == 2**64 - 1
     with pytest.raises(TypeError, match="requires a floating point input type"):
         torch.finfo(torch.int32)
@@ -447,8 +452,8 @@ def test_the_runner_says_what_is_wrong(tmp_path):
     assert done.returncode == 1 and "can't open file" in done.stderr
     assert "usage: python -m rushlight" in run(None, "-m", "rushlight").stdout
     for line, told in [
-        ("x.cuda(async=True)", "`async` is a word of Python's own since 3.7: write non_blocking=True."),
-        ("print(\u201ca\u201d)", "The line has typographic quotes; Python's are ' and \"."),
+        ("x.cuda(async=True)", "`async` is a keyword since Python 3.7: use non_blocking=True."),
+        ("print(\u201ca\u201d)", "The line has typographic quotes: use ' or \"."),
     ]:
         (tmp_path / "old.py").write_text(line, encoding="utf-8")
         done = run(None, "-m", "rushlight", str(tmp_path / "old.py"))

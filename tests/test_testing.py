@@ -1,5 +1,6 @@
-"""The helpers for tests: what they accept, what they refuse, and in which words."""
+"""`torch.testing`: accepted arguments, errors and messages."""
 
+import math
 import subprocess
 import sys
 
@@ -181,3 +182,25 @@ def test_properties_find_what_does_not_broadcast():
     with pytest.raises(AssertionError, match=r"shape \(3, 1\), expected \(3, 2\)"):
         assert_broadcasts(lambda a, b, out=None: torch.add(a, 1, out=out), np.add, [column, row])
     assert tensor_of(row[::-1]).stride() == (-1,)
+
+
+def test_bounds_are_cut_at_those_of_the_dtype():
+    make = torch.testing.make_tensor
+    assert make(1000, dtype=torch.uint8, low=-2, high=3).unique().tolist() == [0, 1, 2]
+    assert make(20, dtype=torch.int32, low=1.5, high=2.5).unique().tolist() == [2]
+    for low, high in ((-3e38, 3e38), (-math.inf, math.inf)):
+        wide = make(1000, dtype=torch.float32, low=low, high=high)
+        assert wide.isfinite().all() and wide.min() < -1e38 and wide.max() > 1e38
+    assert make(3, dtype=torch.complex64)._base is None
+    for dtype in (torch.float32, torch.complex64):
+        with pytest.warns(FutureWarning, match="Passing `low==high`"):
+            assert (make(3, dtype=dtype, low=2, high=2).real == 2).all()
+    for dtype, low, high, sentence in (
+        (torch.uint8, 300, 400, r"is \[300, 400\), but torch.uint8 only supports \[0, 256\)"),
+        (torch.bool, 2, 7, r"is \[2, 7\), but torch.bool only supports \[0, 2\)"),
+        (torch.float16, 70000, 80000, r"but torch.float16 only supports \[-65504.0, 65504.0\)"),
+        (torch.float32, math.nan, 2, "`low` and `high` cannot be NaN, but got low=nan and high=2"),
+        (torch.int32, 2, 2, "`low` must be less than `high`, but got 2 >= 2"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            make(3, dtype=dtype, low=low, high=high)

@@ -1,4 +1,4 @@
-"""What checkers of types and editors know: every name that exists, and the types of a program as users write it."""
+"""Type information: every existing name, and the types in an example program."""
 
 import runpy
 import subprocess
@@ -29,7 +29,7 @@ def check(file):
 
 
 def shown(space, name):
-    """Whether a name is there for users, and not only because a file imports it."""
+    """Whether a name is public, and not only imported by a file."""
     value = getattr(space, name)
     imported = isinstance(value, ModuleType) and value.__name__ != f"{space.__name__}.{name}"
     return not (name.startswith("_") or imported or name in ("TYPE_CHECKING", "annotations"))

@@ -1,4 +1,4 @@
-"""Warnings name the line of the user's program, and no line of this package."""
+"""Warnings have the line of the user's program, not a line of this package."""
 
 import subprocess
 import sys
@@ -50,7 +50,7 @@ CASES = {
     ).step(),
     "a parameter twice": lambda: optim.SGD([torch.zeros(1, requires_grad=True)] * 2, lr=1.0),
     "mixed precision by its old name": lambda: torch.cpu.amp.autocast(),
-    "a scaler without a card": lambda: torch.cuda.amp.GradScaler(),
+    "a scaler without a GPU": lambda: torch.cuda.amp.GradScaler(),
     "pinned memory": lambda: list(data.DataLoader(range(3), pin_memory=True)),
     "a view of storages": lambda: torch.ones(2).storage(),
     "gradients of inputs and more": lambda: torch.autograd.grad(*linear_in_one(), only_inputs=False),
@@ -67,7 +67,7 @@ CASES = {
 
 @pytest.fixture
 def each_time():
-    """Warnings that are told once in a process are told each time."""
+    """Makes warnings that are normally given once per process appear each time."""
     torch.set_warn_always(True)
     yield
     torch.set_warn_always(False)
@@ -113,7 +113,7 @@ def test_dropped_imaginary_parts_are_told_of_once(call):
     assert done.stderr.count("Casting complex values to real discards the imaginary part") == 1
 
 
-#: What is told once in a process: a call, and how the sentence begins.
+#: Warnings that are given once per process: a call, and the beginning of the message.
 ONCE = {
     "torch.chain_matmul(torch.ones(2, 2), torch.ones(2, 2))": "torch.chain_matmul is deprecated",
     "torch.ones(2, 2, 2).T": "The use of `x.T` on tensors of dimension other than 2",
@@ -158,7 +158,7 @@ def test_what_is_told_once_can_be_told_each_time(call):
 
 
 def test_what_is_told_once():
-    """In a process of its own: in this one somebody may have called before."""
+    """In a separate process, because the calls may already have been made in this one."""
     calls = "\n".join(call for call in ONCE for _ in range(2))
     program = f"import rushlight as torch\n{calls}\nassert not torch.is_warn_always_enabled()"
     done = subprocess.run([sys.executable, "-W", "always", "-c", program], capture_output=True, text=True)

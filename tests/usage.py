@@ -1,4 +1,4 @@
-"""A program as users write it. A strict checker of types must find every name and the types stated here."""
+"""An example program. A strict type checker must find every name and infer the annotated types."""
 
 from typing import assert_type
 

@@ -1,4 +1,4 @@
-"""Mixed precision: which operators run in which type, and what it does to gradients."""
+"""Mixed precision: the dtype of each operator, and gradients."""
 
 import pytest
 
@@ -22,7 +22,7 @@ LOWER = {
     "conv2d": lambda: F.conv2d(IMAGE, IMAGE[..., :2, :2]),
     "conv_transpose2d": lambda: F.conv_transpose2d(IMAGE, IMAGE[..., :2, :2]),
     "attention": lambda: F.scaled_dot_product_attention(IMAGE, IMAGE, IMAGE),
-    # In no list: the type that they get.
+    # In no list: computed in the dtype of the arguments.
     "softmax": lambda: H.softmax(0),
     "gelu": lambda: F.gelu(H),
     "sum": lambda: H.sum(),
@@ -222,7 +222,7 @@ def test_a_thread_sets_its_mode():
         (lambda: torch.set_autocast_gpu_dtype(torch.float16), None, r"set_autocast_dtype\('cuda', dtype\)"),
     ],
 )
-def test_older_names(call, result, instead):
+def test_deprecated_names(call, result, instead):
     with pytest.warns(DeprecationWarning, match=f"is deprecated. Please use torch.{instead} instead"):
         assert call() == result
 

@@ -1,4 +1,4 @@
-"""Scaling of losses: the factor falls after infinities and grows after good steps."""
+"""Gradient scaling: the scale decreases after infinities and increases after good steps."""
 
 import math
 import pickle
@@ -93,7 +93,7 @@ def test_messages():
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
-def test_older_names(kind):
+def test_deprecated_names(kind):
     module = getattr(torch, kind).amp
     with pytest.warns(FutureWarning, match=rf"`torch.{kind}.amp.GradScaler\(args...\)` is deprecated"):
         scaler = module.GradScaler(8.0, enabled=kind == "cpu")
@@ -113,10 +113,56 @@ def test_an_optimizer_may_have_no_gradients():
         scaler.step(optimizer)
     with pytest.raises(AssertionError, match="No inf checks were recorded prior to update"):
         scaler.update()
-    # Another one's gradients choose the factor.
+    # The gradients of another optimizer determine the scale.
     other = torch.ones(1, requires_grad=True)
     other.grad = torch.tensor([math.inf])
     before = scaler.get_scale()
     scaler.step(torch.optim.SGD([other], lr=1.0))
     scaler.update()
     assert scaler.get_scale() == before / 2 and other.item() == 1.0
+
+
+class Unscaling(torch.optim.SGD):
+    """An optimizer that divides its gradients itself."""
+
+    _step_supports_amp_scaling = True
+
+    def step(self, closure=None):
+        self.seen = self.grad_scale, self.found_inf.item()
+
+
+class Asking(torch.optim.SGD):
+    """The same in the older form."""
+
+    _step_supports_amp_scaling = True
+
+    def step(self, closure=None, grad_scaler=None):
+        (found,) = grad_scaler._check_inf_per_device(self).values()
+        self.seen = grad_scaler._get_scale_async(), found.item()
+
+
+@pytest.mark.parametrize("factor, infinite", [(1.0, 0.0), (float("inf"), 1.0)])
+def test_an_optimizer_may_divide_its_gradients_itself(factor, infinite):
+    for kind in (Unscaling, Asking):
+        weight = torch.ones(1, requires_grad=True)
+        optimizer, scaler = kind([weight], lr=0.5), torch.amp.GradScaler("cpu", init_scale=4.0)
+        scaler.scale((weight * factor).sum()).backward()
+        if kind is Asking:
+            with pytest.warns(FutureWarning, match="GradScaler is going to stop passing itself"):
+                scaler.step(optimizer)
+        else:
+            scaler.step(optimizer)
+        scale, found = optimizer.seen
+        assert scale.item() == 4 and found == infinite
+        assert weight.grad.item() == 4 * factor and not hasattr(optimizer, "grad_scale")
+        scaler.update()
+        assert scaler.get_scale() == (2.0 if infinite else 4.0)
+
+
+def test_gradients_that_were_divided_before_need_no_scale():
+    weight = torch.ones(1, requires_grad=True)
+    optimizer, scaler = Unscaling([weight], lr=0.5), torch.amp.GradScaler("cpu", init_scale=4.0)
+    scaler.scale(weight.sum()).backward()
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    assert optimizer.seen == (None, 0.0) and weight.grad.item() == 1

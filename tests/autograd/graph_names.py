@@ -1,5 +1,6 @@
-"""torch's graphs of many calls, as recorded from torch 2.13: `~` stands for Backward, `*` for a leaf's node, `-` for an input
-that needs no gradient; `Max~0.1` is a node's second result. Left out are calls that are composed here in another way.
+"""torch 2.13's graphs of many calls, as recorded: `~` stands for Backward, `*` for the node of a leaf, `-` for an input
+that requires no gradient; `Max~0.1` is the second result of a node. Calls that are composed differently in rushlight
+are omitted.
 """
 
 GRAPHS = {

@@ -1,4 +1,4 @@
-"""Products with Jacobians and Hessians, against formulas and against each other."""
+"""Products with Jacobians and Hessians, compared with formulas and with each other."""
 
 import pytest
 

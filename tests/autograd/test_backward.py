@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation: what users see of leaves, graphs and gradients."""
+"""Reverse-mode differentiation: leaves, graphs and gradients."""
 
 import functools
 import gc
@@ -151,7 +151,7 @@ def test_a_hook_is_named_where_it_changes_the_kind():
 
 
 def test_other_data_between_forward_and_backward():
-    """The graph goes on collecting for the leaf, in the sizes that it had."""
+    """The graph continues to accumulate for the leaf, with its old sizes."""
     for into in (torch.zeros(5), torch.zeros(2, 3)):
         x = torch.ones(3, requires_grad=True)
         y = x * 2
@@ -307,7 +307,7 @@ def test_weights_must_fit(weight, sentence):
     [lambda x: x * 2, lambda x: 2 * x, lambda x: x / 2, lambda x: (x + 1).mul_(2), lambda x: torch.mul(x, True)],
 )
 def test_second_walk_through_a_number(call):
-    """A number counts as a tensor that the first walk released, so a forgotten `retain_graph` shows."""
+    """An operand that is a number counts as a released tensor, so that a missing `retain_graph` is detected."""
     y = call(torch.ones(2, requires_grad=True)).sum()
     y.backward(retain_graph=True)
     y.backward()
@@ -380,7 +380,7 @@ MISSING = {
 
 @pytest.mark.parametrize("text", MISSING)
 def test_what_has_no_derivative_is_not_left_out(text):
-    """A term of a loss through which nothing goes back is an error, and not a gradient without it."""
+    """A term of a loss that cannot be differentiated raises an error instead of being ignored."""
     kind, sentence, node = MISSING[text]
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     result = eval(text, {"torch": torch, "x": x})
@@ -410,7 +410,8 @@ def test_batches_of_gradients():
             RuntimeError,
             r"^If `is_grads_batched=True`.* grad_output\[0\] has a shape of torch.Size\(\[3\]\) and output\[0\]",
         ),
-        (x * 2, 5, TypeError, "^gradients can be either Tensors or None, but got int"),
+        (x * 2, 5, TypeError, "^'int' object is not iterable"),
+        (x * 2, [5], TypeError, "^gradients can be either Tensors or None, but got int"),
         (
             [x * 2, x * 3],
             [rows, torch.ones(3, 2)],
@@ -428,3 +429,59 @@ def test_a_leaf_that_was_frozen_since_takes_no_gradient():
     frozen.requires_grad_(False)
     total.backward()
     assert frozen.grad is None and other.grad.tolist() == [1, 1]
+
+
+_ITERABLES = {
+    "generator": lambda tensors: (tensor for tensor in tensors),
+    "iterator": lambda tensors: iter(tensors),
+    "values": lambda tensors: dict(enumerate(tensors)).values(),
+    "set": lambda tensors: set(tensors),
+}
+
+
+@pytest.mark.parametrize("form", _ITERABLES)
+def test_any_iterable_is_a_sequence_of_tensors(form):
+    several = _ITERABLES[form]
+    x, y = (torch.ones(2, requires_grad=True) for _ in range(2))
+    total = (x * y * 3).sum()
+    (g,) = torch.autograd.grad(several([total]), several([x]), several([torch.tensor(2.0)]), retain_graph=True)
+    assert torch.equal(g, torch.full((2,), 6.0))
+    torch.autograd.backward(several([total]), several([torch.tensor(2.0)]), retain_graph=True, inputs=several([x]))
+    total.backward(inputs=several([y]))
+    assert torch.equal(x.grad, torch.full((2,), 6.0)) and torch.equal(y.grad, torch.full((2,), 3.0))
+
+
+def test_an_iterable_of_nothing_and_what_is_none():
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"`inputs` argument to `grad\(\)` cannot be empty"):
+        torch.autograd.grad(x.sum(), iter([]))
+    with pytest.raises(RuntimeError, match=r"`inputs` argument to `backward\(\)` cannot be empty"):
+        x.sum().backward(inputs=iter([]))
+    with pytest.raises(TypeError, match="'int' object is not iterable"):
+        torch.autograd.grad(x.sum(), 3)
+
+
+def test_zeros_for_unused_inputs_are_part_of_the_graph():
+    x, unused = (torch.ones(2, requires_grad=True) for _ in range(2))
+    for create_graph in (True, False):
+        _, zeros = torch.autograd.grad(
+            (x * x).sum(), [x, unused], create_graph=create_graph, allow_unused=True, materialize_grads=True
+        )
+        assert torch.equal(zeros, torch.zeros(2)) and zeros.requires_grad is create_graph
+    edge = torch.autograd.graph.get_gradient_edge(unused * 2)
+    with pytest.raises(RuntimeError, match="materialize_grads cannot be used when the given input is a GradientEdge"):
+        torch.autograd.grad((x * x).sum(), [x, edge], materialize_grads=True)
+    (found,) = torch.autograd.grad((x * x).sum(), [torch.autograd.graph.get_gradient_edge(x)], materialize_grads=True)
+    assert torch.equal(found, torch.full((2,), 2.0))
+
+
+def test_the_gradient_has_a_private_name():
+    """Programs with shared models set it: ``shared._grad = own.grad``."""
+    own, shared = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+    own.sum().backward()
+    shared._grad = own.grad
+    assert shared.grad is own.grad and shared._grad is own.grad
+    with pytest.raises(RuntimeError, match="assign a gradient of size '\\[3\\]' to a tensor of size '\\[2\\]'"):
+        shared._grad = torch.ones(3)
+    del shared._grad
+    assert shared.grad is None

@@ -1,4 +1,4 @@
-"""What only a cycle keeps alive is collected, also where the cycle passes through the graph."""
+"""Reference cycles are collected, also if they pass through the graph."""
 
 import gc
 import weakref
@@ -9,7 +9,7 @@ import rushlight as torch
 
 
 class Mark:
-    """Seen dying through a weak reference."""
+    """An object whose end is observed with a weak reference."""
 
 
 def leaf():
@@ -66,7 +66,7 @@ def step_within_backward(mark):
 
 
 class Keeps(torch.autograd.Function):
-    """Does with its context and result what `how` says."""
+    """A function that stores its context and result in the way given by `how`."""
 
     @staticmethod
     def forward(ctx, x, how, mark):
@@ -135,7 +135,7 @@ def test_a_cycle_is_collected(cycle):
 
 
 def test_what_is_in_use_is_not_collected():
-    """A graph, another name or a view keeps a tensor's hooks, whatever the collector sees of its object."""
+    """A graph, another reference or a view keeps a tensor's hooks, even if the collector finds its object unreachable."""
     calls = []
     x = leaf()
     x.register_hook(lambda grad: calls.append(x))
@@ -152,7 +152,7 @@ def test_what_is_in_use_is_not_collected():
 
 
 def test_a_result_that_was_saved_dies_at_once():
-    """Without the collector: a context holds nothing of what its node saved."""
+    """Without the collector: a context does not refer to the saved values of its node."""
     gc.disable()
     try:
         result = Keeps.apply(leaf(), torch.autograd.function.FunctionCtx.save_for_backward, None)

@@ -1,4 +1,4 @@
-"""Forward-mode differentiation: tangents, and what they pass through."""
+"""Forward-mode differentiation: tangents, and the operations that propagate them."""
 
 import weakref
 
@@ -143,7 +143,7 @@ def test_tangents_have_the_shape_of_what_they_move():
 
 
 class TestWithoutGradients:
-    """`no_grad` switches gradients off and not tangents."""
+    """`no_grad` switches off gradients, but not tangents."""
 
     def test_tangents_pass(self):
         def function(x):
@@ -213,7 +213,7 @@ def test_the_text_of_dual_tensors():
 
 
 class TestUnpackedBesideParameters:
-    """What was unpacked has no tangent, also where its graph leads to a parameter."""
+    """An unpacked tensor has no tangent, even if its graph leads to a parameter."""
 
     def unpacked(self):
         self.weight = torch.ones(3, dtype=torch.float64, requires_grad=True)
@@ -265,7 +265,7 @@ class TestUnpackedBesideParameters:
                 return fwAD.unpack_dual(fwAD.make_dual(primal, tangent) ** 2).tangent
 
         weight = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
-        # (x**6 * 4)' = 24 * x**5, of which the derivative is 120 * x**4
+        # (x**6 * 4)' = 24 * x**5, whose derivative is 120 * x**4
         assert torch.allclose(torch.func.jvp(function, (X,), (V,))[1], 120 * X**4 * V)
         assert torch.allclose(torch.func.vmap(function)(X), 24 * X**5)
 
@@ -283,7 +283,7 @@ class TestUnpackedBesideParameters:
 
 @pytest.mark.parametrize("create_graph", [False, True])
 class TestForwardOverReverse:
-    """A walk back passes tangents on, whether it is recorded or not."""
+    """A backward pass propagates tangents, whether it is recorded or not."""
 
     def test_the_gradient_of_what_is_dual(self, create_graph):
         x = X.clone().requires_grad_()

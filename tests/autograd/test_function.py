@@ -1,8 +1,9 @@
-"""Functions written in Python."""
+"""Functions written in Python (`torch.autograd.Function`)."""
 
 import re
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -284,7 +285,7 @@ def test_what_was_changed_has_to_come_back():
 
 
 def test_a_call_does_not_import():
-    """A function with `jvp` asks for tangents, and not by importing what computes them."""
+    """A function with `jvp` checks for tangents without importing the module that computes them."""
     program = """
 import sys
 import rushlight as torch
@@ -308,7 +309,7 @@ with torch.autograd.forward_ad.dual_level():
 
 
 class Power(torch.autograd.Function):
-    """Its second input to the third, in place."""
+    """The third power of its second input, in place."""
 
     @staticmethod
     def forward(ctx, exponent, x):
@@ -337,10 +338,10 @@ class Exponential(torch.autograd.Function):
 
 
 class TestChangedViews:
-    """A Function that changes a view changes its base: the base's history goes through the Function."""
+    """A Function that changes a view also changes its base, whose history then goes through the Function."""
 
     def both(self, change):
-        """First and second derivatives of the base's weighted elements, of which all but the first were changed."""
+        """First and second derivatives of a weighted sum of the base's elements. All but the first were changed."""
         x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
         base = x * 1
         view = base[1:]
@@ -430,7 +431,7 @@ def test_backward_runs_without_gradients():
 
 
 def test_what_is_left_of_older_names():
-    """torch's: nothing is volatile, nothing has a name, and `reinforce` says what to write instead."""
+    """As in torch: no tensor is volatile or has a name, and the error of `reinforce` shows the replacement."""
 
     class Meta(torch.autograd.function.FunctionMeta):
         pass
@@ -469,3 +470,105 @@ def test_what_is_left_of_older_names():
         x.name = "weight"
     with pytest.raises(RuntimeError, match=r"reinforce\(\) was removed"):
         x.reinforce(1.0)
+
+
+def test_an_unpack_hook_may_use_the_context():
+    """The program below deadlocks if the context is locked while the hook runs."""
+    program = """
+import rushlight as torch
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        Square.context = ctx
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 2 * grad * x
+
+depth = 0
+
+def unpack(packed):
+    global depth
+    depth += 1
+    return Square.context.saved_tensors[0] if depth == 1 else packed
+
+with torch.autograd.graph.saved_tensors_hooks(lambda x: x.detach(), unpack):
+    x = torch.tensor(3.0, requires_grad=True)
+    y = Square.apply(x)
+y.backward()
+assert depth == 2 and x.grad == 6
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_the_old_name_of_saved_tensors():
+    class Square(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_variables
+            return 2 * x * grad
+
+    x = torch.tensor(3.0, requires_grad=True)
+    with pytest.warns(DeprecationWarning, match="'saved_variables' is deprecated; use 'saved_tensors'"):
+        Square.apply(x).backward()
+    assert x.grad.item() == 6
+
+
+def test_backward_and_vjp_exclude_each_other():
+    class Only(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def vjp(ctx, grad):
+            return grad * 2
+
+    class Inherits(Only):
+        @staticmethod
+        def vjp(ctx, grad):
+            return grad * 3
+
+    class Both(Only):
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 4
+
+    for function, expected in ((Only, 2), (Inherits, 3)):
+        x = torch.ones(1, requires_grad=True)
+        function.apply(x).backward()
+        assert x.grad.item() == expected
+    result = Both.apply(x)
+    with pytest.raises(
+        RuntimeError, match="Implementing both 'backward' and 'vjp' for a custom Function is not allowed"
+    ):
+        result.backward()
+
+
+def test_what_is_marked_dirty_must_be_an_input():
+    class Marks(Function):
+        @staticmethod
+        def forward(ctx, x, right):
+            result = x.add_(1) if right else x + 1
+            ctx.mark_dirty(result)
+            return result
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad, None
+
+    x = torch.ones(1, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Marks.apply(x * 1, True)
+    with pytest.warns(UserWarning, match=r"ctx.mark_dirty\(\) received a tensor that was not an input"):
+        Marks.apply(x * 1, False)

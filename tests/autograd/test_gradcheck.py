@@ -1,4 +1,4 @@
-"""`gradcheck` and `gradgradcheck`: what they find, and what each of their options adds or takes away."""
+"""`gradcheck` and `gradgradcheck`: the errors that they find, and the effect of each option."""
 
 import itertools
 
@@ -16,13 +16,13 @@ def point(*shape, dtype=torch.float64):
 
 
 def function(forward, backward, **more):
-    """A function whose derivatives are what one says they are."""
+    """A function with given derivatives."""
     body = {"forward": forward, "backward": backward, **more}
     return type("Stated", (torch.autograd.Function,), {k: staticmethod(f) for k, f in body.items()}).apply
 
 
 def with_unused(backward):
-    """Two results, for whose gradients backward gets None where nobody used them."""
+    """Two results. For an unused result, backward gets None as gradient."""
 
     def forward(ctx, a, b):
         ctx.set_materialize_grads(False)
@@ -123,7 +123,7 @@ def test_gradients_of_zeros_must_be_zero():
 
 def test_gradients_of_another_dtype():
     narrow = function(lambda ctx, x: x * 2, lambda ctx, g: (g * 2).float())
-    assert gradcheck(narrow, point(3), check_grad_dtypes=True)  # the engine casts what a function returns
+    assert gradcheck(narrow, point(3), check_grad_dtypes=True)  # the engine casts the result of backward
     assert gradcheck(lambda x: x.real, point(3, dtype=torch.complex128), check_grad_dtypes=True, check_forward_ad=True)
 
 
@@ -198,3 +198,24 @@ def test_the_checker_finds_a_wrong_gradient():
         gradcheck(Wrong.apply, (x,))
     assert not gradcheck(Wrong.apply, (x,), raise_exception=False)
     assert gradcheck.gradcheck(torch.exp, (x,))
+
+
+class WrongTwice(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 3
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        return tangent * 4
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_backward_is_compared_before_forward_mode(fast):
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(GradcheckError, match=r"^Jacobian mismatch"):
+        gradcheck(WrongTwice.apply, x, check_forward_ad=True, fast_mode=fast)

@@ -1,4 +1,4 @@
-"""The graph's edges: threads, hooks of nodes, very deep and very shared graphs."""
+"""The engine of backward: threads, hooks of nodes, very deep and very shared graphs."""
 
 import gc
 import re
@@ -135,7 +135,7 @@ class TestDepth:
         assert gone() is None
 
     def test_wide_and_shared(self):
-        """Every node is walked once, however many ways lead to it."""
+        """Every node is visited once, however many paths lead to it."""
         x = leaf(1.0)
         y = x
         for _ in range(60):
@@ -144,7 +144,7 @@ class TestDepth:
         assert x.grad.tolist() == [2.0**60]
 
     def test_walks_within_walks_end_before_the_stack(self):
-        """Each walk that a node begins stands on the stack of the one before."""
+        """A backward pass that a node starts runs on the stack of the outer one."""
         script = """
 import sys, threading
 import rushlight as torch

@@ -1,4 +1,4 @@
-"""Names of nodes and where they lead, beside torch's."""
+"""Names and edges of graph nodes, compared with torch's."""
 
 import warnings
 
@@ -76,7 +76,7 @@ def test_graphs(call):
     ],
 )
 def test_several_operators_in_one_node(function):
-    """Derivatives of the first and second order go through, a second backward does not once the first has let go."""
+    """First and second derivatives work. A second backward fails after the first has freed the graph."""
     x = torch.tensor([0.5, -1.0, 2.0, 0.75], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(function, (x,)) and torch.autograd.gradgradcheck(function, (x,))
     result = results(function(x))[0].sum()
@@ -113,7 +113,7 @@ def test_what_a_gradient_must_look_like():
     [(lambda x: x**2, 3), (torch.square, 3), (lambda x: torch.float_power(x, 2), 3), (lambda x: x**3, 4)],
 )
 def test_powers_have_derivatives_that_are_zero(function, zeros_from):
-    """The one after the last that says something is there too, as zeros."""
+    """The result after the last used one is present too, as zeros."""
     x = torch.tensor([1.5, -2.0], dtype=torch.float64, requires_grad=True)
     found = function(x)
     for order in range(1, zeros_from + 1):

@@ -1,4 +1,8 @@
-"""Tools around the graph: edges, hooks of several tensors, where saved tensors may not be packed, looking for NaN."""
+"""Tools for the graph: edges, hooks for several tensors, disabled hooks of saved tensors, anomaly detection."""
+
+import subprocess
+import sys
+import threading
 
 import pytest
 
@@ -116,7 +120,7 @@ def test_nodes_show_what_they_saved():
     assert x.max(0).values.grad_fn._saved_indices.tolist() == [1, 1]
     y.sum().backward()
     with pytest.raises(RuntimeError, match="directly access saved tensors after they have already been freed"):
-        node._saved_result  # asking is what fails
+        node._saved_result  # reading it fails
     with pytest.raises(RuntimeError, match="^Calling register_hooks on a saved tensor after it has been freed"):
         node._raw_saved_result.register_hooks(lambda t: t, lambda t: t)
 
@@ -179,7 +183,7 @@ def test_saved_tensors_may_change():
     with pytest.raises(AssertionError, match="outside of the 'allow_mutation_on_saved_tensors' context"):
         late.sum().backward()
     y = x * x
-    y.square().sum().backward()  # and all is as before
+    y.square().sum().backward()  # and everything works again
 
 
 def test_changes_may_be_counted_by_hand():
@@ -281,7 +285,7 @@ def test_packing_is_not_recorded():
     x = torch.ones(3, requires_grad=True)
     with graph.saved_tensors_hooks(lambda saved: saved.tolist(), torch.tensor):
         with torch.no_grad():
-            assert x.numpy().tolist() == [1.0] * 3  # what cannot be recorded may leave
+            assert x.numpy().tolist() == [1.0] * 3  # unrecorded data may be exported
         total = (x.exp() * x.exp()).sum()
     total.backward()
     seen = []
@@ -301,3 +305,54 @@ def test_gradient_hooks_clear_in_place():
     y.register_hook(lambda grad: grad.zero_())
     y.sum().backward()
     assert x.grad.tolist() == [0.0] * 3
+
+
+@pytest.mark.parametrize("mode", ["all", "any"])
+def test_a_multi_grad_hook_is_called_after_a_backward_that_failed(mode):
+    a, b = (torch.ones(1, requires_grad=True) for _ in range(2))
+    called = []
+    torch.autograd.graph.register_multi_grad_hook([a, b], called.append, mode=mode)
+
+    def fail(grad):
+        raise ValueError("no")
+
+    failing = b.register_hook(fail)
+    with pytest.raises(ValueError, match="no"):
+        (a * b).sum().backward()
+    failing.remove()
+    called.clear()
+    for count in (1, 2):
+        (a * b).sum().backward()
+        assert len(called) == count
+
+
+@pytest.mark.parametrize("mode", ["all", "any"])
+def test_a_multi_grad_hook_is_called_once_in_the_backward_of_each_thread(mode):
+    a, b = (torch.ones(1, requires_grad=True) for _ in range(2))
+    together = threading.Barrier(4)
+    called = []
+    torch.autograd.graph.register_multi_grad_hook([a, b], called.append, mode=mode)
+
+    def meet(grad):
+        together.wait(30)
+
+    b.register_hook(meet)
+    total = (a * b).sum()
+    threads = [threading.Thread(target=total.backward, kwargs={"retain_graph": True}) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(called) == 4
+
+
+@pytest.mark.parametrize("end", ["", "del hooks", "raise SystemExit(0)"])
+def test_a_program_may_end_while_hooks_of_saved_tensors_are_entered(end):
+    program = f"""
+import rushlight as torch
+hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+hooks.__enter__()
+x = torch.ones(3, requires_grad=True).exp()
+{end}
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -1,4 +1,4 @@
-"""Changes in place: versions, what may be changed, and how history follows views."""
+"""In-place changes: versions, what may be changed, and the history of views."""
 
 import pytest
 
@@ -73,7 +73,7 @@ def test_second_derivatives_of_changes(change, second):
     ],
 )
 def test_an_operand_that_is_overwritten_is_missed(change):
-    """The derivative asks for what stood there before, so it is refused instead of computed from what stands there now."""
+    """The derivative needs the old value, so that backward raises an error instead of using the new one."""
     x = torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
     z = x * 1
     change(z)
@@ -152,7 +152,7 @@ def quarters(view):
 
 
 PAIRS = lambda x: x.unfold(0, 2, 1)
-#: Steps of one along both: the shorter dimension is the faster one.
+#: Strides of one in both dimensions: the shorter dimension varies faster.
 LINES = lambda x: x.as_strided((2, 3), (1, 1))
 
 
@@ -175,7 +175,7 @@ LINES = lambda x: x.as_strided((2, 3), (1, 1))
     ],
 )
 def test_views_whose_elements_share_memory(view, change, values, through_base, through_view):
-    """torch's values and gradients: what several elements share is changed by each of them, and derived once."""
+    """torch's values and gradients: a shared element is changed once per index that refers to it, and differentiated once."""
     for through, gradient in ((lambda base, _: base, through_base), (lambda _, part: part, through_view)):
         x = torch.arange(1.0, 5.0, requires_grad=True)
         base = x * 1

@@ -1,4 +1,4 @@
-"""The stores: torch's answers, waiting for each other, strangers, lost servers."""
+"""Stores: torch's results, waiting, invalid clients, servers that have ended."""
 
 import os
 import signal
@@ -99,7 +99,7 @@ def test_processes_find_each_other():
         process.join(60)
     assert [process.exitcode for process in members] == [0, 0]
     assert master.get("seen") == b"2"
-    assert master.num_keys() == 4  # and the one in which processes are counted
+    assert master.num_keys() == 4  # and the counter of processes
 
 
 def test_who_is_missing():
@@ -128,7 +128,7 @@ def test_ctrl_c_ends_a_wait():
     with pytest.raises(KeyboardInterrupt):
         store.get("never")
     began = time.monotonic()
-    while time.monotonic() < began + 0.5:  # late signals would end the test run
+    while time.monotonic() < began + 0.5:  # late signals would end the test process
         time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""What several areas need."""
+"""Fixtures for several areas."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def fresh():
-    """Runs a program in an interpreter of its own and gives what it printed."""
+    """Runs a program in a new interpreter and returns its output."""
 
     def run(program, **environment):
         done = subprocess.run(
@@ -23,7 +23,7 @@ def fresh():
 
 @pytest.fixture
 def grows(fresh):
-    """By how many bytes a statement raises the peak of a program's memory, after others that prepare it."""
+    """The number of bytes by which a statement increases a program's peak memory, after set-up statements."""
 
     def measure(preparation, statement):
         program = f"""

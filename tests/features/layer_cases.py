@@ -1,4 +1,4 @@
-"""The layers and losses that the feature table lists by name, and one number each for their results and gradients.
+"""The layers and losses of the requirements, with one number each for their results and gradients.
 
 `python tests/features/layer_cases.py` needs torch and writes `tests/data/layers.json`.
 """
@@ -12,7 +12,7 @@ SPACES = {1: LINE, 2: IMAGE, 3: VOLUME}
 
 
 def each(row, names, *args, shape=None, **options):
-    """A case for every name; without a shape that of the dimensions in the name."""
+    """A case for every name. The default shape has the number of dimensions in the name."""
     return [(row, name, args, options, [shape or SPACES[int(name[-2])]]) for name in names.split()]
 
 
@@ -113,7 +113,7 @@ def identity(case):
 
 
 def wave(torch, shape, start):
-    """Numbers between -1 and 1 that neither repeat nor stand on a kink."""
+    """Distinct numbers between -1 and 1, away from kinks."""
     count = torch.Size(shape).numel()
     return (torch.arange(count, dtype=torch.float64) * 2.3 + 0.77 * start + 0.1).sin().reshape(shape)
 

@@ -1,4 +1,4 @@
-"""ARC: of what the package is made, and what it needs to run."""
+"""ARC: the structure of the package, and its requirements."""
 
 import copy
 import importlib
@@ -21,14 +21,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("name", ["autograd", "nn", "multiprocessing", "utils"])
 def test_arc_1_components(name):
-    """The parts of old are there; the one that was old already then is not."""
+    """The parts of early torch exist. The part that was deprecated at the time does not."""
     assert getattr(torch, name) is importlib.import_module(f"rushlight.{name}")
     with pytest.raises(ImportError):
         importlib.import_module("rushlight.legacy")
 
 
 def test_arc_2_an_engine_without_python():
-    """Only the crate of bindings knows of Python, so that a Rust program can use the rest."""
+    """Only the crate with the bindings depends on Python, so that Rust programs can use the others."""
     users = {
         path.parent.name
         for path in (ROOT / "rust").glob("*/Cargo.toml")
@@ -41,7 +41,7 @@ def test_arc_2_an_engine_without_python():
 
 
 def test_arc_3_among_pythons_libraries():
-    """Buffers, arrays, DLPack, pickles, copies, signatures and types are Python's own, so that its libraries work."""
+    """Buffers, arrays, DLPack, pickles, copies, signatures and types follow Python's protocols, for other libraries."""
     x = torch.arange(6.0).reshape(2, 3)
     view = memoryview(x)
     assert (view.shape, view.format) == ((2, 3), "f")
@@ -58,7 +58,7 @@ def test_arc_3_among_pythons_libraries():
 
 
 def test_arc_5_debugging(tmp_path):
-    """The debugger steps through a model line by line, and an error's innermost line is the user's."""
+    """The debugger steps through a model line by line, and the innermost line of an error is the user's."""
     program = tmp_path / "model.py"
     program.write_text("import rushlight as torch\nx = torch.ones(2)\ny = x * 3\nz = y + torch.ones(5)\n")
     said = subprocess.run(
@@ -70,13 +70,13 @@ def test_arc_5_debugging(tmp_path):
     assert "(4)<module>()" in said and "6.0" in said
     assert "RuntimeError: The size of tensor a (2) must match the size of tensor b (5)" in said
     with pytest.raises(RuntimeError) as caught:
-        torch.ones(2) + torch.ones(5)  # the slip
+        torch.ones(2) + torch.ones(5)  # the mistake
     innermost = traceback.extract_tb(caught.value.__traceback__)[-1]
-    assert innermost.filename == __file__ and innermost.line.endswith("# the slip")
+    assert innermost.filename == __file__ and innermost.line.endswith("# the mistake")
 
 
 def test_arc_6_one_wheel(fresh):
-    """One module serves every Python since 3.11; importing it compiles nothing, starts nothing and asks no network."""
+    """One module works with every Python since 3.11. Importing it compiles nothing, starts nothing and needs no network."""
     assert torch._C.__file__.endswith("_C.abi3.so")
     assert '"abi3-py311"' in (ROOT / "Cargo.toml").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -108,7 +108,7 @@ def test_arc_7_strided_storage():
 
 
 def test_arc_8_threads(fresh):
-    """Their number is set by a call or by the environment, and a forked process computes with threads of its own."""
+    """The number of threads is set by a call or by the environment. A forked process has its own threads."""
     count = "import rushlight as torch; print(torch.get_num_threads())"
     assert fresh(count, RUSHLIGHT_NUM_THREADS="3") == "3" == fresh(count, RUSHLIGHT_NUM_THREADS="", OMP_NUM_THREADS="3")
     forked = """
@@ -127,7 +127,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_arc_9_cuda_is_loaded_when_asked_for(fresh):
-    """The import looks for no driver, and without one the question is answered with no."""
+    """The import does not load the driver, and without one `is_available` is False."""
     program = """
 import rushlight as torch
 torch.ones(2) + 1
@@ -137,7 +137,7 @@ print([line for line in open("/proc/self/maps") if "libcuda" in line or "libnvrt
 
 
 def test_arc_10_torch_by_another_name():
-    """What a program imports of torch it imports of rushlight."""
+    """Imports of torch in a program can be imports of rushlight."""
     import rushlight.multiprocessing as mp
     import rushlight.nn as nn
     import rushlight.nn.functional as F
@@ -182,7 +182,7 @@ print([round(value, 1) for value in (*model.weight[0].tolist(), model.bias.item(
 
 
 def test_arc_12_broadcasting_is_fuzzed():
-    """The suite that draws shapes is part of the tests, with a profile of a hundred thousand examples. More: BRO-19."""
+    """The suite with random shapes is part of the tests, with a profile of 100,000 examples. See also BRO-19."""
     suite = (ROOT / "tests/test_broadcast.py").read_text()
     assert suite.count("@given(") >= 8 and "broadcastable_shapes" in suite
     assert re.search(r'register_profile\("nightly", max_examples=100_000', (ROOT / "tests/conftest.py").read_text())

@@ -1,11 +1,11 @@
-"""Every feature of the areas of this folder has a test that bears its id, or stands here with the reason why not."""
+"""Every requirement of the areas in this folder has a test with its id, or an entry here with the reason."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-#: How many features each area has, and what it is about; `test_arc.py` shows those of ARC.
+#: The number of requirements of each area, and its subject. `test_arc.py` shows those of ARC.
 AREAS = {
     "ARC": (12, "packaging"),
     "AUT": (23, "autograd"),
@@ -33,23 +33,23 @@ AREAS = {
     "TEN": (17, "tensors"),
 }
 
-#: Features that no test here shows: what they are, and why. This list may only shrink.
+#: Requirements without a test: what they are, and why. This list may only become shorter.
 WITHOUT_TEST = {
-    "ARC-4": "a library for phones: left out, nothing is made for them",
-    "ERR-5": "the message when a forked process uses a card: nothing computes on one yet, so that none can do so by mistake",
-    "ERR-6": "the versions of cuDNN at compile time and at run time are compared: it is not used",
-    "ERR-10": "copies of transposed tensors keep up with memory: a ratio of times",
-    "ERR-11": "machines other than x86-64: a wheel for a machine that the tests do not have",
-    "JIT-12": "the first call takes no warm-up: a ratio of times",
-    "MUL-11": "tensors on cards are shared between processes: nothing computes on a card yet",
-    "MUL-12": "a card in a forked child is refused: nothing computes on a card yet",
-    "MUL-14": "what to mind about cards in several processes: nothing computes on a card yet",
-    "PER-1": "500 slices of rows in a Python loop take no longer than torch's: a time",
-    "PER-2": "`unbind` beats slicing in a loop: a ratio of times; that nothing is copied, IDX-11 shows",
+    "ARC-4": "a library for phones: out of scope",
+    "ERR-5": "the message when a forked process uses a GPU: not supported yet",
+    "ERR-6": "a check of cuDNN's versions: cuDNN is not used",
+    "ERR-10": "copies of transposed tensors run at memory speed: a ratio of times",
+    "ERR-11": "processors other than x86-64: not available to the tests",
+    "JIT-12": "the first call is not slower: a ratio of times",
+    "MUL-11": "tensors on GPUs are shared between processes: not supported yet",
+    "MUL-12": "using a GPU in a forked child is an error: not supported yet",
+    "MUL-14": "documentation about GPUs in several processes: not supported yet",
+    "PER-1": "500 slices of rows in a Python loop are as fast as in torch: a time",
+    "PER-2": "`unbind` is faster than slicing in a loop: a ratio of times; IDX-11 tests that it does not copy",
     "PER-3": "a sum over a dimension is fifty times as fast as a loop over slices: a ratio of times",
-    "PER-4": "how long a small operator takes, and that batches beat many of them: a time",
-    "PER-5": "claims about orders of magnitude: to be measured, not to be asserted",
-    "PER-6": "time and memory of training steps beside torch: a comparison with another program",
+    "PER-4": "the time of a small operator, and of batches: a time",
+    "PER-5": "orders of magnitude: measured, not tested",
+    "PER-6": "time and memory of training steps: a comparison with torch",
 }
 
 

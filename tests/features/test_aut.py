@@ -1,4 +1,4 @@
-"""AUT: what reverse-mode differentiation must do, each row by its own example."""
+"""AUT: requirements of reverse-mode differentiation, each with its own example."""
 
 import threading
 import weakref
@@ -11,7 +11,7 @@ from rushlight.autograd import gradcheck
 
 
 def test_aut_1_a_graph_of_its_own_for_every_run():
-    """Plain Python decides how deep the graph is, anew in each run, and layers may come and go between two steps."""
+    """Python code decides the depth of the graph in each run, and layers may be added and removed between two steps."""
     for start, doublings in (([3.0, 4.0], 8), ([300.0, 400.0], 1)):
         x = torch.tensor(start, requires_grad=True)
         y = x * 1
@@ -45,14 +45,14 @@ def test_aut_1_a_graph_of_its_own_for_every_run():
 
 
 def test_aut_2_the_flag_spreads():
-    """A result requires a gradient exactly if one of the operands does."""
+    """A result requires a gradient exactly if an operand does."""
     x, y, z = torch.randn(5, 5), torch.randn(5, 5), torch.randn(5, 5, requires_grad=True)
     assert (x + y).requires_grad is False
     assert (x + y + z).requires_grad is True
 
 
 def test_aut_3_requires_grad_in_place():
-    """The flag of a leaf is set by a method whose name ends in an underscore, like all that change their tensor."""
+    """`requires_grad_` sets the flag of a leaf. Its name ends with an underscore, like those of all in-place methods."""
     a = torch.tensor([[2.0, 3.0], [4.0, 5.0]])
     a = (a * 3) / (a - 1)
     assert a.requires_grad is False
@@ -78,7 +78,7 @@ def test_aut_4_the_first_example(four_and_a_half):
 
 
 def test_aut_5_nodes_have_names(four_and_a_half):
-    """A result knows the node that made it, and a leaf has none."""
+    """A result has the node that created it as `grad_fn`; a leaf has none."""
     x, y, z, out = four_and_a_half
     assert x.grad_fn is None
     assert [t.grad_fn.name() for t in (y, z, out)] == ["AddBackward0", "MulBackward0", "MeanBackward0"]
@@ -86,7 +86,7 @@ def test_aut_5_nodes_have_names(four_and_a_half):
 
 
 def test_aut_6_the_gradient_of_a_scalar_is_implied(four_and_a_half):
-    """Without an argument the gradient is one, which only a scalar allows."""
+    """Without an argument the initial gradient is one, which is allowed only for a scalar."""
     x, y, _, out = four_and_a_half
     out.backward(retain_graph=True)
     implied, x.grad = x.grad, None
@@ -97,7 +97,7 @@ def test_aut_6_the_gradient_of_a_scalar_is_implied(four_and_a_half):
 
 
 def test_aut_7_vector_jacobian_product():
-    """For an output that is no scalar the caller gives the vector by which the Jacobian is multiplied."""
+    """For an output that is not a scalar the caller passes the vector of the vector-Jacobian product."""
     x = (torch.tensor([-1021.4020, 314.6695, -613.4944]) / 1024).requires_grad_()
     y = x * 2
     while y.norm() < 1000:
@@ -130,7 +130,7 @@ def test_aut_8_grad_gives_a_tuple():
 
 
 def test_aut_9_backward_of_several_tensors():
-    """The function takes several outputs and a gradient for each."""
+    """`backward` and `grad` accept several outputs with a gradient for each."""
     a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
     torch.autograd.backward([a * b, 3 * a], [torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0])])
     assert a.grad.tolist() == [31.0, 62.0]
@@ -138,7 +138,7 @@ def test_aut_9_backward_of_several_tensors():
 
 
 def test_aut_10_gradients_accumulate():
-    """Two backwards add up until the gradients are zeroed, which by default removes them."""
+    """Two backward passes accumulate until the gradients are zeroed, which by default sets them to None."""
     net = nn.Linear(2, 1)
     optimizer = optim.SGD(net.parameters(), lr=0.1)
     x = torch.tensor([[1.0, 2.0]])
@@ -157,7 +157,7 @@ def test_aut_10_gradients_accumulate():
 
 
 def test_aut_11_no_grad():
-    """Nothing is recorded inside: as a block, as a decorator, nested, and in this thread alone."""
+    """Nothing is recorded inside: as a block, as a decorator, nested, and only in this thread."""
     x = torch.randn(3, requires_grad=True)
     assert x.requires_grad and x.pow(2).requires_grad
     elsewhere = []
@@ -198,12 +198,12 @@ def test_aut_12_detach():
 
 
 def test_aut_13_data():
-    """`data` is the tensor without history or version, and may be replaced."""
+    """`data` is the tensor without history and version counter, and can be assigned."""
     x = torch.ones(2, requires_grad=True)
     y = x.exp()
     y.data.zero_()
     assert y.tolist() == [0.0, 0.0] and y._version == 0
-    y.sum().backward()  # unnoticed: the saved result is zero now
+    y.sum().backward()  # undetected: the saved result is zero now
     assert x.grad.tolist() == [0.0, 0.0]
     x.data = torch.tensor([5.0, 6.0, 7.0])
     assert x.tolist() == [5.0, 6.0, 7.0] and x.requires_grad
@@ -211,7 +211,7 @@ def test_aut_13_data():
 
 
 def test_aut_14_attributes_of_leaves_and_results():
-    """Leaves, nodes, gradients and the number of an output among those of its node."""
+    """Leaves, nodes, gradients and the index of an output among those of its node."""
     x = torch.ones(3, requires_grad=True)
     plain = torch.ones(3)
     y = x * 2
@@ -222,7 +222,7 @@ def test_aut_14_attributes_of_leaves_and_results():
 
 
 def test_aut_15_hooks_on_tensors():
-    """A hook sees the gradient, may replace it, and can be removed."""
+    """A hook gets the gradient, may replace it, and can be removed."""
     x = torch.ones(2, requires_grad=True)
     seen = []
     watching = x.register_hook(lambda grad: seen.append(grad.tolist()))
@@ -236,7 +236,7 @@ def test_aut_15_hooks_on_tensors():
 
 
 def test_aut_16_gradients_of_results():
-    """The gradient of a result is kept on request alone, and reading it otherwise is most likely a slip."""
+    """The gradient of a non-leaf is kept only on request, and reading it otherwise gives a warning."""
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     h1 = x * 3
     h1.retain_grad()
@@ -249,7 +249,7 @@ def test_aut_16_gradients_of_results():
 
 
 def test_aut_17_freezing():
-    """With its parameters frozen the base records nothing and saves nothing; the new last layer learns alone."""
+    """With frozen parameters the base records and saves nothing. Only the new last layer is trained."""
     torch.manual_seed(0)
     model = nn.Sequential()
     model.base = nn.Sequential(nn.Linear(64, 512), nn.Tanh(), nn.Linear(512, 512), nn.Tanh())
@@ -274,7 +274,7 @@ def test_aut_17_freezing():
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_aut_18_inference(mode):
-    """What `volatile` asked for: results without a flag and without a node, whatever the parameters are."""
+    """The replacement of `volatile`: results that do not require gradients and have no node."""
     model = nn.Linear(2, 2)
     with mode():
         y = model(torch.ones(1, 2))
@@ -284,7 +284,7 @@ def test_aut_18_inference(mode):
 
 
 def test_aut_18_volatile():
-    """The argument itself: what is computed with such a tensor has no history, where a program asks for the old meaning."""
+    """The `volatile` argument: operations with such a tensor are not recorded, if the program enables the old meaning."""
     model, volatile = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)), torch.utils.backcompat.volatile
     with pytest.warns(UserWarning, match="volatile was removed and now has no effect"):
         assert model(torch.autograd.Variable(torch.ones(4, 2), volatile=True)).requires_grad
@@ -306,7 +306,7 @@ def test_aut_18_volatile():
 
 
 def test_aut_19_backward_twice():
-    """The graph is gone after the first backward, unless it was asked to stay."""
+    """The graph is freed after the first backward pass, unless `retain_graph` is set."""
     x = torch.ones(2, requires_grad=True)
     shared = x.exp()
     left, right = (shared * shared).sum(), shared.sin().sum()
@@ -322,7 +322,7 @@ def test_aut_19_backward_twice():
 
 
 def test_aut_20_gradients_are_exact():
-    """A gradient is the derivative to rounding; finite differences agree with it to 1e-7 in float64."""
+    """Gradients are exact up to rounding. Finite differences agree within 1e-7 in float64."""
     torch.manual_seed(0)
     x = torch.rand(3, 4, dtype=torch.float64, requires_grad=True)
     w = torch.rand(4, 2, dtype=torch.float64, requires_grad=True)
@@ -332,7 +332,7 @@ def test_aut_20_gradients_are_exact():
 
 
 def test_aut_21_backward_in_threads():
-    """Graphs that share their leaves run backward in several threads at once, and no gradient is lost."""
+    """Several threads run backward through graphs with common leaves at the same time, and no gradient is lost."""
     threads, repetitions = 4, 25
     w = torch.ones(64, requires_grad=True)
     start = threading.Barrier(threads, timeout=60)
@@ -356,7 +356,7 @@ def test_aut_21_backward_in_threads():
 
 
 def test_aut_22_differentiable_or_an_error():
-    """No operator loses the history silently: its result carries it, or backward says what is not differentiable."""
+    """No operator silently loses history: its result has a node, or backward raises an error."""
     x = torch.tensor([1.5, -2.5], requires_grad=True)
     for result in (x.floor(), x.round(), x.sign()):
         (found,) = torch.autograd.grad(result.sum(), x)
@@ -371,7 +371,7 @@ def test_aut_22_differentiable_or_an_error():
 
 
 def test_aut_23_memory_is_freed_on_the_way():
-    """What a node saved is released as soon as the node has run, not when the whole of backward ends."""
+    """Saved values of a node are released as soon as the node has run, not at the end of the backward pass."""
 
     class Packed:
         def __init__(self, tensor):

@@ -1,4 +1,4 @@
-"""BRO: tensors of different shapes meet, and slips can be found."""
+"""BRO: broadcasting, and detection of accidental broadcasts."""
 
 import sys
 import traceback
@@ -22,13 +22,13 @@ def old_programs():
 
 @pytest.fixture
 def reductions():
-    """The switch of the warning about reductions, which a test leaves as it was."""
+    """The switch of the warning about reductions. It is restored after the test."""
     yield backcompat.ambiguous_reduction
     backcompat.ambiguous_reduction.enabled = False
 
 
 def test_bro_1_no_data_is_copied(grows):
-    """An operand is stretched by a stride of zero; a column plus a row needs the memory of the table that they make."""
+    """An operand is expanded with stride zero. A column plus a row needs only the memory of the result."""
     assert torch.ones(3, 1).expand(3, 4).stride() == (1, 0)
     column, row = np.arange(3.0)[:, None], np.arange(4.0)
     np.testing.assert_array_equal((torch.tensor(column) + torch.tensor(row)).numpy(), column + row)
@@ -38,17 +38,17 @@ def test_bro_1_no_data_is_copied(grows):
 
 
 def test_bro_2_equal_shapes():
-    """Equal shapes always fit."""
+    """Equal shapes are always compatible."""
     assert (torch.ones(5, 7, 3) + torch.ones(5, 7, 3)).shape == (5, 7, 3)
 
 
 def test_bro_3_aligned_at_the_right():
-    """Sizes are compared from the last one back; a one stretches, and so does a dimension that is not there."""
+    """Sizes are compared from the last one. A size of one is expanded, and so is a missing dimension."""
     assert (torch.empty(5, 3, 4, 1) + torch.empty(3, 1, 1)).shape == (5, 3, 4, 1)
 
 
 def test_bro_4_what_does_not_fit():
-    """Other sizes are an error, in torch's words first, with both shapes below."""
+    """Other sizes are an error, with torch's message first and both shapes below."""
     with pytest.raises(RuntimeError) as caught:
         torch.empty(5, 2, 4, 1) + torch.empty(3, 1, 1)
     lines = str(caught.value).split("\n")
@@ -57,14 +57,14 @@ def test_bro_4_what_does_not_fit():
 
 
 def test_bro_5_the_shape_that_comes_out():
-    """Of two sizes the one that is not one; so an empty dimension stays empty."""
+    """The result has the size that is not one, so that an empty dimension stays empty."""
     assert (torch.empty(5, 1, 4, 1) + torch.empty(3, 1, 1)).shape == torch.Size([5, 3, 4, 1])
     assert (torch.ones(1) + torch.ones(0)).shape == (0,)
     assert (torch.tensor(1.0) + torch.ones(2, 2)).shape == (2, 2)
 
 
 def test_bro_6_in_place():
-    """`x.add_(y)` keeps x's shape, or refuses; memory that stands for several elements takes no result."""
+    """`x.add_(y)` keeps x's shape, or raises an error. Expanded memory cannot be written to."""
     x = torch.zeros(5, 3, 4, 1)
     assert x.add_(torch.ones(3, 1, 1)).shape == (5, 3, 4, 1) and bool((x == 1).all())
     small = torch.zeros(1, 3)
@@ -76,31 +76,31 @@ def test_bro_6_in_place():
 
 
 def test_bro_7_every_function_says_what_broadcasts():
-    """The operators' table knows which arguments meet element by element, and each docstring repeats it."""
+    """The operator table records which arguments broadcast, and each docstring states it."""
     meeting = []
-    for row in torch._C._table():
-        tensors = [param["name"] for param in row["params"] if param["kind"] in ("Operand", "Tensor")]
+    for op in torch._C._table():
+        tensors = [param["name"] for param in op["params"] if param["kind"] in ("Operand", "Tensor")]
         if (
-            row["run"] == "pointwise"
+            op["implementation"] == "pointwise"
             and len(tensors) > 1
-            and row["name"] == row["python_name"]
-            and not row["namespace"]
+            and op["name"] == op["python_name"]
+            and not op["namespace"]
         ):
-            meeting.append(row["name"])
-            function = getattr(torch, row["name"], None) or getattr(torch._C._functions, row["name"])
+            meeting.append(op["name"])
+            function = getattr(torch, op["name"], None) or getattr(torch._C._functions, op["name"])
             assert f"Broadcast together: {', '.join(tensors).replace('self', 'input')}." in function.__doc__
     assert {"add", "atan2", "eq", "lerp", "maximum"} <= set(meeting)
 
 
 def test_bro_7_composed_functions_say_it_too():
-    """So do operators that are made of others."""
+    """Composite operators broadcast too."""
     composed = "clamp complex dist float_power isclose ldexp max min normal polar rsub where"
     silent = [name for name in composed.split() if "roadcast" not in getattr(torch, name).__doc__]
     assert not silent
 
 
 def test_bro_8_the_readers_example():
-    """A matrix plus a column is the matrix plus the column side by side."""
+    """A matrix plus a column equals the matrix plus the repeated column."""
     a, b = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0], [2.0]])
     assert (a + b).tolist() == [[2, 3], [5, 6]] == (a + b.repeat([1, 2])).tolist()
     assert (torch.ones(3, 2) + torch.ones(3, 1)).shape == (3, 2)
@@ -109,7 +109,7 @@ def test_bro_8_the_readers_example():
 
 
 def test_bro_9_tiles_or_two_layers():
-    """A layer of tiles joined is the sum of two layers, broadcast, without the tiles."""
+    """A layer on concatenated tiles equals the broadcast sum of two layers, without tiles."""
     torch.manual_seed(0)
     a, b = torch.rand(5, 3, 5), torch.rand(5, 1, 6)
     whole = nn.Linear(11, 10)
@@ -140,7 +140,7 @@ class Merge(nn.Module):
 @pytest.mark.parametrize("activation", [None, torch.relu])
 @pytest.mark.parametrize(("first", "second"), [((5, 3), (5, 1)), ((5, 1), (3,)), ((), (4,)), ((2, 1, 3), (4, 1))])
 def test_bro_10_merge(first, second, activation):
-    """A module that merges two inputs takes all leading shapes that fit; gradients are summed over what was repeated."""
+    """A module that combines two inputs accepts all leading shapes that broadcast. Gradients are summed accordingly."""
     torch.manual_seed(0)
     a = torch.rand(*first, 5, dtype=torch.float64, requires_grad=True)
     b = torch.rand(*second, 6, dtype=torch.float64, requires_grad=True)
@@ -156,7 +156,7 @@ def test_bro_10_merge(first, second, activation):
 
 
 def test_bro_11_the_pitfall():
-    """A column plus a vector is a table, and its sum a surprise; the strict mode says so."""
+    """A column plus a vector is a matrix, whose sum is unexpected. The strict mode gives a warning."""
     a, b = torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, 2.0])
     assert repr(torch.sum(a + b)) == "tensor(12.)"
     assert repr(torch.sum(a + b, 0)) == "tensor([5., 7.])"
@@ -165,7 +165,7 @@ def test_bro_11_the_pitfall():
 
 
 def test_bro_12_reductions_without_a_dimension(reductions):
-    """On demand, a reduction or `squeeze` of several dimensions that does not say which gives a warning of its own kind."""
+    """On request, a reduction or `squeeze` of several dimensions without `dim` gives a separate kind of warning."""
     x, flat = torch.ones(2, 3), torch.ones(3)
     silent = (
         lambda: x.sum(0),
@@ -186,29 +186,29 @@ def test_bro_12_reductions_without_a_dimension(reductions):
         for call in silent:
             call()
         for call in told:
-            with pytest.raises(torch.AmbiguousReduction, match="takes all dimensions of a tensor of shape"):
+            with pytest.raises(torch.AmbiguousReduction, match="reduces all dimensions of a tensor of shape"):
                 call()
 
 
 def test_bro_13_hint_for_equal_numbers_of_elements():
-    """Element by element without regard to shape is no more; the error says how to make the shapes equal."""
+    """Elementwise operation regardless of shape is no longer supported. The error shows how to make the shapes equal."""
     with pytest.raises(RuntimeError, match=r"(?s)a \(4\) must match .* b \(2\).*same number of elements.*\.reshape"):
         torch.add(torch.ones(4), torch.ones(2, 2))
 
 
 def test_bro_13_equal_numbers_of_elements():
-    """Shapes with as many elements do not meet for that reason."""
+    """Shapes with equal numbers of elements are not compatible for that reason."""
     with pytest.raises(RuntimeError, match=r"size of tensor a \(4\) must match the size of tensor b \(2\) at"):
         torch.add(torch.ones(4), torch.ones(2, 2))
 
 
 def test_bro_14_a_column_and_a_vector():
-    """A column of four and a vector of four make sixteen."""
+    """A column of four and a vector of four give sixteen elements."""
     assert torch.add(torch.ones(4, 1), torch.ones(4)).shape == (4, 4)
 
 
 def test_bro_15_broadcast_warning(old_programs):
-    """The switch warns where shapes of as many elements meet by broadcasting, and nowhere else."""
+    """The switch warns if shapes with equal numbers of elements broadcast, and only then."""
     with pytest.warns(UserWarning, match="same number of elements"):
         torch.add(torch.ones(4, 1), torch.ones(4))
     with warnings.catch_warnings():
@@ -219,7 +219,7 @@ def test_bro_15_broadcast_warning(old_programs):
 
 
 def test_bro_16_keepdim_warning(old_programs):
-    """The switch warns where a dimension is reduced and nothing is said about keeping it."""
+    """The switch warns if a dimension is reduced without `keepdim`."""
     with pytest.warns(UserWarning, match="default value for keepdim"):
         assert torch.sum(torch.ones(2, 3), 1).tolist() == [3, 3]
     with warnings.catch_warnings():
@@ -228,7 +228,7 @@ def test_bro_16_keepdim_warning(old_programs):
 
 
 def test_bro_17_warnings_with_a_stack(old_programs, monkeypatch, capsys):
-    """A program that replaces `warnings.showwarning` sees its own file and line, and can print its stack."""
+    """A program that replaces `warnings.showwarning` gets its own file and line, and can print its stack."""
 
     def warn_with_traceback(message, category, filename, lineno, file=None, line=None):
         traceback.print_stack(file=sys.stderr)
@@ -237,7 +237,7 @@ def test_bro_17_warnings_with_a_stack(old_programs, monkeypatch, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         monkeypatch.setattr(warnings, "showwarning", warn_with_traceback)
-        torch.add(torch.ones(4, 1), torch.ones(4))  # the slip
+        torch.add(torch.ones(4, 1), torch.ones(4))  # the mistake
     told = capsys.readouterr().err
     line = sys._getframe().f_lineno - 2
     assert f'File "{__file__}", line {line}, in test_bro_17' in told
@@ -245,13 +245,13 @@ def test_bro_17_warnings_with_a_stack(old_programs, monkeypatch, capsys):
 
 
 def test_bro_18_keepdim_decides():
-    """Kept, a reduced dimension makes a column that spreads; dropped, the vector meets the vector."""
+    """With `keepdim`, a reduced dimension gives a column that broadcasts. Without it, two vectors are combined."""
     assert torch.add(torch.ones(4), torch.ones(4, 4).sum(dim=1, keepdim=True)).tolist() == [[5] * 4] * 4
     assert torch.add(torch.ones(4), torch.ones(4, 4).sum(dim=1, keepdim=False)).tolist() == [5] * 4
 
 
 def test_bro_19_fuzzing():
-    """What draws shapes, dtypes and strides and compares with NumPy is part of the package; here it runs a little."""
+    """The strategies and properties for hypothesis are part of the package. This runs a few examples."""
     hypothesis = pytest.importorskip("hypothesis")
     from rushlight.testing import properties, strategies
 
@@ -266,5 +266,5 @@ def test_bro_19_fuzzing():
 
     agrees()
     assert len({str(shapes) for shapes in drawn}) > 5
-    with pytest.raises(AssertionError):  # it does find a fault
+    with pytest.raises(AssertionError):  # it finds an error
         properties.assert_broadcasts(torch.add, np.subtract, [np.ones(2), np.ones((3, 1))])

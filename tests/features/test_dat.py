@@ -1,4 +1,4 @@
-"""DAT: datasets and the loader."""
+"""DAT: datasets and the data loader."""
 
 import collections
 import gc
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 class Squares(Dataset):
-    """The index and its square; a test may let something happen at one index."""
+    """The index and its square. A test may call a function at one index."""
 
     def __init__(self, count=11, action=None, at=None):
         self.count, self.action, self.at = count, action, at
@@ -39,7 +39,7 @@ def plain(batches):
 
 
 class ImageDirectoryDataset(Dataset):
-    """The example with its four slips mended: the samples are the files of a folder."""
+    """The documented example with its four mistakes fixed: the samples are the files of a folder."""
 
     def __init__(self, path):
         self.paths = sorted(os.path.join(path, name) for name in os.listdir(path))
@@ -53,7 +53,7 @@ class ImageDirectoryDataset(Dataset):
 
 
 def test_dat_1_a_folder_as_a_dataset(tmp_path):
-    """A dataset says how many samples it has and gives each; one that forgets an argument is told which."""
+    """A dataset has a length and returns samples. The error for a missing argument names it."""
     for number in range(3):
         (tmp_path / f"{number}.img").write_bytes(bytes([number, number + 10]))
     found = [batch.tolist() for batch in DataLoader(ImageDirectoryDataset(tmp_path), batch_size=2)]
@@ -63,7 +63,7 @@ def test_dat_1_a_folder_as_a_dataset(tmp_path):
         def __init__(self, path):
             paths = [path]  # noqa: F841  (the slip: not kept)
 
-        def __len__():  # the slip: no `self`
+        def __len__():  # the mistake: no `self`
             return 1
 
     with pytest.raises(TypeError, match=r"__len__\(\) takes 0 positional arguments but 1 was given"):
@@ -74,7 +74,7 @@ def test_dat_1_a_folder_as_a_dataset(tmp_path):
 
 @pytest.mark.parametrize("workers", [1, 3, 8])
 def test_dat_2_workers_change_nothing(workers):
-    """The same batches in the same order for every number of workers, and no process is left after a break."""
+    """The same batches in the same order for every number of workers. No process remains after the loop is left."""
     torch.manual_seed(5)
     expected = plain(DataLoader(Squares(), batch_size=3, shuffle=True))
     torch.manual_seed(5)
@@ -87,7 +87,7 @@ def test_dat_2_workers_change_nothing(workers):
 
 
 def test_dat_3_options():
-    """Batches, orders, samplers and what makes a batch of samples."""
+    """Batches, orders, samplers and collation."""
     squares = Squares(7)
 
     def indices(**options):
@@ -127,7 +127,7 @@ def test_dat_3_worker_init_fn():
 
 @pytest.mark.filterwarnings("default:This DataLoader will create")
 def test_dat_4_more_workers_than_processors():
-    """Workers beyond the processors that this process may use are called too many."""
+    """More workers than available processors give a warning."""
     usable = len(os.sched_getaffinity(0))
     with pytest.warns(UserWarning, match=rf"will create {usable + 8} worker processes in total"):
         DataLoader(Squares(), num_workers=usable + 8)
@@ -140,7 +140,7 @@ def add_member(archive, name, content):
 
 
 def write_parts(folder, count):
-    """Tar files of three members each, whose contents count on."""
+    """Tar files with three members each, numbered consecutively."""
     paths = []
     for part in range(count):
         paths.append(folder / f"part-{part}.tar")
@@ -151,7 +151,7 @@ def write_parts(folder, count):
 
 
 class TarImageDataset(IterableDataset):
-    """The members of tar files, read from front to end."""
+    """The members of tar files, read sequentially."""
 
     def __init__(self, paths):
         self.paths = paths
@@ -181,7 +181,7 @@ class ShardedTarImageDataset(TarImageDataset):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_dat_5_streams(tmp_path, workers):
-    """A dataset that is only iterated over reads its file from front to end, here or in a worker."""
+    """An iterable dataset reads its file sequentially, in this process or in a worker."""
     loader = DataLoader(TarImageDataset(write_parts(tmp_path, 2)), batch_size=4, num_workers=workers)
     assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3], [4, 5]]
 
@@ -192,7 +192,7 @@ class Count(IterableDataset):
 
 
 def test_dat_6_every_worker_has_the_whole_stream():
-    """As in torch each item comes once per worker, here with a warning; `shard="auto"` gives it once."""
+    """As in torch each item occurs once per worker, with a warning in rushlight. With `shard="auto"` it occurs once."""
     with pytest.warns(UserWarning, match="every item comes once per worker"):
         found = [item.item() for item in DataLoader(Count(), num_workers=3)]
     assert sorted(found) == sorted(list(range(6)) * 3)
@@ -202,7 +202,7 @@ def test_dat_6_every_worker_has_the_whole_stream():
 
 
 def test_dat_7_a_file_for_each_worker(tmp_path):
-    """A worker knows its number, how many there are, its seed and its dataset: two parts, two workers, each item once."""
+    """A worker knows its index, the number of workers, its seed and its dataset. Two workers return each item once."""
     parts = ShardedTarImageDataset(write_parts(tmp_path, 2))
     assert sorted(item.item() for item in DataLoader(parts, num_workers=2)) == list(range(6))
     assert get_worker_info() is None
@@ -217,14 +217,14 @@ class Facts(IterableDataset):
 
 
 def test_dat_7_the_facts():
-    """The four facts, with a seed that differs by one from worker to worker."""
+    """The four attributes. The seeds of consecutive workers differ by one."""
     first, second = ([int(fact) for fact in facts] for facts in DataLoader(Facts(), num_workers=2))
     assert (first[0], second[0]) == (0, 1) and first[1] == second[1] == 2 and second[2] == first[2] + 1
     assert first[3] == second[3] == 1
 
 
 def test_dat_8_no_reading_backwards(tmp_path):
-    """The example asks its file for nothing but what comes next."""
+    """The dataset of the example only reads its file sequentially."""
     (path,) = write_parts(tmp_path, 1)
 
     class Forwards(io.FileIO):
@@ -239,7 +239,7 @@ def test_dat_8_no_reading_backwards(tmp_path):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device to pin for")
 def test_dat_9_pinning_without_a_device():
-    """Without a device memory is not pinned, which is said once, and batches of any structure come as they are."""
+    """Without a GPU memory is not pinned, with one warning, and batches of any structure are unchanged."""
     Point = collections.namedtuple("Point", "x y")
     samples = [{"a": torch.ones(1), "b": (torch.zeros(1), Point(torch.ones(1), 2))}] * 2
     with pytest.warns(UserWarning, match="'pin_memory' argument is set as true but no accelerator is found") as told:
@@ -249,7 +249,7 @@ def test_dat_9_pinning_without_a_device():
 
 
 def test_dat_10_datasets_of_datasets():
-    """Datasets one after the other, a part of one, tensors by their first dimension, a random division."""
+    """Concatenated datasets, a subset, tensors by their first dimension, a random split."""
     both = data.ConcatDataset([range(10, 13), range(20, 22)])
     assert len(both) == 5 and both.cumulative_sizes == [3, 5]
     assert [both[0], both[3], both[-1]] == [10, 20, 21]
@@ -264,7 +264,7 @@ def test_dat_10_datasets_of_datasets():
 
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_dat_11_distributed_sampler(drop_last):
-    """Each of several processes has its own part; the parts are equally long, and another shuffle in each epoch."""
+    """Each process has its own part. The parts have equal lengths, and each epoch has another order."""
     samplers = [data.DistributedSampler(range(10), num_replicas=3, rank=rank, drop_last=drop_last) for rank in range(3)]
 
     def parts(epoch):
@@ -300,7 +300,7 @@ def end_at_once():
 
 
 def test_dat_13_a_killed_worker():
-    """The error names the worker, the signal, the last index and the memory it had."""
+    """The error names the worker, the signal, the last index and the memory."""
     with pytest.raises(RuntimeError) as caught:
         list(DataLoader(Squares(8, end_at_once, 5), batch_size=2, num_workers=2, timeout=60))
     message = str(caught.value)
@@ -310,7 +310,7 @@ def test_dat_13_a_killed_worker():
 
 
 def test_dat_14_names():
-    """The names of the package that programs use."""
+    """The public names of the package."""
     for name in (
         "BatchSampler ChainDataset ConcatDataset DataLoader Dataset DistributedSampler IterableDataset RandomSampler "
         "Sampler SequentialSampler StackDataset Subset SubsetRandomSampler TensorDataset WeightedRandomSampler "

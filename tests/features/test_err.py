@@ -1,4 +1,4 @@
-"""ERR: what is said when an argument is wrong, and faults of old that stay mended."""
+"""ERR: error messages for wrong arguments, and regressions."""
 
 import threading
 
@@ -16,7 +16,7 @@ def refused(call, error=RuntimeError):
 
 
 def test_err_1_the_truth_of_tensors():
-    """One element is true or false; several are neither."""
+    """One element has a truth value; several have none."""
     assert bool(torch.tensor([2.0])) is True and bool(torch.tensor(0)) is False
     assert "more than one value is ambiguous" in refused(lambda: bool(torch.ones(2)))
 
@@ -26,7 +26,7 @@ def test_err_1_the_truth_of_tensors():
     [(nn.InstanceNorm1d, (3,), "2D or 3D"), (nn.InstanceNorm2d, (3, 4), "3D or 4D"), (nn.InstanceNorm3d, (3,), "4D or 5D")],
 )  # fmt: skip
 def test_err_2_instance_norm(layer, shape, ranks):
-    """The error says how many dimensions were expected, and the shape that came."""
+    """The error contains the expected number of dimensions and the given shape."""
     said = refused(lambda: layer(3)(torch.ones(shape)), ValueError)
     assert said == f"expected {ranks} input (got {len(shape)}D input)\n  Its shape is {list(shape)}."
 
@@ -74,26 +74,26 @@ CALLS = {
     "padding": (lambda: nn.Conv2d(3, 4, 3, padding="sme"), "Invalid padding string 'sme', should be one of"),
     "padding mode": (lambda: nn.Conv2d(3, 4, 3, padding_mode="x"), "but got padding_mode='x'"),
 }
-VALUES = {"stride": "stride=[0, 0]", "padding": "padding=[-1, -1]", "dilation": "dilation=[0, 0]"}
+VALUES = {"stride": "stride is [0, 0]", "padding": "padding is [-1, -1]", "dilation": "dilation is [0, 0]"}
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_err_3_batch_norm_and_convolution(name):
-    """The error names the argument that is wrong, its value, and what was expected."""
+    """The error contains the name of the wrong argument, its value, and what was expected."""
     call, sentence = CALLS[name]
     assert sentence in refused(call, (RuntimeError, ValueError))
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_err_3_values_of_settings(name):
-    """So do steps and borders that no convolution has."""
+    """The same holds for strides and paddings that convolutions do not support."""
     value = -1 if name == "padding" else 0
     said = refused(lambda: F.conv2d(torch.ones(1, 3, 5, 5), torch.ones(2, 3, 3, 3), **{name: value}))
     assert VALUES[name] in said
 
 
 def shapes(call):
-    """The shapes that the lines of an error show one below the other."""
+    """The shapes in the lines of an error."""
     lines = refused(call, (RuntimeError, ValueError, IndexError)).split("\n")[1:]
     found = [line.strip() for line in lines if line.startswith("    (")]
     assert len({len(line) for line in lines if line.startswith("    (")}) <= 1, "aligned at the right"
@@ -133,13 +133,13 @@ MISFITS = {
     [pytest.param(*case, id=name) for name, case in MISFITS.items()],
 )
 def test_err_4_shapes_below_each_other(function, first, second):
-    """An error about shapes shows those of all operands, aligned at the right."""
+    """An error about shapes shows those of all operands, aligned to the right."""
     shown = shapes(lambda: function(*ones(first, second)))
     assert shown[:2] == [str(shape).replace(" ", "").replace(",)", ")") for shape in (first, second)]
 
 
 def test_err_7_data():
-    """`x.data` is the same memory without history; changes through it are not counted."""
+    """`x.data` shares the memory without history. Changes through it do not change the version."""
     x = torch.ones(2, requires_grad=True)
     data = x.data
     data[0] = 5
@@ -147,7 +147,7 @@ def test_err_7_data():
 
 
 def test_err_8_division_in_place():
-    """`x /= 2` halves floats; integers would not hold the quotient, and are refused."""
+    """`x /= 2` halves floats. For integers it is an error, because they cannot store the quotient."""
     x = torch.tensor([7.0])
     x /= 2
     assert x.tolist() == [3.5]
@@ -158,7 +158,7 @@ def test_err_8_division_in_place():
 
 
 def test_err_9_one_pool(fresh):
-    """Loops, products, convolutions, sorting and factorisations share the threads that were asked for; no other pool starts."""
+    """Loops, products, convolutions, sorting and factorisations share the configured threads. No other pool is started."""
     started = fresh("""
 import os
 import rushlight as torch
@@ -180,7 +180,7 @@ print(len(os.listdir("/proc/self/task")) - 1, len(libraries))
 
 
 def test_err_12_negative_padding():
-    """A border less than nothing cuts off, and what was cut off gets no gradient."""
+    """A negative padding crops, and cropped elements get no gradient."""
     x = torch.arange(16.0).reshape(1, 1, 4, 4).requires_grad_()
     cut = F.pad(x, (-1, -1, -1, 0))
     assert cut[0, 0].tolist() == [[5, 6], [9, 10], [13, 14]]
@@ -189,7 +189,7 @@ def test_err_12_negative_padding():
 
 
 def test_err_13_factorisations():
-    """Inverses and QR hold for matrices stored either way and for batches. More: LIN-3 and LIN-5."""
+    """Inverses and QR are correct for both memory orders and for batches. See also LIN-3 and LIN-5."""
     torch.manual_seed(0)
     a = torch.randn(2, 3, 3, dtype=torch.float64)
     for matrix in (a, a.mT, a[::-1]):
@@ -199,7 +199,7 @@ def test_err_13_factorisations():
 
 
 def test_err_14_exceptions_keep_their_context():
-    """A fault in the engine is an exception at the user's line, and the process and its threads go on."""
+    """A panic in the engine becomes an exception at the user's line. The process and its threads continue."""
     for panic in (torch._C._panic, torch._C._panic_in_kernel):
         with pytest.raises(BaseException, match="asked for") as caught:
             panic()

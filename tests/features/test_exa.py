@@ -1,4 +1,4 @@
-"""EXA: the example programs, each in its smallest form on data that is here."""
+"""EXA: the example programs, in small versions on local data."""
 
 import gzip
 import itertools
@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 
 
 def digits():
-    """Pictures of 8 by 8 between 0 and 1, and what they show."""
+    """8x8 images with values between 0 and 1, and their labels."""
     with gzip.open(EXAMPLES / "digits.csv.gz", "rt") as file:
         rows = torch.tensor([[float(value) for value in line.split(",")] for line in file])
     return rows[:, :-1].reshape(-1, 1, 8, 8) / 16, rows[:, -1].long()
@@ -38,7 +38,7 @@ def descend(parameters, loss, steps, lr=0.01):
 
 
 def test_exa_1_digits():
-    """Convolutions, pooling and dropout learn to read digits that they have not seen."""
+    """A network with convolutions, pooling and dropout learns to classify unseen digits."""
 
     class Net(nn.Module):
         def __init__(self):
@@ -65,7 +65,7 @@ def test_exa_1_digits():
 
 
 def test_exa_2_word_language_model():
-    """An LSTM over words with clipped gradients: the perplexity of a text falls far below the number of words."""
+    """An LSTM language model with gradient clipping: the perplexity falls far below the number of words."""
     torch.manual_seed(0)
     words = "the cat sat on the mat and the dog sat on the log while the cat saw the dog".split() * 4
     vocabulary = sorted(set(words))
@@ -88,7 +88,7 @@ def test_exa_2_word_language_model():
 
 
 def test_exa_2_transformer():
-    """The variant with a causal mask: the first positions do not see the later ones."""
+    """The variant with a causal mask: results at early positions do not depend on later ones."""
     torch.manual_seed(0)
     layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0), 2, enable_nested_tensor=False)
     mask = torch.log(torch.tril(torch.ones(5, 5)))
@@ -98,7 +98,7 @@ def test_exa_2_transformer():
 
 
 class BasicBlock(nn.Module):
-    """Two convolutions beside a shortcut."""
+    """A residual block of two convolutions."""
 
     def __init__(self, inside, outside, stride):
         super().__init__()
@@ -134,7 +134,7 @@ class ResNet18(nn.Module):
 
 
 def test_exa_3_residual_network():
-    """ResNet-18 in the original width has its 11 689 512 parameters; a narrow one learns the part of one of two processes."""
+    """ResNet-18 in the original width has 11 689 512 parameters. A narrow one is trained as one of two processes would."""
     assert sum(p.numel() for p in ResNet18(1000, 64).parameters()) == 11_689_512
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(16, 3, 32, 32), torch.randint(0, 4, (16,)))
@@ -165,7 +165,7 @@ def test_exa_3_distributed():
 
 
 def test_exa_4_dcgan():
-    """A generator of transposed convolutions and a critic of strided ones train against each other."""
+    """A generator with transposed convolutions and a critic with strided ones are trained against each other."""
     torch.manual_seed(0)
     generator = nn.Sequential(
         nn.ConvTranspose2d(8, 16, 4, 1, 0, bias=False), nn.BatchNorm2d(16), nn.ReLU(True),
@@ -202,7 +202,7 @@ def test_exa_4_dcgan():
 
 
 def test_exa_5_variational_autoencoder():
-    """A code is drawn by a differentiable formula; the bound of the likelihood gets better."""
+    """A variational autoencoder: codes are sampled with gradients, and the bound of the likelihood improves."""
 
     class VAE(nn.Module):
         def __init__(self):
@@ -230,7 +230,7 @@ def test_exa_5_variational_autoencoder():
 
 
 class SuperResolution(nn.Module):
-    """Pixels from channels."""
+    """A super-resolution network, whose last layer is a pixel shuffle."""
 
     def __init__(self, factor):
         super().__init__()
@@ -244,7 +244,7 @@ class SuperResolution(nn.Module):
 
 
 def test_exa_6_super_resolution(tmp_path):
-    """Pictures of half the size get their pixels back; the whole model is saved, and loaded by naming its classes."""
+    """Downsampled images are restored. The whole model is saved, and loaded with its classes on the list of safe globals."""
     torch.manual_seed(0)
     large = digits()[0][:64]
     small = F.avg_pool2d(large, 2)
@@ -261,7 +261,7 @@ def test_exa_6_super_resolution(tmp_path):
 
 
 def test_exa_7_neural_style():
-    """A network with reflected borders and normalised instances follows the style of a picture, seen by a fixed network."""
+    """A network with reflection padding and instance normalisation learns an image's style, measured by a fixed network."""
 
     def gram(features):
         n, c, h, w = features.shape
@@ -307,7 +307,7 @@ class CartPole:
 
 
 def test_exa_8_actor_and_critic():
-    """Actions are drawn, their logarithms weighted by how much better than expected they were: the pole stands longer."""
+    """Policy gradients: the pole stands longer after training."""
     torch.manual_seed(0)
     body, actor, critic = nn.Linear(4, 64), nn.Linear(64, 2), nn.Linear(64, 1)
     optimizer = optim.Adam([*body.parameters(), *actor.parameters(), *critic.parameters()], lr=0.02)
@@ -338,7 +338,7 @@ def test_exa_8_actor_and_critic():
 
 
 def test_exa_9_entailment():
-    """Two sentences through one LSTM, in packed batches of words with fixed vectors: do they contradict each other?"""
+    """Two sentences through one LSTM, in packed batches of words with fixed vectors: classifies whether they contradict."""
     torch.manual_seed(0)
     nouns, verbs = ["dog", "cat", "man", "girl"], ["sleeps", "runs", "sings"]
     pairs = [((a, v), ("the", b, w), int((a, v) == (b, w))) for a in nouns for v in verbs for b in nouns for w in verbs]
@@ -364,7 +364,7 @@ def test_exa_9_entailment():
 
 
 def test_exa_10_sine_waves():
-    """Cells in float64 learn to continue waves, by steps that evaluate their closure several times."""
+    """LSTM cells in float64 learn to continue waves, with an optimizer that evaluates its closure several times."""
 
     class Sequence(nn.Module):
         def __init__(self):
@@ -398,7 +398,7 @@ def test_exa_10_sine_waves():
 
 
 def test_exa_11_hogwild(tmp_path):
-    """The program of the repository: two processes train one classifier without locks."""
+    """The example program: two processes train one classifier without locks."""
     command = [sys.executable, EXAMPLES / "hogwild_digits.py", "--processes", "2", "--epochs", "30", "--out", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -407,7 +407,7 @@ def test_exa_11_hogwild(tmp_path):
 
 
 def test_exa_12_fine_tuning():
-    """Of a network that is trained already only a new last layer learns; all else stays as it was."""
+    """Only a new last layer of a trained network is trained. Everything else stays unchanged."""
     torch.manual_seed(0)
     model = ResNet18(10).eval()
     for parameter in model.parameters():

@@ -1,4 +1,4 @@
-"""EXT: functions, modules and engines that users write themselves."""
+"""EXT: functions, modules and libraries that users write."""
 
 import pytest
 
@@ -21,7 +21,7 @@ class Cube(Function):
 
 
 def test_ext_1_apply_save_and_twice():
-    """A function of static methods keeps tensors for its backward, which can be differentiated itself."""
+    """A function with static methods saves tensors for backward, which is itself differentiable."""
     x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
     y = Cube.apply(x)
     assert y.grad_fn.name() == "CubeBackward"
@@ -32,7 +32,7 @@ def test_ext_1_apply_save_and_twice():
 
 
 def test_ext_1_needs_input_grad():
-    """The context tells for each argument whether anybody wants its gradient."""
+    """The context has a flag for each argument that says whether its gradient is needed."""
     told = []
 
     class Two(Function):
@@ -50,7 +50,7 @@ def test_ext_1_needs_input_grad():
 
 
 def test_ext_1_mark_dirty():
-    """A function may write into its argument if it says so: the version counts, the history follows."""
+    """A function may change its argument in place if it declares this. Version and history are updated."""
 
     class Double(Function):
         @staticmethod
@@ -71,7 +71,7 @@ def test_ext_1_mark_dirty():
 
 
 def test_ext_1_mark_non_differentiable():
-    """A result may have no gradient; with `set_materialize_grads(False)` missing ones arrive as None."""
+    """A result may have no gradient. With `set_materialize_grads(False)` missing gradients are None."""
     arrived = []
 
     class Sort(Function):
@@ -100,7 +100,7 @@ def test_ext_1_mark_non_differentiable():
 
 
 def test_ext_1_once_differentiable():
-    """A backward that is not differentiable says so when it is differentiated."""
+    """Differentiating a non-differentiable backward raises an error."""
 
     class Square(Function):
         @staticmethod
@@ -123,7 +123,7 @@ def test_ext_1_once_differentiable():
 
 
 class OldLinear(Function):
-    """As functions were written in 2017: a bias or none, a backward that returns too many values."""
+    """A function in the style of 2017: an optional bias, and a backward that returns too many values."""
 
     def forward(self, input, weight, bias=None):
         self.save_for_backward(input, weight, bias)
@@ -150,7 +150,7 @@ def old_linear(input, weight, bias=None):
 
 @pytest.mark.parametrize("with_bias", [True, False])
 def test_ext_2_instances(with_bias):
-    """Methods of an instance work with a warning; surplus gradients that are None do no harm."""
+    """Functions with instance methods work with a warning. Additional gradients that are None are ignored."""
     x = torch.arange(6.0).reshape(3, 2).requires_grad_()
     weight = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]], requires_grad=True)
     parameters = [weight, torch.ones(4, requires_grad=True)][: 1 + with_bias]
@@ -165,7 +165,7 @@ def test_ext_2_instances(with_bias):
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 def test_ext_2_what_an_instance_holds():
-    """Attributes of the instance are there in both methods, and two instances do not share what they save."""
+    """Attributes of the instance are available in both methods, and two instances do not share saved values."""
 
     class Scale(Function):
         def __init__(self, factor):
@@ -211,7 +211,7 @@ def linear(input, weight, bias=None):
 
 
 def test_ext_3_linear():
-    """The gradients of g . W, g^T . x and the sum of g; of a sum they are column sums of the other operand."""
+    """The gradients are g . W, g^T . x and the sum of g; for a sum they are column sums of the other operand."""
     torch.manual_seed(0)
     x = torch.randn(2, 3, requires_grad=True)
     weight, bias = torch.randn(4, 3, requires_grad=True), torch.randn(4, requires_grad=True)
@@ -226,7 +226,7 @@ def test_ext_3_linear():
 
 
 def test_ext_4_a_function_around_it():
-    """A plain function hides the call, with its optional argument."""
+    """A plain function wraps the call with its optional argument."""
     torch.manual_seed(0)
     x, weight, bias = (torch.randn(*s, dtype=torch.float64, requires_grad=True) for s in ((2, 3), (4, 3), (4,)))
     assert gradcheck(linear, (x, weight, bias)) and gradcheck(linear, (x, weight))
@@ -234,7 +234,7 @@ def test_ext_4_a_function_around_it():
 
 
 def test_ext_5_multiplication_with_a_constant():
-    """An argument that is no tensor is noted on the context, and its gradient is None."""
+    """An argument that is not a tensor is stored in the context, and its gradient is None."""
 
     class MulConstant(Function):
         @staticmethod
@@ -258,7 +258,7 @@ class Wrong(Cube):
 
 
 def test_ext_6_gradcheck():
-    """The check passes or shows both Jacobians; it is also found under its own name."""
+    """The check passes or shows both Jacobians. It is also available under its own name."""
     x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
     assert gradcheck(Cube.apply, (x,), eps=1e-6, atol=1e-4) is True
     assert gradcheck.gradcheck(Cube.apply, (x,), eps=1e-6, atol=1e-4) is True
@@ -268,7 +268,7 @@ def test_ext_6_gradcheck():
 
 
 def test_ext_7_gradgradcheck():
-    """A wrong second derivative is found although the first is right."""
+    """A wrong second derivative is detected although the first is correct."""
 
     class SecondWrong(Cube):
         @staticmethod
@@ -302,7 +302,7 @@ class Linear(nn.Module):
 
 
 def test_ext_8_a_module():
-    """Parameters register by assignment, or as None; a module that forgot to start itself is told so."""
+    """Parameters are registered by assignment, or as None. A missing super().__init__() raises an error."""
     model = Linear(4, 3)
     assert [name for name, _ in model.named_parameters()] == ["weight", "bias"]
     assert list(model.state_dict()) == ["weight", "bias", "calls"]
@@ -320,13 +320,13 @@ def test_ext_8_a_module():
 
 
 def test_ext_8_a_weight_the_wrong_way_round():
-    """The weight as (in, out), where the function wants (out, in): the error shows both shapes."""
+    """A weight of shape (in, out) instead of (out, in): the error shows both shapes."""
     with pytest.raises(RuntimeError, match=r"2x4 and 3x4"):
         linear(torch.ones(2, 4), torch.ones(4, 3))
 
 
 def test_ext_9_conversion():
-    """Parameters and buffers are converted, plain attributes are not; a parameter requires a gradient from the start."""
+    """Parameters and buffers are converted, plain attributes are not. A parameter requires a gradient by default."""
     model = Linear(2, 2)
     weight = model.weight
     assert model.double() is model and model.weight is weight
@@ -341,7 +341,7 @@ def test_ext_9_conversion():
 
 
 def test_ext_10_functions_in_another_language():
-    """What another language computes enters through shared memory, and a `Function` gives it its derivative."""
+    """Another language computes in shared memory, and a `Function` defines the derivative."""
     numpy = pytest.importorskip("numpy")
 
     class Sine(Function):

@@ -1,4 +1,4 @@
-"""FUN: the functions that layers are made of."""
+"""FUN: functional forms of layers."""
 
 import math
 import warnings
@@ -33,20 +33,20 @@ CATEGORIES = {
 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_fun_1_categories(category):
-    """Every function of the category exists, can be called and says what it does."""
+    """Every function of the category exists, is callable and is documented."""
     for name in CATEGORIES[category].split():
         function = getattr(F, name)
         assert callable(function) and function.__doc__, name
 
 
 def test_fun_1_data_parallel():
-    """The eleventh category: a module on the inputs split over devices, of which there are none."""
+    """The eleventh category: a module whose inputs are split over devices, of which there are none."""
     net, x = nn.Linear(2, 3), torch.randn(4, 2)
     assert torch.equal(nn.parallel.data_parallel(net, x, []), net(x))
 
 
 def test_fun_2_the_usual_ones():
-    """Known values of the functions that every example uses."""
+    """Known values of common functions."""
     x = torch.tensor([[-1.0, 0.0, 2.0]])
     assert F.relu(x).tolist() == [[0.0, 0.0, 2.0]]
     weights = [math.exp(v) for v in (-1, 0, 2)]
@@ -62,7 +62,7 @@ def test_fun_2_the_usual_ones():
 
 
 def test_fun_3_normalize():
-    """Each row is divided by its norm, whatever the norm and the dimension, and a row of zeros stays."""
+    """Each row is divided by its norm, for any norm and dimension. A row of zeros stays zero."""
     x = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
     assert F.normalize(x)[0].tolist() == pytest.approx([0.6, 0.8])
     assert F.normalize(x)[1].tolist() == [0.0, 0.0]
@@ -72,14 +72,14 @@ def test_fun_3_normalize():
 
 
 def test_fun_4_cosine_similarity():
-    """The cosine along one dimension, broadcast over the others."""
+    """The cosine along one dimension, with broadcasting of the others."""
     x, y = torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([[1.0, 1.0]])
     assert F.cosine_similarity(x, y).tolist() == pytest.approx([math.sqrt(0.5)] * 2)
     assert F.cosine_similarity(x, torch.tensor([[1.0, 2.0], [0.0, 0.0]]), dim=0).tolist() == pytest.approx([1.0, 0.0])
 
 
 def test_fun_5_upsample():
-    """The old name works, says the new one, and gives its result."""
+    """The deprecated name works with a warning that contains the new one."""
     x = torch.arange(4.0).reshape(1, 1, 2, 2)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -91,7 +91,7 @@ def test_fun_5_upsample():
 
 
 def test_fun_6_pad():
-    """Every way to continue a row beyond its ends, and negative widths, which shorten it."""
+    """Every padding mode, and negative widths, which crop."""
     row = torch.tensor([[[1.0, 2.0, 3.0]]])
     for mode, expected in {
         "constant": [0, 0, 1, 2, 3, 0],
@@ -106,7 +106,7 @@ def test_fun_6_pad():
 
 
 def test_fun_7_clipping():
-    """Gradients are scaled to a total norm, which is returned as it was."""
+    """Gradients are scaled to a total norm. The original norm is returned."""
     a, b = torch.zeros(2, requires_grad=True), torch.zeros(1, requires_grad=True)
     a.grad, b.grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])
     assert nn.utils.clip_grad_norm_([a, b], 1.0).item() == 5
@@ -116,7 +116,7 @@ def test_fun_7_clipping():
 
 
 def test_fun_7_packing():
-    """Sequences of several lengths are padded, packed in the order of time, and unpacked again."""
+    """Sequences of different lengths are padded, packed by time step, and unpacked."""
     rnn = nn.utils.rnn
     sequences = [torch.tensor([1.0, 2.0, 3.0]), torch.tensor([4.0])]
     padded = rnn.pad_sequence(sequences)
@@ -128,7 +128,7 @@ def test_fun_7_packing():
 
 
 def test_fun_7_weight_norm():
-    """The old function warns and the new one does not; both leave the weight as it was."""
+    """The deprecated function gives a warning and the new one does not. Both leave the weight unchanged."""
     for wrap, names in (
         (nn.utils.weight_norm, ["bias", "weight_g", "weight_v"]),
         (nn.utils.parametrizations.weight_norm, None),

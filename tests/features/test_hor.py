@@ -1,4 +1,4 @@
-"""HOR: derivatives of derivatives."""
+"""HOR: higher-order derivatives."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from rushlight.autograd import gradgradcheck
 
 
 def draw(*shape):
-    """Numbers away from each other and from the kinks of the layers at 0, 1, 3 and 6."""
+    """Distinct numbers away from the kinks of the layers at 0, 1, 3 and 6."""
     count = torch.Size(shape).numel()
     order = torch.randperm(count, generator=torch.Generator().manual_seed(count))
     return ((order.double() * 7 + 3.5) / (7 * count) * 1.8 - 0.9).reshape(shape).requires_grad_()
@@ -28,7 +28,7 @@ def draw(*shape):
     ids=["sin", "pow", "matmul", "logsumexp", "det", "cumprod"],
 )
 def test_hor_1_functions(function):
-    """Functions have second derivatives that finite differences confirm."""
+    """Finite differences confirm the second derivatives of functions."""
     assert gradgradcheck(function, (draw(3, 4),))
 
 
@@ -59,14 +59,14 @@ class Block(nn.Module):
 
 
 def deterministic(model):
-    """Weights that are a formula and no draw."""
+    """Deterministic weights, computed by a formula."""
     with torch.no_grad():
         for number, p in enumerate(model.parameters()):
             p.copy_((torch.arange(p.numel(), dtype=p.dtype) * 0.7 + number).sin().reshape(p.shape) * 0.3 + 0.1)
 
 
 def test_hor_2_the_norm_of_the_gradient_as_a_penalty():
-    """The norm of the gradient of all weights of a residual network is itself minimised."""
+    """The norm of the gradient of all weights of a residual network is minimised."""
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3, stride=2), nn.MaxPool2d(2), Block(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)
     ).double()
@@ -82,7 +82,7 @@ def test_hor_2_the_norm_of_the_gradient_as_a_penalty():
 
 
 def test_hor_3_gradients_are_tensors_like_others():
-    """With `create_graph` a gradient may be computed with and differentiated; without, it has no history."""
+    """With `create_graph` a gradient can be used in computations and differentiated. Without it, it has no history."""
     x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
     (grad,) = autograd.grad((x**3).sum(), x, create_graph=True)
     assert grad.requires_grad and grad.tolist() == [3.0, 12.0, 27.0]
@@ -92,7 +92,7 @@ def test_hor_3_gradients_are_tensors_like_others():
 
 
 def test_hor_4_hessian_times_vector():
-    """The gradient of a gradient times a vector is the Hessian times that vector, and the Hessian is symmetric."""
+    """The gradient of a gradient times a vector is the Hessian times the vector, and the Hessian is symmetric."""
 
     def function(x):
         return (x.prod() + (x**4).sum() + x[0].exp() * x[1]).sin()
@@ -109,7 +109,7 @@ def test_hor_4_hessian_times_vector():
 
 
 def test_hor_5_gradient_penalty():
-    """The squared distance of the norm of the input's gradient from one is added to the loss (Linear(4, 3), 3 rows)."""
+    """A gradient penalty is added to the loss: the squared distance of the norm of the input's gradient from one."""
     model = nn.Linear(4, 3).double()
     deterministic(model)
     x = torch.arange(12, dtype=torch.float64).reshape(3, 4).mul(0.1).requires_grad_()
@@ -123,7 +123,7 @@ def test_hor_5_gradient_penalty():
 
 
 def test_hor_5_two_levels():
-    """The generator learns through three unrolled steps of its opponent, which are a part of the graph."""
+    """The generator learns through three unrolled steps of the discriminator, which are part of the graph."""
     torch.manual_seed(0)
     theta = torch.tensor([2.0], requires_grad=True)
     optimizer = optim.SGD([theta], lr=0.2)
@@ -182,7 +182,7 @@ TWICE_DIFFERENTIABLE = {
 
 
 def check_twice(function, *shapes):
-    """Second derivatives by the inputs and, of a module, by its parameters."""
+    """Second derivatives with respect to the inputs and, for a module, its parameters."""
     names, leaves = [], []
     if isinstance(function, nn.Module):
         function.double()
@@ -200,13 +200,13 @@ def check_twice(function, *shapes):
 
 @pytest.mark.parametrize("name", TWICE_DIFFERENTIABLE)
 def test_hor_6_layers(name):
-    """The layers whose second derivatives were announced first."""
+    """The layers of the first list of second derivatives."""
     function, *shapes = TWICE_DIFFERENTIABLE[name]
     check_twice(function, *shapes)
 
 
 def sequence(kind, **options):
-    """A recurrent layer as a function of its input alone."""
+    """A recurrent layer as a function of its input only."""
     torch.manual_seed(0)
     layer = kind(2, 2, **options).double()
     return lambda x: layer(x)[0]
@@ -236,5 +236,5 @@ def sequence(kind, **options):
     ],
 )  # fmt: skip
 def test_hor_7_the_rest(function, shape):
-    """The layers that were to follow: recurrence, sums of bags, normalisation, losses, attention."""
+    """The layers of the second list: recurrence, embedding bags, normalisation, losses, attention."""
     assert gradgradcheck(function, (draw(*shape),))

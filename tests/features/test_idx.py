@@ -1,4 +1,4 @@
-"""IDX: parts of tensors, and tensors joined."""
+"""IDX: indexing and concatenation."""
 
 import numpy as np
 import pytest
@@ -8,18 +8,18 @@ import rushlight as torch
 
 @pytest.fixture
 def x():
-    """A block whose element [i, j, k] is the number ijk."""
+    """A three-dimensional tensor whose element [i, j, k] is the number ijk."""
     i = torch.arange(5)
     return 100 * i[:, None, None] + 10 * i[:, None] + i
 
 
 def test_idx_1_lists_of_integers(x):
-    """One list per dimension picks one element per place in the lists."""
+    """One list per dimension selects one element per position in the lists."""
     assert x[[1, 2], [3, 2], [1, 0]].tolist() == [131, 220]
 
 
 def test_idx_2_lists_broadcast(x):
-    """Lists of different lengths broadcast, and may name an element twice."""
+    """Lists of different lengths broadcast, and may select an element twice."""
     assert x[[2, 3, 2], [0], [1]].tolist() == [201, 301, 201]
 
 
@@ -29,7 +29,7 @@ def test_idx_3_lists_of_any_shape(x):
 
 
 def test_idx_4_colon_and_ellipsis(x):
-    """A colon takes a whole dimension, an ellipsis all that are left."""
+    """A colon selects a whole dimension, an ellipsis all remaining ones."""
     for part in (x[[0, 3], :, :], x[[0, 3], ...]):
         assert part.shape == (2, 5, 5) and torch.equal(part, torch.stack([x[0], x[3]]))
 
@@ -41,7 +41,7 @@ def test_idx_5_a_tensor_as_index(x):
 
 
 def test_idx_6_the_comma(x):
-    """A list and a comma index the first dimension; a list of lists without one is a tuple still, with a warning."""
+    """A list followed by a comma indexes the first dimension. A list of lists without one is a tuple, with a warning."""
     assert torch.equal(x[[1, 3],], torch.stack([x[1], x[3]]))
     with pytest.warns(UserWarning, match="non-tuple sequence for multidimensional indexing"):
         part = x[[[1, 3], [0, 1]]]
@@ -49,7 +49,7 @@ def test_idx_6_the_comma(x):
 
 
 def test_idx_7_lists_with_a_slice_between():
-    """Then their dimensions come first, as in NumPy."""
+    """The dimensions of the lists are then first, as in NumPy."""
     block = torch.arange(120).reshape(2, 3, 4, 5)
     for index in ((slice(None), [0, 1], slice(None), [1, 4]), ([0, 1], slice(None), [1, 3])):
         wanted = block.numpy()[index]
@@ -59,7 +59,7 @@ def test_idx_7_lists_with_a_slice_between():
 
 
 def test_idx_8_assignment():
-    """An assignment writes to the places; added up, a place named twice gets both; derivatives follow."""
+    """An assignment writes to the selected elements. With accumulation, repeated indices add. Derivatives are correct."""
     y = torch.zeros(4)
     y[[0, 2]] = torch.tensor([1.0, 2.0])
     assert y.tolist() == [1, 0, 2, 0]
@@ -73,7 +73,7 @@ def test_idx_8_assignment():
 
 
 def test_idx_9_masks(x):
-    """A mask of bool picks what is true, in order; one of bytes does so too, and warns."""
+    """A bool mask selects the true elements in order. So does a mask of bytes, with a warning."""
     assert x[x > 440].tolist() == [441, 442, 443, 444]
     with pytest.warns(UserWarning, match="indexing with dtype torch.uint8 is now deprecated"):
         part = torch.tensor([1, 2, 3])[torch.tensor([1, 0, 1], dtype=torch.uint8)]
@@ -81,7 +81,7 @@ def test_idx_9_masks(x):
 
 
 def test_idx_10_slices_are_narrow(x):
-    """A slice is `narrow`: the same elements in the same memory."""
+    """A slice is `narrow`: a view of the same memory."""
     part, narrow = x[1:4], torch.narrow(x, 0, 1, 3)
     assert torch.equal(part, narrow) and part.stride() == narrow.stride() == x.stride()
     assert part.data_ptr() == narrow.data_ptr() == x.data_ptr() + x.stride(0) * x.element_size()
@@ -90,7 +90,7 @@ def test_idx_10_slices_are_narrow(x):
 
 
 def test_idx_11_unbind():
-    """It gives a view of each row; their sum is the sum along the dimension."""
+    """It returns a view of each row. Their sum equals the sum along the dimension."""
     torch.manual_seed(0)
     rows = torch.rand(500, 10)
     views = torch.unbind(rows)
@@ -102,7 +102,7 @@ def test_idx_11_unbind():
 
 
 def batch_gather(tensor, indices):
-    """The rows that `indices` names in each matrix of a batch, one matrix after the other."""
+    """Selects the rows in `indices` from each matrix of a batch."""
     return torch.stack([rows[places] for rows, places in zip(tensor, indices)])
 
 
@@ -114,7 +114,7 @@ def batch_gather_at_once(tensor, indices):
 
 
 def test_idx_12_gather_in_batches():
-    """Four ways to take rows from each matrix of a batch agree exactly."""
+    """Four ways to select rows from each matrix of a batch agree exactly."""
     torch.manual_seed(0)
     tensor, indices = torch.rand(3, 5, 4), torch.tensor([[0, 4], [2, 2], [1, 0]])
     loop = batch_gather(tensor, indices)
@@ -125,7 +125,7 @@ def test_idx_12_gather_in_batches():
 
 
 def test_idx_13_joined_and_turned():
-    """`cat` joins along a dimension, `stack` makes a new one, `flip` turns the order and back."""
+    """`cat` joins along a dimension, `stack` creates a new one, `flip` reverses the order."""
     forward, backward = torch.ones(50, 50, 1024), torch.zeros(50, 50, 1024)
     joined = torch.cat((forward, backward), dim=2)
     assert joined.shape == (50, 50, 2048) and joined[0, 0, 1023] == 1 and joined[0, 0, 1024] == 0
@@ -136,7 +136,7 @@ def test_idx_13_joined_and_turned():
 
 
 def test_idx_14_other_shapes(x):
-    """`repeat` copies, `expand_as` stretches without a copy, `view` needs a fitting memory and says what to use instead."""
+    """`repeat` copies, `expand_as` broadcasts without a copy, and the error of `view` suggests an alternative."""
     assert torch.tensor([[1], [2]]).repeat([1, 2]).tolist() == [[1, 1], [2, 2]]
     bias, output = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(4, 3)
     stretched = bias.unsqueeze(0).expand_as(output)
@@ -150,7 +150,7 @@ def test_idx_14_other_shapes(x):
 
 
 def test_idx_15_masked_scatter():
-    """The places of the mask take the source's elements in order; the name of old works and warns."""
+    """The masked elements get the source's elements in order. The old name works with a warning."""
     mask, source = torch.tensor([True, False, True]), torch.tensor([5.0, 6.0, 7.0])
     assert torch.zeros(3).masked_scatter_(mask, source).tolist() == [5, 0, 6]
     with pytest.warns(DeprecationWarning, match="masked_scatter_"):
@@ -158,7 +158,7 @@ def test_idx_15_masked_scatter():
 
 
 def test_idx_16_scatter_add():
-    """What is sent to one place is added up; a place that is not there is named in the error, whose class is torch's."""
+    """Values with the same index are added. An invalid index is reported with torch's exception class."""
     ones = torch.tensor([1.0, 2.0, 3.0])
     assert torch.zeros(3).scatter_add(0, torch.tensor([0, 0, 2]), ones).tolist() == [3, 0, 3]
     with pytest.raises((IndexError, RuntimeError), match="index 7 is out of bounds for dimension 0 with size 3"):
@@ -166,7 +166,7 @@ def test_idx_16_scatter_add():
 
 
 def test_idx_17_functions_of_indices(x):
-    """Functions that take one index agree with brackets."""
+    """Functions with one index agree with indexing."""
     index = torch.tensor([3, 0, 3])
     for dim, part in enumerate((x[index], x[:, index], x[:, :, index])):
         assert torch.equal(torch.index_select(x, dim, index), part)
@@ -181,7 +181,7 @@ def test_idx_17_functions_of_indices(x):
 
 
 def test_idx_18_backwards(x):
-    """Slices may step backwards, without a copy."""
+    """Slices may have negative steps, without a copy."""
     assert torch.arange(5)[::-1].tolist() == [4, 3, 2, 1, 0] and torch.arange(5)[::-2].tolist() == [4, 2, 0]
     np.testing.assert_array_equal(x[3:0:-2, ::-1].numpy(), x.numpy()[3:0:-2, ::-1])
     turned = x[::-1]

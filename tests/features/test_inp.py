@@ -1,4 +1,4 @@
-"""INP: writing into tensors that a graph knows."""
+"""INP: in-place operations on tensors in a graph."""
 
 import inspect
 
@@ -9,7 +9,7 @@ from rushlight import nn, optim
 
 
 def test_inp_1_writing_gives_the_results_of_not_writing():
-    """A program that writes into tensors and views has the result and gradient of one that does not."""
+    """A program that writes into tensors and views has the results and gradients of an out-of-place program."""
     start = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     a = start.clone().requires_grad_()
     x = a * 2
@@ -30,7 +30,7 @@ def test_inp_1_writing_gives_the_results_of_not_writing():
 
 
 def test_inp_2_versions():
-    """Each writing counts one, in the tensor and in all that share its storage."""
+    """Each write increments the version of the tensor and of all that share its storage."""
     x = torch.zeros(4)
     assert x._version == 0
     x.add_(1)
@@ -45,7 +45,7 @@ def test_inp_2_versions():
 
 
 def test_inp_3_a_saved_tensor_was_overwritten():
-    """Backward refuses, and says in which line the value was saved and in which it was overwritten."""
+    """Backward raises an error that contains the lines where the value was saved and where it was overwritten."""
     x = torch.ones(3, requires_grad=True)
     first = inspect.currentframe().f_lineno
     y = x.exp()
@@ -72,7 +72,7 @@ def test_inp_3_a_saved_tensor_was_overwritten():
     ],
 )  # fmt: skip
 def test_inp_4_what_an_operator_saves(name, saves):
-    """Overwriting what a derivative needs is noticed; overwriting what it does not need does no harm."""
+    """Overwriting a value that a derivative needs is detected. Overwriting other values has no effect."""
 
     def run(overwritten):
         x = torch.full((3,), 0.5, requires_grad=True)
@@ -91,7 +91,7 @@ def test_inp_4_what_an_operator_saves(name, saves):
 
 
 def test_inp_5_views_and_their_base():
-    """Writing into a view changes the history of its base and of its siblings."""
+    """Writing into a view changes the history of its base and of its other views."""
     x = torch.ones(4, requires_grad=True)
     base = x * 1
     sibling, written = base[1:3], base[:2]
@@ -106,7 +106,7 @@ def test_inp_5_views_and_their_base():
 
 @pytest.mark.parametrize("parts", [lambda t: t.unbind(), lambda t: t.split(2)], ids=["unbind", "split"])
 def test_inp_5_one_of_several_views(parts):
-    """One of several views made together cannot be written to."""
+    """A view from a function with several views cannot be written to."""
     part = parts(torch.ones(4, 2, requires_grad=True) * 1)[0]
     with pytest.raises(
         RuntimeError, match=r"^Output 0 of \w+ is a view and is being modified inplace\..*multiple views"
@@ -115,7 +115,7 @@ def test_inp_5_one_of_several_views(parts):
 
 
 def test_inp_6_leaves():
-    """A leaf that requires a gradient is written to in `no_grad` alone, and so are its views."""
+    """A leaf that requires a gradient can be written to only in `no_grad`, and so can its views."""
     w = torch.ones(2, requires_grad=True)
     with pytest.raises(
         RuntimeError, match="^a leaf Variable that requires grad is being used in an in-place operation"
@@ -136,7 +136,7 @@ def test_inp_6_leaves():
     ids=lambda make: make.__name__,
 )
 def test_inp_7_optimizers_keep_the_storage(make):
-    """A step changes the values where they lie, so that processes which share them see it."""
+    """A step changes the values in place, so that processes that share them see the change."""
     net = nn.Linear(3, 2)
     addresses = [p.data_ptr() for p in net.parameters()]
     values = [p.detach().clone() for p in net.parameters()]
@@ -150,7 +150,7 @@ def test_inp_7_optimizers_keep_the_storage(make):
 
 
 def test_d_7_lines_are_the_users():
-    """A layer's own file says nothing: the line that called it does, and the way out stands beside."""
+    """The error points to the line that called the layer, not to the layer's file, and has a hint."""
     layer = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sigmoid())
     first = inspect.currentframe().f_lineno
     y = layer(torch.ones(1, 2))

@@ -1,4 +1,4 @@
-"""JIT: functions beside each other, and the decorators of TorchScript."""
+"""JIT: parallel function calls, and TorchScript's decorators."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ HANGS = 60
 
 
 def test_jit_1_script():
-    """A decorated function or module computes what it computed, and has the same state."""
+    """A decorated function or module computes the same as before, and has the same state."""
 
     @torch.jit.script
     def choose(x, limit: float):
@@ -32,7 +32,7 @@ def test_jit_1_script():
 
 
 def test_jit_2_annotations():
-    """Annotations of TorchScript mean something to Python when they are read."""
+    """TorchScript's annotations are valid Python."""
 
     def collect(futures: List[torch.jit.Future[torch.Tensor]]) -> Tuple[int, torch.Tensor]:  # noqa: UP006
         found: List[torch.Tensor] = []  # noqa: UP006
@@ -45,7 +45,7 @@ def test_jit_2_annotations():
 
 
 def test_jit_3_forks_overlap():
-    """A fork returns at once, whatever it is given: four tasks that wait for each other all get on."""
+    """A fork returns immediately, for any function: four tasks that wait for each other all finish."""
     meeting = threading.Barrier(4, timeout=HANGS)
     assert sorted(torch.jit.wait(future) for future in [torch.jit.fork(meeting.wait) for _ in range(4)]) == [0, 1, 2, 3]
     net, x = nn.Linear(2, 3), torch.ones(1, 2)
@@ -55,7 +55,7 @@ def test_jit_3_forks_overlap():
 
 
 def test_jit_4_wait():
-    """Waiting gives the value, as often as one asks, or raises what the task raised, from where it raised it."""
+    """`wait` returns the value, any number of times, or raises the exception of the task with its traceback."""
 
     def fails(x):
         raise KeyError("of the task")
@@ -68,7 +68,7 @@ def test_jit_4_wait():
 
 
 def test_jit_5_the_first_example():
-    """One call here, the other forked."""
+    """One call runs here, the other is forked."""
 
     def foo(x):
         return torch.neg(x)
@@ -82,13 +82,13 @@ def test_jit_5_the_first_example():
 
 
 def test_jit_6_a_hundred_forks():
-    """A hundred futures in a list, waited for in order."""
+    """A list of a hundred futures, waited for in order."""
     futures = [torch.jit.fork(torch.neg, torch.ones([])) for _ in range(100)]
     assert torch.sum(torch.stack([torch.jit.wait(future) for future in futures])).item() == -100
 
 
 def test_jit_7_forks_from_forks():
-    """Tasks that wait for tasks that wait for tasks never run out of threads."""
+    """Nested tasks that wait for each other never run out of threads."""
 
     def leaves(depth):
         if depth == 0:
@@ -113,7 +113,7 @@ def test_jit_8_gradients():
 
 
 class BidirectionalRecurrentLSTM(nn.Module):
-    """One LSTM in each direction, one of them in a task where this is asked for."""
+    """One LSTM for each direction, optionally one of them in a task."""
 
     def __init__(self, width, fork):
         super().__init__()
@@ -130,7 +130,7 @@ class BidirectionalRecurrentLSTM(nn.Module):
 
 
 class LSTMEnsemble(nn.Module):
-    """The mean of several models, each in a task where this is asked for."""
+    """The mean of several models, optionally each in a task."""
 
     def __init__(self, count, width, fork_layers, fork_models):
         super().__init__()
@@ -154,23 +154,23 @@ def ensemble(fork_layers, fork_models):
 
 
 def test_jit_9_the_ensemble():
-    """Four models of two directions: the mean of their results, twice as wide as the input."""
+    """Four bidirectional models: the mean of their results is twice as wide as the input."""
     assert ensemble(False, False).shape == (5, 3, 32)
 
 
 def test_jit_10_forked_directions():
-    """With one direction of each model in a task the result is the same, bit for bit."""
+    """With one direction of each model in a task, the result is the same bits."""
     assert torch.equal(ensemble(True, False), ensemble(False, False))
 
 
 def test_jit_11_forked_models():
-    """With each model in a task, and its directions in tasks of the task, the result is the same, bit for bit."""
+    """With each model in a task and its directions in nested tasks, the result is the same bits."""
     assert torch.equal(ensemble(False, True), ensemble(False, False))
     assert torch.equal(ensemble(True, True), ensemble(False, False))
 
 
 def test_jit_13_a_trace(tmp_path):
-    """The profile of forked calls is a trace that a viewer opens, with what ran beside what on different threads."""
+    """The profile of forked calls is a trace for a viewer, with concurrent calls on different threads."""
     with torch.autograd.profiler.profile() as profile:
         ensemble(True, True)
     profile.export_chrome_trace(str(tmp_path / "parallel.json"))
@@ -181,7 +181,7 @@ def test_jit_13_a_trace(tmp_path):
 
 
 def test_jit_13_slices_beside_each_other():
-    """Two tasks that wait for each other ran at the same time, and the profile shows them on two threads."""
+    """Two tasks that wait for each other run at the same time. The profile shows them on two threads."""
     meet = threading.Barrier(2, timeout=60)
 
     def work():
@@ -212,7 +212,7 @@ def test_jit_14_tables():
 
 
 def test_jit_15_gathering_rows():
-    """The loop, decorated or not, gives what one indexing gives."""
+    """The loop, decorated or not, gives the result of a single indexing operation."""
 
     def batch_gather(tensor, indices):
         output = []

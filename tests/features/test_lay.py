@@ -1,4 +1,4 @@
-"""LAY: every layer that the sources name, and what they say of some of them."""
+"""LAY: every layer of the requirements, and special requirements of some."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from . import layer_cases
 
 RECORDED = json.loads(layer_cases.RECORDED.read_text())
 
-# torch computes this gradient with a sixth that is rounded to float32.
+# torch computes this gradient with a constant of one sixth that is rounded to float32.
 COARSE = {"lay_6-Hardsigmoid()": 1e-6}
 
 
@@ -29,7 +29,7 @@ def test_layer(case):
     "name", ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 )
 def test_lay_1_in_single_precision(name):
-    """The same convolution in float32 is near that in float64, in its results and gradients."""
+    """The same convolution in float32 is close to that in float64, in its results and gradients."""
     shape = layer_cases.SPACES[int(name[-2])]
     single = getattr(nn, name)(4, 6, 3, stride=2, padding=1)
     double = getattr(nn, name)(4, 6, 3, stride=2, padding=1).double()
@@ -44,7 +44,7 @@ def test_lay_1_in_single_precision(name):
 
 
 def test_lay_2_what_the_arguments_mean():
-    """The channels in, the channels out and the width of the kernel; twice on a picture of 28 by 28."""
+    """The input channels, the output channels and the kernel size; applied twice to a 28x28 image."""
 
     class Model(nn.Module):
         def __init__(self):
@@ -65,7 +65,7 @@ def test_lay_2_what_the_arguments_mean():
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_lay_3_unpooling(dims):
-    """The indices of a maximum pooling put the maxima back where they were, zeros elsewhere."""
+    """Max unpooling puts the maxima back to their indices, with zeros elsewhere."""
     x = layer_cases.wave(torch, (2, 3) + (4,) * dims, 0)
     values, indices = getattr(nn, f"MaxPool{dims}d")(2, return_indices=True)(x)
     back = getattr(nn, f"MaxUnpool{dims}d")(2)(values, indices)
@@ -77,7 +77,7 @@ def test_lay_3_unpooling(dims):
 
 @pytest.mark.parametrize("dims", [2, 3])
 def test_lay_3_fractional_pooling(dims):
-    """Windows of irregular width: a given size or ratio, the maxima of the input, the indices where they stood."""
+    """Fractional max pooling: a given size or ratio, the maxima of the input, and their indices."""
     x = layer_cases.wave(torch, (1, 2) + (7,) * dims, 0)
     kind = getattr(nn, f"FractionalMaxPool{dims}d")
     torch.manual_seed(0)
@@ -100,13 +100,13 @@ def test_lay_3_fractional_pooling(dims):
     ids=repr,
 )
 def test_lay_4_pooling_is_differentiable_twice(layer, shape):
-    """Finite differences confirm both derivatives."""
+    """Finite differences confirm first and second derivatives."""
     x = (layer_cases.wave(torch, shape, 1) + 2).requires_grad_()
     assert gradcheck(layer, (x,)) and gradgradcheck(layer, (x,))
 
 
 def test_lay_5_negative_padding():
-    """A negative width crops, and what was cropped has no gradient."""
+    """A negative width crops, and cropped elements have no gradient."""
     x = torch.arange(16.0).reshape(1, 1, 4, 4).requires_grad_()
     y = nn.ZeroPad2d(-1)(x)
     assert y.tolist() == [[[[5.0, 6.0], [9.0, 10.0]]]]
@@ -122,7 +122,7 @@ def test_lay_5_negative_padding():
 
 @pytest.mark.parametrize("name", ["ReLU", "ReLU6", "ELU", "SELU", "CELU", "LeakyReLU", "Hardtanh", "Threshold", "SiLU"])
 def test_lay_6_in_place(name):
-    """With `inplace` the argument itself holds the result."""
+    """With `inplace` the argument contains the result."""
     arguments = (0.1, 2.0) if name == "Threshold" else ()
     x = torch.linspace(-2, 2, 7)
     expected = getattr(nn, name)(*arguments)(x)
@@ -131,7 +131,7 @@ def test_lay_6_in_place(name):
 
 
 def test_lay_6_random_slopes():
-    """A slope is drawn for each negative element in training, and is the middle of the range otherwise."""
+    """In training the slope of each negative element is random, otherwise it is the middle of the range."""
     layer, x = nn.RReLU(0.1, 0.3), torch.full((1000,), -1.0)
     torch.manual_seed(0)
     y = layer(x)
@@ -140,7 +140,7 @@ def test_lay_6_random_slopes():
 
 
 def test_lay_6_adaptive_softmax():
-    """The probabilities of all classes, frequent and rare ones, sum to one; the result is that of the target."""
+    """The probabilities of all classes, frequent and rare, sum to one. The result is that of the target."""
     torch.manual_seed(0)
     layer = nn.AdaptiveLogSoftmaxWithLoss(32, 20, cutoffs=[4, 10])
     x, target = torch.randn(5, 32), torch.tensor([0, 5, 19, 3, 10])
@@ -152,7 +152,7 @@ def test_lay_6_adaptive_softmax():
 
 
 def test_lay_7_selu_and_alpha_dropout():
-    """The constants of SELU; alpha dropout keeps mean zero and variance one."""
+    """The constants of SELU. Alpha dropout keeps mean zero and variance one."""
     alpha, scale = 1.6732632423543772, 1.0507009873554805
     y = nn.SELU()(torch.tensor([-1.0, 2.0], dtype=torch.float64))
     assert y.tolist() == pytest.approx([scale * alpha * math.expm1(-1), scale * 2], rel=1e-14)
@@ -184,14 +184,14 @@ def test_lay_8_glu():
     ids=lambda layer: type(layer).__name__,
 )  # fmt: skip
 def test_lay_9_activations_are_differentiable_twice(layer):
-    """Finite differences confirm both derivatives, on both sides of every kink."""
+    """Finite differences confirm first and second derivatives on both sides of every kink."""
     x = (layer_cases.wave(torch, (1, 3, 2, 2), 1) * 8).requires_grad_()
     layer.double()
     assert gradcheck(layer, (x,)) and gradgradcheck(layer, (x,))
 
 
 def test_lay_10_running_statistics():
-    """Statistics run in training alone, with a factor or as the plain mean of all batches."""
+    """Running statistics are updated only in training, with a momentum or as the mean of all batches."""
     first, second = torch.tensor([[1.0], [3.0]]), torch.tensor([[5.0], [9.0]])
     layer = nn.BatchNorm1d(1, momentum=0.5)
     assert layer(first).flatten().tolist() == pytest.approx([-1, 1], abs=1e-4)
@@ -222,20 +222,20 @@ def test_lay_10_running_statistics():
     ids=["BatchNorm2d", "channels", "one_value", "GroupNorm", "LayerNorm", "InstanceNorm2d"],
 )
 def test_lay_10_arguments_are_checked(call, error, message):
-    """A wrong shape or number is named."""
+    """The error names a wrong shape or number."""
     with pytest.raises(error, match=message):
         call()
 
 
 def test_lay_11_a_tiny_eps():
-    """An eps far below 1e-5 works and is not rounded up: a variance of 1e-10 is still normalised to one."""
+    """An eps far below 1e-5 works and is not rounded up: a variance of 1e-10 is normalised to one."""
     x = torch.tensor([[-1e-5], [1e-5]], dtype=torch.float64)
     y = nn.BatchNorm1d(1, eps=1e-16).double()(x)
     assert y.flatten().tolist() == pytest.approx([-1, 1], rel=1e-5)
 
 
 def test_lay_12_shapes_and_names():
-    """The shapes of the example, and the names of the weights, by which states interchange."""
+    """The shapes of the example, and the names of the weights, for exchanging states."""
     lstm = nn.LSTM(input_size=1024, hidden_size=1024)
     with torch.no_grad():
         y, (h, c) = lstm(torch.randn(3, 50, 1024))
@@ -249,7 +249,7 @@ def test_lay_12_shapes_and_names():
 
 
 def test_lay_12_packed_sequences():
-    """A packed batch gives each sequence the result that it has alone."""
+    """Each sequence in a packed batch has the result of a single sequence."""
     torch.manual_seed(0)
     rnn = nn.LSTM(2, 3)
     sequences = [torch.randn(length, 2) for length in (4, 2, 3)]
@@ -264,7 +264,7 @@ def test_lay_12_packed_sequences():
 
 
 def test_lay_13_two_directions_from_two_layers():
-    """One LSTM forwards and one over the flipped input, side by side, are a bidirectional one."""
+    """One LSTM forward and one over the flipped input, concatenated, equal a bidirectional one."""
 
     class BidirectionalRecurrentLSTM(nn.Module):
         def __init__(self):
@@ -290,7 +290,7 @@ def test_lay_13_two_directions_from_two_layers():
 
 
 def test_lay_14_a_column_and_back():
-    """Numbers become a column for a layer of one feature, and its results a row again."""
+    """A vector is reshaped to a column for a layer with one feature, and the results are reshaped back."""
     net = nn.Linear(1, 1)
     x = torch.arange(100, dtype=torch.float32) / 100
     y = net(x.unsqueeze(1)).squeeze(1)
@@ -304,7 +304,7 @@ def test_lay_14_a_column_and_back():
      ("AlphaDropout", (4, 50)), ("FeatureAlphaDropout", (4, 50, 2))],
 )  # fmt: skip
 def test_lay_15_dropout(name, shape):
-    """Nothing is left at p = 1, all of it in evaluation; the seed decides what is dropped, in whole channels."""
+    """At p = 1 everything is zero, in evaluation nothing. The seed determines what is dropped, in whole channels."""
     x = torch.rand(*shape) + 1
     kind = getattr(nn, name)
     gone = kind(1.0)(x.requires_grad_())
@@ -328,7 +328,7 @@ def test_lay_15_dropout(name, shape):
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_lay_16_bags(mode):
-    """A bag of any length is the embedding of its members, reduced; the padding takes no part."""
+    """A bag of any length is the reduced embedding of its members, without the padding index."""
     weight = layer_cases.wave(torch, (6, 3), 0)
     indices, offsets = torch.tensor([1, 2, 4, 5, 4, 3, 0]), torch.tensor([0, 1, 4, 4])
     layer = nn.EmbeddingBag.from_pretrained(weight, mode=mode, padding_idx=5)
@@ -341,7 +341,7 @@ def test_lay_16_bags(mode):
 
 
 def test_lay_16_weights_and_padding():
-    """Every sample of a sum may have a factor; the padding's row has no gradient."""
+    """With a sum, every index may have a weight. The row of the padding index has no gradient."""
     layer = nn.EmbeddingBag(4, 2, mode="sum", padding_idx=0)
     factors = torch.tensor([[2.0, 3.0, 4.0]], requires_grad=True)
     bag = torch.tensor([[1, 0, 3]])
@@ -356,7 +356,7 @@ def test_lay_16_weights_and_padding():
 
 
 def test_lay_17_distances():
-    """The cosine of an eighth of a turn; nothing is divided by zero."""
+    """The cosine of 45 degrees. Nothing is divided by zero."""
     a, b, zero = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 1.0]]), torch.zeros(1, 2)
     assert nn.CosineSimilarity()(a, b).item() == pytest.approx(0.7071, abs=1e-4)
     assert nn.CosineSimilarity()(a, zero).item() == 0
@@ -366,7 +366,7 @@ def test_lay_17_distances():
 
 
 def test_lay_18_pictures():
-    """Channels become pixels; upsampling repeats or blends, by a factor or to a size."""
+    """Channels become pixels. Upsampling repeats or interpolates, by a factor or to a size."""
     x = torch.arange(4.0).reshape(1, 4, 1, 1)
     assert nn.PixelShuffle(2)(x).tolist() == [[[[0.0, 1.0], [2.0, 3.0]]]]
     row = torch.tensor([[[[0.0, 4.0]]]])
@@ -380,7 +380,7 @@ def test_lay_18_pictures():
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("dims", [2, 3])
 def test_lay_19_the_identity_of_a_spatial_transformer(dims, align_corners):
-    """The transformation that changes nothing gives the input back; outside of it each padding has its own answer."""
+    """The identity transformation returns the input. Outside of it the padding mode determines the values."""
     x = layer_cases.wave(torch, (2, 3) + (4,) * dims, 0)
     theta = torch.eye(dims, dims + 1, dtype=x.dtype).expand(2, dims, dims + 1)
     grid = F.affine_grid(theta, x.shape, align_corners=align_corners)
@@ -401,7 +401,7 @@ def test_lay_19_the_identity_of_a_spatial_transformer(dims, align_corners):
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
 def test_lay_20_weight_normalisation():
-    """The weight is its direction times its length, anew in every call, and can be made plain again."""
+    """The weight is its direction times its norm, computed in every call, and can be made an ordinary parameter again."""
     layer = nn.utils.weight_norm(nn.Linear(4, 3))
     assert sorted(name for name, _ in layer.named_parameters()) == ["bias", "weight_g", "weight_v"]
     x = torch.randn(2, 4)
@@ -419,7 +419,7 @@ def test_lay_20_weight_normalisation():
 
 
 def test_lay_21_data_parallel():
-    """The eleventh kind: without cards the wrapped module computes, under the prefix `module.` in the state."""
+    """The eleventh category: without GPUs the wrapped module runs, and names in the state begin with `module.`."""
     net = nn.Linear(2, 3)
     wrapped = nn.DataParallel(net)
     x = torch.randn(4, 2)
@@ -433,7 +433,7 @@ def test_lay_21_data_parallel():
     ids=["Linear", "Conv2d", "Conv1d"],
 )
 def test_lay_22_initial_weights(make, fan):
-    """Weights are uniform to the inverse root of the inputs of an output, biases too."""
+    """Weights and biases are uniform within one over the root of the number of inputs."""
     torch.manual_seed(0)
     layer, bound = make(), 1 / math.sqrt(fan)
     for values in (layer.weight, layer.bias):
@@ -442,7 +442,7 @@ def test_lay_22_initial_weights(make, fan):
 
 
 def test_lay_22_torchs_numbers():
-    """The same seed gives the initial weights that it gives in torch."""
+    """A seed gives torch's initial weights."""
     torch.manual_seed(0)
     layer = nn.Linear(2, 2)
     assert layer.weight.flatten().tolist() == pytest.approx(LINEAR[:4], abs=1e-8)

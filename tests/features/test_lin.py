@@ -1,4 +1,4 @@
-"""LIN: products of matrices, inverses, factorisations."""
+"""LIN: matrix products, inverses, factorisations."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from rushlight.autograd import gradcheck, gradgradcheck
     ],
 )  # fmt: skip
 def test_lin_1_matmul(a, b):
-    """Vectors, matrices and batches of them multiply as NumPy has it; batches broadcast."""
+    """Vectors, matrices and batches are multiplied as in NumPy. Batches broadcast."""
     generator = np.random.default_rng(0)
     x, y = generator.standard_normal(a), generator.standard_normal(b)
     found = torch.matmul(torch.tensor(x), torch.tensor(y))
@@ -24,7 +24,7 @@ def test_lin_1_matmul(a, b):
 
 
 def test_lin_2_products():
-    """Each special product is the general one, and one that adds takes a stretched summand."""
+    """Each special product equals the general one. Products with a summand broadcast it."""
     torch.manual_seed(0)
     x, y = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(2, 4, 5, dtype=torch.float64)
     assert torch.allclose(torch.mm(x[0], y[0]), x[0] @ y[0])
@@ -39,7 +39,7 @@ def test_lin_2_products():
 
 
 def test_lin_3_inverse():
-    """Right, differentiable twice, and an error for a matrix that has none, which says where it is in a batch."""
+    """Correct and twice differentiable. A singular matrix is an error, which names its position in a batch."""
     assert torch.equal(torch.inverse(torch.eye(3)), torch.eye(3))
     torch.manual_seed(0)
     x = (torch.randn(2, 3, 3, dtype=torch.float64) + 3 * torch.eye(3, dtype=torch.float64)).requires_grad_()
@@ -50,7 +50,7 @@ def test_lin_3_inverse():
 
 
 def test_lin_4_gesv():
-    """The old solver takes the right-hand side first, warns, and gives the solution and the factors."""
+    """The deprecated solver takes the right-hand side first, gives a warning, and returns solution and factors."""
     a = torch.tensor([[2.0, 1.0], [1.0, 3.0]], dtype=torch.float64, requires_grad=True)
     b = torch.tensor([[3.0], [5.0]], dtype=torch.float64, requires_grad=True)
     with pytest.warns(DeprecationWarning, match="torch.linalg.solve"):
@@ -63,7 +63,7 @@ def test_lin_4_gesv():
 
 @pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 4, 3)])
 def test_lin_5_qr(shape):
-    """Q times R is the matrix, Q is orthogonal, R triangular."""
+    """The product of Q and R is the matrix, Q is orthogonal, R is triangular."""
     torch.manual_seed(0)
     a = torch.randn(shape)
     q, r = torch.linalg.qr(a)
@@ -74,6 +74,6 @@ def test_lin_5_qr(shape):
 
 
 def test_lin_6_shapes_that_do_not_fit():
-    """The error states both shapes."""
+    """The error contains both shapes."""
     with pytest.raises(RuntimeError, match=r"mat1 and mat2 shapes cannot be multiplied \(3x5 and 4x6\)"):
         torch.mm(torch.ones(3, 5), torch.ones(4, 6))

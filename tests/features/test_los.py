@@ -1,4 +1,4 @@
-"""LOS: what a program minimises."""
+"""LOS: loss functions."""
 
 import json
 import math
@@ -24,7 +24,7 @@ def test_los_1_values_and_gradients(case, reduction):
 
 
 def test_los_1_ctc():
-    """The labelling over time: the loss of a certain path is the negative logarithm of all paths that spell it."""
+    """CTC loss: the negative log probability of all alignments of the labels."""
     scores = torch.full((3, 1, 3), 1 / 3).log().requires_grad_()
     loss = nn.CTCLoss(reduction="sum")(scores, torch.tensor([[1]]), torch.tensor([3]), torch.tensor([1]))
     assert loss.item() == pytest.approx(-math.log(6 / 27), rel=1e-6)
@@ -34,14 +34,14 @@ def test_los_1_ctc():
 
 @pytest.mark.parametrize("loss", [nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.BCELoss], ids=lambda loss: loss.__name__)
 def test_los_1_empty_batches(loss):
-    """The mean of nothing is no number, the sum of nothing is zero."""
+    """The mean of no elements is nan, the sum of no elements is zero."""
     empty = torch.ones(0, 3)
     assert math.isnan(loss()(empty, empty).item())
     assert loss(reduction="sum")(empty, empty).item() == 0
 
 
 def test_los_2_a_line():
-    """A line through noisy points: ten thousand steps find the slope, and the offset with the mean of the noise."""
+    """A line through noisy points: ten thousand steps find the slope and the offset."""
     torch.manual_seed(0)
 
     class Net(nn.Module):
@@ -67,7 +67,7 @@ def test_los_2_a_line():
 
 @pytest.mark.parametrize("function", [F.cross_entropy, F.nll_loss], ids=lambda function: function.__name__)
 def test_los_3_ignored_targets(function):
-    """Ignored targets add nothing to the sum, the gradient or the number that a mean divides by."""
+    """Ignored targets do not contribute to the sum, the gradient or the denominator of a mean."""
     scores = layer_cases.wave(torch, (4, 3), 0).requires_grad_()
     every, some = torch.tensor([2, 0, 1, 1]), torch.tensor([2, -100, 1, -100])
     assert function(scores, some).item() == pytest.approx(function(scores[[0, 2]], every[[0, 2]]).item(), rel=1e-14)
@@ -90,7 +90,7 @@ def test_los_4_logits_of_any_size():
 
 
 def test_los_5_poisson():
-    """The rate or its logarithm, with Stirling's term or without, and a floor below the logarithm."""
+    """The rate or its logarithm, with or without Stirling's term, and a lower bound inside the logarithm."""
     x, y = torch.tensor([0.5]), torch.tensor([2.0])
     assert nn.PoissonNLLLoss()(x, y).item() == pytest.approx(0.6487, abs=1e-4)
     stirling = 2 * math.log(2) - 2 + 0.5 * math.log(4 * math.pi)
@@ -102,7 +102,7 @@ def test_los_5_poisson():
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 def test_los_6_differentiable_twice(reduction):
-    """Both derivatives of the negative logarithm's and the absolute loss agree with finite differences."""
+    """First and second derivatives of the negative log-likelihood and the L1 loss agree with finite differences."""
     x = layer_cases.wave(torch, (3, 4), 0).requires_grad_()
     target = torch.tensor([0, 3, 1])
     for function in (
@@ -113,7 +113,7 @@ def test_los_6_differentiable_twice(reduction):
 
 
 def test_los_7_a_stable_softmax_cross_entropy():
-    """Written by the user with the maximum taken out, it survives a logit of a thousand."""
+    """A user's version that subtracts the maximum works with a logit of a thousand."""
 
     def softmax_cross_entropy(labels, logits):
         scaled = logits - torch.max(logits)
@@ -128,7 +128,7 @@ def test_los_7_a_stable_softmax_cross_entropy():
 
 
 def test_los_8_a_naive_cross_entropy():
-    """Written without care it is infinite, as IEEE arithmetic says: nothing is repaired in silence."""
+    """A naive version is infinite, as in IEEE arithmetic: nothing is silently corrected."""
     logits = torch.tensor([1000.0, 0.0])
     probabilities = torch.exp(logits - torch.max(logits)) / torch.sum(torch.exp(logits - torch.max(logits)))
     assert -torch.sum(torch.tensor([0.5, 0.5]) * torch.log(probabilities)).item() == math.inf

@@ -1,4 +1,4 @@
-"""MOD: modules and what contains them."""
+"""MOD: modules and containers."""
 
 from collections import OrderedDict
 
@@ -11,7 +11,7 @@ from rushlight import nn, optim
 
 @pytest.mark.parametrize("spelling", ["super().__init__()", "super(Model, self).__init__()"])
 def test_mod_1_subclassing(spelling):
-    """A class starts its base in either spelling, writes `forward`, and a call runs the hooks around it."""
+    """A class calls its base's constructor in either form and defines `forward`. A call runs the hooks around it."""
     called = []
 
     class Model(nn.Module):
@@ -34,7 +34,7 @@ def test_mod_1_subclassing(spelling):
 
 
 def test_mod_2_parameters():
-    """Parameters are found in the order of their assignment, with their names, those of submodules included."""
+    """Parameters are listed in the order of their assignment, with their names, including those of submodules."""
 
     class Net(nn.Module):
         def __init__(self):
@@ -55,7 +55,7 @@ def test_mod_2_parameters():
 
 
 def test_mod_3_the_methods():
-    """Gradients, modes, visits, states and conversions reach every submodule."""
+    """Zeroing of gradients, modes, `apply`, states and conversions apply to every submodule."""
     net = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.Dropout(), nn.BatchNorm1d(3)))
     net(torch.rand(4, 2)).square().sum().backward()
     assert all(p.grad is not None for p in net.parameters())
@@ -94,7 +94,7 @@ def test_mod_3_the_methods():
 
 
 def test_mod_4_sequential():
-    """The containers prints line by line, is indexed, sliced and appended to."""
+    """The container prints one line per module, and can be indexed, sliced and extended."""
     net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     assert repr(net).splitlines() == [
         "Sequential(",
@@ -112,7 +112,7 @@ def test_mod_4_sequential():
 
 
 def test_mod_5_sequential_with_names():
-    """Names become attributes and the first part of the names in the state."""
+    """Names become attributes and prefixes of the names in the state."""
     net = nn.Sequential(
         OrderedDict(
             [
@@ -149,7 +149,7 @@ def test_mod_6_module_list():
 
 
 def test_mod_7_other_containers():
-    """Dictionaries of modules and lists and dictionaries of parameters register what they hold."""
+    """Dictionaries of modules, and lists and dictionaries of parameters, register their elements."""
 
     class Net(nn.Module):
         def __init__(self):
@@ -168,7 +168,7 @@ def test_mod_7_other_containers():
 
 
 def test_mod_8_hooks():
-    """A hook may change the inputs before, the output after, and the gradient on the way back."""
+    """Hooks may change the inputs before forward, the output after it, and the gradient in backward."""
     net = nn.Linear(2, 1, bias=False)
     nn.init.ones_(net.weight)
     x = torch.tensor([[1.0, 2.0]], requires_grad=True)
@@ -187,7 +187,7 @@ def test_mod_8_hooks():
 
 
 def test_mod_9_layers_come_and_go():
-    """A layer that is replaced or removed between two steps leaves an optimizer that goes on by its groups."""
+    """A layer may be replaced or removed between two steps. The optimizer continues with its groups."""
     torch.manual_seed(0)
     net = nn.Sequential(OrderedDict(first=nn.Linear(3, 3), extra=nn.Linear(3, 3), last=nn.Linear(3, 1)))
     optimizer = optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
@@ -215,7 +215,7 @@ def test_mod_9_layers_come_and_go():
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_mod_10_to_a_device(device):
-    """Every parameter and buffer moves, however deep it lies, and the module stays the same object."""
+    """Every parameter and buffer at any depth is moved, and the module stays the same object."""
     net = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2)))
     assert net.to(device) is net
     assert len(net.state_dict()) == 7
@@ -250,14 +250,14 @@ X = torch.linspace(-4, 4, 2 * 4 * 6 * 6).reshape(2, 4, 6, 6)
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )
 def test_mod_11_modules_are_functions(module, function):
-    """A module computes what its function computes, bit for bit."""
+    """A module computes the same bits as its function."""
     two = isinstance(module, nn.CosineSimilarity) or type(module).__name__.endswith("Loss")
     inputs = (X, X.flip(0)) if two else (X,)
     assert torch.equal(module(*inputs), function(*inputs))
 
 
 def test_mod_11_dropout():
-    """From the same seed the module and the function drop the same elements."""
+    """With the same seed, the module and the function drop the same elements."""
     torch.manual_seed(3)
     first = nn.Dropout(0.3)(X)
     torch.manual_seed(3)

@@ -33,7 +33,7 @@ def fill_and_answer(inbox, outbox):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_mul_1_a_drop_in(method):
-    """The names of `multiprocessing`; a tensor in a queue moves to shared memory, however processes are started."""
+    """The names of `multiprocessing`. A tensor in a queue moves to shared memory, with every start method."""
     assert set(multiprocessing.__all__) <= set(dir(mp))
     context = mp.get_context(method)
     inbox, outbox = context.Queue(), context.Queue()
@@ -55,7 +55,7 @@ def add_to_data_and_grads(with_grad, without_grad):
 
 
 def test_mul_2_gradients():
-    """A gradient that is there is shared with its tensor; one that comes later is each process's own."""
+    """An existing gradient is shared with its tensor. A later one belongs to each process."""
     tensors = [torch.zeros(2, requires_grad=True) for _ in range(2)]
     tensors[0].grad = torch.full((2,), 5.0)
     join(started(add_to_data_and_grads, *tensors, method="spawn"))
@@ -70,7 +70,7 @@ def started(target, *args, method="fork"):
 
 
 def test_mul_3_share_memory():
-    """In place, as often as one likes, and still so after a state was loaded."""
+    """Sharing is in place, can be repeated, and is kept when a state is loaded."""
     tensor = torch.ones(3)
     assert not tensor.is_shared() and tensor.share_memory_() is tensor and tensor.is_shared()
     address = tensor.data_ptr()
@@ -106,7 +106,7 @@ def loss_of(model):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_mul_4_hogwild(method):
-    """Four processes train one model without locks: the parent sees it learn, where it lies, as well as alone."""
+    """Four processes train one model without locks. The parent sees the updates, and the result is as good as with one."""
     torch.manual_seed(0)
     model, alone = nn.Linear(4, 1), nn.Linear(4, 1)
     alone.load_state_dict(model.state_dict())
@@ -121,7 +121,7 @@ def test_mul_4_hogwild(method):
 
 
 def test_mul_5_after_work_in_the_parent():
-    """The parent may have run backward before; children end well, and no memory with a name is left."""
+    """The parent may have run backward before. Children end normally, and no named memory remains."""
     names = set(os.listdir("/dev/shm"))
     model = nn.Linear(4, 1).share_memory()
     train(model, 0, 5)
@@ -131,7 +131,7 @@ def test_mul_5_after_work_in_the_parent():
 
 
 def test_mul_6_inheriting():
-    """A forked child may use a shared tensor that it was never sent; what was not shared is its own."""
+    """A forked child may use a shared tensor without receiving it. Unshared tensors are copies."""
     shared, private = torch.ones(2).share_memory_(), torch.ones(2)
     join(started(lambda: (shared.mul_(3), private.mul_(3))))
     assert shared.tolist() == [3.0, 3.0] and private.tolist() == [1.0, 1.0]
@@ -159,7 +159,7 @@ def send_back(inbox, outbox, count):
 
 
 def test_mul_8_buffers_go_round():
-    """A tensor that is shared already is not copied, however often it goes there and back."""
+    """A shared tensor is not copied, however often it is sent."""
     context = mp.get_context("spawn")
     inbox, outbox = context.Queue(), context.Queue()
     process = context.Process(target=send_back, args=(inbox, outbox, 3))
@@ -179,7 +179,7 @@ def work():
 
 
 def test_mul_9_forking_after_work():
-    """After heavy work on several threads, and while others work, a forked child computes and ends."""
+    """A forked child can compute and end after heavy work on several threads, and while other threads work."""
     work()
     stop = threading.Event()
 
@@ -203,7 +203,7 @@ def test_mul_9_forking_after_work():
 
 
 def test_mul_10_the_guard(tmp_path):
-    """A program that starts processes without asking whether it is the main one is told so under spawn."""
+    """With spawn, a program without a `__main__` guard gets an error that explains this."""
     program = tmp_path / "unguarded.py"
     program.write_text(
         "import rushlight.multiprocessing as mp\n"
@@ -228,7 +228,7 @@ def test_mul_13_empty_tensors():
 
 
 def resident():
-    """The bytes of shared memory that this process has touched."""
+    """The bytes of shared memory that this process has accessed."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssShmem:"):
             return int(line.split()[1]) * 1024
@@ -242,7 +242,7 @@ def touch_one(inbox, outbox):
 
 
 def test_mul_15_nothing_is_copied():
-    """A large tensor that is shared is sent as a handle: the receiver touches the pages it uses, and no others."""
+    """A large shared tensor is sent as a handle. The receiver accesses only the pages that it uses."""
     context = mp.get_context("spawn")
     inbox, outbox = context.Queue(), context.Queue()
     process = context.Process(target=touch_one, args=(inbox, outbox))
@@ -278,7 +278,7 @@ if __name__ == "__main__":
 
 
 def test_mul_16_everybody_is_killed():
-    """A whole group of processes killed at once leaves nothing behind: the memory never had a name."""
+    """Killing a whole group of processes leaves nothing behind, because the memory has no name."""
     names = set(os.listdir("/dev/shm"))
     with subprocess.Popen(
         [sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True, start_new_session=True

@@ -1,4 +1,4 @@
-"""NUM: what single precision cannot hold, and how to stay within it."""
+"""NUM: overflow and underflow in single precision, and how to avoid them."""
 
 import math
 import warnings
@@ -11,7 +11,7 @@ import rushlight as torch
 
 
 def test_num_1_too_small():
-    """A number too small is stored as zero, so that multiplying and dividing by it gives nan; NumPy says the same."""
+    """A number that is too small is stored as zero, so that multiplying and dividing by it gives nan, as in NumPy."""
     x, y = torch.tensor(4.0), torch.tensor(1e-50)
     assert y.item() == 0 and (x * y / y).isnan()
     with np.errstate(all="ignore"):
@@ -19,13 +19,13 @@ def test_num_1_too_small():
 
 
 def test_num_2_too_large():
-    """A number too large is stored as infinity, with the same end."""
+    """A number that is too large is stored as infinity, with the same effect."""
     x, y = torch.tensor(4.0), torch.tensor(1e39)
     assert y.item() == math.inf and (x * y / y).isnan()
 
 
 def test_num_3_limits(fresh):
-    """The smallest and largest numbers; denormals are kept unless the program lets them go."""
+    """The smallest and largest numbers. Denormals are kept, unless the program flushes them."""
     smallest = torch.nextafter(torch.tensor(0.0), torch.tensor(1.0))
     assert repr(smallest) == "tensor(1.4013e-45)" and smallest.item() == 2.0**-149
     assert torch.finfo(torch.float32).max == float(np.float32(3.4028235e38)) == -torch.finfo(torch.float32).min
@@ -56,7 +56,7 @@ def softmax_cross_entropy(labels, logits, dim=-1):
 
 
 def test_num_4_unstable_softmax():
-    """The exponential of a large logit overflows; the largest that does not is the logarithm of the largest number."""
+    """The exponential of a large logit overflows. The limit is the logarithm of the largest number."""
     found = unstable_softmax(torch.tensor([1000.0, 0.0]))
     assert found[0].isnan() and found[1] == 0
     bound = math.log(torch.finfo(torch.float32).max)
@@ -64,7 +64,7 @@ def test_num_4_unstable_softmax():
 
 
 def test_num_5_stable_softmax():
-    """Without its maximum it does not overflow; the built-in softmax takes it off by itself."""
+    """After subtracting the maximum it does not overflow. The built-in softmax does this."""
     logits = torch.tensor([1000.0, 0.0])
     assert softmax(logits).tolist() == torch.softmax(logits, 0).tolist() == [1, 0]
 
@@ -75,29 +75,29 @@ def test_num_6_unstable_cross_entropy():
 
 
 def test_num_7_stable_cross_entropy():
-    """In logarithms all along it is exact; the built-in loss is as good."""
+    """Computed in log space it is exact. The built-in loss does this."""
     labels, logits = torch.tensor([0.5, 0.5]), torch.tensor([1000.0, 0.0])
     assert softmax_cross_entropy(labels, logits).item() == 500
     assert torch.nn.functional.cross_entropy(logits, labels).item() == 500
 
 
 def test_num_8_its_gradient():
-    """The gradient of the maximum cancels exactly."""
+    """The gradient of the subtracted maximum cancels exactly."""
     labels, logits = torch.tensor([0.5, 0.5]), torch.tensor([1000.0, 0.0], requires_grad=True)
     softmax_cross_entropy(labels, logits).backward()
     assert logits.grad.tolist() == [0.5, -0.5]
 
 
 def test_num_9_where_it_began():
-    """Anomaly detection names the first derivative that is not a number, and the line whose derivative it is."""
+    """Anomaly detection reports the first derivative that is nan, and the line of its forward operation."""
     x = torch.tensor([0.0, 1.0], requires_grad=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with torch.autograd.detect_anomaly(), pytest.raises(RuntimeError) as caught:
-            loss = (torch.log(x) * 0).sum()  # the culprit
+            loss = (torch.log(x) * 0).sum()  # the cause
             loss.backward()
     said = str(caught.value)
     assert said.startswith("Function 'LogBackward0' returned nan values in its 0th output.")
     program = Path(__file__).read_text().split("\n")
-    line = next(number for number, text in enumerate(program, 1) if text.endswith("# the culprit"))
-    assert f"{__file__}:{line}" in said and "# the culprit" in said
+    line = next(number for number, text in enumerate(program, 1) if text.endswith("# the cause"))
+    assert f"{__file__}:{line}" in said and "# the cause" in said

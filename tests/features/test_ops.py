@@ -1,4 +1,4 @@
-"""OPS: operators of Python and functions of elements."""
+"""OPS: Python operators and elementwise functions."""
 
 import math
 
@@ -51,7 +51,7 @@ def test_ops_5_division_is_true_division():
 
 
 def test_ops_6_floor_division():
-    """`//` rounds down, also below zero."""
+    """`//` rounds down, also for negative numbers."""
     assert (torch.tensor([-7, 7]) // 2).tolist() == torch.floor_divide(torch.tensor([-7, 7]), 2).tolist() == [-4, 3]
 
 
@@ -62,7 +62,7 @@ def test_ops_7_remainder():
 
 
 def test_ops_8_power():
-    """`**` is `torch.pow`, also in place; integers have no negative powers."""
+    """`**` is `torch.pow`, also in place. Integers do not support negative exponents."""
     x = torch.tensor([2.0, 3.0])
     assert (x**2).tolist() == torch.pow(x, 2).tolist() == [4, 9]
     x **= 2
@@ -78,7 +78,7 @@ def test_ops_9_matrix_product():
 
 
 def test_ops_10_order():
-    """`>`, `>=`, `<`, `<=` answer element by element with bool."""
+    """`>`, `>=`, `<`, `<=` compare element by element and return bool."""
     x, y = torch.tensor([1, 2, 3]), torch.tensor([2, 2, 2])
     assert (x > y).tolist() == torch.gt(x, y).tolist() == [False, False, True]
     assert (x >= y).tolist() == torch.ge(x, y).tolist() == [False, True, True]
@@ -88,7 +88,7 @@ def test_ops_10_order():
 
 
 def test_ops_11_equality(a, b):
-    """`==` and `!=` answer element by element; a detached copy is equal in all."""
+    """`==` and `!=` compare element by element. A detached copy is equal everywhere."""
     assert (a == b).tolist() == torch.eq(a, b).tolist() == [False, False, False]
     assert (a != b).tolist() == torch.ne(a, b).tolist() == [True, True, True]
     leaf = a.requires_grad_()
@@ -101,7 +101,7 @@ def test_ops_12_absolute_value(a):
 
 
 def test_ops_13_bits(a, b):
-    """`&`, `|`, `^` work on the bits of integers and on bool, and not on floats."""
+    """`&`, `|`, `^` work on the bits of integers and on bool, but not on floats."""
     x, y = torch.tensor([12]), torch.tensor([10])
     assert [(x & y).item(), (x | y).item(), (x ^ y).item()] == [8, 14, 6]
     p, q = torch.tensor([True, True, False]), torch.tensor([True, False, False])
@@ -113,7 +113,7 @@ def test_ops_13_bits(a, b):
 
 
 def test_ops_14_shifts(a):
-    """`<<` and `>>` move the bits of integers; for floats the error names operator and dtype."""
+    """`<<` and `>>` shift the bits of integers. For floats the error contains operator and dtype."""
     assert (torch.tensor([3]) << 2).item() == 12 and (torch.tensor([-8]) >> 1).item() == -4
     with pytest.raises(RuntimeError, match="(?s)'Float'.*bitwise_left_shift"):
         a << 1
@@ -122,14 +122,14 @@ def test_ops_14_shifts(a):
 
 
 def test_ops_15_not():
-    """`~` turns every bit, of a byte too; of bool it is the logical not."""
+    """`~` inverts every bit of an integer, and is the logical not of bool."""
     assert (~torch.tensor([5, -1])).tolist() == [-6, 0]
     assert (~torch.tensor([True, False])).tolist() == [False, True]
     assert (~torch.ByteTensor([0, 1, 200])).tolist() == [255, 254, 55]
 
 
 def test_ops_16_in_place_forms():
-    """`x += y` and its like write into x's memory and count a version; what does not fit x's dtype is refused."""
+    """`x += y` and similar operators change x's memory and version. Results of an incompatible dtype are errors."""
     x = torch.tensor([8.0])
     memory = x.data_ptr()
     alias = x
@@ -154,7 +154,7 @@ def test_ops_16_in_place_forms():
 
 
 def test_ops_17_words_of_logic(a):
-    """`and`, `or` and `not` ask for one truth: one element has it, and of several the error names the operators to use."""
+    """`and`, `or` and `not` need one truth value. For several elements the error names the operators to use."""
     one, none = torch.tensor([1.0]), torch.tensor(0.0)
     assert (one and 5) == 5 and (none or 5) == 5 and (not none) is True
     for ask in (lambda: a and 5, lambda: a or 5, lambda: not a):
@@ -163,7 +163,7 @@ def test_ops_17_words_of_logic(a):
 
 
 def test_ops_18_numbers_on_the_left():
-    """A Python number keeps the dtype of the tensor, on either side."""
+    """A Python number does not change the dtype of the tensor, on either side."""
     x = torch.tensor([2.0])
     for result, value in ((2 * x, 4), (1 / x, 0.5), (x * x * 3, 12), (3 - x, 1), (2**x, 4), (5 // x, 2), (5 % x, 1)):
         assert result.dtype is torch.float32 and result.item() == value
@@ -172,7 +172,7 @@ def test_ops_18_numbers_on_the_left():
 
 @pytest.mark.parametrize("name", ["exp", "log", "sqrt", "sin", "tanh"])
 def test_ops_19_accurate_functions(name):
-    """Single precision is within two units in the last place of the exact value; bad arguments give what C99 says."""
+    """Single precision is within 2 ULP of the exact value. Invalid arguments give the results of C99."""
     x = torch.linspace(0.01, 80, 20_000)
     exact = getattr(np, name)(x.numpy().astype("float64"))
     found = getattr(torch, name)(x).numpy()
@@ -181,7 +181,7 @@ def test_ops_19_accurate_functions(name):
 
 
 def test_ops_19_special_values():
-    """Infinities, zeros and denormals; and the other functions of the row."""
+    """Infinities, zeros and denormals, for all functions of the requirement."""
     numbers = torch.tensor([0.0, -1.0, math.inf])
     assert torch.log(numbers)[0] == -math.inf and torch.log(numbers)[1].isnan() and torch.log(numbers)[2] == math.inf
     assert torch.sqrt(numbers)[1].isnan() and torch.exp(-numbers).tolist()[2] == 0
@@ -195,13 +195,13 @@ def test_ops_19_special_values():
 
 
 def test_ops_20_logsumexp():
-    """The largest summand is taken out first, so that nothing overflows."""
+    """The largest summand is subtracted first, so that nothing overflows."""
     assert torch.logsumexp(torch.tensor([1000.0, 0.0]), 0).item() == 1000
     assert torch.logsumexp(torch.tensor([-1000.0, -1000.0]), 0).item() == pytest.approx(-1000 + math.log(2))
 
 
 def test_ops_21_relu_and_softmax():
-    """They are functions and methods of tensors; `dim` says along what a softmax sums to one."""
+    """They are functions and methods of tensors. A softmax sums to one along `dim`."""
     assert torch.relu(torch.tensor([-1.0, 2.0])).tolist() == torch.tensor([-1.0, 2.0]).relu().tolist() == [0, 2]
     x = torch.tensor([[0.0, 0.0], [0.0, math.log(3)]])
     assert torch.softmax(x, dim=1)[1].tolist() == pytest.approx([0.25, 0.75])
@@ -212,7 +212,7 @@ def test_ops_21_relu_and_softmax():
 
 
 def test_ops_22_transposition():
-    """`t()` is for up to two dimensions; `.T` is the same as a property."""
+    """`t()` supports up to two dimensions. `.T` is the same as a property."""
     x = torch.arange(6).reshape(2, 3)
     assert x.t().shape == x.T.shape == (3, 2) and x.t().tolist() == x.T.tolist() == [[0, 3], [1, 4], [2, 5]]
     assert torch.arange(3).t().tolist() == [0, 1, 2] and torch.tensor(1).t().shape == ()
@@ -220,8 +220,8 @@ def test_ops_22_transposition():
         torch.zeros(1, 2, 3).t()
 
 
-#: By the dtype of a tensor: what torch 2.13 makes of it with each of `others`; but complex64 where torch says complex32,
-#: which is not a dtype here.
+#: By the dtype of a tensor: the result dtypes of torch 2.13 with each of `others`, but complex64 instead of complex32,
+#: which is not supported.
 PROMOTED = {
     "bool": "bool int64 float32 complex64 uint8 float16 bfloat16 float64 int64",
     "uint8": "uint8 uint8 float32 complex64 uint8 float16 bfloat16 float64 uint8",
@@ -242,7 +242,7 @@ def others():
 
 @pytest.mark.parametrize("name", PROMOTED)
 def test_ops_23_promotion(name):
-    """Numbers and tensors without dimensions change the kind of a dtype, never its width; other tensors change both."""
+    """Numbers and zero-dimensional tensors change the category of a dtype, never its width. Other tensors change both."""
     x = torch.ones(1, dtype=getattr(torch, name))
     assert [str(torch.result_type(x, other)) for other in others()] == [f"torch.{n}" for n in PROMOTED[name].split()]
     for other in (1.0, torch.ones(1, dtype=torch.float64), torch.tensor(1)):

@@ -1,4 +1,4 @@
-"""OPT: optimizers, their rates, and the loop around them."""
+"""OPT: optimizers, learning rates, and training loops."""
 
 import math
 
@@ -33,7 +33,7 @@ def hundred_steps(torch, name, options):
     return [value for param in params for value in param.detach().flatten().tolist()]
 
 
-# What torch's hundred steps lead to.
+# The results of a hundred steps of torch.
 ENDS = [
     ("SGD", {"lr": 0.01}, [1.1405221162, -2.0092220911, -0.394883601, 1.4758377868]),
     (
@@ -98,12 +98,12 @@ ENDS = [
     ("name", "options", "expected"), ENDS, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_opt_1_a_hundred_steps(name, options, expected):
-    """Every optimizer arrives where torch's does, in float64 within 1e-6."""
+    """Every optimizer gives torch's results, in float64 within 1e-6."""
     assert hundred_steps(torch, name, options) == pytest.approx(expected, abs=1e-6)
 
 
 def test_opt_1_sparse_adam():
-    """Only the rows that a gradient names move."""
+    """Only the rows of a sparse gradient change."""
     w = torch.ones(3, 2, requires_grad=True)
     optimizer = optim.SparseAdam([w], lr=0.1)
     F.embedding(torch.tensor([0, 2]), w, sparse=True).sum().backward()
@@ -113,7 +113,7 @@ def test_opt_1_sparse_adam():
 
 @pytest.mark.parametrize("name", sorted({name for name, _, _ in ENDS if name != "LBFGS"}))
 def test_opt_1_states_go_on(name):
-    """A new optimizer with the state of another makes the steps that the other would have made."""
+    """A new optimizer with a loaded state makes the same steps as the old one."""
 
     def run(interrupted):
         params, loss = problem(torch)
@@ -131,7 +131,7 @@ def test_opt_1_states_go_on(name):
 
 
 def test_opt_2_momentum():
-    """The last layer alone is given to the optimizer; two steps by hand agree."""
+    """Only the last layer is optimised. Two steps agree with a manual computation."""
     model = nn.Sequential()
     model.base, model.fc = nn.Linear(2, 2), nn.Linear(2, 1)
     optimizer = optim.SGD(model.fc.parameters(), lr=1e-2, momentum=0.9)
@@ -146,7 +146,7 @@ def test_opt_2_momentum():
 
 
 def test_opt_3_bias_correction():
-    """The rate by position; the first step of Adam is as long as the rate, whatever the gradient."""
+    """The learning rate as a positional argument. The first step of Adam has the size of the rate, for any gradient."""
     for grad in (1e-3, 1e3):
         w = torch.zeros(1, dtype=torch.float64, requires_grad=True)
         optimizer = torch.optim.Adam([w], 0.1)
@@ -161,7 +161,7 @@ def test_opt_3_bias_correction():
 
 
 def test_opt_4_the_loop():
-    """Zero, backward, step; groups with a rate of their own; a closure for those who evaluate several times."""
+    """Zero, backward, step; groups with separate rates; a closure for optimizers that evaluate several times."""
     a, b = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
     optimizer = optim.SGD([{"params": [a]}, {"params": [b], "lr": 0.5}], lr=0.1)
     for _ in range(2):
@@ -196,7 +196,7 @@ def curve(steps, w, x):
 
 
 def test_opt_5_a_curve():
-    """Adam finds 5 x^2 + 3: the square soon, the constant slowly."""
+    """Adam minimises 5 x^2 + 3: the square quickly, the constant slowly."""
     torch.manual_seed(0)
     x = torch.rand(100) * 20 - 10
     w = torch.randn(3, 1, requires_grad=True)
@@ -206,7 +206,7 @@ def test_opt_5_a_curve():
 
 
 def test_opt_5_step_for_step():
-    """On given data the weights after fifty steps are torch's."""
+    """With given data the weights after fifty steps are torch's."""
     x = torch.linspace(-10, 10, 100, dtype=torch.float64)
     w = torch.tensor([[0.5], [-0.5], [1.0]], dtype=torch.float64, requires_grad=True)
     assert curve(50, w, x) == pytest.approx(CURVE, rel=1e-9)
@@ -243,12 +243,12 @@ def plain(lr=1.0):
     ids=["patience", "max", "cooldown", "relative", "absolute", "min_lr"],
 )
 def test_opt_6_plateaus(options, metrics, expected):
-    """The rate falls when a number no longer gets better, by the options' idea of better."""
+    """The rate decreases when a quantity stops improving, by the criterion of the options."""
     assert rates(lr_scheduler.ReduceLROnPlateau(plain(), **options), 6, metrics) == expected
 
 
 def test_opt_6_a_floor_for_each_group():
-    """Every group may have a least rate of its own."""
+    """Every group may have its own lowest rate."""
     a, b = torch.zeros(1, requires_grad=True), torch.zeros(1, requires_grad=True)
     optimizer = optim.SGD([{"params": [a]}, {"params": [b]}], lr=1.0)
     scheduler = lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, min_lr=[0.5, 0.05])
@@ -272,7 +272,7 @@ def test_opt_6_a_floor_for_each_group():
     ids=["LambdaLR", "StepLR", "MultiStepLR", "ExponentialLR", "CosineAnnealingLR"],
 )
 def test_opt_7_schedules(make, expected):
-    """Rates follow their formula, and go on from a loaded state."""
+    """Rates follow their formula, and continue from a loaded state."""
     assert rates(make(plain()), 6) == expected
     first = make(plain())
     assert rates(first, 3) == expected[:3]
@@ -283,14 +283,14 @@ def test_opt_7_schedules(make, expected):
 
 
 def test_opt_7_the_order_of_steps():
-    """A schedule that steps before its optimizer skips a rate, and warns."""
+    """A schedule whose step precedes that of the optimizer skips a rate, and gives a warning."""
     scheduler = lr_scheduler.StepLR(plain(), 1)
     with pytest.warns(UserWarning, match=r"`lr_scheduler.step\(\)` before `optimizer.step\(\)`"):
         scheduler.step()
 
 
 def test_opt_8_descent():
-    """Steepest descent on all data, and epochs of small batches, go to the same minimum."""
+    """Gradient descent on all data, and epochs of small batches, reach the same minimum."""
     torch.manual_seed(0)
     x = torch.randn(64, 2)
     y = x @ torch.tensor([[2.0], [-1.0]]) + 0.5

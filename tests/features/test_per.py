@@ -1,10 +1,10 @@
-"""PER: what can be said of performance without a clock."""
+"""PER: performance requirements that need no clock."""
 
 import rushlight as torch
 
 
 def test_per_7_broadcasting_takes_no_memory(grows):
-    """A stretched operand takes no memory of its own, neither forward nor backward; tiles would take all of it."""
+    """An expanded operand needs no additional memory, forward or backward. Explicit tiles need the whole size."""
     stretched = torch.ones(1000).expand(10**6, 1000)
     assert stretched.untyped_storage().nbytes() == 4000
     table = 2000 * 2000 * 4

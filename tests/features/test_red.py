@@ -1,4 +1,4 @@
-"""RED: many elements become one."""
+"""RED: reductions."""
 
 import math
 
@@ -8,19 +8,19 @@ import rushlight as torch
 
 
 def test_red_1_the_dimension_goes():
-    """A reduced dimension disappears unless it is kept."""
+    """A reduced dimension is removed unless `keepdim` is set."""
     x = torch.ones(2, 3)
     assert torch.sum(x, 1).shape == (2,) and torch.sum(x, 1).tolist() == [3, 3]
     assert torch.sum(x, 1, keepdim=True).shape == (2, 1)
 
 
 def test_red_2_no_dimension_is_all():
-    """Without a dimension, all elements become one number of no dimension."""
+    """Without a dimension, all elements are reduced to a zero-dimensional tensor."""
     assert torch.sum(torch.randn(10, 20)).shape == torch.Size([])
 
 
 def test_red_3_reductions():
-    """Several dimensions at once, kept ones, other dtypes, nothing at all: as torch has it."""
+    """Several dimensions, `keepdim`, other dtypes, empty tensors: as in torch."""
     x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     found = [x.sum(), x.mean(), x.max(), x.min(), x.prod(), x.norm()]
     assert [value.item() for value in found] == pytest.approx([10, 2.5, 4, 1, 24, math.sqrt(30)])
@@ -45,7 +45,7 @@ def test_red_3_reductions():
 
 
 def test_red_4_variance():
-    """Divided by one less than the count, by the count, or by the count less a correction."""
+    """Divided by the count minus one, by the count, or by the count minus a correction."""
     x = torch.tensor([1.0, 2.0, 3.0, 4.0])
     assert repr(x.var()) == repr(x.var(unbiased=True)) == "tensor(1.6667)"
     assert x.var(unbiased=False).item() == 1.25 == x.var(correction=0).item()
@@ -54,7 +54,7 @@ def test_red_4_variance():
 
 
 def test_red_5_median():
-    """Of all elements, the lower of two in the middle; along a dimension, the values and where they are."""
+    """For all elements, the lower of two middle values; along a dimension, values and indices."""
     x = torch.tensor([[3.0, 1.0], [2.0, 4.0]])
     assert x.median().shape == () and x.median().item() == 2
     values, indices = x.median(1)
@@ -62,7 +62,7 @@ def test_red_5_median():
 
 
 def test_red_6_max():
-    """Of all elements a number; along a dimension, values and indices by name."""
+    """For all elements a number; along a dimension, named values and indices."""
     logits = torch.tensor([[1.0, 5.0], [7.0, 2.0]])
     assert torch.max(logits).shape == () and torch.max(logits).item() == 7
     found = torch.max(logits, 1)
@@ -71,7 +71,7 @@ def test_red_6_max():
 
 
 def test_red_7_long_sums():
-    """Ten million numbers add up with the error of a tree, and with the same bits on any number of threads."""
+    """Ten million numbers are summed with the error of pairwise summation, and the same bits for any number of threads."""
     torch.manual_seed(0)
     x = torch.rand(10_000_000)
     exact = x.double().sum().item()

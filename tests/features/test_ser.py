@@ -22,7 +22,7 @@ def saved(value, **options):
 
 
 def test_ser_1_torchs_file():
-    """A file of torch's is read, and what is written has the same entries and the same pickle."""
+    """A file of torch is read, and a written file has the same entries and the same pickle."""
     state = torch.load(DATA / "linear.pt")
     assert {name: tuple(value.shape) for name, value in state.items()} == {"weight": (2, 3), "bias": (2,)}
     with zipfile.ZipFile(saved(state)) as ours, zipfile.ZipFile(DATA / "linear.pt") as theirs:
@@ -33,14 +33,14 @@ def test_ser_1_torchs_file():
 
 
 def test_ser_1_the_format_before_1_6():
-    """The older format without an archive is read too."""
+    """The legacy format without an archive is read too."""
     with pytest.raises(zipfile.BadZipFile):
         zipfile.ZipFile(DATA / "legacy.pt")
     assert torch.load(DATA / "legacy.pt")
 
 
 def test_ser_1_structures_and_options(tmp_path):
-    """Containers inside of each other, file objects, another device, and a file that is mapped instead of read."""
+    """Nested containers, file objects, another device, and a mapped file."""
     value = collections.OrderedDict(a=[torch.arange(3), (1, "x")], b={"c": torch.ones(2, 2).half()})
     found = torch.load(saved(value))
     assert type(found) is collections.OrderedDict and list(found) == ["a", "b"]
@@ -54,7 +54,7 @@ def test_ser_1_structures_and_options(tmp_path):
 
 
 def test_ser_2_states_of_models():
-    """The recommended way: the state of one model goes into another, bit for bit."""
+    """The recommended way: the state of one model is loaded into another, bit for bit."""
     first, second = (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)) for _ in range(2))
     first(torch.randn(5, 3))
     report = second.load_state_dict(torch.load(saved(first.state_dict())))
@@ -75,7 +75,7 @@ class Net(nn.Module):
 
 
 def test_ser_3_whole_models():
-    """A whole model is a pickle, bound to where its class stands: it is loaded only by who says so."""
+    """A whole model is a pickle that refers to its class. It is loaded only if this is explicitly allowed."""
     net = Net()
     file = saved(net)
     with pytest.raises(pickle.UnpicklingError, match="Net"):
@@ -89,7 +89,7 @@ def test_ser_3_whole_models():
 
 
 def test_ser_4_views_stay_views():
-    """Tensors of one storage have one storage in the file and after it."""
+    """Tensors that share a storage share it in the file and after loading."""
     numbers = torch.arange(1, 10)
     evens = numbers[1::2]
     file = saved([numbers, evens])
@@ -102,7 +102,7 @@ def test_ser_4_views_stay_views():
 
 
 def test_ser_5_small_views_of_large_storages():
-    """A view brings its whole storage along, a clone or `compact=True` only what it shows."""
+    """Saving a view saves its whole storage; a clone or `compact=True` saves only its elements."""
     small = torch.zeros(1000)[:5]
     assert len(saved(small).getvalue()) > 4000
     for file in (saved(small.clone()), saved(small, compact=True)):
@@ -120,7 +120,7 @@ class Evil:
 
 
 def test_ser_6_loading_executes_nothing(tmp_path):
-    """A file that would run a function is refused by name, and the function has not run."""
+    """A file that would run a function is rejected with the name of the function, which has not run."""
     trace = tmp_path / "trace"
     with pytest.raises(pickle.UnpicklingError, match="weights_only"):
         torch.load(saved({"weights": torch.ones(1), "more": Evil(trace)}))

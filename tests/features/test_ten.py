@@ -1,4 +1,4 @@
-"""TEN: tensors are made, asked, printed, and shared with NumPy."""
+"""TEN: creation, attributes and printing of tensors, and exchange with NumPy."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
 def test_ten_1_one_type_for_every_rank():
-    """A number, a vector, a matrix and a block are all tensors."""
+    """A number, a vector, a matrix and a three-dimensional array are all tensors."""
     assert repr(torch.tensor(3)) == "tensor(3)"
     assert torch.tensor(3).dtype is torch.int64 and torch.tensor(3).dim() == 0
     assert repr(torch.tensor([1, 2])) == "tensor([1, 2])"
@@ -24,7 +24,7 @@ def test_ten_1_one_type_for_every_rank():
 
 
 def test_ten_2_tensor_from_data():
-    """`torch.tensor` copies, infers a dtype, keeps NumPy's, and warns where it is given a tensor."""
+    """`torch.tensor` copies, infers a dtype, keeps NumPy's dtype, and warns if its argument is a tensor."""
     inferred = {torch.int64: [1, 2], torch.float32: [1, 2.5], torch.bool: [True], torch.complex64: [1j]}
     assert {torch.tensor(data).dtype: data for data in inferred.values()} == inferred
     array = np.ones(2, "float16")
@@ -41,7 +41,7 @@ def test_ten_2_tensor_from_data():
 
 
 def test_ten_3_sizes_as_a_list_or_one_by_one():
-    """The sizes of a new tensor come in a list, in a tuple, or as arguments."""
+    """The sizes of a new tensor are a list, a tuple, or separate arguments."""
     assert torch.randn([3, 5]).shape == torch.randn(3, 5).shape == (3, 5)
     assert torch.zeros((2, 2)).shape == torch.Size([2, 2]) == (2, 2)
     assert torch.Tensor(5, 5, 5).shape == (5, 5, 5)
@@ -49,7 +49,7 @@ def test_ten_3_sizes_as_a_list_or_one_by_one():
 
 
 def test_ten_4_makers_of_tensors():
-    """Ones, zeros, draws, ranges, an identity: values and dtypes are torch's."""
+    """Ones, zeros, random numbers, ranges, an identity: values and dtypes are torch's."""
     assert torch.ones(2).tolist() == [1, 1] and torch.zeros(2).tolist() == [0, 0]
     assert torch.arange(10, dtype=torch.float32).tolist() == list(range(10)) and torch.arange(3).dtype is torch.int64
     hundredths = torch.arange(100, dtype=torch.float32) / 100
@@ -64,14 +64,14 @@ def test_ten_4_makers_of_tensors():
 
 
 def test_ten_5_no_sizes_make_one_number():
-    """`torch.ones([])` has no dimensions, and can be handed to a forked task."""
+    """`torch.ones([])` has no dimensions, and can be passed to a forked task."""
     one = torch.ones([])
     assert one.shape == torch.Size([]) and one.item() == 1
     assert torch.jit.wait(torch.jit.fork(lambda x: x + 1, one)).item() == 2
 
 
 def test_ten_6_constructors_of_old():
-    """The classes named by their numbers take sizes or data, and fix the dtype; those of a card need the card."""
+    """The legacy classes such as FloatTensor take sizes or data and determine the dtype. Those for CUDA need a GPU."""
     assert torch.FloatTensor(5, 7, 3).shape == (5, 7, 3) and torch.FloatTensor(5, 7, 3).dtype is torch.float32
     assert torch.LongTensor([0, 2, 4]).tolist() == [0, 2, 4] and torch.LongTensor([0]).dtype is torch.int64
     assert torch.ByteTensor([1, 2]).dtype is torch.uint8
@@ -84,7 +84,7 @@ def test_ten_6_constructors_of_old():
 
 
 def test_ten_7_shape_and_size():
-    """`x.shape` is what `x.size()` says, and one size is a plain int."""
+    """`x.shape` equals `x.size()`, and a single size is a plain int."""
     x = torch.zeros(4, 5)
     assert x.shape == x.size() == (4, 5)
     assert type(x.shape) is type(x.size()) is torch.Size
@@ -92,7 +92,7 @@ def test_ten_7_shape_and_size():
 
 
 def test_ten_8_to_numpy():
-    """The array lies over the tensor's memory; what records derivatives is refused, with the way out."""
+    """The array shares the tensor's memory. A tensor that requires gradients raises an error with a hint."""
     x = torch.zeros(2, 3)
     array = x.t().numpy()
     array[2, 1] = 7
@@ -104,13 +104,13 @@ def test_ten_8_to_numpy():
 
 
 def test_ten_9_tensor_of_an_array():
-    """An array of doubles stays one of doubles, and the text says so."""
+    """A float64 array stays float64, and the text shows the dtype."""
     x = torch.tensor(np.array([2.8194, 4.7365]))
     assert repr(x) == "tensor([2.8194, 4.7365], dtype=torch.float64)"
 
 
 def test_ten_10_from_numpy():
-    """The memory is shared; an array without dimensions and one read backwards are welcome."""
+    """The memory is shared, also for zero-dimensional and reversed arrays."""
     array = np.arange(4.0)
     x = torch.from_numpy(array)
     array[0] = 9
@@ -135,7 +135,7 @@ def test_ten_11_text():
 
 
 def test_ten_12_item():
-    """One element becomes a number of Python's; more are refused."""
+    """A tensor with one element is converted to a Python number. More elements are an error."""
     items = [torch.tensor(value).item() for value in (1.5, 2, True, 1j)]
     assert [type(item) for item in items] == [float, int, bool, complex] and items == [1.5, 2, True, 1j]
     assert torch.ones(1, 1).item() == 1.0
@@ -144,7 +144,7 @@ def test_ten_12_item():
 
 
 def test_ten_13_conversions():
-    """Words for dtypes, and `.to`, which takes a device and a dtype at once."""
+    """Methods named after dtypes, and `.to`, which takes a device and a dtype."""
     x = torch.tensor([1.7])
     assert (x.double().dtype, x.long().dtype, x.long().item()) == (torch.float64, torch.int64, 1)
     assert x.double().float().dtype is torch.float32
@@ -153,7 +153,7 @@ def test_ten_13_conversions():
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_ten_14_the_same_program_on_every_device(device):
-    """A program names its device once."""
+    """A program sets its device in one place."""
     torch.manual_seed(0)
     model = nn.Linear(3, 2, device=device)
     x = torch.ones(4, 3, device=device)
@@ -173,7 +173,7 @@ def test_ten_15_devices_as_objects_or_words():
 
 
 def test_ten_16_names_of_arguments():
-    """torch's names for arguments hold everywhere, and NumPy's where torch knows them."""
+    """torch's argument names work everywhere, and NumPy's where torch accepts them."""
     x = torch.ones(2, 3)
     assert torch.sum(input=x, dim=1, keepdim=True).shape == (2, 1)
     assert torch.sum(x, axis=1, keepdims=True).shape == x.sum(axis=1, keepdims=True).shape == (2, 1)
@@ -184,7 +184,7 @@ def test_ten_16_names_of_arguments():
 
 
 def test_ten_17_misspelt_names():
-    """A name that does not exist is answered with its owner and the nearest name."""
+    """The error for a missing name contains the owner and the nearest name."""
     for module, wrong, right in (
         (nn, "SeLU", "SELU"),
         (nn, "HardTanh", "Hardtanh"),
@@ -195,7 +195,7 @@ def test_ten_17_misspelt_names():
         with pytest.raises(AttributeError) as caught:
             getattr(module, wrong)
         assert f"has no attribute '{wrong}'" in str(caught.value) and f"'{right}'" in str(caught.value)
-    # For objects the interpreter itself looks for the nearest name.
+    # For objects the interpreter searches for the nearest name.
     done = subprocess.run(
         [sys.executable, "-c", "import rushlight as torch; torch.ones(2).sume"], capture_output=True, text=True
     )

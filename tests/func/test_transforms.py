@@ -1,4 +1,4 @@
-"""Derivatives of functions as functions."""
+"""Function transforms (`torch.func`)."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_gradients():
     gradient, (value, aux) = func.grad_and_value(lambda x: ((x**2).sum(), x * 2), has_aux=True)(X)
     assert torch.equal(gradient, 2 * X) and value == (X**2).sum() and torch.equal(aux, 2 * X)
     assert not gradient.requires_grad and not value.requires_grad and not aux.requires_grad
-    # What each level differentiates is its own.
+    # Each level differentiates at its own leaves.
     assert func.grad(lambda x: x * func.grad(lambda y: x * y)(X[0]))(X[2]) == 2 * X[2]
     assert torch.equal(func.grad(lambda x: (x.detach() * x).sum())(X), X)
     with torch.no_grad():
@@ -94,7 +94,7 @@ def test_hessians():
 
 
 def cut(x):
-    """A function of which a part is a constant to derivatives backward, and not to those forward."""
+    """A function of which one part is constant for backward derivatives but not for forward ones."""
     with torch.no_grad():
         cube = x**3
     return (x**2 * cube).sum()
@@ -122,7 +122,7 @@ def cut(x):
 )
 @pytest.mark.parametrize("outside", [torch.no_grad, torch.enable_grad])
 def test_second_derivatives_of_what_no_grad_cuts(transform, factor, outside):
-    """torch's: forward passes `no_grad`, backward does not, and what holds outside is not looked at."""
+    """As in torch: forward mode ignores `no_grad`, backward does not, and modes outside of the transform have no effect."""
     with outside():
         assert torch.allclose(transform(cut)(X), torch.diag(factor * X**3))
 
@@ -313,7 +313,7 @@ def test_tangents_pass_tensors_of_inference_mode():
             c.zero_()
         return y
 
-    # The values count that the tensor had.
+    # The values before the change are used.
     assert func.jvp(changing, (x,), (ones,))[1].tolist() == [2, 3] and c.tolist() == [0, 0]
 
 

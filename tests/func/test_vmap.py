@@ -1,4 +1,4 @@
-"""Functions of one sample over a batch. The numbers, and the sentences of errors, are torch's."""
+"""`vmap`. The numbers and the error messages are torch's."""
 
 import copy
 import io
@@ -84,7 +84,7 @@ def test_with_other_transforms():
 def test_gradients_pass_through_maps():
     leaf, weight = A.clone().requires_grad_(), B[0].clone().requires_grad_()
     out = func.vmap(lambda x: (x**2 * weight).sum())(leaf)
-    out.sum().backward()  # long after the map has ended
+    out.sum().backward()  # long after vmap has ended
     assert torch.allclose(leaf.grad, 2 * A * weight) and torch.allclose(weight.grad, (A**2).sum(0))
     (first,) = torch.autograd.grad(func.vmap(torch.exp)(leaf).sum(), leaf, create_graph=True)
     assert torch.allclose(torch.autograd.grad(first.sum(), leaf)[0], A.exp())
@@ -203,7 +203,7 @@ def test_indices_of_each_sample():
     assert torch.equal(found, torch.stack([x[i, :, j] for x in many]))
 
 
-# What torch 2.13 gives with `torch.manual_seed(0)` for four samples of three zeros.
+# torch 2.13's results with `torch.manual_seed(0)` for four samples of three zeros.
 RANDOM = {
     "different": {
         "rand": [[0.4963, 0.7682], [0.0885, 0.1320], [0.3074, 0.6341], [0.4901, 0.8964]],
@@ -416,7 +416,7 @@ def test_messages(call, message):
     assert message in str(raised.value)
 
 
-# The channels that torch 2.13 leaves with `torch.manual_seed(0)`: of three samples, in order.
+# The channels that torch 2.13 keeps with `torch.manual_seed(0)`, for three samples in order.
 @pytest.mark.parametrize(
     ("name", "sizes", "kept"),
     [
@@ -438,7 +438,7 @@ def test_channels_are_dropped_in_each_sample(name, sizes, kept):
 
 def test_slices_by_indices_of_each_sample():
     x, index, source = torch.rand(3, 4, 5), torch.tensor([[0, 2], [3, 3], [1, 0]]), torch.rand(3, 4, 2)
-    before, _ = torch._C._vmap_loops()
+    before, _ = torch._C._vmap_fallbacks()
     for call in (
         lambda x, i, s: x.index_add(1, i, s, alpha=2),
         lambda x, i, s: (x + 0 * s[0, 0]).index_copy_(1, i % 2 + torch.tensor([0, 2]), s),
@@ -453,6 +453,6 @@ def test_slices_by_indices_of_each_sample():
         assert torch.allclose(func.vmap(call)(x, index, source), expected)
         shared = torch.stack([call(x[0], i, s) for i, s in zip(index, source)])
         assert torch.allclose(func.vmap(call, (None, 0, 0))(x[0], index, source), shared)
-    assert torch._C._vmap_loops()[0] == before
+    assert torch._C._vmap_fallbacks()[0] == before
     with pytest.raises(RuntimeError, match="index 5 is out of bounds for dimension 1 with size 5"):
         func.vmap(lambda x, i, s: x.index_add(1, i + 2, s))(x, index, source)

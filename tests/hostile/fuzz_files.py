@@ -1,12 +1,12 @@
-"""Attacks the readers of files with damaged ones, in processes that may end as they like, and says which input ended one.
+"""Reads damaged files, in child processes that may crash, and reports the inputs that crashed one.
 
     python tests/hostile/fuzz_files.py --calls 1000000                       # all readers in turn
-    python tests/hostile/fuzz_files.py --reader zip --seed 7 --first 12 --calls 1    # one input again
+    python tests/hostile/fuzz_files.py --reader zip --seed 7 --first 12 --calls 1    # repeat one input
 
-Each input is a good file with a few bytes changed, cut, doubled or moved, some with a checksum made good again. An exception
-among those that a reader promises is a good answer, and so is a value, of which every tensor is then read. A signal, another
-exception, a call without end and a want of memory where nothing was large are findings. The tests run a small slice
-(`test_files.py`).
+Each input is a valid file in which a few bytes are changed, removed, repeated or moved, sometimes with a corrected
+checksum. A documented exception of the reader is correct, and so is a value, all of whose tensors are then read.
+Findings are: a signal, another exception, a call that does not end, and running out of memory without large sizes. The
+tests run a small part of the inputs (`test_files.py`).
 """
 
 import argparse
@@ -25,9 +25,9 @@ import zipfile
 import zlib
 from pathlib import Path
 
-#: What one process may take: far more than any input here could honestly need.
+#: The memory limit of a process: far more than any valid input needs.
 MEMORY = 4 << 30
-#: Of computing: the machine may have other work.
+#: The limit of computing time, because the machine may be busy.
 SECONDS = 10
 MOST_READ = 1 << 16
 BLOCK = 20_000
@@ -36,7 +36,7 @@ WIDE = [0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF, 1 << 40, (1 << 63) - 1, 1 <
 
 
 def readers():
-    """A reader's name: good files to begin with, what reads one, and the exceptions that it promises."""
+    """A reader: its name, valid files, the function that reads one, and its documented exceptions."""
     import rushlight as torch
     from rushlight import npz, safetensors
     from rushlight._checkpoint.inspect import _faults, inspect
@@ -73,7 +73,7 @@ def readers():
 
 
 def _file():
-    """A function that makes contents a file in memory, the same for every call, and gives its path."""
+    """A function that writes contents to a file in memory, always the same one, and returns its path."""
     descriptor = os.memfd_create("input")
 
     def as_file(content):
@@ -85,7 +85,7 @@ def _file():
 
 
 def _images(as_file):
-    """The reader of the example."""
+    """The file reader of the example."""
     sys.path.append(str(Path(__file__).parents[2] / "examples"))
     from hogwild_digits import read_idx
 
@@ -95,11 +95,11 @@ def _images(as_file):
 
 
 def touch(value):
-    """Reads every element of every tensor in a value: none may lie outside of its storage."""
+    """Reads every element of every tensor in a value, so that access outside of a storage is detected."""
     import rushlight as torch
 
     if isinstance(value, torch.Tensor):
-        if value.numel() <= MOST_READ:  # more than an honest input has, where strides are zero
+        if value.numel() <= MOST_READ:  # zero strides can give more elements than a valid input has
             value.detach().clone(memory_format=torch.contiguous_format)
     elif isinstance(value, dict):
         touch(list(value.values()))
@@ -109,7 +109,7 @@ def touch(value):
 
 
 def _pickles(archive):
-    """The pickle inside, which a checksum would otherwise keep from being reached."""
+    """The pickle inside the file, which a checksum would otherwise protect."""
     with zipfile.ZipFile(io.BytesIO(archive)) as found:
         return [found.read(name) for name in found.namelist() if name.endswith("data.pkl")]
 
@@ -125,7 +125,7 @@ def _archive(content):
 
 
 def damaged(content, draw):
-    """The content with one to four things wrong."""
+    """The content with one to four changes."""
     content = bytearray(content)
     for _ in range(draw.choice((1, 1, 1, 2, 4))):
         if not content:
@@ -156,7 +156,7 @@ def damaged(content, draw):
 
 
 def with_checksums(content):
-    """An archive whose directory states the checksums that its records have, so that damage in a record gets further."""
+    """Corrects the checksums in an archive's directory, so that damaged records are read."""
     content = bytearray(content)
     at = content.find(b"PK\x01\x02")
     while 0 <= at and at + 46 <= len(content):
@@ -176,7 +176,7 @@ def case(reader, files, seed, number):
 
 
 def attack(reader, seed, first, last):
-    """In a process of its own: prints each finding; the last line on standard error is the input at work."""
+    """The child process: prints each finding. The last line on standard error is the current input."""
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     files, read, promised = readers()[reader]
@@ -196,7 +196,7 @@ def attack(reader, seed, first, last):
 
 
 def findings(reader, seed, first, last, folder):
-    """Of a range of inputs; where one ends the process, the attack goes on behind it."""
+    """Tests a range of inputs. After a crash a new process continues with the next input."""
     current = Path(folder, "current")
     while first < last:
         current.write_bytes(struct.pack("<q", first))

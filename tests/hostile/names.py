@@ -1,7 +1,7 @@
-"""What users reach from `torch` by name and what no row is: functions made of rows, and the other methods of `Tensor`.
+"""The public names of `torch` that are not operators: functions made of operators, and the other methods of `Tensor`.
 
-A `Name` has what a case of `rows.py` asks of a row; kinds of parameters follow from annotations, and anything fits where there
-are none.
+A `Name` has the attributes of an operator that `operators.py` uses. Kinds of parameters follow from annotations; parameters
+without annotation get arguments of any kind.
 """
 
 import inspect
@@ -16,7 +16,7 @@ from table_cases import ALL
 import rushlight as torch
 from rushlight import _C
 
-#: Where functions of tensors live.
+#: The modules with functions of tensors.
 PLACES = (
     "rushlight",
     "rushlight.functional",
@@ -34,11 +34,11 @@ PLACES = (
     "rushlight.array_api.linalg",
     "rushlight.utils.dlpack",
 )
-#: Names that change the process for all further cases, or reach beyond it.
+#: Names that change the process for all later cases, or affect other processes.
 BEYOND = ("set_", "use_", "load", "save", "seed", "compile")
 #: Methods of every Python object.
 OBJECTS = {*dir(object), "__new__", "__init__", "__del__", "__torch_function__", "__class_getitem__"}
-#: What an annotation begins with, and the kind of argument in the table's words.
+#: The beginning of an annotation, and the corresponding kind of argument in the table.
 KINDS = (
     (("Sequence[Tensor", "list[Tensor", "tuple[Tensor", "Iterable[Tensor"), "Tensors"),
     (("Tensor", "array"), "Tensor"),
@@ -53,7 +53,7 @@ KINDS = (
 
 
 class Name:
-    """One public callable, as if it were a row."""
+    """One public callable, with the interface of an operator."""
 
     promote = reference = ""
     samples, dtypes = (), ALL
@@ -70,7 +70,7 @@ class Name:
     method = function
 
     def parameters(self, is_method):
-        """The parameters in the table's words; nothing is known of what Python cannot take the signature of."""
+        """The parameters in the table's syntax. Empty if Python has no signature."""
         try:
             found = list(inspect.signature(self.target).parameters.values())
         except (TypeError, ValueError):
@@ -101,16 +101,21 @@ def kind_of(one):
 
 
 def names():
-    """Every such callable, in the order of its name."""
-    rows = {id(function) for space in _C._functions.values() for function in space.values()}
+    """All such callables, sorted by name."""
+    operators = {id(function) for space in _C._functions.values() for function in space.values()}
     found, places = {}, modules()
     for place in PLACES:
         for part in dir(places[place]):
             value = getattr(places[place], part)
-            if part.startswith(("_", *BEYOND)) or not callable(value) or isinstance(value, type) or id(value) in rows:
+            if (
+                part.startswith(("_", *BEYOND))
+                or not callable(value)
+                or isinstance(value, type)
+                or id(value) in operators
+            ):
                 continue
             found.setdefault(id(value), Name(f"{place}.{part}", value, is_method=False))
-    covered = {row["python_name"] + end for row in _C._table() if "method" in row["variants"] for end in ("", "_")}
+    covered = {op["python_name"] + end for op in _C._table() if "method" in op["variants"] for end in ("", "_")}
     for part in dir(torch.Tensor):
         value = getattr(torch.Tensor, part)
         if callable(value) and part not in OBJECTS | covered:

@@ -1,8 +1,8 @@
-"""Calls many rows where the address space is nearly full, and prints which it is at: the last one ended the process.
+"""Calls many operators with a nearly full address space, and prints each: the last one ended the process.
 
-A call may give its result, or say MemoryError or a RuntimeError that names memory; anything else is a finding. Operands are
-made before, so what is missing is the result or a kernel's working space; modules that load late are imported before, since the
-interpreter takes a source for a wrong one that it has no memory to read.
+A call may return its result, or raise MemoryError or a RuntimeError about memory; anything else is a finding. Operands
+are created first, so that only the result or a kernel's working memory is missing. Modules that are loaded lazily are
+imported first, because without memory the interpreter reports a wrong error about their source.
 """
 
 import io
@@ -89,7 +89,7 @@ def in_use():
 
 
 def grow_stack():
-    """The stack takes its pages as it grows, and the system kills where it cannot: it takes some now."""
+    """Touches pages of the stack in advance, because the system kills the process if the stack cannot grow."""
     nested = ()
     for _ in range(10_000):
         nested = (nested,)
@@ -97,7 +97,7 @@ def grow_stack():
 
 
 def attempt(code, spare):
-    """One call with so many bytes to spare; what is wrong with how it ended, if anything."""
+    """Runs one call with the given number of free bytes. Returns a description of a wrong result, or None."""
     limit = in_use() + spare
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
     try:
@@ -114,13 +114,13 @@ def attempt(code, spare):
 
 
 def main():
-    # Threads take memory for themselves when they begin, which nobody can refuse.
+    # Threads allocate memory when they start, and this cannot fail gracefully.
     torch.set_num_threads(1)
     grow_stack()
     for case in CASES.split():
         print(case, flush=True)
         code = compile(case, case, "eval")
-        # The second time tables are there, and blocks of the call before wait for tensors, not for a kernel's lists.
+        # In the second call, tables exist, and cached blocks are for tensors, not for a kernel's lists.
         for _ in range(2):
             for spare in (0, MIB, 3 * MIB):
                 bad = attempt(code, spare)

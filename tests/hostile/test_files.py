@@ -1,4 +1,4 @@
-"""Files that mean harm: whatever is in them, loading raises one of the promised exceptions and executes nothing."""
+"""Malicious files: loading any file returns a result or raises one of the documented exceptions, and executes no code."""
 
 import io
 import json
@@ -30,7 +30,7 @@ def archive(content, records=(), method=zipfile.ZIP_STORED):
 
 
 def legacy(content):
-    """A pickle in the place of the object of the format before torch 1.6."""
+    """A pickle in place of the object in the format before torch 1.6."""
     magic, version, facts = 0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}
     return b"".join(pickle.dumps(value, 2) for value in (magic, version, facts)) + content + pickle.dumps([], 2)
 
@@ -45,7 +45,7 @@ def stacked(module, name):
     return b"".join(SHORT + bytes([len(part)]) + part for part in (module, name)) + b"\x93"
 
 
-# Every opcode that calls, and every way to name what is called.
+# Every opcode that calls a function, and every way to name the function.
 CALLS = {
     "reduce": b"\x80\x02cos\nsystem\n" + TEXT + b"\x85R.",
     "inst": b"(" + TEXT + b"ios\nsystem\n.",
@@ -71,7 +71,7 @@ CALLS = {
 
 @pytest.fixture
 def nothing_runs(monkeypatch):
-    """Whatever a file names is a function that tells."""
+    """Every name in a file refers to a function that records its call."""
     called = []
     for path in ("os.system", "subprocess.Popen", "builtins.eval"):
         monkeypatch.setattr(path, lambda *_, path=path: called.append(path))
@@ -99,7 +99,7 @@ def test_calls_are_listed(name, nothing_runs):
 
 
 def test_a_tar_is_no_checkpoint(nothing_runs):
-    """CVE-2025-32434: an old tar checkpoint was executed although only weights were asked for."""
+    """CVE-2025-32434: an old tar checkpoint was executed although weights_only was set."""
     import tarfile
 
     file = io.BytesIO()
@@ -137,7 +137,7 @@ GOOD = tensor_of(2, 0, [2], [1])
 @pytest.mark.parametrize(
     "content",
     [
-        # CVE-2026-24747: SETITEM(S) on what is no dict, and counts of elements that the storage does not have.
+        # CVE-2026-24747: SETITEM(S) on a value that is not a dict, and wrong numbers of elements.
         GOOD + b"X\x01\0\0\0aX\x01\0\0\0bs.",
         GOOD + b"(X\x01\0\0\0aX\x01\0\0\0bu.",
         b"](X\x01\0\0\0aX\x01\0\0\0bu.",
@@ -147,7 +147,7 @@ GOOD = tensor_of(2, 0, [2], [1])
         tensor_of(2, 1 << 61, [2], [1]) + b".",
         tensor_of(2, 0, [1 << 62, 1 << 62], [1, 1]) + b".",
         tensor_of(2, 0, [2], [-1]) + b".",
-        # Containers that hold themselves as a key, keys without end, values popped that are not there.
+        # Containers that contain themselves as a key, endless keys, missing values on the stack.
         b"}q\x00h\x00Ns.",
         b")" + b"\x85" * 10_000 + b".",
         b"N)" + b"2\x86" * 60 + b"}2s.",
@@ -157,9 +157,9 @@ GOOD = tensor_of(2, 0, [2], [1])
         b"\x8e" + struct.pack("<Q", 1 << 62) + b".",
         b"\x8d" + struct.pack("<Q", (1 << 64) - 1) + b".",
         b"\x8b" + struct.pack("<i", -1) + b".",
-        # The state of a tensor is data, but not of the wrong kind.
+        # The state of a tensor may be data, but must have the right type.
         b"ctorch._utils\n_rebuild_parameter\n(NN}tR.",
-        # Too few arguments, and arguments of the wrong kind.
+        # Too few arguments, and arguments of the wrong type.
         b"ctorch._utils\n_rebuild_tensor_v2\n)R.",
         b"ctorch._utils\n_rebuild_tensor_v2\n(NNNNNNtR.",
         b"ctorch._utils\n_rebuild_parameter\n(ctorch._utils\n_rebuild_tensor\nNNtR.",
@@ -174,34 +174,35 @@ def test_pickles_that_lie(content):
 
 
 def test_inspect_says_what_cannot_be_built(tmp_path):
-    """A dict whose key is a dict: the objects are as `load` makes them, and so are its exceptions."""
+    """A dict whose key is a dict: the objects and the exceptions are those of `load`."""
     path = tmp_path / "a.pt"
     path.write_bytes(archive(b"\x80\x02}ccollections\nOrderedDict\n)RNs.", {}))
     with pytest.raises(TypeError, match=r"unhashable"):
         torch.load(path)
-    with pytest.raises(pickle.UnpicklingError, match=r"cannot be built: TypeError: unhashable"):
+    with pytest.raises(pickle.UnpicklingError, match=r"cannot be created: TypeError: unhashable"):
         inspect(path)
 
 
 @pytest.mark.parametrize("opcodes", [b"K\x00K\x01s.", b"(K\x00K\x01u."])
 def test_items_are_set_in_dicts_only(opcodes):
-    """CVE-2026-24747: of a tensor this would run what indexing runs."""
+    """CVE-2026-24747: for a tensor this would execute indexing."""
     with pytest.raises(pickle.UnpicklingError, match=r"Can only SETITEM for a dict, but got Tensor"):
         torch.load(io.BytesIO(archive(b"\x80\x02" + GOOD + opcodes, {"data/0": bytes(8)})))
 
 
-# --- archives that lie -------------------------------------------------------------------------------------------------
+# --- malformed archives
+# ------------------------------------------------------------------------------------------------
 
 
 def test_compressed_records_are_refused():
-    """A zip bomb: checkpoints are never compressed."""
+    """A zip bomb: compressed checkpoints are rejected."""
     bomb = archive(b"\x80\x02" + GOOD + b".", {"data/0": bytes(1 << 20)}, zipfile.ZIP_DEFLATED)
     with pytest.raises(RuntimeError, match=r"is compressed, which checkpoints never are"):
         torch.load(io.BytesIO(bomb))
 
 
 def test_records_that_overlap_are_refused():
-    """A zip bomb without compression: many records on the same bytes."""
+    """A zip bomb without compression: many records that share bytes."""
     whole = bytearray(archive(b"\x80\x02" + GOOD + b".", {"data/0": bytes(8), "data/1": bytes(8)}))
     entries = [at for at in range(len(whole)) if whole[at : at + 4] == b"PK\x01\x02"]
     whole[entries[-1] + 42 : entries[-1] + 46] = whole[entries[-2] + 42 : entries[-2] + 46]
@@ -243,10 +244,10 @@ def entry(shape=(2,), first=0, last=8, dtype="F32"):
         (1 << 26).to_bytes(8, "little") + b"{}",
         (6).to_bytes(8, "little") + b'["a"] ',
         (2 * 10**5).to_bytes(8, "little") + b"{" + b'"a":[' * 39_999 + bytes(5),
-        header(a=entry()),  # no bytes at all
-        header(a=entry()) + bytes(9),  # bytes that belong to nobody
+        header(a=entry()),  # no data
+        header(a=entry()) + bytes(9),  # unused bytes
         header(a=entry(last=12)) + bytes(12),
-        header(a=entry(), b=entry()) + bytes(8),  # two on the same bytes
+        header(a=entry(), b=entry()) + bytes(8),  # two tensors with the same bytes
         header(a=entry(), b=entry(first=4, last=12)) + bytes(12),
         header(a=entry(), b=entry(first=12, last=20)) + bytes(20),  # a gap
         header(a=entry(shape=[1 << 40, 1 << 40])) + bytes(8),
@@ -302,11 +303,12 @@ def test_an_array_that_says_it_is_larger_than_deflate_can_make_it():
     content = bytearray(npz.save({"a": torch.zeros(1000)}, compress=True))
     at = content.index(b"PK\x01\x02")
     struct.pack_into("<I", content, at + 24, 1 << 31)
-    with pytest.raises(npz.NpzError, match=r"cannot be as large as the archive says"):
+    with pytest.raises(npz.NpzError, match=r"cannot have the size that the archive gives"):
         npz.load(bytes(content))
 
 
-# --- at random ---------------------------------------------------------------------------------------------------------
+# --- random damage
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reader", list(readers()))

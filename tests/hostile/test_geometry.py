@@ -1,4 +1,4 @@
-"""Sizes, strides and counts beyond all reason are refused, in torch's words where it has some."""
+"""Extreme sizes, strides and counts raise errors, with torch's messages where it has some."""
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_refused(text, sentence):
 
 
 class Names:
-    """`torch`, and the rows that only the engine names."""
+    """`torch`, and internal operators."""
 
     def __getattr__(self, name):
         return getattr(torch._C if name.startswith("_") else torch, name)
@@ -80,7 +80,7 @@ class Names:
     ],
 )
 def test_views_of_nothing_may_be_of_any_size_that_fits(view):
-    """Or of one element: no step leads anywhere."""
+    """Also with one element: strides are not used."""
     for same in (view[::4], view[..., ::3], view[:1], view.flip(0), view.unsqueeze(0), view.transpose(0, -1), view + 1):
         assert same.numel() <= 1
     assert view.sum().item() in (0, 1)
@@ -92,7 +92,7 @@ FAR = 2**63 - 1
 @pytest.mark.parametrize("sizes, strides", [((1, 1), (FAR, FAR)), ((2, 1), (1, FAR)), ((0, HUGE // 2), (HUGE, HUGE))])
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.float32, torch.int8])
 def test_strides_that_lead_nowhere(sizes, strides, dtype):
-    """Where there is no second element the stride may be anything, and who counts in other units must not care."""
+    """Without a second element the stride may be anything, also when it is converted to other units."""
     view = torch.ones(8, dtype=dtype).as_strided(sizes, strides)
     zero = torch.zeros(1, dtype=torch.int64)
     assert view.__array_interface__["shape"] == torch.from_dlpack(view).shape == sizes
@@ -132,13 +132,13 @@ def test_rolls_of_any_length(shift):
 
 
 def test_lists_of_nothing():
-    """Of an empty tensor even the number of bytes to the next element may be beyond all numbers."""
+    """For an empty tensor even the number of bytes between elements may overflow."""
     assert torch.ones(4, 1, 1).repeat(0, HUGE // 2, 3).tolist() == []
     assert torch.ones(2, 1, 1).repeat(1, 0, HUGE // 2).tolist() == [[], []]
 
 
 def test_small_answers_to_huge_questions():
-    """Nothing walks what it does not need."""
+    """Unused dimensions are not iterated over."""
     assert torch.diagonal(X, 2**63 - 1).shape == torch.diagonal(X, -(2**63)).shape == (0,)
     assert torch.tril_indices(2, 2**63 - 1, 1).tolist() == [[0, 0, 1, 1, 1], [0, 1, 0, 1, 2]]
     assert torch.triu_indices(2**62, 3).tolist() == [[0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2]]
@@ -156,14 +156,14 @@ def test_small_answers_to_huge_questions():
 @pytest.mark.parametrize("far", [{"dilation": 2**41}, {"dilation": 2**50, "padding": 2**49}, {"stride": 2**40}])
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_windows_that_see_nothing_cost_nothing(dims, far):
-    """However far the taps lie apart: a window's first and last see zeros, and so do their gradients."""
+    """With any distance between the taps, the first and last taps of a window read zeros, and so do their gradients."""
     padding = far.get("padding", 2**40)
     image = torch.ones((1, 1) + (3,) * dims, requires_grad=True)
     weight = torch.ones((1, 1) + (2 if "dilation" in far else 1,) * dims, requires_grad=True)
     convolution = (torch.conv1d, torch.conv2d, torch.conv3d)[dims - 1]
     result = convolution(image, weight, padding=padding, **{key: far[key] for key in far if key != "padding"})
     assert result.numel() == 3**dims
-    # A stride lets the middle window see the first element.
+    # With a stride, the middle window reads the first element.
     seen = 0 if "dilation" in far else 1
     assert result.sum().item() == seen
     result.sum().backward()
@@ -185,7 +185,7 @@ def nested(depth):
 
 
 class Endless:
-    """A sequence of sequences of sequences."""
+    """An endlessly nested sequence."""
 
     def __len__(self):
         return 3

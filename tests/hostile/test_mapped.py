@@ -1,4 +1,4 @@
-"""Mapped files that others shorten: an exception where torch ends with SIGBUS, and nobody else's SIGBUS is swallowed."""
+"""Truncated file mappings: rushlight raises an exception where torch ends with SIGBUS. Other SIGBUS are not hidden."""
 
 import signal
 import subprocess
@@ -41,7 +41,7 @@ def printed(program, folder):
 
 
 def test_a_checkpoint_that_is_shortened(tmp_path):
-    """The next call says so, for every storage of the file; what asks for no bytes still works, and copies are safe."""
+    """The next call raises an error, for every storage of the file. Calls that read no bytes work, and copies are safe."""
     program = """
         state = saved()
         copy = state["a"].clone()
@@ -61,7 +61,7 @@ def test_a_checkpoint_that_is_shortened(tmp_path):
 
 
 def test_one_that_is_shortened_while_it_is_read(tmp_path):
-    """Also where the pages go while a kernel is in the middle of them: the call itself raises."""
+    """If the file is truncated while a kernel reads it, that call raises an error."""
     program = """
         words = set()
         for _ in range(30):
@@ -82,7 +82,7 @@ def test_one_that_is_shortened_while_it_is_read(tmp_path):
 
 @pytest.mark.parametrize("through", [False, True])
 def test_others_who_look_at_the_same_bytes(through, tmp_path):
-    """An array over the tensor, and a write: they find zeros, and the process lives."""
+    """An array over the tensor reads zeros, a write has no effect, and the process continues."""
     program = f"""
         import numpy
         torch.serialization.set_default_mmap_options(mmap.MAP_SHARED if {through} else mmap.MAP_PRIVATE)

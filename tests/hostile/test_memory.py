@@ -1,4 +1,4 @@
-"""Where there is no memory there is an exception, and the process goes on."""
+"""Running out of memory raises an exception, and the process continues."""
 
 import os
 import subprocess
@@ -67,9 +67,9 @@ def test_exhaustion_is_an_exception():
 
 
 def test_scratch_that_is_not_there_is_an_exception():
-    """Where kernels need working space and there is none, nothing ends the process."""
+    """If kernels cannot allocate working memory, the process continues."""
     program = [sys.executable, str(Path(__file__).with_name("shortage.py"))]
-    # What is large comes from the system and goes back there, so that none of it waits in the heap.
+    # Large blocks are allocated from the system and returned to it, so that none of them is cached in the heap.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
     done = subprocess.run(program, capture_output=True, text=True, timeout=300, env=environment)
     last = done.stdout.split("\n")[-2:-1]
@@ -98,6 +98,6 @@ print(steps > 1000)
 
 
 def test_a_history_of_nothing_grows_until_it_is_refused():
-    """Tensors of no elements ask for no memory, but what records them takes some."""
+    """Tensors without elements need no memory, but recording them does."""
     done = subprocess.run([sys.executable, "-c", GROWING], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr[-2000:]

@@ -1,5 +1,5 @@
-"""Geometry, indices and masks change under threads that compute: each call sees the old or the new one, never a mixture,
-never freed memory, and never memory beyond an operand's ends.
+"""Geometry, indices and masks change while threads compute. Each call uses the old or the new ones, never a mixture,
+never freed memory, and never memory outside of an operand.
 """
 
 import subprocess

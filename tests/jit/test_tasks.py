@@ -1,4 +1,4 @@
-"""`jit.fork` and `jit.wait`: calls overlap, nest, carry gradients and exceptions, and end with the process."""
+"""`jit.fork` and `jit.wait`: calls overlap, can be nested, propagate gradients and exceptions, and end with the process."""
 
 import os
 import subprocess
@@ -78,7 +78,7 @@ def test_refusals():
 
 
 def test_a_task_may_replace_what_its_waiter_would_read():
-    """Whoever replaces a tensor's memory waits until nobody computes: a thread that only waits does not count."""
+    """Replacing a tensor's memory waits until no thread computes with it. A thread that only waits does not count."""
     x = torch.zeros(3)
 
     def replace():
@@ -125,7 +125,7 @@ def test_a_forked_child():
             try:
                 running.wait()
             except RuntimeError as error:
-                lost = "process from which" in str(error)
+                lost = "parent process" in str(error)
             code = 0 if lost and torch.jit.fork(sum, [1, 2]).wait() == 3 else 2
         finally:
             os._exit(code)

@@ -15,8 +15,9 @@ from queue import Empty, Full
 
 import pytest
 
+import rushlight as torch
 import rushlight.multiprocessing as mp
-from rushlight.multiprocessing import channel, parcel, queues
+from rushlight.multiprocessing import bundle, channel, queues
 
 METHODS = ["fork", "spawn", "forkserver"]
 
@@ -28,7 +29,7 @@ def context(request):
 
 @pytest.fixture(autouse=True)
 def watchdog():
-    """A test that hangs fails instead."""
+    """Makes a test that hangs fail."""
 
     def give_up(*_):
         raise TimeoutError("the test hangs")
@@ -131,7 +132,7 @@ class TestQueue:
     def test_what_cannot_be_sent_takes_no_room(self):
         queue = mp.JoinableQueue(2)
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # A long message travels in a file, for which there is no descriptor.
+        # A long message is sent in a file, and there is no descriptor for it.
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
         try:
             for _ in range(5):
@@ -236,7 +237,7 @@ def write_for_ever(queue):
 
 
 class TestKills:
-    """What multiprocessing's own queues do not survive: its reader holds a lock while it waits."""
+    """Kills that multiprocessing's own queues do not survive, because a waiting reader holds a lock."""
 
     @pytest.mark.parametrize("maxsize", [0, 2])
     def test_readers(self, maxsize):
@@ -250,7 +251,7 @@ class TestKills:
             time.sleep(0.002 * (attempt % 3))
             os.kill(reader.pid, signal.SIGKILL)
             reader.join()
-        # At most what the dead had taken is missing, and there is room for as much as ever.
+        # At most the messages that killed processes had taken are missing, and all slots are free.
         while not queue.empty():
             queue.get(timeout=20)
         for number in range(maxsize or 10):
@@ -338,13 +339,13 @@ class TestPipe:
         with open(os.memfd_create("open to all"), "wb", 0) as file:
             file.write(pickle.dumps("text"))
             socket.send_fds(first._end, [b"\1"], [file.fileno()])
-        with pytest.raises(OSError, match="no message of rushlight"):
+        with pytest.raises(OSError, match="not a message of rushlight"):
             second.recv()
         assert descriptors() == before
 
     def test_a_descriptor_of_another_kind_is_no_pipe(self):
         first, second = mp.Pipe()
-        payload, parts = parcel.pack(second)
+        payload, parts = bundle.pack(second)
         with contextlib.closing(parts), open(os.devnull) as other:
             before = descriptors()
             channel.send(first._end, payload, [other.fileno()])
@@ -366,8 +367,8 @@ class TestPipe:
 
 
 def test_a_bare_fork_does_not_open_a_lock():
-    """Parent and child share the file that the lock is, but not the description that the kernel locks."""
-    lock = queues.DeathProofLock()
+    """Parent and child share the lock file, but not the file description that the kernel locks."""
+    lock = queues.RobustLock()
     ready, say = os.pipe()
     lock.__enter__()
     child = os.fork()
@@ -500,3 +501,29 @@ class TestModule:
 def append(shared, lock, number):
     with lock:
         shared.append(number)
+
+
+def _fail_or_sleep(index):
+    if index == 0:
+        raise ValueError("no luck")
+    time.sleep(100)
+
+
+def test_processes_that_are_terminated_are_logged(caplog):
+    context = mp.start_processes(_fail_or_sleep, nprocs=2, join=False, start_method="fork")
+    with caplog.at_level("WARNING"), pytest.raises(mp.ProcessRaisedException, match="no luck"):
+        while not context.join():
+            pass
+    assert f"Terminating process {context.pids()[1]} via signal SIGTERM" in caplog.text
+
+
+@pytest.mark.parametrize("value", ["0", "1"])
+def test_processes_of_a_fork_server_may_start_together(value, monkeypatch):
+    monkeypatch.setenv(mp.ENV_VAR_PARALLEL_START, value)
+    total = torch.zeros(3).share_memory_()
+    mp.start_processes(_mark, (total,), nprocs=3, start_method="forkserver")
+    assert total.tolist() == [1.0, 2.0, 3.0]
+
+
+def _mark(index, total):
+    total[index] = index + 1

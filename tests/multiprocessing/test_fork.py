@@ -1,4 +1,4 @@
-"""A process may fork at any time, whatever its threads are doing, and the child computes at once."""
+"""A process may fork at any time, whatever its threads do, and the child can compute immediately."""
 
 import os
 import select
@@ -16,14 +16,14 @@ WATCHDOG = 5.0
 
 
 def heavy(weight):
-    """Long enough for the thread pool, forward and backward."""
+    """A computation that uses the thread pool, forward and backward."""
     loss = ((weight * 2).exp().sum(1) / 3).log().sum()
     (grad,) = torch.autograd.grad(loss, weight)
     return loss.item() + grad.sum().item()
 
 
 def fork(work):
-    """Runs `work` in a forked child; its exit code, or None when the watchdog had to end it."""
+    """Runs `work` in a forked child. Returns its exit code, or None if it hung and was killed."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -43,7 +43,7 @@ def fork(work):
 
 @pytest.fixture
 def threads():
-    """More threads than one, whatever the machine."""
+    """Uses more than one thread on any machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     yield
@@ -144,6 +144,6 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 def test_while_another_thread_takes_every_lock_for_the_first_time(thorough):
-    """Fresh processes, in which no lock is known to the registry when the fork begins."""
+    """In new processes, in which no lock is registered when the fork begins."""
     for _ in range(200 if thorough else 10):
         subprocess.run([sys.executable, "-c", FIRST_STEPS], timeout=60, check=True)

@@ -48,7 +48,7 @@ def test_waiting_ends_with_the_parent(step, method, count, tmp_path):
         try:
             for _ in range(count):
                 children.append(os.pidfd_open(int(parent.stdout.readline())))
-            # Time to fill what there is.
+            # Time to fill the queue.
             assert not select.select(children, [], [], 0.5)[0]
             parent.kill()
             for child in children:
@@ -110,7 +110,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_servers_have_no_files(method, tmp_path):
-    """Neither a manager, nor a fork server, nor what lends descriptors to others: a kill would leave them behind."""
+    """No manager, fork server or descriptor server remains: a kill could leave them behind."""
     script, folder = tmp_path / "script.py", tmp_path / "temporary"
     script.write_text(_SERVERS)
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""What the fork server has loaded before it forks is what its children would load for themselves."""
+"""The fork server loads the modules that its children would load themselves."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ def test_another_copy_of_the_package_is_not(where, tmp_path):
     folder.mkdir(exist_ok=True)
     (folder / "rushlight").symlink_to(Path(rushlight.__file__).parent)
     if folder == tmp_path:
-        # A server would find it there, since it has no file of its own; the program, with one, here.
+        # A server without its own main file would find the module there; this program has a file.
         home = str(Path(rushlight.__file__).parents[1])
         assert output(tmp_path, home) == "False\n"
     else:

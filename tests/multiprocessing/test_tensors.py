@@ -1,4 +1,4 @@
-"""Tensors between processes: the same bytes on both sides, whoever dies, and nothing left behind."""
+"""Tensors between processes: shared bytes, whichever process ends, and no leftovers."""
 
 import contextlib
 import gc
@@ -205,7 +205,7 @@ assert len(os.listdir("/proc/self/fd")) < 100
 
 
 def pass_on(source, target):
-    """Holds, checks and sends on what comes, until it is killed."""
+    """Holds, checks and forwards received tensors until it is killed."""
     held = []
     while True:
         held.append(source.get())
@@ -217,7 +217,7 @@ def pass_on(source, target):
 
 
 def shared_pages():
-    """Kilobytes in the anonymous files that this process holds."""
+    """The size in kilobytes of the anonymous files that this process holds."""
     files = {}
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the descriptor of the listing itself
@@ -228,7 +228,7 @@ def shared_pages():
 
 
 def kill_and_check(kills, seconds):
-    """Workers are killed at random moments while tensors go round; returns how many were."""
+    """Kills workers at random moments while tensors are sent. Returns the number of kills."""
     context = mp.get_context("fork")
     source, target = context.Queue(8), context.Queue()
 
@@ -265,7 +265,7 @@ def kill_and_check(kills, seconds):
 
 class TestLifetime:
     def test_kills_at_any_moment(self):
-        """No slot is reused while somebody holds it, and after all have died nothing is left."""
+        """No slot is reused while a process holds it, and nothing remains after all have ended."""
         named, descriptors = set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd"))
         assert kill_and_check(100, 60) > 20
         gc.collect()
@@ -298,7 +298,7 @@ class TestAtomicAdd:
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     @pytest.mark.parametrize("rows", [None, [1, 1, 3, 1]])
     def test_no_addition_is_lost(self, dtype, rows):
-        """Whole numbers are added exactly, in whatever order; the processes meet at few elements all the time."""
+        """Integers are added exactly, in any order. The processes constantly update the same few elements."""
         target = torch.zeros(4, 2, dtype=dtype).share_memory_()
         index = None if rows is None else torch.tensor(rows)
         context = mp.get_context("fork")
@@ -368,7 +368,7 @@ def write(tensor, queue):
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_files_that_are_written_through_stay_files(tmp_path, method):
-    """Whoever gets such a tensor maps the file itself, also one that has lost its name."""
+    """A process that receives such a tensor maps the file itself, even if the file has been unlinked."""
     path = tmp_path / "numbers"
     tensor = torch.from_file(path, shared=True, size=4, dtype=torch.uint8)
     assert tensor.is_shared() and tensor.untyped_storage().filename == str(path)

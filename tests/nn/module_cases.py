@@ -1,6 +1,6 @@
-"""Modules with their arguments and inputs, and what is measured of each; run as a program it records torch's numbers.
+"""Modules with their arguments and inputs, and their measurements. Run as a program, it records torch's numbers.
 
-`python tests/nn/module_cases.py` needs torch and writes `tests/data/modules.json`, which `test_recorded.py` compares with.
+`python tests/nn/module_cases.py` needs torch and writes `tests/data/modules.json`, which `test_recorded.py` reads.
 """
 
 import hashlib
@@ -133,7 +133,7 @@ def identity(case):
 
 
 def values(given, place):
-    """An input's numbers, the same everywhere: waves for a shape, or what the kind asks for."""
+    """Deterministic numbers for an input: waves for a shape, or numbers of a special kind."""
     kind, shape = given if len(given) == 2 and isinstance(given[1], tuple) else ("wave", given)
     waves = [math.sin(1.7 * i + 2.3 * place + 0.4) for i in range(math.prod(shape))]
     if kind == "signs":
@@ -160,7 +160,7 @@ def summary(tensor):
 
 
 def measure(torch, case):
-    """How a module prints, its state's names, a digest of its first weights, its results and gradients."""
+    """The text of a module, the names of its state, a digest of its initial weights, its results and gradients."""
     name, args, options, *inputs = case
     torch.manual_seed(7)
     module = getattr(torch.nn, name)(*args, **options)

@@ -1,4 +1,4 @@
-"""Attention: masks of every kind, single sequences, and messages. (Its numbers: `test_recorded`.)"""
+"""Attention: all kinds of masks, unbatched sequences, and messages. (`test_recorded` has its numbers.)"""
 
 import math
 import warnings
@@ -33,7 +33,7 @@ def test_masks_say_the_same():
 
 
 def test_without_weights_their_matrix_is_never_made():
-    """A query sees the keys up to its own place, by a mask or by the hint that it is one; the product stays in blocks."""
+    """A query attends to keys up to its own position, with a mask or with the hint that it is causal, in blocks."""
     query = torch.randn(5, 2, 8, requires_grad=True)
     module, hidden = attention(), torch.ones(5, 5, dtype=torch.bool).triu(1)
     with_weights, _ = module(query, query, query, attn_mask=hidden)
@@ -211,7 +211,7 @@ def test_masks_are_no_inputs_to_backward_hooks():
 
 
 def test_a_causal_hint_says_more_than_a_mask_where_keys_are_added():
-    # As in torch: the hint hides what has been added, a mask does not.
+    # As in torch: the hint also masks the appended positions, a mask does not.
     layer, x = attention(add_bias_kv=True), torch.randn(3, 1, 8)
     mask = nn.Transformer.generate_square_subsequent_mask(3)
     hinted, masked = (layer(x, x, x, need_weights=False, attn_mask=mask, is_causal=hint)[0] for hint in (True, False))

@@ -130,3 +130,12 @@ def test_parameter_dict():
         values[3]
     values.clear()
     assert len(values) == 0 and not list(values.parameters())
+
+
+def test_a_parameter_dict_sorts_a_plain_dictionary():
+    one = torch.ones(1)
+    table = nn.ParameterDict({"b": one, "a": one})
+    table.update({"d": one, "c": one})
+    table.update([("z", one), ("y", one)])
+    table.update(OrderedDict(x=one, w=one))
+    assert list(table) == ["a", "b", "c", "d", "z", "y", "x", "w"]

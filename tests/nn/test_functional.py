@@ -1,4 +1,4 @@
-"""Functions of `nn.functional` that stand in Python: images in other sizes, and kinds of dropout."""
+"""Functions of `nn.functional` that are written in Python: resizing of images, and dropout."""
 
 import pytest
 
@@ -98,8 +98,8 @@ def test_sizes_beyond_integers_are_refused(factor):
         F.interpolate(torch.ones(1, 1, 3), scale_factor=factor)
 
 
-#: What torch 2.13 makes of ``arange(42) ** 2 % 37`` as a 6x7 image: of size (2, 3), of bytes six times as bright, by the
-#: factors (0.4, 0.5); and the gradient of the first element along the first column.
+#: torch 2.13's results for ``arange(42) ** 2 % 37`` as a 6x7 image: resized to (2, 3), the same for bytes that are six
+#: times as large, by the factors (0.4, 0.5); and the gradient of the first element along the first column.
 SHRUNK = {
     "bilinear": (
         [11.9286, 18.9853, 25.4286, 12.2143, 18.7941, 17.1429],
@@ -212,3 +212,41 @@ def test_adaptive_pools_have_a_dimension_for_each_size(function, size):
         with pytest.raises(ValueError, match=f"^Input dimension should be at least {len(size) + 1}$"):
             function(torch.ones(shape), size)
     assert function(torch.ones((2,) * (len(size) + 1)), size).shape[0] == 2
+
+
+def _fractional(space, shape=(2, 3), **options):
+    pool = getattr(F, f"fractional_max_pool{space}d")
+    return pool(torch.ones(*shape, *[4] * space), **{"kernel_size": 2, "output_size": 2, **options})
+
+
+@pytest.mark.parametrize("space", [2, 3])
+def test_fractional_pooling_refuses_what_does_not_fit(space):
+    ints = {2: "Ints", 3: "three Ints"}[space]
+    for options, sentence in (
+        ({"kernel_size": (2,)}, f"kernel_size must either be a single Int or tuple of {ints}"),
+        ({"output_size": (2,)}, f"output_size must either be a single Int or tuple of {ints}"),
+        ({"_random_samples": torch.rand(1, 3, space)}, r"_random_samples.size\(0\) no less then input batch size"),
+        ({"_random_samples": torch.rand(2, 2, space)}, r"_random_samples.size\(1\) equals to input channel size"),
+        ({"_random_samples": torch.rand(2, 3, 4)}, rf"_random_samples.size\(2\) equals to {space}; got 4"),
+        ({"_random_samples": torch.rand(2, 3)}, "_random_samples to have 3 dimensions, got 2"),
+        ({"_random_samples": torch.rand(2, 3, space).double()}, "_random_samples to have the same dtype as input"),
+        ({"shape": (2, 0)}, "Expected input to have non-zero size for non-batch dimensions"),
+    ):
+        with pytest.raises(RuntimeError, match=sentence):
+            _fractional(space, **options)
+    with pytest.raises(ValueError, match="requires output_ratio to either be a single Int or tuple of Ints"):
+        _fractional(space, output_size=None, output_ratio=(0.5,) * 4)
+    assert _fractional(space, _random_samples=torch.rand(5, 3, space)).shape[:2] == (2, 3)
+    assert _fractional(space, (0, 3)).shape[:2] == (0, 3) and _fractional(space, (3,)).shape[0] == 3
+
+
+def test_unpooling_refuses_a_kernel_of_too_few_sizes():
+    for space, text in ((2, r"two elements \(height, width\)"), (3, r"three elements \(depth, height, width\)")):
+        x = torch.ones(1, 1, *[2] * space)
+        with pytest.raises(RuntimeError, match=f"There should be exactly {text} in output_size, but got 1 elements"):
+            getattr(F, f"max_unpool{space}d")(x, torch.zeros_like(x, dtype=torch.int64), [1])
+
+
+def test_a_grid_of_one_point_is_warned_of():
+    with pytest.warns(UserWarning, match="affine_grid behavior has changed for unit-size grids"):
+        F.affine_grid(torch.eye(2, 3)[None], (1, 1, 1, 3), align_corners=True)

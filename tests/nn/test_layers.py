@@ -1,4 +1,4 @@
-"""Layers and losses: how they print, what they start with, what they compute."""
+"""Layers and losses: text, initial values, results."""
 
 import pytest
 

@@ -38,7 +38,7 @@ def test_lazy_layers_become_the_others(name, args, space):
     for other in copies:
         torch.manual_seed(3)
         assert torch.equal(other(sample(space)), result) and repr(other) == repr(eager)
-    # A state with sizes gives them.
+    # A state with sizes sets them.
     loaded = lazy(name, args)
     loaded.load_state_dict(eager.state_dict())
     assert torch.equal(loaded.eval()(sample(space)), eager.eval()(sample(space))) and repr(loaded) == repr(eager)

@@ -1,7 +1,8 @@
-"""Registration, attributes, walking and conversion of modules."""
+"""Registration, attributes, traversal and conversion of modules."""
 
 import copy
 import pickle
+import re
 
 import pytest
 
@@ -133,7 +134,7 @@ def test_misuse(act, error, message):
 
 
 def test_functions_are_no_modules():
-    """A function is told by its name, as torch's package calls it."""
+    """Messages name a function as torch's package does."""
     with pytest.raises(TypeError, match=r"torch\.nn\.functional\.relu is not a Module subclass"):
         nn.Sequential(nn.Linear(1, 1), nn.functional.relu)
 
@@ -215,7 +216,7 @@ def test_a_module_whose_init_was_not_called_says_so():
 
     with pytest.raises(AttributeError, match="'Bare' object has no attribute '_backward_hooks'\n.*super"):
         Bare()(torch.ones(1))
-    handle = nn.ReLU().register_forward_hook(print)  # from now on each call looks for hooks
+    handle = nn.ReLU().register_forward_hook(print)  # from now on each call checks for hooks
     handle.remove()
     with pytest.raises(AttributeError, match="'Bare' object has no attribute '_backward_hooks'\n.*super"):
         Bare()(torch.ones(1))
@@ -290,3 +291,88 @@ def test_a_module_that_was_never_begun():
 
     with pytest.raises(AttributeError, match="'Forgetful' object has no attribute '_backward_hooks'"):
         Forgetful()(1)
+
+
+class TwoArguments(nn.Module):
+    def register_buffer(self, name, tensor):
+        super().register_buffer(name, tensor)
+
+
+def test_a_buffer_does_not_replace_an_ordinary_attribute():
+    module = nn.Module()
+    module.a = 3
+    with pytest.raises(KeyError, match="attribute 'a' already exists"):
+        module.a = nn.Buffer(torch.ones(1))
+    assert module.a == 3 and not list(module.buffers())
+    module = TwoArguments()
+    module.b = nn.Buffer(torch.ones(1))
+    assert [name for name, _ in module.named_buffers()] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "args, kwargs, got",
+    [
+        (("cpu", True), {}, "(str, bool)"),
+        ((None, True), {}, "(NoneType, bool)"),
+        (("cpu", 1), {}, "(str, int)"),
+        ((torch.float64, torch.float32), {}, "(torch.dtype, torch.dtype)"),
+        ((torch.float64,), {"device": "cpu"}, "(torch.dtype, device=str)"),
+        (("cpu",), {"device": "cpu"}, "(str, device=str)"),
+        ((torch.ones(1), "x"), {}, "(Tensor, str)"),
+        ((), {"foo": 1}, "(foo=int, )"),
+        ((), {"memory_format": 3}, "(memory_format=int, )"),
+    ],
+)
+def test_arguments_of_to_that_do_not_fit(args, kwargs, got):
+    with pytest.raises(
+        TypeError, match=re.escape(f"to() received an invalid combination of arguments - got {got}, but")
+    ):
+        nn.Linear(1, 1).to(*args, **kwargs)
+
+
+def test_to_accepts_no_copy():
+    for args, kwargs in ((("cpu",), {"copy": True}), ((torch.float64, True, True), {})):
+        with pytest.raises(RuntimeError, match=r"^\.to\(\) does not accept copy argument"):
+            nn.Linear(1, 1).to(*args, **kwargs)
+    module = nn.Linear(1, 1).to("cpu", torch.float64, True)
+    assert module.weight.dtype == torch.float64
+    assert module.to(torch.float32, non_blocking=True).weight.dtype == torch.float32
+    assert module.to(None).to(device=None, dtype=None).to(torch.ones(1).double()).weight.dtype == torch.float64
+
+
+def test_functional_call_of_a_module_that_contains_itself():
+    class Loop(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1))
+
+        def forward(self, x):
+            return self.weight * x
+
+    module = Loop()
+    module._modules["own"] = module
+    zero = {"weight": torch.zeros(1)}
+    assert torch.func.functional_call(module, zero, torch.ones(1), tie_weights=False).item() == 0
+    assert module.weight.item() == 1
+
+
+def test_functional_call_with_names_that_the_module_does_not_have():
+    class Reads(nn.Module):
+        def forward(self):
+            return self.extra, [name for name, _ in self.named_parameters()]
+
+    module = Reads()
+    value, names = torch.func.functional_call(module, {"extra": nn.Parameter(torch.ones(1))}, ())
+    assert value.item() == 1 and names == ["extra"] and not hasattr(module, "extra")
+    value, names = torch.func.functional_call(module, {"extra": torch.ones(1)}, ())
+    assert value.item() == 1 and names == [] and not hasattr(module, "extra")
+    with pytest.raises(AttributeError, match="Reads has no attribute `below`"):
+        torch.func.functional_call(module, {"below.weight": torch.ones(1)}, ())
+    module.other = 5
+    for name, value, sentence in (
+        ("other", torch.ones(1), "attribute `other`: 5 is not an instance of torch.Tensor"),
+        ("extra", 3, "3 is not an instance of torch.Tensor"),
+    ):
+        with pytest.raises(TypeError, match=sentence):
+            torch.func.functional_call(module, {name: value}, ())
+    assert module.other == 5 and not hasattr(module, "extra")

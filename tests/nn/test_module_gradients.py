@@ -1,6 +1,6 @@
-"""Every recorded module against finite differences in float64, to second order, with inputs that are not contiguous.
+"""Compares every recorded module with finite differences in float64, to second order, with non-contiguous inputs.
 
-One random direction stands for all of a Jacobian: a wrong entry goes unnoticed only if it is orthogonal to random vectors.
+One random direction is sufficient: an error in the Jacobian is missed only if it is orthogonal to random vectors.
 """
 
 import copy
@@ -13,7 +13,7 @@ from rushlight.autograd import gradcheck, gradgradcheck
 
 
 def spread(tensor, place):
-    """The same numbers in memory of another order: transposed, in every second place, or the tensor as it is."""
+    """The same numbers in another memory layout: transposed, with gaps, or unchanged."""
     if not tensor.dim():
         return tensor
     if place % 2:
@@ -26,7 +26,7 @@ def reversed_in_memory(tensor):
 
 
 def called(case, layout):
-    """The module as a function of its inputs and parameters, which draws the same numbers in every call; and those."""
+    """The module as a function of its inputs and parameters, with the same random numbers each time; and these tensors."""
     name, args, options, *inputs = case
     torch.manual_seed(7)
     module = getattr(torch.nn, name)(*args, **options).double()
@@ -35,9 +35,9 @@ def called(case, layout):
         numbers, shape = module_cases.values(given, place)
         tensor = torch.tensor(numbers).reshape(shape)
         if tensor.is_floating_point():
-            # Away from the places where a rule has a corner.
+            # Away from points where a function has a kink.
             tensor = layout(tensor.double() + 0.0137 * (place + 1), place)
-            # Targets that are signs or shares are constants.
+            # Targets that are signs or probabilities are constants.
             tensor.requires_grad_(place == 0 or not isinstance(given[0], str))
         tensors.append(tensor)
     parameters = dict(module.named_parameters())

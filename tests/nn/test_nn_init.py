@@ -5,7 +5,7 @@ import pytest
 import rushlight as torch
 from rushlight.nn import init
 
-# From torch 2.13 with manual_seed(0), for an empty (2, 3).
+# From torch 2.13 with manual_seed(0), for an empty tensor of shape (2, 3).
 RECORDED = [
     ("uniform_", (-1.0, 2.0), [[0.4887697696685791, 1.3046653270721436, -0.7345677018165588], [-0.6039085388183594, -0.07773154973983765, 0.9022360444068909]]),
     ("normal_", (1.0, 2.0), [[4.081992149353027, 0.4131421744823456, -3.357578754425049], [2.1368625164031982, -1.1690447330474854, -1.79719078540802]]),
@@ -81,13 +81,13 @@ def test_misuse(act, message):
     ],
 )
 def test_far_tails_are_drawn_from_in_time(mean, std, low, high, wanted):
-    """Nearly all of the window has no density to speak of."""
+    """The density is almost zero in nearly all of the interval."""
     drawn = init.trunc_normal_(torch.empty(100), mean, std, low, high)
     assert wanted[0] <= drawn.min() and drawn.max() <= wanted[1]
 
 
 def test_a_tail_has_its_distribution():
-    """Far out it is exponential: the mean distance from the bound is one over the distance of the bound from the mean."""
+    """Far out in the tail it is exponential: the mean distance from the bound is 1 / (bound - mean)."""
     torch.manual_seed(0)
     with pytest.warns(UserWarning):
         drawn = init.trunc_normal_(torch.empty(20_000, dtype=torch.float64), 0.0, 1.0, 50.0, 1e9)

@@ -1,4 +1,4 @@
-"""Gradient clipping and parameters as a vector."""
+"""Gradient clipping, and parameters as a vector."""
 
 import math
 
@@ -19,7 +19,7 @@ def parameters():
     ("order", "norm"), [(2.0, 13.0), (1, 21.0), (math.inf, 12.0), (-math.inf, 1.0), (0, 2.0), (3, 12.18464)]
 )
 def test_norms(order, norm):
-    # The norm of norms: for order 0 the number of tensors that are not zero.
+    # The norm of norms: for order 0, the number of nonzero tensors.
     grads = [torch.tensor([1.0, 2.0, 4.0, 2.0]), torch.tensor([1e-9, -12.0])]
     if order == -math.inf:
         grads[1] = torch.tensor([5.0, -12.0])
@@ -90,3 +90,32 @@ def test_gradients_of_convolutions_by_themselves(rank, options):
     with torch.no_grad():
         assert not of_input(x.shape, weight, grad, **options).requires_grad
     assert not of_weight(x.detach(), weight.shape, grad, **options).requires_grad
+
+
+def test_spectral_norm_reads_states_of_its_first_version():
+    """They have the normalised weight instead of the second vector, and no metadata."""
+    torch.manual_seed(0)
+    module = nn.utils.spectral_norm(nn.Linear(3, 2))
+    for _ in range(3):
+        module(torch.ones(1, 3))
+    module.eval()
+    expected = module(torch.ones(1, 3))
+    state = dict(module.state_dict())
+    del state["weight_v"]
+    other = nn.utils.spectral_norm(nn.Linear(3, 2)).eval()
+    with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "weight"'):
+        other.load_state_dict(state)
+    state["weight"] = module.weight.detach()
+    result = other.load_state_dict(state)
+    assert result.missing_keys == result.unexpected_keys == []
+    assert torch.allclose(other(torch.ones(1, 3)), expected, atol=1e-6)
+    nn.utils.remove_spectral_norm(other)
+    assert not other._load_state_dict_pre_hooks
+
+
+@pytest.mark.parametrize("name", ["spectral_norm", "weight_norm"])
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated")
+def test_hooks_on_weights_need_sizes(name):
+    kind = "SpectralNorm" if name == "spectral_norm" else "WeightNorm"
+    with pytest.raises(ValueError, match=f"The module passed to `{kind}` can't have uninitialized parameters"):
+        getattr(nn.utils, name)(nn.LazyLinear(2))

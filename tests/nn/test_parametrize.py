@@ -1,4 +1,4 @@
-"""Weights that are computed: parametrizations, the older hooks, layers fused for evaluation, modules without initial weights."""
+"""Computed weights: parametrizations, the older hooks, fused layers, modules without initialisation."""
 
 import copy
 import pickle
@@ -24,7 +24,7 @@ class Exponential(nn.Module):
 
 
 def made(forward):
-    """A module with a given forward."""
+    """A module with a given forward function."""
     return type("Made", (nn.Module,), {"forward": staticmethod(forward)})()
 
 

@@ -1,4 +1,4 @@
-"""Pruning: torch's masks."""
+"""Pruning, compared with torch's masks."""
 
 import pytest
 

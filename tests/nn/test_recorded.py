@@ -1,4 +1,4 @@
-"""Every module prints, starts, computes and learns as torch's does: its numbers, recorded by `module_cases`."""
+"""Every module has torch's text, initial weights, results and gradients, recorded by `module_cases`."""
 
 import json
 
@@ -14,7 +14,7 @@ def check(measured, recorded):
     assert len(measured) == len(recorded)
     for own, torchs in zip(measured, recorded):
         assert own["shape"] == torchs["shape"]
-        # Gradients that cancel to zero leave the rounding of their terms, whose size is not recorded.
+        # Gradients that cancel to zero consist of rounding errors, whose size is not recorded.
         scale = 2e-5 * (1 + max(map(abs, torchs["first"]), default=0.0))
         assert own["first"] == pytest.approx(torchs["first"], rel=1e-4, abs=scale)
         assert own["sums"] == pytest.approx(torchs["sums"], rel=1e-4, abs=scale * (1 + sum(torchs["shape"])))

@@ -1,4 +1,4 @@
-"""Sequences of different lengths: packed and padded they give what each gives alone."""
+"""Sequences of different lengths: packed and padded sequences give the results of single sequences."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sparse gradients of embeddings: torch's indices and values, and how they are collected."""
+"""Sparse gradients of embeddings: torch's indices and values, and their accumulation."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_a_value_for_each_look_up():
 
 
 def test_gradients_are_collected():
-    """Sparse beside sparse stays sparse, beside dense it becomes dense, whichever comes first."""
+    """Sparse plus sparse is sparse, and sparse plus dense is dense, in either order."""
     w = weight()
 
     def look_up(rows):
@@ -50,7 +50,7 @@ def test_gradients_are_collected():
 @pytest.mark.parametrize("mode", ["sum", "mean"])
 @pytest.mark.parametrize("padding", [None, 3])
 def test_bags(mode, padding):
-    """The sparse gradient of a bag is the dense one, with a value for each look-up."""
+    """The sparse gradient of a bag equals the dense one, with one value per look-up."""
     rows, offsets = torch.tensor([1, 3, 1, 0, 4]), torch.tensor([0, 2, 2])
     scales = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]) if mode == "sum" else None
     grads = []

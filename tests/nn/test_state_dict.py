@@ -1,5 +1,7 @@
 """Saving and loading the state of modules."""
 
+import gc
+
 import pytest
 
 import rushlight as torch
@@ -131,3 +133,16 @@ def test_a_slot_that_holds_none_takes_nothing(without, whole, left):
     with pytest.raises(RuntimeError, match=rf'Unexpected key\(s\) in state_dict: "{left[0]}"'):
         without.load_state_dict(whole.state_dict())
     assert without.load_state_dict(whole.state_dict(), strict=False).unexpected_keys == left
+
+
+def test_loading_leaves_no_cycles():
+    module = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    state = module.state_dict()
+    module.load_state_dict(state)
+    gc.collect()
+    gc.disable()
+    try:
+        module.load_state_dict(state)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -1,4 +1,4 @@
-"""Six networks learn as in torch: the losses of their first steps, recorded by `trajectory_cases`."""
+"""Training of six networks: the losses of the first steps are torch's, recorded by `trajectory_cases`."""
 
 import json
 
@@ -10,7 +10,8 @@ import rushlight as torch
 
 RECORDED = json.loads(trajectory_cases.RECORDED.read_text())
 
-#: How many steps are replayed where not all are: a step of the residual network takes as long as many of the others.
+#: The number of steps to run for networks that are slow: a step of the residual network takes as long as many of the
+#: others.
 STEPS = dict.fromkeys(trajectory_cases.NETWORKS, 20) | {"resnet18": 5}
 
 

@@ -1,10 +1,10 @@
-"""Six networks that train, for either library; run as a program it compares rushlight's losses with torch's, step by step.
+"""Training of six networks, for either library. Run as a program, it compares rushlight's losses with torch's.
 
-`python tests/nn/trajectory_cases.py` needs both libraries and trains each network for 100 steps from the initial weights of
-one seed. It prints how far rushlight's losses lie from torch's in float64, where the project promises 1e-12, and in float32,
-where rounding decides which unit is on: there the measure is how far torch lies from itself, without oneDNN and in float64.
-`--seeds 5` trains from as many seeds and prints the worst. `--record` writes torch's losses to
-`tests/data/trajectories.json`, which `test_trajectories.py` compares with.
+`python tests/nn/trajectory_cases.py` needs both libraries and trains each network for 100 steps from the initial
+weights of one seed. It prints the difference between rushlight's and torch's losses: in float64, where it must be below
+1e-12, and in float32, where rounding errors grow. The reference for float32 is the difference between torch and torch
+without oneDNN or in float64. `--seeds 5` trains with five seeds and prints the largest differences. `--record` writes
+torch's losses to `tests/data/trajectories.json`, which `test_trajectories.py` reads.
 """
 
 import argparse
@@ -179,13 +179,13 @@ def losses(torch, name, dtype, steps, seed=0):
 
 
 def distance(own, torchs):
-    """The largest difference of two trajectories, relative to torch's."""
+    """The largest difference between two trajectories, relative to torch's."""
     assert len(own) == len(torchs)
     return max(abs(a - b) / abs(b) if math.isfinite(a) else math.inf for a, b in zip(own, torchs))
 
 
 def record(torch):
-    """torch's losses: in float64 as they are, in float32 with the nine digits that tell one from the next."""
+    """torch's losses: exact in float64, and with nine digits, which identify a float32 number."""
     recorded = {}
     for name in NETWORKS:
         single, double, *others = torchs(torch, name, STEPS, 0)
@@ -196,14 +196,14 @@ def record(torch):
 
 
 def torchs(torch, name, steps, seed):
-    """torch's trajectory in float32, in float64, and in float32 without oneDNN."""
+    """torch's trajectories in float32, in float64, and in float32 without oneDNN."""
     single, double = (losses(torch, name, dtype, steps, seed) for dtype in (torch.float32, torch.float64))
     with torch.backends.mkldnn.flags(enabled=False):
         return single, double, losses(torch, name, torch.float32, steps, seed)
 
 
 def compare(rushlight, torch, name, steps, seed):
-    """The distances of one network: float64, the first step in float32, float32, and torch from itself."""
+    """The differences for one network: float64, the first step in float32, float32, and torch with itself."""
     same = initial_weights(rushlight, name, seed) == initial_weights(torch, name, seed)
     assert same, f"{name}: the initial weights differ"
     single, double, plain = torchs(torch, name, steps, seed)

@@ -1,7 +1,7 @@
-"""References that take more than an expression: what a row computes, in NumPy, by the row's name.
+"""References that are not expressions: the functions of operators in NumPy, by name.
 
-A function takes the row's arguments by name, as arrays (floats in double precision). `without_reference` says of every
-row that has none here and none of its own why that is.
+A function takes the operator's arguments by name, as arrays (floats in double precision). `without_reference` lists the
+operators that have no reference here or in their definition, with the reasons.
 """
 
 import itertools
@@ -14,7 +14,7 @@ REFERENCES = {}
 
 
 def of(*names):
-    """Makes a function the reference of rows."""
+    """Registers a function as the reference of operators."""
 
     def keep(function):
         REFERENCES.update(dict.fromkeys(names, function))
@@ -24,11 +24,11 @@ def of(*names):
 
 
 def each(function):
-    """A function of numbers over arrays that broadcast, in double precision."""
+    """Applies a function of numbers to arrays that broadcast, in double precision."""
     return np.vectorize(function, otypes=[np.float64])
 
 
-# Special functions, by integrals that Gauss's points find to the last digits, by series, or by recurrence.
+# Special functions, by Gauss quadrature with full precision, by series, or by recurrence.
 
 _PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(256)
 
@@ -94,7 +94,7 @@ for name, function in {
     "scaled_modified_bessel_k0": bessel_k(0, True),
     "scaled_modified_bessel_k1": bessel_k(1, True),
     "spherical_bessel_j0": lambda x: np.sinc(x / np.pi),
-    # Along a line above the real axis the integrand falls off like a bell.
+    # Along a line above the real axis the integrand decays like a Gaussian.
     "airy_ai": each(
         lambda x: integral(lambda t: np.exp(1j * ((t + 1j) ** 3 / 3 + x * (t + 1j))).real, -9, 9) / 2 / np.pi
     ),
@@ -109,7 +109,7 @@ for name, function in {
 
 @each
 def zeta(s, a):
-    """The sum of `(a + k) ** -s`: a hundred terms, and Euler's and Maclaurin's formula for the rest."""
+    """The sum of `(a + k) ** -s`: a hundred terms, and the Euler-Maclaurin formula for the rest."""
     if not s > 1:
         return math.inf if s == 1 else math.nan
     if a == 0:
@@ -170,7 +170,7 @@ def _(self, other):
 
 
 def polynomials(name, first, step, change=lambda x: x):
-    """Polynomials in order: one, `first(x)`, and each next one from the two before it."""
+    """Polynomials in order: 1, `first(x)`, and then each from the two before it."""
 
     @each
     def value(x, n):
@@ -280,7 +280,7 @@ def _middle(self, dim, keepdim):
     return (values, place) if keepdim or not self.ndim else (values.squeeze(dim), place.squeeze(dim))
 
 
-# Samples hold no equal floats; of equal integers any place is right, so that values alone are compared.
+# Samples have no equal floats. For equal integers any index is correct, so that only values are compared.
 REFERENCES["median.dim"] = REFERENCES["nanmedian.dim"] = lambda self, dim, keepdim: (
     _middle(self, dim, keepdim)[0],
     ...,
@@ -316,7 +316,7 @@ def _(self, bins, min, max):
 
 
 def _after(change):
-    """The reference of a row that gives its first argument changed."""
+    """The reference of an operator that returns its first argument with changes."""
 
     def reference(self, **rest):
         result = self.copy()
@@ -369,7 +369,7 @@ def _(self, index, source, accumulate):
 
 @of("_index")
 def _(self, indices, dims):
-    # The operator's own order of the dimensions: those of the indices take the first one's place.
+    # The operator's order of dimensions: those of the indices replace the first dimension.
     where = [slice(None)] * self.ndim
     for dim, index in zip(dims, indices):
         where[dim] = index
@@ -404,7 +404,7 @@ REFERENCES["scatter_add"] = _scattered(lambda old, new: old + new)
 
 
 def _merged(self, dim, index, source, reduce, include_self):
-    """`scatter_reduce` element by element: the list of what meets at each place, reduced."""
+    """`scatter_reduce` element by element: reduces the list of values for each index."""
     lists = {}
     for place in np.ndindex(index.shape):
         target = list(place)
@@ -448,7 +448,7 @@ def _(self, size, fill_value):
     return np.concatenate([found, np.full((size - len(found), self.ndim), fill_value)])
 
 
-# Joining, and parts of tensors.
+# Concatenation, and parts of tensors.
 
 
 @of("diag_embed")
@@ -509,7 +509,7 @@ def _(self, fill_value, wrap):
 
 
 def _padded(own, pad, **how):
-    """NumPy's `pad` where sizes may also shrink."""
+    """NumPy's `pad`, also with negative widths."""
     pads = _pads(pad, own.ndim)
     cut = own[tuple(slice(max(-a, 0), size - max(-b, 0)) for (a, b), size in zip(pads, own.shape))]
     return np.pad(cut, [(max(a, 0), max(b, 0)) for a, b in pads], **how)
@@ -539,7 +539,7 @@ def _(tensors):
     return tensors[0] if len(tensors) == 1 else np.stack([grid.reshape(-1) for grid in grids], -1)
 
 
-# Linear algebra whose answer is one.
+# Linear algebra with a unique result.
 
 
 @of("cholesky_inverse")
@@ -577,7 +577,7 @@ def _reduced(losses, reduction):
 def _(reduction, weight=None, **rest):
     own, target = itertools.islice(rest.values(), 2)
     if weight is not None:
-        # The mean is over the weights.
+        # The mean divides by the weights.
         total = np.abs(own - target) * weight
         return total.sum() / weight.sum() if reduction == "mean" else _reduced(total, reduction)
     return _reduced(np.abs(own - target), reduction)

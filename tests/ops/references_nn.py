@@ -1,4 +1,4 @@
-"""References of neural network rows and of linear algebra: see `references`."""
+"""References of neural network operators and of linear algebra; see `references`."""
 
 import itertools
 import math
@@ -12,11 +12,11 @@ def tuple_of(value, count):
     return values * count if len(values) == 1 else values
 
 
-# Windows: convolutions and pools, one place of the result after the other.
+# Windows: convolutions and pooling, one output position at a time.
 
 
 def _windows(x, rank, kernel, stride, padding, dilation, fill, sizes=None):
-    """(place in the result, the window there) for the last `rank` dimensions of padded `x`."""
+    """(output position, its window) for the last `rank` dimensions of padded `x`."""
     pads = [(0, 0)] * (x.ndim - rank) + [
         (p, p + 2 * k * d + s) for p, k, d, s in zip(padding, kernel, dilation, stride)
     ]
@@ -27,7 +27,7 @@ def _windows(x, rank, kernel, stride, padding, dilation, fill, sizes=None):
 
 
 def _counts(x, rank, kernel, stride, padding, dilation, ceil=False):
-    """How many windows fit along each dimension; with `ceil` also one that begins within the padded input."""
+    """The number of windows along each dimension; with `ceil` also one that begins within the padded input."""
     counts = []
     for size, k, s, p, d in zip(x.shape[-rank:], kernel, stride, padding, dilation):
         room = size + 2 * p - d * (k - 1) - 1
@@ -99,7 +99,7 @@ def _max_pool(rank, with_places):
             flat = np.where(number >= 0, window, low).reshape(*self.shape[:-rank], -1)
             result[(..., *place)] = flat.max(-1)
             where[(..., *place)] = number.reshape(-1)[flat.argmax(-1)]
-        # Among equal integers any place is right.
+        # Any index is correct among equal integers.
         return (result, where if self.dtype.kind == "f" else ...) if with_places else result
 
     return reference
@@ -176,7 +176,7 @@ for rank in (1, 2, 3):
 
 
 def _columns(size, kernel, dilation, padding, stride):
-    """For each column of `unfold`: where its elements lie in the padded input."""
+    """For each column of `unfold`, the positions of its elements in the padded input."""
     counts = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, d, p, s in zip(size, kernel, dilation, padding, stride)]
     for column, place in enumerate(np.ndindex(*counts)):
         yield (
@@ -324,7 +324,7 @@ def _(self, factor, dim):
     return np.moveaxis(values, 0, dim)
 
 
-# Losses and tables.
+# Losses and embeddings.
 
 
 def _log_softmax(x, dim):
@@ -337,7 +337,7 @@ def _reduced(losses, reduction):
 
 
 def _nll(input, target, weight, ignore_index, reduction, smoothing=0.0):
-    """Minus the scores of the right classes; the mean divides by their weights."""
+    """The negative scores of the target classes. The mean divides by their weights."""
     dim = 0 if input.ndim == 1 else 1
     weight = np.ones(input.shape[dim]) if weight is None else weight
     counts = target != ignore_index
@@ -516,7 +516,7 @@ def _(self, upper, check_errors):
 
 
 def _unpacked(data, pivots):
-    """P, L and U of factors in one matrix and the rows that changed places."""
+    """P, L and U from the factors in one matrix and the exchanged rows."""
     m, n = data.shape[-2:]
     k = min(m, n)
     order = np.arange(m)

@@ -1,8 +1,9 @@
-"""The operator table as test cases: rows, samples, NumPy references, and the form in which failures are shown.
+"""The operator table as test cases: operators, samples, NumPy references, and reports of failures.
 
-A sample is the text between the brackets of a call. In it `t(2, 3)` is a random tensor of the dtype under test, `real(2, 3)`
-the same for dtypes that are not complex, `pos(2, 3)` one of positive values, `unit(2, 3)` one of values in (-1, 1), `i(high, 2, 3)` an integer tensor below `high`
-and `b(2, 3)` a bool tensor. The same row, sample and dtype always give the same values.
+A sample is the text between the parentheses of a call. In it `t(2, 3)` is a random tensor of the dtype under test,
+`real(2, 3)` the same for dtypes that are not complex, `pos(2, 3)` one of positive values, `unit(2, 3)` one of values in
+(-1, 1), `i(high, 2, 3)` an integer tensor with values below `high`, and `b(2, 3)` a bool tensor. The values depend only
+on the operator, the sample and the dtype.
 """
 
 import ast
@@ -29,9 +30,9 @@ INTS = ("uint8", *SIGNED)
 WIDE = ("uint16", "uint32", "uint64")
 ALL = ("bool", *INTS, *WIDE, *FLOATS, *COMPLEX)
 
-#: One dtype of each kind, where all would take long.
+#: One dtype of each kind, for tests in which all would take long.
 FEW = ("bool", "int32", "bfloat16", "float32", "complex64")
-#: Relative and absolute tolerance by dtype of the result.
+#: Relative and absolute tolerance by the dtype of the result.
 TOLERANCE = {
     "float16": (2e-3, 2e-3),
     "bfloat16": (1.6e-2, 1e-2),
@@ -50,7 +51,7 @@ RANK = ("bool", "int", "float", "complex")
 
 
 def can_cast(source, target):
-    """Whether results of one dtype may be written into another: never down a category."""
+    """Whether results of one dtype may be stored in another, which must not have a lower category."""
     if category(target) == "bool":
         return category(source) == "bool"
     return RANK.index(category(source)) <= RANK.index(category(target))
@@ -65,12 +66,12 @@ def dtype_of(name):
     return getattr(torch, name)
 
 
-class Row:
+class Operator:
     """One operator of the table."""
 
-    def __init__(self, facts):
-        self.facts = facts
-        for key, value in facts.items():
+    def __init__(self, entry):
+        self.entry = entry
+        for key, value in entry.items():
             setattr(self, key, value)
         self.tensors = [at for at, p in enumerate(self.params) if p["kind"] in ("Tensor", "Operand", "Tensors")]
 
@@ -81,7 +82,7 @@ class Row:
         return f"{self.namespace}.{self.name}" if self.namespace else self.name
 
     def function(self):
-        """What Python calls: the function, else the method, else the method that works in place."""
+        """The Python callable: the function, or else the method, or else the in-place method."""
         if "function" in self.variants:
             return self.settled(_C._functions[self.namespace][self.python_name])
         return self.method("" if "method" in self.variants else "_")
@@ -90,32 +91,36 @@ class Row:
         return self.settled(getattr(torch.Tensor, self.python_name + suffix))
 
     def settled(self, function):
-        """Elements that are whatever the memory held (NumPy says `empty`) become zeros, to be comparable."""
+        """Sets uninitialised elements (NumPy's `empty`) to zero, so that results can be compared."""
         if not self.reference.startswith("np.empty"):
             return function
         return lambda *args, **kwargs: function(*args, **kwargs).zero_()
 
     def writes(self):
-        """Whether calling it changes the first argument, or others where it gives nothing back."""
-        return self.run in ("update", "overwrite") or self.python_name.endswith("_") or self.returns == "None"
+        """Whether it changes its first argument, or other arguments if it returns nothing."""
+        return (
+            self.implementation in ("update", "in-place fill")
+            or self.python_name.endswith("_")
+            or self.returns == "None"
+        )
 
-    def draws(self):
-        """Whether it draws random numbers: in the order of memory, and in the dtype of `out=`."""
+    def is_random(self):
+        """Whether it draws random numbers: in memory order, and in the dtype of `out=`."""
         return any(p["kind"] == "Generator" for p in self.params)
 
-    def sees_memory(self):
-        """Whether another layout is another question."""
-        return "sees memory" in self.traits or self.draws()
+    def is_stride_dependent(self):
+        """Whether the result depends on the memory layout."""
+        return "stride dependent" in self.tags or self.is_random()
 
     def is_factory(self):
-        """Whether it makes tensors out of none, in a dtype of the caller's choice."""
+        """Whether it creates tensors without tensor arguments, in a dtype given by the caller."""
         return not self.tensors and any(p["kind"] == "DType" for p in self.params)
 
     def is_differentiable(self):
-        return self.derivative in ("formulas", "joint", "composed")
+        return self.derivative in ("formulas", "joint", "composite")
 
     def bind(self, args, kwargs):
-        """The arguments by parameter name, defaults filled in; nothing if another overload takes them."""
+        """The arguments by parameter name, including defaults. None if another overload accepts them."""
         places = [p for p in self.params if not p["keyword_only"]]
         if len(args) > len(places):
             rest = args[len(places) - 1 :]
@@ -141,14 +146,14 @@ def default(param):
         return getattr(torch, text, text)
 
 
-ROWS = [Row(facts) for facts in _C._table()]
-every_row = pytest.mark.parametrize("row", ROWS, ids=repr)
-#: Names with an underscore in front are the engine's own.
-PUBLIC = [row for row in ROWS if not row.python_name.startswith("_")]
+OPERATORS = [Operator(entry) for entry in _C._table()]
+every_operator = pytest.mark.parametrize("op", OPERATORS, ids=repr)
+#: Names with a leading underscore are internal.
+PUBLIC = [op for op in OPERATORS if not op.python_name.startswith("_")]
 
 
 class Draw:
-    """The words of the samples' language, for one dtype and one seed."""
+    """The words of the samples' syntax, for one dtype and one seed."""
 
     def __init__(self, dtype, seed, scale=1):
         self.dtype, self.scale = dtype, scale
@@ -166,7 +171,7 @@ class Draw:
         return tuple(size * self.scale if size > 1 else size for size in sizes)
 
     def uniform(self, low, high, shape):
-        """Values on a grid that the half types hold exactly, distinct where there are few, else from the whole interval."""
+        """Values on a grid that half types represent exactly. Distinct if few, otherwise from the whole interval."""
         if self.dtype in HALVES:
             count = int(np.prod(shape))
             grid = np.arange(np.ceil(low * 128) // 2 * 2 + 1, high * 128, 2) / 128
@@ -175,7 +180,7 @@ class Draw:
 
     def away_from_zero(self, low, high, shape):
         values = self.uniform(low, high, shape)
-        # A neighbourhood of zero is left out: many operators bend there, and finite differences with them.
+        # Without values near zero, where many operators have kinks and finite differences are wrong.
         return np.where(np.abs(values) < 0.05, values + np.copysign(0.1, values), values)
 
     def make(self, low, high, sizes, least):
@@ -214,7 +219,7 @@ class Draw:
 
 
 def tensor(values, dtype):
-    """A tensor of its own from NumPy values; bfloat16, which NumPy lacks, by way of float32."""
+    """A new tensor with NumPy values. bfloat16, which NumPy lacks, is converted from float32."""
     values = np.asarray(values)
     near = values.astype("float32" if dtype == "bfloat16" else dtype)
     made = torch.from_numpy(np.array(near, order="C"))
@@ -222,27 +227,27 @@ def tensor(values, dtype):
 
 
 def cast(x, dtype):
-    """A copy in another dtype, by the row that does nothing else."""
+    """A copy in another dtype, by the operator for conversion."""
     return _C._functions[""]["_to_copy"](x, dtype=dtype_of(dtype))
 
 
 def array(value):
-    """A tensor's values for NumPy, in a type of its own."""
+    """A tensor's values for NumPy, in NumPy's corresponding type."""
     if value.dtype == torch.bfloat16:
         value = cast(value, "float32")
     return np.array(value.detach().resolve_conj().resolve_neg().numpy())
 
 
-def draw(row, sample, dtype, scale=1):
-    """The sample's arguments, as (positional, by keyword)."""
-    words = Draw(dtype, f"{row.name} {sample} {dtype}", scale).words()
+def draw(op, sample, dtype, scale=1):
+    """The sample's arguments, as (positional, keyword)."""
+    words = Draw(dtype, f"{op.name} {sample} {dtype}", scale).words()
     return eval(f"capture({sample})", words)
 
 
-def can_draw(row, sample, dtype):
-    """Whether the dtype knows the operators in the sample's own text."""
+def can_draw(op, sample, dtype):
+    """Whether the dtype supports the operators in the sample's text."""
     try:
-        draw(row, sample, dtype)
+        draw(op, sample, dtype)
     except NotImplementedError:
         return False
     return True
@@ -252,12 +257,12 @@ def depends_on_dtype(sample):
     return re.search(r"\b(t|real|pos|unit)\(", sample) is not None
 
 
-def cases(row, dtypes=ALL):
-    """Every accepted dtype with every sample; samples without tensors of the dtype under test come once."""
-    accepted = [dtype for dtype in dtypes if dtype in row.dtypes]
-    for sample in row.samples:
+def cases(op, dtypes=ALL):
+    """Every accepted dtype with every sample. Samples without tensors of the dtype under test occur once."""
+    accepted = [dtype for dtype in dtypes if dtype in op.dtypes]
+    for sample in op.samples:
         for dtype in accepted if depends_on_dtype(sample) else accepted[:1]:
-            if can_draw(row, sample, dtype):
+            if can_draw(op, sample, dtype):
                 yield dtype, sample
 
 
@@ -277,7 +282,7 @@ def change(value, how):
 
 
 def is_inexact(value):
-    """Whether gradients may flow through a tensor."""
+    """Whether a tensor may require a gradient."""
     return name_of(value.dtype) in (*FLOATS, *COMPLEX)
 
 
@@ -292,34 +297,34 @@ def tensors_in(value):
 
 
 def call(function, args, kwargs):
-    """Calls with the generator at its start, so that random operators repeat themselves."""
+    """Calls a function with the generator in its initial state, so that random operators repeat their results."""
     torch.manual_seed(0)
     return function(*args, **kwargs)
 
 
-def evaluate(row, dtype, sample):
-    """The sample's arguments and what the row makes of them."""
-    args, kwargs = draw(row, sample, dtype)
-    return args, kwargs, call(row.function(), args, kwargs)
+def evaluate(op, dtype, sample):
+    """The sample's arguments, and the operator's results for them."""
+    args, kwargs = draw(op, sample, dtype)
+    return args, kwargs, call(op.function(), args, kwargs)
 
 
-def reference(row, args, kwargs):
-    """The row's NumPy expression (or function, of `references`) on these arguments, or nothing where the row has none.
+def reference(op, args, kwargs):
+    """The result of the operator's NumPy expression (or of a function of `references`), or None if there is none.
 
-    Floats are computed in double precision, and so are integers where NumPy would choose a small float for them.
+    Floats are computed in double precision, and so are integers for which NumPy would use a small float type.
     """
-    function = REFERENCES.get(row.full_name())
-    bound = row.bind(args, kwargs) if row.reference or function else None
+    function = REFERENCES.get(op.full_name())
+    bound = op.bind(args, kwargs) if op.reference or function else None
     if bound is None:
         return None
     if function:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            return function(**for_numpy(bound, "f" if row.promote != "IntToFloat" else "fbiu"))
-    expression = row.reference.replace("np.empty", "np.zeros")
+            return function(**for_numpy(bound, "f" if op.promote != "IntToFloat" else "fbiu"))
+    expression = op.reference.replace("np.empty", "np.zeros")
     try:
-        result = in_numpy(expression, bound, "f" if row.promote != "IntToFloat" else "fbiu")
-    except TypeError:  # NumPy has no loops for bool in some functions
+        result = in_numpy(expression, bound, "f" if op.promote != "IntToFloat" else "fbiu")
+    except TypeError:  # some NumPy functions do not support bool
         result = in_numpy(expression, bound, "fb")
     if getattr(result, "dtype", None) in (np.float16, np.float32):
         result = in_numpy(expression, bound, "fbiu")
@@ -327,7 +332,7 @@ def reference(row, args, kwargs):
 
 
 def in_numpy(expression, bound, widened):
-    """A NumPy expression over arguments; arrays of the kinds in `widened` become the widest of their family."""
+    """Evaluates a NumPy expression. Arrays of the kinds in `widened` are converted to the widest dtype of their kind."""
     values = for_numpy(bound, widened)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -336,7 +341,7 @@ def in_numpy(expression, bound, widened):
 
 
 def for_numpy(bound, widened):
-    """The arguments as NumPy takes them."""
+    """The arguments converted for NumPy."""
 
     def to_numpy(value):
         values = array(value)
@@ -355,9 +360,9 @@ def numpy_name(dtype):
 
 
 def difference(got, wanted, dtype=None):
-    """Where a result departs from what was wanted: a short text, or nothing. Integers must be equal, floats close.
+    """The difference between a result and the expected one as text, or None. Integers must be equal, floats close.
 
-    `dtype` says how precise the values are, where that is not the dtype they are given in. A wanted `...` is anything.
+    `dtype` determines the tolerance, if it is not the dtype of the values. An expected `...` matches anything.
     """
     if wanted is ...:
         return None
@@ -384,7 +389,7 @@ def difference(got, wanted, dtype=None):
 
 
 def same_bits(a, b):
-    """Whether two results are the same to the last bit; the sign of NaN is free."""
+    """Whether two results are the same bits. The sign of NaN is ignored."""
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(same_bits(x, y) for x, y in zip(a, b))
     if not is_tensor(a):
@@ -400,7 +405,7 @@ def same_bits(a, b):
 
 
 def laid_out(x, strides, offset):
-    """The values of `x` with other strides, in memory of its own that holds other values in the gaps."""
+    """The values of `x` with other strides, in new memory with other values in the gaps."""
     length = offset + sum((size - 1) * stride for size, stride in zip(x.shape, strides) if size) + 2
     values = array(x)
     memory = np.ones(length, values.dtype)
@@ -410,7 +415,7 @@ def laid_out(x, strides, offset):
 
 
 def strided(x):
-    """Every second element of a larger memory, from its fourth on."""
+    """Every second element of a larger memory, beginning with the fourth."""
     strides, step = [], 2
     for size in reversed(x.shape):
         strides.insert(0, step)
@@ -437,7 +442,7 @@ def reversed_(x):
 
 
 def inner(xs, ys):
-    """Re <x, y>, the product under which gradients are directions of steepest ascent."""
+    """Re <x, y>, the inner product for which gradients are directions of steepest ascent."""
     return float(sum((array(x).conj() * array(y)).real.sum() for x, y in zip(xs, ys)))
 
 
@@ -458,17 +463,17 @@ def gradients(outputs, inputs, cotangents, create_graph=False):
 
 
 class Report:
-    """Failures of one test, a line for each."""
+    """The failures of one test, one line for each."""
 
-    def __init__(self, row):
-        self.row, self.lines = row, []
+    def __init__(self, op):
+        self.op, self.lines = op, []
 
     def add(self, dtype, sample, text):
         text = str(text).split("\n")[0]
-        self.lines.append(f"{self.row.name}({sample}) {dtype}: {text}")
+        self.lines.append(f"{self.op.name}({sample}) {dtype}: {text}")
 
     def guard(self, dtype, sample, check):
-        """Runs one check; an exception in it is a failure of this sample, not of the test."""
+        """Runs one check. An exception is a failure of this sample and does not end the test."""
         try:
             text = check()
         except Exception as error:
@@ -484,7 +489,7 @@ class Report:
 
 
 def unless_unknown(check):
-    """The check, but for derivatives that torch does not know either, and refuses in the same words."""
+    """Runs a check, but accepts derivatives that torch does not have either, with torch's message."""
 
     def checked():
         try:

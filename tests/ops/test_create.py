@@ -1,4 +1,4 @@
-"""Factories: values, dtypes, keywords, refusals, each as torch 2.13 has them."""
+"""Factories: values, dtypes, keyword arguments and errors, as in torch 2.13."""
 
 import re
 import threading

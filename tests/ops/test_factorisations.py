@@ -1,4 +1,4 @@
-"""Factorisations of matrices: what must hold of their factors, of their gradients and of their errors."""
+"""Matrix factorisations: properties of the factors, gradients and errors."""
 
 import numpy as np
 import pytest
@@ -99,7 +99,7 @@ def test_permuted_triangles_give_the_matrix_back(dtype, sizes):
 def test_symmetric_pivoting(dtype, hermitian):
     a = random(3, 9, 9, dtype=dtype)
     a = a + (a.mH if hermitian else a.mT)
-    a[0, 0, 0] = 0  # so that a block of two rows is needed
+    a[0, 0, 0] = 0  # requires a block of two rows
     b = random(3, 9, 2, dtype=dtype)
     x = torch.linalg.ldl_solve(*torch.linalg.ldl_factor(a, hermitian=hermitian), b, hermitian=hermitian)
     assert close(a @ x, b, dtype)
@@ -337,7 +337,7 @@ def test_lobpcg_has_a_gradient():
     ],
 )
 def test_squares_that_leave_the_range(name, size):
-    """Matrices are scaled where squares of their elements would overflow or vanish."""
+    """Matrices are scaled if squares of their elements would overflow or underflow."""
     x = torch.full((4, 6), size, dtype=getattr(torch, name))
     u, s, vh = torch.linalg.svd(x, full_matrices=False)
     assert s[0].item() == pytest.approx(size * 24**0.5) and s[1].item() <= 1e-5 * s[0].item()

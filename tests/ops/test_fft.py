@@ -1,4 +1,4 @@
-"""Fourier transforms: against NumPy over lengths and dimensions, there and back, gradients, threads and forks."""
+"""Fourier transforms: compared with NumPy for many lengths and dimensions, inverses, gradients, threads and forks."""
 
 import os
 

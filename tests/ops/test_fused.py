@@ -1,4 +1,4 @@
-"""Steps of optimizers in one pass: against the same arithmetic in NumPy, over dtypes, layouts and options."""
+"""Fused optimizer steps: compared with the same arithmetic in NumPy, for many dtypes, layouts and options."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_an_infinite_parameter_stays_so_without_decay():
 @pytest.mark.parametrize(
     ("rule", "count", "numbers"),
     [("adagrad", 4, 5), ("rmsprop, centred", 3, 8), ("sgd", 3, 5), ("", 0, 3)]
-    # One number less or more.
+    # One number too few or too many.
     + [("adagrad", 3, 4), ("adagrad", 3, 6), ("nadam", 4, 9), ("nadam", 4, 11)],
 )
 def test_a_rule_is_refused_what_it_is_not_about(rule, count, numbers):

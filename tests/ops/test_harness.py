@@ -1,30 +1,30 @@
-"""The tests that walk the table can fail: each kind of mistake, made on purpose, is noticed and named in one line."""
+"""Tests that the tests of the operator table can fail: each deliberate error is reported with its name in one line."""
 
 import numpy as np
 import pytest
-import test_table_facts
 import test_table_gradients
 import test_table_memory
+import test_table_properties
 import test_table_threads
 import test_table_values
 import test_table_variants
-from table_cases import ROWS, Row, array, difference, name_of, tensor
+from table_cases import OPERATORS, Operator, array, difference, name_of, tensor
 
 import rushlight as torch
 
 
-def row_with(function, name="mul", **facts):
-    """A row of the table with another function behind it, and other facts."""
-    row = Row({**next(row for row in ROWS if row.name == name).facts, **facts})
-    row.function = lambda: function
-    row.method = lambda suffix="": function
-    return row
+def operator_with(function, name="mul", **entry):
+    """An operator of the table with another function and other properties."""
+    op = Operator({**next(op for op in OPERATORS if op.name == name).entry, **entry})
+    op.function = lambda: function
+    op.method = lambda suffix="": function
+    return op
 
 
-def message(test, row):
-    """What the table's test says of a row; the first line."""
+def message(test, op):
+    """The first line of the failure that the table's test reports for an operator."""
     with pytest.raises(pytest.fail.Exception) as caught:
-        test(row) if test.__code__.co_argcount == 1 else test(row, False)
+        test(op) if test.__code__.co_argcount == 1 else test(op, False)
     return str(caught.value).split("\n")[0]
 
 
@@ -37,7 +37,7 @@ def test_a_wrong_value():
     def off_by_one(x, y):
         return changed(torch.mul(x, y), lambda values: values + 1)
 
-    said = message(test_table_values.test_values, row_with(off_by_one, dtypes=["int32"]))
+    said = message(test_table_values.test_values, operator_with(off_by_one, dtypes=["int32"]))
     assert said.startswith("mul(t(2, 3), t(2, 3)) int32: got ") and "wanted" in said
 
 
@@ -48,7 +48,7 @@ def test_a_last_element_that_is_forgotten():
             made.reshape(-1)[-1] = 77
         return tensor(made, name_of(torch.mul(x, y).dtype))
 
-    assert "got 77" in message(test_table_values.test_values, row_with(forgets, dtypes=["int32"]))
+    assert "got 77" in message(test_table_values.test_values, operator_with(forgets, dtypes=["int32"]))
 
 
 def test_a_changed_input():
@@ -57,14 +57,14 @@ def test_a_changed_input():
         x.copy_(tensor(array(x) * 0 + 3, name_of(x.dtype)))
         return made
 
-    assert "changed an input" in message(test_table_values.test_values, row_with(careless))
+    assert "changed an input" in message(test_table_values.test_values, operator_with(careless))
 
 
 def test_a_wrong_dtype():
     def single(*args):
         return tensor(array(torch.mul(*args)).real, "float32")
 
-    assert "got dtype float32, wanted" in message(test_table_values.test_result_dtypes, row_with(single))
+    assert "got dtype float32, wanted" in message(test_table_values.test_result_dtypes, operator_with(single))
 
 
 def test_strides_that_are_ignored():
@@ -75,11 +75,11 @@ def test_strides_that_are_ignored():
     def strides(shape):
         return tuple(int(np.prod(shape[n + 1 :])) for n in range(len(shape)))
 
-    assert "strided" in message(test_table_memory.test_strides, row_with(contiguous_only))
+    assert "strided" in message(test_table_memory.test_strides, operator_with(contiguous_only))
 
 
 def test_an_in_place_variant_that_returns_another_tensor():
-    assert "returned another tensor" in message(test_table_variants.test_in_place, row_with(torch.mul))
+    assert "returned another tensor" in message(test_table_variants.test_in_place, operator_with(torch.mul))
 
 
 class FlippedSign(torch.autograd.Function):
@@ -95,7 +95,7 @@ class FlippedSign(torch.autograd.Function):
 
 
 class DetachedGradient(FlippedSign):
-    """Right once, wrong the second time: the gradient is computed outside of the graph."""
+    """Correct in first order but not in second: the gradient is computed outside of the graph."""
 
     @staticmethod
     def backward(ctx, grad):
@@ -107,23 +107,25 @@ SQUARE = {"samples": ["t(2, 3)"], "dtypes": ["float64"], "signature": "(Tensor s
 
 
 def test_a_flipped_sign_in_a_derivative():
-    said = message(test_table_gradients.test_gradients, row_with(FlippedSign.apply, **SQUARE))
+    said = message(test_table_gradients.test_gradients, operator_with(FlippedSign.apply, **SQUARE))
     assert said.startswith("mul(t(2, 3)) float64: gradient ") and "by finite differences" in said
 
 
 def test_a_derivative_that_has_none():
-    test_table_gradients.test_gradients(row_with(DetachedGradient.apply, **SQUARE), False)
-    assert "gradient" in message(test_table_gradients.test_second_gradients, row_with(DetachedGradient.apply, **SQUARE))
+    test_table_gradients.test_gradients(operator_with(DetachedGradient.apply, **SQUARE), False)
+    assert "gradient" in message(
+        test_table_gradients.test_second_gradients, operator_with(DetachedGradient.apply, **SQUARE)
+    )
 
 
 def test_a_derivative_where_none_is_stated():
     assert "wants a gradient" in message(
-        test_table_gradients.test_rows_without_derivative, row_with(torch.mul, derivative="none")
+        test_table_gradients.test_rows_without_derivative, operator_with(torch.mul, derivative="none")
     )
 
 
 def test_a_composition_that_loses_an_argument():
-    half = row_with(lambda x, y: torch.mul(x, y.detach()), derivative="composed")
+    half = operator_with(lambda x, y: torch.mul(x, y.detach()), derivative="composite")
     assert "no result wants a gradient of other" in message(test_table_gradients.test_gradients, half)
 
 
@@ -131,21 +133,21 @@ def test_bits_that_depend_on_threads(monkeypatch):
     def depends(x, y):
         return torch.mul(torch.mul(x, y), 1.0 + torch.get_num_threads() * 1e-7)
 
-    row = row_with(depends, derivative="none")
-    monkeypatch.setattr(test_table_threads, "PUBLIC", [row])
-    assert "threads" in message(test_table_threads.test_rows, row)
+    op = operator_with(depends, derivative="none")
+    monkeypatch.setattr(test_table_threads, "PUBLIC", [op])
+    assert "threads" in message(test_table_threads.test_operators, op)
 
 
 def test_an_error_that_does_not_come():
     bad = [("t(2), t(3)", "RuntimeError", "The size"), ("t(2), t(2)", "RuntimeError", "The size")]
-    said = message(test_table_facts.test_errors, row_with(torch.mul, errors=bad))
+    said = message(test_table_properties.test_errors, operator_with(torch.mul, errors=bad))
     assert said == "mul(t(2), t(2)) float32: no error; wanted RuntimeError: The size"
 
 
 def test_an_example_that_prints_something_else():
     with pytest.raises(AssertionError, match="Expected:"):
-        test_table_facts.test_documentation(
-            row_with(torch.mul, doc="Twice.\n\n    >>> torch.tensor(1) * 2\n    tensor(3)")
+        test_table_properties.test_documentation(
+            operator_with(torch.mul, doc="Twice.\n\n    >>> torch.tensor(1) * 2\n    tensor(3)")
         )
 
 

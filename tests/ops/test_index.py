@@ -1,4 +1,4 @@
-"""`x[...]` and its kin against NumPy: every kind of index, reading, assigning, accumulating, with gradients."""
+"""Compares `x[...]` and related operators with NumPy: all kinds of indices, reading, assigning, accumulating, gradients."""
 
 import math
 import re
@@ -55,7 +55,7 @@ def basic(draw, shape):
         taken += 1
     if draw(st.booleans()):
         items.insert(draw(st.integers(0, len(items))), Ellipsis)
-        # What stands behind the ellipsis counts from the end; keep integers legal there.
+        # Positions after the ellipsis count from the end; keep integers within range there.
         spare = len(shape) - taken
         at = items.index(Ellipsis)
         if spare:
@@ -65,7 +65,7 @@ def basic(draw, shape):
 
 @st.composite
 def advanced(draw, shape):
-    """One to three index arrays that broadcast, or a mask, among slices. No integers beside them: there torch and NumPy differ."""
+    """One to three index arrays that broadcast, or a mask, among slices. No integers: torch and NumPy differ there."""
     items = []
     dim = 0
     common = draw(st.sampled_from([(), (1,), (3,), (2, 3), (0,)]))
@@ -89,7 +89,7 @@ def advanced(draw, shape):
             count = int(np.prod(own))
             values = draw(st.lists(st.integers(-size, size - 1), min_size=count, max_size=count))
             array = np.array(values, dtype=np.int32 if kind == "int32" else np.int64).reshape(own)
-            # A 0-d array is an integer to torch; give it a dimension.
+            # A zero-dimensional array is an integer in torch, so it gets a dimension.
             items.append(array if array.ndim else array.reshape(1))
         dim += 1
     return tuple(items)
@@ -155,7 +155,7 @@ def test_assignment_by_indices(data):
     value = np.asarray(filled(array[key].shape) * 10)
     if value.ndim and value.shape[-1] and data.draw(st.booleans()):
         value = value[..., :1]
-    array[key] = value  # NumPy too: the last of several values for one place stays
+    array[key] = value  # as in NumPy, the last of several values for one element is kept
     tensor[as_torch(key)] = torch.from_numpy(value.copy())
     assert tensor.tolist() == array.tolist()
 
@@ -215,7 +215,7 @@ def test_separated_indices_come_first():
     x = torch.from_numpy(array)
     assert x[[0, 1], :, [1, 2]].tolist() == array[[0, 1], :, [1, 2]].tolist()
     assert tuple(x[[0, 1], None, [0, 1]].shape) == (2, 1, 5)
-    # An integer is a selection before anything is gathered: torch's shape, not NumPy's.
+    # An integer selects before the gather, so that the shape is torch's and not NumPy's.
     assert tuple(x[0, :, [1, 2]].shape) == (4, 2)
 
 
@@ -352,7 +352,7 @@ def test_index_functions_agree_with_brackets():
 
 
 def test_one_number_behind_a_mask_takes_the_dtype():
-    """As in torch, where such an assignment is `masked_fill`; several numbers have the tensor's dtype."""
+    """As in torch, where such an assignment is `masked_fill`. Several numbers are converted to the tensor's dtype."""
     for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.complex64):
         for value in (torch.tensor(2), torch.tensor(2.0, dtype=torch.float64), torch.tensor([2], dtype=torch.uint8)):
             mask = torch.tensor([True, False, True])
@@ -374,7 +374,7 @@ def test_one_number_behind_a_mask_takes_the_dtype():
 
 
 def test_scale_of_added_rows_has_the_tensors_dtype():
-    """A fraction became a number of another dtype, whose bytes were then moved as if they were integers."""
+    """A regression: a float was stored in another dtype and its bytes were then copied as integers."""
     count = 100_000
     index, ones = torch.zeros(count, dtype=torch.int64), torch.ones(count, dtype=torch.int64)
     assert torch.zeros(2, dtype=torch.int64).index_add(0, index, ones, alpha=2.7).tolist() == [2 * count, 0]
@@ -525,7 +525,7 @@ def test_writing_into_expanded_tensors():
         x = torch.zeros(2, 1).expand(2, 3)
         x[torch.tensor([[False, False, True], [False] * 3])] = 6.0
         assert x.tolist() == [[6] * 3, [0] * 3]
-    # Threads would meet in one element, and a graph cannot tell what became of it.
+    # Several threads would write to one element, and the graph could not represent the result.
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"), pytest.warns(UserWarning):
         torch.zeros(2, 1).expand(2, 3)[torch.tensor([0])] = torch.ones(3)
     watched = (torch.ones(1, requires_grad=True) * 2).expand(3)

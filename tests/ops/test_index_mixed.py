@@ -1,7 +1,7 @@
-"""`x[...]` against NumPy where kinds of indices stand beside each other that NumPy and torch take in different order.
+"""Compares `x[...]` with NumPy for mixed kinds of indices, which NumPy and torch apply in different order.
 
-torch first takes what gives views, integers among it, and then what gathers; to NumPy an integer beside an array is an array. So
-NumPy is asked twice.
+torch first applies the indices that give views, including integers, and then those that gather. In NumPy an integer
+next to an array is an array. Therefore NumPy is called twice.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from test_index import bases, bound, filled, steps
 
 
 class Answers:
-    """An object that stands for an integer."""
+    """An object with `__index__`."""
 
     def __init__(self, value):
         self.value = value
@@ -37,7 +37,7 @@ KINDS = ("stop", "...", "None", "bool", "slice", "slice", "mask", "int", "int", 
 
 @st.composite
 def mixed(draw, shape):
-    """Everything at once: integers of every kind, slices, None, one Ellipsis, booleans, arrays and masks in any order."""
+    """All kinds of indices in any order: integers, slices, None, one Ellipsis, booleans, arrays and masks."""
     common = draw(st.sampled_from([(1,), (3,), (2, 3), (0,)]))
     items, dim, spread = [], 0, False
     while dim < len(shape) and len(items) < 9:
@@ -54,7 +54,7 @@ def mixed(draw, shape):
         if kind == "mask":
             part = shape[dim : dim + draw(st.integers(1, len(shape) - dim))]
             numel = math.prod(part)
-            # As many places as arrays have, or one; or any number, which may be a mistake.
+            # As many as the arrays have, or one; or any number, which may be an error.
             count = draw(st.sampled_from([1, common[-1], common[-1], numel]))
             places = draw(st.permutations(range(numel)))[:count]
             items.append(np.isin(np.arange(numel), places).reshape(part))
@@ -70,7 +70,7 @@ def mixed(draw, shape):
         else:
             items.append(slice(draw(bound), draw(bound), draw(steps)))
         dim += 1
-    if spread:  # what stands behind it counts from the end
+    if spread:  # positions after it count from the end
         items += [slice(None)] * (len(shape) - dim)
     return tuple(items)
 
@@ -82,7 +82,7 @@ def dims_taken(item):
 
 
 def in_two_steps(key, shape):
-    """NumPy's indices for what torch does with `key`: first all that gives views, integers too, then arrays and masks."""
+    """NumPy's indices for torch's two steps: first views, including integers, then arrays and masks."""
     first, second = [], []
     for item in key:
         if isinstance(item, bool):
@@ -119,7 +119,7 @@ def mixed_as_torch(key, draw):
 
 
 def drawn_mixed(data):
-    """An array, the same tensor, a key for torch and the two for NumPy; keys that NumPy refuses torch refuses too."""
+    """An array, the same tensor, a key for torch and two for NumPy. Keys that NumPy rejects are rejected by torch too."""
     array, tensor = data.draw(bases())
     key = data.draw(mixed(array.shape))
     first, second = in_two_steps(key, array.shape)
@@ -162,7 +162,7 @@ def test_assignment_of_everything_at_once(data):
 
 @given(st.data())
 def test_gradients_of_everything_at_once(data):
-    """Of a part, of what was overwritten, and of what it was overwritten with; where places repeat, accumulated."""
+    """The gradients of the selected part, of overwritten and of new values, accumulated for repeated indices."""
     array, tensor, key, first, second = drawn_mixed(data)
     leaf = tensor.clone().requires_grad_()
     got = leaf[key]
@@ -189,7 +189,7 @@ def test_index_put(data):
     array, tensor = data.draw(bases())
     key, front, dim = [], [], 0
     for item in data.draw(mixed(array.shape)):
-        if item is Ellipsis:  # what it covers is not known here
+        if item is Ellipsis:  # its extent is unknown here
             break
         dims = dims_taken(item)
         if isinstance(item, np.ndarray) and item.ndim:
@@ -223,7 +223,7 @@ def test_an_index_out_of_range(data):
     bad = data.draw(st.sampled_from([size, -size - 1, 2**62, -(2**63)]))
     before = (slice(None),) * dim
     for index in (bad, torch.tensor([bad]), [bad], torch.tensor(bad)):
-        # A list reads nothing where another dimension has no place.
+        # A list reads nothing if another dimension is empty.
         if not isinstance(index, int) and np.ndim(index) and 0 in array.shape[:dim] + array.shape[dim + 1 :] and size:
             assert tensor[(*before, index)].numel() == 0
             continue

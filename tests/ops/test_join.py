@@ -1,4 +1,4 @@
-"""Joining, repeating, turning, bordering: against NumPy, with gradients where a kernel has its own."""
+"""Concatenation, repetition, rotation and padding: compared with NumPy, with the gradients of their kernels."""
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ def test_against_numpy(name, turned):
     leaf = torch.from_numpy(filled((4, 3)) if turned else array.copy())
     tensor = leaf.t() if turned else leaf
     same(of_tensor(tensor), of_array(array))
-    # Every element of the result is one of the input's, or a constant: the gradient counts how often it is used.
+    # Every element of the result is an input element or a constant. The gradient counts how often each input is used.
     tensor = tensor.clone().requires_grad_()
     result = of_tensor(tensor)
     result.sum().backward()
@@ -162,7 +162,7 @@ def test_transposed_copies(dtype, shape):
 
 
 def test_the_gradient_beside_a_strided_slot_is_what_torch_gives():
-    """The derivative would be the reverse: zeros in the slot, and what arrives around it."""
+    """The derivative would be the opposite: zero inside the slot, and the incoming gradient outside of it."""
     x, source = torch.zeros(4, requires_grad=True), torch.ones(2, requires_grad=True)
     weights = torch.tensor([1.0, 2.0, 3.0, 4.0])
     (torch.as_strided_scatter(x, source, (2,), (2,)) * weights).sum().backward()

@@ -1,4 +1,4 @@
-"""Gradients where differences cannot say what is right: at ties, zeros, bounds and nan the conventions are torch's."""
+"""Gradients at points where finite differences are not valid: torch's conventions for ties, zeros, bounds and nan."""
 
 import math
 
@@ -9,7 +9,7 @@ import rushlight.nn.functional as F
 
 inf, nan = math.inf, math.nan
 
-#: An expression, its operands, and their gradients in torch, where the results' elements weigh 1, 2, 3 and so on.
+#: An expression, its operands, and torch's gradients for results with weights 1, 2, 3 and so on.
 CASES = [
     ("torch.maximum(x, y)", [[1, 2, 0], [1, 3, -1]], [[0.5, 0, 3], [0.5, 2, 0]]),
     ("torch.minimum(x, y)", [[1, 2, 0], [1, 3, -1]], [[0.5, 2, 0], [0.5, 0, 3]]),
@@ -108,7 +108,7 @@ def test_gradients_at_kinks(expression, operands, gradients):
 
 
 def test_gradients_that_one_operand_has_and_the_other_lacks():
-    """torch knows no derivative of the incomplete gamma functions for their first operand."""
+    """torch has no derivative of the incomplete gamma functions for the first operand."""
     x = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64, requires_grad=True)
     shape = torch.tensor([0.7, 1.5, 2.5], dtype=torch.float64)
     for function in (torch.special.gammainc, torch.special.gammaincc):

@@ -1,4 +1,4 @@
-"""Products of matrices and vectors: against NumPy at every layout, errors in torch's words, gradients of second order."""
+"""Products of matrices and vectors: compared with NumPy for every layout, torch's messages, second-order gradients."""
 
 from __future__ import annotations
 

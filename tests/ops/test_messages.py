@@ -1,42 +1,42 @@
-"""Every message that the table's bad calls give, whole, as it was last read by somebody: `tests/data/messages.txt`.
+"""Compares every message of the table's invalid calls with `tests/data/messages.txt`.
 
-A changed sentence, shape or hint is a changed line there, to be read before it is committed:
+A changed message, shape or hint changes a line of that file. Read the changes before you commit them:
 
-    python tests/ops/test_messages.py    # writes the file anew
+    python tests/ops/test_messages.py    # writes the file again
 """
 
 import re
 from pathlib import Path
 
 import pytest
-from table_cases import ROWS, call, draw
+from table_cases import OPERATORS, call, draw
 
 import rushlight as torch
 
 SNAPSHOT = Path(__file__).parent.parent / "data" / "messages.txt"
 
 
-def messages(row):
-    """The row's bad calls, each with the class and the lines of its exception."""
-    dtype = next((d for d in ("float32", "int64", "bool", "complex64") if d in row.dtypes), "float32")
-    for sample, *_ in row.errors:
+def messages(op):
+    """The operator's invalid calls, each with the class and the lines of its exception."""
+    dtype = next((d for d in ("float32", "int64", "bool", "complex64") if d in op.dtypes), "float32")
+    for sample, *_ in op.errors:
         try:
-            args, kwargs = draw(row, sample, dtype)
-            call(row.function(), args, kwargs)
+            args, kwargs = draw(op, sample, dtype)
+            call(op.function(), args, kwargs)
         except Exception as error:
             lines = str(error).split("\n")
-            yield f"{row.full_name()}({sample})\n    {type(error).__name__}: " + "\n    ".join(lines)
+            yield f"{op.full_name()}({sample})\n    {type(error).__name__}: " + "\n    ".join(lines)
 
 
 def snapshot():
-    return "\n".join(sorted(message for row in ROWS for message in messages(row))) + "\n"
+    return "\n".join(sorted(message for op in OPERATORS for message in messages(op))) + "\n"
 
 
 def test_messages_are_those_that_were_read():
     assert snapshot() == SNAPSHOT.read_text()
 
 
-# By these words torch's own sentence says what is wanted.
+# torch's messages contain these words if they say what is expected.
 WANTED = re.compile(
     r"\b(must|should|expect\w*|need\w*|range|supports?|supported|only|requires?|required|at least|or fewer|ha[sv]e? to|greater|less"
     r"|larger|non-empty|to be|to have|between|unique|same|match|Specify|received an invalid combination|not implemented for)\b",
@@ -45,7 +45,7 @@ WANTED = re.compile(
 
 
 def test_every_message_shows_a_way_out():
-    """In torch's sentence, or on a line of its own after the shapes."""
+    """What is expected is in torch's message, or on a separate line after the shapes."""
     lost = []
     for message in re.split(r"\n(?=\S)", SNAPSHOT.read_text().rstrip()):
         call, sentence, *rest = message.split("\n")
@@ -57,7 +57,7 @@ def test_every_message_shows_a_way_out():
 
 @pytest.mark.parametrize("name", ["nan_to_num", "nn.functional.gelu"])
 def test_out_is_refused_by_the_name_that_was_called(name):
-    """Also where the work is another row's."""
+    """Also if another operator does the work."""
     *path, own = name.split(".")
     function = torch._C._functions[".".join(path)][own]
     with pytest.raises(RuntimeError, match=rf"^{own}\(\): functions with out=... arguments don't support automatic"):

@@ -1,4 +1,4 @@
-"""Functions of neural networks: values against plain NumPy, gradients to second order, errors in torch's words."""
+"""Neural network functions: values compared with NumPy, gradients to second order, torch's error messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def real(*shape, requires_grad=False):
 
 
 def convolved(x, w, stride, padding, dilation, groups):
-    """The definition, window by window."""
+    """The definition, one window at a time."""
     (n, _, *space), (features, channels, *kernel) = x.shape, w.shape
     x = np.pad(x, [(0, 0), (0, 0), *((side, side) for side in padding)])
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel)]
@@ -88,7 +88,7 @@ def test_a_transposed_convolution_is_the_gradient_of_a_convolution(options):
 
 @pytest.mark.parametrize("stride, dilation, groups", [((1, 1), (1, 1), 1), ((2, 3), (1, 2), 2), ((3, 1), (5, 1), 1)])
 def test_windows_much_wider_than_the_image(stride, dilation, groups):
-    """Most of the window sees only border."""
+    """Most of the window is in the padding."""
     x, w = real(2, 4, 2, 3), real(4, 2, 9, 70)
     found = torch.conv_transpose2d(x, w, stride=stride, dilation=dilation, groups=groups)
     wanted = np.zeros(tuple(found.shape))
@@ -324,7 +324,7 @@ def test_nodes_have_torchs_names():
 
 
 def test_the_mean_square_of_complex_numbers_is_complex():
-    """As in torch: a square, not a squared magnitude."""
+    """As in torch: a square instead of a squared magnitude."""
     x = torch.tensor([3 + 4j, 1j], dtype=torch.complex128)
     wanted = x.numpy() / np.sqrt(np.mean(x.numpy() ** 2))
     assert np.allclose(F.rms_norm(x, (2,), eps=0.0).numpy(), wanted)
@@ -397,7 +397,7 @@ FUSED = {
 
 @pytest.mark.parametrize("name", FUSED)
 def test_a_fused_gradient_is_the_composed_one(name):
-    """Where the gradient is recorded, it is made of operators."""
+    """If the gradient is recorded, it is computed with operators."""
     x, w = real(2, 6, 4, 5, requires_grad=True), real(6, requires_grad=True)
     out = FUSED[name](x, w)
     cotangent = real(*out.shape)

@@ -1,4 +1,4 @@
-"""What the tests of the whole table cannot see: promotion as torch has it, special values, refusals in torch's words."""
+"""Elementwise operators: torch's promotion, special values and errors, which the tests of the whole table do not cover."""
 
 import decimal
 import json
@@ -52,7 +52,7 @@ def test_promotion(case):
                 got = "abcdefghijkl"[DTYPES.index(str(OPERATORS[name](x, y).dtype).removeprefix("torch."))]
             except (RuntimeError, TypeError):
                 got = "-"
-            # complex32 is not one of our dtypes.
+            # There is no dtype complex32.
             assert got == letter or letter == "?", (own, other)
 
 
@@ -78,7 +78,7 @@ def test_whole_numbers_wrap():
 
 
 def test_comparison_with_numbers_that_the_dtype_cannot_hold():
-    """The number wraps as it would in a tensor of that dtype."""
+    """The number wraps around like a value of that dtype."""
     x = torch.tensor([44, 255], dtype=torch.uint8)
     assert (x == 300).tolist() == [True, False]
     assert (x == -1).tolist() == [False, True]
@@ -98,7 +98,7 @@ def test_neighbours_of_half_precision_numbers():
     wanted = np.nextafter(x.numpy(), y.numpy())
     found = torch.nextafter(x, y).numpy()
     np.testing.assert_array_equal(found, wanted)
-    # NumPy takes zeros of both signs for one.
+    # NumPy does not distinguish the signs of zeros.
     told_apart = (found == found) & (x.numpy() != y.numpy())
     np.testing.assert_array_equal(np.signbit(found[told_apart]), np.signbit(wanted[told_apart]))
 
@@ -130,9 +130,9 @@ AXIS = [*SIZES, *(-size for size in SIZES), nan]
 
 @pytest.mark.parametrize("name", "asin acos atan asinh acosh atanh sin cos sinh cosh tanh expm1".split())
 def test_complex_functions_at_their_edges(name):
-    """As C99 has them, which leaves the signs of some parts beside nan open."""
+    """As in C99, which does not specify the signs of some parts next to nan."""
     grid = np.array([complex(x, y) for x in AXIS for y in AXIS])
-    if name == "expm1":  # far out NumPy's own leaves C99
+    if name == "expm1":  # for large arguments NumPy differs from C99
         grid = grid[np.isfinite(grid) & (np.abs(grid.real) <= 10)]
     with np.errstate(all="ignore"):
         wanted = getattr(np, name.replace("a", "arc", 1) if name[0] == "a" else name)(grid)
@@ -148,7 +148,7 @@ def test_complex_expm1_far_out():
     found = torch.expm1(torch.tensor([complex(*pair) for pair in pairs], dtype=torch.complex128))
     same(found.real, [inf, inf, inf, -1, -1, -1, nan, nan, nan])
     same(found.imag, [0.0, nan, nan, 0.0, 0.0, -0.0, 0.0, nan, nan])
-    # Beyond the largest number only with the sine.
+    # Beyond the largest finite number, only with the sine.
     assert torch.expm1(torch.tensor(709.9 + 1e-9j, dtype=torch.complex128)).imag.item() == pytest.approx(
         math.exp(709) * (math.exp(0.9) * 1e-9)
     )
@@ -323,7 +323,7 @@ def test_complex_exponentials_of_large_numbers(dtype):
 
 @pytest.mark.parametrize(("name", "base"), [("log", math.e), ("log2", 2), ("log10", 10)])
 def test_complex_logarithms_near_the_unit_circle(name, base):
-    """The logarithm of a length near one, against 60 digits."""
+    """The logarithm of a magnitude close to one, compared with 60 digits."""
     points = [
         1.0000000288431856 - 8.268690442278634e-08j,
         0.6 + 0.8j,
@@ -367,7 +367,7 @@ torch.histc(x(torch.float32), 4, 0, 1e39)
 
 @pytest.mark.parametrize("code", UNFIT.split("\n")[1:-1])
 def test_numbers_that_a_dtype_does_not_hold_are_refused(code):
-    """They would wrap around, or become infinite, in silence."""
+    """Otherwise they would silently wrap around or become infinite."""
     with pytest.raises(RuntimeError, match="value cannot be converted to type .* without overflow"):
         eval(
             code,
@@ -417,7 +417,7 @@ def test_results_lie_as_their_operands():
 
 
 def test_powers_of_two_change_no_digits():
-    """Whole powers lose nothing on the way, however far they go; the dtype is the first operand's."""
+    """`ldexp` is exact for any exponent. An integer exponent does not change the dtype."""
     x = torch.tensor([0.0, 1e-30, 1.0, 3e-39, float("inf"), 1.0])
     found = torch.ldexp(x, torch.tensor([128, 140, -149, 10, -400, -1100]))
     assert found.tolist() == [0, float(x[1]) * 2.0**140, 2.0**-149, float(x[3]) * 1024, float("inf"), 0]
@@ -462,7 +462,7 @@ def test_limits_are_all_numbers_or_all_tensors():
 
 
 def test_numbers_keep_their_digits_in_derivatives():
-    """What a derivative computes of numbers alone is computed in double precision, whatever the default dtype."""
+    """Derivatives compute with numbers in double precision, whatever the default dtype is."""
     x = torch.tensor([0.5], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.grad(torch.lerp(x, x.detach(), 0.2), x)[0].item() == 0.8
     below = torch.tensor([-0.5], dtype=torch.float64, requires_grad=True)
@@ -473,7 +473,7 @@ def test_numbers_keep_their_digits_in_derivatives():
 
 
 def test_operands_that_meet_the_result_are_read_first():
-    """Where one of two that share memory has gaps the change is that of a copy; two without gaps are refused."""
+    """If one of two overlapping operands has gaps, the result is that of a copy. Two without gaps are an error."""
     for change, other in [
         (lambda x: x[0], lambda x: x[:, 0]),
         (lambda x: x[:, 1:], lambda x: x[:, :-1]),
@@ -504,7 +504,7 @@ def test_the_first_derivative_of_digamma_ends_at_zero():
 
 
 def test_results_that_are_not_needed_may_change():
-    """As in torch, the gradients of these follow from what they were given."""
+    """As in torch, the gradients need only the inputs, so that the results may be changed in place."""
     for function in (torch.logaddexp, torch.logaddexp2):
         a = torch.tensor([0.5, 1.0], requires_grad=True)
         function(a, a * 2).add_(1).sum().backward()

@@ -1,4 +1,4 @@
-"""What reductions promise beyond their values: accuracy, equal bits for any number of threads, special values, names."""
+"""Reductions: accuracy, equal bits for any number of threads, special values, names of results."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Attention, recurrent layers, labellings over time and bags: what samples of single calls do not show."""
+"""Attention, recurrent layers, `ctc_loss` and embedding bags: properties that samples of single calls do not show."""
 
 import math
 
@@ -119,7 +119,7 @@ def test_sizes_of_steps_must_add_up():
 
 
 def paths(targets, blank, length):
-    """Every way to spread labels over time, by trying all."""
+    """Enumerates all alignments of the labels."""
     for path in np.ndindex(*[3] * length):
         merged = [label for at, label in enumerate(path) if at == 0 or label != path[at - 1]]
         if [label for label in merged if label != blank] == targets:

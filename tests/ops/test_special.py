@@ -1,4 +1,4 @@
-"""Special functions where no reference of NumPy reaches."""
+"""Special functions for which NumPy has no reference."""
 
 import pytest
 
@@ -8,7 +8,7 @@ import rushlight as torch
 @pytest.mark.parametrize(
     "a, x, upper",
     [
-        # To 17 digits, in arithmetic of many more.
+        # To 17 digits, computed in higher precision.
         (9900, 10000, 0.15744337553874304),
         (10001, 10100, 0.16107895550326105),
         (20000, 19000, 0.99999999999967631),

@@ -1,4 +1,4 @@
-"""How results lie in memory: as torch 2.13 lays them, whose strides are written down here."""
+"""The memory layout of results: the strides of torch 2.13, which are recorded here."""
 
 import math
 
@@ -8,7 +8,7 @@ import rushlight as torch
 
 F = torch.nn.functional
 
-# The call, and the shapes and layouts of its operands.
+# The calls, and the shapes and layouts of their operands.
 LAID = [
     ("F.conv1d(a, b)", (2, 4, 6), "plain", (6, 4, 3), "turned", (24, 1, 6)),
     ("F.conv1d(a, b)", (2, 4, 6), "turned", (6, 4, 3), "plain", (24, 4, 1)),

@@ -1,4 +1,4 @@
-"""Every differentiable row of the operator table against finite differences, to second order."""
+"""Compares the gradients of every differentiable operator of the table with finite differences, to second order."""
 
 import pytest
 from table_cases import (
@@ -11,7 +11,7 @@ from table_cases import (
     difference,
     directions,
     draw,
-    every_row,
+    every_operator,
     gradients,
     inner,
     is_inexact,
@@ -29,8 +29,8 @@ import rushlight as torch
 def gradient_error(function, inputs, seed):
     """The difference between a derivative in a random direction and its estimate by finite differences, as text.
 
-    One direction of the inputs and one of the outputs stand for all: a wrong entry of the Jacobian goes unnoticed only
-    if it is orthogonal to random vectors.
+    One direction of the inputs and one of the outputs are sufficient: an error in the Jacobian is missed only if it is
+    orthogonal to random vectors.
     """
     step = 1e-5
     outputs = function(*inputs)
@@ -54,19 +54,19 @@ def shift(x, direction, step):
     return tensor(moved, name_of(x.dtype)).requires_grad_()
 
 
-def differentiable_call(row, sample, dtype):
-    """The sample as a function of its float tensors alone, and those tensors."""
-    args, kwargs = draw(row, sample, dtype)
-    wanted = [x for x in covered(row, args, kwargs) if is_inexact(x)]
+def differentiable_call(op, sample, dtype):
+    """The sample as a function of its floating-point tensors, and these tensors."""
+    args, kwargs = draw(op, sample, dtype)
+    wanted = [x for x in covered(op, args, kwargs) if is_inexact(x)]
     chosen = {}
 
     def function(*inputs, count=None):
         replaced = dict(zip(map(id, wanted), inputs))
         swap = lambda x: replaced.get(id(x), x)
         own = change(args, swap)
-        if row.writes():
+        if op.writes():
             own = (own[0].clone(), *own[1:])
-        results = tensors_in(call(row.function(), own, change(kwargs, swap)))
+        results = tensors_in(call(op.function(), own, change(kwargs, swap)))
         if count is None:
             chosen["places"] = [at for at, r in enumerate(results) if r.requires_grad]
         return [results[at] for at in chosen["places"]]
@@ -74,22 +74,22 @@ def differentiable_call(row, sample, dtype):
     return function, [x.clone().requires_grad_() for x in wanted]
 
 
-def covered(row, args, kwargs):
-    """The tensors that have a gradient: those the derivative names, or for compositions those that a result follows."""
-    bound = row.bind(args, kwargs)
-    if row.derivative != "composed" and bound is not None:
-        return tensors_in([bound[row.params[place]["name"]] for place in row.differentiable])
+def covered(op, args, kwargs):
+    """The tensors with a gradient: those of the derivative, or for composite operators those on which a result depends."""
+    bound = op.bind(args, kwargs)
+    if op.derivative != "composite" and bound is not None:
+        return tensors_in([bound[op.params[place]["name"]] for place in op.differentiable])
     found = []
     for x in tensors_in((args, kwargs)):
         if is_inexact(x):
             swap = lambda y, x=x: x.clone().requires_grad_().clone() if y is x else y.clone()
-            results = tensors_in(call(row.function(), change(args, swap), change(kwargs, swap)))
-            if row.writes() or any(r.requires_grad for r in results):
+            results = tensors_in(call(op.function(), change(args, swap), change(kwargs, swap)))
+            if op.writes() or any(r.requires_grad for r in results):
                 found.append(x)
     return found
 
 
-#: Arguments of compositions whose values no result follows, in torch neither.
+#: Arguments of composite operators on whose values no result depends, as in torch.
 UNFOLLOWED = {
     "expand_as": "other",
     "view_as": "other",
@@ -101,19 +101,19 @@ UNFOLLOWED = {
 }
 
 
-def lost(row, args, kwargs, results):
-    """The arguments of a composition that no result follows although it could: what it gives then says nothing of them."""
-    if row.derivative != "composed" or not any(is_inexact(r) and r.numel() for r in results):
+def lost(op, args, kwargs, results):
+    """The arguments of a composite operator on which no result depends although it could."""
+    if op.derivative != "composite" or not any(is_inexact(r) and r.numel() for r in results):
         return []
-    followed = covered(row, args, kwargs)
-    names = {id(x): name for name, x in (row.bind(args, kwargs) or {}).items() if isinstance(x, torch.Tensor)}
+    followed = covered(op, args, kwargs)
+    names = {id(x): name for name, x in (op.bind(args, kwargs) or {}).items() if isinstance(x, torch.Tensor)}
     inputs = [x for x in tensors_in((args, kwargs)) if is_inexact(x) and x.numel()]
     missed = [names.get(id(x), "a tensor") for x in inputs if not any(x is y for y in followed)]
-    return [name for name in missed if name != UNFOLLOWED.get(row.name)]
+    return [name for name in missed if name != UNFOLLOWED.get(op.name)]
 
 
 def second_order(function, inputs, seed):
-    """The gradient as a function of inputs and cotangents, for a second round."""
+    """The gradient as a function of inputs and cotangents, for second derivatives."""
     outputs = function(*inputs)
     weights = [w.requires_grad_() for w in directions(outputs, seed)]
     count = len(inputs)
@@ -130,34 +130,34 @@ def second_order(function, inputs, seed):
     return gradient, [*inputs, *weights]
 
 
-def gradient_cases(row):
-    for dtype, sample in cases(row, ("float64", "complex128")):
-        dense = all(x.is_contiguous() for x in tensors_in(draw(row, sample, dtype)))
-        if depends_on_dtype(sample) and (dense or not row.sees_memory()):
+def gradient_cases(op):
+    for dtype, sample in cases(op, ("float64", "complex128")):
+        dense = all(x.is_contiguous() for x in tensors_in(draw(op, sample, dtype)))
+        if depends_on_dtype(sample) and (dense or not op.is_stride_dependent()):
             yield dtype, sample
 
 
-@every_row
-def test_gradients(row, thorough):
+@every_operator
+def test_gradients(op, thorough):
     """First derivatives in float64 and complex128 against finite differences."""
-    if not row.is_differentiable():
+    if not op.is_differentiable():
         pytest.skip("not differentiable")
-    if any(p["kind"] == "Generator" for p in row.params):
+    if any(p["kind"] == "Generator" for p in op.params):
         pytest.skip("draws do not follow their parameters: torch gives those zeros")
-    if row.python_name == "as_strided_scatter":
+    if op.python_name == "as_strided_scatter":
         pytest.skip("its gradient is torch's, which is not the derivative: tests/ops/test_join.py")
-    report = Report(row)
-    for dtype, sample in gradient_cases(row):
+    report = Report(op)
+    for dtype, sample in gradient_cases(op):
 
         def check(dtype=dtype, sample=sample):
-            args, kwargs = draw(row, sample, dtype)
-            results = tensors_in(call(row.function(), *draw(row, sample, dtype)))
-            if missed := lost(row, args, kwargs, results):
+            args, kwargs = draw(op, sample, dtype)
+            results = tensors_in(call(op.function(), *draw(op, sample, dtype)))
+            if missed := lost(op, args, kwargs, results):
                 return f"no result wants a gradient of {', '.join(missed)}"
-            function, inputs = differentiable_call(row, sample, dtype)
+            function, inputs = differentiable_call(op, sample, dtype)
             outputs = function(*inputs)
             if not outputs or not inputs:
-                stated = row.derivative != "composed" and any(is_inexact(r) for r in results)
+                stated = op.derivative != "composite" and any(is_inexact(r) for r in results)
                 return "no result wants a gradient" if stated else None
             if thorough:
                 torch.autograd.gradcheck(lambda *inputs: tuple(function(*inputs)), inputs)
@@ -167,18 +167,18 @@ def test_gradients(row, thorough):
     report.close()
 
 
-@every_row
-def test_gradients_in_narrow_dtypes(row):
-    """Derivatives run in every dtype that the row takes: their numbers fit it, and gradients are of their tensor's dtype."""
-    if not row.is_differentiable():
+@every_operator
+def test_gradients_in_narrow_dtypes(op):
+    """Derivatives work in every dtype of the operator. Gradients have the dtype of their tensor."""
+    if not op.is_differentiable():
         pytest.skip("not differentiable")
-    report = Report(row)
-    for dtype, sample in cases(row, ("float16", "bfloat16", "float32", "complex64")):
+    report = Report(op)
+    for dtype, sample in cases(op, ("float16", "bfloat16", "float32", "complex64")):
         if not depends_on_dtype(sample):
             continue
 
         def check(dtype=dtype, sample=sample):
-            function, inputs = differentiable_call(row, sample, dtype)
+            function, inputs = differentiable_call(op, sample, dtype)
             outputs = function(*inputs)
             if not outputs or not inputs:
                 return None
@@ -191,18 +191,18 @@ def test_gradients_in_narrow_dtypes(row):
     report.close()
 
 
-@every_row
-def test_second_gradients(row, thorough):
-    """Second derivatives: the gradient is itself a function of inputs and cotangents, with gradients of its own."""
-    if not row.is_differentiable():
+@every_operator
+def test_second_gradients(op, thorough):
+    """Second derivatives: the gradient is a function of inputs and cotangents and has gradients itself."""
+    if not op.is_differentiable():
         pytest.skip("not differentiable")
-    if any(p["kind"] == "Generator" for p in row.params):
+    if any(p["kind"] == "Generator" for p in op.params):
         pytest.skip("draws do not follow their parameters")
-    report = Report(row)
-    for dtype, sample in gradient_cases(row):
+    report = Report(op)
+    for dtype, sample in gradient_cases(op):
 
         def check(dtype=dtype, sample=sample):
-            function, inputs = differentiable_call(row, sample, dtype)
+            function, inputs = differentiable_call(op, sample, dtype)
             if not inputs or not function(*inputs):
                 return None
             gradient, both = second_order(function, inputs, 3)
@@ -214,19 +214,19 @@ def test_second_gradients(row, thorough):
     report.close()
 
 
-@every_row
+@every_operator
 @pytest.mark.parametrize("layout", [strided, transposed])
-def test_gradients_of_other_memory(row, layout):
-    """To second order the same gradients where inputs and cotangents lie in memory with gaps, or column by column."""
-    if not row.is_differentiable():
+def test_gradients_of_other_memory(op, layout):
+    """Inputs and cotangents with gaps or in column-major order give the same gradients to second order."""
+    if not op.is_differentiable():
         pytest.skip("not differentiable")
-    if row.sees_memory():
+    if op.is_stride_dependent():
         pytest.skip("another layout is another question")
-    report = Report(row)
-    for dtype, sample in gradient_cases(row):
+    report = Report(op)
+    for dtype, sample in gradient_cases(op):
 
         def check(dtype=dtype, sample=sample):
-            function, inputs = differentiable_call(row, sample, dtype)
+            function, inputs = differentiable_call(op, sample, dtype)
             outputs = function(*inputs)
             if not outputs or not inputs:
                 return None
@@ -245,23 +245,23 @@ def test_gradients_of_other_memory(row, layout):
     report.close()
 
 
-@every_row
-def test_rows_without_derivative(row):
-    """What is stated to have no derivative records nothing."""
-    if row.derivative != "none":
+@every_operator
+def test_rows_without_derivative(op):
+    """Operators that are declared non-differentiable record nothing."""
+    if op.derivative != "none":
         pytest.skip("differentiable")
-    report = Report(row)
-    for dtype, sample in cases(row, ("float64",)):
+    report = Report(op)
+    for dtype, sample in cases(op, ("float64",)):
 
         def check(dtype=dtype, sample=sample):
-            args, kwargs = draw(row, sample, dtype)
+            args, kwargs = draw(op, sample, dtype)
             grad = lambda x: x.requires_grad_() if is_inexact(x) else x
             inputs = tensors_in((args, kwargs))
             try:
-                results = tensors_in(call(row.function(), change(args, grad), change(kwargs, grad)))
+                results = tensors_in(call(op.function(), change(args, grad), change(kwargs, grad)))
             except RuntimeError as error:
-                if row.writes() and "require" in str(error):
-                    return None  # what has no derivative may refuse to change a tensor that wants one
+                if op.writes() and "require" in str(error):
+                    return None  # changing a tensor that requires a gradient may be an error
                 raise
             results = [r for r in results if not any(r is x for x in inputs)]
             return "a result wants a gradient" if any(r.requires_grad for r in results) else None

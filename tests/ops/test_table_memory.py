@@ -1,4 +1,4 @@
-"""Every row of the operator table on other memory: strided, reversed, expanded, on `meta`, shared by views."""
+"""Tests every operator of the table with other memory layouts: strided, reversed, expanded, on `meta`, shared by views."""
 
 import pytest
 from table_cases import (
@@ -12,7 +12,7 @@ from table_cases import (
     difference,
     draw,
     evaluate,
-    every_row,
+    every_operator,
     name_of,
     reversed_,
     strided,
@@ -26,31 +26,31 @@ import rushlight as torch
 LAYOUTS = {"strided": strided, "transposed": transposed, "reversed": reversed_}
 
 
-@every_row
-def test_strides(row, thorough):
-    """Gaps, offsets, other orders and negative strides change nothing."""
-    if row.sees_memory():
-        pytest.skip("the row sees memory")
-    report = Report(row)
-    for dtype, sample in cases(row, ALL if thorough else FEW):
+@every_operator
+def test_strides(op, thorough):
+    """Gaps, offsets, permuted and negative strides do not change results."""
+    if op.is_stride_dependent():
+        pytest.skip("the result depends on strides")
+    report = Report(op)
+    for dtype, sample in cases(op, ALL if thorough else FEW):
         for how, make in LAYOUTS.items():
 
             def check(dtype=dtype, sample=sample, make=make):
-                args, kwargs, wanted = evaluate(row, dtype, sample)
-                args, kwargs = draw(row, sample, dtype)
-                got = call(row.function(), change(args, make), change(kwargs, make))
+                args, kwargs, wanted = evaluate(op, dtype, sample)
+                args, kwargs = draw(op, sample, dtype)
+                got = call(op.function(), change(args, make), change(kwargs, make))
                 return difference(got, wanted) if tensors_in(got) else None
 
             report.guard(f"{dtype} {how}", sample, check)
     report.close()
 
 
-@every_row
-def test_expanded(row, thorough):
-    """A dimension of stride zero stands for its repetitions."""
-    if row.sees_memory() or row.writes():
-        pytest.skip("the row sees memory or writes into it")
-    report = Report(row)
+@every_operator
+def test_expanded(op, thorough):
+    """A dimension with stride zero is treated like its repetitions."""
+    if op.is_stride_dependent() or op.writes():
+        pytest.skip("the result depends on strides or writes into it")
+    report = Report(op)
     copied = lambda x: tensor(array(x), name_of(x.dtype))
 
     def stretch(x):
@@ -58,39 +58,39 @@ def test_expanded(row, thorough):
             return x
         return torch.as_strided(x, tuple(x.shape), (0, *x.stride()[1:]))
 
-    for dtype, sample in cases(row, ALL if thorough else FEW):
+    for dtype, sample in cases(op, ALL if thorough else FEW):
 
         def check(dtype=dtype, sample=sample):
-            args, kwargs = draw(row, sample, dtype)
+            args, kwargs = draw(op, sample, dtype)
             args, kwargs = change(args, stretch), change(kwargs, stretch)
             full = change(args, copied), change(kwargs, copied)
             try:
-                wanted = call(row.function(), *full)
+                wanted = call(op.function(), *full)
             except (RuntimeError, ValueError, IndexError, ZeroDivisionError):
-                return None  # repeated values can make a sample senseless, a singular matrix for one
-            got = call(row.function(), args, kwargs)
+                return None  # repeated values can make a sample invalid, for example a singular matrix
+            got = call(op.function(), args, kwargs)
             return difference(got, wanted) if tensors_in(got) else None
 
         report.guard(f"{dtype} expanded", sample, check)
     report.close()
 
 
-@every_row
-def test_meta(row):
-    """On `meta` the same shapes, dtypes and strides come out, without data, or an error that says why they cannot."""
-    report = Report(row)
-    for dtype, sample in cases(row, ("float32", "int64")):
+@every_operator
+def test_meta(op):
+    """`meta` tensors give the same shapes, dtypes and strides, or an error that explains why this is impossible."""
+    report = Report(op)
+    for dtype, sample in cases(op, ("float32", "int64")):
 
         def check(dtype=dtype, sample=sample):
-            args, kwargs, wanted = evaluate(row, dtype, sample)
+            args, kwargs, wanted = evaluate(op, dtype, sample)
             if not tensors_in(args) or not tensors_in(wanted):
                 return None
-            args, kwargs = draw(row, sample, dtype)
+            args, kwargs = draw(op, sample, dtype)
             move = lambda x: torch.empty_strided(tuple(x.shape), x.stride(), dtype=x.dtype, device="meta")
             try:
-                got = call(row.function(), change(args, move), change(kwargs, move))
+                got = call(op.function(), change(args, move), change(kwargs, move))
             except RuntimeError as error:
-                if "needs values" in row.traits and "meta" in str(error).lower():
+                if "data dependent" in op.tags and "meta" in str(error).lower():
                     return None
                 raise
             for have, want in zip(tensors_in(got), tensors_in(wanted)):
@@ -106,7 +106,7 @@ def test_meta(row):
 
 
 def overlaps(x):
-    """Whether several indices may name one element: the steps, from the smallest on, do not clear what lies below."""
+    """Whether several indices may refer to one element: a stride is within the extent of the smaller strides."""
     reach = 0
     for stride, size in sorted((abs(stride), size) for size, stride in zip(x.shape, x.stride()) if size > 1):
         if stride <= reach:
@@ -115,15 +115,15 @@ def overlaps(x):
     return False
 
 
-@every_row
-def test_views_share_memory(row):
-    if row.run not in ("view", "views"):
+@every_operator
+def test_views_share_memory(op):
+    if op.implementation not in ("view", "multi-view"):
         pytest.skip("no view")
-    report = Report(row)
-    for dtype, sample in cases(row, ("float32", "complex64", "int64")):
+    report = Report(op)
+    for dtype, sample in cases(op, ("float32", "complex64", "int64")):
 
         def check(dtype=dtype, sample=sample):
-            args, _, got = evaluate(row, dtype, sample)
+            args, _, got = evaluate(op, dtype, sample)
             base = tensors_in(args)[0]
             for view in tensors_in(got):
                 if view.untyped_storage().data_ptr() != base.untyped_storage().data_ptr():

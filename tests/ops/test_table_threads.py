@@ -1,4 +1,4 @@
-"""The same bits for any number of threads, forward and backward: of every row, and of shapes that are cut in different places."""
+"""Results are the same bits for any number of threads, forward and backward, for every operator and many shapes."""
 
 import math
 from functools import partial
@@ -14,7 +14,7 @@ from table_cases import (
     difference,
     directions,
     draw,
-    every_row,
+    every_operator,
     gradients,
     is_inexact,
     same_bits,
@@ -24,36 +24,36 @@ from table_cases import (
 import rushlight as torch
 
 THREADS = (1, 2, 3, 7, 64)
-#: What else rows compute in, for thorough runs.
+#: Further dtypes for thorough runs.
 DTYPES = ("float32", "float64", "bfloat16", "complex64", "int64")
 
-#: Pieces of work have 32,768 elements; this many make the threads share.
+#: Work is split into pieces of 32,768 elements. With this many elements several threads are used.
 LARGE = 200_000
 
 
-def enlarge(row, sample):
-    """A factor for the sample's sizes that makes its largest tensor large."""
-    tensors = tensors_in(draw(row, sample, "float32"))
+def enlarge(op, sample):
+    """A factor for the sizes of a sample that makes its largest tensor large."""
+    tensors = tensors_in(draw(op, sample, "float32"))
     numel = max((x.numel() for x in tensors), default=0)
     rank = max((sum(size > 1 for size in x.shape) for x in tensors), default=0)
     if not numel or not rank:
         return 0
-    # Results may grow faster than arguments: as many pairs, say, as the square of the elements.
-    small, double = (results_numel(row, sample, scale) for scale in (1, 2))
+    # Results may grow faster than arguments, for example with the square of the number of elements.
+    small, double = (results_numel(op, sample, scale) for scale in (1, 2))
     growth = math.log2(double / small) if small and double and double > small else rank
     return round(min((LARGE / numel) ** (1 / rank), (20 * LARGE / (small or 1)) ** (1 / growth)))
 
 
-def results_numel(row, sample, scale):
+def results_numel(op, sample, scale):
     try:
-        args, kwargs = draw(row, sample, "float32", scale)
-        return sum(x.numel() for x in tensors_in(call(row.function(), args, kwargs)))
+        args, kwargs = draw(op, sample, "float32", scale)
+        return sum(x.numel() for x in tensors_in(call(op.function(), args, kwargs)))
     except (RuntimeError, IndexError, ValueError):
-        return 0  # the sample has numbers that do not grow with its sizes
+        return 0  # the sample has numbers that cannot be scaled with its sizes
 
 
 def large_calls():
-    """Calls for rows whose samples do not grow as they are, by the rows' full names."""
+    """Calls for operators whose samples cannot be scaled, by full name."""
     matrices = "t(64, 24, 24) + torch.eye(24) * 9"
     definite = "t(64, 24, 24) * 0.1 + torch.eye(24) * 4"
     pivots = "torch.arange(1, 25, dtype=torch.int32).expand(64, 24)"
@@ -129,7 +129,7 @@ def large_calls():
 
 LARGE_CALLS = large_calls()
 
-#: Rows that no thread can disturb, or that another row runs.
+#: Operators that do not use threads, or that call another operator.
 NOT_SHARED = {
     "empty": "its elements are not written",
     "empty_strided": "its elements are not written",
@@ -137,29 +137,29 @@ NOT_SHARED = {
     "scalar_tensor": "one element",
     "searchsorted.Scalar": "one element",
     "bucketize.Scalar": "one element",
-    "linalg.eig": "its gradient refuses random directions; eigvals runs the same kernel",
+    "linalg.eig": "its gradient is not defined for random directions; eigvals runs the same kernel",
 }
 
 
-def large_cases(row):
-    """The row's samples with factors that make them large, and the call written for it."""
-    name = ".".join(filter(None, (row.namespace, row.name)))
+def large_cases(op):
+    """The operator's samples with factors that make them large, and the calls written for it."""
+    name = ".".join(filter(None, (op.namespace, op.name)))
     if name in LARGE_CALLS:
         yield LARGE_CALLS[name], 1
         return
-    for sample in row.samples:
-        scale = enlarge(row, sample) if depends_on_dtype(sample) else 0
+    for sample in op.samples:
+        scale = enlarge(op, sample) if depends_on_dtype(sample) else 0
         if scale:
             yield sample, scale
 
 
 def equal_bytes(first, second):
-    """What `same_bits` says of nearly all results, in less time."""
+    """A faster check that finds nearly all differences that `same_bits` finds."""
     return len(first) == len(second) and all(array(a).tobytes() == array(b).tobytes() for a, b in zip(first, second))
 
 
 def differs(compute):
-    """Where the results of `compute` for some number of threads depart from those for one: a short text, or nothing."""
+    """The first difference between the results of `compute` for one and for several threads, as text, or None."""
     before, first = torch.get_num_threads(), None
     try:
         for threads in THREADS:
@@ -175,61 +175,62 @@ def differs(compute):
 
 
 def with_gradients(results, inputs):
-    """The results, and the gradients of the inputs in a direction of each."""
+    """The results, and the gradients of the inputs in a direction for each."""
     wanted = [r for r in results if r.requires_grad]
     try:
         return [*results, *(gradients(wanted, inputs, directions(wanted, 7)) if wanted else [])]
     except NotImplementedError:
-        return results  # torch knows none either
+        return results  # not differentiable in torch either
     except RuntimeError as error:
         if "ill-defined" not in str(error):
             raise
-        return results  # the direction asks for what an eigenvector leaves open
+        return results  # the gradient depends on the phase of an eigenvector
 
 
 class Unfit(Exception):
-    """The sample has numbers that do not grow with its sizes."""
+    """The sample has numbers that cannot be scaled with its sizes."""
 
 
-def compute_large(row, sample, scale, dtype):
+def compute_large(op, sample, scale, dtype):
     try:
-        args, kwargs = draw(row, sample, dtype, scale)
-        inputs = [x for x in tensors_in((args, kwargs)) if is_inexact(x) and row.is_differentiable()]
+        args, kwargs = draw(op, sample, dtype, scale)
+        inputs = [x for x in tensors_in((args, kwargs)) if is_inexact(x) and op.is_differentiable()]
         for x in inputs:
             x.requires_grad_()
-        if row.writes():
+        if op.writes():
             args = (args[0].clone(), *args[1:])
-        results = tensors_in(call(row.function(), args, kwargs))
+        results = tensors_in(call(op.function(), args, kwargs))
     except (RuntimeError, IndexError, ValueError) as error:
         raise Unfit from error
     return with_gradients(results, inputs)
 
 
-@every_row
-def test_rows(row, thorough):
-    if row.run in ("view", "views") or "float32" not in row.dtypes or row not in PUBLIC:
-        pytest.skip("no arithmetic, or called by rows that have checked the arguments")
-    report = Report(row)
+@every_operator
+def test_operators(op, thorough):
+    if op.implementation in ("view", "multi-view") or "float32" not in op.dtypes or op not in PUBLIC:
+        pytest.skip("no arithmetic, or called by operators that have checked the arguments")
+    report = Report(op)
     tested = set()
-    for sample, scale in large_cases(row):
+    for sample, scale in large_cases(op):
         for dtype in DTYPES if thorough else DTYPES[:1]:
-            # Every sample in one dtype, the others with one sample: what threads share does not depend on the dtype.
-            if dtype not in row.dtypes or (dtype in tested and not (thorough and dtype == DTYPES[0])):
+            # Every sample in one dtype, and one sample in the others, because the split among threads does not depend
+            # on the dtype.
+            if dtype not in op.dtypes or (dtype in tested and not (thorough and dtype == DTYPES[0])):
                 continue
             try:
-                text = differs(partial(compute_large, row, sample, scale, dtype))
+                text = differs(partial(compute_large, op, sample, scale, dtype))
             except Unfit:
                 continue
             tested.add(dtype)
             if text:
                 report.add(dtype, sample, text)
     report.close()
-    name = ".".join(filter(None, (row.namespace, row.name)))
-    assert tested or name in NOT_SHARED, "no sample grows: write a large call for this row into LARGE_CALLS"
+    name = ".".join(filter(None, (op.namespace, op.name)))
+    assert tested or name in NOT_SHARED, "no sample grows: write a large call for this operator into LARGE_CALLS"
 
 
 class Leaves(Draw):
-    """Draws tensors that require gradients, and remembers them."""
+    """Generates tensors that require gradients, and records them."""
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -242,16 +243,16 @@ class Leaves(Draw):
         return made
 
 
-#: Few long rows, many short ones, both middling, one row, and three dimensions.
+#: Few long rows, many short operators, medium sizes, one row, and three dimensions.
 SHAPES = ("37, 9001", "9001, 37", "700, 500", "400000", "60, 70, 80")
-#: Methods of a tensor of such a shape along one dimension, and what they take before it.
+#: Methods along one dimension of a tensor with such a shape, and their first arguments.
 ALONG = {
     "": "sum mean var std logsumexp amax prod nansum cumsum cumprod logcumsumexp softmax log_softmax sort max argmin median"
     " cummax count_nonzero nanmean argsort all",
     "2, ": "norm",
     "5, ": "kthvalue topk",
 }
-#: Calls whose work is cut within an algorithm: blocks of products, panels of factorisations, writes to one place.
+#: Calls that are split inside an algorithm: blocks of products, panels of factorisations, writes to the same element.
 CUT = {
     "products": """
         t(300, 400) @ t(400, 350); t(3, 70000) @ t(70000, 5); t(200000) @ t(200000); t(1000, 700) @ t(700); t(5, 3) @ t(3, 90000)
@@ -315,7 +316,7 @@ CUT = {
 
 
 def calls():
-    """Every call by its family, as Python text."""
+    """Every call, grouped by family, as Python text."""
     for shape in SHAPES:
         dims = ("", *range(shape.count(",") + 1))
         for before, names in ALONG.items():
@@ -327,7 +328,7 @@ def calls():
             yield from ((family, part.strip()) for part in line.split("; ") if part.strip())
 
 
-#: Methods that ask for a dimension.
+#: Methods that require a dimension.
 UNDIRECTED = (
     *("logsumexp", "cumsum", "cumprod", "logcumsumexp", "softmax", "log_softmax", "cummax"),
     *("sort", "mode", "argsort"),
@@ -350,6 +351,6 @@ def test_calls(family, thorough):
                 if text_of := differs(compute):
                     found.append(f"{dtype} {text}: {text_of}")
             except (NotImplementedError, RuntimeError) as error:
-                if dtype == "float32":  # other dtypes lack some of the functions, or meet others
+                if dtype == "float32":  # other dtypes do not support all functions
                     found.append(f"{text}: {error}")
     assert not found, "\n".join(found)

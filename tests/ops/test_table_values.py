@@ -1,4 +1,4 @@
-"""Every row of the operator table on every dtype: values, dtypes of results, refused dtypes."""
+"""Tests every operator of the table for every dtype: values, dtypes of results, unsupported dtypes."""
 
 import itertools
 import json
@@ -10,8 +10,8 @@ from references_nn import REFERENCES
 from table_cases import (
     ALL,
     HALVES,
+    OPERATORS,
     RANK,
-    ROWS,
     WIDE,
     Report,
     array,
@@ -22,7 +22,7 @@ from table_cases import (
     difference,
     draw,
     evaluate,
-    every_row,
+    every_operator,
     is_tensor,
     name_of,
     reference,
@@ -33,41 +33,41 @@ from table_cases import (
 from without_reference import WHY_NONE
 
 
-def refuses_alike(row, args, kwargs):
-    """Whether the reference finds the sample senseless as well (an integer to a negative power)."""
+def refuses_alike(op, args, kwargs):
+    """Whether the reference also rejects the sample (an integer to a negative power)."""
     try:
-        reference(row, args, kwargs)
+        reference(op, args, kwargs)
     except (ValueError, ZeroDivisionError, TypeError):
         return True
     return False
 
 
-@every_row
-def test_values(row):
-    """The samples give what the NumPy expression gives, as functions and as methods, and leave their inputs alone."""
-    report = Report(row)
-    for dtype, sample in cases(row):
+@every_operator
+def test_values(op):
+    """Samples give the values of the NumPy expression, as functions and as methods, and do not change their inputs."""
+    report = Report(op)
+    for dtype, sample in cases(op):
 
         def check(dtype=dtype, sample=sample):
-            args, kwargs = draw(row, sample, dtype)
+            args, kwargs = draw(op, sample, dtype)
             before = [array(x) for x in tensors_in((args, kwargs))]
             try:
-                got = call(row.function(), args, kwargs)
+                got = call(op.function(), args, kwargs)
             except (RuntimeError, ValueError, ZeroDivisionError):
-                if row.reference and refuses_alike(row, args, kwargs):
+                if op.reference and refuses_alike(op, args, kwargs):
                     return None
                 raise
-            if not row.writes() and any(
+            if not op.writes() and any(
                 a.tobytes() != array(x).tobytes() for a, x in zip(before, tensors_in((args, kwargs)))
             ):
                 return "changed an input"
-            if {"function", "method"} <= set(row.variants) and is_tensor(args[0] if args else None):
-                # What writes to its first argument gave back that argument: the method gets one of its own.
-                other = call(row.method(), *(draw(row, sample, dtype) if row.writes() else (args, kwargs)))
+            if {"function", "method"} <= set(op.variants) and is_tensor(args[0] if args else None):
+                # An operator that writes to its first argument returned it, so the method gets a new one.
+                other = call(op.method(), *(draw(op, sample, dtype) if op.writes() else (args, kwargs)))
                 if not same_bits(other, got):
                     return f"the method differs from the function: {difference(other, got)}"
-            args, kwargs = draw(row, sample, dtype)
-            wanted = reference(row, args, kwargs)
+            args, kwargs = draw(op, sample, dtype)
+            wanted = reference(op, args, kwargs)
             return None if wanted is None else difference(got, wanted)
 
         report.guard(dtype, sample, check)
@@ -75,23 +75,23 @@ def test_values(row):
 
 
 def test_every_row_has_a_reference_or_a_reason():
-    with_one = {row.full_name() for row in ROWS if row.reference} | set(REFERENCES)
-    assert {row.full_name() for row in ROWS} == with_one | set(WHY_NONE)
+    with_one = {op.full_name() for op in OPERATORS if op.reference} | set(REFERENCES)
+    assert {op.full_name() for op in OPERATORS} == with_one | set(WHY_NONE)
     assert not with_one & set(WHY_NONE)
-    # A row says its own reference where an expression does.
-    assert not {row.full_name() for row in ROWS if row.reference} & set(REFERENCES)
+    # An operator has its reference in its definition if an expression is sufficient.
+    assert not {op.full_name() for op in OPERATORS if op.reference} & set(REFERENCES)
 
 
-@every_row
-def test_samples_are_accepted_in_several_dtypes(row):
-    """A row whose samples all stand for one dtype would pass the other tests without being tested."""
-    assert row.samples, "no samples"
-    assert row.dtypes, "no dtypes"
-    assert list(cases(row)), "no cases"
+@every_operator
+def test_samples_are_accepted_in_several_dtypes(op):
+    """An operator whose samples all have a fixed dtype would pass the other tests without being tested."""
+    assert op.samples, "no samples"
+    assert op.dtypes, "no dtypes"
+    assert list(cases(op)), "no cases"
 
 
 def join(a, b):
-    """The smallest dtype that holds both, in torch's lattice."""
+    """The smallest dtype that both dtypes can be converted to, in torch's lattice."""
     if a == b or b is None:
         return a
     if a is None:
@@ -124,19 +124,19 @@ def combined(operands):
         if result is None:
             result = lower
         elif lower is not None and RANK.index(category(lower)) > RANK.index(category(result)):
-            # A float keeps its width when it meets a complex number of a lower level.
+            # A float keeps its width in an operation with a complex number of lower priority.
             narrow = category(result) == "float" and result != "float64"
             result = "complex64" if narrow else join(result, lower)
     return result
 
 
-def expected_dtype(row, operands):
+def expected_dtype(op, operands):
     common = combined(operands)
-    if row.promote == "ToBool":
+    if op.promote == "ToBool":
         return "bool"
-    if row.promote == "IntToFloat" and category(common) in ("bool", "int"):
+    if op.promote == "IntToFloat" and category(common) in ("bool", "int"):
         return "float32"
-    if row.promote == "ComplexToReal" and category(common) == "complex":
+    if op.promote == "ComplexToReal" and category(common) == "complex":
         return {"complex64": "float32", "complex128": "float64"}[common]
     return common
 
@@ -147,13 +147,13 @@ def make_operand(dtype, kind):
     return tensor(np.ones((2,) if kind == "tensor" else ()), dtype)
 
 
-@every_row
-def test_result_dtypes(row):
-    """Every pair of dtypes, as tensors, 0-d tensors and numbers, promotes as torch promotes."""
-    kinds = [p["kind"] for p in row.params if p["default"] is None]
-    if row.run != "pointwise" or row.promote == "WithNumbers" or not set(kinds) <= {"Tensor", "Operand"}:
-        pytest.skip("the row's results have dtypes of their own")
-    report = Report(row)
+@every_operator
+def test_result_dtypes(op):
+    """Every pair of dtypes, as tensors, zero-dimensional tensors and numbers, promotes as in torch."""
+    kinds = [p["kind"] for p in op.params if p["default"] is None]
+    if op.implementation != "pointwise" or op.promote == "WithNumbers" or not set(kinds) <= {"Tensor", "Operand"}:
+        pytest.skip("the operator's results have dtypes of their own")
+    report = Report(op)
     known = [dtype for dtype in ALL if dtype not in WIDE]
     forms = [("tensor", "tensor"), ("tensor", "zero"), ("tensor", "number"), ("zero", "number"), ("zero", "tensor")]
     if len(kinds) == 1:
@@ -170,50 +170,51 @@ def test_result_dtypes(row):
             [(a, "tensor")] + [(b, "tensor")] * (len(kinds) - 1) for a, b in itertools.product(known, known)
         ]
     for operands in combinations:
-        wanted = expected_dtype(row, operands)
+        wanted = expected_dtype(op, operands)
         computed = combined(operands)
-        if row.promote == "IntToFloat" and category(computed) in ("bool", "int"):
+        if op.promote == "IntToFloat" and category(computed) in ("bool", "int"):
             computed = "float32"
         args = [make_operand(*operand) for operand in operands]
         text = ", ".join(f"{dtype} {kind}" for dtype, kind in operands)
         try:
-            got = call(row.function(), args, {})
+            got = call(op.function(), args, {})
         except (RuntimeError, TypeError) as error:
-            # Some operators refuse more than dtypes, in words of their own.
-            if computed in row.dtypes and type(error) is not RuntimeError:
+            # Some operators reject other things besides dtypes, with their own messages.
+            if computed in op.dtypes and type(error) is not RuntimeError:
                 report.add("", text, f"{type(error).__name__}: {error}")
             continue
-        if computed not in row.dtypes:
-            report.add("", text, f"computed in {computed}, which the row does not accept")
+        if computed not in op.dtypes:
+            report.add("", text, f"computed in {computed}, which the operator does not accept")
         elif name_of(got.dtype) != wanted:
             report.add("", text, f"got dtype {name_of(got.dtype)}, wanted {wanted}")
     report.close()
 
 
-#: Rows that take more than their column says, as torch does: promotion makes another dtype of the operands, a part of the
-#: work needs no arithmetic, or another row does it. The list is written by `python tests/ops/test_table_values.py`.
+#: Operators that accept more dtypes than they declare, as in torch: promotion changes the dtype of the operands, a part
+#: of the work needs no arithmetic, or another operator does it. `python tests/ops/test_table_values.py` writes the
+#: list.
 OTHERS = json.loads((Path(__file__).parent.parent / "data" / "other_dtypes.json").read_text())
 
 
-def has_elements(row, sample, dtype):
-    """Whether a sample has something to compute, and the dtype the numbers in its text."""
+def has_elements(op, sample, dtype):
+    """Whether a sample has something to compute, and the dtype supports the numbers in its text."""
     try:
-        return all(tensor.numel() for tensor in tensors_in(draw(row, sample, dtype)[0]))
+        return all(tensor.numel() for tensor in tensors_in(draw(op, sample, dtype)[0]))
     except RuntimeError:
         return False
 
 
-def other_dtypes(row, report):
-    """The dtypes that a row takes though its column does not name them."""
+def other_dtypes(op, report):
+    """The dtypes that an operator accepts without declaring them."""
     taken = set()
-    for sample in row.samples:
+    for sample in op.samples:
         for dtype in ALL:
-            if dtype in row.dtypes or not depends_on_dtype(sample) or not has_elements(row, sample, dtype):
+            if dtype in op.dtypes or not depends_on_dtype(sample) or not has_elements(op, sample, dtype):
                 continue
 
             def check(dtype=dtype, sample=sample):
                 try:
-                    evaluate(row, dtype, sample)
+                    evaluate(op, dtype, sample)
                 except (
                     RuntimeError,
                     NotImplementedError,
@@ -230,17 +231,17 @@ def other_dtypes(row, report):
     return [dtype for dtype in ALL if dtype in taken]
 
 
-@every_row
-def test_other_dtypes_are_refused_in_words(row):
-    """A dtype that the row does not accept gives an exception of torch's classes, never a panic, a crash or a result."""
-    report = Report(row)
-    taken = other_dtypes(row, report)
-    if taken != OTHERS.get(row.full_name(), []):
-        report.add("", "", f"takes {taken} too, where the record says {OTHERS.get(row.full_name(), [])}")
+@every_operator
+def test_other_dtypes_are_refused_in_words(op):
+    """An unsupported dtype raises an exception of torch's class. It never panics, crashes or returns a result."""
+    report = Report(op)
+    taken = other_dtypes(op, report)
+    if taken != OTHERS.get(op.full_name(), []):
+        report.add("", "", f"takes {taken} too, where the record says {OTHERS.get(op.full_name(), [])}")
     report.close()
 
 
 if __name__ == "__main__":
-    found = {row.full_name(): other_dtypes(row, Report(row)) for row in ROWS}
+    found = {op.full_name(): other_dtypes(op, Report(op)) for op in OPERATORS}
     lines = [f"{json.dumps(name)}: {json.dumps(taken)}" for name, taken in found.items() if taken]
     (Path(__file__).parent.parent / "data" / "other_dtypes.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")

@@ -1,4 +1,4 @@
-"""Every row of the operator table in its other forms: in place and `out=`."""
+"""Tests the in-place and `out=` forms of every operator of the table."""
 
 import re
 import warnings
@@ -18,7 +18,7 @@ from table_cases import (
     draw,
     dtype_of,
     evaluate,
-    every_row,
+    every_operator,
     is_tensor,
     name_of,
     strided,
@@ -26,51 +26,51 @@ from table_cases import (
 
 import rushlight as torch
 
-#: What is said of an ``out=`` of the wrong size.
+#: The warning about an ``out=`` of the wrong size.
 RESIZED = "was resized since it had shape|does not match the computed number of elements"
 
-#: Those that say nothing, as torch; the factories say nothing either, but for those that count their elements.
+#: Operators without this warning, as in torch. Factories have none either, except those that compute their size.
 SILENT = {"addbmm", "bernoulli", "linspace", "logsigmoid", "logspace", "multinomial"}
 COUNTED = {"arange", "arange.start_step", "fftfreq", "rfftfreq"}
 
 
-@every_row
-def test_in_place(row):
-    """`name_` gives the same values in the tensor's own memory, or refuses and leaves the tensor alone."""
-    if "inplace" not in row.variants:
+@every_operator
+def test_in_place(op):
+    """`name_` computes the same values in the tensor's memory, or raises an error and does not change the tensor."""
+    if "inplace" not in op.variants:
         pytest.skip("no in-place variant")
-    report = Report(row)
-    for dtype, sample in cases(row):
-        if not is_tensor(next(iter(draw(row, sample, dtype)[0]), None)):
+    report = Report(op)
+    for dtype, sample in cases(op):
+        if not is_tensor(next(iter(draw(op, sample, dtype)[0]), None)):
             continue
 
         def check(dtype=dtype, sample=sample):
             try:
-                wanted = evaluate(row, dtype, sample)[-1]
+                wanted = evaluate(op, dtype, sample)[-1]
             except (RuntimeError, ValueError, ZeroDivisionError):
-                return None  # test_values judges it
-            for make in (torch.clone,) if row.sees_memory() else (torch.clone, strided):
-                args, kwargs = draw(row, sample, dtype)
+                return None  # tested in test_table_values
+            for make in (torch.clone,) if op.is_stride_dependent() else (torch.clone, strided):
+                args, kwargs = draw(op, sample, dtype)
                 own = make(args[0])
                 before, version, place = array(own), own._version, own.data_ptr()
                 kinds = name_of(wanted.dtype), name_of(own.dtype)
-                fits = row.run == "view" or (own.shape == wanted.shape and can_cast(*kinds))
+                fits = op.implementation == "view" or (own.shape == wanted.shape and can_cast(*kinds))
                 try:
-                    got = call(row.method("_"), (own, *args[1:]), kwargs)
+                    got = call(op.method("_"), (own, *args[1:]), kwargs)
                 except RuntimeError as error:
-                    if fits and "refuses in place" not in row.traits:
-                        return f"{row.python_name}_ raised {error}"
+                    if fits and "restricted in place" not in op.tags:
+                        return f"{op.python_name}_ raised {error}"
                     if array(own).tobytes() != before.tobytes():
-                        return f"{row.python_name}_ refused after changing values"
+                        return f"{op.python_name}_ refused after changing values"
                     continue
-                if not fits and "reshapes in place" not in row.traits:
-                    return f"{row.python_name}_ wrote {list(wanted.shape)} {kinds[0]} into {list(own.shape)} {kinds[1]}"
+                if not fits and "reshapes in place" not in op.tags:
+                    return f"{op.python_name}_ wrote {list(wanted.shape)} {kinds[0]} into {list(own.shape)} {kinds[1]}"
                 if got is not own or (
-                    row.run != "view" and "reshapes in place" not in row.traits and own.data_ptr() != place
+                    op.implementation != "view" and "reshapes in place" not in op.tags and own.data_ptr() != place
                 ):
-                    return f"{row.python_name}_ returned another tensor"
+                    return f"{op.python_name}_ returned another tensor"
                 if own._version <= version:
-                    return f"{row.python_name}_ did not count its change"
+                    return f"{op.python_name}_ did not count its change"
                 text = difference(own, cast(wanted, kinds[1]))
                 if text:
                     return f"in place: {text}"
@@ -80,23 +80,23 @@ def test_in_place(row):
     report.close()
 
 
-@every_row
-def test_in_place_refuses(row):
-    """Shared elements, read-only memory, and leaves that want gradients."""
-    if "inplace" not in row.variants or row.run == "view" or "refuses in place" in row.traits:
+@every_operator
+def test_in_place_refuses(op):
+    """Shared elements, read-only memory, and leaves that require gradients."""
+    if "inplace" not in op.variants or op.implementation == "view" or "restricted in place" in op.tags:
         pytest.skip("no in-place variant that writes")
-    dtype = next((d for d in ("float32", "int64", "bool", "complex64") if d in row.dtypes), None)
-    for sample in row.samples:
-        args, kwargs = draw(row, sample, dtype)
+    dtype = next((d for d in ("float32", "int64", "bool", "complex64") if d in op.dtypes), None)
+    for sample in op.samples:
+        args, kwargs = draw(op, sample, dtype)
         if not args or not is_tensor(args[0]) or args[0].numel() < 2:
             continue
-        wanted = evaluate(row, dtype, sample)[-1]
+        wanted = evaluate(op, dtype, sample)[-1]
         if wanted.shape != args[0].shape or not can_cast(name_of(wanted.dtype), dtype):
             continue
-        method, rest = row.method("_"), args[1:]
+        method, rest = op.method("_"), args[1:]
         shared = torch.as_strided(args[0].clone(), tuple(wanted.shape), (0,) * wanted.dim())
-        if "writes expanded" in row.traits:
-            # Where threads would meet in one element it refuses all the same.
+        if "writes expanded" in op.tags:
+            # If several threads would write to one element, it is an error anyway.
             with pytest.warns(UserWarning, match="on expanded tensors is deprecated"), suppress(RuntimeError):
                 method(shared, *rest, **kwargs)
         else:
@@ -104,7 +104,7 @@ def test_in_place_refuses(row):
                 RuntimeError, match="more than one element of the written-to tensor refers to a single memory"
             ):
                 method(shared, *rest, **kwargs)
-        if dtype == "float32" and "unrecorded in place" not in row.traits:
+        if dtype == "float32" and "no grad in place" not in op.tags:
             leaf = args[0].clone().requires_grad_()
             with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place"):
                 method(leaf, *rest, **kwargs)
@@ -120,14 +120,14 @@ def test_in_place_refuses(row):
     pytest.skip("no sample keeps the shape of its first argument")
 
 
-def other_factory_dtype(row, dtype, sample, other):
-    """A factory makes what `out` holds, as if its dtype had been asked for, or refuses it as it refuses the dtype."""
+def other_factory_dtype(op, dtype, sample, other):
+    """A factory fills `out` in its dtype, as if that dtype had been requested, or raises the same error."""
     results = []
     for options in ({"dtype": dtype_of(other)}, {"out": torch.zeros(0, dtype=dtype_of(other))}):
-        args, kwargs = draw(row, sample, dtype)
+        args, kwargs = draw(op, sample, dtype)
         kwargs.pop("dtype", None)
         try:
-            results.append(call(row.function(), args, {**kwargs, **options}))
+            results.append(call(op.function(), args, {**kwargs, **options}))
         except RuntimeError as error:
             results.append(f"{type(error).__name__}: {error}".split("\n")[0])
     wanted, got = results
@@ -136,32 +136,32 @@ def other_factory_dtype(row, dtype, sample, other):
     return difference(got, wanted) if got.dtype == wanted.dtype else f"got {got.dtype}, wanted {wanted.dtype}"
 
 
-def takes_out(row, source, target):
-    """Whether `out=` of another dtype is taken, by the row's rule; nothing where the call decides."""
-    if isinstance(row.out, list):
-        return target in row.out
-    if row.out == "any":
+def takes_out(op, source, target):
+    """Whether `out=` of another dtype is accepted, by the operator's definition. None if it depends on the call."""
+    if isinstance(op.out, list):
+        return target in op.out
+    if op.out == "any":
         return None
-    if row.out == "same" or not can_cast(source, target):
+    if op.out == "same" or not can_cast(source, target):
         return False
-    return True if row.out == "cast" else None
+    return True if op.out == "cast" else None
 
 
-@every_row
-def test_out(row, thorough):
-    """`out=` fills an empty tensor, resizes another with a warning, keeps strides, and takes the dtypes of the row's rule."""
-    if "out" not in row.variants:
+@every_operator
+def test_out(op, thorough):
+    """`out=` fills an empty tensor, resizes another with a warning, keeps strides, and accepts the defined dtypes."""
+    if "out" not in op.variants:
         pytest.skip("no out=")
-    report = Report(row)
-    for dtype, sample in cases(row, ALL if thorough else FEW):
+    report = Report(op)
+    for dtype, sample in cases(op, ALL if thorough else FEW):
 
         def check(dtype=dtype, sample=sample):
-            *_, wanted = evaluate(row, dtype, sample)
+            *_, wanted = evaluate(op, dtype, sample)
             results = [wanted] if is_tensor(wanted) else list(wanted)
 
             def run(outs):
-                args, kwargs = draw(row, sample, dtype)
-                return call(row.function(), args, {**kwargs, "out": outs[0] if is_tensor(wanted) else tuple(outs)})
+                args, kwargs = draw(op, sample, dtype)
+                return call(op.function(), args, {**kwargs, "out": outs[0] if is_tensor(wanted) else tuple(outs)})
 
             fresh = [torch.empty(0, dtype=r.dtype) for r in results]
             given = run(fresh)
@@ -175,7 +175,7 @@ def test_out(row, thorough):
                 warnings.simplefilter("always")
                 run(wrong)
             told = [str(w.message) for w in caught if re.search(RESIZED, str(w.message))]
-            if bool(told) == (row.name in SILENT or (row.is_factory() and row.name not in COUNTED)):
+            if bool(told) == (op.name in SILENT or (op.is_factory() and op.name not in COUNTED)):
                 return f"of an out of the wrong size it says {told or 'nothing'}"
             text = difference(wrong, results)
             if text:
@@ -183,7 +183,7 @@ def test_out(row, thorough):
             gaps = [strided(r.clone()) for r in results]
             strides = [g.stride() for g in gaps]
             run(gaps)
-            text = None if row.draws() else difference(gaps, results)
+            text = None if op.is_random() else difference(gaps, results)
             if text:
                 return f"strided out: {text}"
             if strides != [g.stride() for g in gaps]:
@@ -192,13 +192,13 @@ def test_out(row, thorough):
                 kinds = [name_of(r.dtype) for r in results]
                 if other in kinds or len(results) > 1:
                     continue
-                if row.is_factory():
-                    text = other_factory_dtype(row, dtype, sample, other)
+                if op.is_factory():
+                    text = other_factory_dtype(op, dtype, sample, other)
                     if text:
                         return f"out={other}: {text}"
                     continue
                 outs = [torch.zeros(tuple(r.shape), dtype=dtype_of(other)) for r in results]
-                allowed = takes_out(row, kinds[0], other)
+                allowed = takes_out(op, kinds[0], other)
                 try:
                     run(outs)
                 except RuntimeError as error:
@@ -207,8 +207,8 @@ def test_out(row, thorough):
                     continue
                 if allowed is False:
                     return f"out={other} accepted a result of {kinds[0]}"
-                if allowed is None and (row.draws() or not can_cast(kinds[0], other)):
-                    continue  # computed in the dtype of out=
+                if allowed is None and (op.is_random() or not can_cast(kinds[0], other)):
+                    continue  # it computes in the dtype of out=
                 text = difference(outs, [cast(r, other) for r in results], kinds[0])
                 if text:
                     return f"out={other}: {text}"

@@ -1,4 +1,4 @@
-"""Every row under `vmap`, alone, nested and differentiated, against the calls that it stands for."""
+"""Compares every operator under `vmap` (simple, nested and differentiated) with separate calls."""
 
 import contextlib
 
@@ -9,7 +9,7 @@ from table_cases import (
     cases,
     change,
     depends_on_dtype,
-    every_row,
+    every_operator,
     is_inexact,
     is_tensor,
     name_of,
@@ -21,7 +21,7 @@ import rushlight as torch
 from rushlight import func
 
 DTYPES = ("float64", "int64", "bool")
-#: What depends on values: torch refuses it inside `vmap`, in these words.
+#: Operators that depend on values. torch raises these errors inside `vmap`.
 REFUSED = {
     "_unique2": "output dynamic shape",
     "_unique_consecutive": "output dynamic shape",
@@ -35,8 +35,8 @@ REFUSED = {
     "allclose": "calling .item() on a Tensor",
 }
 
-#: Rows of which a call still runs once for each sample, for values or only for gradients. A row that gets a rule leaves the
-#: list; none joins it.
+#: Operators that still run once per sample, for values or only for gradients. An operator that gets a batching rule is
+#: removed from the list; no operator is added.
 LOOPS = {
     "values": """
         segment_reduce cov topk bincount histc histogram.bins_tensor histogram.bin_ct _histogramdd_bin_edges
@@ -59,40 +59,40 @@ LOOPS = {
     """,
 }
 
-#: Rows none of whose samples can be compared, with the reason.
+#: Operators of which no sample can be compared, with the reason.
 NOT_COMPARED = {
     "linspace": "no operands",
     "logspace": "no operands",
-    **dict.fromkeys(["_fused_adam", "_fused_sgd", "_fused_step"], "they change lists of tensors, and give nothing"),
+    **dict.fromkeys(["_fused_adam", "_fused_sgd", "_fused_step"], "they change lists of tensors and return nothing"),
 }
 
 
 class Samples:
-    """Two calls of a row that differ in the values of their tensors, as functions of these tensors."""
+    """Two calls of an operator with different values in their tensors, as functions of these tensors."""
 
-    def __init__(self, row, dtype, sample):
-        drawn = [eval(f"capture({sample})", Draw(dtype, f"{row.name} {sample} {seed}").words()) for seed in "12"]
-        self.row, self.form = row, drawn[0]
+    def __init__(self, op, dtype, sample):
+        drawn = [eval(f"capture({sample})", Draw(dtype, f"{op.name} {sample} {seed}").words()) for seed in "12"]
+        self.op, self.form = op, drawn[0]
         self.tensors = [tensors_in(arguments) for arguments in drawn]
-        #: Another dimension for each argument, counted from either end.
+        #: A different batch dimension for each argument, counted from either end.
         self.dims = [
             (place + 1) % (x.dim() + 1) - (place % 2) * (x.dim() + 1) for place, x in enumerate(self.tensors[0])
         ]
 
     def run(self, *tensors):
-        """The row's results as a tuple, for tensors in the place of those that were drawn."""
+        """The operator's results as a tuple, for other tensors in place of the generated ones."""
         rest = iter(tensors)
         args, kwargs = change(self.form, lambda _: next(rest))
-        results = self.row.function()(*args, **kwargs)
+        results = self.op.function()(*args, **kwargs)
         return tuple(results) if isinstance(results, (list, tuple)) else (results,)
 
     def batches(self, order, dims):
-        """A batch of each argument: the samples in this order, along these dimensions."""
+        """A batch for each argument: the samples in this order, along these dimensions."""
         return [torch.stack([self.tensors[at][k] for at in order], dim) for k, dim in enumerate(dims)]
 
     def loop(self, order, alone=None):
-        """What the calls give one by one, from the generator's start; None where that does not stack. The tensor at the
-        place `alone` is the first sample's in all of them."""
+        """The results of separate calls from the same generator state. None if they cannot be stacked. The tensor at
+        position `alone` is that of the first sample in all calls."""
         chosen = [[self.tensors[0 if k == alone else at][k] for k in range(len(self.dims))] for at in order]
         each = [self.run(*[x.clone() for x in tensors]) for tensors in chosen]
         columns = list(zip(*each))
@@ -103,42 +103,42 @@ class Samples:
         return [torch.stack(list(column)) for column in columns]
 
 
-def samples_of(row, dtypes):
-    for dtype, sample in cases(row, dtypes):
-        made = Samples(row, dtype, sample)
+def samples_of(op, dtypes):
+    for dtype, sample in cases(op, dtypes):
+        made = Samples(op, dtype, sample)
         if made.tensors[0] and [x.shape for x in made.tensors[0]] == [x.shape for x in made.tensors[1]]:
             yield dtype, sample, made
 
 
 class Count:
-    """How many samples of a row were compared, how many refused, and whether a call ran once for each sample."""
+    """The number of samples that were compared, the number that raised an error, and whether a call ran once per sample."""
 
-    def __init__(self, row, what):
-        self.row, self.what, self.compared, self.refused = row, what, 0, 0
-        self.loops, _ = torch._C._vmap_loops()
+    def __init__(self, op, what):
+        self.op, self.what, self.compared, self.refused = op, what, 0, 0
+        self.loops, _ = torch._C._vmap_fallbacks()
 
     def unless_refused(self, check):
-        """The check, in which a refusal is right where one is due."""
+        """Runs the check. An expected error counts as correct."""
 
         def checked():
             try:
                 return check()
             except RuntimeError as error:
-                if REFUSED.get(self.row.name, "\0") not in str(error):
+                if REFUSED.get(self.op.name, "\0") not in str(error):
                     raise
                 self.refused += 1
 
         return checked
 
     def close(self):
-        """What the lists above say of the row is so."""
-        name = self.row.name
+        """Checks the operator's entries in the lists above."""
+        name = self.op.name
         if self.what == "values":
             assert (self.refused > 0) == (name in REFUSED), f"{name} refused {self.refused} samples"
             seen = self.compared + self.refused
             assert (seen > 0) != (name in NOT_COMPARED), f"{name} had {seen} samples compared"
-        loops, last = torch._C._vmap_loops()
-        found, listed = loops > self.loops, self.row.full_name() in LOOPS[self.what].split()
+        loops, last = torch._C._vmap_fallbacks()
+        found, listed = loops > self.loops, self.op.full_name() in LOOPS[self.what].split()
         assert found == listed, f"{last} ran once for each sample" if found else f"{name} has a rule now"
 
 
@@ -154,20 +154,20 @@ def differs(got, wanted):
     return None
 
 
-@every_row
-def test_values(row):
-    """A batch along any dimension, into any dimension, with an operand that all samples share, and batches of batches."""
-    if row.sees_memory() or row.is_factory():
+@every_operator
+def test_values(op):
+    """A batch along any dimension, into any dimension, with an unbatched operand, and nested batches."""
+    if op.is_stride_dependent() or op.is_factory():
         pytest.skip("another layout or another generator is another question")
-    report, count = Report(row), Count(row, "values")
-    for dtype, sample, made in [*samples_of(row, DTYPES)] or samples_of(row, ("complex128", "int32")):
+    report, count = Report(op), Count(op, "values")
+    for dtype, sample, made in [*samples_of(op, DTYPES)] or samples_of(op, ("complex128", "int32")):
 
         def check(made=made):
             torch.manual_seed(0)
             wanted = made.loop([0, 1])
             if wanted is None:
-                if row.name in REFUSED:
-                    with contextlib.suppress(ValueError):  # of what gives no tensors, when it need not look at values
+                if op.name in REFUSED:
+                    with contextlib.suppress(ValueError):  # for results without tensors
                         func.vmap(made.run, tuple(made.dims), 0, "different")(*made.batches([0, 1], made.dims))
                 return None
             count.compared += 1
@@ -178,7 +178,7 @@ def test_values(row):
             if text := differs(got, wanted):
                 return text
             for alone in range(len(made.dims) if len(made.dims) > 1 else 0):
-                # One operand that is the same for all.
+                # One operand is the same for all samples.
                 dims = [None if place == alone else dim for place, dim in enumerate(made.dims)]
                 torch.manual_seed(0)
                 wanted = made.loop([0, 1], alone)
@@ -189,7 +189,7 @@ def test_values(row):
                 torch.manual_seed(0)
                 if (
                     wanted
-                    and not row.writes()
+                    and not op.writes()
                     and (text := differs(func.vmap(made.run, tuple(dims), 0, "different")(*batches), wanted))
                 ):
                     return f"argument {alone} the same for all: {text}"
@@ -206,13 +206,13 @@ def test_values(row):
     count.close()
 
 
-@every_row
-def test_gradients(row):
-    """The gradients of each sample of a batch."""
-    if not row.is_differentiable() or row.writes() or row.sees_memory() or row.is_factory():
+@every_operator
+def test_gradients(op):
+    """The gradients for each sample of a batch."""
+    if not op.is_differentiable() or op.writes() or op.is_stride_dependent() or op.is_factory():
         pytest.skip("no gradients, or of what it overwrites, or another question")
-    report, count = Report(row), Count(row, "gradients")
-    for dtype, sample, made in samples_of(row, ("float64",)):
+    report, count = Report(op), Count(op, "gradients")
+    for dtype, sample, made in samples_of(op, ("float64",)):
         if not depends_on_dtype(sample):
             continue
 
@@ -220,7 +220,7 @@ def test_gradients(row):
             places = tuple(place for place, x in enumerate(made.tensors[0]) if x.is_floating_point())
 
             def loss(*tensors):
-                # Of magnitudes, since eigenvectors are known but for their phase.
+                # Magnitudes, because the phase of eigenvectors is arbitrary.
                 followed = [x.abs() for x in made.run(*tensors) if is_tensor(x) and is_inexact(x) and x.numel()]
                 return sum((x.cos().sum().double() for x in followed), torch.zeros((), dtype=torch.float64))
 
@@ -235,7 +235,7 @@ def test_gradients(row):
                 return text
             if len(made.dims) < 2:
                 return None
-            # The first operand serves all samples: one gradient for each of them, and the sum of these from outside.
+            # The first operand is unbatched: it has one gradient per sample, and their sum outside of vmap.
             dims = [None, *made.dims[1:]]
             order = [[made.tensors[0][0], *tensors[1:]] for tensors in made.tensors]
             torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Views: the same bytes under another geometry, their gradients, and changes in place through them."""
+"""Views: the same memory with another geometry, their gradients, and in-place changes through them."""
 
 import itertools
 
@@ -11,7 +11,7 @@ pytest.importorskip("hypothesis")
 from hypothesis import given
 from hypothesis import strategies as st
 
-# A view, and the same in NumPy.
+# A view, and the same view in NumPy.
 VIEWS = {
     "transpose": (lambda t: t.transpose(0, -1), lambda a: a.swapaxes(0, -1)),
     "permute": (lambda t: t.permute(*reversed(range(t.ndim))), lambda a: a.transpose()),
@@ -73,7 +73,7 @@ def test_reshape_of_anything(data):
 
 
 def test_view_chains_change_their_base():
-    """Random programs of views and changes in place: values and gradients as the out-of-place program gives them."""
+    """Random programs of views and in-place changes. Values and gradients equal those of an out-of-place program."""
     rng = np.random.default_rng(0)
     names = ["transpose", "select", "narrow", "reverse", "stride", "unsqueeze", "diagonal"]
     for chain in itertools.product(names, repeat=2):

@@ -1,4 +1,4 @@
-"""Dimensions of size zero, and numbers near the end of what 64 bits count: torch's results, classes and sentences."""
+"""Dimensions of size zero, and sizes near the 64-bit limit: torch's results, exception classes and messages."""
 
 import pytest
 
@@ -7,7 +7,7 @@ import rushlight as torch
 F = torch.nn.functional
 
 CONVOLUTIONS = [
-    # Without channels in, there are none out, and the windows alone count.
+    # Without input channels there are no output channels, and only the windows matter.
     ("conv1d", (1, 0, 5), (3, 0, 3), {}, (1, 0, 3)),
     ("conv1d", (0, 5), (3, 0, 1), {}, (0, 5)),
     ("conv1d", (0, 0, 5), (3, 0, 0), {}, (0, 0, 6)),

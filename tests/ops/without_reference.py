@@ -1,9 +1,9 @@
-"""Rows without a reference in NumPy, each with the reason."""
+"""Operators without a reference in NumPy, with the reasons."""
 
-_RANDOM = "its numbers are random: tests/test_random.py compares streams"
-_DERIVATIVE = "a derivative: finite differences check it, in test_table_gradients.py"
-_FACTORS = "several answers are right: test_factorisations.py multiplies the factors"
-_KERNEL = "the kernel of rows that have one"
+_RANDOM = "random numbers: tests/test_random.py compares streams"
+_DERIVATIVE = "a derivative: test_table_gradients.py compares it with finite differences"
+_FACTORS = "several results are correct: test_factorisations.py multiplies the factors"
+_KERNEL = "the kernel of operators with a reference"
 _SEQUENCES = "tests/ops/test_sequences.py compares it with loops"
 _FFT = "tests/ops/test_fft.py compares it with NumPy"
 
@@ -51,5 +51,5 @@ WHY_NONE = {
     **dict.fromkeys("fft.hfftn fft.hfft2 fft.ihfftn fft.ihfft2 stft istft".split(), _FFT),
     "segment_reduce": "tests/ops/test_reduce.py compares it with loops",
     "view.dtype": "its result is bytes: tests/test_numpy.py compares them",
-    "_fractional_max": "its regions follow torch's rule, which only torch can say",
+    "_fractional_max": "its regions are specific to torch",
 }

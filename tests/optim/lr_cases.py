@@ -1,4 +1,4 @@
-"""Schedules by name, for either library, and the rates (and momenta) that they set."""
+"""Schedules by name, for either library, and the rates and momenta that they set."""
 
 
 def schedules(torch):
@@ -41,7 +41,7 @@ def begin(torch):
 
 
 def rates(torch, name, change=None):
-    """Rate and momentum in nine epochs; `change` may replace optimizer and schedule in the middle."""
+    """Rate and momentum in nine epochs. `change` may replace optimizer and schedule in the middle."""
     optimizer = begin(torch)
     schedule = MAKE[name](torch, optimizer)
     found = []

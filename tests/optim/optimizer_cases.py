@@ -1,9 +1,9 @@
-"""Every optimizer with every option, for either library; run as a program it compares rushlight with torch.
+"""Every optimizer with every option, for either library. Run as a program, it compares rushlight with torch.
 
-`python tests/optim/optimizer_cases.py [NAMES]` needs both libraries: every combination of the options, for real and complex
-parameters and groups, parameters and states after six steps, and either library going on from the other's state.
-`--record` writes where torch arrives with each option alone and with all together to `tests/data/optimizers.json`, which
-`test_optimizer_cases.py` compares with.
+`python tests/optim/optimizer_cases.py [NAMES]` needs both libraries. It tests every combination of the options, for
+real and complex parameters and groups: parameters and states after six steps, and continuing from the other library's
+state. `--record` writes torch's results, with each option alone and with all together, to `tests/data/optimizers.json`,
+which `test_optimizer_cases.py` reads.
 """
 
 import argparse
@@ -20,7 +20,7 @@ ADAM = {"betas": [(0.9, 0.999), (0.5, 0.3)], "eps": [1e-8, 1e-2], "weight_decay"
 DECOUPLED = {"decoupled_weight_decay": [False, True]}
 UP = {"maximize": [False, True]}
 
-#: The options of each optimizer, the default or another usual value first.
+#: The options of each optimizer: the default or another common value first.
 OPTIONS = {
     "SGD": {"momentum": [0, 0.9], "dampening": [0, 0.3], "weight_decay": [0, 0.1], "nesterov": [False, True], **UP},
     "Adam": {**ADAM, "amsgrad": [False, True], **DECOUPLED, **UP},
@@ -58,12 +58,12 @@ FUSED = ("SGD", "Adam", "AdamW", "Adagrad")
 
 
 def kinds(name):
-    """What parameters are trained: as they are, in groups with rates of their own, as complex numbers where taken."""
+    """The kinds of parameters: plain, in groups with separate rates, and complex if supported."""
     return ("real", "groups") if name == "Adafactor" else ("real", "groups", "complex")
 
 
 def ways(name):
-    """The ways to do the same step that an optimizer has options for."""
+    """The options that select an implementation of the step."""
     found = [{}, {"foreach": True}, {"foreach": False}]
     if name != "Adafactor":
         found.append({"differentiable": True})
@@ -71,11 +71,11 @@ def ways(name):
 
 
 def alone_and_together(name):
-    """The first values, each other one alone, and all the others that go together."""
+    """The first values, each other value alone, and all compatible other values together."""
     first = {option: values[0] for option, values in OPTIONS[name].items()}
     together = {option: values[1] for option, values in OPTIONS[name].items()}
     if name == "SGD":
-        together["dampening"] = 0  # Nesterov's momentum takes none
+        together["dampening"] = 0  # not supported with Nesterov momentum
         return [first, *({**first, "momentum": 0.9, option: together[option]} for option in first), together]
     if "decoupled_weight_decay" in first:
         first["weight_decay"] = 0.1
@@ -83,7 +83,7 @@ def alone_and_together(name):
 
 
 def parameters(torch, name, kind):
-    """No dimension, one, two, no element, and strides that are not those of contiguous memory."""
+    """Zero-dimensional, one- and two-dimensional, empty, and non-contiguous parameters."""
     dtype, turn = (torch.complex128, 1 + 0.5j) if kind == "complex" else (torch.float64, 1)
     values = [1.5, [1.0, -2.0, 0.5], [[0.3, 2.0], [-1.0, 0.7], [0.2, 0.1]], [], [[0.4, -0.6, 1.1], [0.9, -1.2, 0.05]]]
     made = [torch.tensor(value, dtype=torch.float64).to(dtype) * turn for value in values]
@@ -94,12 +94,12 @@ def parameters(torch, name, kind):
 
 
 class Training:
-    """Parameters and their optimizer; `run` makes steps, of which the third halves the rates."""
+    """Parameters and their optimizer. `run` makes steps; the third step halves the rates."""
 
     def __init__(self, torch, name, options, kind):
         self.params = parameters(torch, name, kind)
         if options.get("differentiable"):
-            # Only results of operations may be changed in place while recording.
+            # Only non-leaf tensors may be changed in place while recording.
             self.params = [param.clone() for param in self.params]
         groups = self.params
         if kind == "groups":
@@ -119,7 +119,7 @@ class Training:
         return self
 
     def end(self):
-        """One number for each parameter, in which each element has a weight of its own."""
+        """A weighted sum of the elements of each parameter."""
         found = []
         for param in self.params:
             parts = [part for v in param.detach().reshape(-1).tolist() for part in ((v.real, v.imag) if param.is_complex() else (v,))]  # fmt: skip
@@ -128,7 +128,7 @@ class Training:
 
 
 def ends(torch, name, kind, differentiable):
-    """Where an optimizer arrives with each option alone and with all together."""
+    """The results of an optimizer with each option alone and with all together."""
     way = {"differentiable": True} if differentiable else {}
     return [
         Training(torch, name, {**options, **way}, kind).run(range(STEPS)).end() for options in alone_and_together(name)
@@ -136,7 +136,7 @@ def ends(torch, name, kind, differentiable):
 
 
 def values(tree):
-    """Tensors in a tree as lists."""
+    """Converts the tensors in a tree to lists."""
     if isinstance(tree, dict):
         return {key: values(value) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
@@ -145,7 +145,7 @@ def values(tree):
 
 
 def distance(a, b):
-    """The largest difference of two trees, relative to numbers above one; infinite if they have other forms."""
+    """The largest difference between two trees, relative for numbers above one. Infinite if their structures differ."""
     if isinstance(a, dict) and isinstance(b, dict):
         return max((distance(a[key], b[key]) for key in a), default=0) if a.keys() == b.keys() else math.inf
     if isinstance(a, list) and isinstance(b, list):
@@ -159,7 +159,7 @@ def distance(a, b):
 
 
 def moved(tree, library):
-    """Another library's tensors in a tree as this one's, strides included."""
+    """Converts tensors in a tree to the other library, including strides."""
     if isinstance(tree, dict):
         return {key: moved(value, library) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
@@ -187,7 +187,7 @@ def goes_on(library, name, options, kind, state, params):
 
 
 def compare(own, torch, name):
-    """The largest distances of parameters, states, and what comes after an exchange of states; and what differs else."""
+    """The largest differences of parameters, of states, and after an exchange of states; and other differences."""
     largest, others, count = [0, 0, 0], {}, 0
     for combination in itertools.product(*OPTIONS[name].values()):
         for way, kind in itertools.product(ways(name), kinds(name)):

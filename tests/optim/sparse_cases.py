@@ -1,4 +1,4 @@
-"""Steps with sparse gradients, and where torch's arrive."""
+"""Optimizer steps with sparse gradients, and torch's results."""
 
 ROUNDS = [[0, 2, 2], [4], [1, 0, 4, 4], [3, 3], [], [2, 1]]
 
@@ -8,7 +8,7 @@ def table(torch):
 
 
 def arrive(torch, name, options):
-    """The table after six steps in which different rows are looked up, some of them twice."""
+    """The table after six steps that look up different rows, some of them twice."""
     weight = table(torch)
     optimizer = getattr(torch.optim, name)([weight], **options)
     for rows in ROUNDS:
@@ -33,7 +33,7 @@ CASES = [
     ("SparseAdam", {"lr": 0.01, "betas": (0.8, 0.95), "eps": 0.001}),
 ]
 
-# What torch's steps lead to.
+# The results of torch's steps.
 ENDS = [
     [
         -0.7298102193,

@@ -1,4 +1,4 @@
-"""Schedules with phases, cycles and parts, and averages of weights: torch's numbers, recorded with `lr_cases`."""
+"""Combined and cyclic schedules and averages of weights, compared with torch's numbers recorded by `lr_cases`."""
 
 import lr_cases
 import pytest
@@ -195,7 +195,7 @@ def test_closed_forms_agree(name):
 
 def test_restarts_at_any_epoch():
     schedule = lr_cases.MAKE["longer restarts"](torch, lr_cases.begin(torch))
-    # Half a cosine of 4 epochs from epoch 2 on: in its middle at epoch 4.
+    # Half a cosine of 4 epochs that begins in epoch 2: epoch 4 is its middle.
     schedule.step(4.0)
     assert schedule.get_last_lr() == pytest.approx([(0.5 + 0.01) / 2])
     with pytest.raises(ValueError, match="Expected non-negative epoch"):

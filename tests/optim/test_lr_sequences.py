@@ -1,4 +1,4 @@
-"""Learning rates from epoch to epoch: torch's sequences, recorded."""
+"""Learning-rate schedules: the rates in each epoch, compared with torch's recorded rates."""
 
 import warnings
 

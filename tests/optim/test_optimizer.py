@@ -1,6 +1,7 @@
-"""Groups, state, hooks and errors of optimizers."""
+"""Parameter groups, state, hooks and errors of optimizers."""
 
 import copy
+import importlib
 import pickle
 
 import pytest
@@ -157,7 +158,7 @@ def test_groups_added_later_are_optimized():
     search.add_param_group({"params": parameter()})
     with pytest.raises(AssertionError, match="Expected exactly one param_group, but got 2"):
         search.step(lambda: 0.0)
-    # A submodule that is replaced leaves its parameters in the group without gradients.
+    # A replaced submodule leaves its parameters in the group without gradients.
     optimizer.param_groups[1]["params"] = [parameter(3.0)]
     optimizer.step()
     assert q.item() == 0.5
@@ -233,7 +234,7 @@ def test_a_users_optimizer():
 
 
 def test_modules_do_not_stand_where_classes_are_sought():
-    """`torch.optim.adam(...)` was meant to be `Adam`; the module is there for who imports it."""
+    """`torch.optim.adam(...)` is reported as a misspelling of `Adam`, although the module can be imported."""
     for name in ("adam", "sgd", "adamw", "optimizer"):
         assert not hasattr(optim, name)
     with pytest.raises(AttributeError, match="has no attribute 'adam'\nDid you mean 'Adam'"):
@@ -254,3 +255,125 @@ def test_a_parameter_twice_in_a_group_is_known_by_its_last_place():
         optimizer = optim.SGD([p, p], lr=0.1)
     optimizer.add_param_group({"params": parameter()})
     assert [group["params"] for group in optimizer.state_dict()["param_groups"]] == [[1, 1], [2]]
+
+
+def test_schedules_keep_copies_of_rates_and_momenta():
+    parameter = torch.zeros(1, requires_grad=True)
+    lr = torch.optim.lr_scheduler
+    for make in (
+        lambda optimizer, value: torch.optim.swa_utils.SWALR(optimizer, value, anneal_epochs=2),
+        lambda optimizer, value: lr.CyclicLR(optimizer, value, 1.0, max_momentum=value, base_momentum=value),
+        lambda optimizer, value: lr.OneCycleLR(optimizer, value, 10, max_momentum=value, base_momentum=value),
+    ):
+        seen = []
+        for change in (False, True):
+            optimizer = torch.optim.SGD([parameter], lr=0.25, momentum=0.5)
+            value = torch.tensor(0.75)
+            schedule = make(optimizer, value)
+            if change:
+                value.fill_(100)
+            optimizer.step()
+            schedule.step()
+            seen.append([float(optimizer.param_groups[0][name]) for name in ("lr", "momentum")])
+        assert seen[0] == seen[1]
+
+
+def test_lbfgs_takes_a_gradient_of_zero():
+    weight = torch.ones(1, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight], tolerance_grad=-1)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (weight * 0).sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 0 and weight.item() == 1
+
+
+_LISTS = {
+    "adadelta": (["square_avg", "acc_delta"], {"rho": 0.9, "eps": 1e-6, "weight_decay": 0.1}),
+    "adagrad": (["sum"], {"lr_decay": 0.1, "eps": 1e-6, "weight_decay": 0.1}),
+    "adamax": (["exp_avg", "exp_inf"], {"betas": (0.9, 0.99), "eps": 1e-6, "weight_decay": 0.1}),
+    "asgd": (["ax", "mu", "eta"], {"lambd": 0.01, "alpha": 0.75, "t0": 1.0, "weight_decay": 0.1}),
+    "nadam": (
+        ["exp_avg", "exp_avg_sq", "mu_product"],
+        {"betas": (0.9, 0.99), "eps": 1e-6, "weight_decay": 0.1, "momentum_decay": 0.01},
+    ),
+    "radam": (["exp_avg", "exp_avg_sq"], {"betas": (0.9, 0.99), "eps": 1e-6, "weight_decay": 0.1}),
+    "rmsprop": (
+        ["square_avg", "grad_avg", "momentum_buffer"],
+        {"alpha": 0.9, "eps": 1e-6, "weight_decay": 0.1, "momentum": 0.5, "centered": True},
+    ),
+    "rprop": (["prev", "step_size"], {"etas": (0.5, 1.2), "step_sizes": (1e-6, 50)}),
+    "adam": (
+        ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"],
+        {"betas": (0.9, 0.99), "eps": 1e-6, "weight_decay": 0.1, "amsgrad": True},
+    ),
+    "adamw": (
+        ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"],
+        {"betas": (0.9, 0.99), "eps": 1e-6, "weight_decay": 0.1, "amsgrad": True},
+    ),
+    "sgd": (["momentum_buffer"], {"momentum": 0.5, "dampening": 0.1, "weight_decay": 0.1, "nesterov": False}),
+}
+_SPLIT = {
+    "betas": ("beta1", "beta2"),
+    "etas": ("etaminus", "etaplus"),
+    "step_sizes": ("step_size_min", "step_size_max"),
+}
+
+
+@pytest.mark.parametrize("name", _LISTS)
+def test_the_form_for_lists_does_the_step_of_the_class(name):
+    module = importlib.import_module(f"rushlight.optim.{name}")
+    parts, options = _LISTS[name]
+    kind = getattr(torch.optim, next(found for found in module.__all__ if found != name))
+    (lists_of,) = ([*parts, "step"] if name != "sgd" else parts,)
+    weights = [torch.tensor([1.0, -2.0]), torch.tensor([[3.0]])]
+    owned = [weight.clone().requires_grad_() for weight in weights]
+    optimizer = kind(owned, lr=0.25, maximize=True, **options)
+    named = {"lr": 0.25, "maximize": True}
+    for key, value in options.items():
+        named.update(zip(_SPLIT[key], value) if key in _SPLIT else {key: value})
+    if name == "rprop":
+        del named["lr"]
+    start = {"mu": 1.0, "mu_product": 1.0, "eta": 0.25, "step_size": 0.25}
+    lists = []
+    for part in lists_of:
+        shapes = [() if part in ("step", "mu", "eta", "mu_product") else weight.shape for weight in weights]
+        lists.append([None if name == "sgd" else torch.full(shape, start.get(part, 0.0)) for shape in shapes])
+    for step in range(3):
+        grads = [torch.full_like(weight, 0.5 - step) for weight in weights]
+        for own, grad in zip(owned, grads):
+            own.grad = grad.clone()
+        optimizer.step()
+        getattr(module, name)(weights, grads, *lists, **named)
+        for place, own in enumerate(owned):
+            assert torch.equal(own, weights[place])
+            for part, values in zip(lists_of, lists):
+                assert torch.equal(optimizer.state[own][part], values[place]), part
+
+
+def test_fused_forms_for_lists_unscale_and_skip():
+    from rushlight.optim.sgd import sgd
+
+    options = {"weight_decay": 0.0, "momentum": 0.0, "lr": 0.5, "dampening": 0.0, "nesterov": False, "maximize": False}
+    weight, grad = torch.ones(1), torch.full((1,), 8.0)
+    sgd([weight], [grad], [None], fused=True, grad_scale=torch.tensor(4.0), found_inf=torch.tensor(0.0), **options)
+    assert weight.item() == 0
+    sgd([weight], [grad], [None], fused=True, found_inf=torch.tensor(1.0), **options)
+    assert weight.item() == 0
+    with pytest.raises(AssertionError, match="Expected grad_scale and found_inf to be None"):
+        sgd([weight], [grad], [None], found_inf=torch.tensor(1.0), **options)
+
+
+def test_gradients_flow_to_the_product_of_momenta_of_nadam():
+    from rushlight.optim.nadam import nadam
+
+    product = torch.ones(1, requires_grad=True)
+    weight = torch.ones(1)
+    lists = [torch.zeros(1)], [torch.zeros(1)], [product.clone()], [torch.tensor(1.0)]
+    options = {"beta1": 0.9, "beta2": 0.99, "lr": 0.1, "weight_decay": 0.0, "momentum_decay": 0.1, "eps": 1e-8}
+    nadam([weight], [torch.tensor([0.5])], *lists, differentiable=True, **options)
+    (slope,) = torch.autograd.grad(weight.sum(), product)
+    assert slope.item() == pytest.approx(-0.1192, abs=1e-4)

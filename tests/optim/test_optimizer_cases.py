@@ -1,4 +1,4 @@
-"""Every option of the optimizers leads where it leads in torch: recorded by `optimizer_cases`, in each way to do the step."""
+"""Every option of the optimizers gives torch's results, as recorded by `optimizer_cases`, in every implementation."""
 
 import json
 

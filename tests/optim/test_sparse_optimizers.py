@@ -1,4 +1,4 @@
-"""Optimizers on sparse gradients: torch's steps, its restrictions, and states that go on."""
+"""Optimizers with sparse gradients: torch's steps, its restrictions, and loading of states."""
 
 import pytest
 from sparse_cases import CASES, ENDS, ROUNDS, arrive, table

@@ -1,4 +1,4 @@
-"""What a step does, of every optimizer and of those with ways of their own; where steps lead, `test_optimizer_cases.py` compares."""
+"""Steps of optimizers: properties of all optimizers, and special cases. `test_optimizer_cases.py` has the results."""
 
 import copy
 import math
@@ -13,7 +13,7 @@ START = [1.0, -2.0, 0.5]
 
 
 def trajectory(make, steps=4, dtype=torch.float64):
-    """Four steps of two parameters; the second gets its first gradient in the second step."""
+    """Four steps with two parameters. The second gets its first gradient in the second step."""
     p = nn.Parameter(torch.tensor(START, dtype=dtype))
     q = nn.Parameter(torch.tensor([[2.0]], dtype=dtype))
     optimizer = make([p, q])
@@ -33,7 +33,7 @@ def test_amsgrad_remembers_the_largest_square():
             optimizer.step()
         return p.tolist()
 
-    # The gradients become smaller, and so the steps once the first one is remembered.
+    # The gradients decrease. With the option, the optimizer remembers the first gradient and makes smaller steps.
     for start, forgetful, mindful in zip(START, run(False), run(True)):
         assert abs(mindful - start) < abs(forgetful - start) - 0.1
 
@@ -114,7 +114,7 @@ def test_parameters_without_gradients_stay():
 
 
 def test_curve_fitting():
-    """5 x**2 + 3 by Adam with the rate as second positional argument."""
+    """Minimises 5 x**2 + 3 with Adam, with the rate as second positional argument."""
     torch.manual_seed(0)
     w = torch.randn(3, 1, requires_grad=True)
     x = torch.arange(-10, 10, 0.5)
@@ -140,7 +140,7 @@ def test_curve_fitting():
 )
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 100, 1337])
 def test_every_element_steps_as_it_does_alone(n, make, dtype):
-    """A step takes elements in blocks: none is forgotten, and none is computed differently."""
+    """A step processes elements in blocks. All elements are updated, with the same arithmetic."""
     start = torch.arange(n, dtype=torch.float64).sin().to(dtype)
     whole = nn.Parameter(start.clone())
     alone = [nn.Parameter(start[i : i + 1].clone()) for i in range(0, n, max(1, n // 20))]
@@ -153,7 +153,7 @@ def test_every_element_steps_as_it_does_alone(n, make, dtype):
     assert not torch.equal(whole.detach(), start)
 
 
-#: Each optimizer with its usual values, and with all of its options.
+#: Each optimizer with common options, and with all of its options.
 CASES = [
     (name, options) for name in OPTIONS for options in alone_and_together(name)[:: len(alone_and_together(name)) - 1]
 ]
@@ -161,14 +161,14 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_state_goes_on(name, options):
-    """A new optimizer with a loaded state makes the steps that the old one would have made."""
+    """A new optimizer with a loaded state continues like the old one."""
     begun = Training(torch, name, options, "groups").run(range(4))
     later = Training(torch, name, options, "groups")
     with torch.no_grad():
         for param, value in zip(later.params, begun.params):
             param.copy_(value)
-    later.optimizer.load_state_dict(copy.deepcopy(begun.optimizer.state_dict()))  # without a copy both would change it
-    # Not to the bit: a loaded number of NAdam's takes the parameter's dtype, as in torch.
+    later.optimizer.load_state_dict(copy.deepcopy(begun.optimizer.state_dict()))  # both would change it otherwise
+    # Not bit for bit: as in torch, a loaded number of NAdam gets the dtype of the parameter.
     assert later.run(range(4, 8)).end() == pytest.approx(begun.run(range(4, 8)).end(), rel=1e-6, abs=1e-6)
 
 
@@ -211,7 +211,7 @@ def test_gradients_through_steps_are_slopes(name):
         assert start.grad[place].item() == pytest.approx(slope, abs=1e-5)
 
 
-# On Rosenbrock's function: three calls' losses, where they end, and how many steps and evaluations that took.
+# On Rosenbrock's function: the losses of three calls, the final point, and the numbers of steps and evaluations.
 LBFGS = [
     ({}, [12.5, 3.173287752667091, 0.8411684492507328], [1.054969018030194, 0.8137053551938505], [60, 60]),
     (
@@ -304,7 +304,7 @@ def test_capturing_is_for_devices(name):
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Rprop", "NAdam"])
 def test_parameters_that_overlap_themselves(name):
-    """Several elements at one place would each take their step there."""
+    """Overlapping elements would be updated several times."""
     shared = torch.zeros(1).expand(4).requires_grad_()
     optimizer = getattr(torch.optim, name)([shared], lr=0.1)
     (shared * torch.arange(4.0)).sum().backward()
@@ -317,7 +317,7 @@ def test_parameters_that_overlap_themselves(name):
 def test_no_gradient_flows_through_steps_of_all_tensors_at_once(name):
     w = torch.ones(2, requires_grad=True)
     optimizer = getattr(torch.optim, name)([w], foreach=True, differentiable=True)
-    optimizer.step()  # of no gradients
+    optimizer.step()  # without gradients
     w.sum().backward()
     with pytest.raises(AssertionError, match="_foreach ops don't support autograd"):
         optimizer.step()

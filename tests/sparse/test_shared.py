@@ -1,4 +1,4 @@
-"""Sparse gradients and processes: a shared weight that several change without a lock, and sparse tensors in messages."""
+"""Sparse gradients and processes: several processes change a shared weight without a lock, and send sparse tensors."""
 
 import rushlight as torch
 from rushlight import multiprocessing as mp
@@ -14,7 +14,7 @@ def train(model, rows):
 
 
 def test_processes_change_rows_of_one_weight():
-    """Each step touches the rows of its batch alone, so that processes with other rows lose nothing."""
+    """Each step changes only the rows of its batch, so that processes with other rows lose no updates."""
     model = nn.Embedding(6, 3, sparse=True)
     with torch.no_grad():
         model.weight.zero_()

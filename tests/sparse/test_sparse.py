@@ -1,4 +1,4 @@
-"""Sparse tensors against dense ones: making, converting, arithmetic, gradients, text, files, and what is refused."""
+"""Compares sparse tensors with dense ones: creation, conversion, arithmetic, gradients, text, files, and errors."""
 
 import copy
 import io
@@ -20,7 +20,7 @@ def made(**options):
 
 @st.composite
 def sparse_tensors(draw, sizes=None, inner=None):
-    """Indices, values and sizes: places may come several times, in any order, with blocks of up to two dimensions."""
+    """Indices, values and sizes. Indices may be repeated, in any order, with up to two dense dimensions."""
     sizes = sizes or draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
     inner = inner or draw(st.integers(1, len(sizes)))
     count = draw(st.integers(0, 6))
@@ -33,7 +33,7 @@ def sparse_tensors(draw, sizes=None, inner=None):
 
 
 def sparse_matrices(rows=None):
-    """The same with two dimensions that have places, both of them."""
+    """The same with two dimensions, both sparse."""
     sizes = st.tuples(st.just(rows) if rows else st.integers(1, 4), st.integers(1, 4))
     return sizes.flatmap(lambda sizes: sparse_tensors(list(sizes), 2))
 
@@ -94,7 +94,7 @@ def test_sums_along_dimensions(data):
 
 
 def test_sums_stand_as_in_torch():
-    """Entries of both stand in the order in which two lists that are walked side by side meet."""
+    """The entries of both operands are in the order of a merge of two sorted lists."""
     a = torch.sparse_coo_tensor([[0, 2]], [1.0, 2.0], (5,))
     b = torch.sparse_coo_tensor([[3, 1]], [1.0, 2.0], (5,))
     assert (a + b)._indices().tolist() == (b + a)._indices().tolist() == [[0, 2, 3, 1]]
@@ -211,7 +211,7 @@ def test_a_false_word_about_order_is_refused():
 
 @pytest.mark.parametrize("place", [7, -1, 2**62, -(2**63)])
 def test_indices_that_were_changed_are_checked_again(place):
-    """A program may write to the indices: whatever reads them next is an exception, or reads what is there."""
+    """A program may change the indices. Functions that read them then raise an exception or use the new ones."""
     calls = [
         lambda s: s.to_dense(),
         lambda s: s.coalesce(),
@@ -262,7 +262,7 @@ def test_rows_refuse_sparse_operands():
 
 
 def test_every_row_of_the_table_survives_sparse_operands():
-    """Called with sparse tensors, every function of one or two tensors answers or refuses."""
+    """With sparse tensors, every function of one or two tensors returns a result or raises an error."""
     s = made().coalesce()
     for name in dir(torch):
         function = getattr(torch, name)
@@ -282,7 +282,7 @@ def test_products_of_two_sparse_matrices(data):
     product = of(a) @ of(b)
     assert product.is_sparse and product.is_coalesced()
     assert np.array_equal(product.to_dense().numpy(), whole(a) @ whole(b))
-    # A place for each pair that meets, as in torch, also where the sum is zero.
+    # An entry for each matching pair, as in torch, even if the sum is zero.
     met = {(i, j) for i, k in a[0].T.tolist() for other, j in b[0].T.tolist() if k == other}
     assert [tuple(place) for place in product.indices().t().tolist()] == sorted(met)
     leaves = [of(a).requires_grad_(), of(b).requires_grad_()]

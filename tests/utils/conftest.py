@@ -1,4 +1,4 @@
-"""What each test of the loader leaves behind: no process."""
+"""Checks that a test of the loader leaves no process."""
 
 import gc
 import time
@@ -10,7 +10,7 @@ from loaders import children
 @pytest.fixture
 def no_process_is_left():
     yield
-    gc.collect()  # `pytest.raises` keeps the frames of what it has caught
+    gc.collect()  # `pytest.raises` keeps the frames of the caught exception
     deadline = time.monotonic() + 60
     while (left := children()) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Datasets and looks that the tests of the loader share."""
+"""Datasets and helpers for the tests of the loader."""
 
 import multiprocessing
 
@@ -7,7 +7,7 @@ from rushlight.utils.data import DataLoader, Dataset, IterableDataset, get_worke
 
 
 class Numbers(Dataset):
-    """`action` happens at one index."""
+    """A dataset of numbers. `action` is called at one index."""
 
     def __init__(self, count=6, action=None, at=3):
         self.count, self.action, self.at = count, action, at
@@ -22,7 +22,7 @@ class Numbers(Dataset):
 
 
 class Stream(IterableDataset):
-    """The numbers of each worker's own list."""
+    """A stream with a list of numbers for each worker."""
 
     def __init__(self, lengths):
         self.lengths = lengths

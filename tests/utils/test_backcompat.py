@@ -1,4 +1,4 @@
-"""Warnings where shapes meet otherwise than a program's author may think."""
+"""Warnings about broadcasts and reductions that may be unintended."""
 
 import math
 import warnings
@@ -16,7 +16,7 @@ backcompat = torch.utils.backcompat
 
 
 def told(call, level):
-    """What `strict_broadcast` says of a call."""
+    """The warning of `strict_broadcast` for a call."""
     with backcompat.strict_broadcast(level), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()
@@ -88,7 +88,7 @@ def test_the_warning_shows_the_shapes_and_the_line():
         "    (4, 1)",
         "    (   4)",
         "        ^ axis 1",
-        "  Element by element? Give both the same shape first (squeeze, unsqueeze, reshape, or keepdim in a reduction).",
+        "  For an elementwise result give both the same shape first (squeeze, unsqueeze, reshape, or keepdim in a reduction).",
     ]
 
 
@@ -99,7 +99,7 @@ def test_it_may_be_an_exception():
         with pytest.raises(UserWarning, match="make"):
             x - y
         with pytest.raises(UserWarning, match="make"), pytest.warns(UserWarning, match="target size"):
-            torch.nn.functional.smooth_l1_loss(x, y)  # through the formula of a row
+            torch.nn.functional.smooth_l1_loss(x, y)  # in the formula of an operator
 
 
 def test_blocks_nest_and_derivatives_are_nobodys_slip():

@@ -1,4 +1,4 @@
-"""Parts that run again in backward: the same gradients, fewer tensors kept, the same random numbers."""
+"""Checkpoints: the same gradients, fewer saved tensors, the same random numbers."""
 
 from functools import partial
 
@@ -140,14 +140,14 @@ def test_tensors_that_a_function_changes():
         checkpoint(run, x, use_reentrant=False).sum().backward()
         return x.grad
 
-    # What the derivative reads is computed again, and nothing behind it.
+    # Only what the derivative needs is computed again.
     assert torch.allclose(gradient(lambda x: x.exp().mul_(2)), 2 * torch.tensor([0.5, 1.0]).exp())
     with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
         gradient(lambda x: x.exp().mul_(2).sin())
 
 
 def spared(policy, run, change=True, **options):
-    """Gradients of `run` under a selective checkpoint, after whose forward a parameter was changed behind its back."""
+    """The gradients of `run` under a selective checkpoint. A parameter is changed undetected after the forward pass."""
     torch.manual_seed(0)
     x, w = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
     contexts = partial(create_selective_checkpoint_contexts, policy, **options)
@@ -165,7 +165,7 @@ def test_what_a_policy_keeps_is_not_computed_again():
     def expected(scale):
         torch.manual_seed(0)
         x, w = torch.randn(4, 4), torch.randn(4, 4)
-        slope = (x @ (w * scale)).cos()  # of the sine, at what the product was or is
+        slope = (x @ (w * scale)).cos()  # the derivative of the sine, at the old or the new product
         return torch.stack([slope @ (w * 0.5).T, x.T @ slope])
 
     kept, again = expected(1.0), expected(0.5)
@@ -220,7 +220,7 @@ def test_a_selective_checkpoint_is_used_once_and_as_it_was():
     y = checkpoint(changed, x, use_reentrant=False, context_fn=contexts)
     with pytest.raises(RuntimeError, match="Tensor cached during selective activation checkpoint has been mutated"):
         y.backward()
-    # The keepers are gone with their blocks.
+    # The call caches are removed at the end of the block.
     assert torch.equal(x @ x, torch.full((2, 2), 2.0))
 
 
@@ -240,3 +240,32 @@ def test_a_sequence_is_not_cut_into_more_parts_than_it_has():
     with pytest.raises(ValueError, match="must not be zero"):
         checkpoint_sequential(layers, 5, x, use_reentrant=False)
     assert torch.equal(checkpoint_sequential(layers, -1, x, use_reentrant=False), layers(x))
+
+
+def test_a_checkpoint_that_differentiates_itself_needs_no_early_stop():
+    def penalty(x):
+        y = x.sin().exp()
+        (slope,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        return y * slope
+
+    found = []
+    for early_stop in (None, True, False):
+        x = torch.tensor([0.5, 1.0], requires_grad=True)
+        if early_stop is None:
+            penalty(x).sum().backward()
+        else:
+            with set_checkpoint_early_stop(early_stop):
+                checkpoint(penalty, x, use_reentrant=False).sum().backward()
+        found.append(x.grad)
+    assert torch.allclose(found[0], found[1]) and torch.allclose(found[0], found[2])
+
+
+def test_a_reentrant_checkpoint_is_not_for_chosen_inputs():
+    x = torch.ones(2, requires_grad=True)
+    sentence = r"When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad\(\) or passing an `inputs`"
+    with pytest.raises(RuntimeError, match=sentence):
+        torch.autograd.grad(checkpoint(torch.sin, x, use_reentrant=True).sum(), x)
+    with pytest.raises(RuntimeError, match=sentence):
+        checkpoint(torch.sin, x, use_reentrant=True).sum().backward(inputs=[x])
+    checkpoint(torch.sin, x, use_reentrant=True).sum().backward()
+    assert torch.allclose(x.grad, x.cos())

@@ -70,13 +70,13 @@ def test_persistent_workers():
     workers = [worker.process.pid for worker in numbers._iterator._pool.workers]
     assert [plain(batch) for batch in numbers] == first == [[0, 1], [100, 101], [2], [102]]
     assert [worker.process.pid for worker in numbers._iterator._pool.workers] == workers
-    for _ in numbers:  # leave early: what was prefetched must not appear in the next pass
+    for _ in numbers:  # leave early: prefetched batches must not appear in the next pass
         break
     assert [plain(batch) for batch in numbers] == first
 
 
 def test_threads_share_a_pass():
-    """With persistent workers every `iter` gives the same pass, so that threads take its batches from each other."""
+    """With persistent workers every `iter` returns the same pass, so that several threads can take batches from it."""
     loader = DataLoader(Numbers(60), num_workers=2, persistent_workers=True)
     passes = [iter(loader) for _ in range(3)]
     found = []
@@ -170,7 +170,7 @@ def test_numpy_in_workers_is_seeded_as_torch_seeds_it():
             return int(numpy.random.randint(100))
 
     torch.manual_seed(0)
-    # Workers draw torch.randint and random.randint in the recorded run too, which are streams of their own.
+    # In the recorded run, workers also draw torch.randint and random.randint, which are separate streams.
     assert [plain(batch)[0] for batch in DataLoader(Random(), num_workers=2)] == [10, 23, 41, 74, 50, 37]
 
 
@@ -233,9 +233,9 @@ def test_arguments_are_checked(options, error, message):
 
 
 def test_a_timeout_needs_workers():
-    """As in torch it is asked for when the pass begins, so that the number of workers may still change."""
+    """As in torch it is read when the pass begins, so that the number of workers may still change."""
     numbers = DataLoader(range(3), timeout=5)
-    with pytest.raises(AssertionError, match="timeout is for workers"):
+    with pytest.raises(AssertionError, match="timeout requires worker processes"):
         iter(numbers)
 
 
@@ -287,7 +287,7 @@ def test_pinning_without_a_device():
 
 
 def test_a_new_task_is_at_its_first_sample():
-    """A worker that dies before the first sample is not described by one of the batch before."""
+    """The report about a worker that ends before the first sample does not name a sample of the previous batch."""
     from rushlight.utils.data._utils.flight_recorder import FlightRecorder
 
     recorder = FlightRecorder()

@@ -1,4 +1,4 @@
-"""Workers that raise, die, hang or are left, and parents that do: what is said, and that nothing remains."""
+"""Workers that raise errors, crash, hang or are abandoned, and parents that end: messages, and no leftovers."""
 
 import contextlib
 import gc
@@ -57,7 +57,7 @@ def test_an_error_says_where_it_happened():
     with pytest.raises(ValueError) as info:
         list(DataLoader(Numbers(8, fail, at=5), batch_size=2, num_workers=2))
     (note,) = info.value.__notes__
-    assert note.startswith("Worker 0 raised it while it loaded batch 2, last index 5.\nMemory: the worker's peak ")
+    assert note.startswith("Worker 0 raised it while loading batch 2, last index 5.\nMemory: the worker's peak ")
 
 
 def test_after_an_error_the_next_batches_come():
@@ -186,7 +186,7 @@ def test_a_worker_that_is_killed_from_outside_is_reported_while_its_sample_is_st
 
 
 class Large(Dataset):
-    """Samples that want a file of memory for their way, in a worker that may open no more files from `at` on."""
+    """Samples that are sent in a memory file. From index `at` on, the worker may open no more files."""
 
     def __init__(self, at):
         self.at = at
@@ -205,7 +205,7 @@ def test_a_worker_that_cannot_send_says_so():
     with pytest.raises(OSError, match="Caught OSError in DataLoader worker process 0"):
         for batch in DataLoader(Large(at=2), batch_size=None, num_workers=1, timeout=30):
             found.append(len(batch))
-    # The sample before may still be on its way when no more files may be opened.
+    # The previous sample may still be in transit when no more files can be opened.
     assert found in ([100_000], [100_000] * 2)
 
 
@@ -231,7 +231,7 @@ def _fail():
 
 
 def test_nothing_stays_open():
-    """However a pass ends, its descriptors are closed."""
+    """At the end of a pass its descriptors are closed, however it ends."""
 
     def pass_over(action):
         numbers = DataLoader(Numbers(6, action), num_workers=2)
@@ -354,3 +354,157 @@ def _runs(pid):
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+class HandlerError(Exception):
+    pass
+
+
+class Slow(Dataset):
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        time.sleep(0.03)
+        return index
+
+
+class SlowStream(IterableDataset):
+    def __iter__(self):
+        for index in range(12):
+            time.sleep(0.03)
+            yield index
+
+
+@pytest.mark.parametrize("data", [Slow(), SlowStream()])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("error", [HandlerError, KeyboardInterrupt])
+def test_a_pass_goes_on_after_an_exception_from_a_signals_handler(data, method, error):
+    def handler(_, frame):
+        # Elsewhere the exception could meet a batch that is being received, which is an error.
+        while frame is not None:
+            if frame.f_code.co_name == "wait_for_result":
+                raise error
+            frame = frame.f_back
+
+    before = signal.signal(signal.SIGALRM, handler)
+    numbers = iter(DataLoader(data, batch_size=None, num_workers=1, multiprocessing_context=method))
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.05)
+    raised, got = 0, []
+    try:
+        while True:
+            try:
+                got.append(next(numbers))
+            except error:
+                raised += 1
+            except StopIteration:
+                break
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert raised and got == list(range(12))
+
+
+@pytest.mark.parametrize("data", [Slow(), SlowStream()])
+def test_an_exception_at_any_moment_loses_nothing_in_silence(data):
+    def handler(*_):
+        raise HandlerError
+
+    before = signal.signal(signal.SIGALRM, handler)
+    got = []
+    try:
+        numbers = iter(DataLoader(data, batch_size=None, num_workers=1))
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0007)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                got.append(next(numbers))
+            except HandlerError:
+                pass
+            except RuntimeError as lost:
+                assert "a batch was lost, because HandlerError was raised" in str(lost)
+                return
+            except StopIteration:
+                break
+        else:
+            pytest.fail("the pass does not end")
+    except HandlerError:
+        return  # outside of the loader
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(got) <= 12
+
+
+def test_a_batch_that_is_lost_on_its_way_does_not_look_like_the_end(monkeypatch):
+    numbers = iter(DataLoader(Numbers(8), num_workers=2))
+    next(numbers)
+
+    def interrupted():
+        raise HandlerError
+
+    for worker in numbers._pool.workers:
+        monkeypatch.setattr(worker.connection, "recv", interrupted)
+    with pytest.raises(HandlerError):
+        next(numbers)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"a batch was lost, because HandlerError was raised"):
+            next(numbers)
+
+
+class Closing(IterableDataset):
+    def __init__(self, path):
+        self.path = path
+
+    def __iter__(self):
+        try:
+            yield from range(10)
+        finally:
+            self.path.touch()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_an_early_break_closes_the_generator_in_the_worker(method, tmp_path):
+    path = tmp_path / "closed"
+    for _ in DataLoader(Closing(path), num_workers=1, multiprocessing_context=method):
+        break
+    gc.collect()
+    assert path.exists()
+
+
+_STUCK = """
+import os, sys, time
+from rushlight.utils.data import DataLoader, Dataset
+from rushlight.utils.data._utils import worker
+
+worker._LAST_SECONDS = 0.2
+
+class Stuck(Dataset):
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        os.write(1, b"%d\\n" % os.getpid())
+        time.sleep(1000)
+
+if __name__ == "__main__":
+    list(DataLoader(Stuck(), num_workers=1, multiprocessing_context=sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_worker_that_is_stuck_ends_with_its_parent(method, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(_STUCK)
+    with subprocess.Popen([sys.executable, str(script), method], stdout=subprocess.PIPE, text=True) as parent:
+        pid = int(parent.stdout.readline())
+        parent.kill()
+        parent.wait()
+        deadline = time.monotonic() + 30
+        while _runs(pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        try:
+            assert not _runs(pid)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The loader's promises beyond torch's: reproducible samples, resuming at the next one, a dataset that is there once."""
+"""The loader's features beyond torch's: reproducible samples, resuming, and datasets in shared memory."""
 
 import os
 import pickle
@@ -22,7 +22,7 @@ from rushlight.utils.data import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
-from rushlight.utils.data._utils.memory import memory_facts
+from rushlight.utils.data._utils.memory import memory_report
 from rushlight.utils.data._utils.share import SharedDict, SharedList, share
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -34,7 +34,7 @@ def drawn():
 
 
 class Augmented(Dataset):
-    """Samples that draw from every stream, and a different number of times."""
+    """Samples that draw from every random stream, different numbers of times."""
 
     def __len__(self):
         return COUNT
@@ -45,7 +45,7 @@ class Augmented(Dataset):
 
 
 class Batches:
-    """A sampler whose batches are of some kind."""
+    """A sampler whose batches have a given type."""
 
     def __init__(self, kind):
         self.kind = kind
@@ -62,7 +62,7 @@ class AugmentedStream(IterableDataset):
 
 
 def blend(samples):
-    """A collation that draws as well."""
+    """A collate function that also draws random numbers."""
     return [list(sample) for sample in samples], drawn()
 
 
@@ -105,7 +105,7 @@ def test_reproducible_samples_do_not_depend_on_the_workers(case):
         torch.manual_seed(3)
         numbers = loader(case, workers, **more)
         passes = [list(numbers), list(numbers)]
-        results.append((passes, drawn()[0]))  # what the program draws next is the same too
+        results.append((passes, drawn()[0]))  # the program's next random number is the same too
         assert passes[0] != passes[1]
     assert results[1:] == results[:-1]
 
@@ -125,7 +125,7 @@ def test_samples_are_counted_in_batches_of_any_kind(kind):
 def test_the_programs_streams_go_on_as_if_nothing_was_loaded():
     torch.manual_seed(1), random.seed(2), np.random.seed(3)
     numbers = loader("shuffled", 0)
-    iter(numbers)  # draws the seed
+    iter(numbers)  # this draws the seed
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
     list(numbers)
     after = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
@@ -189,10 +189,10 @@ def test_a_shuffle_resumes_without_being_reproducible_and_in_other_batches():
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("stop", [0, 2])
 def test_an_order_that_has_been_drawn_stays_known(stop, workers):
-    """Before the first batch too, and in a loader that was told where to go on and has not begun."""
+    """Also before the first batch, and in a loader with a loaded state that has not begun."""
     torch.manual_seed(0)
     numbers = DataLoader(range(20), batch_size=4, shuffle=True, num_workers=workers)
-    iterator = iter(numbers)  # workers have been given the first batches
+    iterator = iter(numbers)  # workers have received the first tasks
     head = [next(iterator).tolist() for _ in range(stop)]
     state = numbers.state_dict()
     whole = head + [batch.tolist() for batch in iterator]
@@ -208,10 +208,10 @@ def test_an_order_that_has_been_drawn_stays_known(stop, workers):
 @pytest.mark.parametrize(
     "options, reason",
     [
-        ({"in_order": False}, "nobody knows which sample is the next"),
-        ({"shuffle": True, "generator": torch.Generator()}, "follows from the program's random streams"),
-        ({"sampler": SubsetRandomSampler(range(3))}, "follows from the program's random streams"),
-        ({"dataset": AugmentedStream(), "num_workers": 2}, "the workers split the stream by themselves"),
+        ({"in_order": False}, "the next sample is unknown"),
+        ({"shuffle": True, "generator": torch.Generator()}, "depends on the program's random state"),
+        ({"sampler": SubsetRandomSampler(range(3))}, "depends on the program's random state"),
+        ({"dataset": AugmentedStream(), "num_workers": 2}, "the workers split the stream themselves"),
     ],
 )
 def test_positions_that_are_not_known(options, reason):
@@ -226,7 +226,7 @@ def test_states_are_checked():
             DataLoader(range(3)).load_state_dict(wrong)
 
 
-# --- a dataset that is there once ----------------------------------------------------------------------------------
+# --- datasets in shared memory -------------------------------------------------------------------------------------
 
 
 class Large(Dataset):
@@ -261,7 +261,7 @@ def test_what_is_shared():
     plain = Large()
     frozen = share(plain)
     assert type(frozen.names) is SharedList and type(frozen.facts) is SharedDict and frozen.table.is_shared()
-    assert frozen.parts[0] is frozen.values and frozen.parts[1] is frozen.names  # what was one stays one
+    assert frozen.parts[0] is frozen.values and frozen.parts[1] is frozen.names  # shared references stay shared
     assert frozen.unknown is plain.unknown
     assert not frozen.values.flags.writeable and not frozen.mean.flags.writeable and plain.mean.flags.writeable
     assert (
@@ -279,7 +279,7 @@ def test_what_is_shared():
 
 
 class Walk(Dataset):
-    """Reads all of itself in every worker."""
+    """A dataset that reads itself completely in every worker."""
 
     def __init__(self, count):
         self.names = [f"{index:0100}" for index in range(count)]
@@ -329,7 +329,7 @@ def proportional(pids):
 
 
 def kilobytes(count, workers):
-    """What a loader of as many names and its workers take, once all of them have read everything."""
+    """The memory of a loader with the given number of names and its workers, after all of them have read everything."""
     numbers = DataLoader(Walk(count), None, share_dataset=True, num_workers=workers)
     iterator = iter(numbers)
     for _ in range(len(numbers)):
@@ -338,10 +338,10 @@ def kilobytes(count, workers):
 
 
 def test_eight_workers_take_the_memory_of_one():
-    """Of the dataset: the interpreter of each worker is counted apart, in a loader of a small one."""
+    """The memory for the dataset. The interpreters of the workers are measured separately, with a small dataset."""
 
     def measured(count, workers):
-        # Each in a process of its own: what the allocator keeps of an earlier loader is nobody's dataset.
+        # Each in its own process, because the allocator may keep memory of an earlier loader.
         command = f"import test_dataloader_state as test; print(test.kilobytes({count}, {workers}))"
         return int(subprocess.check_output([sys.executable, "-W", "ignore", "-c", command], cwd=Path(__file__).parent))
 
@@ -365,11 +365,11 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("method", ["fork", "forkserver"])
 def test_a_worker_shares_its_interpreter_too(method, tmp_path):
-    """What it has for itself is a few megabytes, also where the program uses NumPy: nothing is loaded again."""
+    """A worker's private memory is a few megabytes, also if the program uses NumPy: modules are not loaded again."""
     program = tmp_path / "program.py"
     program.write_text(OWN_MEMORY)
     own = int(subprocess.check_output([sys.executable, program, method]))
-    assert own < 8_000  # a fresh interpreter with both has 25,000
+    assert own < 8_000  # a new interpreter with both needs 25,000
 
 
 @pytest.mark.parametrize(
@@ -387,9 +387,9 @@ def test_memory_of_control_groups_of_both_versions(line, folder, limit, used, tm
     (proc / "self/cgroup").write_text(line)
     (groups / folder / "b").mkdir(parents=True)
     of_machine = ["MemTotal 2.0 GiB", "MemAvailable 1 MiB"]
-    assert memory_facts(proc, groups) == of_machine
+    assert memory_report(proc, groups) == of_machine
     for at, group in ((f"{folder}/b", "9223372036854771712"), (folder, str(3 << 20))):
         (groups / at / limit).write_text(group)
         (groups / at / used).write_text(str(1 << 20))
-    assert memory_facts(proc, groups) == [*of_machine, "the control group uses 1 MiB of 3 MiB"]
-    assert memory_facts(tmp_path, groups) == []
+    assert memory_report(proc, groups) == [*of_machine, "the control group uses 1 MiB of 3 MiB"]
+    assert memory_report(tmp_path, groups) == []

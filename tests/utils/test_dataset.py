@@ -1,4 +1,4 @@
-"""Datasets, samplers and collation; orders are those of torch 2.13 for the same seeds."""
+"""Datasets, samplers and collation. Orders are those of torch 2.13 for the same seeds."""
 
 import collections
 

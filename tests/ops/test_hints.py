@@ -1,6 +1,6 @@
-"""What errors of shapes propose is tried: after it, the call works.
+"""Tests the hints in errors about shapes: after the suggested change, the call works.
 
-Beside random shapes here stand the calls whose proposals were wrong once, and the names that errors have for operators.
+Besides random shapes, it has the calls whose hints were wrong once, and the operator names in errors.
 """
 
 import itertools
@@ -13,7 +13,7 @@ import rushlight as torch
 
 F = torch.nn.functional
 
-# Names of the operands as sentences have them, and which operands they are.
+# The names of operands in messages, and the operands that they refer to.
 CALLS = {
     "add": (torch.add, ("a", "b")),
     "lt": (torch.lt, ("a", "b")),
@@ -33,7 +33,7 @@ PROPOSAL = re.compile(r"They would fit (after|in torch.cat with) (.*)\.$", re.MU
 
 
 def tried(name, shapes):
-    """Whether a proposal was made; it must work."""
+    """Whether there was a hint. If so, it must work."""
     function, names = CALLS[name]
     operands = [torch.ones(shape) for shape in shapes]
     try:
@@ -84,11 +84,11 @@ def test_two_matrices_of_all_sizes():
 @pytest.mark.parametrize(
     ("call", "way"),
     [
-        # Neither a dimension nor a transpose would do.
+        # Neither a dimension nor a transposition would help.
         (lambda: torch.ones(2, 3, 4) @ torch.ones(3, 3, 4), "and batches must broadcast."),
         (
             lambda: torch.bmm(torch.ones(2, 3, 4), torch.ones(3, 3, 4)),
-            "Batches are of one length, and batch1 has as many",
+            "Batches must have the same length, and batch1 as many",
         ),
         (lambda: torch.ones(2, 3) + torch.ones(3, 2), "They would fit after b.transpose(-2, -1)."),
         (lambda: torch.ones(2, 3).copy_(torch.ones(3, 2)), "They would fit after src.transpose(-2, -1)."),
@@ -105,13 +105,13 @@ def test_two_matrices_of_all_sizes():
         ),
         (
             lambda: F.scaled_dot_product_attention(*map(torch.ones, ((2, 8, 3, 4), (2, 2, 3, 4), (2, 2, 3, 4)))),
-            "heads that share keys want enable_gqa=True.",
+            "use enable_gqa=True for heads that share keys.",
         ),
         (lambda: torch.cat([torch.ones(2, 3), torch.ones(2, 4)]), "They would fit in torch.cat with dim=1."),
         (lambda: torch.cat([torch.ones(2, 3), torch.ones(3, 2)]), "Only sizes along dim may differ."),
     ],
 )
-def test_ways_out(call, way):
+def test_hints(call, way):
     with pytest.raises(RuntimeError) as caught:
         call()
     assert way in str(caught.value).split("\n")[-1]

@@ -1,4 +1,4 @@
-"""Rows that move the entries of sparse tensors, beside the same rows on dense ones: values, gradients, refusals."""
+"""Compares operators that move entries of sparse tensors with the same operators on dense ones."""
 
 import pytest
 
@@ -52,7 +52,7 @@ CALLS = {
     "iterate": lambda x: list(x)[2],
 }
 
-# What stands beside what would have to change places with what is stored.
+# Calls that would exchange sparse and dense dimensions.
 REFUSED = {
     ("blocks", call): sentence
     for call, sentence in {
@@ -86,7 +86,7 @@ def test_values_and_gradients_are_those_of_the_dense_tensor(source, call):
     weight = torch.rand(expected.shape)
     (whole(found) * weight).sum().backward()
     (expected * weight).sum().backward()
-    # A gradient speaks of the places that its tensor has; elsewhere it may be zero.
+    # A gradient has values only at the indices of its tensor, and may be zero elsewhere.
     values = torch.ones_like(x._values())
     there = torch.sparse_coo_tensor(x._indices(), values, x.shape).to_dense().bool()
     assert torch.equal(whole(x.grad)[there], dense.grad[there])
@@ -97,10 +97,10 @@ def test_what_says_that_it_is_in_order_is(source, call):
     found = CALLS[call](SOURCES[source]().coalesce())
     in_order = found.is_sparse and found.is_coalesced()
     if in_order:
-        # The check of whoever says so.
+        # With is_coalesced=True, the constructor checks the order of the indices.
         torch.sparse_coo_tensor(found._indices(), found._values(), found.shape, is_coalesced=True)
     if call in ("select", "slice", "steps"):
-        # A block that is selected is dense.
+        # A selected block is dense.
         assert in_order != (source == "blocks" and call == "select")
 
 
@@ -169,7 +169,7 @@ def test_places_that_a_program_broke_are_found():
 )
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 def test_products(call, dtype):
-    """Dense before sparse, sparse before dense, vectors: values and gradients of every factor."""
+    """Dense times sparse, sparse times dense, vectors: values and gradients of every factor."""
 
     def run(x):
         torch.manual_seed(3)

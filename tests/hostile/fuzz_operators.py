@@ -1,11 +1,12 @@
-"""Attacks every row with random arguments, in processes that may end as they like, and says which call ended one.
+"""Calls every operator with random arguments in child processes, and reports the calls that crashed one.
 
-    python tests/hostile/fuzz_rows.py --calls 1000000                 # an hour on one core
-    python tests/hostile/fuzz_rows.py --calls 1000000 --kind names    # the public names that no row is
-    python tests/hostile/fuzz_rows.py --seed 7 --first 1234 --calls 1 # one case again
+    python tests/hostile/fuzz_operators.py --calls 1000000                 # an hour on one core
+    python tests/hostile/fuzz_operators.py --calls 1000000 --kind names    # public names that are not operators
+    python tests/hostile/fuzz_operators.py --seed 7 --first 1234 --calls 1 # repeat one case
 
-A signal, a panic, a want of memory where nothing was large, a call without end, a message that shows the engine's inside
-and a descriptor that stays open are findings; exceptions are good answers. `rows.py` beside this draws the cases. The tests run a small slice (`test_rows.py`).
+Findings are: a signal, a panic, running out of memory without large arguments, a call that does not end, a message that
+exposes the engine's internals, and a leaked file descriptor. Exceptions are correct. `operators.py` generates the cases. The
+tests run a small part of them (`test_operators.py`).
 """
 
 import argparse
@@ -16,20 +17,20 @@ import tempfile
 import time
 from pathlib import Path
 
-SCRIPT = Path(__file__).with_name("rows.py")
-#: Cases of one process: enough to pay for its start, few enough to leave it small.
+SCRIPT = Path(__file__).with_name("operators.py")
+#: The number of cases per process, which balances start-up time and memory growth.
 COUNT = 20_000
 
 
 def attack(kind, seed, first, calls, current):
-    """The findings among `calls` cases, one by one; after each the attack goes on behind it."""
+    """Yields the findings among `calls` cases. After each finding a new process continues with the next case."""
     at, last = first, first + calls
     while at < last:
         end = min(at + COUNT, last)
         current.write_bytes(b"")
         command = [sys.executable, "-X", "faulthandler", str(SCRIPT), *map(str, (seed, at, end)), str(current), kind]
         environment = {"RUSHLIGHT_NUM_THREADS": "2", **os.environ, "RUST_BACKTRACE": "0"}
-        # Some calls make files.
+        # Some calls create files.
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "cwd": current.parent}
         done = subprocess.run(command, env=environment, **quiet)
         if done.returncode == 0:
@@ -37,11 +38,11 @@ def attack(kind, seed, first, calls, current):
             continue
         case = current.read_text(errors="replace").rstrip()
         error = done.stderr.decode(errors="replace")[-2500:]
-        if not case:  # it ended before its first case: so will every other
+        if not case:  # it ended before its first case, and so would every other process
             yield f"ended with {done.returncode} before its first case\n{error}"
             return
         number = int(case.split()[0])
-        again = f"python tests/hostile/fuzz_rows.py --seed {seed} --first {number} --calls 1 --kind {kind}"
+        again = f"python tests/hostile/fuzz_operators.py --seed {seed} --first {number} --calls 1 --kind {kind}"
         yield f"ended with {done.returncode}: {case}\n{again}\n{error}"
         at = number + 1
 
@@ -52,7 +53,10 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the first case")
     parser.add_argument(
-        "--kind", default="rows", choices=("rows", "engine", "names"), help="engine: rows that only the engine calls"
+        "--kind",
+        default="operators",
+        choices=("operators", "engine", "names"),
+        help="engine: operators that only the engine calls",
     )
     options = parser.parse_args()
     started, found = time.monotonic(), 0

@@ -1,4 +1,4 @@
-"""Which of several faults a call is told of: torch's first one, in torch's words."""
+"""Calls with several errors report the same one as torch, with torch's message."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Calls of torch's first years, which torch still understands: a number before the tensor that it scales."""
+"""Call signatures of old torch versions that still work: a number before the tensor that it scales."""
 
 import warnings
 
@@ -10,7 +10,7 @@ A = torch.tensor([1.0, 2.0])
 M = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
 B = M[None]
 
-#: The call as it was written, and today.
+#: The old call, and the current one.
 CALLS = [
     ("a.add(2, a)", "a.add(a, alpha=2)"),
     ("a.clone().add_(-0.5, a)", "a.clone().add_(a, alpha=-0.5)"),
@@ -76,3 +76,17 @@ def test_the_older_way_is_told():
         "This overload of add_ is deprecated:\n\tadd_(Number alpha, Tensor other)\n"
         "Consider using one of the following signatures instead:\n\tadd_(Tensor other, *, Number alpha = 1)"
     )
+
+
+def test_legacy_constructors_take_no_device_with_a_tensor():
+    x = torch.ones(2)
+    for make, form in (
+        (torch.Tensor, "constructor of the form torch.Tensor"),
+        (torch.FloatTensor, "constructor of the form torch.Tensor"),
+        (x.new, "new of the form tensor.new"),
+    ):
+        with pytest.raises(RuntimeError, match=rf"Legacy tensor {form}\(tensor, device=device\) is not supported"):
+            make(x, device="cpu")
+        assert make([1.0, 2.0], device="cpu").tolist() == [1.0, 2.0]
+    with pytest.raises(TypeError, match="type 'torch.FloatTensor' is not an acceptable base type"):
+        type(torch.FloatTensor)("Mine", (torch.FloatTensor,), {})

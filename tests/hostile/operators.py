@@ -1,12 +1,12 @@
-"""Calls every row with arguments that nobody would think of; run by `fuzz_rows.py` in a process of its own.
+"""Calls every operator with random, often invalid arguments. `fuzz_operators.py` runs it in a child process.
 
-    python rows.py SEED FIRST LAST CURRENT KIND
+    python operators.py SEED FIRST LAST CURRENT KIND
 
-Case `n` of a seed is always the same, unless it races. KIND says what is called (`KINDS`): the rows, those that only the
-engine calls, whose operands no public row has checked before, or the names that Python sees and that no row is. The file
-CURRENT holds the text of the case that runs, so that whoever started the process can say what ended it. An exception is a
-good answer; a panic is not, nor a want of memory where nothing was large, nor an end without any, nor none after `PATIENCE`
-seconds of computing or waiting, nor a message that shows the engine's inside, nor a file descriptor that stays open.
+Case `n` of a seed is always the same, except for races. KIND selects the callables (`KINDS`): the operators, internal
+operators, whose operands no public operator has checked, or public names that are not operators. The file CURRENT
+contains the text of the current case, so that the parent can report it after a crash. An exception is correct. Findings
+are: a panic, running out of memory without large arguments, a crash, a call that does not end within `PATIENCE` seconds
+of computing or waiting, a message that exposes the engine's internals, and a leaked file descriptor.
 """
 
 import gc
@@ -25,22 +25,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ops"))
 
 import numpy as np
 from names import names
-from table_cases import ALL, ROWS, Draw, dtype_of
+from table_cases import ALL, OPERATORS, Draw, dtype_of
 
 import rushlight as torch
 
-#: Enough for any case that a program could mean, and far below what a wrong size asks for.
+#: Enough memory for any realistic case, and far less than a wrong size would need.
 MEMORY = 3 << 30
-#: Seconds of computing, and of waiting, after which a case counts as one that never ends.
+#: Seconds of computing, and of waiting, after which a case counts as endless.
 PATIENCE = 20, 90
-#: File descriptors that may stay open: shared memory keeps some.
+#: The number of file descriptors that may stay open, because shared memory keeps some.
 DESCRIPTORS = 16
-#: What no message says: words of the language the engine is written in, its files and its addresses.
+#: Text that must not occur in messages: terms of Rust, file names and addresses of the engine.
 INSIDE = re.compile(
     r"panick|unwrap|\.rs\b|(core|std|alloc|rushlight\w*)::|\b(usize|isize|u64|i64|u8|Option|Vec|RefCell|PyErr|PyAny)\b"
     r"|rushlight[-_]\w|pyo3|\brust\b|unreachable|attempt to (add|subtract|multiply|divide|negate|shift)"
 )
-#: The share of cases whose tensors another thread changes meanwhile, and of those that are long enough to let it.
+#: The share of cases in which another thread changes the tensors, and of those that are long enough for it.
 RACING = 0.04
 SIZES = (
     0,
@@ -98,7 +98,7 @@ VALUES = (0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e300, 2.0**62, 
 
 
 class Refuses:
-    """Has every protocol of a number and of a sequence, and raises in each."""
+    """An object with all methods of a number and of a sequence, each of which raises an error."""
 
     def refuse(self, *_):
         raise ArithmeticError("refused")
@@ -107,11 +107,11 @@ class Refuses:
 
 
 class Derived(torch.Tensor):
-    """A tensor of another class."""
+    """A tensor subclass."""
 
 
 class Meddler:
-    """A number and a sequence that changes the call's other arguments when it is asked for its value."""
+    """A number and sequence that changes the other arguments of the call when its value is read."""
 
     def __init__(self, case):
         self.case = case
@@ -144,17 +144,17 @@ def endless():
 
 
 class Case:
-    """The arguments of one call, drawn from their own stream of random numbers."""
+    """The arguments of one call, generated from a separate random stream."""
 
-    def __init__(self, rows, seed, number):
+    def __init__(self, operators, seed, number):
         self.random = random.Random(seed * 1_000_003 + number)
-        self.row = rows[number % len(rows)]
+        self.op = operators[number % len(operators)]
         self.made, self.races = [], self.chance(RACING)
         first = (self.pick((100, 600)), 257) if self.races and self.chance(0.5) else self.shape()
         self.shapes = [first, first[1:], (1, *first[1:])]
-        self.args, self.kwargs = self.sample() if self.row.samples and self.chance(0.5) else self.invented()
+        self.args, self.kwargs = self.sample() if self.op.samples and self.chance(0.5) else self.invented()
         self.name, self.function = self.form()
-        self.name = f"{self.row.namespace}.{self.name}".lstrip(".")
+        self.name = f"{self.op.namespace}.{self.name}".lstrip(".")
 
     def chance(self, share):
         return self.random.random() < share
@@ -165,25 +165,25 @@ class Case:
     # Arguments
 
     def sample(self):
-        """One of the row's own samples, with some arguments exchanged."""
-        dtype = self.pick(self.row.dtypes)
-        text = self.pick(self.row.samples)
+        """One of the operator's samples, with some arguments replaced."""
+        dtype = self.pick(self.op.dtypes)
+        text = self.pick(self.op.samples)
         try:
             args, kwargs = eval(f"capture({text})", Draw(dtype, str(self.random.random())).words())
-        except (NotImplementedError, RuntimeError):  # the sample's own text needs another dtype
+        except (NotImplementedError, RuntimeError):  # the sample needs another dtype
             return self.invented()
         args = list(args)
         for _ in range(self.pick((0, 1, 1, 1, 2, 3))):
             if args:
                 at = self.random.randrange(len(args))
-                param = self.row.params[min(at, len(self.row.params) - 1)]
+                param = self.op.params[min(at, len(self.op.params) - 1)]
                 twist = isinstance(args[at], torch.Tensor) and self.chance(0.4)
                 args[at] = self.twisted(args[at]) if twist else self.value(param["kind"])
         return args, kwargs
 
     def invented(self):
         args, kwargs = [], {}
-        for param in self.row.params:
+        for param in self.op.params:
             if param["default"] is None or self.chance(0.6):
                 if param["keyword_only"] or kwargs:
                     kwargs[param["name"]] = self.value(param["kind"])
@@ -223,7 +223,7 @@ class Case:
         return self.pick(NUMBERS)
 
     def part(self):
-        """What may stand between an index's commas."""
+        """A random part of an index."""
         ways = (
             self.size,
             lambda: slice(*(self.pick((None, self.size())) for _ in range(3))),
@@ -242,8 +242,8 @@ class Case:
         return self.pick((0, 1, 2, 3, -1, -2)) if self.chance(0.75) else self.pick(SIZES)
 
     def junk(self):
-        """No class of tensors: CPython 3.11 to 3.13 may read beyond its stack where a method of the class, as of `str`, is
-        called on nothing.
+        """A random class that is not a tensor class: CPython 3.11 to 3.13 may read beyond its stack if a method of such
+        a class, as of `str`, is called without arguments.
         """
         made = (
             None,
@@ -293,7 +293,7 @@ class Case:
         return tuple(self.random.randint(1, 5) for _ in range(self.random.randint(1, 4)))
 
     def tensor(self):
-        """A new tensor, or one of the call's others, as it is or seen another way."""
+        """A new tensor, or another one of the call, possibly as a view."""
         if self.made and self.chance(0.12):
             tensor = self.pick(self.made)
             return self.twisted(tensor) if self.chance(0.5) else tensor
@@ -318,7 +318,7 @@ class Case:
         return made
 
     def twisted(self, tensor):
-        """Other geometry, another dtype, another class."""
+        """Changes the geometry, the dtype or the class."""
         ways = (
             lambda: tensor.expand(3, *tensor.shape)[1:],
             lambda: tensor[::-1],
@@ -347,7 +347,7 @@ class Case:
             return tensor
 
     def meddle(self):
-        """Changes a tensor of the call, whoever uses it at the moment."""
+        """Changes a tensor of the call, even while it is in use."""
         if not self.made:
             return
         tensor = self.pick(self.made)
@@ -373,17 +373,17 @@ class Case:
     # The call
 
     def form(self):
-        """The name and the callable: function, method, in place or with `out=`."""
-        row, name = self.row, self.row.python_name
-        found = row.function() if "function" in row.variants else None
+        """The name and the callable: function, method, in-place form or with `out=`."""
+        op, name = self.op, self.op.python_name
+        found = op.function() if "function" in op.variants else None
         own = self.args and isinstance(self.args[0], torch.Tensor)
-        if "inplace" in row.variants and own and self.chance(0.25):
-            return name + "_", row.method("_")
-        if "out" in row.variants and found and self.chance(0.25):
+        if "inplace" in op.variants and own and self.chance(0.25):
+            return name + "_", op.method("_")
+        if "out" in op.variants and found and self.chance(0.25):
             tensors = tensors_in(self.args)
             self.kwargs["out"] = self.pick(tensors) if tensors and self.chance(0.5) else self.tensor()
-        elif "method" in row.variants and own and (found is None or self.chance(0.2)):
-            return name, row.method()
+        elif "method" in op.variants and own and (found is None or self.chance(0.2)):
+            return name, op.method()
         return name, found
 
     def run(self):
@@ -405,7 +405,7 @@ class Case:
     def call(self):
         results = tensors_in(self.function(*self.args, **self.kwargs))
         for result in results:
-            # Of a tensor without elements too, a list has as many lists as the sizes before the first zero say.
+            # A tensor without elements is a nested list according to the sizes before the first zero.
             if math.prod(size or 1 for size in result.shape) < 10_000 and result.device.type == "cpu":
                 repr(result)
                 result.detach().clone().tolist()
@@ -426,7 +426,7 @@ class Case:
 
 
 def tensors_in(value, depth=0):
-    """The tensors in an argument or result; a list may hold itself."""
+    """The tensors in an argument or result. A list may contain itself."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):
@@ -450,7 +450,7 @@ def inference(tensor):
 
 
 def is_modest(case):
-    """Whether no argument asks for much: no number beyond all bounds, no tensor of another device or of many elements."""
+    """Whether all arguments are small: no huge numbers, no tensors on other devices or with many elements."""
 
     def modest(value, depth=0):
         if isinstance(value, torch.Tensor):
@@ -467,14 +467,14 @@ def is_modest(case):
 
 
 def values_of(tensor):
-    """Integers may be sizes."""
+    """Whether integers may be sizes."""
     return tensor.flatten()[:100].tolist() if tensor.dtype in (torch.int64, torch.int32) else []
 
 
-#: By kind of attack: what is called.
+#: The callables for each kind of attack.
 KINDS = {
-    "rows": lambda: ROWS,
-    "engine": lambda: [row for row in ROWS if row.name.startswith("_")],
+    "operators": lambda: OPERATORS,
+    "engine": lambda: [op for op in OPERATORS if op.name.startswith("_")],
     "names": names,
 }
 
@@ -484,7 +484,7 @@ def descriptors():
 
 
 def main(seed, first, last, current, kind):
-    rows = KINDS[kind]()
+    operators = KINDS[kind]()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
@@ -494,7 +494,7 @@ def main(seed, first, last, current, kind):
     allowed = descriptors() + DESCRIPTORS
     for number in range(first, last):
         torch.manual_seed(number)
-        case = Case(rows, seed, number)
+        case = Case(operators, seed, number)
         if case.function is None:
             continue
         text = f"{number} of seed {seed}, {kind}: {'racing ' if case.races else ''}{case}".encode()[:4000]

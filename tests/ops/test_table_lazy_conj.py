@@ -1,21 +1,33 @@
-"""Every row with tensors whose memory holds the conjugates, or the negatives, of their elements (torch's conj and neg bits)."""
+"""Tests every operator with lazy conjugates and lazy negatives (torch's conj and neg bits)."""
 
 import copy
 import pickle
 
 import pytest
-from table_cases import Report, array, call, cases, change, draw, every_row, is_inexact, is_tensor, name_of, tensors_in
+from table_cases import (
+    Report,
+    array,
+    call,
+    cases,
+    change,
+    draw,
+    every_operator,
+    is_inexact,
+    is_tensor,
+    name_of,
+    tensors_in,
+)
 
 import rushlight as torch
 from rushlight import _C
 
-MARKED = ("float32", "float64", "complex64", "complex128")
-#: Views of the bytes, which are not those of the elements.
+DTYPES = ("float32", "float64", "complex64", "complex128")
+#: Views of the stored bytes, which differ from the elements.
 REFUSES = ("view_as_real", "view_as_complex", "view")
 
 
-def mirrored(x):
-    """A tensor of the same elements, marked."""
+def lazy_conj(x):
+    """A lazy conjugate or negative with the same elements."""
     if not is_inexact(x):
         return x
     if x.is_complex():
@@ -28,7 +40,7 @@ def contents(value):
 
 
 def outcome(function, args, kwargs):
-    """What a call gives or raises, and what its arguments hold afterwards."""
+    """The result or the exception of a call, and its arguments afterwards."""
     try:
         result = call(function, args, kwargs)
     except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
@@ -36,27 +48,27 @@ def outcome(function, args, kwargs):
     return contents(result), contents([args, kwargs])
 
 
-def marked_cases(row):
-    for dtype, sample in cases(row, MARKED):
-        args, kwargs = draw(row, sample, dtype)
+def lazy_conj_cases(op):
+    for dtype, sample in cases(op, DTYPES):
+        args, kwargs = draw(op, sample, dtype)
         if any(map(is_inexact, tensors_in([args, kwargs]))):
             yield dtype, sample
 
 
-@every_row
-def test_operands(row):
-    """The same results, bit for bit, and the same changes of arguments, or a refusal of bytes that are others."""
-    if row.python_name in ("data_ptr", "untyped_storage"):
+@every_operator
+def test_operands(op):
+    """Results and changed arguments are the same bits, or the operator raises an error about the stored bytes."""
+    if op.python_name in ("data_ptr", "untyped_storage"):
         pytest.skip("about memory")
-    report = Report(row)
-    for dtype, sample in marked_cases(row):
+    report = Report(op)
+    for dtype, sample in lazy_conj_cases(op):
 
         def check(dtype=dtype, sample=sample):
-            args, kwargs = draw(row, sample, dtype)
-            wanted = outcome(row.function(), args, kwargs)
-            args, kwargs = draw(row, sample, dtype)
-            got = outcome(row.function(), change(args, mirrored), change(kwargs, mirrored))
-            if got[0] is RuntimeError and row.python_name in REFUSES:
+            args, kwargs = draw(op, sample, dtype)
+            wanted = outcome(op.function(), args, kwargs)
+            args, kwargs = draw(op, sample, dtype)
+            got = outcome(op.function(), change(args, lazy_conj), change(kwargs, lazy_conj))
+            if got[0] is RuntimeError and op.python_name in REFUSES:
                 return None
             return None if got == wanted else f"{got} instead of {wanted}"
 
@@ -64,31 +76,31 @@ def test_operands(row):
     report.close()
 
 
-@every_row
-def test_targets(row):
-    """What is written in place or to `out=` is what such a tensor shows afterwards."""
-    if not {"inplace", "out"} & set(row.variants):
+@every_operator
+def test_targets(op):
+    """Values that are written in place or to `out=` are the elements of such a tensor afterwards."""
+    if not {"inplace", "out"} & set(op.variants):
         pytest.skip("neither in place nor out=")
-    report = Report(row)
-    for dtype, sample in marked_cases(row):
+    report = Report(op)
+    for dtype, sample in lazy_conj_cases(op):
 
         def check(dtype=dtype, sample=sample):
-            args, kwargs = draw(row, sample, dtype)
-            if "inplace" in row.variants and is_tensor(args[0]):
+            args, kwargs = draw(op, sample, dtype)
+            if "inplace" in op.variants and is_tensor(args[0]):
                 rest = args[1:], kwargs
-                own, other = args[0].clone(), mirrored(args[0])
-                wanted = outcome(row.method("_"), (own, *rest[0]), rest[1])
-                if (got := outcome(row.method("_"), (other, *rest[0]), rest[1])) != wanted:
+                own, other = args[0].clone(), lazy_conj(args[0])
+                wanted = outcome(op.method("_"), (own, *rest[0]), rest[1])
+                if (got := outcome(op.method("_"), (other, *rest[0]), rest[1])) != wanted:
                     return f"in place {got} instead of {wanted}"
-            if "out" in row.variants and "dtype" not in kwargs:
+            if "out" in op.variants and "dtype" not in kwargs:
                 try:
-                    results = tensors_in(call(row.function(), args, kwargs))
+                    results = tensors_in(call(op.function(), args, kwargs))
                 except (RuntimeError, ValueError):
-                    return None  # the tests of values judge it
-                outs = [mirrored(torch.ones_like(result)) for result in results]
+                    return None  # tested in test_table_values
+                outs = [lazy_conj(torch.ones_like(result)) for result in results]
                 if not any(is_inexact(out) for out in outs):
                     return None
-                call(row.function(), args, {**kwargs, "out": outs[0] if len(outs) == 1 else tuple(outs)})
+                call(op.function(), args, {**kwargs, "out": outs[0] if len(outs) == 1 else tuple(outs)})
                 if contents(outs) != contents(results):
                     return f"out= {contents(outs)} instead of {contents(results)}"
             return None
@@ -98,7 +110,7 @@ def test_targets(row):
 
 
 def test_written_through():
-    """What is written to a conjugate, its imaginary part or its transpose stands in the tensor as its conjugate."""
+    """Values that are written to a conjugate, its imaginary part or its transpose are stored conjugated in the tensor."""
     x = torch.tensor([[1 + 2j, 3 - 1j], [0j, 2j]])
     y = x.conj()
     assert y.is_conj() and y.data_ptr() == x.data_ptr() and not y.conj().is_conj()
@@ -125,7 +137,7 @@ def test_gradients_of_views_and_of_changes_through_them():
     assert torch.autograd.gradcheck(lambda x: x.mH @ x.conj().imag.to(x.dtype), x)
 
 
-def test_what_cannot_show_marks():
+def test_exports_without_a_conjugate_bit():
     y = torch.tensor([1 + 2j]).conj()
     for export in (y.numpy, y.__array__, lambda: memoryview(y), y.__dlpack__):
         with pytest.raises((RuntimeError, BufferError), match="conj"):
@@ -136,13 +148,13 @@ def test_what_cannot_show_marks():
     assert y.tolist() == [1 - 2j] and y.item() == 1 - 2j and repr(y) == "tensor([1.-2.j])"
 
 
-def test_set_keeps_the_mark_of_the_receiver():
+def test_set_keeps_the_conjugate_bit_of_the_receiver():
     x = torch.tensor([1 + 2j])
-    plain, marked = torch.zeros(1, dtype=torch.complex64), torch.tensor([5j]).conj()
-    assert plain.set_(x.conj()).tolist() == [1 + 2j] and marked.set_(x).tolist() == [1 - 2j]
+    plain, conjugate = torch.zeros(1, dtype=torch.complex64), torch.tensor([5j]).conj()
+    assert plain.set_(x.conj()).tolist() == [1 + 2j] and conjugate.set_(x).tolist() == [1 - 2j]
 
 
-def test_marks_travel(tmp_path):
+def test_the_conjugate_bit_is_pickled(tmp_path):
     x = torch.tensor([[1 + 2j, 3 - 1j]])
     y = x.conj()
     torch.save([x, y], tmp_path / "file")

@@ -1,4 +1,4 @@
-"""Every row and every public name survives arguments at random: a slice of what `fuzz_rows.py` does by hand."""
+"""Every operator and every public name survives random arguments: a small part of `fuzz_operators.py`."""
 
 import subprocess
 import sys
@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("numpy")
 
-from fuzz_rows import attack
+from fuzz_operators import attack
 
 
-@pytest.mark.parametrize("kind", ["rows", "engine", "names"])
+@pytest.mark.parametrize("kind", ["operators", "engine", "names"])
 def test_no_call_ends_the_process(kind, thorough, tmp_path):
     calls, seeds = (20_000, range(5)) if thorough else (600, [0])
     found = [finding for seed in seeds for finding in attack(kind, seed, 0, calls, tmp_path / "current")]
@@ -72,6 +72,6 @@ assert rows["_dirichlet_grad"](torch.full((700_000,), 0.5), torch.ones(700_000),
 
 
 def test_what_was_found():
-    """Sums past the last integer, and loops over more rows than there is time for."""
+    """Sizes whose sum overflows, and loops over too many operators."""
     done = subprocess.run([sys.executable, "-c", FOUND], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr[-2000:]

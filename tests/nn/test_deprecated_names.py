@@ -1,4 +1,4 @@
-"""Names that torch does not document and programs import all the same."""
+"""Names that torch does not document but that programs import."""
 
 import pytest
 

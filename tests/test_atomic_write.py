@@ -1,8 +1,10 @@
-"""Files are replaced at once, whenever a process is killed."""
+"""Files are replaced atomically, even if a process is killed."""
 
 import contextlib
+import errno
 import io
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -56,7 +58,7 @@ while True:
 
 
 def savers():
-    """By name: what writes a tensor to a path, and what reads its bytes."""
+    """By name: a function that writes a tensor to a path, and one that reads its bytes."""
     return {
         "zip": (save, lambda content: load(io.BytesIO(content))),
         "safetensors": (
@@ -69,7 +71,7 @@ def savers():
 
 @pytest.mark.parametrize("kind", savers())
 def test_what_a_process_holds_open_is_written_to(tmp_path, kind):
-    """Whatever name it has, if any: a file in memory, one that has been removed, a pipe, a device."""
+    """Files of any kind: in memory, removed, a pipe, a device."""
     write, read = savers()[kind]
     value = torch.arange(3.0)
     with open(os.memfd_create("held"), "rb") as held:
@@ -108,7 +110,7 @@ for name in sys.argv[2:]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has files of others")
 def test_rights_are_those_of_files():
-    """A file that may be written to can be saved to, in whatever folder; one that may not cannot."""
+    """A writable file can be saved to, in any folder. A read-only file cannot."""
     with tempfile.TemporaryDirectory() as folder:
         check_rights(Path(folder))
 
@@ -136,7 +138,7 @@ def test_what_is_replaced_keeps_its_owner_and_attributes(tmp_path):
     if os.geteuid() == 0:
         os.chown(path, 1000, 1001)
     before = path.stat()
-    with contextlib.suppress(OSError):  # not every file system has them
+    with contextlib.suppress(OSError):  # not supported by every file system
         os.setxattr(path, "user.note", b"kept")
     marks = os.listxattr(path)
     save(2, path)
@@ -185,7 +187,7 @@ torch.save(2, sys.argv[1])
 def test_only_what_a_kill_left_is_removed(tmp_path):
     path, own = tmp_path / "file.pt", tmp_path / ".file.pt.rushlight"
     own.write_text("mine")
-    for _ in range(2):  # the second finds what the first left
+    for _ in range(2):  # the second finds the leftovers of the first
         subprocess.run([sys.executable, "-c", _KILLED_LAST, path])
         assert own.exists() and len(os.listdir(tmp_path)) == 2
     save(1, path)
@@ -206,3 +208,53 @@ def test_processes_that_save_at_one_place_do_not_meet(tmp_path):
     writers = [subprocess.Popen([sys.executable, "-c", program, path, kind]) for kind in ("named", "nameless") * 2]
     assert [writer.wait() for writer in writers] == [0] * 4
     assert load(path).shape == (1000,) and os.listdir(tmp_path) == ["file.pt"]
+
+
+@pytest.mark.parametrize("code", [errno.EBUSY, errno.EXDEV, errno.EACCES])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_file_that_cannot_be_replaced_is_overwritten(tmp_path, monkeypatch, code, named):
+    """As a file that is itself a mount."""
+    path = tmp_path / "x.pt"
+    save(torch.zeros(100_000), path)
+    place = path.stat().st_ino
+
+    def refused(*_, **__):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "replace", refused)
+    if named:
+        monkeypatch.setattr(os, "O_TMPFILE", 0)
+    save(torch.ones(10), path)  # shorter
+    assert torch.equal(load(path), torch.ones(10)) and path.stat().st_ino == place
+    save(torch.ones(200_000), path)  # longer
+    assert torch.equal(load(path), torch.ones(200_000)) and os.listdir(tmp_path) == ["x.pt"]
+
+
+def test_an_overwritten_file_survives_a_full_disk_and_its_new_contents_an_interruption(tmp_path, monkeypatch):
+    path = tmp_path / "x.pt"
+    save({"a": 1}, path)
+    before = path.read_bytes()
+
+    def busy(*_, **__):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", busy)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full)
+        with pytest.raises(OSError, match="No space left"):
+            save({"a": 2}, path)
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["x.pt"]
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copyfileobj", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            save({"a": 3}, path)
+    (kept,) = [name for name in os.listdir(tmp_path) if name != "x.pt"]
+    assert load(tmp_path / kept) == {"a": 3}
+    save({"a": 4}, path)
+    assert load(path) == {"a": 4} and os.listdir(tmp_path) == ["x.pt"]

@@ -1,0 +1,128 @@
+"""Attention with causal masks of any size, and with scores and masks that functions compute."""
+
+import pytest
+
+import rushlight as torch
+from rushlight.nn.attention import bias, flex_attention
+from rushlight.nn.attention.flex_attention import BlockMask, create_block_mask, create_mask
+from rushlight.nn.attention.flex_attention import flex_attention as flex
+from rushlight.nn.functional import scaled_dot_product_attention as sdpa
+
+
+@pytest.fixture
+def tensors():
+    torch.manual_seed(0)
+    return torch.randn(2, 2, 5, 4), torch.randn(2, 2, 7, 4), torch.randn(2, 2, 7, 6)
+
+
+def causal(b, h, q, k):
+    return q >= k
+
+
+def test_causal_masks():
+    lower, upper = bias.causal_lower_right(2, 3), bias.causal_upper_left(3, 2)
+    assert lower.tolist() == [[True, True, False], [True, True, True]]
+    assert upper.tolist() == [[True, False], [True, True], [True, True]]
+    assert type(lower) is bias.CausalBias and lower.variant is bias.CausalVariant.LOWER_RIGHT
+    assert (lower.seq_len_q, lower.seq_len_kv) == (2, 3) and repr(upper).startswith("tensor(")
+    query, key = torch.ones(1, 1, 2, 4), torch.randn(1, 1, 3, 4)
+    assert torch.equal(sdpa(query, key, key, lower), sdpa(query, key, key, lower._materialize()))
+    with pytest.raises(ValueError, match="CausalBias should not be used with causal=True"):
+        sdpa(query, key, key, lower, is_causal=True)
+    with pytest.raises(AssertionError, match="variant must be a CausalVariant"):
+        bias.CausalBias(2, 2, 3)
+    with pytest.warns(UserWarning, match="Lower right causal bias will produce NaNs"):
+        bias.causal_lower_right(3, 2)
+
+
+def test_without_functions_it_is_plain_attention(tensors):
+    query, key, value = tensors
+    torch.testing.assert_close(flex(query, key, value), sdpa(query, key, value))
+    torch.testing.assert_close(flex(query, key, value, scale=0.5), sdpa(query, key, value, scale=0.5))
+    _, sums = flex(query, key, value, return_lse=True)
+    torch.testing.assert_close(sums, (query @ key.mT / 2).logsumexp(-1))
+    assert flex(query, key, value, return_aux=flex_attention.AuxRequest(lse=True))[1].max_scores is None
+    torch.testing.assert_close(
+        flex(query.half(), key.half(), value.half()).float(), sdpa(query, key, value), atol=2e-3, rtol=1e-2
+    )
+
+
+def test_functions_of_scores(tensors):
+    query, key, value = tensors
+
+    def sloped(score, b, h, q, k):
+        return score + (q - k) * 0.1 * (h + 1) + b
+
+    shift = (torch.arange(5)[:, None] - torch.arange(7)) * 0.1 * torch.tensor([1, 2])[:, None, None]
+    expected = sdpa(query, key, value, shift + torch.tensor([0, 1])[:, None, None, None])
+    torch.testing.assert_close(flex(query, key, value, score_mod=sloped), expected)
+    table = torch.randn(2, 7)
+    looked_up = flex(query, key, value, score_mod=lambda score, b, h, q, k: score * table[h, k])
+    weights = (query @ key.mT / 2 * table[:, None]).softmax(-1)
+    torch.testing.assert_close(looked_up, weights @ value)
+
+
+def test_masks(tensors):
+    query, key, value = tensors
+    mask = create_block_mask(causal, None, None, 5, 7)
+    expected = sdpa(query, key, value, torch.ones(5, 7, dtype=torch.bool).tril())
+    torch.testing.assert_close(flex(query, key, value, block_mask=mask), expected)
+    nothing = create_block_mask(lambda b, h, q, k: k > q + 100, None, None, 5, 7)
+    assert flex(query, key, value, block_mask=nothing).abs().max() == 0
+    by_head = create_block_mask(lambda b, h, q, k: (h > 0) | (q >= k), 1, 2, 5, 7)
+    torch.testing.assert_close(flex(query, key, value, block_mask=by_head)[:, 1], sdpa(query, key, value)[:, 1])
+    torch.testing.assert_close(flex(query, key, value, block_mask=by_head)[:, 0], expected[:, 0])
+
+
+def test_gradients(tensors):
+    query, key, value = (tensor.double().requires_grad_() for tensor in tensors)
+    mask = create_block_mask(causal, None, None, 5, 7)
+    score = lambda score, b, h, q, k: score * (1 + 0.1 * k)
+    assert torch.autograd.gradcheck(lambda *args: flex(*args, score, mask), (query[:1, :1], key[:1, :1], value[:1, :1]))
+
+
+def test_heads_that_share_keys():
+    query, key = torch.randn(1, 4, 5, 4), torch.randn(1, 2, 7, 4)
+    torch.testing.assert_close(flex(query, key, key, enable_gqa=True), sdpa(query, key, key, enable_gqa=True))
+
+
+def test_blocks():
+    mask = create_block_mask(causal, 1, 1, 300, 300)
+    assert mask.shape == (1, 1, 300, 300) and mask.numel() == 90000 and mask.BLOCK_SIZE == (128, 128)
+    assert mask.kv_num_blocks.tolist() == [[[1, 1, 3]]] and mask.full_kv_num_blocks.tolist() == [[[0, 1, 0]]]
+    assert mask.kv_indices.tolist() == [[[[0, 1, 2], [1, 0, 2], [0, 1, 2]]]]
+    assert mask.q_num_blocks.tolist() == [[[2, 2, 1]]]
+    assert mask.q_indices.tolist() == [[[[0, 2, 1], [1, 2, 0], [2, 0, 1]]]]
+    assert mask.to_dense().tolist() == [[[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]]
+    assert round(mask.sparsity(), 2) == -9.23 and "sparsity=-9.23%" in repr(mask) and mask.to("cpu").shape == mask.shape
+    again = BlockMask.from_kv_blocks(mask.kv_num_blocks, mask.kv_indices)
+    assert again.shape == (1, 1, 384, 384) and again.full_q_indices is None
+    whole = create_block_mask(causal, 1, 1, 300, 300, BLOCK_SIZE=(100, 50), separate_full_blocks=False)
+    assert whole.full_kv_num_blocks is None and whole.kv_num_blocks.tolist() == [[[2, 4, 6]]]
+
+
+def test_combined_masks():
+    both = flex_attention.and_masks(causal, lambda b, h, q, k: k > 0)
+    either = flex_attention.or_masks(causal, lambda b, h, q, k: k > 1)
+    assert create_mask(both, 1, 1, 3, 3)[0, 0].tolist() == [[False] * 3, [False, True, False], [False, True, True]]
+    assert create_mask(either, 1, 1, 3, 3)[0, 0].tolist() == [[True, False, True], [True] * 3, [True] * 3]
+    assert create_mask(flex_attention.noop_mask, 2, 2, 2, 3).all() and create_mask(causal, None, 3, 2, 2).shape[1] == 3
+    with pytest.raises(RuntimeError, match="All inputs should be callable mask_mods"):
+        flex_attention.and_masks(causal, 3)
+
+
+def test_refusals(tensors):
+    query, key, value = tensors
+    for arguments, error, told in (
+        ((query[0], key[0], value[0]), NotImplementedError, "NYI: query, key, and value must be 4D tensors"),
+        ((query, key[..., :3], value), ValueError, "same embedding dimension but got E=4 and E=3."),
+        ((query, key[:, :1], value[:, :1]), ValueError, "but got Hq=2 and Hkv=1. Try setting enable_gqa=True for GQA."),
+        (
+            (query, key, value, None, create_block_mask(causal, 1, 1, 300, 300)),
+            ValueError,
+            "block_mask was created for block_mask.shape=(1, 1, 300, 300) but got q_len=5 and kv_len=7.",
+        ),
+    ):
+        with pytest.raises(error) as caught:
+            flex(*arguments)
+        assert told in str(caught.value)

@@ -1,0 +1,96 @@
+"""Modules of torch that import, answer questions, and say what they do not do when they are called."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import rushlight as torch
+
+REFUSED = {
+    "onnx": "export ONNXProgram ExportableModule",
+    "fx": "symbolic_trace replace_pattern Graph GraphModule Tracer",
+    "fx.experimental.proxy_tensor": "make_fx PythonKeyTracer",
+    "library": "custom_op register_fake Library",
+    "export": "export load save Dim ExportedProgram",
+    "_dynamo": "optimize explain OptimizedModule",
+    "ao.quantization": "quantize_dynamic prepare QuantStub default_observer",
+    "ao.nn.quantized": "Linear FloatFunctional",
+    "package": "PackageImporter PackageExporter",
+    "distributed.rpc": "init_rpc remote RRef",
+    "distributed.optim": "ZeroRedundancyOptimizer",
+    "distributed.checkpoint": "save load FileSystemReader",
+    "distributed.algorithms.join": "Join",
+    "distributed.tensor": "distribute_tensor DTensor Shard",
+    "distributed.fsdp": "FullyShardedDataParallel fully_shard",
+    "distributed.device_mesh": "init_device_mesh DeviceMesh",
+    "distributed.nn": "all_gather RemoteModule",
+    "utils.cpp_extension": "load CUDAExtension BuildExtension",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_calls_are_refused_with_one_sentence(name):
+    module = importlib.import_module(f"rushlight.{name}")
+    told = set()
+    for part in REFUSED[name].split():
+        with pytest.raises(NotImplementedError) as caught:
+            getattr(module, part)(1, some=2)
+        first, separator, reason = str(caught.value).partition(": ")
+        assert first == f"torch.{name}.{part} is not available" and separator and reason.endswith(".")
+        told.add(reason)
+    assert len(told) == 1 and "\n" not in told.pop()
+
+
+def test_questions_have_answers():
+    assert torch.onnx.is_in_onnx_export() is False
+    assert torch.distributed.rpc.is_available() is False
+    assert torch.package.is_from_package(torch.nn.Linear(1, 1)) is False
+    assert torch.utils.cpp_extension.is_ninja_available() is False
+    assert torch._dynamo.is_compiling() is False and torch._dynamo.list_backends() == []
+    assert not isinstance(torch.nn.Linear(1, 1), torch.fx.GraphModule) and not isinstance(1, torch.fx.Proxy)
+
+
+def test_marks_have_no_effect():
+    def function():
+        return 1
+
+    dynamo = torch._dynamo
+    for mark in (torch.fx.wrap, torch.fx.has_side_effect, dynamo.allow_in_graph, dynamo.assume_constant_result):
+        assert mark(function) is function
+    assert dynamo.disable(function)() == 1
+    assert dynamo.mark_dynamic(torch.ones(2), 0) is None and dynamo.reset() is None
+    dynamo.config.suppress_errors = True
+    dynamo.config.suppress_errors = False
+
+
+def test_exceptions_can_be_caught():
+    assert issubclass(torch.onnx.OnnxExporterError, RuntimeError)
+    assert issubclass(torch.package.PackagingError, Exception)
+    assert str(torch.package.ObjNotFoundError("a", "b")) == "('a', 'b')"
+
+
+def test_classes_can_be_derived_from():
+    class Tracer(torch.fx.Tracer):
+        pass
+
+    with pytest.raises(NotImplementedError, match="torch.fx.Tracer is not available"):
+        Tracer()
+
+
+def test_programs_import_them_as_torchs(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import torch\n"
+        + "".join(f"import torch.{name}\n" for name in REFUSED)
+        + "from torch.utils._pytree import tree_map\n"
+        + "import torch.utils._cxx_pytree, torch.xpu, torch.__future__\n"
+        + "import torch.utils._pytree as pytree\n"
+        + "assert pytree is torch.utils._pytree and tree_map is pytree.tree_map\n"
+        + "print(torch.fx.Graph.__module__)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-m", "rushlight", str(program)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (run.stdout, run.stderr) == ("rushlight.fx\n", "")

@@ -1,0 +1,143 @@
+"""Private names of torch that libraries use."""
+
+import sys
+
+import pytest
+
+import rushlight as torch
+from rushlight import _utils
+from rushlight.nn.modules import module as modules
+from rushlight.nn.utils import prune
+from rushlight.utils.data._utils import worker
+
+UNNAMED = (
+    "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an "
+    "enhancement request to PyTorch.)"
+)
+
+
+@pytest.mark.parametrize(
+    "check, error",
+    [
+        (torch._check, RuntimeError),
+        (torch._check_index, IndexError),
+        (torch._check_value, ValueError),
+        (torch._check_type, TypeError),
+        (torch._check_not_implemented, NotImplementedError),
+        (lambda cond, message=None: torch._check_with(OSError, cond, message), OSError),
+        (lambda cond, message=None: torch._check_tensor_all(torch.tensor([True, cond]), message), RuntimeError),
+    ],
+)
+def test_checks(check, error):
+    assert check(True, lambda: pytest.fail("asked for the message of a condition that holds")) is None
+    for arguments, told in (((False,), UNNAMED), ((False, lambda: "told"), "told")):
+        with pytest.raises(error) as caught:
+            check(*arguments)
+        assert type(caught.value) is error and str(caught.value) == told
+    with pytest.raises(TypeError, match="message must be a callable"):
+        check(False, "told")
+
+
+def test_checks_of_other_objects():
+    with pytest.raises(
+        TypeError, match="cond must be a bool, but got a Tensor. For tensor conditions, use torch._check"
+    ):
+        torch._check(torch.tensor(True))
+    with pytest.raises(TypeError, match="cond must be a bool, but got <class 'int'>"):
+        torch._check(1)
+    with pytest.raises(TypeError, match="cond must be a tensor, but got <class 'int'>"):
+        torch._check_tensor_all(1)
+    with pytest.raises(TypeError, match="cond tensor must have dtype torch.bool, but got torch.int64"):
+        torch._check_tensor_all(torch.tensor([1]))
+    for size, limit, fits in ((3, None, True), (3, 3, True), (3, 2, False), (-1, None, False)):
+        with pytest.warns(FutureWarning, match="_check_is_size will be removed"):
+            if fits:
+                torch._check_is_size(size, max=limit)
+            else:
+                with pytest.raises(RuntimeError, match="Expected cond to be True"):
+                    torch._check_is_size(size, max=limit)
+
+
+def test_names_of_the_engine_that_do_nothing():
+    assert torch._C._log_api_usage_once("library.Model") is None and torch._C._get_tracing_state() is None
+    with pytest.raises(TypeError, match="bad argument type for built-in operation"):
+        torch._C._log_api_usage_once(3)
+    assert not hasattr(torch._C, "_no_such_name")
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyError])
+def test_exceptions_of_other_threads(error):
+    try:
+        raise error("bad")
+    except error:
+        here, given = _utils.ExceptionWrapper(), sys.exc_info()
+    for wrapper, where in (
+        (here, "in background"),
+        (_utils.ExceptionWrapper(given, where="in thread 3"), "in thread 3"),
+    ):
+        with pytest.raises(error) as caught:
+            wrapper.reraise()
+        assert str(caught.value).startswith(
+            f"Caught {error.__name__} {where}.\nOriginal Traceback (most recent call last)"
+        )
+
+
+def test_sizes_of_elements():
+    sizes = {torch.float32: 4, torch.float64: 8, torch.bfloat16: 2, torch.complex128: 16, torch.bool: 1, torch.int16: 2}
+    assert {dtype: _utils._element_size(dtype) for dtype in sizes} == sizes
+    with pytest.raises(RuntimeError, match="expected torch.dtype, but got <class 'int'>"):
+        _utils._element_size(3)
+
+
+def test_global_hooks_that_are_put_into_the_dictionary():
+    seen = []
+    linear = torch.nn.Linear(1, 1)
+    assert not modules._has_any_global_hook() and modules._global_is_full_backward_hook in (None, True, False)
+    modules._global_forward_hooks[-1] = lambda module, args, output: seen.append(type(module))
+    try:
+        linear(torch.ones(1, 1))
+        assert modules._has_any_global_hook()
+    finally:
+        del modules._global_forward_hooks[-1]
+    linear(torch.ones(1, 1))
+    assert seen == [torch.nn.Linear]
+
+
+def test_global_hooks_are_in_the_dictionaries():
+    for name in ("forward", "forward_pre", "full_backward", "full_backward_pre"):
+        registry = getattr(modules, f"_global_{name.removeprefix('full_')}_hooks")
+        with getattr(modules, f"register_module_{name}_hook")(lambda *args: None) as handle:
+            assert list(registry) == [handle.id]
+        assert not registry
+
+
+def test_the_information_of_a_worker_can_be_replaced(monkeypatch):
+    assert worker._worker_info is None and torch.utils.data.get_worker_info() is None
+    info = worker.WorkerInfo(1, 4, 7, [1, 2])
+    monkeypatch.setattr(worker, "_worker_info", info)
+    assert torch.utils.data.get_worker_info() is info
+
+
+def test_parts_of_pruning():
+    counts = [prune._compute_nparams_toprune(amount, 5) for amount in (3, 0.5, 1.5, -0.5, 1000, True)]
+    assert counts == [3, 2, 8, -2, 1000, 1]
+    with pytest.raises(ValueError, match="amount=1000 should be smaller than the number of parameters to prune=5"):
+        prune._validate_pruning_amount(1000, 5)
+    for amount in (-1, 1.5, -0.5):
+        prune._validate_pruning_amount(amount, 5)
+        with pytest.raises(ValueError, match="should either be a float in the range"):
+            prune._validate_pruning_amount_init(amount)
+    with pytest.raises(TypeError, match="Invalid type for amount: a. Must be int or float."):
+        prune._validate_pruning_amount_init("a")
+    tensor = torch.arange(6.0).view(2, 3)
+    with pytest.raises(IndexError, match="Invalid index 2 for tensor of size"):
+        prune._validate_pruning_dim(tensor, 2)
+    with pytest.raises(ValueError, match="Structured pruning can only be applied to multidimensional tensors"):
+        prune._validate_structured_pruning(tensor[0])
+    assert prune._compute_norm(tensor, float("inf"), -1).tolist() == [3, 4, 5]
+
+
+def test_facts_about_the_build():
+    assert torch.version.rocm is None and torch.version.xpu is None and torch.version.hip is None
+    assert torch.__version__ in torch.__config__.show()
+    assert f"get_num_threads() : {torch.get_num_threads()}\n" in torch.__config__.parallel_info()
