@@ -1,8 +1,8 @@
-"""Forks while other threads compute, allocate, run backward and draw: does every child compute, and end?
+"""Tests that forked children work while the parent's threads compute, allocate, run backward and draw random numbers.
 
     python benches/forking.py 10000
 
-A child that does not end within a minute hangs: it is counted and killed.
+A child that does not end within a minute counts as hanging and is killed.
 """
 
 import os
@@ -18,7 +18,7 @@ PATIENCE = 60
 
 
 def heavy(weight):
-    """Long enough for the threads of the pool, forward and backward."""
+    """A computation large enough to use the thread pool, forward and backward."""
     loss = ((weight * 2).exp().sum(1) / 3).log().sum()
     (grad,) = torch.autograd.grad(loss, weight)
     return loss.item() + grad.sum().item()
@@ -43,7 +43,7 @@ def draw():
 
 
 def fork(weight, expected):
-    """The exit code of a child at work, or None if it hangs."""
+    """Forks a child that computes. Returns its exit code, or None if it hangs."""
     child = os.fork()
     if child == 0:
         code = 1

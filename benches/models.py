@@ -1,6 +1,6 @@
-"""Steps of training that `timing.py` times: each function takes the engine and gives a step, a call without arguments.
+"""Training steps for `timing.py`: each function takes the engine and returns a step, a function without arguments.
 
-Digits are those of the example, text is the licence's: what every checkout has.
+The data are the digits of the example and the text of the licence, which every checkout has.
 """
 
 import gzip
@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def digits(torch, size):
-    """Images of one channel, enlarged, and their labels."""
+    """Enlarged images with one channel, and their labels."""
     with gzip.open(HERE.parent / "examples" / "digits.csv.gz", "rt") as lines:
         rows = [[float(field) for field in line.split(",")] for line in lines]
     table = torch.tensor(rows)
@@ -21,14 +21,14 @@ def digits(torch, size):
 
 
 def text(torch):
-    """The numbers of a text's characters, and how many different ones there are."""
+    """A text as character codes, and the number of different characters."""
     characters = (HERE.parent / "LICENSE-APACHE").read_text()
     known = {character: number for number, character in enumerate(sorted(set(characters)))}
     return torch.tensor([known[character] for character in characters]), len(known)
 
 
 def passages(torch, batch, length):
-    """Batches of passages and what follows each of their characters."""
+    """Batches of passages, and the next character for each character in them."""
     numbers, count = text(torch)
     draw = random.Random(0)
     found = []
@@ -44,7 +44,7 @@ def batches(images, labels, size):
 
 
 def trainer(torch, model, optimizer, data, clip=None):
-    """A step over one batch after the other."""
+    """A training step. Each call uses the next batch."""
     done = 0
 
     def step():
@@ -85,7 +85,7 @@ def lenet(torch, batch):
 
 
 def lstm(torch, width, batch, length):
-    """A language model of two layers over characters."""
+    """A language model over characters with two LSTM layers."""
     torch.manual_seed(0)
     data, count = passages(torch, batch, length)
 
@@ -141,7 +141,7 @@ def gpt(torch, width, heads, depth, batch, length):
 
 
 def resnet(torch, batch, size):
-    """Eighteen layers with weights: a stem, four stages of two blocks, a classifier."""
+    """ResNet-18: a stem, four stages of two blocks, a classifier."""
     torch.manual_seed(0)
     nn = torch.nn
 
@@ -171,7 +171,7 @@ def resnet(torch, batch, size):
 
 
 def optimizer(torch, name, **options):
-    """A step alone: ten million parameters in 73 tensors."""
+    """An optimizer step alone, for ten million parameters in 73 tensors."""
     torch.manual_seed(0)
     parameters = []
     for shape in [(512, 512)] * 36 + [(512,)] * 36 + [(1000, 512)]:

@@ -1,10 +1,11 @@
-"""The project's figures in one run: rushlight beside torch and NumPy, training, start-up and size, Hogwild, killed trainers.
+"""Measures the project's figures: rushlight beside torch and NumPy, training, start-up and size, Hogwild, killed processes.
 
     python benches/run.py                                   # everything
     python benches/run.py small large --torch PYTHON        # torch from another interpreter
     python benches/run.py hogwild kills --rounds 5
 
-Nothing here passes or fails; it prints what it measured. Engines take turns, round by round, and the median counts.
+It prints what it measured and does not pass or fail. Engines alternate in each round, and the median of the rounds is
+printed.
 """
 
 import argparse
@@ -31,7 +32,7 @@ EXAMPLE = HERE.parent / "examples" / "hogwild_digits.py"
 
 
 def compare(group, options):
-    """One row per statement: the time on each engine, and how many times faster than the others rushlight is."""
+    """Prints one row per statement: the time on each engine, and how many times faster than the others rushlight is."""
     engines = {"rushlight": sys.executable, "torch": options.torch, "numpy": sys.executable}
     rounds = {engine: [] for engine in engines}
     for _ in range(options.rounds):
@@ -65,7 +66,7 @@ def amount(nanoseconds, work):
 
 
 def data(options):
-    """Loaders, queues and files beside torch in one run; the best of the rounds."""
+    """Prints the figures of loaders, queues and files beside torch, the best of the rounds."""
     engines, found = {"rushlight": sys.executable, "torch": options.torch}, {}
     for _ in range(options.rounds):
         for engine, python in engines.items():
@@ -91,7 +92,7 @@ def data(options):
 
 
 def start(options):
-    """What `import rushlight` adds to the bare interpreter, in time and in memory, and what it takes on the disk."""
+    """Prints the time, the memory and the disk space that `import rushlight` adds to the bare interpreter."""
     program = (
         "import time; t = time.perf_counter(); {}; t = time.perf_counter() - t; "
         "print(t, open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
@@ -123,17 +124,17 @@ def start(options):
         print(f"{wheel.name}: {megabytes(wheel):.1f} MB")
 
 
-# ---- the main job ---------------------------------------------------------------------------------------------------
+# ---- Hogwild --------------------------------------------------------------------------------------------------------
 
 
 def example(*arguments):
-    """A process group of the example at work."""
+    """Starts the example in its own process group."""
     command = [sys.executable, "-u", EXAMPLE, *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def hogwild(options):
-    """Samples per second with one and with two processes, default settings, and the accuracy reached."""
+    """Prints samples per second with one and with two processes at default settings, and the accuracy."""
     rates = {1: [], 2: []}
     accuracies = []
     with tempfile.TemporaryDirectory() as folder:
@@ -171,7 +172,7 @@ def shared_pages():
 
 
 def victims(kind, method, folder):
-    """A group of processes at work, once it says so; what it prints later goes nowhere, its files to the folder."""
+    """Starts processes and waits until they are ready. Later output is discarded; their files go to the folder."""
     if kind == "trainers":
         command, sign = [EXAMPLE, "--processes", "4", "--epochs", "1000000", "--out", folder], "epoch"
     else:
@@ -201,9 +202,9 @@ def strike(pids):
 
 
 def kills(options):
-    """SIGKILL at random moments among trainers, loaders, ends of queues and pipes, servers and stores: what remains?
+    """Kills processes (trainers, loaders, queues, pipes, servers, stores) at random and prints what they leave behind.
 
-    A single one, several, all, or the parent alone, whose children must then go by themselves.
+    It kills one process, several, all of them, or the parent alone, whose children must then end by themselves.
     """
     shelf, kinds = Path("/dev/shm"), ("trainers", "loaders", "queues", "pipes", "servers", "stores")
     groups = itertools.cycle(itertools.product(("fork", "spawn", "forkserver"), kinds))
@@ -226,7 +227,7 @@ def kills(options):
                 done += strike(alive if random.random() < 0.2 else random.sample(alive, random.randint(1, len(alive))))
                 time.sleep(0.2)
             process.communicate()
-            # What a trainer writes for the reader is no rest of a kill.
+            # Results that a trainer writes for the user do not count.
             left += [
                 f"{kind} {path.name}" for path in Path(folder).iterdir() if path.suffix not in (".pt", ".json", ".png")
             ]

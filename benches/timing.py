@@ -1,9 +1,9 @@
-"""Times a list of statements on one engine and prints the nanoseconds of each as JSON; `run.py` starts one per engine.
+"""Times a list of statements on one engine and prints the nanoseconds of each as JSON; `run.py` starts it per engine.
 
     python benches/timing.py rushlight 2        # engine, threads
 
-Each row has a title, a set-up, a statement, and the bytes it must move or the operations it must do. The set-up is
-torch's; for NumPy a row has a second pair, or none.
+Each row has a title, a set-up, a statement, and the number of bytes it moves or of operations it performs. The set-up
+is for torch and rushlight. A row has a second set-up and statement for NumPy, or none.
 """
 
 import importlib
@@ -128,7 +128,7 @@ GROUPS = {"small": small, "large": large, "training": training, "optimizers": op
 
 
 class Range:
-    """A dataset whose samples cost nothing."""
+    """A dataset whose samples take no time to create."""
 
     def __init__(self, count):
         self.count = count
@@ -141,7 +141,7 @@ class Range:
 
 
 class Images:
-    """A dataset of images that are there already."""
+    """A dataset of images that are already in memory."""
 
     def __init__(self, torch, count):
         self.count, self.image = count, torch.ones(3, 224, 224)
@@ -154,14 +154,14 @@ class Images:
 
 
 def produce(torch, queue, count, done):
-    torch.set_num_threads(1)  # torch hangs in a forked child whose parent has computed with several
+    torch.set_num_threads(1)  # torch hangs in a forked child if its parent has used several threads
     for _ in range(count):
         queue.put(torch.ones(1 << 18))
     done.wait()
 
 
 def seconds(action, rounds=3):
-    """The fastest of some rounds; what an action gives is dropped before the next."""
+    """The fastest of some rounds. The result of a round is released before the next."""
     spent = []
     for _ in range(rounds):
         begin = time.perf_counter()
@@ -172,8 +172,8 @@ def seconds(action, rounds=3):
 
 
 def data(torch):
-    """What each costs: samples and messages a second, seconds of files."""
-    warnings.simplefilter("ignore")  # more workers than cores are asked for on purpose
+    """Measures samples and messages per second, and the seconds that files take."""
+    warnings.simplefilter("ignore")  # more workers than cores, on purpose
     yield from loaders(torch, importlib.import_module(f"{torch.__name__}.utils.data"))
     yield from messages(torch, importlib.import_module(f"{torch.__name__}.multiprocessing"))
     yield from files(torch)
@@ -216,7 +216,7 @@ def messages(torch, processes):
 
 def files(torch):
     state = {f"layer{number}": torch.ones(25_000_000 // 4) for number in range(40)}
-    # In memory where that can be: the disk is not what is measured.
+    # In memory if possible, so that the disk is not measured.
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
         path = os.path.join(folder, "state.pt")
         yield "save 1 GB: s", seconds(lambda: torch.save(state, path))

@@ -1,8 +1,8 @@
-"""Groups of processes for `run.py kills`: each works until it is killed.
+"""Groups of processes for `run.py kills`. Each group works until it is killed.
 
     python benches/victims.py loaders|queues|pipes|servers|stores fork|spawn|forkserver
 
-Says `ready` when all its processes are at work.
+It prints `ready` when all of its processes work.
 """
 
 import sys
@@ -14,7 +14,7 @@ from rushlight.utils.data import DataLoader, Dataset
 
 
 class Samples(Dataset):
-    """Large enough for batches that travel in shared memory."""
+    """Samples large enough that batches travel in shared memory."""
 
     def __init__(self):
         self.names = [f"sample {number}" for number in range(10_000)]
@@ -53,7 +53,7 @@ def receive(queue, back):
 
 
 def queues():
-    """Two processes that send, two that receive, and queues with and without a bound."""
+    """Two senders and two receivers, with bounded and unbounded queues."""
     queue, back = multiprocessing.Queue(8), multiprocessing.SimpleQueue()
     for target, args in ((send, (queue,)), (receive, (queue, back))) * 2:
         multiprocessing.Process(target=target, args=args, daemon=True).start()
@@ -71,7 +71,7 @@ def bounce(connection, tasks):
 
 
 def pipes():
-    """Pipes both ways, through which the same tensors come and go, and a queue that counts what is done."""
+    """Pipes that send the same tensors in both directions, and a queue that counts the round trips."""
     tasks, ends, tensor = multiprocessing.JoinableQueue(), [], torch.zeros(100_000)
     for _ in range(3):
         end, other = multiprocessing.Pipe()

@@ -1,16 +1,16 @@
 """Hogwild: several processes train one digit classifier in shared memory, without a lock.
 
-The model's parameters lie in shared memory. Every process shuffles the training images its own way, computes
-gradients on its own batches and adds its updates to the shared parameters whenever it is ready. Updates may collide:
-a number is never torn, and an update lost now and then does no harm. That is Hogwild (Recht and others, 2011).
+The model's parameters are in shared memory. Every process shuffles the training images independently, computes
+gradients on its own batches and updates the shared parameters without waiting for the others. Two updates of the same
+parameter may coincide, and one of them may then be lost. This is rare and does no harm (Recht and others, 2011).
 
     python examples/hogwild_digits.py                            # the 1,797 UCI digits beside this file
     python examples/hogwild_digits.py --processes 4 --epochs 60
     python examples/hogwild_digits.py --data FOLDER --model cnn  # a folder of MNIST IDX files, plain or .gz
 
-The parent process trains nothing: it watches a shared scoreboard, draws the progress and, once an epoch, measures the
-accuracy on held-out images. Ctrl-C stops the workers and keeps the model; workers end by themselves when their parent
-dies.
+The parent process does not train. It reads a shared scoreboard, draws the progress and measures the accuracy on
+held-out images once per epoch. Ctrl-C stops the workers and keeps the model. Workers end by themselves if their parent
+ends.
 """
 
 import argparse
@@ -59,17 +59,17 @@ def read_idx(path):
         raise ValueError(f"{path}: not an IDX file of bytes")
     header = 4 + 4 * content[3]
     if len(content) < header:
-        raise ValueError(f"{path}: cut off inside the header")
+        raise ValueError(f"{path}: truncated inside the header")
     sizes = struct.unpack_from(f">{content[3]}I", content, 4)
     if len(content) - header != math.prod(sizes):
-        raise ValueError(f"{path}: {len(content) - header} bytes of data where its header promises {math.prod(sizes)}")
+        raise ValueError(f"{path}: {len(content) - header} bytes of data but its header says {math.prod(sizes)}")
     if 0 in sizes:
-        raise ValueError(f"{path}: holds nothing")
+        raise ValueError(f"{path}: contains no data")
     return torch.frombuffer(content, dtype=torch.uint8, offset=header).reshape(sizes)
 
 
 def load_mnist(folder):
-    """Every pair of image and label files in the folder, images scaled to 0..1."""
+    """Loads every pair of image and label files in the folder. Images are scaled to 0..1."""
     images, labels = [], []
     for path in sorted(Path(folder).glob("*-images-idx3-ubyte*")):
         images.append(read_idx(path))
@@ -77,11 +77,11 @@ def load_mnist(folder):
         pictures, classes = images[-1].shape, labels[-1].shape
         if len(pictures) != 3 or pictures[1:] != images[0].shape[1:] or pictures[1] != pictures[2] or pictures[1] < 8:
             raise ValueError(
-                f"{path}: sizes {tuple(pictures)}, not those of square images, all of one size from 8x8 on"
+                f"{path}: sizes {tuple(pictures)}, are not those of square images of equal size, at least 8x8"
             )
         if tuple(classes) != (pictures[0],) or labels[-1].max() > 9:
             raise ValueError(
-                f"{path}: its labels, sizes {tuple(classes)}, are not a digit for each of {pictures[0]} images"
+                f"{path}: labels of sizes {tuple(classes)} are not one digit for each of {pictures[0]} images"
             )
     if not images:
         raise FileNotFoundError(f"{folder}: no file named *-images-idx3-ubyte or *-images-idx3-ubyte.gz")
@@ -89,13 +89,13 @@ def load_mnist(folder):
 
 
 def split(images, labels):
-    """(training, held-out): every fifth image is held out, whatever the seed, so that runs can be compared."""
+    """(training, held-out): every fifth image is held out for every seed, so that runs can be compared."""
     held_out = torch.arange(len(images)) % 5 == 4
     return (border(images[~held_out]), labels[~held_out]), (images[held_out], labels[held_out])
 
 
 def border(images):
-    """Images with a black pixel on every side, so that each batch can take a crop shifted by up to one pixel."""
+    """Images with a border of black pixels, so that a crop can be shifted by up to one pixel."""
     count, channels, height, width = images.shape
     framed = torch.zeros(count, channels, height + 2, width + 2)
     framed[:, :, 1:-1, 1:-1] = images
@@ -129,7 +129,7 @@ def build(kind, side):
 
 
 def accuracy(model, images, labels):
-    """The share of images whose most likely class is the right one."""
+    """The share of images that are classified correctly."""
     model.eval()
     with torch.no_grad():
         right = sum(
@@ -143,18 +143,18 @@ def accuracy(model, images, labels):
 
 
 def leave_with_parent():
-    """Waits for the parent's end, however it comes; nobody is left to train for."""
+    """Waits until the parent has ended, and then ends this process."""
     mp.parent_process().join()
     os._exit(1)
 
 
 def work(rank, model, data, board, stop, options):
-    """One worker: an equal share of every epoch, each time out of a fresh shuffle of all training images.
+    """One worker. It takes an equal share of the training images in every epoch, after shuffling all of them.
 
-    `board[rank]` is this worker's line of the scoreboard: samples done, mean loss of late.
+    `board[rank]` is this worker's line of the scoreboard: the samples done and the recent mean loss.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    torch.set_flush_denormal(True)  # the momentum of a unit that has died fades for ever, in slow denormal numbers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of the group; the parent handles it
+    torch.set_flush_denormal(True)  # the momentum of inactive units decays to denormal numbers, which are slow
     threading.Thread(target=leave_with_parent, daemon=True).start()
     torch.manual_seed(options.seed + 1 + rank)
     random.seed(options.seed + 1 + rank)
@@ -181,7 +181,7 @@ def work(rank, model, data, board, stop, options):
 
 
 def train(model, training, held_out, options):
-    """Run the workers; returns the curve [(epoch, loss, accuracy)], samples per second, and how many workers failed."""
+    """Runs the workers. Returns the curve [(epoch, loss, accuracy)], samples per second and the number of failures."""
     board = torch.zeros(options.processes, 2, dtype=torch.float64).share_memory_()
     stop = torch.zeros(1, dtype=torch.int64).share_memory_()
     total = len(training[0]) // options.processes * options.processes * options.epochs
@@ -197,10 +197,10 @@ def train(model, training, held_out, options):
         signal.signal(signal.SIGINT, lambda *_: stop.fill_(1))
         curve, rate = watch(workers, board, stop, model, held_out, total, options)
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more Ctrl-C shall not cut the model short
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C does not interrupt saving the model
         for worker in workers:
             if worker.pid is not None:
-                worker.kill()  # nothing happens to one that has ended
+                worker.kill()  # no effect if the worker has ended
                 worker.join()
     failed = [(rank, worker.exitcode) for rank, worker in enumerate(workers) if worker.exitcode]
     for rank, code in failed:
@@ -210,7 +210,7 @@ def train(model, training, held_out, options):
 
 
 def watch(workers, board, stop, model, held_out, total, options):
-    """Draw the progress and measure the model once an epoch until all workers have ended."""
+    """Draws the progress and measures the model once per epoch until all workers have ended."""
     bar, curve = Bar(total, options.epochs), []
     begin = first = last = seen = measured = right = 0
     alive = True
@@ -237,7 +237,7 @@ def watch(workers, board, stop, model, held_out, total, options):
 
 
 class Bar:
-    """One line that redraws itself on a terminal; elsewhere a line per epoch."""
+    """A progress line. On a terminal it is redrawn in place; elsewhere each epoch prints a line."""
 
     WIDTH = 28
 
@@ -254,7 +254,7 @@ class Bar:
         )
 
     def draw(self, *figures):
-        if self.terminal:  # what is wider than the window would scroll instead of being drawn over
+        if self.terminal:  # a line wider than the window cannot be redrawn in place
             text = self.text(*figures)[: shutil.get_terminal_size().columns - 1]
             print(f"\r{text}\x1b[K", end="", flush=True)
 
@@ -302,7 +302,7 @@ def main():
     torch.manual_seed(options.seed)
     try:
         options.out.mkdir(parents=True, exist_ok=True)
-        if not os.access(options.out, os.W_OK):  # better known before the training than after it
+        if not os.access(options.out, os.W_OK):  # check before the training
             raise PermissionError(f"{options.out}: no permission to write there")
         images, labels = load_mnist(options.data) if options.data else load_digits()
     except (OSError, ValueError) as error:
@@ -320,10 +320,10 @@ def main():
     )
     try:
         curve, rate, failed = train(model, training, held_out, options)
-    except OSError as error:  # no memory, or no more processes
-        return f"hogwild_digits: {options.processes} processes are more than this machine starts: {error}"
+    except OSError as error:  # out of memory, or too many processes
+        return f"hogwild_digits: cannot start {options.processes} processes: {error}"
 
-    torch.save(model.state_dict(), options.out / "model.pt")  # whole or not at all
+    torch.save(model.state_dict(), options.out / "model.pt")  # atomic
     plot.save(
         options.out / "curve.png",
         title=f"Hogwild, {options.processes} processes",
@@ -334,7 +334,7 @@ def main():
     print(f"held-out accuracy {100 * accuracy(model, *held_out):.2f} %, {rate:,.0f} samples/s")
     print(f"wrote {options.out / 'model.pt'} and {options.out / 'curve.png'}")
     if failed == options.processes:
-        return "hogwild_digits: every worker was lost; the model is what they left"
+        return "hogwild_digits: all workers failed; the model is as they left it"
     return 0
 
 

@@ -1,12 +1,12 @@
 """Hogwild as in its paper: several processes, one model of a million weights, sparse samples, and no lock.
 
     python examples/hogwild_sparse.py --processes 1 2 4
-    python examples/hogwild_sparse.py --atomic                 # no addition is lost, and what that costs
-    python examples/hogwild_sparse.py --threads                # of one process; of use where Python has no global lock
+    python examples/hogwild_sparse.py --atomic                 # atomic additions, of which none is lost
+    python examples/hogwild_sparse.py --threads                # threads in one process; faster only without the GIL
 
-Logistic regression on samples that are drawn here: each has up to 100 of 1,000,000 features, so that two processes hardly ever
-touch the same weight at once. Every step reads and writes only the weights of its sample. Prints for each number of
-processes the samples per second and how often the model is right on samples that it has not seen.
+The program trains a logistic regression on random samples. Each sample has up to 100 of 1,000,000 features, so that two
+processes rarely change the same weight at the same time. Every step reads and writes only the weights of its sample.
+The program prints the samples per second and the accuracy on unseen samples for each number of processes.
 
 Recht, Re, Wright and Niu, "Hogwild!: A Lock-Free Approach to Parallelizing Stochastic Gradient Descent", NIPS 2011.
 """
@@ -22,7 +22,7 @@ FEATURES, MOST = 1_000_000, 100
 
 
 def draw(count, truth):
-    """Indices, values and labels (-1 or 1) of samples; the features are skewed, as words are."""
+    """Indices, values and labels (-1 or 1) of samples. Some features are much more frequent than others, like words."""
     indices = (FEATURES * torch.rand(count, MOST) ** 14).long()
     values = torch.randn(count, MOST) * (torch.rand(count, MOST) < 0.7)
     labels = (values * truth[indices]).sum(1).sign()
@@ -30,7 +30,7 @@ def draw(count, truth):
 
 
 def work(rank, processes, weights, samples, options):
-    """A share of the samples, over and over. A write that crosses another may be lost, and none is ever torn."""
+    """Trains on a share of the samples for several epochs. Concurrent updates of one weight may be lost."""
     torch.set_num_threads(1)
     indices, values, labels = (part[rank::processes] for part in samples)
     for epoch in range(options.epochs):
@@ -55,8 +55,8 @@ def main():
     parser.add_argument("--samples", type=int, default=30_000)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--lr", type=float, default=0.2)
-    parser.add_argument("--atomic", action="store_true", help="additions that lose none of another process")
-    parser.add_argument("--threads", action="store_true", help="threads in place of processes")
+    parser.add_argument("--atomic", action="store_true", help="use atomic additions")
+    parser.add_argument("--threads", action="store_true", help="use threads instead of processes")
     options = parser.parse_args()
     torch.manual_seed(0)
     truth = torch.randn(FEATURES)

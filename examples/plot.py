@@ -1,8 +1,8 @@
 """A line chart with two vertical axes as a PNG file, in plain Python: no library and no font file.
 
-Everything, letters included, is a polyline. `Canvas.segment` colours each pixel by its distance from the line, which
-gives smooth edges, any thickness, and turned text for nothing. Letters have four columns and eight rows: row 2 is the
-baseline, row 6 the top of an `x`, row 8 the top of a digit. There are no capitals.
+Everything, including letters, is a polyline. `Canvas.segment` colours each pixel by its distance from the line. This
+gives smooth edges, any line width and rotated text. Letters have four columns and eight rows: row 2 is the baseline,
+row 6 the top of an `x`, row 8 the top of a digit. There are no capitals.
 """
 
 import math
@@ -10,7 +10,7 @@ import struct
 import zlib
 from itertools import pairwise
 
-# Polylines of points, a digit for the column and one for the row each.
+# Polylines. Each point is two digits: its column and its row.
 GLYPHS = {
     "0": "12 32 43 47 38 18 07 03 12", "1": "07 28 22", "2": "07 18 38 47 46 02 42",
     "3": "07 18 38 47 46 35 15,35 44 43 32 12 03", "4": "32 38 04 44", "5": "48 08 05 35 44 43 32 12 03",
@@ -40,7 +40,7 @@ class Canvas:
 
     def segment(self, start, end, colour, width=1.0):
         (x0, y0), (x1, y1) = start, end
-        pieces = max(1, math.ceil(math.dist(start, end) / 12))  # a short piece has few pixels in its box
+        pieces = max(1, math.ceil(math.dist(start, end) / 12))  # the bounding box of a short piece has few pixels
         if pieces > 1:
             at = [(x0 + (x1 - x0) * k / pieces, y0 + (y1 - y0) * k / pieces) for k in range(pieces + 1)]
             for piece in pairwise(at):
@@ -58,7 +58,7 @@ class Canvas:
     def blend(self, x, y, colour, cover):
         at = (y * WIDTH + x) * 3
         for channel in range(3):
-            # The darker value wins: pieces of one line overlap without adding up.
+            # The darker value is kept, so that overlapping pieces of one line do not add up.
             value = round(255 + (colour[channel] - 255) * cover)
             self.pixels[at + channel] = min(self.pixels[at + channel], value)
 
@@ -92,7 +92,7 @@ class Canvas:
 
 
 def ticks(low, high, about=6):
-    """Round values that cover low..high, and a little around it where both are the same."""
+    """Round values that cover low..high, or a small range around them if both are equal."""
     if low == high:
         low, high = low - 0.5, high + 0.5
     raw = (high - low) / about
