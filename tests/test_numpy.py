@@ -297,6 +297,20 @@ def test_dlpack_refusals():
     torch.ones(1).__dlpack__(max_version=(1, 0))  # unused: the capsule releases its memory
 
 
+@pytest.mark.parametrize("offset", [2**63, 2**64 - 8, 2**62])
+def test_dlpack_refuses_offsets_past_the_address_space(offset):
+    capsule = torch.ones(4).__dlpack__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    described = pointer(capsule, b"dltensor")
+    # The byte offset is the last field: behind the data, the device, the rank, the dtype, the shape and the strides.
+    ctypes.c_uint64.from_address(described + 40).value = offset
+    with pytest.raises(BufferError, match="do not fit in memory"):
+        torch.from_dlpack(capsule)
+    ctypes.c_uint64.from_address(described + 40).value = 4
+    assert torch.from_dlpack(capsule)[:3].tolist() == [1, 1, 1]
+
+
 def test_dlpack_keeps_read_only():
     array = np.arange(3.0)
     array.flags.writeable = False

@@ -95,14 +95,27 @@ def test_a_storage_gives_its_memory_back_and_takes_it_again():
             use()
     storage.resize_(8)
     assert x.fill_(3).tolist() == [3.0, 3.0] and y.tolist() == [3.0]
-    with pytest.raises(RuntimeError, match="can only shrink to zero bytes"):
-        storage.resize_(4)
     with pytest.raises(RuntimeError, match="^resize_ expects an int, but got str"):
         storage.resize_("a")
     shown = torch.from_numpy(np.ones(2)).untyped_storage()
     assert not shown.resizable()
     with pytest.raises(RuntimeError, match="^Trying to resize storage that is not resizable"):
         shown.resize_(0)
+
+
+@pytest.mark.parametrize("through", [0, 4])
+def test_tensors_of_a_shrunken_storage_stay_in_its_memory(through):
+    x = torch.ones(100_000)
+    storage = x.untyped_storage()
+    storage.resize_(through)
+    storage.resize_(40)
+    assert storage.nbytes() == 40
+    x.fill_(2)
+    assert (x + 1).sum() == 300_000
+    storage.resize_(4)
+    assert x[0] == 2 and x.fill_(3).sum() == 300_000
+    x.share_memory_()
+    assert x.sum() == 300_000 and x.fill_(4).sum() == 400_000
 
 
 @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")

@@ -42,6 +42,9 @@ pub enum Owner {
 pub struct Block {
     pointer: NonNull<u8>,
     bytes: usize,
+    /// Bytes of the allocation, at least `bytes`. A storage that shrinks keeps what it had: its tensors may still
+    /// describe memory behind the new end.
+    reserved: usize,
     device: Device,
     read_only: bool,
     /// Whether the host may always read and write, without a check.
@@ -59,15 +62,29 @@ impl Drop for Block {
         if let Owner::Heap = self.owner {
             // SAFETY: only `Block::heap` makes an owner of this kind, with what `alloc::allocate` returned for as many
             // bytes.
-            unsafe { alloc::free(self.pointer, self.bytes) };
+            unsafe { alloc::free(self.pointer, self.reserved) };
         }
     }
 }
 
 impl Block {
     pub fn heap(bytes: usize) -> Result<Block> {
-        let pointer = alloc::allocate(bytes)?;
-        Ok(Block { pointer, bytes, device: Device::Cpu, read_only: false, always_accessible: true, owner: Owner::Heap })
+        Block::heap_reserving(bytes, bytes)
+    }
+
+    /// `bytes` bytes in an allocation of at least `reserved`.
+    fn heap_reserving(bytes: usize, reserved: usize) -> Result<Block> {
+        let reserved = reserved.max(bytes);
+        let pointer = alloc::allocate(reserved)?;
+        Ok(Block {
+            pointer,
+            bytes,
+            reserved,
+            device: Device::Cpu,
+            read_only: false,
+            always_accessible: true,
+            owner: Owner::Heap,
+        })
     }
 
     pub fn shared(block: SharedBlock) -> Block {
@@ -76,6 +93,7 @@ impl Block {
         Block {
             pointer,
             bytes,
+            reserved: bytes,
             device: Device::Cpu,
             read_only: false,
             always_accessible: true,
@@ -90,6 +108,7 @@ impl Block {
         Some(Block {
             pointer,
             bytes,
+            reserved: bytes,
             device: Device::Cpu,
             read_only,
             always_accessible: false,
@@ -101,7 +120,15 @@ impl Block {
     /// The bytes stay valid, and writable unless `read_only`, for as long as `owner` lives.
     pub unsafe fn foreign(pointer: *mut u8, bytes: usize, read_only: bool, owner: Box<dyn Any + Send + Sync>) -> Block {
         let pointer = NonNull::new(pointer).unwrap_or(NonNull::dangling());
-        Block { pointer, bytes, device: Device::Cpu, read_only, always_accessible: true, owner: Owner::Foreign(owner) }
+        Block {
+            pointer,
+            bytes,
+            reserved: bytes,
+            device: Device::Cpu,
+            read_only,
+            always_accessible: true,
+            owner: Owner::Foreign(owner),
+        }
     }
 
     /// Memory of another device. The pointer is a number of that device's address space.
@@ -111,6 +138,7 @@ impl Block {
         Block {
             pointer,
             bytes,
+            reserved: bytes,
             device: memory.device(),
             read_only: false,
             always_accessible: false,
@@ -120,15 +148,24 @@ impl Block {
 
     pub fn meta(bytes: usize) -> Block {
         let pointer = NonNull::dangling();
-        Block { pointer, bytes, device: Device::Meta, read_only: false, always_accessible: false, owner: Owner::Meta }
+        Block {
+            pointer,
+            bytes,
+            reserved: bytes,
+            device: Device::Meta,
+            read_only: false,
+            always_accessible: false,
+            owner: Owner::Meta,
+        }
     }
 
-    /// An empty block that replaces released bytes.
-    fn released() -> Block {
+    /// An empty block that replaces `reserved` released bytes.
+    fn released(reserved: usize) -> Block {
         let pointer = NonNull::dangling();
         Block {
             pointer,
             bytes: 0,
+            reserved,
             device: Device::Cpu,
             read_only: false,
             always_accessible: false,
@@ -159,6 +196,11 @@ impl Block {
 
     pub fn len(&self) -> usize {
         self.bytes
+    }
+
+    /// The bytes of the allocation, which all tensors of the storage lie in.
+    pub fn reserved(&self) -> usize {
+        self.reserved
     }
 
     pub fn is_empty(&self) -> bool {
@@ -465,41 +507,31 @@ impl Storage {
         }
     }
 
-    /// Grows the storage to `bytes` bytes in all and keeps its content. Only memory of the engine's own allocator
-    /// grows, and only without exports, whose users would keep the old bytes.
+    /// Gives the storage `bytes` bytes in all and keeps the content that fits. Only memory of the engine's own
+    /// allocator has another size, and only without exports, whose users would keep the old bytes. Zero bytes on the
+    /// host free the memory: reading or writing before the storage grows again is an error. Any other size keeps at
+    /// least as much memory as the storage ever had.
     ///
     /// # Safety
     /// Same as for `replace`.
-    pub unsafe fn grow(&self, bytes: usize) -> Result<()> {
+    pub unsafe fn resize(&self, bytes: usize) -> Result<()> {
         let hold = self.hold();
         let old = hold.block();
+        let exported = self.0.exports.load(Ordering::Relaxed) != 0;
         let block = match old.owner {
             Owner::Meta => Block::meta(bytes),
-            Owner::Released => Block::heap(bytes)?,
-            Owner::Heap if self.0.exports.load(Ordering::Relaxed) == 0 => {
-                let block = Block::heap(bytes)?;
+            Owner::Heap | Owner::Released if bytes == 0 && !exported => Block::released(old.reserved),
+            Owner::Released => Block::heap_reserving(bytes, old.reserved)?,
+            Owner::Heap if !exported => {
+                let block = Block::heap_reserving(bytes, old.reserved)?;
                 // SAFETY: two blocks in host memory, both alive, of at least as many bytes.
-                unsafe { old.pointer.copy_to_nonoverlapping(block.pointer, old.bytes.min(bytes)) };
+                unsafe { old.pointer.copy_to_nonoverlapping(block.pointer, old.reserved) };
                 block
             }
             _ => return Err(Error::runtime("Trying to resize storage that is not resizable")),
         };
         // SAFETY: the caller upholds the contract of `replace`.
         unsafe { self.replace(block) };
-        Ok(())
-    }
-
-    /// Frees the bytes; reading or writing before the storage grows again is an error.
-    ///
-    /// # Safety
-    /// Same as for `replace`.
-    pub unsafe fn release(&self) -> Result<()> {
-        let own = matches!(self.hold().block().owner, Owner::Heap | Owner::Released);
-        if !own || self.0.exports.load(Ordering::Relaxed) != 0 {
-            return Err(Error::runtime("Trying to resize storage that is not resizable"));
-        }
-        // SAFETY: the caller upholds the contract of `replace`.
-        unsafe { self.replace(Block::released()) };
         Ok(())
     }
 

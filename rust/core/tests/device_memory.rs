@@ -81,7 +81,7 @@ fn the_host_is_refused() {
     assert_eq!((storage.device(), storage.len(), storage.address()), (Device::Cuda(1), 256, 0x7000));
     assert!(!storage.is_resizable() && !storage.is_shared() && storage.file().is_none());
     // SAFETY: the only thread.
-    let refused = unsafe { storage.grow(512) }.unwrap_err();
+    let refused = unsafe { storage.resize(512) }.unwrap_err();
     assert_eq!(refused.sentence(), "Trying to resize storage that is not resizable");
 }
 

@@ -25,7 +25,7 @@ fn where_the_host_has_no_memory_there_is_no_pointer() {
     assert!(Block::meta(8).as_ptr().is_err());
     assert_eq!((storage.len(), storage.address()), (8, 0));
     // SAFETY: the only thread.
-    unsafe { storage.grow(16).unwrap() };
+    unsafe { storage.resize(16).unwrap() };
     assert_eq!((storage.len(), storage.device()), (16, Device::Meta));
     let other = Storage::new(Block::meta(8));
     assert!(storage.shares_bytes(&storage.clone()) && !storage.shares_bytes(&other));
@@ -37,10 +37,24 @@ fn growing_keeps_the_bytes() {
     // SAFETY: the storage has eight bytes.
     unsafe { storage.pin().unwrap().as_ptr().cast::<u64>().write(7) };
     // SAFETY: the only thread.
-    unsafe { storage.grow(64).unwrap() };
+    unsafe { storage.resize(64).unwrap() };
     // SAFETY: the storage has more than eight bytes now.
     assert_eq!(unsafe { storage.pin().unwrap().as_ptr().cast::<u64>().read() }, 7);
     assert_eq!(storage.len(), 64);
+}
+
+#[test]
+fn shrinking_keeps_the_memory_of_tensors() {
+    let storage = Storage::heap(64).unwrap();
+    // SAFETY: the only thread.
+    unsafe { storage.resize(8).unwrap() };
+    assert_eq!((storage.len(), storage.pin().unwrap().block().reserved()), (8, 64));
+    // SAFETY: as above.
+    unsafe { storage.resize(0).unwrap() };
+    assert!(storage.pin().is_err());
+    // SAFETY: as above.
+    unsafe { storage.resize(16).unwrap() };
+    assert_eq!((storage.len(), storage.pin().unwrap().block().reserved()), (16, 64));
 }
 
 #[test]
@@ -48,11 +62,11 @@ fn what_others_show_keeps_its_size() {
     let storage = Storage::heap(8).unwrap();
     let shown = storage.export().unwrap();
     // SAFETY: the only thread.
-    let refused = unsafe { storage.grow(64) }.unwrap_err();
+    let refused = unsafe { storage.resize(64) }.unwrap_err();
     assert_eq!(refused.sentence(), "Trying to resize storage that is not resizable");
     drop(shown);
     // SAFETY: the only thread.
-    unsafe { storage.grow(64).unwrap() };
+    unsafe { storage.resize(64).unwrap() };
     assert_eq!(storage.len(), 64);
 }
 

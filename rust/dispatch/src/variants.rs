@@ -260,7 +260,7 @@ pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
     if numel > 0 && needed > storage.len() {
         // SAFETY: in-place calls and `out=` come from the interpreter with the GIL held, so that no other thread
         // replaces the block at the same time; kernels that read the old one hold it by their pins.
-        unsafe { storage.grow(needed)? };
+        unsafe { storage.resize(needed)? };
     }
     let meta = tensor.meta_with(layout);
     crate::host::replace_meta(tensor, meta);

@@ -447,5 +447,16 @@ unsafe fn described(tensor: &Strided) -> PyResult<Described> {
     layout.offset = -low;
     let first = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
     let start = first.wrapping_offset(low * dtype.size() as isize);
+    // An offset past the end of the address space wraps around, and so does the end of the bytes.
+    let offset_fits =
+        usize::try_from(tensor.byte_offset).ok().and_then(|offset| tensor.data.addr().checked_add(offset));
+    let end_fits =
+        offset_fits.is_some() && start.addr().checked_add(bytes).is_some_and(|end| isize::try_from(end).is_ok());
+    if bytes > 0 && !end_fits {
+        return Err(PyBufferError::new_err(format!(
+            "from_dlpack: {bytes} bytes at the byte offset {} do not fit in memory",
+            tensor.byte_offset
+        )));
+    }
     Ok(Described { start, bytes, layout, dtype })
 }

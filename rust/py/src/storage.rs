@@ -1,7 +1,6 @@
 //! `UntypedStorage`: a tensor's bytes as an object of their own, and their transfer between processes.
 
 use rushlight_dispatch::allocate::storage;
-use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -84,8 +83,8 @@ impl PyStorage {
         Ok(unsafe { pin.as_ptr().offset(place).read() })
     }
 
-    /// Changes the size of the storage. A size of zero frees its memory, and reading its tensors is an error until it
-    /// grows again. Other sizes can only be larger.
+    /// Changes the size of the storage and keeps the bytes that fit. A size of zero frees its memory, and reading its
+    /// tensors is an error until it grows again.
     ///
     /// >>> x = torch.ones(2)
     /// >>> x.untyped_storage().resize_(0).nbytes()
@@ -104,15 +103,10 @@ impl PyStorage {
         if !slf.0.is_resizable() {
             return Err(PyRuntimeError::new_err("Trying to resize storage that is not resizable"));
         }
-        match wanted.cmp(&slf.0.len()) {
-            Ordering::Equal => Ok(()),
+        if wanted != slf.0.len() {
             // SAFETY: called from Python, with the GIL.
-            Ordering::Greater => unsafe { slf.0.grow(wanted) },
-            // SAFETY: as above.
-            Ordering::Less if wanted == 0 && slf.0.device() == Device::Cpu => unsafe { slf.0.release() },
-            Ordering::Less => Err(rushlight::Error::runtime("a storage with tensors can only shrink to zero bytes")),
+            unsafe { slf.0.resize(wanted) }.map_err(raise)?;
         }
-        .map_err(raise)?;
         Ok(slf)
     }
 

@@ -25,7 +25,8 @@ pub fn share(storage: &Storage) -> Result<SharedBlock> {
     if let Owner::Shared(block) = pin.block().owner() {
         return Ok(block.clone());
     }
-    let bytes = pin.block().len();
+    // All that tensors may describe, also where the storage has shrunk.
+    let bytes = pin.block().reserved();
     let block = alloc(bytes)?;
     // SAFETY: both blocks have `bytes` bytes; the new one is not shared yet, so they do not overlap.
     unsafe { block.as_ptr().copy_from_nonoverlapping(pin.as_ptr(), bytes) };
