@@ -66,7 +66,7 @@ pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     let Some(call_cache) = (if wanted { OWN.take() } else { None }) else { return rest.call(args, target) };
     let away = Suspended(call_cache);
     if let Some(results) = away.0.lookup(&args)? {
-        return node::record(&args, args.op.gather(results));
+        return node::record(&args, args.op.gather(results.into()));
     }
     let output = rest.call(args.clone(), target)?;
     away.0.store(&args, output.tensors())?;

@@ -2,12 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use rushlight_autograd::Tensor;
-
 use crate::naming;
 use crate::operator::{Cached, Implementation, Operator, Tags};
 use crate::signature::{Kind, Param, Returns, Schema};
-use crate::value::Output;
+use crate::value::{Output, Results};
 
 impl Operator {
     /// The parsed signature.
@@ -88,12 +86,12 @@ impl Operator {
     }
 
     /// Results in the form that the signature promises.
-    pub fn gather(&self, mut results: Vec<Tensor>) -> Output {
+    pub fn gather(&self, mut results: Results) -> Output {
         match self.schema().returns {
-            Returns::List => Output::List(results),
-            Returns::Named(_) => Output::Tuple(results),
+            Returns::List => Output::List(results.into_vec()),
+            Returns::Named(_) => Output::Tuple(results.into_vec()),
             _ if results.len() == 1 => results.pop().map_or(Output::Nothing, Output::Tensor),
-            _ => Output::Tuple(results),
+            _ => Output::Tuple(results.into_vec()),
         }
     }
 }

@@ -144,6 +144,9 @@ impl Value<'_> {
     }
 }
 
+/// The tensors that a kernel fills; most operators have one.
+pub type Results = SmallVec<[Tensor; 2]>;
+
 pub type Values<'a> = SmallVec<[Value<'a>; 4]>;
 
 /// An argument of an operator by its name in the signature: `#[operator]` generates `ADD::OTHER` for `ADD`.

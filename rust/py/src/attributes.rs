@@ -13,6 +13,7 @@ use crate::dtype::{device_object, dtype_object, sparse_coo, strided};
 use crate::errors::{kind_of, raise};
 use crate::object;
 use crate::overrides::{self, Public};
+use crate::parse::Call;
 
 type Read = for<'py> fn(Python<'py>, &Tensor) -> PyResult<Bound<'py, PyAny>>;
 type Write = fn(&Bound<'_, PyAny>, &Tensor) -> PyResult<()>;
@@ -179,7 +180,7 @@ extern "C" fn read(own: *mut ffi::PyObject, closure: *mut c_void) -> *mut ffi::P
             // SAFETY: as below.
             unsafe {
                 let public = Public::Attribute((*closure.cast::<Attribute>()).display_name(), "__get__");
-                if let Some(answer) = overrides::answer(py, &public, &[own], &[], &[])? {
+                if let Some(answer) = overrides::answer(&public, &Call::new(py, &[own]))? {
                     return Ok(answer);
                 }
             }
@@ -196,7 +197,7 @@ extern "C" fn write(own: *mut ffi::PyObject, value: *mut ffi::PyObject, closure:
             // SAFETY: as below.
             unsafe {
                 let public = Public::Attribute((*closure.cast::<Attribute>()).display_name(), "__set__");
-                if let Some(answer) = overrides::answer(py, &public, &[own, value], &[], &[])? {
+                if let Some(answer) = overrides::answer(&public, &Call::new(py, &[own, value]))? {
                     ffi::Py_DecRef(answer);
                     return Ok(0);
                 }

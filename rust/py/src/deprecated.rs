@@ -4,13 +4,13 @@
 //! in the present one, so such a call is reordered and tried again.
 
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyTuple};
 use rushlight_dispatch::operator::Operator;
 use rushlight_dispatch::warn_once;
 use smallvec::SmallVec;
 
 use crate::errors::raise;
-use crate::parse::Raw;
+use crate::parse::{Call, Raw};
 use crate::scalars;
 
 /// An argument of a deprecated signature: a tensor, or a number with its present keyword.
@@ -41,42 +41,40 @@ fn orders(operator: &str, method: bool) -> &'static [&'static [OldArgument]] {
 /// A call in the present order.
 pub struct Reordered<'py> {
     pub positional: SmallVec<[Raw; 8]>,
-    /// The numbers' names, followed by the numbers.
-    pub keywords: SmallVec<[Bound<'py, PyString>; 2]>,
-    pub values: SmallVec<[Raw; 2]>,
+    pub names: Bound<'py, PyTuple>,
+    pub values: SmallVec<[Raw; 8]>,
 }
 
 /// The call in the present order, if its arguments are in a deprecated one; warns once.
-///
-/// # Safety
-/// `positional` are living objects.
 #[cold]
-pub unsafe fn reordered<'py>(
-    py: Python<'py>,
+pub fn reordered<'py>(
     op: &Operator,
     name: &str,
     method: bool,
-    positional: &[Raw],
+    call: &Call<'_, 'py>,
 ) -> PyResult<Option<Reordered<'py>>> {
-    let fitting = |order: &&&[OldArgument]| order.len() == positional.len();
+    let py = call.py;
+    let fitting = |order: &&&[OldArgument]| order.len() == call.positional.len();
     let Some(order) = orders(op.python_name(), method).iter().find(fitting) else { return Ok(None) };
-    let mut found = Reordered { positional: SmallVec::new(), keywords: SmallVec::new(), values: SmallVec::new() };
-    for (place, raw) in order.iter().zip(positional) {
+    let (mut positional, mut names, mut values) = (SmallVec::new(), Vec::new(), SmallVec::new());
+    for (place, object) in order.iter().zip(call.positional()) {
         match place {
-            None => found.positional.push(*raw),
+            None => positional.push(object.as_ptr()),
             Some(keyword) => {
-                // SAFETY: guaranteed by the caller (see `# Safety`).
-                let object = unsafe { pyo3::Borrowed::from_ptr(py, *raw) };
                 if scalars::number(&object)?.is_none() {
                     return Ok(None);
                 }
-                found.keywords.push(PyString::intern(py, keyword));
-                found.values.push(*raw);
+                names.push(PyString::intern(py, keyword));
+                values.push(object.as_ptr());
             }
         }
     }
+    for (keyword, value) in call.keywords() {
+        names.push(keyword.to_owned());
+        values.push(value.as_ptr());
+    }
     warn_once!(&deprecation(op, name, method, order)).map_err(raise)?;
-    Ok(Some(found))
+    Ok(Some(Reordered { positional, names: PyTuple::new(py, names)?, values }))
 }
 
 /// torch's sentence: the signature that was used, and the present one.

@@ -14,11 +14,10 @@ use rushlight::names::{self, CallForm, of_function};
 use rushlight_dispatch::operator::{Args, Operator, Variants};
 use rushlight_dispatch::signature::Returns;
 use rushlight_dispatch::value::{Target, Values};
-use smallvec::SmallVec;
 
 use crate::errors::raise;
 use crate::overrides::{self, Public};
-use crate::parse::{BindError, Call, Fastcall, Overload, Raw, bind, no_match, out_tensors};
+use crate::parse::{BindError, Call, Overload, Raw, bind, no_match, out_tensors};
 use crate::{convert, deprecated};
 
 type Method = fastcall_cfunction_with_keywords::Func;
@@ -103,20 +102,15 @@ unsafe fn run(
     let Some(callable) = CALLABLES.get().and_then(|list| list.get(place)) else {
         return Err(pyo3::exceptions::PySystemError::new_err("a function without an operator was called"));
     };
-    // SAFETY: CPython passes these arguments and keeps them alive during the call.
-    let given = unsafe { Fastcall::new(args, count, names) };
     let receiver = callable.method.then_some(receiver);
-    let answer = || {
-        let args: SmallVec<[_; 8]> = receiver.iter().chain(given.positional).copied().collect();
-        // SAFETY: as above; each name has a value.
-        unsafe { overrides::answer(py, &callable.public(), &args, &given.keywords, given.values) }
-    };
+    // SAFETY: CPython passes these arguments and keeps them alive during the call.
+    let call = unsafe { Call::fastcall(py, receiver, args, count, names) };
+    let answer = || overrides::answer(&callable.public(), &call);
     if overrides::ever_overridden()
         && let Some(answer) = answer()?
     {
         return Ok(answer);
     }
-    let call = given.call(py, receiver);
     let mismatch = match attempt(py, callable, &call) {
         Ok(result) => return Ok(result),
         Err(mismatch) => mismatch,
@@ -129,14 +123,11 @@ unsafe fn run(
         return Err(error);
     }
     let op = callable.overloads[0].op;
-    // SAFETY: CPython keeps the arguments alive during the call.
-    let reordered = unsafe { deprecated::reordered(py, op, &callable.name, callable.method, given.positional)? };
-    if let Some(reordered_args) = reordered {
-        let named = reordered_args.keywords.iter().map(|keyword| keyword.as_ptr());
-        let keywords: SmallVec<[_; 8]> = named.chain(given.keywords.iter().copied()).collect();
-        let values: SmallVec<[_; 8]> = reordered_args.values.iter().chain(given.values).copied().collect();
-        // SAFETY: as above; the names of the numbers live in `reordered_args`.
-        let call = unsafe { Call::new(py, receiver, &reordered_args.positional, &keywords, &values) };
+    if let Some(reordered) = deprecated::reordered(op, &callable.name, callable.method, &call)? {
+        // SAFETY: as above; the names of the numbers live in `reordered`.
+        let call = unsafe {
+            Call::with_keywords(py, receiver, &reordered.positional, reordered.names.as_ptr(), &reordered.values)
+        };
         return attempt(py, callable, &call)
             .map_err(|mismatch| no_match(&callable.display_name(), &callable.overloads, &call, mismatch));
     }

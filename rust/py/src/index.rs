@@ -13,9 +13,8 @@ use smallvec::SmallVec;
 
 use crate::errors::{kind_of, raise};
 use crate::overrides::{self, Public};
+use crate::parse::{Call, Raw};
 use crate::{nested, numpy, numpy_types, object, scalars};
-
-type Raw = *mut ffi::PyObject;
 
 /// An index expression: its items, and the tensors among them with their positions.
 #[derive(Default)]
@@ -185,7 +184,7 @@ fn listed(list: &Bound<'_, PyAny>) -> PyResult<Tensor> {
 /// Both are living objects, the first a tensor.
 unsafe fn get(py: Python<'_>, own: Raw, expr: Raw) -> PyResult<Raw> {
     // SAFETY: CPython keeps both alive during the call.
-    let answer = || unsafe { overrides::answer(py, &Public::Method("__getitem__"), &[own, expr], &[], &[]) };
+    let answer = || unsafe { overrides::answer(&Public::Method("__getitem__"), &Call::new(py, &[own, expr])) };
     if overrides::ever_overridden()
         && let Some(answer) = answer()?
     {
@@ -223,7 +222,7 @@ unsafe fn set(py: Python<'_>, own: Raw, expr: Raw, value: Raw) -> PyResult<std::
     let answered = || -> PyResult<bool> {
         // SAFETY: CPython keeps all three alive during the call; a handler's result is dropped.
         unsafe {
-            let answer = overrides::answer(py, &Public::Method("__setitem__"), &[own, expr, value], &[], &[])?;
+            let answer = overrides::answer(&Public::Method("__setitem__"), &Call::new(py, &[own, expr, value]))?;
             Ok(answer.map(|answer| ffi::Py_DecRef(answer)).is_some())
         }
     };

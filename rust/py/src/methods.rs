@@ -11,7 +11,7 @@ use rushlight_core::layout::wrap_dim;
 
 use crate::dtype::PyMemoryFormat;
 use crate::errors::{kind_of, raise};
-use crate::parse::Fastcall;
+use crate::parse::Call;
 use crate::{convert, dlpack, memory_access, nested, numpy, object, overrides, parse, scalars, size};
 
 /// A method's object and the tensor in it.
@@ -42,24 +42,13 @@ impl<'py> Own<'_, 'py> {
 type Argument<'py> = Option<Bound<'py, PyAny>>;
 
 /// The result of `__torch_function__` for a method, if there is an override.
-///
-/// # Safety
-/// `own` is a living object.
 #[cold]
-pub unsafe fn answer(
-    py: Python<'_>,
-    name: &str,
-    own: *mut ffi::PyObject,
-    given: &Fastcall,
-) -> PyResult<Option<*mut ffi::PyObject>> {
+pub fn answer(name: &str, call: &Call) -> PyResult<Option<*mut ffi::PyObject>> {
     // It sets the class of its result itself, and handlers call it last.
     if name == "as_subclass" {
         return Ok(None);
     }
-    let all: Vec<_> = std::iter::once(own).chain(given.positional.iter().copied()).collect();
-    let public = overrides::Public::Method(name.trim_start_matches("r#"));
-    // SAFETY: `own` is alive (see `# Safety`), and `given` holds living objects.
-    unsafe { overrides::answer(py, &public, &all, &given.keywords, given.values) }
+    overrides::answer(&overrides::Public::Method(name.trim_start_matches("r#")), call)
 }
 
 /// A parameter in the text from which `inspect` reads a signature.
@@ -93,20 +82,19 @@ macro_rules! methods {
                         ) -> pyo3::PyResult<pyo3::Bound<'py, pyo3::PyAny>> $body
                         // SAFETY: CPython calls this on a living instance, with arguments of a fast call.
                         unsafe {
-                            let given = $crate::parse::Fastcall::new(args, count, names);
+                            let call = $crate::parse::Call::fastcall(py, Some(own), args, count, names);
                             if $crate::overrides::ever_overridden()
-                                && let Some(answer) = $crate::methods::answer(py, stringify!($name), own, &given)?
+                                && let Some(answer) = $crate::methods::answer(stringify!($name), &call)?
                             {
                                 return Ok(answer);
                             }
-                            let [$($param),*] =
-                                $crate::parse::sort(stringify!($name), [$(stringify!($param)),*], &given.call(py, None))?;
+                            let [$($param),*] = $crate::parse::sort(stringify!($name), [$(stringify!($param)),*], &call)?;
                             let object = pyo3::Bound::from_borrowed_ptr(py, own);
                             let tensor = $crate::object::tensor(&object)?;
                             match body(&$crate::methods::Own { object: &object, tensor } $(, $param)*) {
                                 Ok(result) => Ok(result.into_ptr()),
                                 // An argument that is not a tensor may still have an override.
-                                Err(error) => match $crate::methods::answer(py, stringify!($name), own, &given)? {
+                                Err(error) => match $crate::methods::answer(stringify!($name), &call)? {
                                     Some(answer) => Ok(answer),
                                     None => Err(error),
                                 },

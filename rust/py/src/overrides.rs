@@ -14,8 +14,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use pyo3::{ffi, intern};
 
 use crate::object;
-
-type Raw = *mut ffi::PyObject;
+use crate::parse::{Call, Raw};
 
 /// Set permanently by the first mode, or class of tensors, that may handle calls.
 static EVER_OVERRIDDEN: AtomicBool = AtomicBool::new(false);
@@ -75,30 +74,20 @@ pub fn ever_overridden() -> bool {
 }
 
 /// The result of the handler of `public` for this call, as a new reference; `None` if there is no handler.
-///
-/// # Safety
-/// All are living objects; `keywords` are strings, and `values` has as many.
 #[cold]
-pub unsafe fn answer(
-    py: Python<'_>,
-    public: &Public<'_>,
-    args: &[Raw],
-    keywords: &[Raw],
-    values: &[Raw],
-) -> PyResult<Option<Raw>> {
-    // SAFETY: the caller guarantees living objects.
-    if !unsafe { someone(py, args.iter().chain(values)) } {
+pub fn answer(public: &Public<'_>, call: &Call) -> PyResult<Option<Raw>> {
+    // SAFETY: a call's arguments are alive.
+    if !unsafe {
+        someone(call.py, call.all_positional().map(|argument| argument.as_ptr()).chain(call.values.iter().copied()))
+    } {
         return Ok(None);
     }
-    // SAFETY: as above.
-    let (args, names) = unsafe {
-        let args = PyTuple::new(py, args.iter().map(|&raw| Bound::from_borrowed_ptr(py, raw)))?;
-        let names = PyDict::new(py);
-        for (&keyword, &value) in keywords.iter().zip(values) {
-            names.set_item(Bound::from_borrowed_ptr(py, keyword), Bound::from_borrowed_ptr(py, value))?;
-        }
-        (args, names)
-    };
+    let py = call.py;
+    let args = PyTuple::new(py, call.all_positional().collect::<Vec<_>>())?;
+    let names = PyDict::new(py);
+    for (keyword, value) in call.keywords() {
+        names.set_item(keyword, value)?;
+    }
     let kwargs = (!names.is_empty()).then_some(names);
     let handler = py.import("rushlight.overrides")?.getattr("_call_override")?;
     Ok(Some(handler.call1((public.object(py)?, args, kwargs))?.into_ptr()))
@@ -128,11 +117,12 @@ pub fn mode_answer<'py, const N: usize>(
 /// The same for Python's operators: NotImplemented leaves the call to the other operand.
 ///
 /// # Safety
-/// Same as for `answer`.
+/// All are living objects.
 #[cold]
 pub unsafe fn operator(py: Python<'_>, name: &str, operands: &[Raw]) -> PyResult<Option<Raw>> {
     // SAFETY: guaranteed by the caller (see `# Safety`).
-    match unsafe { answer(py, &Public::Method(name), operands, &[], &[]) } {
+    let call = unsafe { Call::new(py, operands) };
+    match answer(&Public::Method(name), &call) {
         Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(Some(py.NotImplemented().into_ptr())),
         answer => answer,
     }
@@ -144,20 +134,20 @@ pub unsafe fn operator(py: Python<'_>, name: &str, operands: &[Raw]) -> PyResult
 /// `raw` is a living object.
 pub unsafe fn answers(py: Python<'_>, raw: Raw) -> bool {
     // SAFETY: guaranteed by the caller (see `# Safety`).
-    unsafe { someone(py, std::iter::once(&raw)) }
+    unsafe { someone(py, std::iter::once(raw)) }
 }
 
 /// Whether a mode or one of these arguments handles the call.
 ///
 /// # Safety
 /// All are living objects.
-unsafe fn someone<'a>(py: Python<'_>, mut arguments: impl Iterator<Item = &'a Raw>) -> bool {
+unsafe fn someone(py: Python<'_>, mut arguments: impl Iterator<Item = Raw>) -> bool {
     match STATE.get() {
         TorchFunctionState::AllDisabled => false,
         _ if MODES.get() > 0 => true,
         TorchFunctionState::SubclassesDisabled => false,
         // SAFETY: guaranteed by the caller (see `# Safety`).
-        TorchFunctionState::Enabled => arguments.any(|&raw| unsafe { anyone(py, raw) }),
+        TorchFunctionState::Enabled => arguments.any(|raw| unsafe { anyone(py, raw) }),
     }
 }
 
@@ -212,7 +202,7 @@ fn _overrides(object: &Bound<'_, PyAny>) -> bool {
 fn _overridden(arguments: &Bound<'_, PyTuple>) -> bool {
     let raw: Vec<Raw> = arguments.iter_borrowed().map(|argument| argument.as_ptr()).collect();
     // SAFETY: the tuple keeps them alive.
-    unsafe { someone(arguments.py(), raw.iter()) }
+    unsafe { someone(arguments.py(), raw.iter().copied()) }
 }
 
 /// _expect_overrides(modes=None)

@@ -10,9 +10,8 @@ use rushlight_dispatch::{vmap, warn_once};
 
 use crate::errors::{kind_of, raise};
 use crate::overrides::{self, Public};
+use crate::parse::{Call, Raw};
 use crate::{buffer, convert, object, print};
-
-type Raw = *mut ffi::PyObject;
 
 /// The tensor of a slot's first argument.
 ///
@@ -79,7 +78,7 @@ unsafe fn answer<'py>(py: Python<'py>, name: &str, raw: Raw) -> PyResult<Option<
     }
     // SAFETY: guaranteed by the caller (see `# Safety`); the result is a new reference.
     unsafe {
-        let answer = overrides::answer(py, &Public::Method(name), &[raw], &[], &[])?;
+        let answer = overrides::answer(&Public::Method(name), &Call::new(py, &[raw]))?;
         Ok(answer.map(|answer| Bound::from_owned_ptr(py, answer)))
     }
 }
@@ -174,7 +173,7 @@ pub fn slots() -> Vec<ffi::PyType_Slot> {
         slot!(Py_sq_length, lenfunc, unsafe |py, raw| measured(py, raw)),
         slot!(Py_tp_iter, getiterfunc, unsafe |py, raw| {
             if overrides::ever_overridden()
-                && let Some(views) = overrides::answer(py, &Public::Method("unbind"), &[raw], &[], &[])?
+                && let Some(views) = overrides::answer(&Public::Method("unbind"), &Call::new(py, &[raw]))?
             {
                 return Ok(Bound::from_owned_ptr(py, views).try_iter()?.into_ptr());
             }

@@ -1,6 +1,6 @@
 //! The steps of operators that have an algorithm or a body of their own.
 
-use crate::value::{Arg, Output, Target};
+use crate::value::{Arg, Output, Results, Target};
 use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::GradMode;
 use rushlight_core::{Error, Result};
@@ -19,7 +19,10 @@ pub fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
     // A factory has no operand that determines the device.
     let device =
         if args.op.schema().options.is_some() { specs.first().map_or(device, |spec| spec.device) } else { device };
-    let results = specs.iter().map(allocate).collect::<Result<Vec<_>>>()?;
+    let mut results = Results::new();
+    for spec in &specs {
+        results.push(allocate(spec)?);
+    }
     if let Some(fill) = select_kernel(args.op, device, body.cpu, body.cuda)? {
         let work = elements(results.iter().chain(args.each_tensor().map(|(_, tensor)| tensor)));
         while_detached(work, || fill(args, &results))?;

@@ -137,7 +137,8 @@ fn check(args: Args, target: Target, rest: Rest) -> Result<Output> {
     rest.call(args, target)
 }
 
-#[inline]
+// In both callers, so that `args` stays where it is: a copy costs as much as the lookup of a kernel.
+#[inline(always)]
 fn take_steps(args: Args, target: Target, declined: bool) -> Result<Output> {
     if let Implementation::Redispatch(choose) = args.op.implementation {
         return hand_over(choose, args, target);
@@ -152,6 +153,7 @@ fn take_steps(args: Args, target: Target, declined: bool) -> Result<Output> {
 }
 
 /// Calls the operator that another one chooses.
+#[inline(never)]
 fn hand_over<'a>(choose: fn(Args<'a>) -> Result<Args<'a>>, args: Args<'a>, target: Target) -> Result<Output> {
     let (op, in_place) = (args.op, matches!(target, Target::InPlace));
     if let Target::Out([first, ..]) = target {

@@ -62,7 +62,7 @@ impl Overload {
 
     /// Whether it takes as many arguments as the call has.
     fn may_mean(&self, call: &Call) -> bool {
-        let given = call.given() + call.keywords.len();
+        let given = call.given() + call.values.len();
         let needed = self.params().iter().filter(|param| param.default.is_none()).count();
         (needed..=self.shown + usize::from(self.takes_out)).contains(&given)
     }
@@ -110,26 +110,62 @@ type Object<'a, 'py> = Borrowed<'a, 'py, PyAny>;
 /// The arguments of a vectorcall, alive for `'a`.
 #[derive(Clone, Copy)]
 pub struct Call<'a, 'py> {
-    py: Python<'py>,
+    pub py: Python<'py>,
     /// The object before the dot, for a method.
     receiver: Option<Raw>,
-    positional: &'a [Raw],
-    keywords: &'a [Raw],
-    values: &'a [Raw],
+    pub positional: &'a [Raw],
+    /// A tuple of the keywords, or null.
+    names: Raw,
+    /// A value for each keyword.
+    pub values: &'a [Raw],
 }
 
 impl<'a, 'py> Call<'a, 'py> {
+    /// A call without keywords.
+    ///
     /// # Safety
-    /// All are living objects, and stay so for `'a`; `keywords` are strings, and each has its value.
+    /// All are living objects, and stay so for `'a`.
     #[inline]
-    pub unsafe fn new(
+    pub unsafe fn new(py: Python<'py>, positional: &'a [Raw]) -> Call<'a, 'py> {
+        Call { py, receiver: None, positional, names: std::ptr::null_mut(), values: &[] }
+    }
+
+    /// # Safety
+    /// All are living objects, and stay so for `'a`; `names` is a tuple of strings, with as many as there are values.
+    #[inline]
+    pub unsafe fn with_keywords(
         py: Python<'py>,
         receiver: Option<Raw>,
         positional: &'a [Raw],
-        keywords: &'a [Raw],
+        names: Raw,
         values: &'a [Raw],
     ) -> Call<'a, 'py> {
-        Call { py, receiver, positional, keywords, values }
+        Call { py, receiver, positional, names, values }
+    }
+
+    /// The arguments in the form of CPython's protocol: `count` positional ones, then a value for each name.
+    ///
+    /// # Safety
+    /// CPython passed the arguments and keeps them alive for `'a`.
+    #[inline]
+    pub unsafe fn fastcall(
+        py: Python<'py>,
+        receiver: Option<Raw>,
+        args: *const Raw,
+        count: ffi::Py_ssize_t,
+        names: Raw,
+    ) -> Call<'a, 'py> {
+        let count = count as usize;
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let positional = if count == 0 { &[] } else { std::slice::from_raw_parts(args, count) };
+            let values = if names.is_null() {
+                &[]
+            } else {
+                std::slice::from_raw_parts(args.add(count), ffi::PyTuple_Size(names) as usize)
+            };
+            Call { py, receiver, positional, names, values }
+        }
     }
 
     /// The number of positional arguments, including the receiver.
@@ -151,65 +187,43 @@ impl<'a, 'py> Call<'a, 'py> {
 
     /// The positional arguments after the receiver.
     #[inline]
-    fn positional(&self) -> impl ExactSizeIterator<Item = Object<'a, 'py>> + use<'a, 'py> {
+    pub fn positional(&self) -> impl ExactSizeIterator<Item = Object<'a, 'py>> + use<'a, 'py> {
         let py = self.py;
         // SAFETY: guaranteed by the caller of `new`.
         self.positional.iter().map(move |raw| unsafe { Borrowed::from_ptr(py, *raw) })
     }
 
+    /// All positional arguments, including the receiver.
+    pub fn all_positional(&self) -> impl Iterator<Item = Object<'a, 'py>> + use<'a, 'py> {
+        let call = *self;
+        (0..self.given()).filter_map(move |place| call.at(place))
+    }
+
     #[inline]
-    fn keywords(&self) -> impl Iterator<Item = (Borrowed<'a, 'py, PyString>, Object<'a, 'py>)> + use<'a, 'py> {
-        let py = self.py;
-        self.keywords.iter().zip(self.values).map(move |(keyword, value)| {
-            // SAFETY: guaranteed by the caller of `new`.
-            unsafe { (Borrowed::from_ptr(py, *keyword).cast_unchecked(), Borrowed::from_ptr(py, *value)) }
+    pub fn keywords(&self) -> impl Iterator<Item = (Borrowed<'a, 'py, PyString>, Object<'a, 'py>)> + use<'a, 'py> {
+        let (py, names) = (self.py, self.names);
+        self.values.iter().enumerate().map(move |(at, value)| {
+            // SAFETY: guaranteed by the caller of `new`; the tuple keeps its strings alive.
+            unsafe {
+                let keyword = ffi::PyTuple_GetItem(names, at as ffi::Py_ssize_t);
+                (Borrowed::from_ptr(py, keyword).cast_unchecked(), Borrowed::from_ptr(py, *value))
+            }
         })
     }
 }
 
-/// The arguments of a vectorcall: the positional ones, then a value for each keyword.
-pub struct Fastcall<'a> {
-    pub positional: &'a [Raw],
-    pub keywords: SmallVec<[Raw; 8]>,
-    pub values: &'a [Raw],
-}
-
-impl<'a> Fastcall<'a> {
-    /// # Safety
-    /// CPython passed the arguments and keeps them alive for `'a`.
-    #[inline]
-    pub unsafe fn new(args: *const Raw, count: ffi::Py_ssize_t, names: Raw) -> Fastcall<'a> {
-        let count = count as usize;
-        let mut keywords = SmallVec::new();
-        // SAFETY: there are `count` positional arguments and one value for each keyword after them.
-        unsafe {
-            let positional = if count == 0 { &[] } else { std::slice::from_raw_parts(args, count) };
-            if names.is_null() {
-                return Fastcall { positional, keywords, values: &[] };
-            }
-            let named = ffi::PyTuple_Size(names);
-            keywords.extend((0..named).map(|at| ffi::PyTuple_GetItem(names, at)));
-            Fastcall { positional, keywords, values: std::slice::from_raw_parts(args.add(count), named as usize) }
-        }
-    }
-
-    #[inline]
-    pub fn call<'b, 'py>(&'b self, py: Python<'py>, receiver: Option<Raw>) -> Call<'b, 'py> {
-        Call { py, receiver, positional: self.positional, keywords: &self.keywords, values: self.values }
-    }
-}
-
-/// Assigns arguments to parameters by name. All parameters are optional here.
+/// Assigns the arguments after the receiver to parameters by name. All parameters are optional here.
 pub fn sort<'py, const N: usize>(
     name: &str,
     params: [&str; N],
     call: &Call<'_, 'py>,
 ) -> PyResult<[Option<Bound<'py, PyAny>>; N]> {
-    let given = call.given();
+    let given = call.positional.len();
     if given > N {
         return Err(PyTypeError::new_err(if N == 0 { takes_none(name, given) } else { takes_fewer(name, N, given) }));
     }
-    let mut sorted = std::array::from_fn(|place| call.at(place).map(Borrowed::to_owned));
+    let mut positional = call.positional();
+    let mut sorted = std::array::from_fn(|_| positional.next().map(Borrowed::to_owned));
     for (keyword, value) in call.keywords() {
         let keyword = keyword.to_cow()?;
         let Some(place) = params.iter().position(|param| *param == keyword) else {

@@ -44,9 +44,10 @@ fn given<R>(method: bool, arguments: &str, test: impl FnOnce(&Call) -> R) -> R {
         let positional: Vec<_> = positional.iter().collect();
         let (keywords, values): (Vec<_>, Vec<_>) = named.iter().unzip();
         let raw = |objects: &[Bound<PyAny>]| objects.iter().map(Bound::as_ptr).collect::<Vec<_>>();
-        let (positional, keywords, values) = (raw(&positional), raw(&keywords), raw(&values));
+        let (positional, names, values) = (raw(&positional), PyTuple::new(py, &keywords).unwrap(), raw(&values));
+        let receiver = method.then_some(own.as_ptr());
         // SAFETY: all objects live until the end of this function, and each keyword has its value.
-        test(&unsafe { Call::new(py, method.then_some(own.as_ptr()), &positional, &keywords, &values) })
+        test(&unsafe { Call::with_keywords(py, receiver, &positional, names.as_ptr(), &values) })
     })
 }
 
