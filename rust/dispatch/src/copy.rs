@@ -35,7 +35,7 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
         }
         return copy_lazy_conj(to, target, from, source);
     }
-    crate::host::while_detached(target.numel(), || {
+    crate::interpreter::while_detached(target.numel(), || {
         let (out, input) = (to.storage().pin()?, from.storage().pin()?);
         let lanes =
             [Lane { pointer: out.as_ptr(), dtype: to.dtype() }, Lane { pointer: input.as_ptr(), dtype: from.dtype() }];
@@ -97,7 +97,7 @@ pub fn accumulate(to: &Tensor, target: &Layout, from: &Tensor) -> Result<()> {
     if to.is_lazy_conj() != from.is_lazy_conj() {
         return accumulate(&stored(to, to.layout()), target, &image(&stored(from, from.layout()))?);
     }
-    crate::host::while_detached(target.numel(), || {
+    crate::interpreter::while_detached(target.numel(), || {
         let (out, input) = (to.storage().pin()?, from.storage().pin()?);
         // SAFETY: layouts stay within their pinned storages, and both dtypes are the same.
         unsafe {

@@ -8,7 +8,7 @@ use rushlight_core::{Error, Result};
 use super::devices::{check_devices, select_kernel};
 use crate::allocate::allocate;
 use crate::create::ask_gradient;
-use crate::host::while_detached;
+use crate::interpreter::while_detached;
 use crate::operator::{Args, InPlaceFill, Kernel, Opaque, Tags, TensorSpec, Update};
 use crate::variants::{check_in_place, check_no_self_overlap, check_out, check_writable, without_aliases};
 use crate::{copy, node};

@@ -16,7 +16,7 @@ use super::{numbers, temporaries};
 use crate::allocate::allocate;
 use crate::backcompat::broadcast_with_warnings;
 use crate::copy::copy;
-use crate::host::while_detached;
+use crate::interpreter::while_detached;
 use crate::operator::{Args, Operator, Pointwise, Promote, Tags, TensorSpec};
 use crate::value::{Operand, Operands, Output, Target};
 use crate::{fast_path, node, promote};

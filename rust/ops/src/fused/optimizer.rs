@@ -15,7 +15,7 @@ use rushlight_dispatch::operator::{
     Args, BatchRule, DTypes, Derivative, Implementation, Opaque, Operator, Tags, Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Output};
-use rushlight_dispatch::{copy, create, host, variants, vmap};
+use rushlight_dispatch::{copy, create, interpreter, variants, vmap};
 
 #[operator]
 pub static SGD: Operator = Operator {
@@ -155,7 +155,7 @@ fn run<const N: usize>(
         let layouts = tensors.map(real);
         let nest = LoopNest::new(layouts.each_ref(), [dtype.size(); N]);
         let shared = tensors[0].storage().is_shared();
-        host::while_detached(nest.numel(), || {
+        interpreter::while_detached(nest.numel(), || {
             let pins = pin_all(tensors.map(Tensor::storage))?;
             let places = std::array::from_fn(|n| pins[n].as_ptr());
             kernel(dtype, &nest, StepOperands::new(places, shared));

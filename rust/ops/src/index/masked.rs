@@ -13,7 +13,7 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, unsqueeze_to_rank};
-use rushlight_dispatch::{copy, create, host, op};
+use rushlight_dispatch::{copy, create, interpreter, op};
 
 use super::nonzero::positions;
 use super::put::{put_into, single};
@@ -311,7 +311,7 @@ pub static MASKED_SCATTER: Operator = Operator {
                 )));
             }
             if mask.dtype() == DType::U8 {
-                host::warn(
+                interpreter::warn(
                     "masked_scatter_ received a mask with dtype torch.uint8, this behavior is now deprecated,please use a mask with dtype torch.bool instead.",
                 )?;
             }

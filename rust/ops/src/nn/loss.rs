@@ -11,7 +11,7 @@ use rushlight_dispatch::operator::{
     operator,
 };
 use rushlight_dispatch::value::{Arg, Output};
-use rushlight_dispatch::{host, op, variants, vmap};
+use rushlight_dispatch::{interpreter, op, variants, vmap};
 
 use super::Reduction;
 use crate::convert::to_dtype;
@@ -188,7 +188,9 @@ pub fn deprecated_at(args: &Args, [average, reduce]: [Arg; 2]) -> Result<Option<
         (Some(false), _) => (Reduction::Sum, "sum"),
         _ => (Reduction::Mean, "mean"),
     };
-    host::warn(&format!("size_average and reduce args will be deprecated, please use reduction='{word}' instead."))?;
+    interpreter::warn(&format!(
+        "size_average and reduce args will be deprecated, please use reduction='{word}' instead."
+    ))?;
     Ok(Some(reduction))
 }
 
@@ -196,7 +198,7 @@ fn warn_of_broadcasting(input: &Tensor, target: &Tensor) -> Result<()> {
     if input.sizes() == target.sizes() {
         return Ok(());
     }
-    host::warn(&format!(
+    interpreter::warn(&format!(
         "Using a target size (torch.Size({})) that is different to the input size (torch.Size({})). This will likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
         Shape(target.sizes()),
         Shape(input.sizes())
@@ -479,7 +481,7 @@ pub static KL_DIV: Operator = Operator {
             None => Reduction::parse(args.str(REDUCTION)?)?,
         };
         if deprecated.is_none() && reduction == Reduction::Mean {
-            host::warn(
+            interpreter::warn(
                 "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the next major release.",
             )?;
         }

@@ -8,7 +8,7 @@ use rushlight_dispatch::operator::{
     BatchRule, DTypes, Derivative, Implementation, Opaque, Operator, Tags, Variants, operator,
 };
 use rushlight_dispatch::value::{Ints, Output};
-use rushlight_dispatch::{create, host, op, value, vmap};
+use rushlight_dispatch::{create, interpreter, op, value, vmap};
 
 use crate::reduce::select_backward::ORDERED;
 
@@ -136,7 +136,7 @@ enum Search {
 fn runs(flat: &Tensor, search: Search) -> Result<Runs> {
     let (pin, offset) = (flat.storage().pin()?, flat.layout().offset);
     let mut found = None;
-    host::while_detached(flat.numel(), || {
+    interpreter::while_detached(flat.numel(), || {
         dispatch!(flat.dtype(), T in [u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
             // SAFETY: the tensor is contiguous and lies in the pinned storage.
             found = Some(unsafe {

@@ -11,7 +11,7 @@ use rushlight_dispatch::operator::{
     Variants, formula, operator,
 };
 use rushlight_dispatch::value::Value;
-use rushlight_dispatch::{copy, create, host};
+use rushlight_dispatch::{copy, create, interpreter};
 
 use super::{ReduceDims, derived_count, expand};
 use crate::expr_ext::ExprExt;
@@ -157,7 +157,7 @@ fn infer(args: &Args, with_mean: bool) -> Result<Vec<TensorSpec>> {
     if (own.numel() > 0 || over.sizes(own.sizes()).iter().product::<isize>() > 0)
         && over.count(own.sizes()) as f64 <= correction(args)
     {
-        host::warn(&format!(
+        interpreter::warn(&format!(
             "{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output numel)."
         ))?;
     }

@@ -12,7 +12,7 @@ use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{DType, Element, Error, Result, dispatch};
 use rushlight_dispatch::create::from_slice;
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::host::while_detached;
+use rushlight_dispatch::interpreter::while_detached;
 use rushlight_dispatch::op;
 use rushlight_dispatch::value::Output;
 
