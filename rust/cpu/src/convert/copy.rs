@@ -5,7 +5,7 @@ use rushlight_core::{DType, Layout, Scalar};
 use rushlight_par::Address;
 
 use crate::convert::cast::converter;
-use crate::index::merge::{ScatterKernels, ScatterOp};
+use crate::index::scatter::{ScatterKernels, ScatterOp};
 use crate::pointwise::{GRAIN, Lane, Tile, run, stream};
 use crate::streaming;
 use crate::transpose::transpose_block;
@@ -164,7 +164,7 @@ impl Transposition {
         for column in 0..columns as isize {
             let below = from.wrapping_offset(column * self.column_step).wrapping_add(rows * self.width);
             for line in (0..rows * self.width).step_by(64) {
-                streaming::ask(below.wrapping_add(line));
+                streaming::prefetch_line(below.wrapping_add(line));
             }
         }
         // SAFETY: guaranteed by the caller (see `# Safety`); a block has room for a side squared.

@@ -134,7 +134,7 @@ pub(crate) unsafe fn stream<const N: usize>(
         // SAFETY: guaranteed by the caller (see `# Safety`); the buffer holds a step of any width.
         unsafe { streaming::store(out.add(done * widths[0]), buffer.pointer(), n * widths[0]) };
         for lane in 1..N {
-            streaming::fetch(inputs[lane], n * widths[lane]);
+            streaming::prefetch(inputs[lane], n * widths[lane]);
             inputs[lane] = inputs[lane].wrapping_add(n * widths[lane]);
         }
         done += n;
@@ -192,7 +192,7 @@ impl<const N: usize> Loops<'_, N> {
                 if self.streams {
                     streaming::store(at(0), out, n * self.lanes[0].dtype.size());
                     for lane in (1..N).filter(|&lane| self.direct[lane]) {
-                        streaming::fetch(at(lane), n * self.lanes[lane].dtype.size());
+                        streaming::prefetch(at(lane), n * self.lanes[lane].dtype.size());
                     }
                 } else if !in_place {
                     self.scatter(at(0), steps[0], n, out, scratch.pointer());
@@ -374,7 +374,7 @@ impl<const N: usize> Loops<'_, N> {
                     // The elements of the next block are adjacent.
                     for column in columns as isize..2 * columns as isize {
                         for line in (0..rows * width).step_by(64) {
-                            streaming::ask(from.wrapping_offset(column * along[lane]).wrapping_add(line));
+                            streaming::prefetch_line(from.wrapping_offset(column * along[lane]).wrapping_add(line));
                         }
                     }
                     transpose_block(to, (columns * width) as isize, from, along[lane], rows, columns, width);

@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{Class, DType, Error, Result, Scalar};
-use rushlight_cpu::index::merge::ScatterOp;
+use rushlight_cpu::index::scatter::ScatterOp;
 use rushlight_dispatch::create::scalar_of;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{

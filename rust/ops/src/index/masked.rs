@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
-use rushlight_cpu::index::merge::ScatterOp;
+use rushlight_cpu::index::scatter::ScatterOp;
 use rushlight_cpu::pointwise::{Lane, run};
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::expr::Expr;
