@@ -48,7 +48,7 @@ impl Case {
         format!(
             "extern \"C\" void loop_{name}(void* out, const void* const* inputs, usize n, const void* given, usize count) {{\n    \
              using T = {element};\n    auto numbers = static_cast<const T*>(given);\n    (void)numbers; (void)count;\n    \
-             for (usize i = 0; i < n; i++) static_cast<{result}*>(out)[i] = rows::{name}({arguments});\n}}\n"
+             for (usize i = 0; i < n; i++) static_cast<{result}*>(out)[i] = pointwise::{name}({arguments});\n}}\n"
         )
     }
 }
