@@ -106,7 +106,7 @@ pub static T: Operator = Operator {
 /// `T` for frequent internal use on matrices: the same view behind a node of the same name, without the steps of a call
 /// and without the data of an operator's node.
 pub fn across(own: &Tensor) -> Result<Tensor> {
-    if own.rank() != 2 || !own.is_plain() || !modes::due(&T).is_empty() {
+    if own.rank() != 2 || !own.is_plain() || !modes::active(&T).is_empty() {
         return op!(T, own);
     }
     let view = Tensor::view_of(own, own.layout().transpose(0, 1));
