@@ -9,7 +9,7 @@ use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
 use rushlight_dispatch::{create, interpreter, op, vmap, warn_once};
 
 use super::FftNorm;
-use super::kernel::{C2C, C2R, R2C};
+use super::primitives::{C2C, C2R, R2C};
 use crate::expr_ext::ExprExt;
 
 #[operator]
