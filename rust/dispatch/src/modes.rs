@@ -95,7 +95,7 @@ fn active_among(op: &Operator, in_use: u64) -> Modes {
         Modes::AUTOCAST => op.autocast != Autocast::Unchanged,
         Modes::VMAP => op.tags.has(Tags::RANDOM),
         // They apply to the operator that it calls instead.
-        _ => !matches!(op.implementation, Implementation::Redispatch(_)),
+        _ => !matches!(op.implementation, Implementation::Delegate(_)),
     };
     let modes = [Modes::AUTOCAST, Modes::VMAP, Modes::CALL_CACHE, Modes::PROFILER].into_iter();
     let active = modes.filter(|&mode| in_use & (COUNT << mode.place()) != 0 && applies(mode));

@@ -139,7 +139,7 @@ fn check(args: Args, target: Target, rest: Rest) -> Result<Output> {
 
 #[inline]
 fn take_steps(args: Args, target: Target, declined: bool) -> Result<Output> {
-    if let Implementation::Redispatch(choose) = args.op.implementation {
+    if let Implementation::Delegate(choose) = args.op.implementation {
         return hand_over(choose, args, target);
     }
     let in_place = matches!(target, Target::InPlace);
@@ -191,7 +191,7 @@ fn execute(args: &Args, target: Target, declined: bool) -> Result<Output> {
         (Implementation::CompositeImplicit(body), Target::Fresh) => {
             check_devices(args).and_then(|_| subgraph::compose(*body, args))
         }
-        (Implementation::Opaque(body), Target::Fresh) => kernels::unrecorded(body, args),
+        (Implementation::ExplicitAutograd(body), Target::Fresh) => kernels::unrecorded(body, args),
         (Implementation::InPlaceFill(body), Target::Fresh) => kernels::run_fill(body, args),
         (_, target) => through_copy::through_copy(args, target),
     }

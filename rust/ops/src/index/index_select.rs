@@ -37,7 +37,7 @@ pub static INDEX_SELECT: Operator = Operator {
             [3, 4]])",
     out: Out::new(Accepts::Same, &["index_select(): self and result must have the same scalar type"]).no_alias(),
     dtypes: DTypes::ALL,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Custom(batched_index_select),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {

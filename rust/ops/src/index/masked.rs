@@ -8,8 +8,8 @@ use rushlight_cpu::pointwise::{Lane, run};
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Opaque, Operator, Out,
-    Saves, Tags, TensorSpec, Update, Variants, formula, operator,
+    Accepts, Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, ExplicitAutograd, Implementation,
+    Operator, Out, Saves, Tags, TensorSpec, Update, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, unsqueeze_to_rank};
@@ -38,7 +38,7 @@ pub static MASKED_SELECT: Operator = Operator {
     dtypes: DTypes::ALL,
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(by_mask),
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let (own, mask) = (args.tensor(INPUT)?, args.valued(MASK)?);
         if mask.dtype() != DType::Bool {
             return Err(Error::runtime("masked_select: expected BoolTensor for mask"));

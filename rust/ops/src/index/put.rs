@@ -181,7 +181,7 @@ pub static INDEX_PUT: Operator = Operator {
     tensor([1., 0., 2.])",
     dtypes: DTypes::ALL,
     tags: Tags::DATA_DEPENDENT,
-    implementation: Implementation::Redispatch(|args| {
+    implementation: Implementation::Delegate(|args| {
         arguments(&args).map_err(|error| with_context(error, &args, false))
     }),
     derivative: Derivative::CompositeImplicit,

@@ -7,8 +7,8 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BackwardContext, DTypes, Derivative, Implementation, Opaque, Operator, Saves, Variants, formula,
-    operator,
+    Args, Autocast, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Variants,
+    formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output};
 use rushlight_dispatch::{interpreter, op, variants, vmap};
@@ -152,7 +152,7 @@ pub static MSE: Operator = Operator {
     >>> torch._mse_loss(torch.tensor([1., 2.]), torch.tensor([0., 4.]), 2)
     tensor(5.)",
     dtypes: DTypes::FLOATS,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let difference = op!(SUB, args.tensor(INPUT)?, args.tensor(TARGET)?)?;
         let squares = op!(MUL, &difference, &difference)?;
         Reduction::of_code(args.int(REDUCTION)?).apply(squares).map(Output::Tensor)
@@ -368,7 +368,7 @@ pub static BCE: Operator = Operator {
     >>> torch._binary_cross_entropy(torch.tensor([0.5]), torch.tensor([1.]))
     tensor([0.6931])",
     dtypes: DTypes::FLOATS,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let (x, y) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
         for (name, tensor) in [("input", x), ("target", y)] {
             let inside = Expr::from(tensor).at_least(0.0).and(Expr::from(tensor).at_most(1.0)).done()?;

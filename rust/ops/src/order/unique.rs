@@ -5,7 +5,7 @@ use rushlight_core::{Bool, DType, Error, Result, dispatch};
 use rushlight_cpu::order::{self, Runs};
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::operator::{
-    BatchRule, DTypes, Derivative, Implementation, Opaque, Operator, Tags, Variants, operator,
+    BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Tags, Variants, operator,
 };
 use rushlight_dispatch::value::{Ints, Output};
 use rushlight_dispatch::{create, interpreter, op, value, vmap};
@@ -25,7 +25,7 @@ pub static UNIQUE: Operator = Operator {
     dtypes: ORDERED.union(DTypes::WIDE),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let own = args.valued(INPUT)?;
         if !args.op.dtypes.has(own.dtype()) {
             return Err(Error::unsupported("unique", own.dtype()));
@@ -50,7 +50,7 @@ pub static UNIQUE_CONSECUTIVE: Operator = Operator {
     dtypes: ORDERED.union(DTypes::WIDE),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let own = args.valued(INPUT)?;
         if !args.op.dtypes.has(own.dtype()) {
             return Err(not_implemented(args.op, own.dtype()));
@@ -79,7 +79,7 @@ pub static UNIQUE_DIM: Operator = Operator {
     dtypes: ORDERED.union(DTypes::WIDE),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let own = args.valued(INPUT)?;
         if !args.op.dtypes.has(own.dtype()) {
             return Err(not_implemented(args.op, own.dtype()));

@@ -81,7 +81,7 @@ pub static ELU: Operator = Operator {
 
     >>> torch.nn.functional.elu(torch.tensor([-1., 2.]))
     tensor([-0.6321,  2.0000])",
-    implementation: Implementation::Redispatch(|args| scaled_elu(args, |alpha| [alpha, 1.0, 1.0])),
+    implementation: Implementation::Delegate(|args| scaled_elu(args, |alpha| [alpha, 1.0, 1.0])),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3), 0.2", "t()"],
     reference: "np.where(np.greater(self, 0), self, alpha * np.expm1(self))",
@@ -98,7 +98,7 @@ pub static SELU: Operator = Operator {
 
     >>> torch.selu(torch.tensor([-1., 2.]))
     tensor([-1.1113,  2.1014])",
-    implementation: Implementation::Redispatch(|args| {
+    implementation: Implementation::Delegate(|args| {
         scaled_elu(args, |_| [1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0])
     }),
     derivative: Derivative::CompositeImplicit,
@@ -116,7 +116,7 @@ pub static CELU: Operator = Operator {
 
     >>> torch.celu(torch.tensor([-1., 2.]))
     tensor([-0.6321,  2.0000])",
-    implementation: Implementation::Redispatch(|args| {
+    implementation: Implementation::Delegate(|args| {
         if args.float(ALPHA)? == 0.0 {
             return Err(Error::runtime("ZeroDivisionError: alpha cannot be 0 for CELU"));
         }
@@ -174,7 +174,7 @@ pub static GELU: Operator = Operator {
 
     >>> torch.nn.functional.gelu(torch.tensor([-1., 2.]))
     tensor([-0.1587,  1.9545])",
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         args.op = match args.str(APPROXIMATE)? {
             "none" => &GELU_ERF,
             "tanh" => &GELU_TANH,
@@ -383,7 +383,7 @@ pub static RELU6: Operator = Operator {
     >>> torch.nn.functional.relu6(torch.tensor([-3., 8.]))
     tensor([0., 6.])",
     dtypes: DTypes::REAL,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         let inplace = args.bool(INPLACE)?;
         args.values.truncate(1);
         args.values.extend([Value::Float(0.0), Value::Float(6.0), Value::Bool(inplace)]);

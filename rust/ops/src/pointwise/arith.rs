@@ -152,7 +152,7 @@ pub static RSUB: Operator = Operator {
     tensor([-3, -5])",
     dtypes: DTypes::NUMBERS,
     tags: Tags::BROADCASTS,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         args.op = &SUB;
         args.values.swap(0, 1);
         Ok(args)
@@ -182,7 +182,7 @@ pub static MUL: Operator = Operator {
     tensor([[3., 6.],
             [4., 8.]])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
         loops: tiles! {

@@ -71,7 +71,7 @@ pub static CLAMP: Operator = Operator {
     tensor([-1.0000,  0.5000,  1.0000])",
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     tags: Tags::BROADCASTS,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         match (args.has_tensor(MIN) || args.has_tensor(MAX), args.has_number(MIN) || args.has_number(MAX)) {
             (true, true) => {
                 as_numbers(&mut args)?;

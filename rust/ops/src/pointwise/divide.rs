@@ -28,7 +28,7 @@ pub static DIV: Operator = Operator {
     >>> torch.div(torch.tensor([7, 1]), 2)
     tensor([3.5000, 0.5000])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     implementation: float(tiles! {
         for<S> [f32, f64] (|x, y| x / y);
         for<S> [c64, c128] (|x, y| x.wide().quotient(y.wide()).narrow())
@@ -104,7 +104,7 @@ pub static DIV_MODE: Operator = Operator {
     >>> torch.div(torch.tensor([7, -7]), 2, rounding_mode='floor')
     tensor([ 3, -4])",
     dtypes: DTypes::REAL,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         args.op = match args.optional_str(ROUNDING_MODE) {
             None if !args.has(ROUNDING_MODE) => &DIV,
             Some("trunc") => &DIV_TRUNC,

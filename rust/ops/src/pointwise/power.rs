@@ -110,7 +110,7 @@ pub static POW: Operator = Operator {
     tensor([1., 4., 9.])",
     implementation: with_numbers(BY_NUMBER),
     tags: Tags::DOUBLE_SCALARS,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     check: Some(|args| {
         let base = args.tensor(INPUT)?.dtype();
         match args.scalar(EXPONENT)? {
@@ -217,7 +217,7 @@ pub static FLOAT_POWER: Operator = Operator {
         &["the output given to float_power has dtype {Out} but the operation's result requires dtype {Result}"],
     ),
     tags: Tags::RESTRICTED_IN_PLACE.union(Tags::BROADCASTS),
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         let complex = [INPUT, EXPONENT].iter().any(|&arg| {
             args.optional_tensor(arg).is_some_and(|tensor| tensor.dtype().is_complex())
                 || args.optional_scalar(arg).is_some_and(Scalar::is_complex)
@@ -253,7 +253,7 @@ pub static SQUARE: Operator = Operator {
     >>> torch.square(torch.tensor([-2., 3.]))
     tensor([4., 9.])",
     sparse: Sparse::ZeroPreserving,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         args.op = &POW;
         args.values.push(Value::Scalar(Scalar::Int(2)));
         Ok(args)

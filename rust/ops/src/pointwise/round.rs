@@ -114,7 +114,7 @@ pub static ROUND_DECIMALS: Operator = Operator {
     >>> torch.round(torch.tensor([0.1234567]), decimals=3)
     tensor([0.1230])",
     dtypes: DTypes::FLOATS,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         let decimals = args.int(DECIMALS)?;
         if decimals == 0 {
             let dtype = args.tensor(INPUT)?.dtype();

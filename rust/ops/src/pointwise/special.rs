@@ -175,7 +175,7 @@ pub static POLYGAMMA: Operator = Operator {
     >>> torch.polygamma(1, torch.tensor([1., 0.5]))
     tensor([1.6449, 4.9348])",
     dtypes: REAL,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         args.values.swap(0, 1);
         args.op = &POLYGAMMA_METHOD;
         Ok(args)

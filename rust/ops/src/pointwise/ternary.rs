@@ -162,7 +162,7 @@ pub static NAN_TO_NUM: Operator = Operator {
 
     >>> torch.nan_to_num(torch.tensor([float('nan'), float('inf')]), posinf=9.)
     tensor([0., 9.])",
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         let (low, high) = extremes(args.tensor(INPUT)?.dtype());
         for (arg, default) in [(NAN, 0.0), (POSINF, high), (NEGINF, low)] {
             if !args.has(arg) {

@@ -60,7 +60,7 @@ pub static WHERE_METHOD: Operator = Operator {
     tensor([1, 0])",
     dtypes: DTypes::ALL,
     tags: Tags::BROADCASTS,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         args.values.swap(0, 1);
         args.op = &WHERE;
         Ok(args)

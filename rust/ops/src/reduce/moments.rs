@@ -34,7 +34,7 @@ macro_rules! family {
                 $value
             ),
             dtypes: DTypes::INEXACT,
-            implementation: Implementation::Redispatch(|args| deferred(args, &$correction, false)),
+            implementation: Implementation::Delegate(|args| deferred(args, &$correction, false)),
             derivative: Derivative::CompositeImplicit,
             node: $node,
             samples: &["t(2, 3)", "t(2, 3), False", "t(3, 2).t()"],
@@ -55,7 +55,7 @@ macro_rules! family {
                 $of_rows
             ),
             dtypes: DTypes::INEXACT,
-            implementation: Implementation::Redispatch(|args| deferred(args, &$correction, true)),
+            implementation: Implementation::Delegate(|args| deferred(args, &$correction, true)),
             derivative: Derivative::CompositeImplicit,
             node: $node,
             samples: &["t(2, 3), 1", "t(2, 3, 4), (0, 2), False, True"],

@@ -303,7 +303,7 @@ macro_rules! max_rows {
                 $functional_example
             ),
             dtypes: $dtypes,
-            implementation: Implementation::Redispatch(|mut args| {
+            implementation: Implementation::Delegate(|mut args| {
                 let both = args.bool(RETURN_INDICES)?;
                 args.values.truncate(6);
                 Ok(Args { op: if both { &$both } else { &$op }, values: args.values })
