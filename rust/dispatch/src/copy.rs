@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Device, Layout, Result};
-use rushlight_cpu::pointwise::Lane;
+use rushlight_cpu::pointwise::RawOperand;
 
 use crate::allocate::allocate;
 use crate::operator::{Operator, Tags, TensorSpec};
@@ -37,10 +37,12 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
     }
     crate::interpreter::while_detached(target.numel(), || {
         let (out, input) = (to.storage().pin()?, from.storage().pin()?);
-        let lanes =
-            [Lane { pointer: out.as_ptr(), dtype: to.dtype() }, Lane { pointer: input.as_ptr(), dtype: from.dtype() }];
+        let operands = [
+            RawOperand { pointer: out.as_ptr(), dtype: to.dtype() },
+            RawOperand { pointer: input.as_ptr(), dtype: from.dtype() },
+        ];
         // SAFETY: layouts stay within their pinned storages.
-        unsafe { rushlight_cpu::convert::copy::copy(target, source, lanes) };
+        unsafe { rushlight_cpu::convert::copy::copy(target, source, operands) };
         Ok(())
     })
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicPtr;
 use rushlight_autograd::{Gradients, Tensor, TensorMeta};
 use rushlight_core::memory_format::{channels_last, has_channels_last};
 use rushlight_core::{DType, Device, Error, Layout, Result};
-use rushlight_cpu::tiles::Loops;
+use rushlight_cpu::loops::Loops;
 pub use rushlight_macros::operator;
 
 use crate::expr::Expr;
@@ -190,7 +190,7 @@ impl Promote {
 /// An elementwise operator.
 pub struct Pointwise {
     pub promote: Promote,
-    /// What it computes for each dtype, on all devices; see `rushlight_cpu::tiles!`.
+    /// What it computes for each dtype, on all devices; see `rushlight_cpu::loops!`.
     pub loops: Loops,
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use rushlight::DType;
 use rushlight::table::OPERATORS;
 use rushlight_cpu::folds::{FoldExpressions, Step};
-use rushlight_cpu::tiles::Expression;
+use rushlight_cpu::loops::Expression;
 use rushlight_cuda::kernels::{function_name, type_name};
 use rushlight_dispatch::operator::Implementation;
 
