@@ -1,4 +1,4 @@
-//! Tasks that run concurrently with their caller: `fork` returns a future at once, and `wait` returns what the task
+//! Tasks that run concurrently with their caller: `fork()` returns a future at once, and `wait()` returns what the task
 //! returned.
 //!
 //! Tasks may block and may fork and wait themselves, so they have threads of their own instead of the pool's workers.

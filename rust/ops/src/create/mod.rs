@@ -1,7 +1,7 @@
 //! Creation operators: constants, ranges, random numbers, and in-place overwriting.
 //!
-//! The signature of every factory ends in the same keywords (`dtype`, `layout`, `device`, `pin_memory`,
-//! `requires_grad`), which the macro `factory!` adds and `Options` reads.
+//! The signature of every factory ends in the same keywords (`dtype=`, `layout=`, `device=`, `pin_memory=`,
+//! `requires_grad=`), which the macro `factory!` adds and `Options` reads.
 
 pub mod constant;
 pub mod diagonal;

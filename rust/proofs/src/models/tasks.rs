@@ -10,7 +10,7 @@ use super::number::Number;
 use crate::future::{Future, Progress};
 use crate::model::Model;
 use crate::process::{Side, fork};
-use crate::{executor, futex, waits};
+use crate::{deadlock, executor, futex};
 
 pub const MODELS: &[Model] = &[
     Model { name: "task-and-waiter", preemptions: 3, run: || one_task(false) },
