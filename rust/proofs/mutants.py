@@ -48,7 +48,7 @@ MUTANTS = [
     # An idle thread looks at the count of news after it has looked at the queue.
     ("task-without-waiter", "jit/src/executor.rs", "        queue.idle += 1;\n        drop(queue);\n", "        queue.idle += 1;\n        drop(queue);\n        let news = WAKEUPS.load(Ordering::Acquire);\n"),
     ("task-while-idle-threads-go", "jit/src/executor.rs", "        if queue.tasks.is_empty() && WAKEUPS.load(Ordering::Acquire) == news {", "        {"),
-    ("task-deadlock", "jit/src/waits.rs", "    while next != own {", "    loop {"),
+    ("task-deadlock", "jit/src/deadlock.rs", "    while next != own {", "    loop {"),
     ("task-after-close", "jit/src/executor.rs", "    if queue.closed {\n        return future;\n    }\n", ""),
     ("arena-message", "core/src/shared/arena.rs", "                    self.lease.claim(span(slot))?;\n", ""),
     ("arena-message", "core/src/shared/arena.rs", "        if self.lease.other_claim(&(0..self.map.len()))?.is_none() {", "        if self.lease.other_claim(&(0..1))?.is_none() {"),

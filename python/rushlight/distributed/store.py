@@ -155,7 +155,7 @@ class HashStore(Store):
 
     def _ask(self, name, *fields):
         try:
-            return self._table.ask(name, fields, self._timeout.total_seconds())
+            return self._table.request(name, fields, self._timeout.total_seconds())
         except OSError:
             raise DistNetworkError(
                 "the store belongs to the process that forked this one\n  Use a TCPStore for several processes."
@@ -224,7 +224,7 @@ class TCPStore(Store):
 
     def _ask(self, name, *fields):
         try:
-            return self._client.ask(name, fields, self._timeout.total_seconds())
+            return self._client.request(name, fields, self._timeout.total_seconds())
         except OSError as error:
             raise DistNetworkError(
                 f"The store at {self._host}:{self._port} does not answer: {error}\n  Is its server still running?"

@@ -131,13 +131,13 @@ impl Tensor {
     }
 
     /// The same elements behind an identity node, where the inner graph of another node begins.
-    pub fn subgraph_input(&self) -> Result<Tensor> {
-        let subgraph_input = self.detach();
+    pub fn alias_in_subgraph(&self) -> Result<Tensor> {
+        let alias = self.detach();
         if let Some(edge) = self.gradient_edge()? {
             let outputs = smallvec![OutputMeta::from(self)];
-            subgraph_input.set_history(Node::new(Identity, Edges::from_elem(Some(edge), 1), outputs), 0);
+            alias.set_history(Node::new(Identity, Edges::from_elem(Some(edge), 1), outputs), 0);
         }
-        Ok(subgraph_input)
+        Ok(alias)
     }
 
     /// Whether no recorded operator made this tensor.

@@ -1,7 +1,7 @@
 //! Several recorded calls as one node of the graph.
 //!
 //! The parts of a composite operator are recorded as usual, but on aliases of its inputs: the subgraph's inputs
-//! (`Tensor::subgraph_input`). The outer node leads from the results to the inputs. Its derivative is a backward pass
+//! (`Tensor::alias_in_subgraph`). The outer node leads from the results to the inputs. Its derivative is a backward pass
 //! from the inner results to the subgraph's inputs.
 
 use std::borrow::Cow;

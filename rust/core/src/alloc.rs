@@ -173,10 +173,10 @@ fn take_small(class: usize) -> Option<NonNull<u8>> {
 /// Requests memory from the system; on failure releases the cached blocks and tries once more.
 #[cold]
 fn allocate_or_retry(size: usize) -> Option<NonNull<u8>> {
-    let ask = || if reserve::hold() { system_allocate(size) } else { None };
-    ask().or_else(|| {
+    let attempt = || if reserve::hold() { system_allocate(size) } else { None };
+    attempt().or_else(|| {
         release_cached();
-        ask()
+        attempt()
     })
 }
 
@@ -258,7 +258,7 @@ pub fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>> 
 
 /// Returns an error if `bytes` bytes are not available. Called before work whose own allocations cannot fail; the
 /// memory is allocated and freed untouched.
-pub fn ask(bytes: Option<usize>) -> Result<()> {
+pub fn check_available(bytes: Option<usize>) -> Result<()> {
     let room = list::<u8>(bytes.unwrap_or(usize::MAX))?;
     // The compiler may remove an allocation whose result is unused.
     std::hint::black_box(&room);
@@ -395,7 +395,7 @@ mod tests {
     fn too_much_is_an_error() {
         assert!(allocate(1 << 60).is_err());
         assert!(list::<u64>(1 << 60).is_err() && filled(0u8, 1 << 60).is_err() && collected(0..1usize << 60).is_err());
-        assert!(ask(Some(1 << 60)).is_err() && ask(None).is_err());
-        assert!(ask(Some(1 << 10)).is_ok() && collected(0..3usize).is_ok_and(|list| list == [0, 1, 2]));
+        assert!(check_available(Some(1 << 60)).is_err() && check_available(None).is_err());
+        assert!(check_available(Some(1 << 10)).is_ok() && collected(0..3usize).is_ok_and(|list| list == [0, 1, 2]));
     }
 }

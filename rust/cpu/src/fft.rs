@@ -10,7 +10,7 @@ use std::sync::Arc;
 use num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use rushlight_core::Result;
-use rushlight_core::alloc::{ask, filled};
+use rushlight_core::alloc::{check_available, filled};
 use rushlight_core::fork::{ForkMutex, Rank};
 use rustfft::{Fft, FftNum, FftPlanner};
 
@@ -64,7 +64,7 @@ fn kept<K: Ord, P: Clone>(
     if let Some(plan) = plans.get(&key) {
         return Ok(plan.clone());
     }
-    ask(room)?;
+    check_available(room)?;
     if plans.len() >= KEPT {
         plans.clear();
     }

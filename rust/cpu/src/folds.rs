@@ -60,7 +60,7 @@ pub struct Step {
 /// `[f32 => f64 => i64]` accumulates in `f64` and gives `i64`. In the expressions `T`, `A` and `O` name the element,
 /// the accumulator and the result, `S` the instruction set, and `n` the number of elements. Names behind `;` in the
 /// second expression are the operator's numbers as `f64`; the last may read them too. The text is translated into device
-/// functions, as that of [`tiles!`](crate::tiles) is.
+/// functions, as that of [`loops!`](crate::loops) is.
 #[macro_export]
 macro_rules! folds {
     ($(for<$S:ident> [$($T:ty),+ $(=> $A:ty $(=> $O:ty)?)?] $f:tt);+ $(;)?) => {{

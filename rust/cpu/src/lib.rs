@@ -14,12 +14,12 @@ pub mod folds;
 pub mod fused;
 pub mod index;
 pub mod linalg;
+pub mod loops;
 pub mod nn;
 pub mod order;
 pub mod pointwise;
 pub mod reduce;
 mod streaming;
-pub mod tiles;
 mod transpose;
 
 /// Names from other crates that this crate's macros use.

@@ -18,15 +18,15 @@ pub const LINE: usize = 64;
 
 /// Prefetches `bytes` bytes at `AHEAD` behind `from`.
 #[inline(always)]
-pub fn fetch(from: *const u8, bytes: usize) {
+pub fn prefetch(from: *const u8, bytes: usize) {
     for at in (0..bytes).step_by(LINE) {
-        ask(from.wrapping_add(AHEAD + at));
+        prefetch_line(from.wrapping_add(AHEAD + at));
     }
 }
 
 /// Prefetches the line at an address, which may be invalid.
 #[inline(always)]
-pub fn ask(address: *const u8) {
+pub fn prefetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint that reads nothing.
     unsafe {
@@ -65,7 +65,7 @@ multiversion! {
         // SAFETY: as in `store`.
         unsafe {
             for at in (0..whole).step_by(LINE) {
-                ask(from.wrapping_add(AHEAD + at));
+                prefetch_line(from.wrapping_add(AHEAD + at));
                 line::<S>(to.add(at), from.add(at));
             }
             std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), bytes - whole);

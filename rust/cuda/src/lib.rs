@@ -14,7 +14,7 @@ const DRIVER: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 /// The number of CUDA devices; zero if there is no driver or it cannot start. Determined once per process.
 pub fn device_count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
-    *COUNT.get_or_init(|| ask().unwrap_or(0))
+    *COUNT.get_or_init(|| count_devices().unwrap_or(0))
 }
 
 /// The error for using a CUDA device, in torch's words for a machine without a driver and for a library without
@@ -30,7 +30,7 @@ pub fn unsupported() -> Error {
     Error::runtime(sentence).hint("rushlight runs on the CPU only at present: use device='cpu'.")
 }
 
-fn ask() -> Option<usize> {
+fn count_devices() -> Option<usize> {
     // SAFETY: loading the driver runs its initialisers, which any program may load.
     let driver = DRIVER.iter().find_map(|name| unsafe { Library::new(*name) }.ok())?;
     // SAFETY: the driver's C interface gives these functions these types.

@@ -31,13 +31,13 @@ pub fn run() {
             count.missing.push(op.name);
         }
     }
-    println!("{:<10} {:>9} {:>5} {:>5}", "kind", "operators", "cpu", "cuda");
+    println!("{:<17} {:>9} {:>5} {:>5}", "kind", "operators", "cpu", "cuda");
     for (kind, count) in &kinds {
-        println!("{kind:<10} {:>9} {:>5} {:>5}", count.operators, count.cpu, count.cuda);
+        println!("{kind:<17} {:>9} {:>5} {:>5}", count.operators, count.cpu, count.cuda);
     }
     let total = |part: fn(&Count) -> usize| kinds.values().map(part).sum::<usize>();
     println!(
-        "{:<10} {:>9} {:>5} {:>5}",
+        "{:<17} {:>9} {:>5} {:>5}",
         "all",
         total(|count| count.operators),
         total(|count| count.cpu),

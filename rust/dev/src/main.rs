@@ -8,6 +8,7 @@ mod devices;
 mod generate;
 mod graph;
 mod modules;
+mod overviews;
 mod rebuild;
 mod tokens;
 mod tree;
@@ -20,6 +21,7 @@ cargo dev <tool> [--root FOLDER]
 
   budget             files above 600 lines must be listed with a reason in rust/dev/budget.txt
   graph              print the dependencies of crates and files; an upward dependency or a cycle is an error
+  overviews          the files and modules that the READMEs and the overviews of crates name must exist
   coverage           print which names of torch's API exist, and write docs/coverage.md
   devices            print the operators by kind and by the devices that they run on
   rebuild [FILE]     edit one source file, time build and import, restore the file
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["graph"] => graph::run(&root),
+        ["overviews"] => overviews::run(&root),
         ["rebuild"] => rebuild::run(&root, rebuild::USUAL),
         ["rebuild", file] => rebuild::run(&root, file),
         #[cfg(feature = "table")]

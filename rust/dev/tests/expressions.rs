@@ -13,9 +13,9 @@ use rushlight::{DType, Scalar};
 use rushlight_core::dtype::c128;
 use rushlight_core::{Element, dispatch};
 use rushlight_cpu::folds::FoldExpressions;
-use rushlight_cpu::pointwise::Tile;
+use rushlight_cpu::loops::Expression;
+use rushlight_cpu::pointwise::InnerLoop;
 use rushlight_cpu::reduce::Fold;
-use rushlight_cpu::tiles::Expression;
 use rushlight_cuda::kernels::{function_name, type_name};
 use rushlight_dispatch::operator::Implementation;
 
@@ -24,7 +24,7 @@ struct Case {
     op: &'static str,
     dtype: DType,
     expression: &'static Expression,
-    tile: Tile,
+    inner_loop: InnerLoop,
 }
 
 impl Case {
@@ -48,7 +48,7 @@ impl Case {
         format!(
             "extern \"C\" void loop_{name}(void* out, const void* const* inputs, usize n, const void* given, usize count) {{\n    \
              using T = {element};\n    auto numbers = static_cast<const T*>(given);\n    (void)numbers; (void)count;\n    \
-             for (usize i = 0; i < n; i++) static_cast<{result}*>(out)[i] = rows::{name}({arguments});\n}}\n"
+             for (usize i = 0; i < n; i++) static_cast<{result}*>(out)[i] = pointwise::{name}({arguments});\n}}\n"
         )
     }
 }
@@ -62,8 +62,8 @@ fn cases() -> Vec<Case> {
     for (op, loops) in pointwise.chain(rushlight::pointwise::complex::LOOPS) {
         for expression in loops.expressions {
             for &dtype in expression.dtypes {
-                let tile = (loops.cpu)(dtype).expect("an expression has a loop");
-                cases.push(Case { op: op.name, dtype, expression, tile });
+                let inner_loop = (loops.cpu)(dtype).expect("an expression has a loop");
+                cases.push(Case { op: op.name, dtype, expression, inner_loop });
             }
         }
     }
@@ -363,7 +363,7 @@ impl Case {
             let [mut host, mut found] = [(); 2].map(|()| vec![0u128; (n * width).div_ceil(16)]);
             // SAFETY: `n` elements behind each pointer, and room for as many results.
             unsafe {
-                (self.tile)(host.as_mut_ptr().cast(), inputs.as_ptr(), n, &call.numbers);
+                (self.inner_loop)(host.as_mut_ptr().cast(), inputs.as_ptr(), n, &call.numbers);
                 device(found.as_mut_ptr().cast(), inputs.as_ptr(), n, given.as_ptr().cast(), call.numbers.len());
             }
             let (host, found) = (view(&host), view(&found));

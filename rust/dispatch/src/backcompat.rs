@@ -9,7 +9,7 @@ use rushlight_core::broadcast::{broadcast, broadcast_info};
 use rushlight_core::layout::Shape;
 use rushlight_core::{Dims, Error, Result};
 
-use crate::host::{Warning, warn, warn_of};
+use crate::interpreter::{Warning, warn, warn_of};
 use crate::operator::Args;
 
 /// The checks of broadcasting: `BROADCAST`, and above it the level of strictness.

@@ -58,7 +58,7 @@ pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
         Implementation::Pointwise(_)
             | Implementation::Kernel(_)
             | Implementation::Update(_)
-            | Implementation::Opaque(_)
+            | Implementation::ExplicitAutograd(_)
     );
     let fresh = matches!(target, Target::Fresh);
     // Its Python code must not run under the lock of an accumulation, and sums of gradients are no part of a forward pass.

@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Device, Layout, Result};
-use rushlight_cpu::pointwise::Lane;
+use rushlight_cpu::pointwise::RawOperand;
 
 use crate::allocate::allocate;
 use crate::operator::{Operator, Tags, TensorSpec};
@@ -35,12 +35,14 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
         }
         return copy_lazy_conj(to, target, from, source);
     }
-    crate::host::while_detached(target.numel(), || {
+    crate::interpreter::while_detached(target.numel(), || {
         let (out, input) = (to.storage().pin()?, from.storage().pin()?);
-        let lanes =
-            [Lane { pointer: out.as_ptr(), dtype: to.dtype() }, Lane { pointer: input.as_ptr(), dtype: from.dtype() }];
+        let operands = [
+            RawOperand { pointer: out.as_ptr(), dtype: to.dtype() },
+            RawOperand { pointer: input.as_ptr(), dtype: from.dtype() },
+        ];
         // SAFETY: layouts stay within their pinned storages.
-        unsafe { rushlight_cpu::convert::copy::copy(target, source, lanes) };
+        unsafe { rushlight_cpu::convert::copy::copy(target, source, operands) };
         Ok(())
     })
 }
@@ -97,7 +99,7 @@ pub fn accumulate(to: &Tensor, target: &Layout, from: &Tensor) -> Result<()> {
     if to.is_lazy_conj() != from.is_lazy_conj() {
         return accumulate(&stored(to, to.layout()), target, &image(&stored(from, from.layout()))?);
     }
-    crate::host::while_detached(target.numel(), || {
+    crate::interpreter::while_detached(target.numel(), || {
         let (out, input) = (to.storage().pin()?, from.storage().pin()?);
         // SAFETY: layouts stay within their pinned storages, and both dtypes are the same.
         unsafe {

@@ -31,7 +31,7 @@ pub fn fill(tensor: &Tensor, value: Scalar) -> Result<()> {
         return crate::copy::copy(tensor, &scalar_of(value, dtype, tensor.device())?);
     }
     let bits = crate::promote::bits(value, dtype);
-    crate::host::while_detached(layout.numel(), || {
+    crate::interpreter::while_detached(layout.numel(), || {
         let pin = tensor.storage().pin()?;
         // SAFETY: a dense layout is one contiguous range of the pinned storage that begins at its lowest element.
         unsafe {

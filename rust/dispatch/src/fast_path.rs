@@ -100,7 +100,7 @@ fn attempt_n<const N: usize>(
     if dtype.is_half() || !op.dtypes.has(dtype) || model.device() != Device::Cpu || !operands.iter().all(alike) {
         return Ok(None);
     }
-    let Some(tile) = (body.loops.cpu)(dtype) else { return Ok(None) };
+    let Some(inner_loop) = (body.loops.cpu)(dtype) else { return Ok(None) };
     let mut pins: [Option<Pin>; N] = [const { None }; N];
     let mut inputs = [std::ptr::null::<u8>(); N];
     let mut repeated = MaybeUninit::<[u128; REPEATED]>::uninit();
@@ -133,7 +133,7 @@ fn attempt_n<const N: usize>(
     let Some(args) = over else {
         let block = Block::heap(bytes)?;
         // SAFETY: every input holds `numel` contiguous elements of the loop's dtype, and so does the block.
-        unsafe { tile(block.as_ptr()?, inputs.as_ptr(), numel, numbers) };
+        unsafe { inner_loop(block.as_ptr()?, inputs.as_ptr(), numel, numbers) };
         drop(pins);
         let layout = Layout { offset: 0, ..layout.clone() };
         return Ok(Some(Tensor::new(Storage::new(block), layout, result, Device::Cpu)));
@@ -146,8 +146,8 @@ fn attempt_n<const N: usize>(
     }
     crate::variants::check_writable(own)?;
     let change = node::InPlaceCall::begin(args)?;
-    // SAFETY: as above; a tile reads a block of each input before it writes that block of the result.
-    unsafe { tile(to.cast_mut(), inputs.as_ptr(), numel, numbers) };
+    // SAFETY: as above; the loop reads a block of each input before it writes that block of the result.
+    unsafe { inner_loop(to.cast_mut(), inputs.as_ptr(), numel, numbers) };
     drop(pins);
     change.finish()?.into_tensor().map(Some)
 }

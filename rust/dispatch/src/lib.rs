@@ -2,7 +2,7 @@
 //!
 //! The files, in the order in which they build on each other:
 //! - `value`, `generator`, `signature`: arguments, results, and the parameters of an operator; `expr`, `saved_meta`:
-//!   the values of derivatives; `host`: the services of the interpreter.
+//!   the values of derivatives; `interpreter`: the services of the Python interpreter.
 //! - `operator`: the definition of an operator. `args`, `operator_cache`, `naming` and `out` read it; `primitives` are
 //!   the few operators that these modules call, installed by the crate with the operators.
 //! - `allocate`, `copy`, `create`, `operands`, `promote`: tensors are made and moved here, unrecorded.
@@ -27,7 +27,7 @@ pub mod derivative;
 pub mod expr;
 pub mod fast_path;
 pub mod generator;
-pub mod host;
+pub mod interpreter;
 pub mod modes;
 pub mod naming;
 pub mod node;

@@ -82,24 +82,24 @@ const COUNT: u64 = (1 << WIDTH) - 1;
 
 /// The modes in use that apply to this operator.
 #[inline]
-pub fn due(op: &Operator) -> Modes {
+pub fn active(op: &Operator) -> Modes {
     match IN_USE.load(Relaxed) {
         0 => Modes::NONE,
-        in_use => minded(op, in_use),
+        in_use => active_among(op, in_use),
     }
 }
 
 #[cold]
-fn minded(op: &Operator, in_use: u64) -> Modes {
-    let minds = |mode: Modes| match mode {
+fn active_among(op: &Operator, in_use: u64) -> Modes {
+    let applies = |mode: Modes| match mode {
         Modes::AUTOCAST => op.autocast != Autocast::Unchanged,
         Modes::VMAP => op.tags.has(Tags::RANDOM),
         // They apply to the operator that it calls instead.
-        _ => !matches!(op.implementation, Implementation::Redispatch(_)),
+        _ => !matches!(op.implementation, Implementation::Delegate(_)),
     };
     let modes = [Modes::AUTOCAST, Modes::VMAP, Modes::CALL_CACHE, Modes::PROFILER].into_iter();
-    let due = modes.filter(|&mode| in_use & (COUNT << mode.place()) != 0 && minds(mode));
-    due.fold(Modes::NONE, Modes::bitor)
+    let active = modes.filter(|&mode| in_use & (COUNT << mode.place()) != 0 && applies(mode));
+    active.fold(Modes::NONE, Modes::bitor)
 }
 
 /// The forms of a call's tensors; none where their elements are what is stored, as they nearly always are.
@@ -125,27 +125,27 @@ fn forms_of(args: &Args, target: &Target) -> Modes {
     args.each_tensor().map(|(_, tensor)| tensor).chain(outs).map(form).fold(Modes::NONE, Modes::bitor)
 }
 
-/// Makes the call, or another one instead, or leaves it to the rest.
+/// Makes the call, or another one instead, or passes it on to the rest.
 pub type Interceptor = for<'a> fn(Args<'a>, Target<'_>, Rest) -> Result<Output>;
 
-/// Who sees to some modes and forms.
+/// An interceptor, and the modes and forms that it handles.
 pub struct Entry(pub Modes, pub Interceptor);
 
-/// The interceptors that a call has not met yet, and what comes behind them.
+/// The interceptors that a call has not passed yet, and the function after the last one.
 #[derive(Clone, Copy)]
 pub struct Rest {
     pub list: &'static [Entry],
-    pub due: Modes,
+    pub active: Modes,
     pub end: for<'a> fn(Args<'a>, Target<'_>) -> Result<Output>,
 }
 
 impl Rest {
-    /// Hands the call to the next interceptor that it concerns, and at last to the end.
+    /// Passes the call to the next interceptor that handles one of its modes, and after the last to `end`.
     pub fn call(self, args: Args, target: Target) -> Result<Output> {
         let mut list = self.list;
         while let [Entry(modes, intercept), behind @ ..] = list {
             list = behind;
-            if modes.meets(self.due) {
+            if modes.meets(self.active) {
                 return intercept(args, target, Rest { list, ..self });
             }
         }

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicPtr;
 use rushlight_autograd::{Gradients, Tensor, TensorMeta};
 use rushlight_core::memory_format::{channels_last, has_channels_last};
 use rushlight_core::{DType, Device, Error, Layout, Result};
-use rushlight_cpu::tiles::Loops;
+use rushlight_cpu::loops::Loops;
 pub use rushlight_macros::operator;
 
 use crate::expr::Expr;
@@ -190,7 +190,7 @@ impl Promote {
 /// An elementwise operator.
 pub struct Pointwise {
     pub promote: Promote,
-    /// What it computes for each dtype, on all devices; see `rushlight_cpu::tiles!`.
+    /// What it computes for each dtype, on all devices; see `rushlight_cpu::loops!`.
     pub loops: Loops,
 }
 
@@ -272,24 +272,24 @@ impl InPlaceFill {
     }
 }
 
-/// An operator whose inner calls are not recorded; the definition has the derivative. On `meta` the implementation for
-/// the host runs; it must not access any data.
-pub struct Opaque {
-    pub cpu: OpaqueFn,
-    pub cuda: Option<OpaqueFn>,
+/// An operator whose inner calls are not recorded; the definition has the derivative, as with torch's
+/// `CompositeExplicitAutograd`. On `meta` the implementation for the host runs; it must not access any data.
+pub struct ExplicitAutograd {
+    pub cpu: ExplicitFn,
+    pub cuda: Option<ExplicitFn>,
 }
 
-pub type OpaqueFn = fn(&Args) -> Result<Output>;
+pub type ExplicitFn = fn(&Args) -> Result<Output>;
 
-impl Opaque {
+impl ExplicitAutograd {
     /// An implementation that reads memory of the host.
-    pub const fn cpu(compute: OpaqueFn) -> Opaque {
-        Opaque { cpu: compute, cuda: None }
+    pub const fn cpu(compute: ExplicitFn) -> ExplicitAutograd {
+        ExplicitAutograd { cpu: compute, cuda: None }
     }
 
     /// An implementation that only calls other operators and runs on any device that they support.
-    pub const fn on_any_device(compute: OpaqueFn) -> Opaque {
-        Opaque { cpu: compute, cuda: Some(compute) }
+    pub const fn on_any_device(compute: ExplicitFn) -> ExplicitAutograd {
+        ExplicitAutograd { cpu: compute, cuda: Some(compute) }
     }
 }
 
@@ -306,10 +306,10 @@ pub enum Implementation {
     MultiView(fn(&Args) -> Result<Vec<Layout>>),
     /// A composition of other operators; it has neither kernel nor derivative.
     CompositeImplicit(fn(&Args) -> Result<Output>),
-    Opaque(Opaque),
+    ExplicitAutograd(ExplicitAutograd),
     InPlaceFill(InPlaceFill),
     /// One other operator, chosen by the arguments, with the arguments of its call; it writes in place and to `out=`.
-    Redispatch(for<'a> fn(Args<'a>) -> Result<Args<'a>>),
+    Delegate(for<'a> fn(Args<'a>) -> Result<Args<'a>>),
 }
 
 impl Implementation {
@@ -320,9 +320,9 @@ impl Implementation {
             Implementation::Update(_) => "update",
             Implementation::View(_) | Implementation::ViewDtype(_) => "view",
             Implementation::MultiView(_) => "multi-view",
-            Implementation::Opaque(_) => "opaque",
+            Implementation::ExplicitAutograd(_) => "explicit autograd",
             Implementation::InPlaceFill(_) => "in-place fill",
-            Implementation::CompositeImplicit(_) | Implementation::Redispatch(_) => "composite",
+            Implementation::CompositeImplicit(_) | Implementation::Delegate(_) => "composite",
         }
     }
 
@@ -333,12 +333,12 @@ impl Implementation {
             Implementation::Kernel(kernel) => kernel.cuda.is_some(),
             Implementation::Update(update) => update.cuda.is_some(),
             Implementation::InPlaceFill(overwrite) => overwrite.cuda.is_some(),
-            Implementation::Opaque(body) => body.cuda.is_some(),
+            Implementation::ExplicitAutograd(body) => body.cuda.is_some(),
             Implementation::View(_)
             | Implementation::ViewDtype(_)
             | Implementation::MultiView(_)
             | Implementation::CompositeImplicit(_)
-            | Implementation::Redispatch(_) => true,
+            | Implementation::Delegate(_) => true,
         };
         on_cuda || !matches!(device, Device::Cuda(_))
     }
@@ -434,7 +434,7 @@ pub enum Sparse {
     Add(i64),
     /// Another body, which is not recorded in the graph; the operator has its own derivative. `SparsePrimitives::bodies`
     /// lists the bodies.
-    Opaque,
+    ExplicitAutograd,
     /// Another body of that list, a composite of operators with derivatives.
     CompositeImplicit,
 }

@@ -53,7 +53,7 @@ pub struct SparsePrimitives {
     pub add_into_dense: fn(&Args, i64) -> Result<Output>,
     /// All elements of a sparse tensor.
     pub to_dense: &'static Operator,
-    /// The bodies of the operators that declare `Sparse::Opaque` or `Sparse::CompositeImplicit`.
+    /// The bodies of the operators that declare `Sparse::ExplicitAutograd` or `Sparse::CompositeImplicit`.
     pub bodies: &'static [(&'static Operator, SparseBody)],
 }
 

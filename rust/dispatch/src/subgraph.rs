@@ -20,7 +20,7 @@ pub fn compose(body: Body, args: &Args) -> Result<Output> {
 
 #[inline(never)]
 fn compose_recorded(body: Body, args: &Args) -> Result<Output> {
-    let input = SubgraphCall::of(args, subgraph_input)?;
+    let input = SubgraphCall::of(args, alias_in_subgraph)?;
     let found = body(&input.args)?;
     let histories = histories(found.tensors())?;
     if histories.iter().all(Option::is_none) {
@@ -46,7 +46,7 @@ pub fn compose_in_place(body: Body, args: &Args) -> Result<Output> {
     let change = InPlace::begin(own, &ends(args))?;
     // Tensors that the parts save must not be overwritten.
     let input = SubgraphCall::of(args, |tensor| {
-        if tensor.ptr_eq(own) { primitives()?.clone.tensor([tensor.into()]) } else { subgraph_input(tensor) }
+        if tensor.ptr_eq(own) { primitives()?.clone.tensor([tensor.into()]) } else { alias_in_subgraph(tensor) }
     })?;
     let result = body(&input.args)?.into_tensor()?;
     crate::variants::check_in_place(args.op, own, &result.layout().sizes, result.dtype())?;
@@ -65,8 +65,8 @@ fn ends<'a>(args: &'a Args) -> SmallVec<[Option<&'a Tensor>; 3]> {
 }
 
 /// The alias of a tensor inside the node.
-fn subgraph_input(tensor: &Tensor) -> Result<Tensor> {
-    if tensor.is_tracked() { tensor.subgraph_input() } else { Ok(tensor.clone()) }
+fn alias_in_subgraph(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.is_tracked() { tensor.alias_in_subgraph() } else { Ok(tensor.clone()) }
 }
 
 /// The arguments of a body that is recorded inside a node.
@@ -76,8 +76,8 @@ struct SubgraphCall<'a> {
 }
 
 impl<'a> SubgraphCall<'a> {
-    fn of(args: &Args<'a>, subgraph_input: impl Fn(&Tensor) -> Result<Tensor>) -> Result<SubgraphCall<'a>> {
-        let args = args.replaced(subgraph_input)?;
+    fn of(args: &Args<'a>, alias: impl Fn(&Tensor) -> Result<Tensor>) -> Result<SubgraphCall<'a>> {
+        let args = args.replaced(alias)?;
         let inputs = ends(&args).into_iter().flatten().map(Tensor::gradient_edge).collect::<Result<_>>()?;
         Ok(SubgraphCall { args, inputs })
     }
@@ -91,19 +91,19 @@ impl<'a> SubgraphCall<'a> {
 /// A function of one tensor with a node of its own, for use where operators are called.
 pub struct UnarySubgraph<'a> {
     own: &'a Tensor,
-    subgraph_input: Tensor,
+    alias: Tensor,
 }
 
 impl<'a> UnarySubgraph<'a> {
     /// `None` if no gradient is needed.
     pub fn begin(own: &'a Tensor) -> Result<Option<UnarySubgraph<'a>>> {
         let recorded = own.is_tracked() && rushlight_autograd::modes::recording();
-        Ok(if recorded { Some(UnarySubgraph { own, subgraph_input: subgraph_input(own)? }) } else { None })
+        Ok(if recorded { Some(UnarySubgraph { own, alias: alias_in_subgraph(own)? }) } else { None })
     }
 
     /// The tensor with which the function computes.
     pub fn input(&self) -> &Tensor {
-        &self.subgraph_input
+        &self.alias
     }
 
     /// The function's result, as the result of one node.
@@ -111,7 +111,7 @@ impl<'a> UnarySubgraph<'a> {
         let history = found.gradient_edge()?;
         let result = found.detach();
         if history.is_some() {
-            let inputs = std::iter::once(self.subgraph_input.gradient_edge()?).collect();
+            let inputs = std::iter::once(self.alias.gradient_edge()?).collect();
             let node = Subgraph::new(name.to_owned(), std::iter::once(history).collect(), inputs);
             rushlight_autograd::record(node, &[Some(self.own)], &[&result])?;
         }

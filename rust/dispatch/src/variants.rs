@@ -42,7 +42,7 @@ pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType
 fn note_expanded(op: &Operator) -> Result<()> {
     let name = op.python_name().trim_start_matches('_');
     let example = if name == "index_put" { "tensor[indices] = tensor" } else { "tensor[mask] = scalar" };
-    crate::host::warn(&format!(
+    crate::interpreter::warn(&format!(
         "Use of {name}_ on expanded tensors is deprecated. Please clone() the tensor before performing this operation. This also applies to advanced indexing e.g. {example}"
     ))
 }
@@ -230,12 +230,12 @@ pub fn check_out(args: &Args, place: usize, out: &Tensor, result: &TensorSpec) -
 fn note_resized(resized: Resized, own: &[isize], sizes: &[isize]) -> Result<()> {
     match resized {
         Resized::Silently => Ok(()),
-        Resized::Deprecated => crate::host::warn(&format!(
+        Resized::Deprecated => crate::interpreter::warn(&format!(
             "An output with one or more elements was resized since it had shape {}, which does not match the required output shape {}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             Shape(own),
             Shape(sizes)
         )),
-        Resized::Counted => crate::host::warn(&format!(
+        Resized::Counted => crate::interpreter::warn(&format!(
             "The number of elements in the out tensor of shape {} is {} which does not match the computed number of elements {count}. Note that this may occur as a result of rounding error. The out tensor will be resized to a tensor of shape ({count},).",
             Shape(own),
             own.iter().product::<isize>(),
@@ -263,6 +263,6 @@ pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
         unsafe { storage.resize(needed)? };
     }
     let meta = tensor.meta_with(layout);
-    crate::host::replace_meta(tensor, meta);
+    crate::interpreter::replace_meta(tensor, meta);
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rushlight_core::fork;
 
-use crate::question::{Request, Response};
+use crate::request::{Request, Response};
 use crate::wire::Message;
 
 /// How often a long wait calls the pause function.
@@ -21,7 +21,7 @@ pub type Pause<'a> = &'a mut dyn FnMut() -> Result<()>;
 pub struct Client {
     stream: Mutex<Option<TcpStream>>,
     /// The thread whose request is under way.
-    asker: Mutex<Option<ThreadId>>,
+    requester: Mutex<Option<ThreadId>>,
     generation: u64,
 }
 
@@ -79,13 +79,13 @@ impl Client {
                     let mut patient = InterruptibleStream { stream: &stream, deadline, pause: &mut pause };
                     Message::new(0, vec![token.to_vec()]).write(&mut patient)?;
                     let answer = Message::read_any(&mut patient)?;
-                    let welcome = answer.map(Response::try_from).transpose()? == Some(Response::Truth(true));
+                    let welcome = answer.map(Response::try_from).transpose()? == Some(Response::Bool(true));
                     if !welcome {
                         return Err(Error::new(ErrorKind::PermissionDenied, "the store did not accept the token"));
                     }
                     return Ok(Client {
                         stream: Mutex::new(Some(stream)),
-                        asker: Mutex::default(),
+                        requester: Mutex::default(),
                         generation: fork::generation(),
                     });
                 }
@@ -100,11 +100,11 @@ impl Client {
         }
     }
 
-    fn asker(&self) -> MutexGuard<'_, Option<ThreadId>> {
-        self.asker.lock().unwrap_or_else(PoisonError::into_inner)
+    fn requester(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.requester.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn ask(&self, request: Request, timeout: Duration, mut pause: Pause<'_>) -> Result<Response> {
+    pub fn send(&self, request: Request, timeout: Duration, mut pause: Pause<'_>) -> Result<Response> {
         if self.generation != fork::generation() {
             return Err(Error::new(
                 ErrorKind::NotConnected,
@@ -114,14 +114,14 @@ impl Client {
         let request = Message::from(request).encode()?;
         // The pause function may run a signal handler of the program, which must not wait for the request that it
         // interrupts.
-        if *self.asker() == Some(thread::current().id()) {
+        if *self.requester() == Some(thread::current().id()) {
             return Err(Error::new(
                 ErrorKind::ResourceBusy,
                 "the store cannot be used in a signal handler that interrupts another request to it",
             ));
         }
         let mut slot = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let _asking = Asking::begin(self);
+        let _in_progress = RequestInProgress::begin(self);
         // Taken out, so that an error on the way does not leave a connection that is out of step.
         let stream =
             slot.take().ok_or_else(|| Error::new(ErrorKind::NotConnected, "the connection was lost before"))?;
@@ -141,18 +141,18 @@ impl Client {
 }
 
 /// Marks this thread as the one whose request is under way.
-struct Asking<'a>(&'a Client);
+struct RequestInProgress<'a>(&'a Client);
 
-impl Asking<'_> {
-    fn begin(client: &Client) -> Asking<'_> {
-        *client.asker() = Some(thread::current().id());
-        Asking(client)
+impl RequestInProgress<'_> {
+    fn begin(client: &Client) -> RequestInProgress<'_> {
+        *client.requester() = Some(thread::current().id());
+        RequestInProgress(client)
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for RequestInProgress<'_> {
     fn drop(&mut self) {
-        *self.0.asker() = None;
+        *self.0.requester() = None;
     }
 }
 

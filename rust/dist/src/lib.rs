@@ -1,17 +1,17 @@
 //! How processes find each other: a store of keys and values that one of them serves to the others over TCP.
 //!
-//! `table` is the store itself, `question` has the requests and responses, `wire` their encoding, `server` and `client`
+//! `table` is the store itself, `request` has the requests and responses, `wire` their encoding, `server` and `client`
 //! the two ends. A peer is not trusted: it shows a token first if the server has one, no length that it claims is
 //! believed, and the table holds a bounded number of bytes.
 
 mod client;
-mod question;
+mod request;
 mod server;
 mod table;
 mod wire;
 
 pub use client::Client;
-pub use question::{Request, Response};
+pub use request::{Request, Response};
 pub use server::Server;
 pub use table::Table;
 

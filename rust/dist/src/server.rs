@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rushlight_core::fork;
 
-use crate::question::{Request, Response};
+use crate::request::{Request, Response};
 use crate::table::Table;
 use crate::wire::{LONGEST_TOKEN, Message};
 
@@ -140,13 +140,13 @@ impl Shared {
         )?;
         let known =
             hello.is_some_and(|hello| hello.kind == 0 && hello.fields.first().is_some_and(|token| self.knows(token)));
-        Message::from(Response::Truth(known)).write(&mut stream)?;
+        Message::from(Response::Bool(known)).write(&mut stream)?;
         if !known {
             return Ok(());
         }
         stream.set_read_timeout(None)?;
         while let Some(message) = Message::read_any(&mut stream)? {
-            let answer = self.table.ask(Request::try_from(message)?);
+            let answer = self.table.handle(Request::try_from(message)?);
             Message::from(answer).write(&mut stream)?;
         }
         Ok(())

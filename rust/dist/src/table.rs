@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::question::{Bytes, Request, Response};
+use crate::request::{Bytes, Request, Response};
 use crate::wire::{LONGEST as LONGEST_ANSWER, buffer_size};
 
 /// The most bytes that the store holds: it is for addresses and small values, not for tensors.
@@ -25,13 +25,13 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn ask(&self, request: Request) -> Response {
+    pub fn handle(&self, request: Request) -> Response {
         let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
         match request {
             Request::Set(key, value) => self.put(&mut content, key, value),
             Request::Get(keys) => {
                 let values: Option<Vec<&Bytes>> = keys.iter().map(|key| content.values.get(key)).collect();
-                values.map_or(Response::Truth(false), answer_with)
+                values.map_or(Response::Bool(false), answer_with)
             }
             Request::Add(key, amount) => {
                 let text = content.values.get(&key).map_or(&b"0"[..], Vec::as_slice);
@@ -41,7 +41,7 @@ impl Table {
                     return Response::Refused(format!("{number} + {amount} is beyond 64 bits"));
                 };
                 match self.put(&mut content, key, sum.to_string().into_bytes()) {
-                    Response::Truth(_) => Response::Number(sum),
+                    Response::Bool(_) => Response::Number(sum),
                     refused => refused,
                 }
             }
@@ -52,26 +52,26 @@ impl Table {
                     return Response::Values(vec![now.cloned().unwrap_or(expected)]);
                 }
                 match self.put(&mut content, key, desired.clone()) {
-                    Response::Truth(_) => Response::Values(vec![desired]),
+                    Response::Bool(_) => Response::Values(vec![desired]),
                     refused => refused,
                 }
             }
-            Request::Check(keys) => Response::Truth(content.has(&keys)),
+            Request::Check(keys) => Response::Bool(content.has(&keys)),
             Request::Wait(keys) => {
                 let deadline = Instant::now() + LONGEST;
                 while !content.has(&keys) {
                     let left = deadline.saturating_duration_since(Instant::now());
                     if left.is_zero() {
-                        return Response::Truth(false);
+                        return Response::Bool(false);
                     }
                     content = self.changed.wait_timeout(content, left).unwrap_or_else(PoisonError::into_inner).0;
                 }
-                Response::Truth(true)
+                Response::Bool(true)
             }
             Request::Delete(key) => {
                 let old = content.values.remove(&key);
                 content.bytes -= old.as_ref().map_or(0, |value| key.len() + value.len());
-                Response::Truth(old.is_some())
+                Response::Bool(old.is_some())
             }
             Request::Append(key, tail) => {
                 let mut value = content.values.get(&key).cloned().unwrap_or_default();
@@ -91,7 +91,7 @@ impl Table {
         content.bytes = bytes;
         content.values.insert(key, value);
         self.changed.notify_all();
-        Response::Truth(true)
+        Response::Bool(true)
     }
 }
 

@@ -21,24 +21,24 @@ fn server() -> Server {
 #[test]
 fn a_table_answers() {
     let table = Table::default();
-    assert_eq!(table.ask(Request::Get(vec![bytes("a")])), Response::Truth(false));
-    assert_eq!(table.ask(Request::Set(bytes("a"), bytes("x"))), Response::Truth(true));
-    assert_eq!(table.ask(Request::Add(bytes("n"), 5)), Response::Number(5));
-    assert_eq!(table.ask(Request::Add(bytes("n"), -7)), Response::Number(-2));
-    assert!(matches!(table.ask(Request::Add(bytes("n"), i64::MIN)), Response::Refused(_)));
-    assert!(matches!(table.ask(Request::Add(bytes("a"), 1)), Response::Refused(_)));
-    assert_eq!(table.ask(Request::Append(bytes("a"), bytes("y"))), Response::Truth(true));
+    assert_eq!(table.handle(Request::Get(vec![bytes("a")])), Response::Bool(false));
+    assert_eq!(table.handle(Request::Set(bytes("a"), bytes("x"))), Response::Bool(true));
+    assert_eq!(table.handle(Request::Add(bytes("n"), 5)), Response::Number(5));
+    assert_eq!(table.handle(Request::Add(bytes("n"), -7)), Response::Number(-2));
+    assert!(matches!(table.handle(Request::Add(bytes("n"), i64::MIN)), Response::Refused(_)));
+    assert!(matches!(table.handle(Request::Add(bytes("a"), 1)), Response::Refused(_)));
+    assert_eq!(table.handle(Request::Append(bytes("a"), bytes("y"))), Response::Bool(true));
     let both = Request::Get(vec![bytes("a"), bytes("n")]);
-    assert_eq!(table.ask(both), Response::Values(vec![bytes("xy"), bytes("-2")]));
+    assert_eq!(table.handle(both), Response::Values(vec![bytes("xy"), bytes("-2")]));
     let compare =
-        |expected: &str, desired: &str| table.ask(Request::CompareSet(bytes("c"), bytes(expected), bytes(desired)));
+        |expected: &str, desired: &str| table.handle(Request::CompareSet(bytes("c"), bytes(expected), bytes(desired)));
     assert_eq!(compare("x", "one"), Response::Values(vec![bytes("x")]));
     assert_eq!(compare("", "one"), Response::Values(vec![bytes("one")]));
     assert_eq!(compare("x", "two"), Response::Values(vec![bytes("one")]));
     assert_eq!(compare("one", "two"), Response::Values(vec![bytes("two")]));
-    assert_eq!(table.ask(Request::Delete(bytes("c"))), Response::Truth(true));
-    assert_eq!(table.ask(Request::Delete(bytes("c"))), Response::Truth(false));
-    assert_eq!(table.ask(Request::Keys), Response::Values(vec![bytes("a"), bytes("n")]));
+    assert_eq!(table.handle(Request::Delete(bytes("c"))), Response::Bool(true));
+    assert_eq!(table.handle(Request::Delete(bytes("c"))), Response::Bool(false));
+    assert_eq!(table.handle(Request::Keys), Response::Values(vec![bytes("a"), bytes("n")]));
 }
 
 #[test]
@@ -47,12 +47,12 @@ fn peers_wait_for_each_other() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let client = client(&server);
-            while client.ask(Request::Wait(vec![bytes("late")]), LONG, &mut || Ok(())).unwrap() != Response::Truth(true)
+            while client.send(Request::Wait(vec![bytes("late")]), LONG, &mut || Ok(())).unwrap() != Response::Bool(true)
             {
             }
-            client.ask(Request::Get(vec![bytes("late")]), LONG, &mut || Ok(())).unwrap()
+            client.send(Request::Get(vec![bytes("late")]), LONG, &mut || Ok(())).unwrap()
         });
-        client(&server).ask(Request::Set(bytes("late"), bytes("here")), LONG, &mut || Ok(())).unwrap();
+        client(&server).send(Request::Set(bytes("late"), bytes("here")), LONG, &mut || Ok(())).unwrap();
         assert_eq!(waiting.join().unwrap(), Response::Values(vec![bytes("here")]));
     });
 }
@@ -72,18 +72,18 @@ fn strangers_are_sent_away() {
         let _ = stream.read_to_end(&mut rest);
         assert!(rest.len() <= 10, "{rest:?}");
     }
-    assert_eq!(client(&server).ask(Request::Keys, LONG, &mut || Ok(())).unwrap(), Response::Values(vec![]));
+    assert_eq!(client(&server).send(Request::Keys, LONG, &mut || Ok(())).unwrap(), Response::Values(vec![]));
 }
 
 #[test]
 fn who_lost_the_server_is_told() {
     let server = server();
     let client = client(&server);
-    client.ask(Request::Keys, LONG, &mut || Ok(())).unwrap();
+    client.send(Request::Keys, LONG, &mut || Ok(())).unwrap();
     let port = server.port();
     drop(server);
-    assert!(client.ask(Request::Keys, LONG, &mut || Ok(())).is_err());
-    let again = client.ask(Request::Keys, LONG, &mut || Ok(()));
+    assert!(client.send(Request::Keys, LONG, &mut || Ok(())).is_err());
+    let again = client.send(Request::Keys, LONG, &mut || Ok(()));
     assert_eq!(again.unwrap_err().kind(), ErrorKind::NotConnected);
     let short = Duration::from_millis(150);
     assert!(Client::connect("127.0.0.1", port, b"token", short, &mut || Ok(())).is_err());
@@ -104,8 +104,8 @@ fn a_request_within_a_request_is_an_error() {
     let client = client(&server);
     let mut inner = None;
     let wait = Request::Wait(vec![bytes("never")]);
-    let found = client.ask(wait, LONG, &mut || {
-        inner = Some(client.ask(Request::Keys, LONG, &mut || Ok(())).unwrap_err().kind());
+    let found = client.send(wait, LONG, &mut || {
+        inner = Some(client.send(Request::Keys, LONG, &mut || Ok(())).unwrap_err().kind());
         Err(ErrorKind::Interrupted.into())
     });
     assert_eq!(found.unwrap_err().kind(), ErrorKind::Interrupted);

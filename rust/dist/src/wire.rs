@@ -2,7 +2,7 @@
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 
-use crate::question::{Request, Response};
+use crate::request::{Request, Response};
 
 /// The largest message; memory for it is allocated as the data arrive, not from the stated length.
 pub(crate) const LONGEST: usize = 1 << 28;
@@ -137,7 +137,7 @@ impl From<Response> for Message {
     fn from(answer: Response) -> Message {
         match answer {
             Response::Values(values) => Message::new(1, values),
-            Response::Truth(truth) => Message::new(2, vec![vec![u8::from(truth)]]),
+            Response::Bool(truth) => Message::new(2, vec![vec![u8::from(truth)]]),
             Response::Number(number) => Message::new(3, vec![number.to_le_bytes().to_vec()]),
             Response::Refused(why) => Message::new(4, vec![why.into_bytes()]),
         }
@@ -151,7 +151,7 @@ impl TryFrom<Message> for Response {
         let Message { kind, fields } = message;
         match (kind, fields.as_slice()) {
             (1, _) => Ok(Response::Values(fields)),
-            (2, [truth]) => Ok(Response::Truth(truth.as_slice() == [1])),
+            (2, [truth]) => Ok(Response::Bool(truth.as_slice() == [1])),
             (3, [number]) => Ok(Response::Number(integer(number)?)),
             (4, [why]) => Ok(Response::Refused(String::from_utf8_lossy(why).into_owned())),
             _ => Err(broken("an unknown answer")),

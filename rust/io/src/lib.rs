@@ -1,4 +1,4 @@
-//! File formats: what `save` writes and `load` reads, without executing anything.
+//! File formats: what `save()` writes and `load()` reads, without executing anything.
 //!
 //! - [`zip`]: the archive around a checkpoint, read with every bound checked and written as torch writes it;
 //! - [`pickle`]: a bounded interpreter of pickle's opcodes that yields a list of [`pickle::Step`]s, plain data from

@@ -13,8 +13,8 @@ use rushlight_core::futex;
 use rushlight_core::sync::atomic::{AtomicU32, Ordering};
 use rushlight_core::sync::{self, thread};
 
+use crate::deadlock;
 use crate::future::Future;
-use crate::waits;
 
 /// The maximum number of threads. Further tasks run one after the other.
 const THREADS: usize = 64;
@@ -116,5 +116,5 @@ fn forget() {
     let lost = std::mem::replace(&mut *QUEUE.lock(), EMPTY);
     // The tasks may own objects that only the parent may drop.
     std::mem::forget(lost);
-    waits::forget();
+    deadlock::forget();
 }

@@ -10,7 +10,7 @@ use rushlight_core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rushlight_core::sync::{OnceLock, UnsafeCell};
 use rushlight_core::{fork, futex};
 
-use crate::waits::{self, Deadlock};
+use crate::deadlock::{self, Deadlock};
 
 const PENDING: u32 = 0;
 const DONE: u32 = 1;
@@ -33,7 +33,7 @@ pub enum Progress {
     /// The task runs in the parent process of a fork: its result will never arrive here.
     Elsewhere,
     /// The task waits, possibly through others, for the calling thread.
-    Circular,
+    Deadlock,
 }
 
 type Task<T> = Box<dyn FnOnce() -> T + Send>;
@@ -67,7 +67,7 @@ impl<T: Send + Sync> Future<T> {
         if self.state.compare_exchange(PENDING, running(), Ordering::Acquire, Ordering::Relaxed).is_err() {
             return;
         }
-        self.runner.store(waits::this_thread(), Ordering::Relaxed);
+        self.runner.store(deadlock::this_thread(), Ordering::Relaxed);
         // SAFETY: this thread has just claimed the task.
         let task = unsafe { (*self.task.get()).take() };
         if let Some((task, sequence)) = task {
@@ -101,9 +101,9 @@ impl<T: Send + Sync> Future<T> {
         }
         let runner = self.runner.load(Ordering::Relaxed);
         if runner != 0 {
-            let _waiting = match waits::begin(runner) {
+            let _waiting = match deadlock::begin(runner) {
                 Ok(waiting) => waiting,
-                Err(Deadlock) => return Progress::Circular,
+                Err(Deadlock) => return Progress::Deadlock,
             };
             futex::wait(&self.state, state, patience);
         }

@@ -5,7 +5,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
 use rushlight_cpu::atomic::{self, Number};
 use rushlight_cpu::index::gather::IndexedOperand;
-use rushlight_dispatch::{copy, host, variants, vmap};
+use rushlight_dispatch::{copy, interpreter, variants, vmap};
 
 use crate::convert;
 use crate::index::gather::{check_values, long};
@@ -38,7 +38,7 @@ fn add_numbers<T: Number>(target: &Tensor, index: Option<&Tensor>, update: &Tens
         Some(_) => update.layout().clone(),
         None => update.layout().broadcast_to(target.sizes())?,
     };
-    host::while_detached(source.numel(), || {
+    interpreter::while_detached(source.numel(), || {
         let (out, input) = (target.storage().pin()?, update.storage().pin()?);
         if !(out.as_ptr() as usize).is_multiple_of(size_of::<T>()) {
             return Err(Error::runtime("atomic_add_() wants elements at addresses that are multiples of their size"));

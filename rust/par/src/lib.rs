@@ -5,7 +5,7 @@
 //! are independent may be split by the number of threads. The calling thread starts at once and takes part; helpers
 //! that wake too late find nothing left and are not waited for.
 //!
-//! `threads` has the count, `pool` owns the workers and survives `fork`, `job` runs one loop, `inside` notices loops within loops, `denormals` makes the
+//! `threads` has the count, `pool` owns the workers and survives `fork()`, `job` runs one loop, `inside` notices loops within loops, `denormals` makes the
 //! floating-point flags equal on all threads.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]

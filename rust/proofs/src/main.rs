@@ -15,6 +15,8 @@ extern crate self as rushlight_core;
 
 #[path = "../../core/src/counted.rs"]
 mod counted;
+#[path = "../../jit/src/deadlock.rs"]
+mod deadlock;
 #[path = "../../par/src/denormals.rs"]
 mod denormals;
 #[path = "../../core/src/device_memory.rs"]
@@ -35,8 +37,6 @@ mod lock;
 mod pool;
 #[path = "../../core/src/storage.rs"]
 mod storage;
-#[path = "../../jit/src/waits.rs"]
-mod waits;
 
 mod alloc;
 mod device;

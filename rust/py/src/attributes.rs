@@ -7,7 +7,7 @@ use pyo3::types::PyTuple;
 use pyo3::{IntoPyObjectExt, ffi, prelude::*};
 use rushlight::view::{complex, transpose};
 use rushlight::{Device, Tensor};
-use rushlight_dispatch::{host, op};
+use rushlight_dispatch::{interpreter, op};
 
 use crate::dtype::{device_object, dtype_object, sparse_coo, strided};
 use crate::errors::{kind_of, raise};
@@ -111,7 +111,7 @@ static ATTRIBUTES: &[Attribute] = &[
                 "data set to a tensor that requires gradients must be floating point or complex dtype",
             ));
         }
-        crate::body::set_data(t, other)
+        crate::tensor_methods::set_data(t, other)
     }),
     attribute(c"grad", c"The gradient that backward() accumulated, or None.", read_grad).writable(|value, t| {
         let grad = if value.is_none() {
@@ -161,7 +161,7 @@ fn assigned<'a>(value: &'a Bound<'_, PyAny>, sentence: &str) -> PyResult<&'a Ten
 fn read_grad<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
     let grad = tensor.grad();
     if grad.is_none() && !tensor.is_leaf() && !tensor.retains_grad() {
-        host::warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more information.").map_err(raise)?;
+        interpreter::warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more information.").map_err(raise)?;
     }
     optional(py, grad)
 }

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::object::{self, Object, slot};
-use crate::{attributes, body, methods, number, protocol, sparse, to};
+use crate::{attributes, methods, number, protocol, sparse, tensor_methods, to};
 
 const DOC: &CStr = c"An n-dimensional array of elements of one dtype, on one device, with gradients.
 
@@ -91,7 +91,7 @@ pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     slots.extend(crate::index::slots());
     let mut methods = methods::definitions();
     methods.extend(to::definitions());
-    methods.extend(body::definitions());
+    methods.extend(tensor_methods::definitions());
     methods.extend(sparse::definitions());
     // SAFETY: the end of the list is a zeroed entry.
     methods.push(unsafe { std::mem::zeroed() });

@@ -46,7 +46,7 @@ fn response(py: Python<'_>, response: Response) -> PyResult<Py<PyAny>> {
         Response::Values(values) => {
             PyList::new(py, values.iter().map(|value| PyBytes::new(py, value)))?.into_any().unbind()
         }
-        Response::Truth(truth) => truth.into_pyobject(py)?.to_owned().into_any().unbind(),
+        Response::Bool(truth) => truth.into_pyobject(py)?.to_owned().into_any().unbind(),
         Response::Number(number) => number.into_pyobject(py)?.into_any().unbind(),
         Response::Refused(why) => return Err(PyValueError::new_err(why)),
     })
@@ -67,14 +67,14 @@ impl PyTable {
     }
 
     #[pyo3(signature = (name, fields, timeout, /))]
-    fn ask(&self, py: Python<'_>, name: &str, fields: Vec<Bound<'_, PyAny>>, timeout: f64) -> PyResult<Py<PyAny>> {
+    fn request(&self, py: Python<'_>, name: &str, fields: Vec<Bound<'_, PyAny>>, timeout: f64) -> PyResult<Py<PyAny>> {
         seconds(timeout)?;
         // Its lock may have been held by a thread that does not exist in the child.
         if self.generation != rushlight_core::fork::generation() {
             return Err(std::io::Error::from(std::io::ErrorKind::NotConnected).into());
         }
         let request = request(name, fields)?;
-        response(py, idle(py, || self.table.ask(request)))
+        response(py, idle(py, || self.table.handle(request)))
     }
 }
 
@@ -108,9 +108,9 @@ impl PyClient {
     }
 
     #[pyo3(signature = (name, fields, timeout, /))]
-    fn ask(&self, py: Python<'_>, name: &str, fields: Vec<Bound<'_, PyAny>>, timeout: f64) -> PyResult<Py<PyAny>> {
+    fn request(&self, py: Python<'_>, name: &str, fields: Vec<Bound<'_, PyAny>>, timeout: f64) -> PyResult<Py<PyAny>> {
         let (request, timeout) = (request(name, fields)?, seconds(timeout)?);
-        let found = idle(py, || self.0.ask(request, timeout, &mut look));
+        let found = idle(py, || self.0.send(request, timeout, &mut look));
         response(
             py,
             found.map_err(|error| match error.kind() {

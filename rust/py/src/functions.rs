@@ -7,7 +7,7 @@ use pyo3::types::{PyBool, PyByteArray, PyBytes, PyInt, PyMemoryView};
 use rushlight::{DType, Device, Tensor};
 use rushlight_core::dtype as settings;
 use rushlight_dispatch::promote::PromotionState;
-use rushlight_dispatch::{autocast, backcompat, copy, create, host, op, warn_once};
+use rushlight_dispatch::{autocast, backcompat, copy, create, interpreter, op, warn_once};
 
 use crate::dtype::{
     PyDType, PyDevice, default_device, dtype_object, extract_dtype, set_default_device, wanted_device, wanted_dtype,
@@ -66,7 +66,7 @@ fn tensor<'py>(
 /// Numbers, nested sequences, arrays or tensors as a new tensor; `function` is the called function's name.
 pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>, function: &str) -> PyResult<Tensor> {
     let shared = if object::is_tensor(data) {
-        host::warn(&format!(
+        interpreter::warn(&format!(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than {function}(sourceTensor)."
         ))
         .map_err(raise)?;
@@ -431,7 +431,7 @@ fn set_warn_always(b: &Bound<'_, PyAny>) -> PyResult<()> {
         let got = b.get_type();
         return Err(PyRuntimeError::new_err(format!("setWarnOnlyOnce expects a bool, but got {}", got.name()?)));
     };
-    host::set_warn_always(always.is_true());
+    interpreter::set_warn_always(always.is_true());
     Ok(())
 }
 
@@ -441,7 +441,7 @@ fn set_warn_always(b: &Bound<'_, PyAny>) -> PyResult<()> {
 /// False
 #[pyfunction]
 fn is_warn_always_enabled() -> bool {
-    host::warns_always()
+    interpreter::warns_always()
 }
 
 /// Whether an object is a tensor.

@@ -8,7 +8,7 @@ use pyo3::{Borrowed, ffi};
 use rushlight::{DType, Tensor};
 use rushlight_core::Scalar;
 use rushlight_core::index::{IndexExpr, Item};
-use rushlight_dispatch::{create, host};
+use rushlight_dispatch::{create, interpreter};
 use smallvec::SmallVec;
 
 use crate::errors::{kind_of, raise};
@@ -38,7 +38,7 @@ impl Key {
         } else if is_plain(&object) {
             self.push(&object)?;
         } else if spreads(&object)? {
-            host::warn(
+            interpreter::warn(
                 "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], which will result either in an error or a different result",
             )
             .map_err(raise)?;

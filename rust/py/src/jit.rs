@@ -44,7 +44,7 @@ impl PyFuture {
                          Wait before the fork, or fork the call in the child.",
                     ));
                 }
-                Progress::Circular => {
+                Progress::Deadlock => {
                     return Err(PyRuntimeError::new_err(
                         "this call waits for a future that waits for this call.\n  This would never end.",
                     ));

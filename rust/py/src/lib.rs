@@ -1,6 +1,6 @@
 //! `rushlight._C`: the Python interface of the engine. It only translates and has no mathematics.
 //!
-//! - `class`, `object` and `body` make `Tensor`, `reclaim` frees it.
+//! - `class`, `object` and `tensor_methods` make `Tensor`, `reclaim` frees it.
 //! - `attributes`, `methods`, `protocol`, `number` and `index` are its interface; `sparse` has the methods of sparse
 //!   tensors, `vmap` the entry points of `vmap`, `print` the text.
 //! - `entry` turns the operator table into functions and methods; `parse` and `convert` convert arguments and results
@@ -17,7 +17,6 @@
 mod attach;
 mod attributes;
 mod autograd;
-mod body;
 mod buffer;
 mod class;
 mod convert;
@@ -54,12 +53,13 @@ mod size;
 mod sparse;
 mod storage;
 mod table;
+mod tensor_methods;
 mod to;
 mod vmap;
 
 use pyo3::prelude::*;
 use rushlight_dispatch::generator::Generator;
-use rushlight_dispatch::host;
+use rushlight_dispatch::interpreter;
 
 #[global_allocator]
 static ALLOCATOR: rushlight_core::reserve::Reserved = rushlight_core::reserve::Reserved;
@@ -68,10 +68,10 @@ static ALLOCATOR: rushlight_core::reserve::Reserved = rushlight_core::reserve::R
 fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     rushlight::install();
-    host::set_detach(attach::while_detached);
-    host::set_wait(attach::wait_until_alone);
+    interpreter::set_detach(attach::while_detached);
+    interpreter::set_wait(attach::wait_until_alone);
     attach::IN_CHILD.register();
-    host::set_warn(autograd::warn);
+    interpreter::set_warn(autograd::warn);
     let class = class::make(py)?;
     // SAFETY: the class was just made and is never freed.
     module.add("Tensor", unsafe { Bound::from_borrowed_ptr(py, class.cast()) })?;
@@ -91,7 +91,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     jit::add(module)?;
     profile::add(module)?;
     dist::add(module)?;
-    body::add(module, class)?;
+    tensor_methods::add(module, class)?;
     entry::install(module, class)?;
     // `from _C import *` imports the names without an underscore.
     module.delattr("__all__")

@@ -7,9 +7,9 @@ use rushlight_autograd::SparseParts;
 use rushlight_dispatch::op;
 use rushlight_dispatch::value::{Value, sizes_value};
 
-use crate::body::given;
 use crate::errors::raise;
 use crate::methods::Own;
+use crate::tensor_methods::given;
 use crate::{methods, object, scalars};
 
 /// The parts of a sparse tensor; the error for others has the name of a public method.

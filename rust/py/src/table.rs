@@ -71,7 +71,7 @@ fn variants(op: &Operator) -> Vec<&'static str> {
 fn out<'py>(py: Python<'py>, op: &Operator) -> PyResult<Bound<'py, PyAny>> {
     let rule = match op.out.accepts {
         // Depends on the operator that the call chooses.
-        _ if matches!(op.implementation, Implementation::Redispatch(_)) => "depends",
+        _ if matches!(op.implementation, Implementation::Delegate(_)) => "depends",
         Accepts::CastIf(_) => "depends",
         Accepts::Cast => "cast",
         Accepts::Any | Accepts::Requested => "any",

@@ -11,10 +11,10 @@
 //!
 //! * Only the low 32 bits of a seed reach the engine.
 //! * torch's kernels are compiled for machines with fused multiply-add, and the compiler fuses where it can. Every
-//!   place where that changes a bit uses `mul_add` here, so the result does not depend on our compiler or machine.
-//! * torch 2.1 took `bernoulli_` and `exponential_` from an MKL stream on Intel machines. torch 2.13 does not: on Intel
+//!   place where that changes a bit uses `mul_add()` here, so the result does not depend on our compiler or machine.
+//! * torch 2.1 took `bernoulli_()` and `exponential_()` from an MKL stream on Intel machines. torch 2.13 does not: on Intel
 //!   as on AMD both use mt19937 like everything else, and so does this crate.
-//! * `random_()` without bounds, `bernoulli_`, `geometric_` and `randperm` do not exist in torch for uint16, uint32 and
+//! * `random_()` without bounds, `bernoulli_()`, `geometric_()` and `randperm()` do not exist in torch for uint16, uint32 and
 //!   uint64. The traits here exclude them for `random_()`; for the others the caller does.
 //!
 //! All functions fill contiguous slices. torch visits a tensor in the order of its memory, regardless of its strides, so

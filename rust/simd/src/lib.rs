@@ -20,7 +20,7 @@
 //! ```
 //!
 //! Never write `x.exp()` in a kernel: for `f32` and `f64` that is the standard library's method, which is one call per
-//! element and takes precedence over any trait's. `S::exp(x)` cannot be confused with it. `sqrt`, `abs`, comparison and
+//! element and takes precedence over any trait's. `S::exp(x)` cannot be confused with it. `sqrt()`, `abs()`, comparison and
 //! arithmetic are used as usual, and `S::mul_add(a, b, c)` is fused exactly if the hardware does it in one instruction.
 //!
 //! Whole-run helpers: [`convert`] for half types, [`math::slices`] for sine, cosine and tangent, whose huge arguments

@@ -20,7 +20,7 @@ const SLACK: usize = 4 << 20;
 /// How much free memory an arena keeps present for the next blocks.
 const WARM: usize = 16 << 20;
 /// How many claims one reclaim checks; unchecked slots stay unusable until the next.
-const QUESTIONS: usize = 256;
+const MOST_CHECKS: usize = 256;
 
 /// A slot's offset and length, which is the block's length rounded up.
 pub type Slot = (usize, usize);
@@ -274,10 +274,10 @@ impl Space {
 
     /// Moves what is no longer claimed from `pending` to `free`.
     fn free_unclaimed(&mut self, lease: &Lease) -> Result<()> {
-        let mut ask: Vec<Range<usize>> = self.pending.longest().take(QUESTIONS).collect();
-        ask.reverse();
-        for _ in 0..QUESTIONS {
-            let Some(range) = ask.pop() else { break };
+        let mut ranges: Vec<Range<usize>> = self.pending.longest().take(MOST_CHECKS).collect();
+        ranges.reverse();
+        for _ in 0..MOST_CHECKS {
+            let Some(range) = ranges.pop() else { break };
             match lease.other_claim(&range)? {
                 None => {
                     self.pending.subtract(range.clone());
@@ -285,7 +285,7 @@ impl Space {
                 }
                 Some(held) => {
                     let sides = [range.start..held.start.min(range.end), held.end.max(range.start)..range.end];
-                    ask.extend(sides.into_iter().filter(|side| !side.is_empty()));
+                    ranges.extend(sides.into_iter().filter(|side| !side.is_empty()));
                 }
             }
         }

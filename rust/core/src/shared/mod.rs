@@ -1,6 +1,6 @@
 //! Memory shared between processes: it has no names, leaves nothing behind, and is never reused too early.
 //!
-//! Blocks are 64-byte aligned slots of *arenas*. An arena is an anonymous memory file (`memfd_create`), sealed against
+//! Blocks are 64-byte aligned slots of *arenas*. An arena is an anonymous memory file (`memfd_create()`), sealed against
 //! any change of its size, so a handful of descriptors carries any number of blocks and no peer can remove pages. Small
 //! blocks share an arena; a big block has one of its own, whose memory is freed when the last process unmaps it.
 //!

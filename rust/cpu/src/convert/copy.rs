@@ -5,17 +5,17 @@ use rushlight_core::{DType, Layout, Scalar};
 use rushlight_par::Address;
 
 use crate::convert::cast::converter;
-use crate::index::merge::{ScatterKernels, ScatterOp};
-use crate::pointwise::{GRAIN, Lane, Tile, run, stream};
+use crate::index::scatter::{ScatterKernels, ScatterOp};
+use crate::pointwise::{GRAIN, InnerLoop, RawOperand, run, stream};
 use crate::streaming;
 use crate::transpose::transpose_block;
 
-/// Copies the elements of `source` in lane 1 to `target`, of the same sizes, in lane 0.
+/// Copies the elements of `source` in operand 1 to `target`, of the same sizes, in operand 0.
 ///
 /// # Safety
-/// The layouts stay within the lanes' memory.
-pub unsafe fn copy(target: &Layout, source: &Layout, lanes: [Lane; 2]) {
-    let [to, from] = lanes;
+/// The layouts stay within the operands' memory.
+pub unsafe fn copy(target: &Layout, source: &Layout, operands: [RawOperand; 2]) {
+    let [to, from] = operands;
     let nest = LoopNest::new([target, source], [to.dtype.size(), from.dtype.size()]);
     let dtype = to.dtype;
     // SAFETY: guaranteed by the caller (see `# Safety`).
@@ -26,17 +26,19 @@ pub unsafe fn copy(target: &Layout, source: &Layout, lanes: [Lane; 2]) {
             matrix.run(to.pointer, from.pointer);
             return;
         }
-        if nest.is_flat() && is_dense(&nest, lanes) {
+        if nest.is_flat() && is_dense(&nest, operands) {
             let convert = converter(from.dtype, to.dtype);
-            let (bases, widths) = (nest.bases(), lanes.map(|lane| lane.dtype.size()));
+            let (bases, widths) = (nest.bases(), operands.map(|operand| operand.dtype.size()));
             let streams = nest.numel() * widths[0] >= streaming::LEAST;
             rushlight_par::parallel_for(nest.numel(), GRAIN, |range| {
                 let (to, from) = (to, from);
-                let at = |lane: Lane, base: isize| lane.pointer.offset(base).add(range.start * lane.dtype.size());
+                let at = |operand: RawOperand, base: isize| {
+                    operand.pointer.offset(base).add(range.start * operand.dtype.size())
+                };
                 let (to, from) = (at(to, bases[0]), at(from, bases[1]));
                 if !streams {
                     convert(to, from, range.len());
-                } else if widths[0] == widths[1] && lanes[0].dtype == lanes[1].dtype {
+                } else if widths[0] == widths[1] && operands[0].dtype == operands[1].dtype {
                     streaming::copy(to, from, range.len() * widths[0]);
                 } else {
                     stream(|to, from, n| convert(to, from[1], n), to, [to, from], widths, range.len());
@@ -44,19 +46,19 @@ pub unsafe fn copy(target: &Layout, source: &Layout, lanes: [Lane; 2]) {
             });
             return;
         }
-        run(&nest, lanes, [dtype, dtype], identity(dtype.size()), &[]);
+        run(&nest, operands, [dtype, dtype], identity(dtype.size()), &[]);
     }
 }
 
-fn is_dense(nest: &LoopNest<2>, lanes: [Lane; 2]) -> bool {
+fn is_dense(nest: &LoopNest<2>, operands: [RawOperand; 2]) -> bool {
     let steps = nest.inner_strides();
-    nest.numel() == 1 || (0..2).all(|n| steps[n] == lanes[n].dtype.size() as isize)
+    nest.numel() == 1 || (0..2).all(|n| steps[n] == operands[n].dtype.size() as isize)
 }
 
 /// Moves elements unchanged; the loop converts them.
-fn identity(width: usize) -> Tile {
+fn identity(width: usize) -> InnerLoop {
     /// # Safety
-    /// Same as for every `Tile`, of elements of `WIDTH` bytes.
+    /// Same as for every `InnerLoop`, of elements of `WIDTH` bytes.
     unsafe fn copy<const WIDTH: usize>(out: *mut u8, inputs: *const *const u8, n: usize, _: &[Scalar]) {
         // SAFETY: the loop gives `n` elements on both sides.
         unsafe { std::ptr::copy(*inputs, out, n * WIDTH) }
@@ -164,7 +166,7 @@ impl Transposition {
         for column in 0..columns as isize {
             let below = from.wrapping_offset(column * self.column_step).wrapping_add(rows * self.width);
             for line in (0..rows * self.width).step_by(64) {
-                streaming::ask(below.wrapping_add(line));
+                streaming::prefetch_line(below.wrapping_add(line));
             }
         }
         // SAFETY: guaranteed by the caller (see `# Safety`); a block has room for a side squared.

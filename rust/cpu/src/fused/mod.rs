@@ -153,7 +153,7 @@ unsafe fn block_by_block<T: Real, const N: usize>(
     for start in (0..whole).step_by(BLOCK) {
         claim(n.min(start + ahead)..n.min(start + ahead + BLOCK));
         if far {
-            operands.iter().for_each(|end| streaming::fetch(end.wrapping_add(start).cast(), BLOCK * size_of::<T>()));
+            operands.iter().for_each(|end| streaming::prefetch(end.wrapping_add(start).cast(), BLOCK * size_of::<T>()));
         }
         // SAFETY: guaranteed by the caller (see `# Safety`); a block ends before `whole`.
         unsafe {

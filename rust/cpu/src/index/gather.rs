@@ -4,8 +4,8 @@ use rushlight_core::Layout;
 use rushlight_core::loop_nest::LoopNest;
 
 use crate::index::OutOfBounds;
-use crate::index::merge::ScatterKernels;
 use crate::index::run::{INDEX_WIDTH, IndexRun, Strided};
+use crate::index::scatter::ScatterKernels;
 use crate::pointwise::GRAIN;
 
 /// An operand's memory and geometry.
@@ -31,7 +31,7 @@ unsafe impl Send for IndexedOperand<'_> {}
 ///
 /// # Safety
 /// The index holds 64-bit integers at every position of its layout.
-pub unsafe fn outside(index: IndexedOperand, size: isize) -> Option<OutOfBounds> {
+pub unsafe fn first_out_of_bounds(index: IndexedOperand, size: isize) -> Option<OutOfBounds> {
     // Repeated elements are checked only once.
     let mut layout = index.layout.clone();
     for dim in 0..layout.rank() {
@@ -51,7 +51,7 @@ pub unsafe fn outside(index: IndexedOperand, size: isize) -> Option<OutOfBounds>
                 // SAFETY: guaranteed by the caller (see `# Safety`).
                 unsafe {
                     if !run.is_inside() {
-                        found = found.or(run.first_outside());
+                        found = found.or(run.first_out_of_bounds());
                     }
                 }
             });
@@ -127,7 +127,7 @@ unsafe fn pick(run: &IndexRun, from: Strided, to: Strided, width: usize) -> Resu
 /// Merges `source[..i..]` into `operand[..index[..i..]..]`, in the order of `i` along `dim`.
 ///
 /// Threads divide the other dimensions, so that each position is written by one thread and in one order. A caller that
-/// needs the operand unchanged if an index is out of range must check with `outside` first.
+/// needs the operand unchanged if an index is out of range must check with `first_out_of_bounds` first.
 ///
 /// # Safety
 /// Same as for `gather`; the source's sizes hold the index's, and elements are of the dtype of `kernels`.

@@ -6,19 +6,19 @@
 //! the offsets, so that each position is written in the order of the indices.
 
 pub mod gather;
-pub mod merge;
-mod outside;
+mod out_of_bounds;
 mod run;
+pub mod scatter;
 
 use rushlight_core::alloc::{filled, list};
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{Error, Layout};
 use rushlight_par::Address;
 
-pub use outside::OutOfBounds;
+pub use out_of_bounds::OutOfBounds;
 
 use crate::convert::cast::move_strided;
-use crate::index::merge::{ScatterKernels, ScatterOffsets};
+use crate::index::scatter::{ScatterKernels, ScatterOffsets};
 use crate::pointwise::GRAIN;
 use crate::streaming;
 
@@ -116,7 +116,7 @@ pub unsafe fn get(out: *mut u8, operand: *const u8, frame: &Frame, offsets: &[is
                         let from = base.offset(offset);
                         if let Some(&later) = part.get(i + AHEAD) {
                             for line in (0..(block * width).min(PREFETCHED)).step_by(64) {
-                                streaming::ask(base.wrapping_offset(later).wrapping_add(line));
+                                streaming::prefetch_line(base.wrapping_offset(later).wrapping_add(line));
                             }
                         }
                         if whole {

@@ -93,7 +93,7 @@ impl IndexRun {
     /// # Safety
     /// Same as for `pairs`.
     #[cold]
-    pub unsafe fn first_outside(&self) -> Option<OutOfBounds> {
+    pub unsafe fn first_out_of_bounds(&self) -> Option<OutOfBounds> {
         let nowhere = std::ptr::null_mut();
         // SAFETY: guaranteed by the caller (see `# Safety`); only the indices are read.
         unsafe { self.each([self.stride, 0, 0], nowhere, nowhere, |_, _| ()) }.err()

@@ -18,7 +18,7 @@ use faer::mat::{MatMut, MatRef};
 use faer::traits::{ComplexField, RealField};
 use faer::{Accum, Par};
 use num_complex::Complex;
-use rushlight_core::alloc::{ask, filled, out_of_memory};
+use rushlight_core::alloc::{check_available, filled, out_of_memory};
 use rushlight_core::{Element, Result};
 
 use crate::fallible;
@@ -225,7 +225,7 @@ fn prepare() -> Result<()> {
     if READY.get() {
         return Ok(());
     }
-    ask(Some(KEPT))?;
+    check_available(Some(KEPT))?;
     multiply::<f64>(1.0)?;
     multiply::<Complex<f64>>(Complex::new(1.0, 0.0))?;
     READY.set(true);
@@ -245,7 +245,7 @@ fn multiply<T: Field + Default>(one: T) -> Result<()> {
 /// Calls `work` with the scratch memory that an algorithm requests.
 fn with_scratch<R>(size: StackReq, work: impl FnOnce(&mut MemStack) -> R) -> Result<R> {
     let bytes = size.unaligned_bytes_required();
-    ask(Some(bytes))?;
+    check_available(Some(bytes))?;
     let mut memory = MemBuffer::try_new(size).map_err(|_| out_of_memory(bytes))?;
     Ok(work(MemStack::new(&mut memory)))
 }

@@ -4,7 +4,7 @@ use rushlight_par::Address;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use rushlight_core::alloc::ask;
+use rushlight_core::alloc::check_available;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Error, Result, dispatch};
@@ -59,7 +59,7 @@ const LANES: usize = 16;
 fn ask_for_lists(axes: &[WindowDim; 3]) -> Result<()> {
     let pixels = product(axes, |dim| dim.output).min(LISTED).next_multiple_of(LANES);
     let bytes = size_of::<i64>() * pixels * rushlight_par::num_threads();
-    ask(axes.iter().try_fold(bytes, |n, dim| n.checked_mul(dim.kernel)))
+    check_available(axes.iter().try_fold(bytes, |n, dim| n.checked_mul(dim.kernel)))
 }
 
 /// # Safety

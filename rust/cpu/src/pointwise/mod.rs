@@ -1,7 +1,7 @@
 //! The skeleton of every pointwise kernel: iterate over the operands, copy them into tiles if necessary, run the
 //! operator's loop.
 //!
-//! An operator gives a loop over contiguous elements of its compute dtype (a `Tile`). Operands in that form are read
+//! An operator gives a loop over contiguous elements of its compute dtype (an `InnerLoop`). Operands in that form are read
 //! and written in place. All others (strided, broadcast, of another dtype) pass through tiles of a thousand elements
 //! that stay in the first-level cache. Work is split every `GRAIN` elements, regardless of the number of threads.
 
@@ -16,11 +16,11 @@ use crate::transpose::transpose_block;
 /// The numbers that an operator takes besides its operands, such as `alpha` or the limits of `clamp`.
 pub type Numbers = SmallVec<[Scalar; 4]>;
 
-/// An operator's loop: `n` results from `n` elements of each input, all contiguous.
+/// An operator's inner loop, as in NumPy's ufuncs: `n` results from `n` elements of each input, all contiguous.
 ///
 /// # Safety
 /// `n` elements of the loop's dtypes at `out` and at each of the inputs, as many as the operator has.
-pub type Tile = unsafe fn(out: *mut u8, inputs: *const *const u8, n: usize, numbers: &[Scalar]);
+pub type InnerLoop = unsafe fn(out: *mut u8, inputs: *const *const u8, n: usize, numbers: &[Scalar]);
 
 /// The number of elements of a piece of parallel work.
 pub const GRAIN: usize = 1 << 15;
@@ -31,17 +31,17 @@ const WIDEST: usize = 16;
 const SIDE: usize = 32;
 const _: () = assert!(SIDE * SIDE == TILE);
 
-/// An operand in memory: its first byte (offsets come from the `LoopNest`) and its dtype. Lane 0 is the result.
+/// An operand in memory: its first byte (offsets come from the `LoopNest`) and its dtype. Operand 0 is the result.
 #[derive(Clone, Copy)]
-pub struct Lane {
+pub struct RawOperand {
     pub pointer: *mut u8,
     pub dtype: DType,
 }
 
-// SAFETY: lanes are addresses; the loop nest gives every thread its own elements of the result.
-unsafe impl Sync for Lane {}
+// SAFETY: an address and a dtype; the loop nest gives every thread its own elements of the result.
+unsafe impl Sync for RawOperand {}
 // SAFETY: see above.
-unsafe impl Send for Lane {}
+unsafe impl Send for RawOperand {}
 
 #[repr(align(64))]
 struct Buffer([std::mem::MaybeUninit<u8>; TILE * WIDEST]);
@@ -52,39 +52,40 @@ impl Buffer {
     }
 }
 
-/// Runs `tile` over every element of `nest`.
+/// Runs `inner_loop` over every element of `nest`.
 ///
 /// # Safety
-/// The lanes point to memory that the layouts of `nest` stay within, and `tile` works on elements of `compute`.
+/// The operands point to memory that the layouts of `nest` stay within, and `inner_loop` works on elements of `compute`.
 pub unsafe fn run<const N: usize>(
     nest: &LoopNest<N>,
-    lanes: [Lane; N],
+    operands: [RawOperand; N],
     compute: [DType; N],
-    tile: Tile,
+    inner_loop: InnerLoop,
     numbers: &[Scalar],
 ) {
     let steps = nest.inner_strides();
     let whole = nest.inner() == nest.numel();
     let direct: [bool; N] = std::array::from_fn(|n| {
-        lanes[n].dtype == compute[n] && (steps[n] == lanes[n].dtype.size() as isize || nest.numel() == 1)
+        operands[n].dtype == compute[n] && (steps[n] == operands[n].dtype.size() as isize || nest.numel() == 1)
     });
-    let fresh = (1..N).all(|n| lanes[n].pointer != lanes[0].pointer);
-    let streams = fresh && nest.numel() * lanes[0].dtype.size() >= streaming::LEAST;
+    let fresh = (1..N).all(|n| operands[n].pointer != operands[0].pointer);
+    let streams = fresh && nest.numel() * operands[0].dtype.size() >= streaming::LEAST;
     if whole && direct.iter().all(|&d| d) {
         let bases = nest.bases();
         rushlight_par::parallel_for(nest.numel(), GRAIN, |range| {
             let at = |n: usize| {
-                let lane = lanes[n];
-                // SAFETY: the offsets of `nest` lie within the lane.
-                unsafe { lane.pointer.offset(bases[n] + (range.start * lane.dtype.size()) as isize) }
+                let operand = operands[n];
+                // SAFETY: the offsets of `nest` lie within the operand.
+                unsafe { operand.pointer.offset(bases[n] + (range.start * operand.dtype.size()) as isize) }
             };
             let all: [*const u8; N] = std::array::from_fn(|n| at(n).cast_const());
-            // SAFETY: all lanes hold the range contiguously, in the tile's dtypes; the result's pointer comes before
+            // SAFETY: all operands hold the range contiguously, in the loop's dtypes; the result's pointer comes before
             // those of the inputs.
             unsafe {
-                let step = |out: *mut u8, all: &[*const u8; N], n: usize| tile(out, all.as_ptr().add(1), n, numbers);
+                let step =
+                    |out: *mut u8, all: &[*const u8; N], n: usize| inner_loop(out, all.as_ptr().add(1), n, numbers);
                 if streams {
-                    stream(step, at(0), all, lanes.map(|lane| lane.dtype.size()), range.len());
+                    stream(step, at(0), all, operands.map(|operand| operand.dtype.size()), range.len());
                 } else {
                     step(at(0), &all, range.len());
                 }
@@ -93,7 +94,7 @@ pub unsafe fn run<const N: usize>(
         return;
     }
     let streams = streams && direct[0] && nest.inner() >= TILE;
-    let loops = Loops { nest, lanes, compute, direct, streams, tile, numbers };
+    let loops = BufferedIteration { nest, operands, compute, direct, streams, inner_loop, numbers };
     if let Some(dim) = loops.transposed_dim() {
         // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe { loops.run_blocks(dim) };
@@ -116,10 +117,10 @@ pub unsafe fn run<const N: usize>(
 /// Runs a loop over contiguous operands, the result first, and writes the result with streaming stores.
 ///
 /// # Safety
-/// All lanes hold `length` elements of these widths, and `tile` computes `n` elements of them.
+/// All operands hold `length` elements of these widths, and `inner_loop` computes `n` elements of them.
 #[inline]
 pub(crate) unsafe fn stream<const N: usize>(
-    tile: impl Fn(*mut u8, &[*const u8; N], usize),
+    inner_loop: impl Fn(*mut u8, &[*const u8; N], usize),
     out: *mut u8,
     mut inputs: [*const u8; N],
     widths: [usize; N],
@@ -130,12 +131,12 @@ pub(crate) unsafe fn stream<const N: usize>(
     let mut done = 0;
     while done < length {
         let n = step.min(length - done);
-        tile(buffer.pointer(), &inputs, n);
+        inner_loop(buffer.pointer(), &inputs, n);
         // SAFETY: guaranteed by the caller (see `# Safety`); the buffer holds a step of any width.
         unsafe { streaming::store(out.add(done * widths[0]), buffer.pointer(), n * widths[0]) };
-        for lane in 1..N {
-            streaming::fetch(inputs[lane], n * widths[lane]);
-            inputs[lane] = inputs[lane].wrapping_add(n * widths[lane]);
+        for operand in 1..N {
+            streaming::prefetch(inputs[operand], n * widths[operand]);
+            inputs[operand] = inputs[operand].wrapping_add(n * widths[operand]);
         }
         done += n;
     }
@@ -147,52 +148,54 @@ fn streamed_step<const N: usize>(widths: [usize; N]) -> usize {
     streaming::STEP / widths.into_iter().max().unwrap_or(1)
 }
 
-struct Loops<'a, const N: usize> {
+struct BufferedIteration<'a, const N: usize> {
     nest: &'a LoopNest<N>,
-    lanes: [Lane; N],
+    operands: [RawOperand; N],
     compute: [DType; N],
     direct: [bool; N],
     /// Whether the result is written with streaming stores.
     streams: bool,
-    tile: Tile,
+    inner_loop: InnerLoop,
     numbers: &'a [Scalar],
 }
 
-impl<const N: usize> Loops<'_, N> {
-    /// One long run: direct lanes are used in place, the others tile by tile.
+impl<const N: usize> BufferedIteration<'_, N> {
+    /// One long run: direct operands are used in place, the others tile by tile.
     ///
     /// # Safety
-    /// The run lies within all lanes.
+    /// The run lies within all operands.
     unsafe fn run(&self, offsets: [isize; N], length: usize) {
         let mut buffers: [Buffer; N] = [const { Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]) }; N];
         let mut scratch = Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
         let steps = self.nest.inner_strides();
-        let piece = if self.streams { streamed_step(self.lanes.map(|lane| lane.dtype.size())) } else { TILE };
+        let piece = if self.streams { streamed_step(self.operands.map(|operand| operand.dtype.size())) } else { TILE };
         let mut done = 0;
         while done < length {
             let n = piece.min(length - done);
             // SAFETY: guaranteed by the caller (see `# Safety`); buffers hold TILE elements of the widest dtype.
             unsafe {
-                let at = |lane: usize| self.lanes[lane].pointer.offset(offsets[lane] + done as isize * steps[lane]);
+                let at = |operand: usize| {
+                    self.operands[operand].pointer.offset(offsets[operand] + done as isize * steps[operand])
+                };
                 let mut inputs = [std::ptr::null::<u8>(); N];
-                for lane in 1..N {
-                    inputs[lane - 1] = if self.direct[lane] {
-                        at(lane)
+                for operand in 1..N {
+                    inputs[operand - 1] = if self.direct[operand] {
+                        at(operand)
                     } else {
-                        let buffer = buffers[lane].pointer();
-                        if done == 0 || steps[lane] != 0 {
-                            self.gather(lane, at(lane), steps[lane], n, buffer, scratch.pointer());
+                        let buffer = buffers[operand].pointer();
+                        if done == 0 || steps[operand] != 0 {
+                            self.gather(operand, at(operand), steps[operand], n, buffer, scratch.pointer());
                         }
                         buffer
                     };
                 }
                 let in_place = self.direct[0] && !self.streams;
                 let out = if in_place { at(0) } else { buffers[0].pointer() };
-                (self.tile)(out, inputs.as_ptr(), n, self.numbers);
+                (self.inner_loop)(out, inputs.as_ptr(), n, self.numbers);
                 if self.streams {
-                    streaming::store(at(0), out, n * self.lanes[0].dtype.size());
-                    for lane in (1..N).filter(|&lane| self.direct[lane]) {
-                        streaming::fetch(at(lane), n * self.lanes[lane].dtype.size());
+                    streaming::store(at(0), out, n * self.operands[0].dtype.size());
+                    for operand in (1..N).filter(|&operand| self.direct[operand]) {
+                        streaming::prefetch(at(operand), n * self.operands[operand].dtype.size());
                     }
                 } else if !in_place {
                     self.scatter(at(0), steps[0], n, out, scratch.pointer());
@@ -205,7 +208,7 @@ impl<const N: usize> Loops<'_, N> {
     /// Many short runs: tiles are filled from several of them, so that the loop still gets many elements at once.
     ///
     /// # Safety
-    /// The range lies within `self.nest`, whose layouts stay within the lanes.
+    /// The range lies within `self.nest`, whose layouts stay within the operands.
     unsafe fn short_runs(&self, range: std::ops::Range<usize>) {
         let mut buffers: [Buffer; N] = [const { Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]) }; N];
         let mut scratch = Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
@@ -217,14 +220,14 @@ impl<const N: usize> Loops<'_, N> {
             unsafe {
                 let mut filled = 0;
                 self.nest.runs(start..start + n, |offsets, length| {
-                    for lane in 1..N {
-                        let width = self.lanes[lane].dtype.size();
-                        let from = self.lanes[lane].pointer.offset(offsets[lane]);
+                    for operand in 1..N {
+                        let width = self.operands[operand].dtype.size();
+                        let from = self.operands[operand].pointer.offset(offsets[operand]);
                         move_strided(
-                            buffers[lane].pointer().add(filled * width),
+                            buffers[operand].pointer().add(filled * width),
                             width as isize,
                             from,
-                            steps[lane],
+                            steps[operand],
                             length,
                             width,
                         );
@@ -232,31 +235,31 @@ impl<const N: usize> Loops<'_, N> {
                     filled += length;
                 });
                 let mut inputs = [std::ptr::null::<u8>(); N];
-                for lane in 1..N {
-                    if self.lanes[lane].dtype != self.compute[lane] {
+                for operand in 1..N {
+                    if self.operands[operand].dtype != self.compute[operand] {
                         std::ptr::copy_nonoverlapping(
-                            buffers[lane].pointer(),
+                            buffers[operand].pointer(),
                             scratch.pointer(),
-                            n * self.lanes[lane].dtype.size(),
+                            n * self.operands[operand].dtype.size(),
                         );
-                        converter(self.lanes[lane].dtype, self.compute[lane])(
-                            buffers[lane].pointer(),
+                        converter(self.operands[operand].dtype, self.compute[operand])(
+                            buffers[operand].pointer(),
                             scratch.pointer(),
                             n,
                         );
                     }
-                    inputs[lane - 1] = buffers[lane].pointer();
+                    inputs[operand - 1] = buffers[operand].pointer();
                 }
-                (self.tile)(buffers[0].pointer(), inputs.as_ptr(), n, self.numbers);
+                (self.inner_loop)(buffers[0].pointer(), inputs.as_ptr(), n, self.numbers);
                 let mut result = buffers[0].pointer();
-                if self.lanes[0].dtype != self.compute[0] {
-                    converter(self.compute[0], self.lanes[0].dtype)(scratch.pointer(), result, n);
+                if self.operands[0].dtype != self.compute[0] {
+                    converter(self.compute[0], self.operands[0].dtype)(scratch.pointer(), result, n);
                     result = scratch.pointer();
                 }
-                let width = self.lanes[0].dtype.size();
+                let width = self.operands[0].dtype.size();
                 let mut emptied = 0;
                 self.nest.runs(start..start + n, |offsets, length| {
-                    let to = self.lanes[0].pointer.offset(offsets[0]);
+                    let to = self.operands[0].pointer.offset(offsets[0]);
                     move_strided(to, steps[0], result.add(emptied * width), width as isize, length, width);
                     emptied += length;
                 });
@@ -266,9 +269,9 @@ impl<const N: usize> Loops<'_, N> {
     }
 
     /// # Safety
-    /// `n` elements of the lane's dtype lie at `from`, `step` bytes apart; `to` and `scratch` have room for a tile.
-    unsafe fn gather(&self, lane: usize, from: *const u8, step: isize, n: usize, to: *mut u8, scratch: *mut u8) {
-        let (own, wanted) = (self.lanes[lane].dtype, self.compute[lane]);
+    /// `n` elements of the operand's dtype lie at `from`, `step` bytes apart; `to` and `scratch` have room for a tile.
+    unsafe fn gather(&self, operand: usize, from: *const u8, step: isize, n: usize, to: *mut u8, scratch: *mut u8) {
+        let (own, wanted) = (self.operands[operand].dtype, self.compute[operand]);
         let width = own.size() as isize;
         // SAFETY: guaranteed by the caller (see `# Safety`); a stride of zero fills the whole tile, because later
         // pieces reuse it.
@@ -288,7 +291,7 @@ impl<const N: usize> Loops<'_, N> {
     /// # Safety
     /// `n` results lie at `from`; as many elements at `to`, `step` bytes apart; `scratch` has room for a tile.
     unsafe fn scatter(&self, to: *mut u8, step: isize, n: usize, from: *const u8, scratch: *mut u8) {
-        let (own, computed) = (self.lanes[0].dtype, self.compute[0]);
+        let (own, computed) = (self.operands[0].dtype, self.compute[0]);
         let width = own.size() as isize;
         // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
@@ -309,13 +312,13 @@ impl<const N: usize> Loops<'_, N> {
 /// Along the result's runs each element of such an operand is in another cache line, so it is read in square blocks
 /// instead: a tile is a few pieces of adjacent runs, and the transposed operand is transposed in registers as it is
 /// copied into the tile.
-impl<const N: usize> Loops<'_, N> {
+impl<const N: usize> BufferedIteration<'_, N> {
     /// The dimension along which an operand is contiguous that is not so along the runs, if blocks are worthwhile.
     fn transposed_dim(&self) -> Option<usize> {
         let steps = self.nest.inner_strides();
-        let width = |lane: usize| self.lanes[lane].dtype.size();
-        let crossed = |lane: &usize| steps[*lane] != 0 && steps[*lane].unsigned_abs() > width(*lane);
-        let dim = (1..N).filter(crossed).find_map(|lane| self.nest.across(lane, width(lane)))?;
+        let width = |operand: usize| self.operands[operand].dtype.size();
+        let crossed = |operand: &usize| steps[*operand] != 0 && steps[*operand].unsigned_abs() > width(*operand);
+        let dim = (1..N).filter(crossed).find_map(|operand| self.nest.across(operand, width(operand)))?;
         (self.nest.inner() >= 8 && self.nest.size(dim) >= 8).then_some(dim)
     }
 
@@ -337,8 +340,9 @@ impl<const N: usize> Loops<'_, N> {
                         let column = piece * SIDE;
                         let sizes = [SIDE.min(rows - row), SIDE.min(columns - column)];
                         let (down, along) = (self.nest.strides(dim), self.nest.inner_strides());
-                        let at =
-                            |lane: usize| offsets[lane] + row as isize * down[lane] + column as isize * along[lane];
+                        let at = |operand: usize| {
+                            offsets[operand] + row as isize * down[operand] + column as isize * along[operand]
+                        };
                         // SAFETY: guaranteed by the caller (see `# Safety`); a block is at most a tile.
                         unsafe {
                             self.run_block(std::array::from_fn(at), [down, along], sizes, buffers, scratch.pointer());
@@ -352,7 +356,7 @@ impl<const N: usize> Loops<'_, N> {
     /// One block of `sizes`: rows, and elements of a row.
     ///
     /// # Safety
-    /// The block lies within all lanes, and every buffer holds a tile.
+    /// The block lies within all operands, and every buffer holds a tile.
     unsafe fn run_block(
         &self,
         offsets: [isize; N],
@@ -365,32 +369,32 @@ impl<const N: usize> Loops<'_, N> {
         let mut inputs = [std::ptr::null::<u8>(); N];
         // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
-            for lane in 1..N {
-                let (own, wanted) = (self.lanes[lane].dtype, self.compute[lane]);
+            for operand in 1..N {
+                let (own, wanted) = (self.operands[operand].dtype, self.compute[operand]);
                 let width = own.size();
-                let to = if own == wanted { buffers[lane] } else { scratch };
-                let from = self.lanes[lane].pointer.offset(offsets[lane]);
-                if down[lane] == width as isize {
+                let to = if own == wanted { buffers[operand] } else { scratch };
+                let from = self.operands[operand].pointer.offset(offsets[operand]);
+                if down[operand] == width as isize {
                     // The elements of the next block are adjacent.
                     for column in columns as isize..2 * columns as isize {
                         for line in (0..rows * width).step_by(64) {
-                            streaming::ask(from.wrapping_offset(column * along[lane]).wrapping_add(line));
+                            streaming::prefetch_line(from.wrapping_offset(column * along[operand]).wrapping_add(line));
                         }
                     }
-                    transpose_block(to, (columns * width) as isize, from, along[lane], rows, columns, width);
+                    transpose_block(to, (columns * width) as isize, from, along[operand], rows, columns, width);
                 } else {
                     for row in 0..rows {
-                        let (to, from) = (to.add(row * columns * width), from.offset(row as isize * down[lane]));
-                        move_strided(to, width as isize, from, along[lane], columns, width);
+                        let (to, from) = (to.add(row * columns * width), from.offset(row as isize * down[operand]));
+                        move_strided(to, width as isize, from, along[operand], columns, width);
                     }
                 }
                 if own != wanted {
-                    converter(own, wanted)(buffers[lane], scratch, n);
+                    converter(own, wanted)(buffers[operand], scratch, n);
                 }
-                inputs[lane - 1] = buffers[lane];
+                inputs[operand - 1] = buffers[operand];
             }
-            (self.tile)(buffers[0], inputs.as_ptr(), n, self.numbers);
-            let (own, computed) = (self.lanes[0].dtype, self.compute[0]);
+            (self.inner_loop)(buffers[0], inputs.as_ptr(), n, self.numbers);
+            let (own, computed) = (self.operands[0].dtype, self.compute[0]);
             let mut from = buffers[0];
             if own != computed {
                 converter(computed, own)(scratch, buffers[0], n);
@@ -398,7 +402,7 @@ impl<const N: usize> Loops<'_, N> {
             }
             let width = own.size();
             for row in 0..rows {
-                let to = self.lanes[0].pointer.offset(offsets[0] + row as isize * down[0]);
+                let to = self.operands[0].pointer.offset(offsets[0] + row as isize * down[0]);
                 move_strided(to, along[0], from.add(row * columns * width), width as isize, columns, width);
             }
         }

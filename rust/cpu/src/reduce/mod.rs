@@ -173,7 +173,7 @@ impl Reduction<'_> {
             return Ok(());
         }
         let segments = length.div_ceil(SEGMENT);
-        let partial = Buffer::ask((results * width).checked_mul(segments))?;
+        let partial = Buffer::try_new((results * width).checked_mul(segments))?;
         let mut starts: smallvec::SmallVec<[(isize, isize); MANY]> = smallvec::SmallVec::new();
         let steps = self.outer.inner_strides();
         self.outer.runs(0..results, |offsets, n| {
@@ -332,7 +332,7 @@ impl Reduction<'_> {
             return Ok(());
         }
         let segments = rows.div_ceil(segment);
-        let partial = Buffer::ask((columns * width).checked_mul(segments))?;
+        let partial = Buffer::try_new((columns * width).checked_mul(segments))?;
         let part = |index: usize| index * tile..columns.min((index + 1) * tile);
         // SAFETY: guaranteed by the caller (see `# Safety`); each task has its own accumulators.
         unsafe {

@@ -63,7 +63,7 @@ fn about(centre: f64, count: f64, distances: f64, squares: f64) -> Moments {
 #[inline(always)]
 fn fetch<T>(from: *const T) {
     for at in (0..LANES * size_of::<T>()).step_by(streaming::LINE) {
-        streaming::ask(from.cast::<u8>().wrapping_add(at));
+        streaming::prefetch_line(from.cast::<u8>().wrapping_add(at));
     }
 }
 
@@ -170,7 +170,7 @@ unsafe fn stripe<S: Isa, T: Float, const N: usize>(accs: *mut Moments, data: *co
         for r in first..first + count {
             // This pass reads from the cache; meanwhile the next rows are prefetched.
             for at in (0..N * size_of::<T>()).step_by(streaming::LINE) {
-                streaming::ask(line(r + ROWS).cast::<u8>().wrapping_add(at));
+                streaming::prefetch_line(line(r + ROWS).cast::<u8>().wrapping_add(at));
             }
             for j in 0..N {
                 // SAFETY: as above.

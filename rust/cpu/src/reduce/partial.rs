@@ -39,7 +39,7 @@ impl Buffer {
     }
 
     /// Memory that grows with the operand, or an error.
-    pub fn ask(bytes: Option<usize>) -> Result<Buffer> {
+    pub fn try_new(bytes: Option<usize>) -> Result<Buffer> {
         list(bytes.unwrap_or(usize::MAX).div_ceil(8)).map(Buffer::over)
     }
 

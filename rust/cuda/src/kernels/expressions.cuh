@@ -4,7 +4,7 @@
 
 #include "prelude.cuh"
 
-namespace rushlight::rows {
+namespace rushlight::pointwise {
 
 // add
 DEVICE i8 add_i8(i8 x, i8 y, i8 alpha) { return wrapping_add(x, wrapping_mul(alpha, y)); }
@@ -1359,7 +1359,7 @@ DEVICE c128 complex_f64(f64 re, f64 im) { return c128(re, im); }
 DEVICE c64 polar_f32(f32 size, f32 angle) { return c64(size * cos(angle), size * sin(angle)); }
 DEVICE c128 polar_f64(f64 size, f64 angle) { return c128(size * cos(angle), size * sin(angle)); }
 
-} // namespace rushlight::rows
+} // namespace rushlight::pointwise
 
 namespace rushlight::folds {
 

@@ -1,6 +1,6 @@
 //! The source of the device functions, and their names.
 //!
-//! An elementwise operator defines its computation once, in `rushlight_cpu::tiles!`: `|x, y; alpha| x + alpha * y`. The macro
+//! An elementwise operator defines its computation once, in `rushlight_cpu::loops!`: `|x, y; alpha| x + alpha * y`. The macro
 //! builds the CPU's loops from the expression and keeps its text. `cargo dev generate` translates the text into C++ and writes
 //! one function for each operator and dtype into `expressions.cuh`:
 //!

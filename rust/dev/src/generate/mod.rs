@@ -1,6 +1,6 @@
 //! Generates files from the operator table, and checks that they are up to date.
 //!
-//! `names` collects what Python can call; `stub` and `pages` turn that into text. `device` writes the operators'
+//! `stub` and `pages` turn what Python can call (`ops/src/names.rs`) into text. `device` writes the operators'
 //! expressions as C++.
 
 mod device;

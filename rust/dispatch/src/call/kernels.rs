@@ -8,8 +8,8 @@ use rushlight_core::{Error, Result};
 use super::devices::{check_devices, select_kernel};
 use crate::allocate::allocate;
 use crate::create::ask_gradient;
-use crate::host::while_detached;
-use crate::operator::{Args, InPlaceFill, Kernel, Opaque, Tags, TensorSpec, Update};
+use crate::interpreter::while_detached;
+use crate::operator::{Args, ExplicitAutograd, InPlaceFill, Kernel, Tags, TensorSpec, Update};
 use crate::variants::{check_in_place, check_no_self_overlap, check_out, check_writable, without_aliases};
 use crate::{copy, node};
 
@@ -79,7 +79,7 @@ pub fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
     }
 }
 
-pub fn unrecorded(body: &Opaque, args: &Args) -> Result<Output> {
+pub fn unrecorded(body: &ExplicitAutograd, args: &Args) -> Result<Output> {
     let device = check_devices(args)?;
     let compute = select_kernel(args.op, device, body.cpu, body.cuda)?.unwrap_or(body.cpu);
     let output = {

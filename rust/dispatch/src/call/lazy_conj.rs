@@ -37,7 +37,7 @@ fn passes_through(op: &Operator) -> bool {
             | Implementation::MultiView(_)
             | Implementation::ViewDtype(_)
             | Implementation::CompositeImplicit(_)
-            | Implementation::Redispatch(_)
+            | Implementation::Delegate(_)
     );
     by_kind || op.tags.has(Tags::LAZY_CONJ)
 }

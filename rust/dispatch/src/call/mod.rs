@@ -81,7 +81,7 @@ impl Operator {
         let arguments = || Args::new(self, [x.into(), y.into()]);
         let mut declined = false;
         if let Implementation::Pointwise(body) = &self.implementation
-            && modes::due(self).is_empty()
+            && modes::active(self).is_empty()
             && (self.check.is_none() || fast_path::is_unchecked(self, x) && fast_path::is_unchecked(self, y))
         {
             if let Some(result) = fast_path::attempt(self, body, &[x, y], &self.schema().numbers, None, gil)? {
@@ -105,18 +105,18 @@ fn begin(args: Args, target: Target, declined: bool) -> Result<Output> {
     if !reserve::hold() {
         return Err(out_of_memory(0));
     }
-    let due = modes::due(args.op) | modes::forms(&args, &target);
-    if !due.is_empty() {
-        return intercepted(args, target, due);
+    let active = modes::active(args.op) | modes::forms(&args, &target);
+    if !active.is_empty() {
+        return intercepted(args, target, active);
     }
     let target = checked(&args, target)?;
     take_steps(args, target, declined)
 }
 
 #[cold]
-fn intercepted(args: Args, target: Target, due: Modes) -> Result<Output> {
+fn intercepted(args: Args, target: Target, active: Modes) -> Result<Output> {
     let end = |args: Args, target: Target| take_steps(args, target, false);
-    Rest { list: &INTERCEPTORS, due, end }.call(args, target)
+    Rest { list: &INTERCEPTORS, active, end }.call(args, target)
 }
 
 /// The operator's own checks, and the target after its `inplace=`.
@@ -140,7 +140,7 @@ fn check(args: Args, target: Target, rest: Rest) -> Result<Output> {
 // In both callers, so that `args` stays where it is: a copy costs as much as the lookup of a kernel.
 #[inline(always)]
 fn take_steps(args: Args, target: Target, declined: bool) -> Result<Output> {
-    if let Implementation::Redispatch(choose) = args.op.implementation {
+    if let Implementation::Delegate(choose) = args.op.implementation {
         return hand_over(choose, args, target);
     }
     let in_place = matches!(target, Target::InPlace);
@@ -193,7 +193,7 @@ fn execute(args: &Args, target: Target, declined: bool) -> Result<Output> {
         (Implementation::CompositeImplicit(body), Target::Fresh) => {
             check_devices(args).and_then(|_| subgraph::compose(*body, args))
         }
-        (Implementation::Opaque(body), Target::Fresh) => kernels::unrecorded(body, args),
+        (Implementation::ExplicitAutograd(body), Target::Fresh) => kernels::unrecorded(body, args),
         (Implementation::InPlaceFill(body), Target::Fresh) => kernels::run_fill(body, args),
         (_, target) => through_copy::through_copy(args, target),
     }

@@ -5,7 +5,7 @@ use rushlight_core::dtype::default_dtype;
 use rushlight_core::loop_nest::{LoopNest, result_layout};
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Dims, Layout, Result, Scalar};
-use rushlight_cpu::pointwise::{Lane, Numbers, Tile};
+use rushlight_cpu::pointwise::{InnerLoop, Numbers, RawOperand};
 use smallvec::SmallVec;
 
 use super::destination::Destination;
@@ -16,7 +16,7 @@ use super::{numbers, temporaries};
 use crate::allocate::allocate;
 use crate::backcompat::broadcast_with_warnings;
 use crate::copy::copy;
-use crate::host::while_detached;
+use crate::interpreter::while_detached;
 use crate::operator::{Args, Operator, Pointwise, Promote, Tags, TensorSpec};
 use crate::value::{Operand, Operands, Output, Target};
 use crate::{fast_path, node, promote};
@@ -51,8 +51,8 @@ fn compute_into(
     numbers: &Numbers,
     compute: DType,
 ) -> Result<()> {
-    let Some((wide, tile)) = loop_for(body, compute) else { return Err(not_implemented(op, compute)) };
-    let kernel = Loop { tile, numbers, compute: wide, result: body.promote.result(wide) };
+    let Some((wide, inner_loop)) = loop_for(body, compute) else { return Err(not_implemented(op, compute)) };
+    let kernel = Loop { inner_loop, numbers, compute: wide, result: body.promote.result(wide) };
     let result = body.promote.result(compute);
     if result.is_half() && out.dtype() != result {
         // Rounded to the half type first, as if the result were a tensor of its own.
@@ -156,13 +156,13 @@ fn run(
 
 /// The operator's loop for a dtype, and its compute dtype: half types are computed in float32, unless the loop works on
 /// their bits.
-fn loop_for(body: &Pointwise, dtype: DType) -> Option<(DType, Tile)> {
-    let in_dtype = |dtype: DType| (body.loops.cpu)(dtype).map(|tile| (dtype, tile));
+fn loop_for(body: &Pointwise, dtype: DType) -> Option<(DType, InnerLoop)> {
+    let in_dtype = |dtype: DType| (body.loops.cpu)(dtype).map(|inner_loop| (dtype, inner_loop));
     in_dtype(dtype).or_else(|| in_dtype(dtype.compute()))
 }
 
 struct Loop<'a> {
-    tile: Tile,
+    inner_loop: InnerLoop,
     numbers: &'a Numbers,
     compute: DType,
     result: DType,
@@ -187,7 +187,7 @@ impl Loop<'_> {
         let mut numbers = [[0u64; 2]; N];
         let mut pins: SmallVec<[Pin; 5]> = SmallVec::new();
         pins.push(out.storage().pin()?);
-        let mut lanes = [Lane { pointer: pins[0].as_ptr(), dtype: out.dtype() }; N];
+        let mut raw = [RawOperand { pointer: pins[0].as_ptr(), dtype: out.dtype() }; N];
         for (n, operand) in operands.iter().enumerate().take(N - 1) {
             match operand {
                 Operand::Tensor(tensor) => {
@@ -196,7 +196,7 @@ impl Loop<'_> {
                         stretched[n + 1] = Some(layout.broadcast_to(&target.sizes)?);
                     }
                     let pin = tensor.storage().pin()?;
-                    lanes[n + 1] = Lane { pointer: pin.as_ptr(), dtype: tensor.dtype() };
+                    raw[n + 1] = RawOperand { pointer: pin.as_ptr(), dtype: tensor.dtype() };
                     pins.push(pin);
                 }
                 Operand::Number(number) => {
@@ -204,7 +204,7 @@ impl Loop<'_> {
                     let strides = Dims::from_elem(0, target.rank());
                     stretched[n + 1] = Some(Layout { sizes: target.sizes.clone(), strides, offset: 0 });
                     let pointer = std::ptr::from_mut(&mut numbers[n + 1]).cast::<u8>();
-                    lanes[n + 1] = Lane { pointer, dtype: self.compute };
+                    raw[n + 1] = RawOperand { pointer, dtype: self.compute };
                 }
             }
         }
@@ -216,12 +216,12 @@ impl Loop<'_> {
                 _ => target,
             },
         });
-        let nest = LoopNest::new(layouts, std::array::from_fn(|n| lanes[n].dtype.size()));
+        let nest = LoopNest::new(layouts, std::array::from_fn(|n| raw[n].dtype.size()));
         let mut dtypes = [self.compute; N];
         dtypes[0] = self.result;
         // SAFETY: every layout stays within its pinned storage (tensors are constructed that way), numbers live on this
         // stack frame, and the loop was made for these dtypes.
-        unsafe { rushlight_cpu::pointwise::run(&nest, lanes, dtypes, self.tile, self.numbers) };
+        unsafe { rushlight_cpu::pointwise::run(&nest, raw, dtypes, self.inner_loop, self.numbers) };
         Ok(())
     }
 }

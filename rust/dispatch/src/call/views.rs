@@ -22,7 +22,7 @@ pub fn reshape_in_place(layout: fn(&Args) -> Result<Layout>, args: &Args) -> Res
     layout.checked_bytes(own.dtype().size())?;
     let change = node::InPlaceCall::begin_geometry(args)?;
     let meta = own.meta_with(layout);
-    crate::host::replace_meta(own, meta);
+    crate::interpreter::replace_meta(own, meta);
     match change {
         Some(change) => change.finish(),
         // Once the version has changed, a view's history is derived again from its base's, by geometry.

@@ -36,7 +36,7 @@ fn passes_through(op: &Operator) -> bool {
         Sparse::Supported => true,
         // Its parts refuse.
         Sparse::Unsupported => {
-            matches!(op.implementation, Implementation::CompositeImplicit(_) | Implementation::Redispatch(_))
+            matches!(op.implementation, Implementation::CompositeImplicit(_) | Implementation::Delegate(_))
         }
         _ => false,
     }
@@ -77,7 +77,7 @@ fn fresh(args: &Args) -> Result<Output> {
         Sparse::Linear => (primitives()?.sparse.over_values)(args, false),
         Sparse::ZeroPreserving => (primitives()?.sparse.over_values)(args, true),
         Sparse::Add(sign) => (primitives()?.sparse.sum)(args, sign),
-        Sparse::Opaque | Sparse::CompositeImplicit => body(args.op)?(args),
+        Sparse::ExplicitAutograd | Sparse::CompositeImplicit => body(args.op)?(args),
         Sparse::Unsupported | Sparse::Supported => Err(unsupported_operator(args.op)),
     }
 }
@@ -87,7 +87,7 @@ fn in_place(args: &Args) -> Result<Output> {
     let own = args.tensor(Arg::FIRST)?;
     if !own.is_sparse() {
         // The operator's own error, if it has one.
-        if matches!(args.op.sparse, Sparse::Opaque) {
+        if matches!(args.op.sparse, Sparse::ExplicitAutograd) {
             body(args.op)?(args)?;
         }
         return Err(unsupported_operator(args.op));

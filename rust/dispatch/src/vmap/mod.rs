@@ -64,13 +64,13 @@ fn passes_through(args: &Args, target: &Target) -> bool {
         ) => true,
         (
             BatchRule::Default,
-            Implementation::CompositeImplicit(_) | Implementation::Opaque(_) | Implementation::Redispatch(_),
+            Implementation::CompositeImplicit(_) | Implementation::ExplicitAutograd(_) | Implementation::Delegate(_),
             _,
         ) => true,
         // Computed separately, and copied.
         (
             _,
-            Implementation::Kernel(_) | Implementation::CompositeImplicit(_) | Implementation::Opaque(_),
+            Implementation::Kernel(_) | Implementation::CompositeImplicit(_) | Implementation::ExplicitAutograd(_),
             Target::InPlace,
         ) => true,
         _ => false,

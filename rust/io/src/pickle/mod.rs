@@ -5,7 +5,7 @@
 //! of earlier steps, so a consumer builds the object with one loop and no recursion. Shared references stay shared.
 //!
 //! A global is only a name. Names that are not in the [`Policy`] are rejected, and only those with [`Use::Call`] may be
-//! called; a handful of harmless builtins (`set`, `complex`, encoded bytes) are evaluated here. Two rules protect the
+//! called; a handful of harmless builtins (`set()`, `complex()`, encoded bytes) are evaluated here. Two rules protect the
 //! consumer:
 //!
 //! - every step costs at least one byte of input, and a step that copies its arguments is charged for them

@@ -26,7 +26,7 @@ pub static COPY: Operator = Operator {
     tensor([3., 4.])",
     dtypes: DTypes::ALL,
     tags: Tags::MIXED_DEVICES,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Broadcast,
     implementation: Implementation::Update(Update {
         check: |args| {

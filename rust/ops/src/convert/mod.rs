@@ -26,7 +26,7 @@ pub static TO_DTYPE: Operator = Operator {
     tensor([ 1, -1])",
     dtypes: DTypes::ALL,
     tags: Tags::LAZY_CONJ,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Custom(copied),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
@@ -68,7 +68,7 @@ pub static CLONE: Operator = Operator {
     tensor([1., 1.])",
     dtypes: DTypes::ALL,
     tags: Tags::LAZY_CONJ,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Custom(copied),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {

@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::{Error, Layout, Result};
 use rushlight_dispatch::operator::{
-    Args, DTypes, Derivative, Implementation, Opaque, Operator, Saves, Update, Variants, formula, operator,
+    Args, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Update, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create};
@@ -57,7 +57,7 @@ pub static CLEARED: Operator = Operator {
     tensor([[0., 1.],
             [1., 0.]])",
     dtypes: DTypes::ALL,
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let copy = copy::clone(args.tensor(INPUT)?)?;
         write(&copy, rushlight_core::Scalar::ZERO, args.bool(WRAP)?)?;
         Ok(Output::Tensor(copy))

@@ -11,7 +11,7 @@ use rushlight_dispatch::operator::{
     Args, DTypes, Derivative, Implementation, InPlaceFill, Operator, Saves, Tags, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Arg;
-use rushlight_dispatch::{copy, create, host, variants};
+use rushlight_dispatch::{copy, create, interpreter, variants};
 use rushlight_rng::distributions::{self, IntRange};
 use rushlight_rng::{Element, FullRange64, Stream};
 
@@ -56,7 +56,7 @@ pub fn fill<T: Element>(
     }
     let mut draw = Some(draw);
     let mut run = |target: &Tensor| {
-        host::while_detached(count, || {
+        interpreter::while_detached(count, || {
             let pin = target.storage().pin()?;
             let first = pin.as_ptr().cast::<T>().wrapping_offset(target.layout().offset);
             if let Some(draw) = draw.take() {

@@ -161,7 +161,7 @@ pub static ZERO_: Operator = Operator {
     tensor([0., 0.])",
     dtypes: DTypes::ALL,
     tags: Tags::UNIFORM,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::LeadingDims,
     implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|_, own| create::fill(own, Scalar::ZERO))),
     derivative: ZERO_GRADIENT,

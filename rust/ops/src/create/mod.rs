@@ -1,7 +1,7 @@
 //! Creation operators: constants, ranges, random numbers, and in-place overwriting.
 //!
-//! The signature of every factory ends in the same keywords (`dtype`, `layout`, `device`, `pin_memory`,
-//! `requires_grad`), which the macro `factory!` adds and `Options` reads.
+//! The signature of every factory ends in the same keywords (`dtype=`, `layout=`, `device=`, `pin_memory=`,
+//! `requires_grad=`), which the macro `factory!` adds and `Options` reads.
 
 pub mod constant;
 pub mod diagonal;
@@ -20,7 +20,7 @@ use rushlight_core::dtype::default_dtype;
 use rushlight_core::layout::{checked_new, to_dims};
 use rushlight_core::{DType, Device, Dims, Error, Result};
 use rushlight_dispatch::create::{ask_gradient, empty};
-use rushlight_dispatch::host;
+use rushlight_dispatch::interpreter;
 use rushlight_dispatch::operator::Args;
 use rushlight_dispatch::value::{Arg, Output};
 
@@ -48,7 +48,7 @@ pub fn warn_of_pinning(wanted: bool, device: Device) -> Result<()> {
     if !wanted || device != Device::Cpu {
         return Ok(());
     }
-    host::warn(
+    interpreter::warn(
         "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
     )
 }

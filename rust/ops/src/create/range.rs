@@ -8,7 +8,7 @@ use std::ops::{Add, Div, Mul, Sub};
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, c64, c128, default_dtype, f16_};
 use rushlight_core::{DType, Device, Element, Error, Result, Scalar, dispatch};
-use rushlight_dispatch::{create, host};
+use rushlight_dispatch::{create, interpreter};
 
 use super::constant::NO_INPUT;
 use super::{Options, c_text, factory};
@@ -30,7 +30,7 @@ pub(super) fn generate<T: Element>(tensor: &Tensor, at: impl Fn(usize) -> T + Sy
         return Ok(());
     }
     let count = tensor.numel();
-    host::while_detached(count, || {
+    interpreter::while_detached(count, || {
         let pin = tensor.storage().pin()?;
         let start = pin.as_ptr() as usize;
         rushlight_par::parallel_for(count, 1 << 15, |range| {

@@ -6,7 +6,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Dims, Error, Result, dispatch};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::generator::Generator;
@@ -103,7 +103,7 @@ pub static STANDARD_GAMMA_GRAD: Operator = Operator {
 
     >>> torch._standard_gamma_grad(torch.tensor([1.]), torch.tensor([1.]))
     tensor([1.1736])",
-    implementation: float(tiles! { for<S> [f32, f64] (|a, x| gamma_sample_grad(f64::from(a), f64::from(x)) as T) }),
+    implementation: float(loops! { for<S> [f32, f64] (|a, x| gamma_sample_grad(f64::from(a), f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, |_| unknown("_standard_gamma_grad")),
         formula(OUTPUT, Saves::NOTHING, |_| unknown("_standard_gamma_grad")),
@@ -120,7 +120,7 @@ pub static DIRICHLET_GRAD: Operator = Operator {
 
     >>> torch._dirichlet_grad(torch.tensor([0.5]), torch.tensor([1.]), torch.tensor([2.]))
     tensor([0.6931])",
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x, a, t| beta_sample_grad(f64::from(x), f64::from(a), f64::from(t) - f64::from(a)) as T)
     }),
     derivative: Derivative::Formulas(&[

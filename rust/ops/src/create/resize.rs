@@ -4,7 +4,7 @@ use rushlight_core::memory_format::{is_contiguous, strides};
 use rushlight_core::{Error, Layout, Result};
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator};
 use rushlight_dispatch::value::Output;
-use rushlight_dispatch::{host, sparse, variants};
+use rushlight_dispatch::{interpreter, sparse, variants};
 
 use super::sizes;
 
@@ -30,7 +30,7 @@ fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> 
         let layout = Layout { strides: strides(sizes, format, None)?, ..own.layout().clone() };
         let meta = own.meta_with(layout);
         // The strides are dense, so the layout reaches as far as before.
-        host::replace_meta(own, meta);
+        interpreter::replace_meta(own, meta);
     }
     own.bump_version();
     Ok(Output::Tensor(own.clone()))

@@ -10,7 +10,7 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::value::{Ints, Output};
 
-use super::kernel::{C2C, C2R, R2C};
+use super::primitives::{C2C, C2R, R2C};
 use super::{COMPLEX_OUT, DTYPES, FftNorm, REAL, REAL_OUT, promoted, resized};
 use crate::expr_ext::ExprExt;
 

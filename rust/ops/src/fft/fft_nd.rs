@@ -10,7 +10,7 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::value::{Ints, Output};
 
-use super::kernel::{C2C, C2R, R2C};
+use super::primitives::{C2C, C2R, R2C};
 use super::{COMPLEX_OUT, DTYPES, FftNorm, REAL, REAL_OUT, promoted, resized};
 use crate::expr_ext::ExprExt;
 
@@ -93,7 +93,7 @@ transforms! {
 }
 
 /// The dimensions of a call, with their requested lengths (-1: unchanged).
-fn plan(args: &Args, own: &Tensor) -> Result<Vec<(usize, i64)>> {
+fn transformed_dims(args: &Args, own: &Tensor) -> Result<Vec<(usize, i64)>> {
     use FFTN::*;
 
     let (lengths, given) = (args.optional_ints(S), args.optional_ints(DIM));
@@ -126,20 +126,20 @@ fn plan(args: &Args, own: &Tensor) -> Result<Vec<(usize, i64)>> {
     Ok(dims.into_iter().enumerate().map(|(at, dim)| (dim, length(at))).collect())
 }
 
-/// The argument with every dimension of the plan at its requested length.
-fn shaped(own: Tensor, plan: &[(usize, i64)]) -> Result<Tensor> {
-    plan.iter().try_fold(own, |own, &(dim, length)| {
+/// The argument with each of these dimensions at its requested length.
+fn shaped(own: Tensor, transformed_dims: &[(usize, i64)]) -> Result<Tensor> {
+    transformed_dims.iter().try_fold(own, |own, &(dim, length)| {
         let length = if length == -1 { own.sizes()[dim] } else { length as isize };
         resized(&own, dim, length)
     })
 }
 
-fn dims(plan: &[(usize, i64)]) -> Ints {
-    plan.iter().map(|&(dim, _)| dim as i64).collect()
+fn dims(transformed_dims: &[(usize, i64)]) -> Ints {
+    transformed_dims.iter().map(|&(dim, _)| dim as i64).collect()
 }
 
-fn check_some(args: &Args, plan: &[(usize, i64)]) -> Result<()> {
-    if plan.is_empty() {
+fn check_some(args: &Args, transformed_dims: &[(usize, i64)]) -> Result<()> {
+    if transformed_dims.is_empty() {
         let name = args.op.python_name().trim_end_matches(['2', 'n']);
         return Err(Error::runtime(format!("{name}n must transform at least one axis")));
     }
@@ -150,10 +150,10 @@ fn complex(args: &Args, forward: bool) -> Result<Tensor> {
     use FFTN::*;
 
     let own = args.tensor(INPUT)?;
-    let plan = plan(args, own)?;
+    let transformed_dims = transformed_dims(args, own)?;
     let scale = FftNorm::of(args.optional_str(NORM), forward)?;
-    let own = shaped(promoted(own, true)?, &plan)?;
-    op!(C2C, &own, dims(&plan), scale.number(), forward)
+    let own = shaped(promoted(own, true)?, &transformed_dims)?;
+    op!(C2C, &own, dims(&transformed_dims), scale.number(), forward)
 }
 
 fn half(args: &Args, forward: bool) -> Result<Tensor> {
@@ -167,16 +167,16 @@ fn half(args: &Args, forward: bool) -> Result<Tensor> {
             false => format!("Only supports floating-point dtypes, but found: {display_name}"),
         }));
     }
-    let plan = plan(args, own)?;
-    check_some(args, &plan)?;
+    let transformed_dims = transformed_dims(args, own)?;
+    check_some(args, &transformed_dims)?;
     let scale = FftNorm::of(args.optional_str(NORM), forward)?;
-    let own = shaped(promoted(own, false)?, &plan)?;
+    let own = shaped(promoted(own, false)?, &transformed_dims)?;
     if forward {
-        return op!(R2C, &own, dims(&plan), scale.number(), true);
+        return op!(R2C, &own, dims(&transformed_dims), scale.number(), true);
     }
     // The inverse of the conjugate along all dimensions but the last: torch's order of steps, which determines the
     // strides.
-    let (rest, last) = plan.split_at(plan.len() - 1);
+    let (rest, last) = transformed_dims.split_at(transformed_dims.len() - 1);
     let found = Expr::from(op!(R2C, &own, dims(last), scale.number(), true)?).conj().done()?;
     if rest.is_empty() { Ok(found) } else { op!(C2C, &found, dims(rest), scale.number(), false) }
 }
@@ -185,14 +185,14 @@ fn real(args: &Args, forward: bool) -> Result<Tensor> {
     use FFTN::*;
 
     let own = promoted(args.tensor(INPUT)?, true)?;
-    let mut plan = plan(args, &own)?;
-    check_some(args, &plan)?;
+    let mut transformed_dims = transformed_dims(args, &own)?;
+    check_some(args, &transformed_dims)?;
     let scale = FftNorm::of(args.optional_str(NORM), forward)?;
-    let Some((last, given)) = plan.last_mut() else { return Ok(own) };
+    let Some((last, given)) = transformed_dims.last_mut() else { return Ok(own) };
     let length = if *given == -1 { 2 * (own.sizes()[*last] as i64 - 1) } else { *given };
     super::check_length(length as isize)?;
     *given = length / 2 + 1;
-    let own = shaped(own, &plan)?;
+    let own = shaped(own, &transformed_dims)?;
     let own = if forward { Expr::from(own).conj().done()? } else { own };
-    op!(C2R, &own, dims(&plan), scale.number(), length)
+    op!(C2R, &own, dims(&transformed_dims), scale.number(), length)
 }

@@ -1,12 +1,12 @@
 //! Discrete Fourier transforms.
 //!
-//! `kernel` has the three operators that compute, with their derivatives; `fft_1d` and `fft_nd` convert arguments to
+//! `primitives` has the three operators that compute, with their derivatives; `fft_1d` and `fft_nd` convert arguments to
 //! their form, `frequencies` has helper functions, `stft` transforms of moving windows.
 
 pub mod fft_1d;
 pub mod fft_nd;
 pub mod frequencies;
-pub mod kernel;
+pub mod primitives;
 pub mod stft;
 
 use rushlight_autograd::Tensor;

@@ -6,10 +6,10 @@ use rushlight_core::{Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
-use rushlight_dispatch::{create, host, op, vmap, warn_once};
+use rushlight_dispatch::{create, interpreter, op, vmap, warn_once};
 
 use super::FftNorm;
-use super::kernel::{C2C, C2R, R2C};
+use super::primitives::{C2C, C2R, R2C};
 use crate::expr_ext::ExprExt;
 
 #[operator]
@@ -415,7 +415,7 @@ fn istft(args: &Args) -> Result<Tensor> {
     }
     let mut result = (signal / envelope).done()?;
     if end > whole {
-        host::warn(
+        interpreter::warn(
             "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. Please check your center and hop_length settings.",
         )?;
         let missing = Ints::from_slice(&[0, (end - whole) as i64]);

@@ -12,10 +12,10 @@ use rushlight_cpu::fused::rules::{self, rule_of_five, rule_of_four, rule_of_thre
 use rushlight_cpu::fused::{Adam, Sgd, StepOperands, adam_step, amsgrad_step, sgd_momentum_step, sgd_step};
 use rushlight_dispatch::call::resolve_conj::resolve;
 use rushlight_dispatch::operator::{
-    Args, BatchRule, DTypes, Derivative, Implementation, Opaque, Operator, Tags, Variants, operator,
+    Args, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Tags, Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Output};
-use rushlight_dispatch::{copy, create, host, variants, vmap};
+use rushlight_dispatch::{copy, create, interpreter, variants, vmap};
 
 #[operator]
 pub static SGD: Operator = Operator {
@@ -33,7 +33,7 @@ Without momentum `buffers` is empty; with `first` they are uninitialised.
     dtypes: DTypes::INEXACT,
     tags: Tags::LAZY_CONJ,
     batch_rule: BatchRule::Unsupported(|_| vmap::data_error()),
-    implementation: Implementation::Opaque(Opaque::cpu(sgd)),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(sgd)),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
     samples: &["[t(3), t(2, 2)], [t(3), t(2, 2)], [t(3), t(2, 2)], 0.1, 0.9, 0.0, 0.1, True, False, False"],
     reference: "",
@@ -56,7 +56,7 @@ Without `amsgrad`, `max_exp_avg_sqs` is empty.
     dtypes: DTypes::INEXACT,
     tags: Tags::LAZY_CONJ,
     batch_rule: BatchRule::Unsupported(|_| vmap::data_error()),
-    implementation: Implementation::Opaque(Opaque::cpu(adam)),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(adam)),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
     samples: &["[t(3)], [t(3)], [t(3)], [pos(3)], [], [torch.zeros(())], 0.1, 0.9, 0.99, 1e-8, 0.1, False, False, True"],
     reference: "",
@@ -79,7 +79,7 @@ pub static STEP: Operator = Operator {
     dtypes: DTypes::INEXACT,
     tags: Tags::LAZY_CONJ,
     batch_rule: BatchRule::Unsupported(|_| vmap::data_error()),
-    implementation: Implementation::Opaque(Opaque::cpu(step)),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(step)),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
     samples: &["[t(3), t(3), pos(3)], 'adagrad', [1.0, 0.1, 1.0, 0.5, 1e-8]"],
     reference: "",
@@ -155,7 +155,7 @@ fn run<const N: usize>(
         let layouts = tensors.map(real);
         let nest = LoopNest::new(layouts.each_ref(), [dtype.size(); N]);
         let shared = tensors[0].storage().is_shared();
-        host::while_detached(nest.numel(), || {
+        interpreter::while_detached(nest.numel(), || {
             let pins = pin_all(tensors.map(Tensor::storage))?;
             let places = std::array::from_fn(|n| pins[n].as_ptr());
             kernel(dtype, &nest, StepOperands::new(places, shared));

@@ -137,8 +137,9 @@ pub fn check_values(index: &Tensor, layout: &Layout, size: isize, dim: usize) ->
     }
     let pin = index.storage().pin()?;
     // SAFETY: the layout stays within the pinned storage, which holds 64-bit integers.
-    let outside =
-        unsafe { rushlight_cpu::index::gather::outside(IndexedOperand { pointer: pin.as_ptr(), layout }, size) };
+    let outside = unsafe {
+        rushlight_cpu::index::gather::first_out_of_bounds(IndexedOperand { pointer: pin.as_ptr(), layout }, size)
+    };
     outside.map_or(Ok(()), |bad| Err(not_within(bad, size, dim)))
 }
 
@@ -216,7 +217,7 @@ pub fn refuse_outside(index: &Tensor, size: isize, error: impl Fn(i64) -> Error)
     let pin = index.storage().pin()?;
     let side = IndexedOperand { pointer: pin.as_ptr(), layout: index.layout() };
     // SAFETY: the layout stays within the pinned storage, which holds 64-bit integers.
-    match unsafe { rushlight_cpu::index::gather::outside(side, size) } {
+    match unsafe { rushlight_cpu::index::gather::first_out_of_bounds(side, size) } {
         Some(bad) => Err(error(bad.value)),
         None => Ok(()),
     }

@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{Class, DType, Error, Result, Scalar};
-use rushlight_cpu::index::merge::ScatterOp;
+use rushlight_cpu::index::scatter::ScatterOp;
 use rushlight_dispatch::create::scalar_of;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
@@ -37,7 +37,7 @@ pub static INDEX_SELECT: Operator = Operator {
             [3, 4]])",
     out: Out::new(Accepts::Same, &["index_select(): self and result must have the same scalar type"]).no_alias(),
     dtypes: DTypes::ALL,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Custom(batched_index_select),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {

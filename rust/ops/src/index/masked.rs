@@ -3,17 +3,17 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
-use rushlight_cpu::index::merge::ScatterOp;
-use rushlight_cpu::pointwise::{Lane, run};
+use rushlight_cpu::index::scatter::ScatterOp;
+use rushlight_cpu::pointwise::{RawOperand, run};
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Opaque, Operator, Out,
-    Saves, Tags, TensorSpec, Update, Variants, formula, operator,
+    Accepts, Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, ExplicitAutograd, Implementation,
+    Operator, Out, Saves, Tags, TensorSpec, Update, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, unsqueeze_to_rank};
-use rushlight_dispatch::{copy, create, host, op};
+use rushlight_dispatch::{copy, create, interpreter, op};
 
 use super::nonzero::positions;
 use super::put::{put_into, single};
@@ -38,7 +38,7 @@ pub static MASKED_SELECT: Operator = Operator {
     dtypes: DTypes::ALL,
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(by_mask),
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let (own, mask) = (args.tensor(INPUT)?, args.valued(MASK)?);
         if mask.dtype() != DType::Bool {
             return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
@@ -250,7 +250,7 @@ fn fill(target: &Tensor, mask: &Tensor, value: &Tensor) -> Result<()> {
 fn fill_each(target: &Tensor, mask: &Tensor, value: &Tensor) -> Result<()> {
     /// # Safety
     /// `out` and the inputs hold `n` elements.
-    unsafe fn tile<T: Copy>(out: *mut u8, inputs: *const *const u8, n: usize, _: &[Scalar]) {
+    unsafe fn inner_loop<T: Copy>(out: *mut u8, inputs: *const *const u8, n: usize, _: &[Scalar]) {
         // SAFETY: the loop gives `n` elements on each side, and bytes for the mask.
         unsafe {
             let (old, mask, value) = (*inputs, *inputs.add(1), *inputs.add(2));
@@ -270,22 +270,22 @@ fn fill_each(target: &Tensor, mask: &Tensor, value: &Tensor) -> Result<()> {
     let nest =
         LoopNest::new([layout, layout, &wide_mask, &wide_value], [dtype.size(), dtype.size(), 1, value.dtype().size()]);
     let (to, truths, number) = (target.storage().pin()?, mask.storage().pin()?, value.storage().pin()?);
-    let lane = |pointer: *mut u8, dtype: DType| Lane { pointer, dtype };
-    let lanes = [
-        lane(to.as_ptr(), dtype),
-        lane(to.as_ptr(), dtype),
-        lane(truths.as_ptr(), DType::Bool),
-        lane(number.as_ptr(), value.dtype()),
+    let raw_operand = |pointer: *mut u8, dtype: DType| RawOperand { pointer, dtype };
+    let raw = [
+        raw_operand(to.as_ptr(), dtype),
+        raw_operand(to.as_ptr(), dtype),
+        raw_operand(truths.as_ptr(), DType::Bool),
+        raw_operand(number.as_ptr(), value.dtype()),
     ];
     let each = match dtype.size() {
-        1 => tile::<u8>,
-        2 => tile::<u16>,
-        4 => tile::<u32>,
-        8 => tile::<u64>,
-        _ => tile::<u128>,
+        1 => inner_loop::<u8>,
+        2 => inner_loop::<u16>,
+        4 => inner_loop::<u32>,
+        8 => inner_loop::<u64>,
+        _ => inner_loop::<u128>,
     };
     // SAFETY: layouts stay within their pinned storages, and the loop casts the value to the target's dtype.
-    unsafe { run(&nest, lanes, [dtype, dtype, DType::Bool, dtype], each, &[]) };
+    unsafe { run(&nest, raw, [dtype, dtype, DType::Bool, dtype], each, &[]) };
     Ok(())
 }
 
@@ -311,7 +311,7 @@ pub static MASKED_SCATTER: Operator = Operator {
                 )));
             }
             if mask.dtype() == DType::U8 {
-                host::warn(
+                interpreter::warn(
                     "masked_scatter_ received a mask with dtype torch.uint8, this behavior is now deprecated,please use a mask with dtype torch.bool instead.",
                 )?;
             }

@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
-use rushlight_dispatch::host;
+use rushlight_dispatch::interpreter;
 use rushlight_dispatch::value::Ints;
 
 use super::nonzero;
@@ -34,7 +34,7 @@ pub fn prepare(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize]) -> Result<(Ve
             }
             DType::Bool | DType::U8 => {
                 if tensor.dtype() == DType::U8 {
-                    host::warn(
+                    interpreter::warn(
                         "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
                     )?;
                 }

@@ -1,6 +1,6 @@
 //! Elements selected by indices and masks: read, written, accumulated.
 //!
-//! `view`, `get`, `assign` and `put` implement `x[...]` and `x[...] = v` after the brackets were parsed. Masks are
+//! `view()`, `get()`, `assign()` and `put()` implement `x[...]` and `x[...] = v` after the brackets were parsed. Masks are
 //! converted to indices in one place (`masks`), geometry and bounds are computed in one place (`geometry`), and the
 //! kernels move whole blocks.
 

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::index::gathered;
 use rushlight_core::{DType, Error, Layout, Result};
 use rushlight_cpu::index::Source;
-use rushlight_cpu::index::merge::{ScatterKernels, ScatterOp};
+use rushlight_cpu::index::scatter::{ScatterKernels, ScatterOp};
 use rushlight_dispatch::call::errors::with_context;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
@@ -181,7 +181,7 @@ pub static INDEX_PUT: Operator = Operator {
     tensor([1., 0., 2.])",
     dtypes: DTypes::ALL,
     tags: Tags::DATA_DEPENDENT,
-    implementation: Implementation::Redispatch(|args| {
+    implementation: Implementation::Delegate(|args| {
         arguments(&args).map_err(|error| with_context(error, &args, false))
     }),
     derivative: Derivative::CompositeImplicit,

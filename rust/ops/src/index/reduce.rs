@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{Error, Layout, Result, Scalar};
-use rushlight_cpu::index::merge::ScatterOp;
+use rushlight_cpu::index::scatter::ScatterOp;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint, Operator, Out, Saves,

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::index::gather::IndexedOperand;
-use rushlight_cpu::index::merge::{ScatterKernels, ScatterOp};
+use rushlight_cpu::index::scatter::{ScatterKernels, ScatterOp};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Args, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Joint, Operator, Out, Saves, Tags, Update,

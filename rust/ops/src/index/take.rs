@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Class, DType, Error, Result};
-use rushlight_cpu::index::merge::ScatterOp;
+use rushlight_cpu::index::scatter::ScatterOp;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, TensorSpec,

@@ -30,7 +30,7 @@ pub static CAT: Operator = Operator {
     out: JOINED,
     dtypes: DTypes::ALL,
     autocast: Autocast::Promote,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Custom(batched_cat),
     implementation: Implementation::Kernel(Kernel { infer: infer_cat, cpu: run_cat, cuda: None }),
     derivative: Derivative::Joint(Joint { inputs: &[TENSORS], saves: Saves::NOTHING, gradients: cut }),
@@ -179,7 +179,7 @@ pub static STACK: Operator = Operator {
     out: JOINED,
     dtypes: DTypes::ALL,
     autocast: Autocast::Promote,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Custom(batched_stack),
     implementation: Implementation::Kernel(Kernel { infer: infer_stack, cpu: run_stack, cuda: None }),
     derivative: Derivative::Joint(Joint {

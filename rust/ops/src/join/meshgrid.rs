@@ -6,7 +6,7 @@ use rushlight_core::{DType, Device, Error, Result};
 use rushlight_cpu::order::combinations;
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Output, sizes_value};
-use rushlight_dispatch::{create, host, op, warn_once};
+use rushlight_dispatch::{create, interpreter, op, warn_once};
 
 use crate::view::expand::EXPAND;
 
@@ -180,7 +180,7 @@ pub static COMBINATIONS: Operator = Operator {
         })?;
         let places = create::empty(&[rows, r as isize], DType::I64, Device::Cpu)?;
         let pin = places.storage().pin()?;
-        host::while_detached(places.numel(), || {
+        interpreter::while_detached(places.numel(), || {
             // SAFETY: the storage is new, contiguous and `rows * r` long, and it is not shared yet.
             unsafe { combinations(pin.as_ptr().cast(), rows as usize, r as usize, n as i64, again) };
             Ok(())

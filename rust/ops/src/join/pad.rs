@@ -6,8 +6,8 @@ use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Opaque, Operator, Saves, TensorSpec, Variants,
-    formula, operator,
+    Autocast, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Kernel, Operator, Saves, TensorSpec,
+    Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Ints, Output, Value};
 use rushlight_dispatch::{copy, create, op};
@@ -166,7 +166,7 @@ pub static BORDERS: Operator = Operator {
     tensor([[1., 1., 2., 3., 3., 3.]])",
     dtypes: DTypes::ALL,
     autocast: Autocast::Fp32,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let (own, pad) = (args.tensor(INPUT)?, args.ints(PAD)?);
         let result = bordered(own, pad, Mode::named(args.str(MODE)?)?)?;
         let images = own.rank() == pad.len() / 2 + 2;
@@ -190,7 +190,7 @@ pub static BORDERS_BACK: Operator = Operator {
     >>> torch._pad_borders_back(torch.ones(1, 6), torch.ones(1, 3), (1, 2), 'replicate')
     tensor([[2., 1., 3.]])",
     dtypes: DTypes::INEXACT,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let mode = Mode::named(args.str(MODE)?)?;
         folded(args.tensor(INPUT)?, args.tensor(LIKE)?, args.ints(PAD)?, mode).map(Output::Tensor)
     })),

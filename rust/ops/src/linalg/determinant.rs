@@ -5,7 +5,8 @@ use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Device, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    BackwardContext, DTypes, Derivative, Implementation, Opaque, Operator, Out, Saves, Variants, formula, operator,
+    BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Out, Saves, Variants, formula,
+    operator,
 };
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{create, op, vmap};
@@ -27,7 +28,7 @@ pub static DET_KERNEL: Operator = Operator {
     >>> torch._linalg_det(torch.eye(2))[0]
     tensor(1.)",
     dtypes: DTypes::DENSE,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let a = args.tensor(A)?;
         let [lu, pivots, _] = results(LU_FACTOR_EX.call([a.into()])?)?;
         let diagonal = Expr::from(&lu).diagonals().call(&crate::reduce::prod::PROD_DIM, [(-1i64).into()]);
@@ -99,7 +100,7 @@ pub static SLOGDET_KERNEL: Operator = Operator {
     >>> torch._linalg_slogdet(torch.eye(2))[1]
     tensor(0.)",
     dtypes: DTypes::DENSE,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let a = args.tensor(A)?;
         let [lu, pivots, _] = results(LU_FACTOR_EX.call([a.into()])?)?;
         let diagonal = || Expr::from(&lu).diagonals();

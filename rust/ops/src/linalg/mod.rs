@@ -1,6 +1,6 @@
 //! Products of matrices and vectors; factorisations, and problems solved with them (`dense` has the shared parts).
 //!
-//! All products call `product`, which calls the kernel: operands are layouts `(.., m, k)`, `(.., k, n)` and `(.., m,
+//! All products call `product()`, which calls the kernel: operands are layouts `(.., m, k)`, `(.., k, n)` and `(.., m,
 //! n)`, so that transposed and broadcast operands cost no copy.
 
 pub mod addmm;

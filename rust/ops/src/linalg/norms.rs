@@ -439,7 +439,7 @@ pub static NORM_NAMED: Operator = Operator {
     >>> torch.norm(torch.tensor([[3., 4.]]), 'fro')
     tensor(5.)",
     dtypes: DTypes::INEXACT,
-    implementation: Implementation::Redispatch(|args| match args.str(P)? {
+    implementation: Implementation::Delegate(|args| match args.str(P)? {
         "fro" => deferred(args, Scalar::Int(2)),
         "nuc" => nuclear(args),
         other => Err(Error::runtime(format!("linalg.matrix_norm: Order {other} not supported."))),

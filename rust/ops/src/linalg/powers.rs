@@ -5,8 +5,8 @@ use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    BatchRule, DTypes, Derivative, ErrorInput, Implementation, Opaque, Operator, Out, Saves, Variants, formula,
-    operator,
+    BatchRule, DTypes, Derivative, ErrorInput, ExplicitAutograd, Implementation, Operator, Out, Saves, Variants,
+    formula, operator,
 };
 use rushlight_dispatch::value::{Ints, Output};
 use rushlight_dispatch::{create, op, value};
@@ -34,7 +34,7 @@ pub static MATRIX_EXP: Operator = Operator {
             [0., 1.]])",
     dtypes: DTypes::INEXACT,
     batch_rule: BatchRule::Fallback,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let a = args.tensor(INPUT)?;
         check_square("linalg.matrix_exp", a)?;
         check_inexact("linalg.matrix_exp", a)?;

@@ -4,8 +4,8 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Joint, Opaque, Operator, Out, Saves,
-    Variants, formula, operator,
+    Accepts, Args, Autocast, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Joint, Operator, Out,
+    Saves, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value};
 use rushlight_dispatch::{copy, create, op};
@@ -82,7 +82,7 @@ pub static PINV: Operator = Operator {
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]])",
     dtypes: DTypes::DENSE,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let tolerance = Tolerance { absolute: given(args, ATOL)?, relative: given(args, RTOL)? };
         pseudo_inverse(args.tensor(INPUT)?, tolerance, args.bool(HERMITIAN)?).map(Output::Tensor)
     })),
@@ -144,7 +144,7 @@ pub static LSTSQ_KERNEL: Operator = Operator {
     tensor([[2.]])",
     dtypes: DTypes::DENSE,
     batch_rule: BatchRule::Fallback,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let rcond = args.optional_scalar(RCOND).map(|number| Expr::from(number.f64()));
         let tolerance = Tolerance { absolute: Some(Expr::from(0.0)), relative: rcond };
         let inverse = pseudo_inverse(args.tensor(INPUT)?, tolerance, false)?;

@@ -5,8 +5,8 @@ use rushlight_core::Result;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BackwardContext, DTypes, Derivative, ErrorInput, Implementation, Joint, Opaque, Operator, Out,
-    Saves, Variants, operator,
+    Args, Autocast, BackwardContext, DTypes, Derivative, ErrorInput, ExplicitAutograd, Implementation, Joint, Operator,
+    Out, Saves, Variants, operator,
 };
 use rushlight_dispatch::value::Output;
 
@@ -27,7 +27,7 @@ pub static SOLVE_EX: Operator = Operator {
     >>> torch._linalg_solve_ex(torch.eye(2), torch.ones(2))[1]
     tensor(0, dtype=torch.int32)",
     dtypes: DTypes::DENSE,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let (a, b, left) = (args.tensor(A)?, args.tensor(B)?, args.bool(LEFT)?);
         check_system(a, b, left)?;
         let vector = is_vector(a, b);
@@ -130,7 +130,7 @@ pub static INV_EX: Operator = Operator {
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let a = args.tensor(A)?;
         check_square("linalg.inv", a)?;
         check_dense("linalg.inv", a)?;

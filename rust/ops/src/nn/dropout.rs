@@ -8,7 +8,7 @@ use rushlight_dispatch::create::scalar_of;
 use rushlight_dispatch::generator::Generator;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
-    BatchRule, DTypes, Derivative, Implementation, Opaque, Operator, Tags, TensorSpec, Variants, operator,
+    BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Tags, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::Output;
 use rushlight_rng::distributions::dropout_mask;
@@ -59,7 +59,7 @@ pub static MASK: Operator = Operator {
     dtypes: DTypes::FLOATS,
     tags: Tags::RANDOM.union(Tags::STRIDE_DEPENDENT),
     batch_rule: BatchRule::ShapeOnly,
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         mask(args.tensor(INPUT)?, args.float(P)?).map(Output::Tensor)
     })),
     derivative: Derivative::NonDifferentiable("its result is random"),

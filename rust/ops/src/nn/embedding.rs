@@ -8,8 +8,8 @@ use rushlight_cpu::nn::embedding::{sum_rows, take};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::plain;
 use rushlight_dispatch::operator::{
-    Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, InPlaceFill, Kernel, Opaque, Operator, Saves,
-    Tags, TensorSpec, Variants, formula, operator,
+    Args, BatchRule, BatchedCall, DTypes, Derivative, ExplicitAutograd, Implementation, InPlaceFill, Kernel, Operator,
+    Saves, Tags, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::vmap::{RuleResult, one_result};
@@ -342,7 +342,7 @@ pub static ONE_HOT: Operator = Operator {
         0.. => batch.args.replaced(|tensor| Ok(batch.physical(tensor)))?.call().map(Some),
         _ => Ok(None),
     }),
-    implementation: Implementation::Opaque(Opaque::cpu(one_hot)),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(one_hot)),
     derivative: Derivative::NonDifferentiable("class indices are integers"),
     samples: &["i(4, 2, 3)", "i(4, 3), 5"],
     errors: &[("torch.tensor([0, 2]), 2", "RuntimeError", "Class values must be smaller than num_classes.")],

@@ -9,7 +9,7 @@ use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Output, Value, sizes_value};
-use rushlight_dispatch::{create, host, op};
+use rushlight_dispatch::{create, interpreter, op};
 
 use super::interpolate::MIX;
 use crate::convert::to_dtype;
@@ -273,7 +273,7 @@ run from -1 to 1: between the outer edges, or with `align_corners` the centres, 
             }
         };
         if !args.has(ALIGN_CORNERS) {
-            host::warn(
+            interpreter::warn(
                 "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for details.",
             )?;
         }

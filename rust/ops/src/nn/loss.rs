@@ -7,11 +7,11 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BackwardContext, DTypes, Derivative, Implementation, Opaque, Operator, Saves, Variants, formula,
-    operator,
+    Args, Autocast, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Variants,
+    formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output};
-use rushlight_dispatch::{host, op, variants, vmap};
+use rushlight_dispatch::{interpreter, op, variants, vmap};
 
 use super::Reduction;
 use crate::convert::to_dtype;
@@ -152,7 +152,7 @@ pub static MSE: Operator = Operator {
     >>> torch._mse_loss(torch.tensor([1., 2.]), torch.tensor([0., 4.]), 2)
     tensor(5.)",
     dtypes: DTypes::FLOATS,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let difference = op!(SUB, args.tensor(INPUT)?, args.tensor(TARGET)?)?;
         let squares = op!(MUL, &difference, &difference)?;
         Reduction::of_code(args.int(REDUCTION)?).apply(squares).map(Output::Tensor)
@@ -188,7 +188,9 @@ pub fn deprecated_at(args: &Args, [average, reduce]: [Arg; 2]) -> Result<Option<
         (Some(false), _) => (Reduction::Sum, "sum"),
         _ => (Reduction::Mean, "mean"),
     };
-    host::warn(&format!("size_average and reduce args will be deprecated, please use reduction='{word}' instead."))?;
+    interpreter::warn(&format!(
+        "size_average and reduce args will be deprecated, please use reduction='{word}' instead."
+    ))?;
     Ok(Some(reduction))
 }
 
@@ -196,7 +198,7 @@ fn warn_of_broadcasting(input: &Tensor, target: &Tensor) -> Result<()> {
     if input.sizes() == target.sizes() {
         return Ok(());
     }
-    host::warn(&format!(
+    interpreter::warn(&format!(
         "Using a target size (torch.Size({})) that is different to the input size (torch.Size({})). This will likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
         Shape(target.sizes()),
         Shape(input.sizes())
@@ -366,7 +368,7 @@ pub static BCE: Operator = Operator {
     >>> torch._binary_cross_entropy(torch.tensor([0.5]), torch.tensor([1.]))
     tensor([0.6931])",
     dtypes: DTypes::FLOATS,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let (x, y) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
         for (name, tensor) in [("input", x), ("target", y)] {
             let inside = Expr::from(tensor).at_least(0.0).and(Expr::from(tensor).at_most(1.0)).done()?;
@@ -479,7 +481,7 @@ pub static KL_DIV: Operator = Operator {
             None => Reduction::parse(args.str(REDUCTION)?)?,
         };
         if deprecated.is_none() && reduction == Reduction::Mean {
-            host::warn(
+            interpreter::warn(
                 "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the batch size, and aligns with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the next major release.",
             )?;
         }

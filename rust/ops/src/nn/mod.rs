@@ -28,7 +28,7 @@ use rushlight_core::{Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::BackwardContext;
 use rushlight_dispatch::value::Arg;
-use rushlight_dispatch::{create, host, op};
+use rushlight_dispatch::{create, interpreter, op};
 
 /// How the losses of the elements are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +41,7 @@ pub enum Reduction {
 impl Reduction {
     pub fn parse(text: &str) -> Result<Reduction> {
         if text == "elementwise_mean" {
-            host::warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.")?;
+            interpreter::warn("reduction='elementwise_mean' is deprecated. Please use reduction='mean' instead.")?;
             return Ok(Reduction::Mean);
         }
         Reduction::parse_or(text, "is not a valid value for reduction")

@@ -2,7 +2,7 @@
 
 use rushlight_core::dtype::bf16_;
 use rushlight_core::{DType, Error, Result, dispatch};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
@@ -30,7 +30,7 @@ pub static PRELU_KERNEL: Operator = Operator {
     >>> torch._prelu_kernel(torch.tensor([-1., 2.]), torch.tensor([0.5]))
     tensor([-0.5000,  2.0000])",
     dtypes: DTypes::FLOATS,
-    implementation: common(tiles! { for<S> [f32, f64] (|x, w| if x > 0.0 { x } else { w * x }) }),
+    implementation: common(loops! { for<S> [f32, f64] (|x, w| if x > 0.0 { x } else { w * x }) }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INPUT).union(Saves::input(WEIGHT)), |d| {
             match (d.input(INPUT).done(), d.input(WEIGHT).done()) {
@@ -54,7 +54,7 @@ pub static PRELU_BACKWARD: Operator = Operator {
     >>> torch._prelu_backward(torch.ones(2), torch.tensor([-1., 2.]), torch.tensor([0.5]))
     tensor([0.5000, 1.0000])",
     dtypes: DTypes::FLOATS,
-    implementation: common(tiles! { for<S> [f32, f64] (|g, x, w| if x > 0.0 { g } else { g * w }) }),
+    implementation: common(loops! { for<S> [f32, f64] (|g, x, w| if x > 0.0 { g } else { g * w }) }),
     derivative: Derivative::Formulas(&[
         formula(GRAD, Saves::input(INPUT).union(Saves::input(WEIGHT)), |d| {
             match (d.input(INPUT).done(), d.input(WEIGHT).done()) {
@@ -82,7 +82,7 @@ pub static MASKED: Operator = Operator {
     >>> torch._where_not_positive(torch.ones(2), torch.tensor([-1., 2.]))
     tensor([1., 0.])",
     dtypes: DTypes::FLOATS,
-    implementation: common(tiles! { for<S> [f32, f64] (|g, x| if x > 0.0 { 0.0 } else { g }) }),
+    implementation: common(loops! { for<S> [f32, f64] (|g, x| if x > 0.0 { 0.0 } else { g }) }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(OTHER), |d| d.grad().with(&MASKED, d.input(OTHER))),
         formula(OTHER, Saves::NOTHING, |d| zeros_like_input(d, OTHER)),

@@ -1,8 +1,8 @@
 //! Counting values.
 
 use rushlight_dispatch::operator::{
-    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Opaque, Operator, Out, Tags, TensorSpec,
-    Variants, operator,
+    Accepts, Args, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Kernel, Operator, Out, Tags,
+    TensorSpec, Variants, operator,
 };
 use std::ops::AddAssign;
 
@@ -25,7 +25,7 @@ pub static BINCOUNT: Operator = Operator {
     dtypes: DTypes::INTS,
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Fallback,
-    implementation: Implementation::Opaque(Opaque::cpu(bincount)),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(bincount)),
     derivative: Derivative::NotImplemented("aten::bincount"),
     samples: &["i(4, 9)", "i(4, 9), minlength=8", "i(4, 3), torch.tensor([0.5, 1., 2.])"],
     errors: &[("t(2, 2).long()", "RuntimeError", "bincount only supports 1-d non-negative integral inputs.")],

@@ -5,7 +5,8 @@ use rushlight_core::alloc::{filled, list};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_dispatch::operator::{
-    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Opaque, Operator, Out, Tags, Variants, operator,
+    Accepts, Args, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Out, Tags, Variants,
+    operator,
 };
 use rushlight_dispatch::value::{Output, Value, sizes_value};
 use rushlight_dispatch::{copy, create, op};
@@ -44,7 +45,7 @@ whole, so that the histogram's integral is one.
     tensor([2., 1.])",
     out: OUT,
     batch_rule: BatchRule::Fallback,
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let own = args.valued(INPUT)?;
         let edges = args.tensor(BINS)?;
         let counts =
@@ -83,7 +84,7 @@ pub static HISTOGRAM: Operator = Operator {
     tensor([0., 2., 1., 0.])",
     out: OUT,
     batch_rule: BatchRule::Fallback,
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let own = column(args.valued(INPUT)?)?;
         let edges = equal_parts(&own, &[args.int(BINS)?], args.optional_floats(RANGE))?.remove(0);
         let counts = counted(&own, &[&edges], flat(args.optional_tensor(WEIGHT))?.as_ref(), args.bool(DENSITY)?)?;
@@ -122,7 +123,7 @@ pub static BIN_EDGES: Operator = Operator {
     >>> torch._histogramdd_bin_edges(torch.tensor([[0., 1.], [2., 3.]]), [2, 1])
     (tensor([0., 1., 2.]), tensor([1., 3.]))",
     batch_rule: BatchRule::Fallback,
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let points = points(args.valued(INPUT)?)?;
         equal_parts(&points, args.ints(BINS)?, args.optional_floats(RANGE)).map(Output::List)
     })),
@@ -150,7 +151,7 @@ pub static COUNT_POINTS: Operator = Operator {
     tensor([[1.],
             [1.]])",
     batch_rule: BatchRule::Fallback,
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let points = points(args.valued(INPUT)?)?;
         counted(&points, &args.tensors(BINS)?, args.optional_tensor(WEIGHT), args.bool(DENSITY)?).map(Output::Tensor)
     })),

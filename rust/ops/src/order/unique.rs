@@ -5,10 +5,10 @@ use rushlight_core::{Bool, DType, Error, Result, dispatch};
 use rushlight_cpu::order::{self, Runs};
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::operator::{
-    BatchRule, DTypes, Derivative, Implementation, Opaque, Operator, Tags, Variants, operator,
+    BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Tags, Variants, operator,
 };
 use rushlight_dispatch::value::{Ints, Output};
-use rushlight_dispatch::{create, host, op, value, vmap};
+use rushlight_dispatch::{create, interpreter, op, value, vmap};
 
 use crate::reduce::select_backward::ORDERED;
 
@@ -25,7 +25,7 @@ pub static UNIQUE: Operator = Operator {
     dtypes: ORDERED.union(DTypes::WIDE),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let own = args.valued(INPUT)?;
         if !args.op.dtypes.has(own.dtype()) {
             return Err(Error::unsupported("unique", own.dtype()));
@@ -50,7 +50,7 @@ pub static UNIQUE_CONSECUTIVE: Operator = Operator {
     dtypes: ORDERED.union(DTypes::WIDE),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let own = args.valued(INPUT)?;
         if !args.op.dtypes.has(own.dtype()) {
             return Err(not_implemented(args.op, own.dtype()));
@@ -79,7 +79,7 @@ pub static UNIQUE_DIM: Operator = Operator {
     dtypes: ORDERED.union(DTypes::WIDE),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let own = args.valued(INPUT)?;
         if !args.op.dtypes.has(own.dtype()) {
             return Err(not_implemented(args.op, own.dtype()));
@@ -136,7 +136,7 @@ enum Search {
 fn runs(flat: &Tensor, search: Search) -> Result<Runs> {
     let (pin, offset) = (flat.storage().pin()?, flat.layout().offset);
     let mut found = None;
-    host::while_detached(flat.numel(), || {
+    interpreter::while_detached(flat.numel(), || {
         dispatch!(flat.dtype(), T in [u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, rushlight_core::dtype::f16_, rushlight_core::dtype::bf16_, Bool] => {
             // SAFETY: the tensor is contiguous and lies in the pinned storage.
             found = Some(unsafe {

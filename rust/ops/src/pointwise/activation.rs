@@ -2,7 +2,7 @@
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Class, DType, Error, Scalar};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, Args, DTypes, Derivative, Implementation, Operator, Out, Saves, Tags, Variants, formula, operator,
@@ -39,7 +39,7 @@ pub static RELU: Operator = Operator {
     tensor([0., 2.])",
     dtypes: DTypes::REAL,
     kernel_name: "clamp_min_scalar_cpu",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x| if x < 0 as T { 0 } else { x });
         for<S> [f32, f64] (|x| if x > 0.0 || x.is_nan() { x } else { 0.0 })
     }),
@@ -64,7 +64,7 @@ pub static LEAKY_RELU: Operator = Operator {
 
     >>> torch.nn.functional.leaky_relu(torch.tensor([-1., 2.]), 0.1)
     tensor([-0.1000,  2.0000])",
-    implementation: common(tiles! { for<S> [f32, f64] (|x; slope| if x > 0.0 { x } else { x * slope }) }),
+    implementation: common(loops! { for<S> [f32, f64] (|x; slope| if x > 0.0 { x } else { x * slope }) }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         activation_backward::gate(d, &activation_backward::LEAKY_BACKWARD, [d.scalar(NEGATIVE_SLOPE)])
     })]),
@@ -81,7 +81,7 @@ pub static ELU: Operator = Operator {
 
     >>> torch.nn.functional.elu(torch.tensor([-1., 2.]))
     tensor([-0.6321,  2.0000])",
-    implementation: Implementation::Redispatch(|args| scaled_elu(args, |alpha| [alpha, 1.0, 1.0])),
+    implementation: Implementation::Delegate(|args| scaled_elu(args, |alpha| [alpha, 1.0, 1.0])),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3), 0.2", "t()"],
     reference: "np.where(np.greater(self, 0), self, alpha * np.expm1(self))",
@@ -98,7 +98,7 @@ pub static SELU: Operator = Operator {
 
     >>> torch.selu(torch.tensor([-1., 2.]))
     tensor([-1.1113,  2.1014])",
-    implementation: Implementation::Redispatch(|args| {
+    implementation: Implementation::Delegate(|args| {
         scaled_elu(args, |_| [1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0])
     }),
     derivative: Derivative::CompositeImplicit,
@@ -116,7 +116,7 @@ pub static CELU: Operator = Operator {
 
     >>> torch.celu(torch.tensor([-1., 2.]))
     tensor([-0.6321,  2.0000])",
-    implementation: Implementation::Redispatch(|args| {
+    implementation: Implementation::Delegate(|args| {
         if args.float(ALPHA)? == 0.0 {
             return Err(Error::runtime("ZeroDivisionError: alpha cannot be 0 for CELU"));
         }
@@ -141,7 +141,7 @@ const SCALED: Operator = Operator {
     namespace: "",
     signature: "(Tensor self, float alpha, float scale, float input_scale) -> Tensor",
     doc: "The three kinds of `elu`.",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|x; alpha, scale, input_scale| {
             if x <= 0.0 { S::expm1(x * input_scale) * (alpha * scale) } else { x * scale }
         })
@@ -174,7 +174,7 @@ pub static GELU: Operator = Operator {
 
     >>> torch.nn.functional.gelu(torch.tensor([-1., 2.]))
     tensor([-0.1587,  1.9545])",
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         args.op = match args.str(APPROXIMATE)? {
             "none" => &GELU_ERF,
             "tanh" => &GELU_TANH,
@@ -197,7 +197,7 @@ pub static GELU_ERF: Operator = Operator {
     signature: "(Tensor self) -> Tensor",
     doc: "`gelu` by the error function.",
     out: Out::COMPUTE_DTYPE,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|x| x * S::ndtr(x))
     }),
     kernel_name: "GeluKernelImpl",
@@ -214,7 +214,7 @@ pub static GELU_TANH: Operator = Operator {
     signature: "(Tensor self) -> Tensor",
     doc: "`gelu` by the hyperbolic tangent.",
     out: Out::COMPUTE_DTYPE,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|x| {
             let inner = ROOT as T * x * (1.0 + CUBIC as T * x * x);
             0.5 * x * (1.0 + S::tanh(inner))
@@ -238,7 +238,7 @@ pub static SILU: Operator = Operator {
     >>> torch.nn.functional.silu(torch.tensor([-1., 2.]))
     tensor([-0.2689,  1.7616])",
     dtypes: DTypes::INEXACT,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|x| x / (1.0 + S::exp(-x)));
         for<S> [c64, c128] (|x| (x.wide() * super::analytic::sigmoid(x.wide())).narrow())
     }),
@@ -256,7 +256,7 @@ pub static MISH: Operator = Operator {
 
     >>> torch.nn.functional.mish(torch.tensor([-1., 2.]))
     tensor([-0.3034,  1.9440])",
-    implementation: common(tiles! { for<S> [f32, f64] (|x| x * S::tanh(S::log1p(S::exp(x)))) }),
+    implementation: common(loops! { for<S> [f32, f64] (|x| x * S::tanh(S::log1p(S::exp(x)))) }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         let (x, s) = (d.input(INPUT), d.input(INPUT).sigmoid());
         let tanh = d.input(INPUT).call(&SOFTPLUS, []).tanh();
@@ -278,7 +278,7 @@ pub static SOFTPLUS: Operator = Operator {
     >>> torch.nn.functional.softplus(torch.tensor([-1., 2.]))
     tensor([0.3133, 2.1269])",
     out: Out::COMPUTE_DTYPE,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|x; beta, threshold| {
             if x * beta > threshold { x } else { S::log1p(S::exp(x * beta)) / beta }
         })
@@ -339,7 +339,7 @@ pub static HARDTANH: Operator = Operator {
     tensor([-1.0000,  0.5000])",
     dtypes: DTypes::REAL,
     kernel_name: "clamp_scalar_cpu",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [i8, i16, i32, i64, u8] (|x; low, high| {
             let x = if x < low { low } else { x };
             if x > high { high } else { x }
@@ -383,7 +383,7 @@ pub static RELU6: Operator = Operator {
     >>> torch.nn.functional.relu6(torch.tensor([-3., 8.]))
     tensor([0., 6.])",
     dtypes: DTypes::REAL,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         let inplace = args.bool(INPLACE)?;
         args.values.truncate(1);
         args.values.extend([Value::Float(0.0), Value::Float(6.0), Value::Bool(inplace)]);
@@ -402,7 +402,7 @@ pub static HARDSIGMOID: Operator = Operator {
 
     >>> torch.nn.functional.hardsigmoid(torch.tensor([-4., 0., 1.5]))
     tensor([0.0000, 0.5000, 0.7500])",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|x| {
             let y = x + 3.0;
             let y = if y > 0.0 || y.is_nan() { y } else { 0.0 };
@@ -424,7 +424,7 @@ pub static HARDSWISH: Operator = Operator {
 
     >>> torch.nn.functional.hardswish(torch.tensor([-4., 1., 4.]))
     tensor([-0.0000, 0.6667, 4.0000])",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|x| {
             let y = x + 3.0;
             let y = if y > 0.0 || y.is_nan() { y } else { 0.0 };
@@ -452,7 +452,7 @@ pub static HARDSHRINK: Operator = Operator {
     >>> torch.hardshrink(torch.tensor([-1., 0.25]))
     tensor([-1.,  0.])",
     out: Out::COMPUTE_DTYPE,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|x; lambd| if x >= -lambd && x <= lambd { 0.0 } else { x })
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
@@ -474,7 +474,7 @@ pub static SOFTSHRINK: Operator = Operator {
     tensor([-0.5000,  0.0000,  1.5000])",
     out: Out::COMPUTE_DTYPE,
     kernel_name: "softshrink_check",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|x; lambd| if x > lambd { x - lambd } else if x < -lambd { x + lambd } else { x * 0.0 })
     }),
     check: Some(|args| match args.float(LAMBD)? {
@@ -503,7 +503,7 @@ pub static THRESHOLD: Operator = Operator {
     >>> torch.threshold(torch.tensor([-1., 2.]), 0, 9)
     tensor([9., 2.])",
     dtypes: DTypes::REAL,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x; threshold, value| if x <= threshold { value } else { x });
         for<S> [f32, f64] (|x; threshold, value| if x <= threshold { value } else { x })
     }),
@@ -525,7 +525,7 @@ pub static LOGSIGMOID: Operator = Operator {
     >>> torch.nn.functional.logsigmoid(torch.tensor([-1., 2.]))
     tensor([-1.3133, -0.1269])",
     out: Out::new(Accepts::Same, &["expected scalar type {Result} but found {Out}"]).silently(),
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|x| (if x < 0.0 { x } else { 0.0 }) - S::log1p(S::exp(-x.abs())))
     }),
     tags: Tags::ROW_MAJOR,

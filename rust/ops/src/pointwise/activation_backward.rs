@@ -2,7 +2,7 @@
 
 use rushlight_core::Scalar;
 use rushlight_core::dtype::{c64, c128};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{BackwardContext, DTypes, Derivative, Operator, Saves, Variants, formula, operator};
 
@@ -41,7 +41,7 @@ pub static SIGMOID_BACKWARD: Operator = Operator {
     >>> torch.sigmoid_backward(torch.tensor([1.]), torch.tensor([0.5]))
     tensor([0.2500])",
     dtypes: DTypes::INEXACT,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|grad, y| grad * ((1.0 - y) * y));
         for<S> [c64, c128] (|grad, y| grad * ((T::new(1.0, 0.0) - y) * y).conj())
     }),
@@ -64,7 +64,7 @@ pub static TANH_BACKWARD: Operator = Operator {
     >>> torch.tanh_backward(torch.tensor([1.]), torch.tensor([0.5]))
     tensor([0.7500])",
     dtypes: DTypes::INEXACT,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|grad, y| grad * (1.0 - y * y));
         for<S> [c64, c128] (|grad, y| grad * (T::new(1.0, 0.0) - y * y).conj())
     }),
@@ -86,7 +86,7 @@ pub static THRESHOLD_BACKWARD: Operator = Operator {
 
     >>> torch.threshold_backward(torch.tensor([5., 5.]), torch.tensor([-1., 1.]), 0)
     tensor([0., 5.])",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|grad, x; threshold| if x <= threshold { 0.0 } else { grad });
         for<S> [u8, i8, i16, i32, i64] (|grad, x; threshold| if x <= threshold { 0 } else { grad })
     }),
@@ -107,7 +107,7 @@ pub static LEAKY_BACKWARD: Operator = Operator {
     name: "_leaky_relu_backward",
     signature: "(Tensor grad_output, Tensor self, Scalar negative_slope) -> Tensor",
     doc: "The gradient, times `negative_slope` where `self` is negative.",
-    implementation: common(tiles! { for<S> [f32, f64] (|grad, x; slope| if x > 0.0 { grad } else { grad * slope }) }),
+    implementation: common(loops! { for<S> [f32, f64] (|grad, x; slope| if x > 0.0 { grad } else { grad * slope }) }),
     derivative: straight!(LEAKY_BACKWARD, NEGATIVE_SLOPE),
     samples: &["t(2, 3), t(2, 3), 0.5"],
     reference: "np.where(np.greater(self, 0), grad_output, grad_output * negative_slope)",
@@ -119,7 +119,7 @@ pub static WINDOW_BACKWARD: Operator = Operator {
     name: "_hardtanh_backward",
     signature: "(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor",
     doc: "The gradient where `self` is strictly between two numbers, else zero.",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|grad, x; low, high| if x <= low || x >= high { 0.0 } else { grad })
     }),
     derivative: straight!(WINDOW_BACKWARD, MIN_VAL, MAX_VAL),
@@ -132,7 +132,7 @@ pub static SHRINK_BACKWARD: Operator = Operator {
     name: "_shrink_backward",
     signature: "(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor",
     doc: "The gradient, or zero where the magnitude of `self` is at most `lambd`.",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|grad, x; lambd| if x >= -lambd && x <= lambd { 0.0 } else { grad })
     }),
     derivative: straight!(SHRINK_BACKWARD, LAMBD),
@@ -146,7 +146,7 @@ pub static SILU_BACKWARD: Operator = Operator {
     signature: "(Tensor grad_output, Tensor self) -> Tensor",
     doc: "The gradient of `silu`.",
     dtypes: DTypes::INEXACT,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|grad, x| {
             let s = S::sigmoid(x);
             grad * s * (1.0 + x * (1.0 - s))
@@ -180,7 +180,7 @@ pub static GELU_BACKWARD: Operator = Operator {
     name: "_gelu_backward",
     signature: "(Tensor grad_output, Tensor self) -> Tensor",
     doc: "The gradient of `gelu`.",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|grad, x| grad * (S::ndtr(x) + x * S::exp(-0.5 * x * x) * DENSITY as T))
     }),
     derivative: Derivative::Formulas(&[
@@ -203,7 +203,7 @@ pub static GELU_TANH_BACKWARD: Operator = Operator {
     name: "_gelu_tanh_backward",
     signature: "(Tensor grad_output, Tensor self) -> Tensor",
     doc: "The gradient of `gelu` by the hyperbolic tangent.",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|grad, x| {
             let square = x * x;
             let inner = ROOT as T * x * (1.0 + CUBIC as T * square);
@@ -234,7 +234,7 @@ pub static ELU_BACKWARD: Operator = Operator {
     name: "_elu_backward",
     signature: "(Tensor grad_output, Tensor self, Scalar alpha, Scalar scale, Scalar input_scale) -> Tensor",
     doc: "The gradient of `elu`.",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|grad, x; alpha, scale, input_scale| {
             if x <= 0.0 { grad * (input_scale * alpha * scale) * S::exp(x * input_scale) } else { grad * scale }
         })

@@ -2,7 +2,7 @@
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, DType, Error, Result, Scalar};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Args, DTypes, Derivative, Implementation, Operator, Out, Pointwise, Promote, Saves, Sparse, Tags, Variants,
@@ -29,7 +29,7 @@ Both arguments broadcast; integers, floats and complex numbers promote to their 
     sparse: Sparse::Add(1),
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
-        loops: tiles! {
+        loops: loops! {
             signless;
             for<S> [i8, i16, i32, i64] (|x, y; alpha| x.wrapping_add(alpha.wrapping_mul(y)));
             for<S> [f32, f64] (|x, y; alpha| x + alpha * y);
@@ -120,7 +120,7 @@ Both arguments broadcast and promote to their common dtype; bool is not supporte
     sparse: Sparse::Add(-1),
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
-        loops: tiles! {
+        loops: loops! {
             signless;
             for<S> [i8, i16, i32, i64] (|x, y; alpha| x.wrapping_sub(alpha.wrapping_mul(y)));
             for<S> [f32, f64] (|x, y; alpha| x - alpha * y);
@@ -152,7 +152,7 @@ pub static RSUB: Operator = Operator {
     tensor([-3, -5])",
     dtypes: DTypes::NUMBERS,
     tags: Tags::BROADCASTS,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         args.op = &SUB;
         args.values.swap(0, 1);
         Ok(args)
@@ -182,10 +182,10 @@ pub static MUL: Operator = Operator {
     tensor([[3., 6.],
             [4., 8.]])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
-        loops: tiles! {
+        loops: loops! {
             signless;
             for<S> [i8, i16, i32, i64] (|x, y| x.wrapping_mul(y));
             for<S> [f32, f64, c64, c128] (|x, y| x * y);
@@ -218,7 +218,7 @@ pub static NEG: Operator = Operator {
     sparse: Sparse::Linear,
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
-        loops: tiles! {
+        loops: loops! {
             for<S> [u8, i8, i16, i32, i64] (|x| x.wrapping_neg());
             for<S> [f32, f64, c64, c128] (|x| -x)
         },

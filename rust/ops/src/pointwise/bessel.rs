@@ -2,7 +2,7 @@
 
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{BackwardContext, DTypes, Derivative, Operator, Saves, Variants, formula, operator};
 use rushlight_simd::math::bessel;
@@ -24,7 +24,7 @@ pub static I0: Operator = Operator {
     tensor([1.0000, 1.2661])",
     dtypes: REAL,
     kernel_name: "i0_vml_cpu",
-    implementation: float(tiles! { for<S> [f32, f64] (|x| bessel::i0(f64::from(x)) as T) }),
+    implementation: float(loops! { for<S> [f32, f64] (|x| bessel::i0(f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() * d.input(INPUT).call(&I1, [])
     })]),
@@ -44,7 +44,7 @@ pub static I0E: Operator = Operator {
     >>> torch.special.i0e(torch.tensor([0., 1.]))
     tensor([1.0000, 0.4658])",
     dtypes: REAL,
-    implementation: float(tiles! { for<S> [f32, f64] (|x| bessel::i0e(f64::from(x)) as T) }),
+    implementation: float(loops! { for<S> [f32, f64] (|x| bessel::i0e(f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
         d.grad() * (d.input(INPUT).call(&I1E, []) - d.input(INPUT).sgn() * d.result())
     })]),
@@ -60,7 +60,7 @@ pub static I1: Operator = Operator {
     >>> torch.special.i1(torch.tensor([0., 1.]))
     tensor([0.0000, 0.5652])",
     dtypes: REAL,
-    implementation: float(tiles! { for<S> [f32, f64] (|x| bessel::i1(f64::from(x)) as T) }),
+    implementation: float(loops! { for<S> [f32, f64] (|x| bessel::i1(f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
         let slope = |x: Expr| x.clone().call(&I0, []) - d.result() / x;
         d.grad() * away_from_zero(d, slope)
@@ -85,7 +85,7 @@ pub static I1E: Operator = Operator {
     >>> torch.special.i1e(torch.tensor([0., 1.]))
     tensor([0.0000, 0.2079])",
     dtypes: REAL,
-    implementation: float(tiles! { for<S> [f32, f64] (|x| bessel::i1e(f64::from(x)) as T) }),
+    implementation: float(loops! { for<S> [f32, f64] (|x| bessel::i1e(f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
         let slope = |x: Expr| x.clone().call(&I0E, []) - d.result() * (x.clone().sgn() + x.reciprocal());
         d.grad() * away_from_zero(d, slope)
@@ -102,7 +102,7 @@ macro_rules! plain {
             signature: concat!("(Tensor ", $parameter, ") -> Tensor"),
             doc: $doc,
             dtypes: WHOLE_OR_DOUBLE,
-            implementation: float(tiles! { for<S> [f32, f64] (|x| bessel::$function(f64::from(x)) as T) }),
+            implementation: float(loops! { for<S> [f32, f64] (|x| bessel::$function(f64::from(x)) as T) }),
             derivative: Derivative::NonDifferentiable("it is not implemented, as in torch"),
             samples: $samples,
             ..SPECIAL

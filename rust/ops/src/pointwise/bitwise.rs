@@ -1,7 +1,7 @@
 //! Bitwise operations.
 
 use rushlight_core::{Bool, DType, Error};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Out, Variants, operator};
 
 use super::numbers::Integer;
@@ -28,7 +28,7 @@ pub static BITWISE_AND: Operator = Operator {
 
     >>> torch.bitwise_and(torch.tensor([6, 5]), 3)
     tensor([2, 1])",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         signless;
         for<S> [i8, i16, i32, i64] (|x, y| x & y);
         for<S> [Bool] (|x, y| Bool::from(x.get() & y.get()))
@@ -44,7 +44,7 @@ pub static BITWISE_OR: Operator = Operator {
 
     >>> torch.bitwise_or(torch.tensor([6, 5]), 3)
     tensor([7, 7])",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         signless;
         for<S> [i8, i16, i32, i64] (|x, y| x | y);
         for<S> [Bool] (|x, y| Bool::from(x.get() | y.get()))
@@ -60,7 +60,7 @@ pub static BITWISE_XOR: Operator = Operator {
 
     >>> torch.bitwise_xor(torch.tensor([6, 5]), 3)
     tensor([5, 6])",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         signless;
         for<S> [i8, i16, i32, i64] (|x, y| x ^ y);
         for<S> [Bool] (|x, y| Bool::from(x.get() ^ y.get()))
@@ -78,7 +78,7 @@ pub static BITWISE_NOT: Operator = Operator {
     tensor([-1, -6])",
     out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::EXACT,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         signless;
         for<S> [i8, i16, i32, i64] (|x| !x);
         for<S> [Bool] (|x| Bool::from(!x.get()))
@@ -104,7 +104,7 @@ pub static LEFT_SHIFT: Operator = Operator {
     >>> torch.bitwise_left_shift(torch.tensor([1, 5]), 2)
     tensor([ 4, 20])",
     dtypes: DTypes::INTS,
-    implementation: common(tiles! { for<S> [u8, i8, i16, i32, i64] (|x, y| x.left(y)) }),
+    implementation: common(loops! { for<S> [u8, i8, i16, i32, i64] (|x, y| x.left(y)) }),
     kernel_name: "lshift_cpu",
     samples: &["t(2, 3), i(5, 2, 3)", "t(4), 2"],
     reference: "np.left_shift(self, other)",
@@ -119,7 +119,7 @@ pub static RIGHT_SHIFT: Operator = Operator {
     >>> torch.bitwise_right_shift(torch.tensor([8, -8]), 2)
     tensor([ 2, -2])",
     dtypes: DTypes::INTS,
-    implementation: common(tiles! { for<S> [u8, i8, i16, i32, i64] (|x, y| x.right(y)) }),
+    implementation: common(loops! { for<S> [u8, i8, i16, i32, i64] (|x, y| x.right(y)) }),
     kernel_name: "rshift_cpu",
     samples: &["t(2, 3), i(5, 2, 3)", "t(4), 2"],
     reference: "np.right_shift(self, other)",

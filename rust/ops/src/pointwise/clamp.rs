@@ -1,7 +1,7 @@
 //! Limiting elements to a range.
 
 use rushlight_core::{Bool, Error};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::operator::{
     Args, DTypes, Derivative, Implementation, Operator, Out, Saves, Tags, Variants, formula, operator,
 };
@@ -71,7 +71,7 @@ pub static CLAMP: Operator = Operator {
     tensor([-1.0000,  0.5000,  1.0000])",
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     tags: Tags::BROADCASTS,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         match (args.has_tensor(MIN) || args.has_tensor(MAX), args.has_number(MIN) || args.has_number(MAX)) {
             (true, true) => {
                 as_numbers(&mut args)?;
@@ -130,7 +130,7 @@ pub static BOTH: Operator = Operator {
     doc: "Limits elements to `min .. max`.",
     out: Out::COMPUTE_DTYPE,
     kernel_name: "clamp_scalar_cpu",
-    implementation: with_numbers(tiles! {
+    implementation: with_numbers(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x; low, high| {
             let x = if x < low { low } else { x };
             if x > high { high } else { x }
@@ -178,7 +178,7 @@ const LOWER: Operator = Operator {
     tensor([0., 3.])",
     out: Out::COMPUTE_DTYPE,
     kernel_name: "clamp_min_scalar_cpu",
-    implementation: with_numbers(tiles! {
+    implementation: with_numbers(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x; low| if x < low { low } else { x });
         for<S> [f32, f64] (|x; low| if x >= low || x.is_nan() { x } else { low });
         for<S> [Bool] (|x; low| Bool::from(x.get() | low.get()))
@@ -219,7 +219,7 @@ const UPPER: Operator = Operator {
     tensor([-2.,  0.])",
     out: Out::COMPUTE_DTYPE,
     kernel_name: "clamp_max_scalar_cpu",
-    implementation: with_numbers(tiles! {
+    implementation: with_numbers(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x; high| if x > high { high } else { x });
         for<S> [f32, f64] (|x; high| if x <= high || x.is_nan() { x } else { high });
         for<S> [Bool] (|x; high| Bool::from(x.get() & high.get()))
@@ -239,7 +239,7 @@ pub static BOTH_TENSOR: Operator = Operator {
     variants: Variants::FUNCTION,
     signature: "(Tensor self, Tensor|Scalar min, Tensor|Scalar max) -> Tensor",
     doc: "Limits elements to those of `min` and `max`.",
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, low, high| {
             let x = if x < low { low } else { x };
             if x > high { high } else { x }
@@ -283,7 +283,7 @@ pub static CLAMP_MIN_TENSOR: Operator = Operator {
     tensor([0., 4.])",
     kernel_name: "maximum_cpu",
     check: None,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, low| if x < low { low } else { x });
         for<S> [f32, f64] (|x, low| if x >= low || x.is_nan() { x } else { low });
         for<S> [Bool] (|x, low| Bool::from(x.get() | low.get()))
@@ -314,7 +314,7 @@ pub static CLAMP_MAX_TENSOR: Operator = Operator {
     tensor([-2.,  3.])",
     kernel_name: "minimum_cpu",
     check: None,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, high| if x > high { high } else { x });
         for<S> [f32, f64] (|x, high| if x <= high || x.is_nan() { x } else { high });
         for<S> [Bool] (|x, high| Bool::from(x.get() & high.get()))

@@ -2,7 +2,7 @@
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, Error, Result};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, Args, BackwardContext, DTypes, Derivative, Implementation, Operator, Out, Saves, Tags, Variants, formula,
@@ -29,7 +29,7 @@ const COMPARISON: Operator = Operator {
 
 macro_rules! order {
     ($op:tt) => {
-        question(tiles! {
+        question(loops! {
             for<S> [u8, i8, i16, i32, i64, u16, u32, u64, f32, f64 => Bool] (|x, y| Bool::from(x $op y));
             for<S> [Bool => Bool] (|x, y| Bool::from((x.get() as u8) $op (y.get() as u8)))
         })
@@ -38,7 +38,7 @@ macro_rules! order {
 
 macro_rules! equality {
     ($op:tt) => {
-        question(tiles! {
+        question(loops! {
             signless;
             for<S> [i8, i16, i32, i64, f32, f64, c64, c128 => Bool] (|x, y| Bool::from(x $op y));
             for<S> [Bool => Bool] (|x, y| Bool::from(x.get() $op y.get()))
@@ -138,7 +138,7 @@ const NATURE: Operator = Operator { variants: Variants::BOTH, dtypes: DTypes::AL
 /// A loop over floats and complex numbers; for other dtypes the result is constant.
 macro_rules! nature {
     ($else:literal, |$x:ident| $real:expr, |$z:ident| $complex:expr) => {
-        question(tiles! {
+        question(loops! {
             signless;
             for<S> [f32, f64 => Bool] (|$x| Bool::from($real));
             for<S> [c64, c128 => Bool] (|$z| Bool::from($complex));
@@ -299,7 +299,7 @@ pub static MAXIMUM: Operator = Operator {
     >>> torch.maximum(torch.tensor([1, 5]), torch.tensor([3, 2]))
     tensor([3, 5])",
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| if x > y { x } else { y });
         for<S> [f32, f64] (|x, y| if x > y || x.is_nan() { x } else { y });
         for<S> [Bool] (|x, y| Bool::from(x.get() | y.get()))
@@ -322,7 +322,7 @@ pub static MINIMUM: Operator = Operator {
     >>> torch.minimum(torch.tensor([1, 5]), torch.tensor([3, 2]))
     tensor([1, 2])",
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| if x < y { x } else { y });
         for<S> [f32, f64] (|x, y| if x < y || x.is_nan() { x } else { y });
         for<S> [Bool] (|x, y| Bool::from(x.get() & y.get()))
@@ -352,7 +352,7 @@ pub static FMAX: Operator = Operator {
     >>> torch.fmax(torch.tensor([1., float('nan')]), torch.tensor([3., 2.]))
     tensor([3., 2.])",
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| if x > y { x } else { y });
         for<S> [f32, f64] (|x, y| if x >= y || y.is_nan() { x } else { y });
         for<S> [Bool] (|x, y| Bool::from(x.get() | y.get()))
@@ -376,7 +376,7 @@ pub static FMIN: Operator = Operator {
     >>> torch.fmin(torch.tensor([1., float('nan')]), torch.tensor([3., 2.]))
     tensor([1., 2.])",
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| if x < y { x } else { y });
         for<S> [f32, f64] (|x, y| if x <= y || y.is_nan() { x } else { y });
         for<S> [Bool] (|x, y| Bool::from(x.get() & y.get()))

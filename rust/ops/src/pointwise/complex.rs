@@ -5,9 +5,9 @@ use rushlight_core::dtype::{c64, c128};
 use rushlight_core::loop_nest::{LoopNest, result_layout};
 use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Error, Result, Scalar};
-use rushlight_cpu::pointwise::{Lane, Tile, run};
-use rushlight_cpu::tiles;
-use rushlight_cpu::tiles::Loops;
+use rushlight_cpu::loops;
+use rushlight_cpu::loops::Loops;
+use rushlight_cpu::pointwise::{InnerLoop, RawOperand, run};
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
@@ -49,7 +49,7 @@ pub static CONJ_AT_ONCE: Operator = Operator {
     doc: "The complex conjugate of each element, computed immediately; real numbers are unchanged.",
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
-        loops: tiles! {
+        loops: loops! {
             for<S> [c64, c128] (|z| z.conj());
             for<S> [u8, i8, i16, i32, i64, f32, f64, rushlight_core::Bool] (|x| x)
         },
@@ -71,7 +71,7 @@ pub static REAL_PART: Operator = Operator {
     dtypes: DTypes::COMPLEX,
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::ComplexToReal,
-        loops: tiles! {
+        loops: loops! {
             for<S> [c64 => f32] (|z| z.re);
             for<S> [c128 => f64] (|z| z.re)
         },
@@ -119,18 +119,18 @@ fn infer_angle(args: &Args) -> Result<Vec<TensorSpec>> {
     Ok(vec![TensorSpec { layout: result_layout(own.sizes(), [own.layout()]), dtype, device: own.device() }])
 }
 
-const ANGLES: Loops = tiles! {
+const ANGLES: Loops = loops! {
     for<S> [c64 => f32] (|z| S::atan2(z.im, z.re));
     for<S> [c128 => f64] (|z| S::atan2(z.im, z.re));
     for<S> [f32, f64] (|x| if x.is_nan() { x } else if x < 0.0 { std::f64::consts::PI as T } else { 0.0 })
 };
 
-const PAIRS: Loops = tiles! {
+const PAIRS: Loops = loops! {
     for<S> [f32 => c64] (|re, im| c64::new(re, im));
     for<S> [f64 => c128] (|re, im| c128::new(re, im))
 };
 
-const POLAR_PAIRS: Loops = tiles! {
+const POLAR_PAIRS: Loops = loops! {
     for<S> [f32 => c64] (|size, angle| c64::new(size * S::cos(angle), size * S::sin(angle)));
     for<S> [f64 => c128] (|size, angle| c128::new(size * S::cos(angle), size * S::sin(angle)))
 };
@@ -141,36 +141,39 @@ pub const LOOPS: [(&Operator, Loops); 3] = [(&ANGLE, ANGLES), (&COMPLEX, PAIRS),
 fn cpu_angle(args: &Args, results: &[Tensor]) -> Result<()> {
     let own = args.tensor(ANGLE::INPUT)?;
     let compute = if own.dtype().is_complex() { own.dtype() } else { results[0].dtype().compute() };
-    let Some(tile) = (ANGLES.cpu)(compute) else { return Err(not_implemented(args.op, own.dtype())) };
-    run_tiles(&results[0], [own], compute.to_real(), compute, tile)
+    let Some(inner_loop) = (ANGLES.cpu)(compute) else { return Err(not_implemented(args.op, own.dtype())) };
+    run_loop(&results[0], [own], compute.to_real(), compute, inner_loop)
 }
 
-/// Runs a tile whose operands have one dtype and whose result has another.
-fn run_tiles<const N: usize>(
+/// Runs a loop whose operands have one dtype and whose result has another.
+fn run_loop<const N: usize>(
     out: &Tensor,
     operands: [&Tensor; N],
     result: DType,
     compute: DType,
-    tile: Tile,
+    inner_loop: InnerLoop,
 ) -> Result<()> {
     let stretched = operands.map(|operand| operand.layout().broadcast_to(out.sizes()));
     let pin = out.storage().pin()?;
     let pins = pin_all(operands.map(Tensor::storage))?;
-    let first = Lane { pointer: pin.as_ptr(), dtype: out.dtype() };
-    let lane = |n: usize| Lane { pointer: pins[n].as_ptr(), dtype: operands[n].dtype() };
+    let first = RawOperand { pointer: pin.as_ptr(), dtype: out.dtype() };
+    let raw_operand = |n: usize| RawOperand { pointer: pins[n].as_ptr(), dtype: operands[n].dtype() };
     let layouts = stretched.into_iter().collect::<Result<Vec<_>>>()?;
-    // SAFETY: every layout stays within its pinned storage, and the tile was made for these dtypes.
+    // SAFETY: every layout stays within its pinned storage, and the loop was made for these dtypes.
     unsafe {
         match N {
             1 => {
-                let lanes = [first, lane(0)];
-                let nest = LoopNest::new([out.layout(), &layouts[0]], lanes.map(|lane| lane.dtype.size()));
-                run(&nest, lanes, [result, compute], tile, &[]);
+                let raw = [first, raw_operand(0)];
+                let nest = LoopNest::new([out.layout(), &layouts[0]], raw.map(|raw_operand| raw_operand.dtype.size()));
+                run(&nest, raw, [result, compute], inner_loop, &[]);
             }
             _ => {
-                let lanes = [first, lane(0), lane(1)];
-                let nest = LoopNest::new([out.layout(), &layouts[0], &layouts[1]], lanes.map(|lane| lane.dtype.size()));
-                run(&nest, lanes, [result, compute, compute], tile, &[]);
+                let raw = [first, raw_operand(0), raw_operand(1)];
+                let nest = LoopNest::new(
+                    [out.layout(), &layouts[0], &layouts[1]],
+                    raw.map(|raw_operand| raw_operand.dtype.size()),
+                );
+                run(&nest, raw, [result, compute, compute], inner_loop, &[]);
             }
         }
     }
@@ -203,8 +206,8 @@ fn infer_pair(args: &Args, second: Arg) -> Result<Vec<TensorSpec>> {
 fn cpu_pair(args: &Args, second: Arg, results: &[Tensor], loops: Loops) -> Result<()> {
     let (a, b, out) = (args.tensor(Arg::FIRST)?, args.tensor(second)?, &results[0]);
     let compute = out.dtype().to_real();
-    let Some(tile) = (loops.cpu)(compute) else { return Err(not_implemented(args.op, a.dtype())) };
-    run_tiles(out, [a, b], out.dtype(), compute, tile)
+    let Some(inner_loop) = (loops.cpu)(compute) else { return Err(not_implemented(args.op, a.dtype())) };
+    run_loop(out, [a, b], out.dtype(), compute, inner_loop)
 }
 
 /// The dtypes that parts of complex numbers may have.

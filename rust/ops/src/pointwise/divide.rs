@@ -5,7 +5,7 @@ use rushlight_core::broadcast::can_broadcast;
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Device, Error, Result, Scalar, dispatch};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Args, BackwardContext, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Variants, formula, operator,
@@ -28,8 +28,8 @@ pub static DIV: Operator = Operator {
     >>> torch.div(torch.tensor([7, 1]), 2)
     tensor([3.5000, 0.5000])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Opaque,
-    implementation: float(tiles! {
+    sparse: Sparse::ExplicitAutograd,
+    implementation: float(loops! {
         for<S> [f32, f64] (|x, y| x / y);
         for<S> [c64, c128] (|x, y| x.wide().quotient(y.wide()).narrow())
     }),
@@ -104,7 +104,7 @@ pub static DIV_MODE: Operator = Operator {
     >>> torch.div(torch.tensor([7, -7]), 2, rounding_mode='floor')
     tensor([ 3, -4])",
     dtypes: DTypes::REAL,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         args.op = match args.optional_str(ROUNDING_MODE) {
             None if !args.has(ROUNDING_MODE) => &DIV,
             Some("trunc") => &DIV_TRUNC,
@@ -147,7 +147,7 @@ pub static DIV_TRUNC: Operator = Operator {
     signature: "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
     doc: "The quotient, rounded towards zero.",
     dtypes: DTypes::REAL,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| x.trunc_div(y));
         for<S> [f32, f64] (|x, y| (x / y).trunc())
     }),
@@ -179,7 +179,7 @@ pub static DIV_FLOOR: Operator = Operator {
     ..Operator::BASE
 };
 
-const FLOOR: Implementation = common(tiles! {
+const FLOOR: Implementation = common(loops! {
     for<S> [u8, i8, i16, i32, i64] (|x, y| x.floor_div(y));
     for<S> [f32, f64] (|x, y| x.floor_div(y))
 });
@@ -226,7 +226,7 @@ pub static REMAINDER: Operator = Operator {
     >>> torch.remainder(torch.tensor([-3., 3.]), 2)
     tensor([1., 1.])",
     dtypes: DTypes::REAL,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| x.modulo(y));
         for<S> [f32, f64] (|x, y| x.modulo(y))
     }),
@@ -258,7 +258,7 @@ pub static FMOD: Operator = Operator {
     >>> torch.fmod(torch.tensor([-3., 3.]), 2)
     tensor([-1.,  1.])",
     dtypes: DTypes::REAL,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| x.rest(y));
         for<S> [f32, f64] (|x, y| x % y)
     }),
@@ -282,7 +282,7 @@ pub static RECIPROCAL: Operator = Operator {
     >>> torch.reciprocal(torch.tensor([2., 4.]))
     tensor([0.5000, 0.2500])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| 1.0 / x);
         for<S> [c64, c128] (|x| c128::new(1.0, 0.0).quotient(x.wide()).narrow())
     }),
@@ -301,7 +301,7 @@ pub static GCD: Operator = Operator {
     >>> torch.gcd(torch.tensor([12, 5]), torch.tensor([18, 10]))
     tensor([6, 5])",
     dtypes: DTypes::INTS,
-    implementation: common(tiles! { for<S> [u8, i8, i16, i32, i64] (|x, y| x.gcd(y)) }),
+    implementation: common(loops! { for<S> [u8, i8, i16, i32, i64] (|x, y| x.gcd(y)) }),
     derivative: Derivative::NonDifferentiable("its results are integers"),
     reference: "np.gcd(self, other)",
     ..BINARY
@@ -316,7 +316,7 @@ pub static LCM: Operator = Operator {
     >>> torch.lcm(torch.tensor([4, 5]), torch.tensor([6, 10]))
     tensor([12, 10])",
     dtypes: DTypes::INTS,
-    implementation: common(tiles! { for<S> [u8, i8, i16, i32, i64] (|x, y| x.lcm(y)) }),
+    implementation: common(loops! { for<S> [u8, i8, i16, i32, i64] (|x, y| x.lcm(y)) }),
     derivative: Derivative::NonDifferentiable("its results are integers"),
     reference: "np.lcm(self, other)",
     ..BINARY

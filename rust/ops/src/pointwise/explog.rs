@@ -4,7 +4,7 @@ use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Saves, Variants
 use std::f64::consts::{LN_2, LN_10};
 
 use rushlight_core::dtype::{c64, c128};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 
 use super::numbers::{Analytic, ComplexMath, Narrow};
 use super::{BINARY, UNARY, analytic, float};
@@ -21,7 +21,7 @@ Integers give the default float dtype. The error is at most 1 ulp.
 
     >>> torch.exp(torch.tensor([0., 1.]))
     tensor([1.0000, 2.7183])",
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::exp(x));
         for<S> [c64, c128] (|x| analytic::exp(x.wide()).narrow())
     }),
@@ -41,7 +41,7 @@ pub static EXP2: Operator = Operator {
 
     >>> torch.exp2(torch.tensor([0., 1., 3.]))
     tensor([1., 2., 8.])",
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::exp2(x));
         for<S> [c64, c128] (|x| analytic::exp(x.wide() * LN_2).narrow())
     }),
@@ -61,7 +61,7 @@ pub static EXPM1: Operator = Operator {
 
     >>> torch.expm1(torch.tensor([0., 1.]))
     tensor([0.0000, 1.7183])",
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::expm1(x));
         for<S> [c64, c128] (|x| analytic::expm1(x.wide()).narrow())
     }),
@@ -78,7 +78,7 @@ pub static LOG: Operator = Operator {
 
     >>> torch.log(torch.tensor([1., 10.]))
     tensor([0.0000, 2.3026])",
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::log(x));
         for<S> [c64, c128] (|x| x.wide().logarithm().narrow())
     }),
@@ -98,7 +98,7 @@ pub static LOG2: Operator = Operator {
 
     >>> torch.log2(torch.tensor([1., 8.]))
     tensor([0., 3.])",
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::log2(x));
         for<S> [c64, c128] (|x| (x.wide().logarithm() / LN_2).narrow())
     }),
@@ -118,7 +118,7 @@ pub static LOG10: Operator = Operator {
 
     >>> torch.log10(torch.tensor([1., 100.]))
     tensor([0., 2.])",
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::log10(x));
         for<S> [c64, c128] (|x| (x.wide().logarithm() / LN_10).narrow())
     }),
@@ -141,7 +141,7 @@ pub static LOG1P: Operator = Operator {
 
     >>> torch.log1p(torch.tensor([0., 1.]))
     tensor([0.0000, 0.6931])",
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::log1p(x));
         for<S> [c64, c128] (|x| x.wide().log1p().narrow())
     }),
@@ -166,7 +166,7 @@ pub static LOGADDEXP: Operator = Operator {
 
     >>> torch.logaddexp(torch.tensor([100.]), torch.tensor([100.]))
     tensor([100.6931])",
-    implementation: super::common(tiles! {
+    implementation: super::common(loops! {
         for<S> [f32, f64] (|x, y| if x.is_infinite() && x == y { x } else {
             let high = if x >= y { x } else { y };
             high + S::log1p(S::exp(-(x - y).abs()))
@@ -192,7 +192,7 @@ pub static LOGADDEXP2: Operator = Operator {
 
     >>> torch.logaddexp2(torch.tensor([100.]), torch.tensor([100.]))
     tensor([101.])",
-    implementation: super::common(tiles! {
+    implementation: super::common(loops! {
         for<S> [f32, f64] (|x, y| if x.is_infinite() && x == y { x } else {
             let high = if x >= y { x } else { y };
             high + S::log1p(S::exp2(-(x - y).abs())) * (std::f64::consts::LOG2_E as T)

@@ -10,7 +10,7 @@ use std::f64::consts::PI;
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, default_dtype, f16_};
 use rushlight_core::{DType, Error, Result, Scalar};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
 use rushlight_dispatch::value::{Ints, Output, Value};
@@ -35,7 +35,7 @@ macro_rules! angles {
             check: Some(|args| {
                 no_complex(args, || Error::runtime(concat!($name, " is not supported for complex tensors.")))
             }),
-            implementation: float(tiles! { for<S> [f32, f64] (|x| x * ($factor) as T) }),
+            implementation: float(loops! { for<S> [f32, f64] (|x| x * ($factor) as T) }),
             derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad() * ($factor))]),
             reference: concat!("np.", $name, "(self)"),
             ..UNARY
@@ -96,7 +96,7 @@ pub static NEXTAFTER: Operator = Operator {
     >>> torch.nextafter(torch.tensor([0.]), torch.tensor([1.])) > 0
     tensor([True])",
     dtypes: DTypes::FLOATS,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f16_, bf16_] (|x, y| if x.is_nan() || y.is_nan() {
             T::NAN
         } else if x == y {

@@ -6,7 +6,7 @@ use rushlight_dispatch::operator::{DTypes, Derivative, Implementation, Operator,
 use std::f64::consts::{FRAC_2_PI, FRAC_2_SQRT_PI, PI, SQRT_2};
 
 use rushlight_core::Error;
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::value::Output;
 use rushlight_simd::Isa;
@@ -52,7 +52,7 @@ pub static LOG_NDTR: Operator = Operator {
     >>> torch.special.log_ndtr(torch.tensor([0., -10.]))
     tensor([ -0.6931, -53.2313])",
     dtypes: DOUBLE,
-    implementation: float(tiles! { for<S> [f32, f64] (|x| log_ndtr::<S>(f64::from(x)) as T) }),
+    implementation: float(loops! { for<S> [f32, f64] (|x| log_ndtr::<S>(f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() / (d.input(INPUT) * -(1.0 / SQRT_2)).call(&ERFCX, []) * FRAC_2_PI.sqrt()
     })]),
@@ -67,7 +67,7 @@ pub static NDTRI: Operator = Operator {
     >>> torch.special.ndtri(torch.tensor([0.5, 0.9]))
     tensor([0.0000, 1.2816])",
     dtypes: DOUBLE,
-    implementation: float(tiles! { for<S> [f32, f64] (|x| ndtri::<S>(f64::from(x)) as T) }),
+    implementation: float(loops! { for<S> [f32, f64] (|x| ndtri::<S>(f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| {
         d.grad() * ((d.result().square() * 0.5).exp() * (2.0 * PI).sqrt())
     })]),
@@ -83,7 +83,7 @@ pub static ERFCX: Operator = Operator {
     >>> torch.special.erfcx(torch.tensor([0., 10.]))
     tensor([1.0000, 0.0561])",
     dtypes: DOUBLE,
-    implementation: float(tiles! { for<S> [f32, f64] (|x| erfcx::<S>(f64::from(x)) as T) }),
+    implementation: float(loops! { for<S> [f32, f64] (|x| erfcx::<S>(f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
         d.grad() * (d.input(INPUT) * d.result() * 2.0 - Expr::from(FRAC_2_SQRT_PI))
     })]),
@@ -98,7 +98,7 @@ pub static ENTR: Operator = Operator {
     >>> torch.special.entr(torch.tensor([0., 0.5]))
     tensor([0.0000, 0.3466])",
     dtypes: REAL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| if x.is_nan() {
             x
         } else if x > 0.0 {

@@ -1,7 +1,7 @@
 //! Hyperbolic functions and their inverses.
 
 use rushlight_core::dtype::{c64, c128};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Saves, formula, operator};
 
@@ -17,7 +17,7 @@ pub static SINH: Operator = Operator {
     >>> torch.sinh(torch.tensor([0., 1.]))
     tensor([0.0000, 1.1752])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::sinh(x));
         for<S> [c64, c128] (|x| analytic::sinh(x.wide()).narrow())
     }),
@@ -36,7 +36,7 @@ pub static COSH: Operator = Operator {
     >>> torch.cosh(torch.tensor([0., 1.]))
     tensor([1.0000, 1.5431])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::cosh(x));
         for<S> [c64, c128] (|x| analytic::cosh(x.wide()).narrow())
     }),
@@ -56,7 +56,7 @@ pub static TANH: Operator = Operator {
     >>> torch.tanh(torch.tensor([0., 1.]))
     tensor([0.0000, 0.7616])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::tanh(x));
         for<S> [c64, c128] (|x| analytic::tanh(x.wide()).narrow())
     }),
@@ -77,7 +77,7 @@ pub static ASINH: Operator = Operator {
     >>> torch.asinh(torch.tensor([0., 1.]))
     tensor([0.0000, 0.8814])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::asinh(x));
         for<S> [c64, c128] (|x| analytic::asinh(x.wide()).narrow())
     }),
@@ -98,7 +98,7 @@ pub static ACOSH: Operator = Operator {
     >>> torch.acosh(torch.tensor([1., 2.]))
     tensor([0.0000, 1.3170])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::acosh(x));
         for<S> [c64, c128] (|x| analytic::acosh(x.wide()).narrow())
     }),
@@ -125,7 +125,7 @@ pub static ATANH: Operator = Operator {
     >>> torch.atanh(torch.tensor([0., 0.5]))
     tensor([0.0000, 0.5493])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::atanh(x));
         for<S> [c64, c128] (|x| analytic::atanh(x.wide()).narrow())
     }),

@@ -3,7 +3,7 @@
 
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{BackwardContext, DTypes, Derivative, Operator, Saves, formula, operator};
 use rushlight_simd::{Base, Isa};
@@ -145,7 +145,7 @@ pub static IGAMMA: Operator = Operator {
     >>> torch.igamma(torch.tensor([1.]), torch.tensor([2.]))
     tensor([0.8647])",
     dtypes: DTypes::FLOATS,
-    implementation: common(tiles! { for<S> [f32, f64] (|a, x| gamma_lower(f64::from(a), f64::from(x)) as T) }),
+    implementation: common(loops! { for<S> [f32, f64] (|a, x| gamma_lower(f64::from(a), f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, |_| unknown("igamma")),
         formula(OTHER, Saves::input(INPUT).union(Saves::input(OTHER)), density),
@@ -164,7 +164,7 @@ pub static IGAMMAC: Operator = Operator {
     >>> torch.igammac(torch.tensor([1.]), torch.tensor([2.]))
     tensor([0.1353])",
     dtypes: DTypes::FLOATS,
-    implementation: common(tiles! { for<S> [f32, f64] (|a, x| gamma_upper(f64::from(a), f64::from(x)) as T) }),
+    implementation: common(loops! { for<S> [f32, f64] (|a, x| gamma_upper(f64::from(a), f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, |_| unknown("igammac")),
         formula(OTHER, Saves::input(INPUT).union(Saves::input(OTHER)), |d| -density(d)),

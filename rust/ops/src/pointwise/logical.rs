@@ -2,7 +2,7 @@
 
 use rushlight_core::Bool;
 use rushlight_core::dtype::{c64, c128};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Tags, operator};
 
 use super::{BINARY, UNARY, question};
@@ -12,7 +12,7 @@ const WHY: Derivative = Derivative::NonDifferentiable("its results are bool");
 /// A loop over the truth values of two operands.
 macro_rules! truths {
     ($op:tt) => {
-        question(tiles! {
+        question(loops! {
             signless;
             for<S> [i8, i16, i32, i64 => Bool] (|x, y| Bool::from((x != 0) $op (y != 0)));
             for<S> [f32, f64 => Bool] (|x, y| Bool::from((x != 0.0) $op (y != 0.0)));
@@ -75,7 +75,7 @@ pub static LOGICAL_NOT: Operator = Operator {
     >>> torch.logical_not(torch.tensor([0, 3]))
     tensor([ True, False])",
     dtypes: DTypes::ALL,
-    implementation: question(tiles! {
+    implementation: question(loops! {
         signless;
         for<S> [i8, i16, i32, i64 => Bool] (|x| Bool::from(x == 0));
         for<S> [f32, f64 => Bool] (|x| Bool::from(x == 0.0));

@@ -31,7 +31,7 @@ pub mod trig;
 pub mod where_;
 
 use rushlight_core::{Error, Result};
-use rushlight_cpu::tiles::Loops;
+use rushlight_cpu::loops::Loops;
 use rushlight_dispatch::operator::{
     Args, ErrorInput, Implementation, Operator, Pointwise, Promote, Variants, operator,
 };

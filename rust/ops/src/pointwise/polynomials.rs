@@ -2,7 +2,7 @@
 
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Variants, operator};
 
 use super::float;
@@ -115,7 +115,7 @@ macro_rules! polynomials {
             doc: $doc,
             dtypes: DTypes::REAL.union(DTypes::BOOL).without(DTypes::HALVES),
             check: Some(super::some_tensor),
-            implementation: float(tiles! {
+            implementation: float(loops! {
                 for<S> [f32, f64] (|x, n| $function($($kind,)? f64::from(x), f64::from(n) as i64) as T)
             }),
             derivative: Derivative::NonDifferentiable("it is not implemented, as in torch"),

@@ -2,8 +2,8 @@
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, DType, Element, Error, Scalar};
-use rushlight_cpu::tiles;
-use rushlight_cpu::tiles::Loops;
+use rushlight_cpu::loops;
+use rushlight_cpu::loops::Loops;
 use rushlight_dispatch::create;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
@@ -23,21 +23,21 @@ use crate::expr_ext::ExprExt;
 unsafe fn by_number<T: Element>(out: *mut u8, inputs: *const *const u8, n: usize, numbers: &[Scalar]) {
     let exponent = numbers.first().map_or(1.0, |number| number.f64());
     let loops = if exponent == 1.0 {
-        tiles! { for<S> [f32, f64] (|x| x) }
+        loops! { for<S> [f32, f64] (|x| x) }
     } else if exponent == 2.0 {
-        tiles! { for<S> [f32, f64] (|x| x * x) }
+        loops! { for<S> [f32, f64] (|x| x * x) }
     } else if exponent == 3.0 {
-        tiles! { for<S> [f32, f64] (|x| x * x * x) }
+        loops! { for<S> [f32, f64] (|x| x * x * x) }
     } else if exponent == 0.5 {
-        tiles! { for<S> [f32, f64] (|x| x.sqrt()) }
+        loops! { for<S> [f32, f64] (|x| x.sqrt()) }
     } else if exponent == -0.5 {
-        tiles! { for<S> [f32, f64] (|x| S::rsqrt(x)) }
+        loops! { for<S> [f32, f64] (|x| S::rsqrt(x)) }
     } else if exponent == -1.0 {
-        tiles! { for<S> [f32, f64] (|x| 1.0 / x) }
+        loops! { for<S> [f32, f64] (|x| 1.0 / x) }
     } else if exponent == -2.0 {
-        tiles! { for<S> [f32, f64] (|x| 1.0 / (x * x)) }
+        loops! { for<S> [f32, f64] (|x| 1.0 / (x * x)) }
     } else {
-        tiles! { for<S> [f32, f64] (|x; exponent| S::pow(x, exponent)) }
+        loops! { for<S> [f32, f64] (|x; exponent| S::pow(x, exponent)) }
     };
     if let Some(tile) = (loops.cpu)(T::DTYPE) {
         // SAFETY: by the caller's word, which is the same for every tile.
@@ -50,13 +50,13 @@ unsafe fn by_number<T: Element>(out: *mut u8, inputs: *const *const u8, n: usize
 unsafe fn complex_by_number<T: Element>(out: *mut u8, inputs: *const *const u8, n: usize, numbers: &[Scalar]) {
     let exponent = numbers.first().copied().unwrap_or(Scalar::ONE).complex();
     let loops = if exponent == c128::new(0.5, 0.0) {
-        tiles! { for<S> [c64, c128] (|x| x.wide().root().narrow()) }
+        loops! { for<S> [c64, c128] (|x| x.wide().root().narrow()) }
     } else if exponent == c128::new(-0.5, 0.0) {
-        tiles! { for<S> [c64, c128] (|x| c128::new(1.0, 0.0).quotient(x.wide().root()).narrow()) }
+        loops! { for<S> [c64, c128] (|x| c128::new(1.0, 0.0).quotient(x.wide().root()).narrow()) }
     } else if exponent == c128::new(-1.0, 0.0) {
-        tiles! { for<S> [c64, c128] (|x| c128::new(1.0, 0.0).quotient(x.wide()).narrow()) }
+        loops! { for<S> [c64, c128] (|x| c128::new(1.0, 0.0).quotient(x.wide()).narrow()) }
     } else {
-        tiles! { for<S> [c64, c128] (|x; exponent| x.wide().power(exponent.wide()).narrow()) }
+        loops! { for<S> [c64, c128] (|x; exponent| x.wide().power(exponent.wide()).narrow()) }
     };
     if let Some(tile) = (loops.cpu)(T::DTYPE) {
         // SAFETY: by the caller's word, which is the same for every tile.
@@ -65,7 +65,7 @@ unsafe fn complex_by_number<T: Element>(out: *mut u8, inputs: *const *const u8, 
 }
 
 /// What those loops compute.
-const BY_NUMBER: Loops = tiles! {
+const BY_NUMBER: Loops = loops! {
     for<S> [f32, f64] (|x; exponent| if exponent == 1.0 {
         x
     } else if exponent == 2.0 {
@@ -110,7 +110,7 @@ pub static POW: Operator = Operator {
     tensor([1., 4., 9.])",
     implementation: with_numbers(BY_NUMBER),
     tags: Tags::DOUBLE_SCALARS,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     check: Some(|args| {
         let base = args.tensor(INPUT)?.dtype();
         match args.scalar(EXPONENT)? {
@@ -161,7 +161,7 @@ pub static POW_TENSOR: Operator = Operator {
     >>> torch.pow(2, torch.tensor([1, 2, 3]))
     tensor([2, 4, 8])",
     dtypes: DTypes::NUMBERS,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| x.power(y));
         for<S> [f32, f64] (|x, y| S::pow(x, y));
         for<S> [c64, c128] (|x, y| x.wide().power(y.wide()).narrow())
@@ -217,7 +217,7 @@ pub static FLOAT_POWER: Operator = Operator {
         &["the output given to float_power has dtype {Out} but the operation's result requires dtype {Result}"],
     ),
     tags: Tags::RESTRICTED_IN_PLACE.union(Tags::BROADCASTS),
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         let complex = [INPUT, EXPONENT].iter().any(|&arg| {
             args.optional_tensor(arg).is_some_and(|tensor| tensor.dtype().is_complex())
                 || args.optional_scalar(arg).is_some_and(Scalar::is_complex)
@@ -253,7 +253,7 @@ pub static SQUARE: Operator = Operator {
     >>> torch.square(torch.tensor([-2., 3.]))
     tensor([4., 9.])",
     sparse: Sparse::ZeroPreserving,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         args.op = &POW;
         args.values.push(Value::Scalar(Scalar::Int(2)));
         Ok(args)
@@ -272,7 +272,7 @@ pub static SQRT: Operator = Operator {
     tensor([2.0000, 1.4142])",
     dtypes: DTypes::ALL,
     sparse: Sparse::ZeroPreserving,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| x.sqrt());
         for<S> [c64, c128] (|x| x.wide().root().narrow())
     }),
@@ -290,7 +290,7 @@ pub static RSQRT: Operator = Operator {
     >>> torch.rsqrt(torch.tensor([4., 1.]))
     tensor([0.5000, 1.0000])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::rsqrt(x));
         for<S> [c64, c128] (|x| c128::new(1.0, 0.0).quotient(x.wide().root()).narrow())
     }),

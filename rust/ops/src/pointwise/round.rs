@@ -1,7 +1,7 @@
 //! Rounding.
 
 use rushlight_core::Error;
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::operator::{
     DTypes, Derivative, Implementation, Operator, Out, Saves, Variants, formula, operator,
 };
@@ -22,7 +22,7 @@ pub static FLOOR: Operator = Operator {
     out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::REAL.union(DTypes::WIDE),
     implementation: common(
-        tiles! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.floor()) },
+        loops! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.floor()) },
     ),
     check: Some(|args| no_complex(args, || Error::not_implemented("floor is not supported for complex inputs"))),
     kernel_name: "floor_vml_cpu",
@@ -41,7 +41,7 @@ pub static CEIL: Operator = Operator {
     out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::REAL.union(DTypes::WIDE),
     implementation: common(
-        tiles! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.ceil()) },
+        loops! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.ceil()) },
     ),
     check: Some(|args| no_complex(args, || Error::not_implemented("ceil is not supported for complex inputs"))),
     kernel_name: "ceil_vml_cpu",
@@ -61,7 +61,7 @@ pub static TRUNC: Operator = Operator {
     out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::REAL.union(DTypes::WIDE),
     implementation: common(
-        tiles! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.trunc()) },
+        loops! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.trunc()) },
     ),
     check: Some(|args| no_complex(args, || Error::not_implemented("trunc is not supported for complex inputs"))),
     kernel_name: "trunc_vml_cpu",
@@ -79,7 +79,7 @@ pub static FRAC: Operator = Operator {
     tensor([ 0.5000, -0.5000])",
     out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::FLOATS,
-    implementation: common(tiles! { for<S> [f32, f64] (|x| x - x.trunc()) }),
+    implementation: common(loops! { for<S> [f32, f64] (|x| x - x.trunc()) }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad())]),
     reference: "np.subtract(self, np.trunc(self))",
     ..UNARY
@@ -96,7 +96,7 @@ point, or before it if negative.
     tensor([0., 2., 3.])",
     out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::REAL.union(DTypes::WIDE),
-    implementation: common(tiles! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.even()) }),
+    implementation: common(loops! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.even()) }),
     kernel_name: "round_vml_cpu",
     derivative: FLAT,
     reference: "np.round(self)",
@@ -114,7 +114,7 @@ pub static ROUND_DECIMALS: Operator = Operator {
     >>> torch.round(torch.tensor([0.1234567]), decimals=3)
     tensor([0.1230])",
     dtypes: DTypes::FLOATS,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         let decimals = args.int(DECIMALS)?;
         if decimals == 0 {
             let dtype = args.tensor(INPUT)?.dtype();
@@ -154,7 +154,7 @@ pub static ROUND_AFTER: Operator = Operator {
     name: "_round_after",
     doc: "Each element rounded to a multiple of `1 / ten`.",
     out: Out::COMPUTE_DTYPE,
-    implementation: common(tiles! { for<S> [f32, f64] (|x; ten| (x * ten).even() / ten) }),
+    implementation: common(loops! { for<S> [f32, f64] (|x; ten| (x * ten).even() / ten) }),
     reference: "np.round(self * ten) / ten",
     ..SCALED
 };
@@ -164,7 +164,7 @@ pub static ROUND_BEFORE: Operator = Operator {
     name: "_round_before",
     doc: "Each element rounded to a multiple of `ten`.",
     out: Out::COMPUTE_DTYPE,
-    implementation: common(tiles! { for<S> [f32, f64] (|x; ten| (x / ten).even() * ten) }),
+    implementation: common(loops! { for<S> [f32, f64] (|x; ten| (x / ten).even() * ten) }),
     reference: "np.round(self / ten) * ten",
     ..SCALED
 };

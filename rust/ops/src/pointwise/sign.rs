@@ -2,7 +2,7 @@
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, Error};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, DTypes, Derivative, Implementation, Operator, Out, Pointwise, Promote, Saves, Sparse, Tags, Variants,
@@ -31,7 +31,7 @@ pub static ABS: Operator = Operator {
     sparse: Sparse::ZeroPreserving,
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::ComplexToReal,
-        loops: tiles! {
+        loops: loops! {
             for<S> [u8, i8, i16, i32, i64] (|x| x.magnitude());
             for<S> [f32, f64] (|x| x.abs());
             for<S> [c64 => f32] (|z| f64::from(z.re).hypot(f64::from(z.im)) as f32);
@@ -53,7 +53,7 @@ pub static SIGN: Operator = Operator {
     out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
     sparse: Sparse::ZeroPreserving,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x| x.sign());
         for<S> [f32, f64] (|x| x.sign());
         for<S> [Bool] (|x| x)
@@ -78,7 +78,7 @@ pub static SGN: Operator = Operator {
     >>> torch.sgn(torch.tensor([3 + 4j]))
     tensor([0.6000+0.8000j])",
     out: Out::COMPUTE_DTYPE,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x| x.sign());
         for<S> [f32, f64] (|x| x.sign());
         for<S> [c64, c128] (|z| z.wide().signum().narrow());
@@ -108,7 +108,7 @@ pub static SIGNBIT: Operator = Operator {
     tensor([ True, False])",
     out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
     dtypes: DTypes::ALL.without(DTypes::COMPLEX),
-    implementation: question(tiles! {
+    implementation: question(loops! {
         for<S> [u8, i8, i16, i32, i64, u16, u32, u64 => Bool] (|x| Bool::from(x.is_negative()));
         for<S> [f32, f64 => Bool] (|x| Bool::from(x.is_sign_negative()));
         for<S> [Bool => Bool] (|x| Bool::from(x.get() & false))
@@ -129,7 +129,7 @@ pub static COPYSIGN: Operator = Operator {
     >>> torch.copysign(torch.tensor([1., -2.]), torch.tensor([-0., 3.]))
     tensor([-1.,  2.])",
     dtypes: DTypes::ALL.without(DTypes::COMPLEX),
-    implementation: float(tiles! { for<S> [f32, f64] (|x, y| x.copysign(y)) }),
+    implementation: float(loops! { for<S> [f32, f64] (|x, y| x.copysign(y)) }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
             d.grad() * d.input(INPUT).equals(0.0).choose(0.0, d.result() / d.input(INPUT))
@@ -150,7 +150,7 @@ pub static HEAVISIDE: Operator = Operator {
     tensor([0.0000, 0.5000, 1.0000])",
     out: Out::new(Accepts::Same, &["heaviside is not yet implemented for tensors with different dtypes."]),
     dtypes: DTypes::COMMON.without(DTypes::COMPLEX),
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, y| if x == 0 { y } else { (x > 0) as T });
         for<S> [f32, f64] (|x, y| if x == 0.0 { y } else { (x > 0.0) as u8 as T });
         for<S> [Bool] (|x, y| if x.get() { Bool(1) } else { y })

@@ -7,7 +7,7 @@ use std::f64::consts::{FRAC_2_SQRT_PI, PI};
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Error, Scalar};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::value::Value;
 
@@ -28,7 +28,7 @@ pub static SIGMOID: Operator = Operator {
     >>> torch.sigmoid(torch.tensor([0., 1.]))
     tensor([0.5000, 0.7311])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::sigmoid(x));
         for<S> [c64, c128] (|x| analytic::sigmoid(x.wide()).narrow())
     }),
@@ -52,7 +52,7 @@ pub static LOGIT: Operator = Operator {
     >>> torch.logit(torch.tensor([0.5, 0.9]))
     tensor([0.0000, 2.1972])",
     dtypes: REAL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x;; eps| {
             let low = eps.unwrap_or(-1.0);
             let limited = if x < low { low } else if x > 1.0 - low { 1.0 - low } else { x };
@@ -82,7 +82,7 @@ pub static ERF: Operator = Operator {
     >>> torch.erf(torch.tensor([0., 1.]))
     tensor([0.0000, 0.8427])",
     dtypes: REAL,
-    implementation: float(tiles! { for<S> [f32, f64] (|x| S::erf(x)) }),
+    implementation: float(loops! { for<S> [f32, f64] (|x| S::erf(x)) }),
     kernel_name: "erf_vml_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         (-d.input(INPUT).square()).exp() * FRAC_2_SQRT_PI * d.grad()
@@ -100,7 +100,7 @@ pub static ERFC: Operator = Operator {
     >>> torch.erfc(torch.tensor([0., 1.]))
     tensor([1.0000, 0.1573])",
     dtypes: REAL,
-    implementation: float(tiles! { for<S> [f32, f64] (|x| S::erfc(x)) }),
+    implementation: float(loops! { for<S> [f32, f64] (|x| S::erfc(x)) }),
     kernel_name: "erfc_vml_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         (-d.input(INPUT).square()).exp() * -FRAC_2_SQRT_PI * d.grad()
@@ -118,7 +118,7 @@ pub static ERFINV: Operator = Operator {
     >>> torch.erfinv(torch.tensor([0., 0.5]))
     tensor([0.0000, 0.4769])",
     dtypes: REAL,
-    implementation: float(tiles! { for<S> [f32, f64] (|x| S::erfinv(x)) }),
+    implementation: float(loops! { for<S> [f32, f64] (|x| S::erfinv(x)) }),
     kernel_name: "erfinv_vml_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.input(INPUT).call(&ERFINV, []).square().exp() * (0.5 * PI.sqrt()) * d.grad()
@@ -136,7 +136,7 @@ pub static LGAMMA: Operator = Operator {
     >>> torch.lgamma(torch.tensor([1., 4.]))
     tensor([0.0000, 1.7918])",
     dtypes: REAL,
-    implementation: float(tiles! { for<S> [f32, f64] (|x| S::lgamma(x)) }),
+    implementation: float(loops! { for<S> [f32, f64] (|x| S::lgamma(x)) }),
     kernel_name: "lgamma_vml_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() * d.input(INPUT).call(&DIGAMMA, [])
@@ -155,7 +155,7 @@ pub static DIGAMMA: Operator = Operator {
     >>> torch.digamma(torch.tensor([1., 0.5]))
     tensor([-0.5772, -1.9635])",
     dtypes: REAL,
-    implementation: float(tiles! { for<S> [f32, f64] (|x| S::digamma(x)) }),
+    implementation: float(loops! { for<S> [f32, f64] (|x| S::digamma(x)) }),
     kernel_name: "digamma",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() * d.input(INPUT).call(&POLYGAMMA_METHOD, [Value::Int(1)])
@@ -175,7 +175,7 @@ pub static POLYGAMMA: Operator = Operator {
     >>> torch.polygamma(1, torch.tensor([1., 0.5]))
     tensor([1.6449, 4.9348])",
     dtypes: REAL,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         args.values.swap(0, 1);
         args.op = &POLYGAMMA_METHOD;
         Ok(args)
@@ -196,7 +196,7 @@ pub static POLYGAMMA_METHOD: Operator = Operator {
     >>> torch.tensor([1., 0.5]).polygamma(1)
     tensor([1.6449, 4.9348])",
     dtypes: REAL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x; n| if n == 0.0 {
             S::digamma(x)
         } else if n == 1.0 && x > T::MAX {
@@ -243,7 +243,7 @@ pub static ZETA: Operator = Operator {
     >>> torch.special.zeta(torch.tensor([2., 4.]), 1)
     tensor([1.6449, 1.0823])",
     dtypes: REAL.without(DTypes::HALVES),
-    implementation: float(tiles! { for<S> [f32, f64] (|x, q| zeta(f64::from(x), f64::from(q)) as T) }),
+    implementation: float(loops! { for<S> [f32, f64] (|x, q| zeta(f64::from(x), f64::from(q)) as T) }),
     kernel_name: "zeta_cpu",
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, |_| Expr::failed(Derivative::not_implemented("zeta"))),
@@ -270,7 +270,7 @@ pub static XLOGY: Operator = Operator {
     tensor([0.0000, 2.1972])",
     dtypes: REAL,
     check: Some(super::some_tensor),
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x, y| if y.is_nan() { y } else if x == 0.0 { 0.0 } else { x * S::log(y) })
     }),
     derivative: Derivative::Formulas(&[
@@ -298,7 +298,7 @@ pub static XLOG1PY: Operator = Operator {
     >>> torch.special.xlog1py(torch.tensor([0., 2.]), torch.tensor([-1., 2.]))
     tensor([0.0000, 2.1972])",
     dtypes: REAL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x, y| if y.is_nan() { y } else if x == 0.0 { 0.0 } else { x * S::log1p(y) })
     }),
     kernel_name: "xlog1py_cpu",
@@ -326,7 +326,7 @@ pub static SINC: Operator = Operator {
     >>> torch.sinc(torch.tensor([0., 0.5]))
     tensor([1.0000, 0.6366])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| if x == 0.0 { 1.0 } else { S::sin(x * PI as T) / (x * PI as T) });
         for<S> [c64, c128] (|x| if x == T::new(0.0, 0.0) { T::new(1.0, 0.0) } else {
             analytic::sin(x.wide() * PI).quotient(x.wide() * PI).narrow()
@@ -352,7 +352,7 @@ pub static HYPOT: Operator = Operator {
     >>> torch.hypot(torch.tensor([3.]), torch.tensor([4.]))
     tensor([5.])",
     dtypes: DTypes::FLOATS,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         // In double precision the squares of float32 numbers neither overflow nor underflow.
         for<S> [f32] (|x, y| {
             let square = f64::from(x) * f64::from(x) + f64::from(y) * f64::from(y);

@@ -2,7 +2,7 @@
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, DType, Error};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, DTypes, Derivative, Implementation, Operator, Out, Saves, Variants, formula, operator,
@@ -27,7 +27,7 @@ pub static LERP: Operator = Operator {
     tensor([2., 3.])",
     out: Out::new(Accepts::CastIf(|args| !args.has_tensor(WEIGHT)), Out::COMPUTE_DTYPE.sentences),
     dtypes: DTypes::INEXACT,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|x, y, w| if w.abs() < 0.5 { x + w * (y - x) } else { y - (y - x) * (1.0 - w) });
         for<S> [c64, c128] (|x, y, w| if w.norm_sqr() < 0.25 { x + w * (y - x) } else {
             y - (y - x) * (T::new(1.0, 0.0) - w)
@@ -86,7 +86,7 @@ pub static ADDCMUL: Operator = Operator {
     >>> torch.addcmul(torch.tensor([1.]), torch.tensor([2.]), torch.tensor([3.]), value=0.5)
     tensor([4.])",
     dtypes: DTypes::NUMBERS,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, y, z; value| x.wrapping_add(value.wrapping_mul(y).wrapping_mul(z)));
         for<S> [f32, f64, c64, c128] (|x, y, z; value| x + value * y * z)
     }),
@@ -118,7 +118,7 @@ pub static ADDCDIV: Operator = Operator {
     >>> torch.addcdiv(torch.tensor([1.]), torch.tensor([6.]), torch.tensor([3.]), value=0.5)
     tensor([2.])",
     dtypes: DTypes::INEXACT,
-    implementation: common(tiles! {
+    implementation: common(loops! {
         for<S> [f32, f64] (|x, y, z; value| x + value * y / z);
         for<S> [c64, c128] (|x, y, z; value| {
             let quotient: T = (value * y).wide().quotient(z.wide()).narrow();
@@ -162,7 +162,7 @@ pub static NAN_TO_NUM: Operator = Operator {
 
     >>> torch.nan_to_num(torch.tensor([float('nan'), float('inf')]), posinf=9.)
     tensor([0., 9.])",
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         let (low, high) = extremes(args.tensor(INPUT)?.dtype());
         for (arg, default) in [(NAN, 0.0), (POSINF, high), (NEGINF, low)] {
             if !args.has(arg) {
@@ -186,7 +186,7 @@ pub static REPLACED: Operator = Operator {
     dtypes: DTypes::ALL,
     doc: "Replaces nan and the infinities.",
     out: Out::new(Accepts::Same, &["nan_to_num: dtype of out: {Out} should be same as input: {Result}"]),
-    implementation: common(tiles! {
+    implementation: common(loops! {
         signless;
         for<S> [f32, f64] (|x; nan, high, low| {
             if x.is_nan() { nan } else if x == T::INFINITY { high } else if x == T::NEG_INFINITY { low } else { x }

@@ -2,7 +2,7 @@
 
 use rushlight_core::Scalar;
 use rushlight_core::dtype::{c64, c128};
-use rushlight_cpu::tiles;
+use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{BackwardContext, DTypes, Derivative, Operator, Saves, formula, operator};
 use rushlight_simd::Math;
@@ -34,7 +34,7 @@ pub static SIN: Operator = Operator {
     >>> torch.sin(torch.tensor([0., 1.]))
     tensor([0.0000, 0.8415])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::sin(x)) by sines::<T>;
         for<S> [c64, c128] (|x| analytic::sin(x.wide()).narrow())
     }),
@@ -53,7 +53,7 @@ pub static COS: Operator = Operator {
     >>> torch.cos(torch.tensor([0., 1.]))
     tensor([1.0000, 0.5403])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::cos(x)) by cosines::<T>;
         for<S> [c64, c128] (|x| analytic::cos(x.wide()).narrow())
     }),
@@ -72,7 +72,7 @@ pub static TAN: Operator = Operator {
     >>> torch.tan(torch.tensor([0., 1.]))
     tensor([0.0000, 1.5574])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::tan(x)) by tangents::<T>;
         for<S> [c64, c128] (|x| analytic::tan(x.wide()).narrow())
     }),
@@ -94,7 +94,7 @@ pub static ASIN: Operator = Operator {
     >>> torch.asin(torch.tensor([0., 1.]))
     tensor([0.0000, 1.5708])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::asin(x));
         for<S> [c64, c128] (|x| analytic::asin(x.wide()).narrow())
     }),
@@ -115,7 +115,7 @@ pub static ACOS: Operator = Operator {
     >>> torch.acos(torch.tensor([0., 1.]))
     tensor([1.5708, 0.0000])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::acos(x));
         for<S> [c64, c128] (|x| analytic::acos(x.wide()).narrow())
     }),
@@ -136,7 +136,7 @@ pub static ATAN: Operator = Operator {
     >>> torch.atan(torch.tensor([0., 1.]))
     tensor([0.0000, 0.7854])",
     dtypes: DTypes::ALL,
-    implementation: float(tiles! {
+    implementation: float(loops! {
         for<S> [f32, f64] (|x| S::atan(x));
         for<S> [c64, c128] (|x| analytic::atan(x.wide()).narrow())
     }),
@@ -164,7 +164,7 @@ pub static ATAN2: Operator = Operator {
     >>> torch.atan2(torch.tensor([1., -1.]), torch.tensor([1., -1.]))
     tensor([ 0.7854, -2.3562])",
     dtypes: DTypes::ALL.without(DTypes::COMPLEX),
-    implementation: float(tiles! { for<S> [f32, f64] (|y, x| S::atan2(y, x)) }),
+    implementation: float(loops! { for<S> [f32, f64] (|y, x| S::atan2(y, x)) }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INPUT).union(Saves::input(OTHER)), |d| turn(d, d.input(OTHER))),
         formula(OTHER, Saves::input(INPUT).union(Saves::input(OTHER)), |d| turn(d, -d.input(INPUT))),

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::loop_nest::{LoopNest, result_layout};
 use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Error, Layout, Result, Scalar};
-use rushlight_cpu::pointwise::{Lane, Tile, run};
+use rushlight_cpu::pointwise::{InnerLoop, RawOperand, run};
 use rushlight_dispatch::operator::{
     Accepts, Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Tags,
     TensorSpec, Variants, formula, operator,
@@ -60,7 +60,7 @@ pub static WHERE_METHOD: Operator = Operator {
     tensor([1, 0])",
     dtypes: DTypes::ALL,
     tags: Tags::BROADCASTS,
-    implementation: Implementation::Redispatch(|mut args| {
+    implementation: Implementation::Delegate(|mut args| {
         args.values.swap(0, 1);
         args.op = &WHERE;
         Ok(args)
@@ -120,21 +120,21 @@ fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
         operands.iter().map(|operand| operand.layout().broadcast_to(sizes)).collect::<Result<_>>()?;
     let pins = pin_all(operands.iter().map(Tensor::storage))?;
     let pin = out.storage().pin()?;
-    let lane = |n: usize| Lane { pointer: pins[n].as_ptr(), dtype: operands[n].dtype() };
+    let raw_operand = |n: usize| RawOperand { pointer: pins[n].as_ptr(), dtype: operands[n].dtype() };
     // Every byte but zero is true, also of uint8.
-    let condition = Lane { dtype: DType::Bool, ..lane(0) };
-    let lanes = [Lane { pointer: pin.as_ptr(), dtype }, condition, lane(1), lane(2)];
+    let condition = RawOperand { dtype: DType::Bool, ..raw_operand(0) };
+    let raw = [RawOperand { pointer: pin.as_ptr(), dtype }, condition, raw_operand(1), raw_operand(2)];
     let nest = LoopNest::new(
         [out.layout(), &stretched[0], &stretched[1], &stretched[2]],
-        std::array::from_fn(|n| lanes[n].dtype.size()),
+        std::array::from_fn(|n| raw[n].dtype.size()),
     );
-    // SAFETY: every layout stays within its pinned storage, and the tile has elements of the result's width.
-    unsafe { run(&nest, lanes, [dtype, DType::Bool, dtype, dtype], tile(dtype.size()), &[]) };
+    // SAFETY: every layout stays within its pinned storage, and the loop has elements of the result's width.
+    unsafe { run(&nest, raw, [dtype, DType::Bool, dtype, dtype], inner_loop(dtype.size()), &[]) };
     Ok(())
 }
 
 /// Moves elements of a given width, regardless of their dtype.
-fn tile(width: usize) -> Tile {
+fn inner_loop(width: usize) -> InnerLoop {
     macro_rules! pick {
         ($type:ty) => {
             rushlight_simd::simd_loop!(for<S> |out: *mut u8, inputs: *const *const u8, n: usize, _params: &[Scalar]| {

@@ -6,7 +6,7 @@ use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, BatchRule, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Ints, Output, sizes_value};
-use rushlight_dispatch::{host, op, vmap};
+use rushlight_dispatch::{interpreter, op, vmap};
 
 use crate::expr_ext::ExprExt;
 use crate::pointwise::clamp::CLAMP;
@@ -184,7 +184,7 @@ fn cov(own: &Tensor, correction: i64, often: Option<&Tensor>, much: Option<&Tens
 }
 
 fn none_free() -> Result<Expr> {
-    host::warn(
+    interpreter::warn(
         "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
     )?;
     Ok(Expr::from(0.0))

@@ -11,7 +11,7 @@ use rushlight_dispatch::operator::{
     Variants, formula, operator,
 };
 use rushlight_dispatch::value::Value;
-use rushlight_dispatch::{copy, create, host};
+use rushlight_dispatch::{copy, create, interpreter};
 
 use super::{ReduceDims, derived_count, expand};
 use crate::expr_ext::ExprExt;
@@ -34,7 +34,7 @@ macro_rules! family {
                 $value
             ),
             dtypes: DTypes::INEXACT,
-            implementation: Implementation::Redispatch(|args| deferred(args, &$correction, false)),
+            implementation: Implementation::Delegate(|args| deferred(args, &$correction, false)),
             derivative: Derivative::CompositeImplicit,
             node: $node,
             samples: &["t(2, 3)", "t(2, 3), False", "t(3, 2).t()"],
@@ -55,7 +55,7 @@ macro_rules! family {
                 $of_rows
             ),
             dtypes: DTypes::INEXACT,
-            implementation: Implementation::Redispatch(|args| deferred(args, &$correction, true)),
+            implementation: Implementation::Delegate(|args| deferred(args, &$correction, true)),
             derivative: Derivative::CompositeImplicit,
             node: $node,
             samples: &["t(2, 3), 1", "t(2, 3, 4), (0, 2), False, True"],
@@ -157,7 +157,7 @@ fn infer(args: &Args, with_mean: bool) -> Result<Vec<TensorSpec>> {
     if (own.numel() > 0 || over.sizes(own.sizes()).iter().product::<isize>() > 0)
         && over.count(own.sizes()) as f64 <= correction(args)
     {
-        host::warn(&format!(
+        interpreter::warn(&format!(
             "{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output numel)."
         ))?;
     }

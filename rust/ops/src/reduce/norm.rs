@@ -67,7 +67,7 @@ pub static NORM: Operator = Operator {
     tensor(5.)",
     dtypes: DTypes::INEXACT,
     sparse: Sparse::CompositeImplicit,
-    implementation: Implementation::Redispatch(|args| {
+    implementation: Implementation::Delegate(|args| {
         let p = args.optional_scalar(P).unwrap_or(Scalar::Int(2));
         deferred(args, p)
     }),

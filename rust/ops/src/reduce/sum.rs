@@ -31,7 +31,7 @@ and the bits do not depend on the number of threads.
     >>> torch.sum(torch.tensor([[1., 2.], [3., 4.]]))
     tensor(10.)",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::FullReduction(&SUM_DIM),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| infer(args, ReduceDims::ALL, DTYPE),

@@ -1,4 +1,4 @@
-//! What the table's operators do instead if an operand is sparse: a body for each that declares `Sparse::Opaque` or
+//! What the table's operators do instead if an operand is sparse: a body for each that declares `Sparse::ExplicitAutograd` or
 //! `Sparse::CompositeImplicit`.
 //!
 //! The bodies call operators of many families. The definitions are below them and do not name them.

@@ -7,7 +7,8 @@ use rushlight_core::{DType, Device, Dims, Error, Result, Scalar};
 use rushlight_dispatch::create::from_slice;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, DTypes, Derivative, Implementation, Opaque, Operator, Saves, Sparse, formula, operator,
+    Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula,
+    operator,
 };
 use rushlight_dispatch::sparse::dense;
 use rushlight_dispatch::value::{Output, sizes_value};
@@ -24,7 +25,7 @@ const BASE: Operator = Operator { dtypes: DTypes::ALL, sparse: Sparse::Supported
 pub static FROM_PARTS: Operator = Operator {
     name: "sparse_coo_tensor",
     signature: "(Tensor indices, Tensor values, int[]? size=None, bool is_coalesced=False) -> Tensor",
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let sizes = args.optional_ints(SIZE).map(rushlight_core::layout::to_dims);
         checked(args.tensor(INDICES)?, args.tensor(VALUES)?, sizes.as_deref(), args.bool(IS_COALESCED)?)
             .map(Output::Tensor)
@@ -122,7 +123,7 @@ pub static GATHERED: Operator = Operator {
 pub static TO_DENSE: Operator = Operator {
     name: "to_dense",
     signature: "(Tensor self) -> Tensor",
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let own = args.tensor(INPUT)?;
         let Some(parts) = own.parts() else { return Ok(Output::Tensor(own.clone())) };
         let whole = create::zeros(own.sizes(), own.dtype(), own.device())?;
@@ -144,7 +145,7 @@ pub static TO_DENSE: Operator = Operator {
 pub static MASKED: Operator = Operator {
     name: "sparse_mask",
     signature: "(Tensor self, Tensor mask) -> Tensor",
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let (own, mask) = (args.tensor(INPUT)?, args.tensor(MASK)?);
         let Some(places) = mask.parts() else {
             return Err(Error::runtime("sparse_mask(): the mask must be a sparse tensor"));
@@ -194,7 +195,7 @@ fn found(own: &Tensor, held: &SparseParts, places: &SparseParts) -> Result<Tenso
 pub static COALESCE: Operator = Operator {
     name: "coalesce",
     signature: "(Tensor self) -> Tensor",
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let own = args.tensor(INPUT)?;
         let parts = parts(own, "coalesce")?;
         build(own.sizes(), coalesce::coalesced(&parts, own.sizes())?).map(Output::Tensor)
@@ -209,7 +210,7 @@ pub static COALESCE: Operator = Operator {
 pub static VALUES: Operator = Operator {
     name: "values",
     signature: "(Tensor self) -> Tensor",
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let parts = parts(args.tensor(INPUT)?, "values")?;
         if !parts.coalesced {
             return Err(Error::runtime("Cannot get values on an uncoalesced tensor, please call .coalesce() first"));
@@ -235,7 +236,7 @@ fn spread(d: &BackwardContext) -> Expr {
 pub static TO_SPARSE: Operator = Operator {
     name: "to_sparse",
     signature: "(Tensor self, int? sparse_dim=None) -> Tensor",
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         to_sparse(args.tensor(INPUT)?, args.optional_int(SPARSE_DIM)).map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {

@@ -3,7 +3,7 @@
 //! Their operators are here and not in the table, because code that iterates over the table assumes dense values;
 //! Python has them as methods. A few of the table's operators declare support of sparse operands (`Operator::sparse`), with a
 //! body in `bodies` if they need one; for all others a call raises an error before it uses their geometry. Code that reads indices checks them, because
-//! programs may write to them: with the operators that gather and scatter, or by `keys`.
+//! programs may write to them: with the operators that gather and scatter, or by `coalesce::keys`.
 
 pub mod add;
 pub mod bodies;

@@ -6,7 +6,8 @@ use rushlight_dispatch::create::zeros;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, DTypes, Derivative, Implementation, Opaque, Operator, Saves, Sparse, formula, operator,
+    Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula,
+    operator,
 };
 use rushlight_dispatch::value::{Arg, Output, sizes_value};
 
@@ -27,7 +28,7 @@ pub static PRODUCT: Operator = Operator {
     signature: "(Tensor self, Tensor mat2, bool whole=False) -> Tensor",
     dtypes: DTypes::NUMBERS,
     sparse: Sparse::Supported,
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         product(args.tensor(INPUT)?, args.tensor(MAT2)?).map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[

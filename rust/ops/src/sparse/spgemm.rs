@@ -2,7 +2,7 @@
 
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::operator::{
-    BackwardContext, DTypes, Derivative, Implementation, Opaque, Operator, Saves, Sparse, formula, operator,
+    BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula, operator,
 };
 use std::ops::{Add, Mul};
 
@@ -12,7 +12,7 @@ use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{DType, Element, Error, Result, dispatch};
 use rushlight_dispatch::create::from_slice;
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::host::while_detached;
+use rushlight_dispatch::interpreter::while_detached;
 use rushlight_dispatch::op;
 use rushlight_dispatch::value::Output;
 
@@ -32,7 +32,7 @@ pub static SPARSE_SPARSE_MATMUL: Operator = Operator {
     dtypes: DTypes::of(&[DType::F32, DType::F64, DType::C64, DType::C128]),
     kernel_name: "sparse_matmul",
     sparse: Sparse::Supported,
-    implementation: Implementation::Opaque(Opaque::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
         check_factors(own, other)?;
         if own.dtype() != other.dtype() {

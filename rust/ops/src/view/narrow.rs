@@ -19,7 +19,7 @@ pub static SELECT: Operator = Operator {
     >>> torch.select(torch.tensor([[1, 2], [3, 4]]), 1, 0)
     tensor([1, 3])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::View(|args| select(args.tensor(INPUT)?.layout(), args)),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| embed(d, select))]),
     samples: &["t(2, 3), 0, 1", "t(2, 3), -1, -2", "t(3), 0, 0"],
@@ -83,7 +83,7 @@ pub static SLICE: Operator = Operator {
     >>> torch._slice(torch.arange(6), 0, 5, 3, -2)
     tensor([5, 3, 1])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::View(|args| slice(args.tensor(INPUT)?.layout(), args)),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| embed(d, slice))]),
     samples: &["t(5, 2), 0, 1, 2, 2", "t(5), 0, 4, 5, -1", "t(2, 3), 1, 0, 0, 1"],

@@ -5,7 +5,7 @@ use rushlight_core::layout::{Shape, infer_size};
 use rushlight_core::{DType, Error, Layout, Result};
 use rushlight_dispatch::node::is_tracked;
 use rushlight_dispatch::operator::{
-    Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Opaque, Operator, Saves, Tags,
+    Args, BatchRule, BatchedCall, DTypes, Derivative, ExplicitAutograd, Implementation, Kernel, Operator, Saves, Tags,
     TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Ints, Output, sizes_value};
@@ -91,7 +91,7 @@ pub static UNSAFE_VIEW: Operator = Operator {
     tensor([1, 2, 3, 4])",
     dtypes: DTypes::ALL,
     tags: Tags::STRIDE_DEPENDENT,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let own = args.tensor(INPUT)?;
         Ok(Output::Tensor(Tensor::with_meta(own.meta_with(layout(args)?))))
     })),

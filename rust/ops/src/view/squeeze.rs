@@ -5,8 +5,8 @@ use rushlight_core::layout::{DimSet, wrap_dim};
 use rushlight_core::{Layout, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, DTypes, Derivative, Implementation, Opaque, Operator, Saves, Tags, Variants, formula,
-    operator,
+    Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Tags, Variants,
+    formula, operator,
 };
 use rushlight_dispatch::value::{Output, Value, sizes_value};
 
@@ -92,7 +92,7 @@ pub static SQUEEZED: Operator = Operator {
     tensor([1, 2])",
     dtypes: DTypes::ALL,
     tags: Tags::STRIDE_DEPENDENT,
-    implementation: Implementation::Opaque(Opaque::on_any_device(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let own = args.tensor(INPUT)?;
         let dim = wrap_dim(args.int(DIM)?, own.rank())?;
         Ok(Output::Tensor(Tensor::with_meta(own.meta_with(own.layout().squeeze(|d| d == dim)))))

@@ -28,7 +28,7 @@ pub static TRANSPOSE: Operator = Operator {
     tensor([[1, 3],
             [2, 4]])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::View(|args| exchanged(args, [DIM0, DIM1])),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| exchange_back(d, [DIM0, DIM1]))]),
     samples: &["t(2, 3), 0, 1", "t(2, 3, 4), -1, 0", "t(), 0, -1"],
@@ -52,7 +52,7 @@ pub static SWAPAXES: Operator = Operator {
     tensor([[1, 3],
             [2, 4]])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::View(|args| exchanged(args, [AXIS0, AXIS1])),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| exchange_back(d, [AXIS0, AXIS1]))]),
     errors: &[(
@@ -87,7 +87,7 @@ pub static T: Operator = Operator {
     tensor([[1, 3],
             [2, 4]])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::View(|args| {
         let own = args.tensor(INPUT)?.layout();
         match own.rank() {
@@ -106,7 +106,7 @@ pub static T: Operator = Operator {
 /// `T` for frequent internal use on matrices: the same view behind a node of the same name, without the steps of a call
 /// and without the data of an operator's node.
 pub fn across(own: &Tensor) -> Result<Tensor> {
-    if own.rank() != 2 || !own.is_plain() || !modes::due(&T).is_empty() {
+    if own.rank() != 2 || !own.is_plain() || !modes::active(&T).is_empty() {
         return op!(T, own);
     }
     let view = Tensor::view_of(own, own.layout().transpose(0, 1));
@@ -158,7 +158,7 @@ pub static PERMUTE: Operator = Operator {
     >>> torch.permute(torch.arange(6).view(1, 2, 3), (2, 0, 1)).shape
     torch.Size([3, 1, 2])",
     dtypes: DTypes::ALL,
-    sparse: Sparse::Opaque,
+    sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::View(|args| {
         let own = args.tensor(INPUT)?.layout();
         Ok(own.permute(&order(args.ints(DIMS)?, own.rank())?))

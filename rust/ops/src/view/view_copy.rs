@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::Result;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
-    Args, DTypes, Derivative, Implementation, Opaque, Operator, Out, Saves, Tags, Variants, formula, operator,
+    Args, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Out, Saves, Tags, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
 
@@ -223,7 +223,7 @@ macro_rules! unsafe_splits {
             signature: $signature,
             doc: concat!("As the function without `unsafe_` in its name, but autograd does not treat the results as views of one tensor.\n\n", $example),
             dtypes: DTypes::ALL,
-            implementation: Implementation::Opaque(Opaque::on_any_device(|args| unbound(&$view, args))),
+            implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| unbound(&$view, args))),
             derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| split::rejoin(d, d.int(DIM)))]),
             node: $node,
             samples: $samples,

@@ -10,7 +10,7 @@ use super::number::Number;
 use crate::future::{Future, Progress};
 use crate::model::Model;
 use crate::process::{Side, fork};
-use crate::{executor, futex, waits};
+use crate::{deadlock, executor, futex};
 
 pub const MODELS: &[Model] = &[
     Model { name: "task-and-waiter", preemptions: 3, run: || one_task(false) },
@@ -110,7 +110,7 @@ fn deadlock() {
             let other = others[1 - own].get().expect("both are there");
             loop {
                 match other.wait(PATIENCE) {
-                    Progress::Circular => {
+                    Progress::Deadlock => {
                         told.fetch_add(1, Relaxed);
                         return true;
                     }
@@ -141,8 +141,8 @@ fn closing() {
     });
     executor::close();
     other.join().expect("no panic");
-    let future = executor::fork(waits::this_thread);
-    assert_eq!(result(&future), waits::this_thread());
+    let future = executor::fork(deadlock::this_thread);
+    assert_eq!(result(&future), deadlock::this_thread());
 }
 
 /// The process goes on when it was forked in the middle of a task.

@@ -18,7 +18,7 @@ use crate::errors::raise;
 use crate::{attach, object};
 use reentrant::ReentrantGuard;
 use rushlight::Tensor;
-use rushlight_dispatch::host::Warning;
+use rushlight_dispatch::interpreter::Warning;
 use rushlight_dispatch::subgraph::UnarySubgraph;
 
 pub use hooks::{register_hook, register_post_hook};

@@ -9,7 +9,7 @@ use rushlight_par::Address;
 use rushlight_core::Result;
 
 use super::element::{Format, GemmElement, Job, Kernels, Source, Sum, Vector};
-use super::one::{Gemm, part, part_at, tasks, threads_for};
+use super::gemm::{Gemm, part, part_at, tasks, threads_for};
 use super::scratch::Scratch;
 use super::tiles::WithTiles;
 use super::vector;

@@ -13,8 +13,8 @@
 mod driver;
 pub(crate) mod element;
 mod elements;
+pub(crate) mod gemm;
 pub(crate) mod kernel;
-pub(crate) mod one;
 pub(crate) mod pack;
 pub(crate) mod scratch;
 #[cfg(test)]
@@ -31,7 +31,7 @@ pub use untyped::{Untyped, gemm_of, multiplies};
 use rushlight_core::Result;
 
 use element::Source;
-use one::Gemm;
+use gemm::Gemm;
 
 /// A batch of matrices: element `(i, j)` of matrix `b` is at
 /// `ptr + b * batch_stride + i * row_stride + j * col_stride`.

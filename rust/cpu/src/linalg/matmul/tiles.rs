@@ -6,8 +6,8 @@
 //! one element does not depend on the position of its tile.
 
 use super::element::{Format, GemmElement, Job, Kernels, Sum, Tile};
+use super::gemm::{Gemm, TASK, part, part_at, tasks, threads_for};
 use super::kernel::a_stride;
-use super::one::{Gemm, TASK, part, part_at, tasks, threads_for};
 use super::scratch::Scratch;
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ const SMALL_A: usize = 256 << 10;
 /// Bytes of a page: rows at a distance of whole pages map to one set of the first-level cache.
 const PAGE: usize = 4096;
 
-/// The plan of a product by tiles.
+/// A product by tiles.
 struct Tiled<'a, F: Format> {
     p: &'a Gemm<F::T>,
     kernels: &'static Kernels<F>,
@@ -57,12 +57,12 @@ impl<T: GemmElement> Job<T> for WithTiles<'_, T> {
     fn run<F: Format<T = T>>(self, kernels: &'static Kernels<F>) -> Result<()> {
         let p = self.0;
         let threads = threads_for(p.work());
-        let plan = Tiled::<F>::new(p, kernels, threads);
-        tasks(plan.row_tiles * plan.column_tiles, p.work(), |i| {
-            let rows = part(p.m, plan.row_tiles, i % plan.row_tiles);
-            let panels = part(plan.panels, plan.column_tiles, i / plan.row_tiles);
+        let tiled = Tiled::<F>::new(p, kernels, threads);
+        tasks(tiled.row_tiles * tiled.column_tiles, p.work(), |i| {
+            let rows = part(p.m, tiled.row_tiles, i % tiled.row_tiles);
+            let panels = part(tiled.panels, tiled.column_tiles, i / tiled.row_tiles);
             // SAFETY: `Gemm::run`'s contract covers the operands, and the tiles are disjoint.
-            unsafe { plan.tile(rows, panels) }
+            unsafe { tiled.tile(rows, panels) }
         })
     }
 }

@@ -7,13 +7,13 @@ use rushlight_core::Result;
 
 use rushlight_par::Address;
 
-use super::axis::ConvDim;
+use super::dim::ConvDim;
 use super::geometry::{Pixel, TypedConv};
 use super::padded_tile::{PaddedTile, SLACK, TileOrigin, map};
 use super::{PAGE, depthwise, even, tasks};
 use crate::linalg::matmul::element::{Format, Kernels, Taps};
+use crate::linalg::matmul::gemm::{part, part_at};
 use crate::linalg::matmul::kernel::k_steps;
-use crate::linalg::matmul::one::{part, part_at};
 use crate::linalg::matmul::scratch::Scratch;
 
 /// Bytes of images and sums of a tile, such that they stay in the second-level cache.
@@ -61,7 +61,7 @@ impl<T: Pixel> TypedConv<T> {
         Correlation {
             batch: g.batch,
             groups: g.groups,
-            axes: g.forward_axes(),
+            axes: g.forward_dims(),
             channels: g.channels,
             features: g.features,
             source: self.input,
@@ -220,9 +220,9 @@ impl<T: Pixel> Correlation<T> {
                     }
                 }
             };
-            if let Some(live) = self.few_live(&tile) {
+            if let Some(taps) = self.taps_in_bounds(&tile) {
                 sums.write_bytes(0, features.len() * stride);
-                for run in self.runs(&live) {
+                for run in self.runs(&taps) {
                     let blocks = run.len().div_ceil(k_steps::<T>());
                     let block = even(run.len(), k_steps::<T>());
                     for ks in (0..blocks).map(|i| part_at(run.len(), block, i)) {
@@ -249,11 +249,11 @@ impl<T: Pixel> Correlation<T> {
 
     /// The taps of each axis through which the tile sees the source, if most taps see only the border, as in a window
     /// much wider than the image.
-    pub(super) fn few_live(&self, tile: &Tile) -> Option<[Range<usize>; 3]> {
+    pub(super) fn taps_in_bounds(&self, tile: &Tile) -> Option<[Range<usize>; 3]> {
         let sizes = [1, tile.rows, tile.cols];
-        let live = [0, 1, 2].map(|axis| self.axes[axis].live(tile.origin.0[axis], sizes[axis]));
+        let taps = [0, 1, 2].map(|axis| self.axes[axis].taps_in_bounds(tile.origin.0[axis], sizes[axis]));
         let all: usize = self.axes.iter().map(|axis| axis.taps.len()).product();
-        (live.iter().map(Range::len).product::<usize>() < all / 4).then_some(live)
+        (taps.iter().map(Range::len).product::<usize>() < all / 4).then_some(taps)
     }
 
     /// The positions of such taps among all taps of all channels.

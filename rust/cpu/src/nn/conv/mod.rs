@@ -1,30 +1,30 @@
-//! Convolution without a matrix of columns: images are copied once, with their border, so that the element that any tap
-//! of the window sees lies at a constant distance; the microkernels of the matrix product then read the copy through a
-//! table of distances.
+//! Convolution, without a matrix of columns except in `im2col`: images are copied once, with their border, so that the
+//! element that any tap of the window sees lies at a constant distance; the microkernels of the matrix product then read
+//! the copy through a table of distances.
 //!
 //! ```text
-//! convolve ── complex.rs    a complex image is a real one of twice the channels
-//!          ── correlate.rs  forward, and the gradient of the input (a convolution of the output's gradient)
-//!          ── weight.rs     the gradient of the weight
-//!          ── columns.rs    all three, where images are small and channels many
-//!          ── depthwise.rs  both, where groups have one channel and one feature
-//!          ── padded_tile.rs      the copy with its border, and where the taps lie in it
+//! convolve ── complex.rs      a complex image is a real one of twice the channels
+//!          ── correlate.rs    forward, and the gradient of the input (a convolution of the output's gradient)
+//!          ── weight_grad.rs  the gradient of the weight
+//!          ── im2col.rs       all three, where images are small and channels many
+//!          ── depthwise.rs    both, where groups have one channel and one feature
+//!          ── padded_tile.rs  the copy with its border, and where the taps lie in it
 //! ```
 //!
 //! The gradients of the three operations are again of these three kinds. Each works on row-major images with three
 //! spatial dimensions (missing ones have size one). Work is divided by images, groups, tiles of pixels and blocks of
 //! channels, at positions that depend on the sizes alone.
 
-mod axis;
-mod columns;
 mod complex;
 mod correlate;
 mod depthwise;
+mod dim;
 mod geometry;
+mod im2col;
 mod padded_tile;
 #[cfg(test)]
 mod tests;
-mod weight;
+mod weight_grad;
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{DType, Error, Result, dispatch};
@@ -45,7 +45,7 @@ pub fn convolves(dtype: DType) -> bool {
 /// The operands are row-major, of the sizes in `geometry`, and do not overlap. No spatial dimension is empty, there are
 /// as many outputs as the geometry has windows, and sums of a few of its numbers do not overflow.
 pub unsafe fn convolve(dtype: DType, target: Target, geometry: &Geometry, operands: Operands) -> Result<()> {
-    geometry.ask_for_taps()?;
+    geometry.check_memory_of_taps()?;
     dispatch!(dtype, T in [f32, f64, i64, i32] => {
         TypedConv::<T>::new(geometry, operands).run(target)
     }, else => dispatch!(dtype, T in [c64, c128] => {

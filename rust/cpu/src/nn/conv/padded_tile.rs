@@ -1,7 +1,7 @@
 //! The working copy of a tile of an image, with its border and ordered by the phases of the stride. The elements that
 //! one tap sees of adjacent pixels are adjacent in it, and every tap lies at a constant distance.
 
-use super::axis::ConvDim;
+use super::dim::ConvDim;
 use crate::linalg::matmul::Sum;
 
 /// Elements behind the last channel that a whole vector may reach.

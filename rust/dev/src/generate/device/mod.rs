@@ -10,7 +10,7 @@ use std::path::Path;
 use rushlight::DType;
 use rushlight::table::OPERATORS;
 use rushlight_cpu::folds::{FoldExpressions, Step};
-use rushlight_cpu::tiles::Expression;
+use rushlight_cpu::loops::Expression;
 use rushlight_cuda::kernels::{function_name, type_name};
 use rushlight_dispatch::operator::Implementation;
 
@@ -35,7 +35,7 @@ pub fn files(root: &Path) -> Result<Vec<(String, String)>, String> {
 fn expressions() -> Result<String, String> {
     let mut text = format!(
         "// {GENERATED} from the expressions of the operator table; do not edit.\n\n#pragma once\n\n\
-         #include \"prelude.cuh\"\n\nnamespace rushlight::rows {{\n"
+         #include \"prelude.cuh\"\n\nnamespace rushlight::pointwise {{\n"
     );
     let mut names = BTreeSet::new();
     let pointwise = OPERATORS.iter().filter_map(|op| match &op.implementation {
@@ -55,7 +55,7 @@ fn expressions() -> Result<String, String> {
             }
         }
     }
-    text.push_str("\n} // namespace rushlight::rows\n\nnamespace rushlight::folds {\n");
+    text.push_str("\n} // namespace rushlight::pointwise\n\nnamespace rushlight::folds {\n");
     for (name, folds) in rushlight::reduce::FOLDS {
         let _ = write!(text, "\n// {name}\n");
         for expressions in folds.expressions {

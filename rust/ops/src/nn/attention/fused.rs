@@ -303,7 +303,7 @@ fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     use ATTENTION::*;
 
     if rushlight_autograd::modes::recording() || d.needs(ATTN_MASK) {
-        return composed(d);
+        return backward_decomposition(d);
     }
     let mask = if d.is_tensor(ATTN_MASK) { Some(d.input(ATTN_MASK).done()?) } else { None };
     let arriving = if d.has_grad(1) { Some(d.grad_of(1).done()?) } else { None };
@@ -328,7 +328,7 @@ fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
 
 /// With weights p, the gradient of values is weighted by p, and that of scores by p times the value's distance from the
 /// mean.
-fn composed(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
+fn backward_decomposition(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     use ATTENTION::*;
 
     let compute = d.results[1].dtype;

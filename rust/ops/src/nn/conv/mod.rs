@@ -2,18 +2,20 @@
 //!
 //! Three private operators compute: the convolution, the gradient of its input (which is also the transposed
 //! convolution) and the gradient of its weight. Each is linear in both operands, and the derivative of each consists of
-//! the other two, so gradients of any order come out of them. Their `padding` has the sides before all dimensions, then
+//! the other two, so gradients of any order come out of them. Their `padding=` has the sides before all dimensions, then
 //! those after, which may be negative if the last elements are not used.
 
-mod kernel;
+mod output_size;
+mod primitives;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{Dims, Error, Result, window};
 use smallvec::SmallVec;
 
-use kernel::{ACCEPTED, count_windows, too_many};
-pub use kernel::{CONV, CONV_INPUT, CONV_WEIGHT};
+use output_size::{output_size, too_many};
+use primitives::ACCEPTED;
+pub use primitives::{CONV, CONV_INPUT, CONV_WEIGHT};
 use rushlight_dispatch::operator::{Args, Autocast, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Arg, Ints, Output};
 use rushlight_dispatch::{op, warn_once};
@@ -109,15 +111,15 @@ impl ConvParams {
             }
         }
         let most = i64::MAX / 2;
-        let plan = ConvParams { input, batched, stride, padding, dilation, groups };
-        plan.check_channels(weight, args.optional_tensor(BIAS), transposed)?;
-        if let Some(dim) = plan.padding[..dims].iter().position(|&side| side > most) {
+        let params = ConvParams { input, batched, stride, padding, dilation, groups };
+        params.check_channels(weight, args.optional_tensor(BIAS), transposed)?;
+        if let Some(dim) = params.padding[..dims].iter().position(|&side| side > most) {
             return Err(Error::runtime(format!(
                 "Given padding={} at dimension {dim} , expected padding to be at most {most}",
-                plan.padding[dim]
+                params.padding[dim]
             )));
         }
-        Ok(plan)
+        Ok(params)
     }
 
     fn check_channels(&self, weight: &Tensor, bias: Option<&Tensor>, transposed: bool) -> Result<()> {
@@ -205,7 +207,7 @@ impl ConvParams {
         let mut sizes = Ints::from_slice(&[self.input.sizes()[0] as i64, 0]);
         for (dim, &size) in self.input.sizes()[2..].iter().enumerate() {
             let sides = [self.padding[dim], self.padding[self.padding.len() / 2 + dim]];
-            let count = count_windows(size, weight.sizes()[2 + dim], sides, self.dilation[dim], self.stride[dim]);
+            let count = output_size(size, weight.sizes()[2 + dim], sides, self.dilation[dim], self.stride[dim]);
             sizes.push(count.ok_or_else(too_many)? as i64);
         }
         let nothing = op!(crate::pointwise::arith::MUL, &flat(&self.input)?, &flat(weight)?)?;
@@ -292,37 +294,37 @@ fn padding_of_word(word: &str, weight: &Tensor, stride: &[i64], dilation: &[i64]
 fn convolution(args: &Args, dims: usize) -> Result<Output> {
     use CONV1D::*;
 
-    let plan = ConvParams::read(args, dims, FORWARD, false)?;
+    let params = ConvParams::read(args, dims, FORWARD, false)?;
     let weight = args.tensor(WEIGHT)?;
-    plan.check_fits(weight)?;
-    plan.check_elements(weight, false)?;
-    if plan.input.sizes()[1] == 0 {
-        return plan.without_channels(weight);
+    params.check_fits(weight)?;
+    params.check_elements(weight, false)?;
+    if params.input.sizes()[1] == 0 {
+        return params.without_channels(weight);
     }
     let bias = args.optional_tensor(BIAS);
     let result = CONV.tensor([
-        (&plan.input).into(),
+        (&params.input).into(),
         weight.into(),
         bias.into(),
-        plan.stride.clone().into(),
-        plan.padding.clone().into(),
-        plan.dilation.clone().into(),
-        plan.groups.into(),
+        params.stride.clone().into(),
+        params.padding.clone().into(),
+        params.dilation.clone().into(),
+        params.groups.into(),
     ])?;
-    plan.finish(result)
+    params.finish(result)
 }
 
 fn transposed(args: &Args, dims: usize) -> Result<Output> {
     use CONV_TRANSPOSE1D::*;
 
-    let mut plan = ConvParams::read(args, dims, TRANSPOSED, true)?;
+    let mut params = ConvParams::read(args, dims, TRANSPOSED, true)?;
     let weight = args.tensor(WEIGHT)?;
     let extra = spread(args, OUTPUT_PADDING, dims, "output_padding")?;
     if extra.iter().any(|&n| n < 0) {
         return Err(Error::runtime("negative output_padding is not supported"));
     }
-    let wide = |dim: usize| extra[dim] >= plan.stride[dim] && extra[dim] >= plan.dilation[dim];
-    if plan.input.sizes()[0] > 0 && (0..dims).any(wide) {
+    let wide = |dim: usize| extra[dim] >= params.stride[dim] && extra[dim] >= params.dilation[dim];
+    if params.input.sizes()[0] > 0 && (0..dims).any(wide) {
         // torch treats a sequence as an image of one row.
         let (axes, row) = (&["depth", "height", "width"][3 - dims.max(2)..], dims == 1);
         let list = |name: &str, values: &[i64], of_row: i64| -> String {
@@ -332,22 +334,22 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
         return Err(Error::runtime(format!(
             "output padding must be smaller than either stride or dilation, but got{}{}{}",
             list("output_padding", &extra, 0),
-            list("stride", &plan.stride, 1),
-            list("dilation", &plan.dilation, 1)
+            list("stride", &params.stride, 1),
+            list("dilation", &params.dilation, 1)
         )));
     }
-    let mut size = Ints::from_slice(&[plan.input.sizes()[0] as i64, weight.sizes()[1] as i64 * plan.groups]);
+    let mut size = Ints::from_slice(&[params.input.sizes()[0] as i64, weight.sizes()[1] as i64 * params.groups]);
     // The distance from the first window's begin to the last one's end, and how much of it remains, including the
     // additional part.
     let whole: SmallVec<[i128; 3]> = (0..dims)
         .map(|dim| {
-            let [count, kernel] = [&plan.input, weight].map(|tensor| tensor.sizes()[2 + dim] as i64);
-            window::span(count, kernel, plan.dilation[dim], plan.stride[dim])
+            let [count, kernel] = [&params.input, weight].map(|tensor| tensor.sizes()[2 + dim] as i64);
+            window::span(count, kernel, params.dilation[dim], params.stride[dim])
         })
         .collect();
-    let left = |dim: usize| whole[dim] + i128::from(extra[dim]) - 2 * i128::from(plan.padding[dim]);
+    let left = |dim: usize| whole[dim] + i128::from(extra[dim]) - 2 * i128::from(params.padding[dim]);
     let own: SmallVec<[i128; 3]> = (0..dims).map(left).collect();
-    if own.iter().any(|&own| own < 0 || own == 0 && plan.input.numel() > 0) {
+    if own.iter().any(|&own| own < 0 || own == 0 && params.input.numel() > 0) {
         // As above.
         let listed = |sizes: &mut dyn Iterator<Item = i128>| {
             let row = (dims == 1).then_some(1);
@@ -355,29 +357,29 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
         };
         return Err(Error::runtime(format!(
             "Given input size per channel: ({}). Calculated output size per channel: ({}). Output size is too small",
-            listed(&mut plan.input.sizes()[2..].iter().map(|&size| size as i128)),
+            listed(&mut params.input.sizes()[2..].iter().map(|&size| size as i128)),
             listed(&mut own.iter().copied())
         ))
         .hint("Pad the input, or use a larger one."));
     }
     for dim in 0..dims {
         // The part behind the last window.
-        let behind = whole[dim] - own[dim] - i128::from(plan.padding[dim]);
-        plan.padding[dims + dim] = narrow(behind)?;
+        let behind = whole[dim] - own[dim] - i128::from(params.padding[dim]);
+        params.padding[dims + dim] = narrow(behind)?;
         size.push(narrow(own[dim])?);
     }
-    plan.check_elements(weight, true)?;
+    params.check_elements(weight, true)?;
     let result = CONV_INPUT.tensor([
-        (&plan.input).into(),
+        (&params.input).into(),
         weight.into(),
         size.into(),
-        plan.stride.clone().into(),
-        plan.padding.clone().into(),
-        plan.dilation.clone().into(),
-        plan.groups.into(),
+        params.stride.clone().into(),
+        params.padding.clone().into(),
+        params.dilation.clone().into(),
+        params.groups.into(),
         args.optional_tensor(BIAS).into(),
     ])?;
-    plan.finish(result)
+    params.finish(result)
 }
 
 /// The public operators, which differ in the number of dimensions.

@@ -8,7 +8,7 @@ use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Ope
 use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
 use rushlight_dispatch::{copy, create, op};
 
-use super::kernel::{NORMALIZE_BATCH, NormParams, Normal};
+use super::primitives::{NORMALIZE_BATCH, NormParams, Normal};
 use super::{check_floating, check_mixed, product, statistic, wide};
 use crate::convert::to_dtype;
 use crate::expr_ext::ExprExt;

@@ -6,9 +6,9 @@ use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Arg, Ints, Output, sizes_value};
-use rushlight_dispatch::{host, op};
+use rushlight_dispatch::{interpreter, op};
 
-use super::kernel::{NORMALIZE_LAYER, NormParams, Normal};
+use super::primitives::{NORMALIZE_LAYER, NormParams, Normal};
 use super::{check_floating, check_mixed, product, statistic, wide};
 use crate::expr_ext::ExprExt;
 use crate::reduce::sum::MEAN_DIM;
@@ -169,7 +169,7 @@ pub static RMS_NORM: Operator = Operator {
         });
         let weight = args.optional_tensor(WEIGHT);
         if let Some(other) = weight.map(Tensor::dtype).filter(|&other| other != dtype) {
-            host::warn(&format!(
+            interpreter::warn(&format!(
                 "Mismatch dtype between input and weight: input dtype = {}, weight dtype = {}, Cannot dispatch to fused implementation.",
                 dtype.c_name(),
                 other.c_name()

@@ -1,19 +1,19 @@
 //! Normalisation: mean zero and variance one over some dimensions, then a scale and a shift.
 //!
-//! Statistics are computed in single precision at least. `kernel` has the kernels and their derivatives; torch's public
+//! Statistics are computed in single precision at least. `primitives` has the kernels and their derivatives; torch's public
 //! operators define the groups.
 
 mod batch;
 mod group;
-mod kernel;
 mod layer;
 mod local;
+mod primitives;
 
 pub use batch::{BATCH_NORM, INSTANCE_NORM, NATIVE_BATCH_NORM};
 pub use group::{GROUP_NORM, NATIVE_GROUP_NORM};
-pub use kernel::{NORMALIZE_BACKWARD, NORMALIZE_BATCH, NORMALIZE_GROUP, NORMALIZE_LAYER};
 pub use layer::{LAYER_NORM, NATIVE_LAYER_NORM, RMS_NORM};
 pub use local::LOCAL_RESPONSE_NORM;
+pub use primitives::{NORMALIZE_BACKWARD, NORMALIZE_BATCH, NORMALIZE_GROUP, NORMALIZE_LAYER};
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};

@@ -232,7 +232,7 @@ fn max_pool(args: &Args, dims: usize) -> Result<Vec<Tensor>> {
     if args.op.name == "max_pool1d" {
         check_max_pool1d(args)?;
     }
-    let plan = PoolParams::read(args, [KERNEL_SIZE, STRIDE, PADDING], Some(DILATION), dims, args.bool(CEIL_MODE)?)?;
+    let params = PoolParams::read(args, [KERNEL_SIZE, STRIDE, PADDING], Some(DILATION), dims, args.bool(CEIL_MODE)?)?;
     let input = args.tensor(INPUT)?;
     if !DTypes::REAL.has(input.dtype()) || (dims == 1 && !input.dtype().is_floating()) {
         let kernel = match (dims, args.op.name) {
@@ -241,14 +241,14 @@ fn max_pool(args: &Args, dims: usize) -> Result<Vec<Tensor>> {
         };
         return Err(Error::unsupported(&kernel, input.dtype()));
     }
-    let [kernel, stride, padding, dilation] = plan.lists;
+    let [kernel, stride, padding, dilation] = params.lists;
     let outputs = MAX_POOL.call([
         input.into(),
         kernel.into(),
         stride.into(),
         padding.into(),
         dilation.into(),
-        plan.output.into(),
+        params.output.into(),
     ])?;
     Ok(outputs.into_tensors())
 }
@@ -303,7 +303,7 @@ macro_rules! max_rows {
                 $functional_example
             ),
             dtypes: $dtypes,
-            implementation: Implementation::Redispatch(|mut args| {
+            implementation: Implementation::Delegate(|mut args| {
                 let both = args.bool(RETURN_INDICES)?;
                 args.values.truncate(6);
                 Ok(Args { op: if both { &$both } else { &$op }, values: args.values })

@@ -193,19 +193,19 @@ fn avg_pool(args: &Args, dims: usize) -> Result<Output> {
     if divisor == Some(0) {
         return Err(Error::runtime("divisor must be not zero"));
     }
-    let plan = PoolParams::read(args, [KERNEL_SIZE, STRIDE, PADDING], None, dims, args.bool(CEIL_MODE)?)?;
+    let params = PoolParams::read(args, [KERNEL_SIZE, STRIDE, PADDING], None, dims, args.bool(CEIL_MODE)?)?;
     let space: Vec<i64> = input.sizes()[input.rank() - dims..].iter().map(|&n| n as i64).collect();
     if !input.dtype().is_floating() && input.dtype() != DType::I64 {
         let kernel = if dims == 3 { "avg_pool3d_out_frame" } else { "avg_pool2d" };
         return Err(Error::unsupported(kernel, input.dtype()));
     }
     let counts_padding = args.bool(COUNT_INCLUDE_PAD)?;
-    let [kernel, stride, padding, _] = &plan.lists;
-    let mut windows = Windows { output: plan.output.clone(), ..Windows::default() };
-    windows.expect(plan.output.iter().map(|&n| n.max(0) as usize).fold(0, usize::saturating_add))?;
+    let [kernel, stride, padding, _] = &params.lists;
+    let mut windows = Windows { output: params.output.clone(), ..Windows::default() };
+    windows.expect(params.output.iter().map(|&n| n.max(0) as usize).fold(0, usize::saturating_add))?;
     for dim in 0..dims {
         let size = space[dim];
-        for at in 0..plan.output[dim] {
+        for at in 0..params.output[dim] {
             let first = at * stride[dim] - padding[dim];
             let padded = (first + kernel[dim]).min(size + padding[dim]) - first;
             let (start, end) = (first.max(0), (first + kernel[dim]).min(size));

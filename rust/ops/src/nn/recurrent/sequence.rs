@@ -230,7 +230,7 @@ fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     use LSTM_SEQUENCE::*;
 
     if rushlight_autograd::modes::recording() || d.has_grad(2) {
-        return composed(d);
+        return backward_decomposition(d);
     }
     let arriving = if d.has_grad(1) { Some(d.grad_of(1).done()?) } else { None };
     let kept = [d.input(HX), d.input(CX), d.input(W_HH), d.result_of(0), d.result_of(1), d.result_of(2)];
@@ -244,7 +244,7 @@ fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
 }
 
 /// The same with operators, step by step.
-fn composed(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
+fn backward_decomposition(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     use LSTM_SEQUENCE::*;
 
     let [outputs, states, gates] = [d.result_of(0).done()?, d.result_of(1).done()?, d.result_of(2).done()?];

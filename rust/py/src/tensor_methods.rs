@@ -1,4 +1,4 @@
-//! The parts of a tensor that Python may take and replace: its storage, its geometry, its class.
+//! Methods of `Tensor` that are not operators: its storage and geometry, its hooks, its class.
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
@@ -9,7 +9,7 @@ use rushlight::{Device, Layout, Storage, Tensor};
 use rushlight_autograd::{Form, TensorMeta};
 use rushlight_core::layout::to_dims;
 use rushlight_dispatch::allocate::storage;
-use rushlight_dispatch::{host, op, subgraph};
+use rushlight_dispatch::{interpreter, op, subgraph};
 
 use crate::errors::{kind_of, raise};
 use crate::storage::PyStorage;
@@ -50,7 +50,7 @@ methods! {
                 )));
             }
         };
-        subgraph::set_memory(own.tensor, other, || host::replace_meta(own.tensor, meta)).map_err(raise)?;
+        subgraph::set_memory(own.tensor, other, || interpreter::replace_meta(own.tensor, meta)).map_err(raise)?;
         own.same()
     }
     fn register_hook(own, hook = required) "Calls `hook(grad)` whenever the gradient is computed; its result replaces the gradient." {
@@ -177,7 +177,7 @@ pub fn set_data(tensor: &Tensor, other: &Tensor) -> PyResult<()> {
             "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.",
         ));
     }
-    host::replace_meta(tensor, other.meta().clone());
+    interpreter::replace_meta(tensor, other.meta().clone());
     Ok(())
 }
 

@@ -57,7 +57,7 @@ impl NormParams {
         [sizes_value(&self.view), self.pooled.into(), self.centred.into(), self.eps.into()]
     }
 
-    /// Reads the plan of a call and checks that it fits the input.
+    /// Reads the parameters of a call and checks that it fits the input.
     fn read(args: &Args, input: Arg, [view, pooled, centred, eps]: [Arg; 4]) -> Result<NormParams> {
         let (own, view) = (args.tensor(input)?, args.ints(view)?);
         let params = NormParams::of(view, args.bool(pooled)?, args.bool(centred)?, args.float(eps)?);
@@ -346,7 +346,7 @@ fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     use NORMALIZE::*;
 
     if rushlight_autograd::modes::recording() || d.has_grad(1) || d.has_grad(2) {
-        return composed(d);
+        return backward_decomposition(d);
     }
     let params = NormParams::of(d.ints(VIEW), d.flag(POOLED), d.flag(CENTRED), d.scalar(EPS).f64());
     let weight = if d.is_tensor(WEIGHT) { Some(d.input(WEIGHT).done()?) } else { None };
@@ -365,7 +365,7 @@ fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
 
 /// The same with operators. With x the normalised elements and r the reciprocal deviation, the operand's gradient is r
 /// (v - mean(v) - x mean(v x)), where v is the gradient times the weight.
-fn composed(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
+fn backward_decomposition(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     use NORMALIZE::*;
 
     let params = NormParams::of(d.ints(VIEW), d.flag(POOLED), d.flag(CENTRED), d.scalar(EPS).f64());

@@ -1,10 +1,10 @@
-//! `tiles!`: from an expression to an operator's loops, one for each compute dtype, and to the expression's text.
+//! `loops!`: from an expression to an operator's loops, one for each compute dtype, and to the expression's text.
 
 use std::mem::MaybeUninit;
 
 use rushlight_core::DType;
 
-use crate::pointwise::Tile;
+use crate::pointwise::InnerLoop;
 
 /// The number of elements that a loop takes at once. The block is held in registers, so that a result may be written
 /// over its own input.
@@ -14,7 +14,7 @@ pub const LANES: usize = 32;
 #[derive(Clone, Copy)]
 pub struct Loops {
     /// The loop for a compute dtype.
-    pub cpu: fn(DType) -> Option<Tile>,
+    pub cpu: fn(DType) -> Option<InnerLoop>,
     /// The expressions, from which the functions of other devices are made: see `rushlight_cuda::kernels`.
     pub expressions: &'static [Expression],
     /// Unsigned integers use the loops and expressions of the signed ones.
@@ -48,10 +48,10 @@ pub struct Expression {
 /// Makes [`Loops`] from expressions over the elements of the operands.
 ///
 /// ```
-/// use rushlight_cpu::tiles;
+/// use rushlight_cpu::loops;
 /// use rushlight_core::DType;
 ///
-/// let loops = tiles! {
+/// let loops = loops! {
 ///     for<S> [f32, f64] (|x, y; alpha| S::mul_add(alpha, y, x));
 ///     for<S> [i32, i64] (|x, y; alpha| x.wrapping_add(alpha.wrapping_mul(y)));
 /// };
@@ -64,31 +64,31 @@ pub struct Expression {
 /// instruction set (`S::exp(x)` is the vector form of `exp`). `[f32, f64 => Bool]` gives results of another type. After
 /// `signless;` unsigned integers use the loops of the signed ones, for operations that give the same bits.
 ///
-/// `(|x| S::sin(x)) by sines::<T>` has a hand-written loop, a [`Tile`]. The expression states what the loop computes.
+/// `(|x| S::sin(x)) by sines::<T>` has a hand-written loop, an [`InnerLoop`]. The expression states what the loop computes.
 ///
 /// `cargo dev generate` translates the text into device functions. An expression may therefore use only a subset of Rust:
 /// operators, calls, methods, casts, `if`, and `let` before the value.
 #[macro_export]
-macro_rules! tiles {
+macro_rules! loops {
     (signless; $($loops:tt)+) => {{
-        const SIGNED: $crate::tiles::Loops = $crate::tiles!($($loops)+);
-        fn signless(dtype: $crate::reexport::DType) -> Option<$crate::pointwise::Tile> {
+        const SIGNED: $crate::loops::Loops = $crate::loops!($($loops)+);
+        fn signless(dtype: $crate::reexport::DType) -> Option<$crate::pointwise::InnerLoop> {
             (SIGNED.cpu)(dtype.signed())
         }
-        $crate::tiles::Loops { cpu: signless, signless: true, ..SIGNED }
+        $crate::loops::Loops { cpu: signless, signless: true, ..SIGNED }
     }};
-    ($(for<$S:ident> [$($T:ty),+ $(=> $O:ty)?] $f:tt $(by $tile:expr)?);+ $(;)?) => {{
-        fn pick(dtype: $crate::reexport::DType) -> Option<$crate::pointwise::Tile> {
-            $($crate::tiles!(@each dtype, $S, [$($T),+], [$($O)?], $f, [$($tile)?]);)+
+    ($(for<$S:ident> [$($T:ty),+ $(=> $O:ty)?] $f:tt $(by $inner_loop:expr)?);+ $(;)?) => {{
+        fn pick(dtype: $crate::reexport::DType) -> Option<$crate::pointwise::InnerLoop> {
+            $($crate::loops!(@each dtype, $S, [$($T),+], [$($O)?], $f, [$($inner_loop)?]);)+
             None
         }
-        const EXPRESSIONS: &[$crate::tiles::Expression] = &[$($crate::tiles!(@text [$($T),+], [$($O)?], $f)),+];
-        $crate::tiles::Loops { cpu: pick, expressions: EXPRESSIONS, signless: false }
+        const EXPRESSIONS: &[$crate::loops::Expression] = &[$($crate::loops!(@text [$($T),+], [$($O)?], $f)),+];
+        $crate::loops::Loops { cpu: pick, expressions: EXPRESSIONS, signless: false }
     }};
     (@text [$($T:ty),+], [$($O:ty)?], (|$($x:ident),+ $(; $($p:ident),+)? $(;; $($o:ident),+)?| $value:expr)) => {
-        $crate::tiles::Expression {
+        $crate::loops::Expression {
             dtypes: &[$(<$T as $crate::reexport::Element>::DTYPE),+],
-            result: $crate::tiles!(@result $($O)?),
+            result: $crate::loops!(@result $($O)?),
             operands: &[$(stringify!($x)),+],
             numbers: &[$($(stringify!($p)),+)?],
             optional: &[$($(stringify!($o)),+)?],
@@ -97,13 +97,13 @@ macro_rules! tiles {
     };
     (@result) => { None };
     (@result $O:ty) => { Some(<$O as $crate::reexport::Element>::DTYPE) };
-    (@each $dtype:ident, $S:ident, [$($T:ty),+], $O:tt, $f:tt, $tile:tt) => {
+    (@each $dtype:ident, $S:ident, [$($T:ty),+], $O:tt, $f:tt, $inner_loop:tt) => {
         $(if $dtype == <$T as $crate::reexport::Element>::DTYPE {
-            return Some($crate::tiles!(@tile $S, $T, $O, $f, $tile));
+            return Some($crate::loops!(@inner_loop $S, $T, $O, $f, $inner_loop));
         })+
     };
-    (@tile $S:ident, $T:ty, [], $f:tt, $tile:tt) => { $crate::tiles!(@tile $S, $T, [$T], $f, $tile) };
-    (@tile $S:ident, $T:ty, [$O:ty], (|$($x:ident),+ $(; $($p:ident),+)? $(;; $($o:ident),+)?| $value:expr), [$tile:expr]) => {{
+    (@inner_loop $S:ident, $T:ty, [], $f:tt, $inner_loop:tt) => { $crate::loops!(@inner_loop $S, $T, [$T], $f, $inner_loop) };
+    (@inner_loop $S:ident, $T:ty, [$O:ty], (|$($x:ident),+ $(; $($p:ident),+)? $(;; $($o:ident),+)?| $value:expr), [$inner_loop:expr]) => {{
         #[allow(dead_code)]
         type T = $T;
         // Never called: it makes the compiler check the expression.
@@ -111,11 +111,11 @@ macro_rules! tiles {
         fn value<$S: $crate::reexport::Isa>($($x: T),+ $(, $($p: T),+)? $(, $($o: Option<T>),+)?) -> $O {
             $value
         }
-        $tile as $crate::pointwise::Tile
+        $inner_loop as $crate::pointwise::InnerLoop
     }};
-    (@tile $S:ident, $T:ty, [$O:ty], (|$($x:ident),+ $(; $($p:ident),+)? $(;; $($o:ident),+)?| $value:expr), []) => {
+    (@inner_loop $S:ident, $T:ty, [$O:ty], (|$($x:ident),+ $(; $($p:ident),+)? $(;; $($o:ident),+)?| $value:expr), []) => {
         $crate::reexport::simd_loop!(for<$S> |out: *mut u8, inputs: *const *const u8, n: usize, numbers: &[$crate::reexport::Scalar]| {
-            use $crate::tiles::LANES;
+            use $crate::loops::LANES;
             #[allow(dead_code)]
             type T = $T;
             type O = $O;
@@ -134,7 +134,7 @@ macro_rules! tiles {
                     $(let mut $x = $x.add(done);
                     let mut pad = std::mem::MaybeUninit::<[T; LANES]>::uninit();
                     if left < LANES {
-                        $x = $crate::tiles::padded(&mut pad, $x, left);
+                        $x = $crate::loops::padded(&mut pad, $x, left);
                     })+
                     let mut block = [const { std::mem::MaybeUninit::<O>::uninit() }; LANES];
                     for (j, slot) in block.iter_mut().enumerate() {
@@ -143,7 +143,7 @@ macro_rules! tiles {
                     }
                     let to = out.cast::<O>().add(done);
                     if left < LANES {
-                        $crate::tiles::store_part(to, block, left);
+                        $crate::loops::store_part(to, block, left);
                     } else {
                         to.cast::<[std::mem::MaybeUninit<O>; LANES]>().write_unaligned(block);
                     }

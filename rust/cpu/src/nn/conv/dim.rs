@@ -1,10 +1,10 @@
-//! One axis of a convolution, for the forward pass or for the gradient of the input. The caller of `convolve` has
+//! One dimension of a convolution, for the forward pass or for the gradient of the input. The caller of `convolve` has
 //! checked that sums of sizes do not overflow.
 
 use std::ops::Range;
 
 use rushlight_core::Result;
-use rushlight_core::alloc::ask;
+use rushlight_core::alloc::check_available;
 use rushlight_core::window::WindowDim;
 
 /// For each tap, the target's element `first + t * step` adds the source's element `t * stride + shift`, if that
@@ -23,20 +23,20 @@ pub struct ConvDim {
 
 impl super::Geometry {
     /// Returns an error for kernels whose taps, each in several lists, need more memory than there is.
-    pub(super) fn ask_for_taps(&self) -> Result<()> {
+    pub(super) fn check_memory_of_taps(&self) -> Result<()> {
         let channels = (self.channels.max(self.features) / self.groups.max(1)).max(1);
         let places = self.space.iter().try_fold(channels, |n, dim| n.checked_mul(dim.kernel));
         let places = places.and_then(|places| places.checked_add(self.kernel().iter().sum()));
-        ask(places.and_then(|places| places.checked_mul(2 * size_of::<(usize, isize)>())))
+        check_available(places.and_then(|places| places.checked_mul(2 * size_of::<(usize, isize)>())))
     }
 
-    pub fn forward_axes(&self) -> [ConvDim; 3] {
+    pub fn forward_dims(&self) -> [ConvDim; 3] {
         self.space.map(ConvDim::forward)
     }
 }
 
 impl ConvDim {
-    /// The axis with the output as the target.
+    /// The dimension with the output as the target.
     pub fn forward(dim: WindowDim) -> ConvDim {
         ConvDim {
             source: dim.input,
@@ -58,7 +58,7 @@ impl ConvDim {
         firsts
     }
 
-    /// The axis with the input as the target, restricted to the elements `first` (below the stride), `first + stride`,
+    /// The dimension with the input as the target, restricted to the elements `first` (below the stride), `first + stride`,
     /// and so on. The taps whose positions differ from theirs by multiples of the stride see them, each from adjacent
     /// output elements.
     pub fn backward(dim: WindowDim, first: usize) -> ConvDim {
@@ -77,7 +77,7 @@ impl ConvDim {
     }
 
     /// The targets that see the source through a tap.
-    pub fn sighted(&self, tap: usize) -> Range<usize> {
+    pub fn targets_in_bounds(&self, tap: usize) -> Range<usize> {
         let (shift, stride) = (self.taps[tap].1, self.stride as isize);
         // The first target at or behind a position of the source.
         let from = |place: isize| ((place - shift).max(0) as usize).div_ceil(stride as usize).min(self.count);
@@ -86,7 +86,7 @@ impl ConvDim {
 
     /// The taps through which some of `count` targets, from `start` on, see the source. Shifts are monotonic over the
     /// taps.
-    pub fn live(&self, start: usize, count: usize) -> Range<usize> {
+    pub fn taps_in_bounds(&self, start: usize, count: usize) -> Range<usize> {
         let (first, last) = ((start * self.stride) as isize, ((start + count - 1) * self.stride) as isize);
         let sees = |(_, shift): &(usize, isize)| last + shift >= 0 && first + shift < self.source as isize;
         match (self.taps.iter().position(sees), self.taps.iter().rposition(sees)) {

@@ -111,7 +111,7 @@ pub fn warn_first_time(warned: &AtomicBool, message: &str) -> Result<()> {
 macro_rules! warn_once {
     ($message:expr $(,)?) => {{
         static WARNED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-        $crate::host::warn_first_time(&WARNED, $message)
+        $crate::interpreter::warn_first_time(&WARNED, $message)
     }};
 }
 

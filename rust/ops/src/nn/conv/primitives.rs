@@ -4,7 +4,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::to_dims;
 use rushlight_core::storage::pin_all;
-use rushlight_core::window::{self, WindowDim};
+use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
 use rushlight_cpu::nn::conv::{Geometry, Operands, Target, convolve, convolves};
 use rushlight_dispatch::expr::Expr;
@@ -17,6 +17,7 @@ use rushlight_dispatch::value::{Arg, Ints, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch};
 use rushlight_dispatch::{copy, create, op, value};
 
+use super::output_size::{output_size, too_many};
 use crate::expr_ext::ExprExt;
 use crate::pointwise::arith::ADD;
 use crate::view::RESHAPE;
@@ -49,7 +50,7 @@ pub static CONV: Operator = Operator {
             }
             let mut sizes = Dims::from_slice(&[input.sizes()[0], weight.sizes()[0]]);
             for dim in 0..dims {
-                let size = output_size(input.sizes()[2 + dim], weight.sizes()[2 + dim], dim, args)?;
+                let size = output_size_at(input.sizes()[2 + dim], weight.sizes()[2 + dim], dim, args)?;
                 sizes.push(size.ok_or_else(too_many)?);
             }
             Ok(vec![formatted(TensorSpec::new(&sizes, input.dtype(), input), input, weight)])
@@ -200,32 +201,14 @@ fn again(op: &'static Operator, d: &BackwardContext, first: Expr, second: Expr, 
     )
 }
 
-/// The number of outputs along a spatial dimension; `None` if a number exceeds the limit of the kernels.
-fn output_size(input: isize, kernel: isize, dim: usize, args: &Args) -> Result<Option<isize>> {
+/// The output size of a call along a spatial dimension; `None` if a number exceeds the limit of the kernels.
+fn output_size_at(input: isize, kernel: isize, dim: usize, args: &Args) -> Result<Option<isize>> {
     use CONV::*;
 
     let (strides, padding, dilation) = (args.ints(STRIDE)?, args.ints(PADDING)?, args.ints(DILATION)?);
     let sides = [padding[dim], padding[padding.len() / 2 + dim]];
-    Ok(count_windows(input, kernel, sides, dilation[dim], strides[dim]))
+    Ok(output_size(input, kernel, sides, dilation[dim], strides[dim]))
 }
-
-/// The number of windows on an input with padding at both sides; `None` if a number exceeds the limit of the kernels.
-pub(super) fn count_windows(input: isize, kernel: isize, sides: [i64; 2], dilation: i64, stride: i64) -> Option<isize> {
-    let (sides, kernel) = (sides.map(i128::from), kernel as i64);
-    let padded = input as i128 + sides[0] + sides[1];
-    let size = window::count(padded, kernel, dilation, stride);
-    let (reach, last) = (window::reach(kernel, dilation), (size - 1) * i128::from(stride));
-    let counted = sides.into_iter().chain([reach, padded, size, last]).all(|n| n.abs() < LARGEST);
-    counted.then_some(size as isize)
-}
-
-#[cold]
-pub(super) fn too_many() -> Error {
-    Error::runtime("numel: integer multiplication overflow")
-}
-
-/// A bound of padding before and behind the input, so that sums of a few terms do not overflow.
-const LARGEST: i128 = 1 << 60;
 
 /// The compute dtype of a convolution.
 fn compute_dtype(dtype: DType) -> DType {
@@ -256,7 +239,7 @@ fn check_operands(own: [&[isize]; 3], args: &Args) -> Result<()> {
         && args.ints(PADDING)?[..rank - 2].iter().all(|&n| n >= 0);
     let mut counted = fits;
     for dim in 0..if fits { rank - 2 } else { 0 } {
-        counted &= output_size(input[2 + dim], weight[2 + dim], dim, args)? == Some(output[2 + dim]);
+        counted &= output_size_at(input[2 + dim], weight[2 + dim], dim, args)? == Some(output[2 + dim]);
     }
     if counted {
         return Ok(());

@@ -1,4 +1,4 @@
-//! One product of matrices, and how it is shared out.
+//! A matrix product (BLAS: gemm), and how it is split among threads.
 
 use std::ops::Range;
 

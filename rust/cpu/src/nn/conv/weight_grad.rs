@@ -7,13 +7,13 @@ use rushlight_core::Result;
 
 use rushlight_par::Address;
 
-use super::axis::ConvDim;
 use super::depthwise::{Rows, gather};
+use super::dim::ConvDim;
 use super::geometry::{Pixel, TypedConv};
 use super::padded_tile::{PaddedTile, SLACK, TileOrigin};
 use super::{even, tasks};
 use crate::linalg::matmul::element::{Format, Kernels, Runs, Source};
-use crate::linalg::matmul::one::{part, part_at};
+use crate::linalg::matmul::gemm::{part, part_at};
 use crate::linalg::matmul::scratch::Scratch;
 
 /// Pixels of a tile, such that their packed gradients stay in the first-level cache.
@@ -47,13 +47,13 @@ impl<T: Pixel> TypedConv<T> {
         let parts = if size <= SMALL_WEIGHT { PARTS.min(g.batch).max(1) } else { 1 };
         let sums = Scratch::<T>::take(if parts > 1 { parts * size } else { 0 })?;
         let to = if parts > 1 { Address(sums.ptr()) } else { self.weight };
-        let axes = g.forward_axes();
+        let axes = g.forward_dims();
         let cols = even(axes[2].count, 2 * TILE_PIXELS);
         let rows = even(axes[1].count, TILE_PIXELS / cols);
         let padded = PaddedTile::new(&axes, rows, cols);
         let fitting = BLOCK_BYTES / (padded.channel * size_of::<T>()).max(1);
         let block = even(g.channels, fitting.min(BLOCK_TAPS.div_ceil(g.window().max(1))));
-        let plan = WeightTiling { taps: padded.taps(block), axes, padded, rows, cols };
+        let tiling = WeightTiling { taps: padded.taps(block), axes, padded, rows, cols };
         let blocks = g.channels.div_ceil(block);
         let images = g.batch.div_ceil(parts);
         let work = images * g.features * block * g.window() * g.pixels();
@@ -64,7 +64,7 @@ impl<T: Pixel> TypedConv<T> {
                 let to = to.at(piece * size + group * g.features * g.depth());
                 self.block(
                     kernels,
-                    &plan,
+                    &tiling,
                     group,
                     part_at(g.channels, block, task % blocks),
                     part(g.batch, parts, piece),
@@ -97,7 +97,7 @@ impl<T: Pixel> TypedConv<T> {
     unsafe fn block<F: Format<T = T>>(
         &self,
         kernels: &'static Kernels<F>,
-        plan: &WeightTiling,
+        tiling: &WeightTiling,
         group: usize,
         channels: Range<usize>,
         images: Range<usize>,
@@ -106,15 +106,15 @@ impl<T: Pixel> TypedConv<T> {
         let g = &self.g;
         if g.channels == 1 && g.features == 1 {
             // SAFETY: guaranteed by the caller (see `# Safety`).
-            return unsafe { self.alone(plan, group, images, to) };
+            return unsafe { self.alone(tiling, group, images, to) };
         }
         let (panel, pixels, area) = (2 * kernels.width, g.pixels(), g.area());
         let [_, height, width] = g.output();
         let taps = channels.len() * g.window();
         let panels = g.features.div_ceil(panel);
         let stride = panels * panel;
-        let copied = channels.len() * plan.padded.channel + SLACK;
-        let packed = plan.rows * plan.cols * panel;
+        let copied = channels.len() * tiling.padded.channel + SLACK;
+        let packed = tiling.rows * tiling.cols * panel;
         let scratch = Scratch::<T>::take(copied + packed + taps * stride)?;
         let (copy, gradients) = (scratch.ptr(), scratch.ptr().wrapping_add(copied));
         let sums = gradients.wrapping_add(packed);
@@ -125,8 +125,8 @@ impl<T: Pixel> TypedConv<T> {
             for image in images {
                 let at = image * g.groups + group;
                 let source = self.input.at((at * g.channels + channels.start) * area);
-                for tile in plan.tiles() {
-                    plan.padded.fill(source, area, channels.len(), tile.origin, copy);
+                for tile in tiling.tiles() {
+                    tiling.padded.fill(source, area, channels.len(), tile.origin, copy);
                     let TileOrigin([z, y, x]) = tile.origin;
                     let first = (z * height + y) * width + x;
                     for j in 0..panels {
@@ -140,9 +140,9 @@ impl<T: Pixel> TypedConv<T> {
                             kernels.runs[vectors - 1][row.len() - 1](&Runs {
                                 runs: tile.rows,
                                 run: tile.cols,
-                                jump: plan.padded.width() - tile.cols,
+                                jump: tiling.padded.width() - tile.cols,
                                 a: copy.cast_const().cast::<F::Elem>(),
-                                rows: plan.taps.as_ptr().add(row.start),
+                                rows: tiling.taps.as_ptr().add(row.start),
                                 b: gradients.cast_const().cast::<F::Elem>(),
                                 c: sums.add(row.start * stride + j * panel).cast::<F::Acc>(),
                                 c_stride: stride as isize,
@@ -169,36 +169,36 @@ impl<T: Pixel> TypedConv<T> {
     ///
     /// # Safety
     /// Same as for `block`.
-    unsafe fn alone(&self, plan: &WeightTiling, group: usize, images: Range<usize>, to: *mut T) -> Result<()> {
+    unsafe fn alone(&self, tiling: &WeightTiling, group: usize, images: Range<usize>, to: *mut T) -> Result<()> {
         let g = &self.g;
         let [_, height, width] = g.output();
-        let copied = plan.padded.channel + SLACK;
-        let scratch = Scratch::<T>::take(copied + g.window().min(BLOCK_TAPS) * plan.cols)?;
+        let copied = tiling.padded.channel + SLACK;
+        let scratch = Scratch::<T>::take(copied + g.window().min(BLOCK_TAPS) * tiling.cols)?;
         let (copy, sums) = (scratch.ptr(), scratch.ptr().wrapping_add(copied));
-        for (number, taps) in plan.taps.chunks(BLOCK_TAPS).enumerate() {
+        for (number, taps) in tiling.taps.chunks(BLOCK_TAPS).enumerate() {
             // SAFETY: pointers stay in the operands and in the scratch.
             unsafe {
-                (0..taps.len() * plan.cols).for_each(|at| sums.add(at).write(T::ZERO));
+                (0..taps.len() * tiling.cols).for_each(|at| sums.add(at).write(T::ZERO));
                 for image in images.clone() {
                     let at = image * g.groups + group;
                     let source = self.input.at(at * g.area());
-                    for tile in plan.tiles() {
-                        plan.padded.fill(source, g.area(), 1, tile.origin, copy);
+                    for tile in tiling.tiles() {
+                        tiling.padded.fill(source, g.area(), 1, tile.origin, copy);
                         let TileOrigin([z, y, x]) = tile.origin;
                         let gradient = self.output.at(at * g.pixels() + (z * height + y) * width + x);
                         let rows = Rows {
                             rows: tile.rows,
                             cols: tile.cols,
-                            sums_jump: plan.cols,
+                            sums_jump: tiling.cols,
                             gradient_jump: width,
-                            seen_jump: plan.padded.width(),
+                            seen_jump: tiling.padded.width(),
                         };
                         gather(sums, gradient, copy, taps, rows);
                     }
                 }
                 for tap in 0..taps.len() {
-                    let row = sums.add(tap * plan.cols);
-                    let sum = (0..plan.cols).fold(T::ZERO, |sum, at| sum.plus(*row.add(at)));
+                    let row = sums.add(tap * tiling.cols);
+                    let sum = (0..tiling.cols).fold(T::ZERO, |sum, at| sum.plus(*row.add(at)));
                     to.add(number * BLOCK_TAPS + tap).write(sum);
                 }
             }

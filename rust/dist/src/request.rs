@@ -24,7 +24,7 @@ pub enum Request {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Response {
     Values(Vec<Bytes>),
-    Truth(bool),
+    Bool(bool),
     Number(i64),
     /// Why the request failed.
     Refused(String),

@@ -7,14 +7,14 @@ use std::ops::Range;
 use rushlight_core::Result;
 use rushlight_par::Address;
 
-use super::axis::ConvDim;
 use super::correlate::{Correlation, Tile};
+use super::dim::ConvDim;
 use super::geometry::{Pixel, TypedConv};
 use super::padded_tile::{PaddedTile, TileOrigin, map};
 use super::{PAGE, even, tasks};
 use crate::linalg::matmul::element::{Format, Kernels, Source, Tile as Product};
+use crate::linalg::matmul::gemm::{part, part_at};
 use crate::linalg::matmul::kernel::k_steps;
-use crate::linalg::matmul::one::{part, part_at};
 use crate::linalg::matmul::scratch::Scratch;
 
 /// The most pixels of a small image; larger ones waste little work on the border.
@@ -61,7 +61,7 @@ impl<T: Pixel> Images<'_, T> {
     /// Same as for `rows`.
     unsafe fn row(&self, channel: usize, tap: [usize; 3], to: *mut T) {
         let [depth, height, width] = self.axes;
-        let [planes, lines, places] = [0, 1, 2].map(|axis| self.axes[axis].sighted(tap[axis]));
+        let [planes, lines, places] = [0, 1, 2].map(|axis| self.axes[axis].targets_in_bounds(tap[axis]));
         let seen = |axis: usize, target: usize| {
             let (_, shift) = self.axes[axis].taps[tap[axis]];
             ((target * self.axes[axis].stride) as isize + shift) as usize
@@ -107,7 +107,7 @@ impl<T: Pixel> Correlation<T> {
         let with_border = self.batch * planes * ((rows - 1) * line + cols).next_multiple_of(width);
         let alone = (self.batch * pixels).next_multiple_of(width);
         let whole = Tile { origin: TileOrigin([0; 3]), rows, cols };
-        self.features * with_border.saturating_sub(alone) >= ELEMENT * alone && self.few_live(&whole).is_none()
+        self.features * with_border.saturating_sub(alone) >= ELEMENT * alone && self.taps_in_bounds(&whole).is_none()
     }
 
     pub(super) fn by_columns<F: Format<T = T>>(&self, kernels: &'static Kernels<F>) -> Result<()> {
@@ -218,7 +218,7 @@ impl<T: Pixel> TypedConv<T> {
         // Panels of features, a row for each tap of each channel.
         let sums = Scratch::<T>::take(panels * g.depth() * panel)?;
         let sums = Address(sums.ptr());
-        let axes = g.forward_axes();
+        let axes = g.forward_dims();
         for group in 0..g.groups {
             for first in (0..g.batch).step_by(chunk) {
                 self.add_chunk(kernels, &axes, group, first..g.batch.min(first + chunk), sums)?;
