@@ -4,8 +4,8 @@
 //!   `device_memory`: blocks of another device's allocator.
 //! - `layout`, `broadcast`, `memory_format`, `index`, `window` and `loop_nest`: the algebra of sizes and signed
 //!   strides, pure functions without data.
-//! - `storage` and `alloc` own bytes; `limits` measures the memory that is left, and `reserve` keeps some for small
-//!   requests.
+//! - `storage`, `block` and `alloc` own bytes; `limits` measures the memory that is left, and `reserve` keeps some for
+//!   small requests.
 //! - `counted` is a reference-counted handle; `shared` owns memory shared between processes, `file_map` memory-mapped
 //!   files.
 //! - `fork` keeps locks safe across `fork`; `futex` waits without a lock; `sync` names the primitives that both use.
@@ -15,6 +15,7 @@
 #![cfg_attr(test, allow(clippy::undocumented_unsafe_blocks))]
 
 pub mod alloc;
+pub mod block;
 pub mod broadcast;
 pub mod counted;
 pub mod device;

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use rushlight_core::Device;
+use rushlight_core::block::Block;
 use rushlight_core::device_memory::{DeviceMemory, StreamId};
-use rushlight_core::storage::{Block, Storage};
+use rushlight_core::storage::Storage;
 
 /// An allocator of numbers, with streams that advance only when a test says so.
 #[derive(Default)]

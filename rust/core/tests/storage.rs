@@ -2,7 +2,8 @@
 #![allow(clippy::undocumented_unsafe_blocks)] // the tests read memory that they have just made
 
 use rushlight_core::Device;
-use rushlight_core::storage::{Block, Storage};
+use rushlight_core::block::Block;
+use rushlight_core::storage::Storage;
 
 #[test]
 fn a_pinned_block_outlives_its_replacement() {

@@ -1,7 +1,7 @@
 //! Memory for tensors.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::storage::Block;
+use rushlight_core::block::Block;
 use rushlight_core::{Device, Result, Storage};
 
 use crate::operator::TensorSpec;

@@ -7,8 +7,9 @@ use crate::value::{Arg, Operand};
 use std::mem::MaybeUninit;
 
 use rushlight_autograd::Tensor;
+use rushlight_core::block::Block;
 use rushlight_core::dtype::Category;
-use rushlight_core::storage::{Block, Pin};
+use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Device, Layout, Result, Scalar, Storage};
 
 use crate::operator::{Args, Operator, Pointwise, Promote};

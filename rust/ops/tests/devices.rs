@@ -2,8 +2,8 @@
 
 use rushlight::{DType, Device, Layout, Operator, Storage, Tensor};
 use rushlight_core::Class;
+use rushlight_core::block::Block;
 use rushlight_core::device_memory::{DeviceMemory, StreamId};
-use rushlight_core::storage::Block;
 
 struct Memory;
 

@@ -13,6 +13,8 @@ extern crate self as rayon;
 extern crate self as rushlight_autograd;
 extern crate self as rushlight_core;
 
+#[path = "../../core/src/block.rs"]
+mod block;
 #[path = "../../core/src/counted.rs"]
 mod counted;
 #[path = "../../jit/src/deadlock.rs"]

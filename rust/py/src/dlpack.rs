@@ -15,8 +15,8 @@ use pyo3::types::{PyDict, PyInt};
 use pyo3::{ffi, intern};
 use rushlight::{DType, Device, Layout, Storage, Tensor};
 use rushlight_core::Dims;
+use rushlight_core::block::Block;
 use rushlight_core::layout::MAX_RANK;
-use rushlight_core::storage::Block;
 use rushlight_dispatch::{copy, vmap};
 
 use crate::buffer::Memory;

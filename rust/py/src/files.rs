@@ -7,8 +7,8 @@ use std::sync::Arc;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rushlight::Storage;
+use rushlight_core::block::Block;
 use rushlight_core::file_map::{FileMap, MapMode};
-use rushlight_core::storage::Block;
 
 use crate::storage::PyStorage;
 

@@ -8,8 +8,8 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMemoryView};
+use rushlight_core::block::Block;
 use rushlight_core::file_map::FileMap;
-use rushlight_core::storage::Block;
 
 use crate::numpy_types;
 use crate::reclaim::{DeferredDrop, Owned};

@@ -10,10 +10,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rushlight::{Device, Storage};
+use rushlight_core::block::Block;
 use rushlight_core::file_map::MapMode;
 use rushlight_core::fork::{ForkMutex, Rank};
 use rushlight_core::shared::{self, Bundle, Identity};
-use rushlight_core::storage::{Block, WeakStorage};
+use rushlight_core::storage::WeakStorage;
 
 use crate::buffer::Memory;
 use crate::dtype::{PyDevice, wanted_device};

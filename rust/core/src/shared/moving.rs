@@ -1,9 +1,10 @@
 //! Moves a storage's bytes to shared memory, in place: all tensors on the storage follow.
 
+use crate::block::{Block, Owner};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fork::{ForkMutex, Rank};
-use crate::storage::{Block, Owner, Storage};
+use crate::storage::Storage;
 
 use super::{SharedBlock, alloc};
 

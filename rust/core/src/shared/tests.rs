@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::arena::Arena;
 use super::{Bundle, Handle, SharedBlock, SharedError, alloc, import, share, sys, usage};
-use crate::storage::{Block, Storage};
+use crate::block::Block;
+use crate::storage::Storage;
 
 const MIB: usize = 1 << 20;
 

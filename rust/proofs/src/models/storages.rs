@@ -5,8 +5,9 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::number::Number;
+use crate::block::Block;
 use crate::model::Model;
-use crate::storage::{Block, Storage};
+use crate::storage::Storage;
 
 pub const MODELS: &[Model] = &[
     Model { name: "storage-replaced-while-read", preemptions: 3, run: || replaced(1, 1) },

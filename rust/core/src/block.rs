@@ -1,0 +1,214 @@
+//! Bytes in one piece, with their owner: what a storage points to.
+
+use std::any::Any;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::alloc;
+use crate::device::Device;
+use crate::device_memory::DeviceMemory;
+use crate::error::{Error, Result};
+use crate::file_map::FileMap;
+use crate::shared::SharedBlock;
+
+/// The owner of a block's bytes, which decides what dropping the block does.
+pub enum Owner {
+    /// The engine's allocator.
+    Heap,
+    /// An arena that several processes see.
+    Shared(SharedBlock),
+    /// A mapped file, which may be truncated at any moment.
+    File(Arc<FileMap>),
+    /// An object of another library (NumPy, DLPack); dropping the value releases the bytes, from any thread.
+    Foreign(Box<dyn Any + Send + Sync>),
+    /// The allocator of another device, such as a GPU.
+    Device(Box<dyn DeviceMemory>),
+    /// No owner: a tensor on `meta` has a size and no bytes.
+    Meta,
+    /// No owner any more: the storage was emptied and may grow again.
+    Released,
+}
+
+pub struct Block {
+    pub(crate) pointer: NonNull<u8>,
+    pub(crate) bytes: usize,
+    /// Bytes of the allocation, at least `bytes`. A storage that shrinks keeps what it had: its tensors may still
+    /// describe memory behind the new end.
+    pub(crate) reserved: usize,
+    pub(crate) device: Device,
+    pub(crate) read_only: bool,
+    /// Whether the host may always read and write, without a check.
+    pub(crate) always_accessible: bool,
+    pub(crate) owner: Owner,
+}
+
+// SAFETY: a block is an address range; the callers of kernels synchronise writes, as torch requires of programs.
+unsafe impl Send for Block {}
+// SAFETY: see above; nothing here forms references into the bytes.
+unsafe impl Sync for Block {}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Owner::Heap = self.owner {
+            // SAFETY: only `Block::heap` makes an owner of this kind, with what `alloc::allocate` returned for as many
+            // bytes.
+            unsafe { alloc::free(self.pointer, self.reserved) };
+        }
+    }
+}
+
+impl Block {
+    pub fn heap(bytes: usize) -> Result<Block> {
+        Block::heap_reserving(bytes, bytes)
+    }
+
+    /// `bytes` bytes in an allocation of at least `reserved`.
+    pub(crate) fn heap_reserving(bytes: usize, reserved: usize) -> Result<Block> {
+        let reserved = reserved.max(bytes);
+        let pointer = alloc::allocate(reserved)?;
+        Ok(Block {
+            pointer,
+            bytes,
+            reserved,
+            device: Device::Cpu,
+            read_only: false,
+            always_accessible: true,
+            owner: Owner::Heap,
+        })
+    }
+
+    pub fn shared(block: SharedBlock) -> Block {
+        let pointer = NonNull::new(block.as_ptr()).unwrap_or(NonNull::dangling());
+        let bytes = block.len();
+        Block {
+            pointer,
+            bytes,
+            reserved: bytes,
+            device: Device::Cpu,
+            read_only: false,
+            always_accessible: true,
+            owner: Owner::Shared(block),
+        }
+    }
+
+    /// Bytes of a mapped file; `None` if the file does not have them.
+    pub fn file(map: &Arc<FileMap>, offset: usize, bytes: usize, read_only: bool) -> Option<Block> {
+        offset.checked_add(bytes).filter(|&end| end <= map.len())?;
+        let pointer = NonNull::new(map.as_ptr().wrapping_add(offset))?;
+        Some(Block {
+            pointer,
+            bytes,
+            reserved: bytes,
+            device: Device::Cpu,
+            read_only,
+            always_accessible: false,
+            owner: Owner::File(map.clone()),
+        })
+    }
+
+    /// # Safety
+    /// The bytes stay valid, and writable unless `read_only`, for as long as `owner` lives.
+    pub unsafe fn foreign(pointer: *mut u8, bytes: usize, read_only: bool, owner: Box<dyn Any + Send + Sync>) -> Block {
+        let pointer = NonNull::new(pointer).unwrap_or(NonNull::dangling());
+        Block {
+            pointer,
+            bytes,
+            reserved: bytes,
+            device: Device::Cpu,
+            read_only,
+            always_accessible: true,
+            owner: Owner::Foreign(owner),
+        }
+    }
+
+    /// Memory of another device. The pointer is a number of that device's address space.
+    pub fn device(memory: Box<dyn DeviceMemory>) -> Block {
+        let pointer = std::ptr::without_provenance_mut(memory.address());
+        let (pointer, bytes) = (NonNull::new(pointer).unwrap_or(NonNull::dangling()), memory.bytes());
+        Block {
+            pointer,
+            bytes,
+            reserved: bytes,
+            device: memory.device(),
+            read_only: false,
+            always_accessible: false,
+            owner: Owner::Device(memory),
+        }
+    }
+
+    pub fn meta(bytes: usize) -> Block {
+        let pointer = NonNull::dangling();
+        Block {
+            pointer,
+            bytes,
+            reserved: bytes,
+            device: Device::Meta,
+            read_only: false,
+            always_accessible: false,
+            owner: Owner::Meta,
+        }
+    }
+
+    /// An empty block that replaces `reserved` released bytes.
+    pub(crate) fn released(reserved: usize) -> Block {
+        let pointer = NonNull::dangling();
+        Block {
+            pointer,
+            bytes: 0,
+            reserved,
+            device: Device::Cpu,
+            read_only: false,
+            always_accessible: false,
+            owner: Owner::Released,
+        }
+    }
+
+    /// The first byte, if the host can reach it.
+    #[inline]
+    pub fn as_ptr(&self) -> Result<*mut u8> {
+        if !self.always_accessible {
+            self.check()?;
+        }
+        Ok(self.pointer.as_ptr())
+    }
+
+    /// Whether the host can reach the bytes now.
+    #[cold]
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.owner {
+            Owner::File(map) => map.check(),
+            Owner::Released => Err(Error::runtime("the tensor's storage was resized to zero bytes")
+                .hint("Use storage.resize_(nbytes) to allocate memory again.")),
+            _ if self.device == Device::Cpu => Ok(()),
+            _ => Err(out_of_reach(self.device)),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// The bytes of the allocation, which all tensors of the storage lie in.
+    pub fn reserved(&self) -> usize {
+        self.reserved
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+}
+
+/// The error for memory on another device, or on none: the host cannot read or write there.
+#[cold]
+fn out_of_reach(device: Device) -> Error {
+    match device {
+        Device::Meta => Error::not_implemented("Cannot copy out of meta tensor; no data!")
+            .hint("A meta tensor has a shape and a dtype but no data: create it on another device."),
+        _ => Error::runtime(format!("the host cannot reach memory on {device}"))
+            .hint("Use Tensor.cpu() to copy the tensor to host memory first."),
+    }
+}
