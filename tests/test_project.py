@@ -37,7 +37,7 @@ CLOSED_TO_FORKS = {
     "core/src/fork.rs:INSTALLED": "done when the engine starts",
     "core/src/fork.rs:mutex": "the registry's own",
     "cuda/src/lib.rs:COUNT": "set with the GIL held, so that nobody else can fork",
-    "dist/src/client.rs:asker": "a child that inherits a client is refused before it looks",
+    "dist/src/client.rs:requester": "a child that inherits a client is refused before it looks",
     "dist/src/client.rs:stream": "a child that inherits a client is refused before it looks",
     "dist/src/server.rs:peers": "a child that inherits a server leaves it alone",
     "dist/src/table.rs:changed": "a child that inherits a table is refused before it looks",

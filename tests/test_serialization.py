@@ -508,6 +508,18 @@ def test_settings_are_taken_back():
         pass
 
 
+def test_files_without_checksums(tmp_path):
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save({"a": torch.arange(10.0)}, tmp_path / "x.pt")
+    finally:
+        torch.serialization.set_crc32_options(True)
+    with zipfile.ZipFile(tmp_path / "x.pt") as archive:
+        assert {record.CRC for record in archive.infolist()} == {0}
+    for mmap in (False, True):
+        assert torch.load(tmp_path / "x.pt", mmap=mmap)["a"].tolist() == list(range(10))
+
+
 def test_a_mapped_file_may_be_written_to(tmp_path):
     path = tmp_path / "model.pt"
     save(torch.zeros(3), path)

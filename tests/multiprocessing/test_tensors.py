@@ -289,13 +289,13 @@ class TestLifetime:
 def add_often(target, index, count):
     for _ in range(count):
         if index is None:
-            mp.atomic_add_(target, torch.ones(()))
+            mp.atomic_add_(target, torch.ones((), dtype=target.dtype))
         else:
-            mp.atomic_add_(target, torch.ones(len(index), 2), index=index, alpha=2)
+            mp.atomic_add_(target, torch.ones(len(index), 2, dtype=target.dtype), index=index, alpha=2)
 
 
 class TestAtomicAdd:
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.int64])
     @pytest.mark.parametrize("rows", [None, [1, 1, 3, 1]])
     def test_no_addition_is_lost(self, dtype, rows):
         """Integers are added exactly, in any order. The processes constantly update the same few elements."""
@@ -329,6 +329,18 @@ class TestAtomicAdd:
         mp.atomic_add_(target, torch.arange(400), alpha=2)
         assert torch.equal(target, (2.0 * torch.arange(400, dtype=torch.float64)).expand(300, 400))
 
+    @pytest.mark.parametrize("name", "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16".split())
+    def test_adds_what_add_adds_in_each_dtype(self, name):
+        dtype = getattr(torch, name)
+        target, update = torch.arange(100).to(dtype), torch.arange(50, 150).to(dtype)
+        wide = torch.float64 if dtype.is_floating_point else torch.int64
+        expected = (target.to(wide) + 3 * update.to(wide)).to(dtype)
+        assert torch.equal(mp.atomic_add_(target, update, alpha=3), expected)
+        if not dtype.is_floating_point:
+            with pytest.raises(RuntimeError, match="alpha must not be a floating point number"):
+                mp.atomic_add_(target, update, alpha=0.5)
+            assert torch.equal(target, expected)
+
     def test_nothing_is_recorded_and_the_change_is_counted(self):
         weight = torch.ones(2, requires_grad=True)
         product = (weight * weight).sum()
@@ -339,7 +351,8 @@ class TestAtomicAdd:
     @pytest.mark.parametrize(
         "target, update, index, error",
         [
-            (torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.int64), None, TypeError),
+            (torch.zeros(2, dtype=torch.bool), torch.ones(2, dtype=torch.bool), None, TypeError),
+            (torch.zeros(2, dtype=torch.int64), torch.ones(2), None, RuntimeError),
             (torch.zeros(2), torch.ones(2, dtype=torch.complex64), None, RuntimeError),
             (torch.zeros(2), torch.ones(3), None, RuntimeError),
             (torch.zeros(1).expand(2), torch.ones(2), None, RuntimeError),

@@ -55,7 +55,8 @@ def get_crc32_options() -> bool:
 
 
 def set_crc32_options(compute_crc32: bool) -> None:
-    """Accepted; it has no effect, because checksums are always written.
+    """Sets whether `save` computes checksums. A file without them has zeros in their place: `load` reads it, and
+    other programs may warn about it.
 
     >>> torch.serialization.set_crc32_options(True)
     """

@@ -18,7 +18,8 @@ def write(target, folder: str, obj: object, protocol: int, compact: bool, byteor
     pickler = Pickler(data, protocol, compact)
     pickler.dump(obj)
     alignment = config.save.storage_alignment
-    writer = translated(lambda: _C._CheckpointWriter(target, folder, alignment))
+    checksums = config.save.compute_crc32
+    writer = translated(lambda: _C._CheckpointWriter(target, folder, alignment, checksums))
     writer.record("data.pkl", data.getvalue())
     writer.record(".format_version", b"1")
     writer.record(".storage_alignment", str(alignment).encode())

@@ -1,8 +1,9 @@
 //! Atomic additions, which no other thread or process can undo: an element is exchanged only if it still has the value
 //! that was read.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use half::{bf16, f16};
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{Layout, Scalar};
 
@@ -11,30 +12,35 @@ use crate::pointwise::GRAIN;
 
 /// A number that can be added to in shared memory.
 pub trait Number: Copy {
-    fn product(number: Self, factor: Scalar) -> Self;
+    /// The numbers in which sums are computed; each is rounded once.
+    type Term: Copy;
+
+    fn product(number: Self, factor: Scalar) -> Self::Term;
 
     /// Adds to the number at `place`.
     ///
     /// # Safety
     /// `place` is aligned and may be written.
-    unsafe fn add(place: *mut u8, number: Self);
+    unsafe fn add(place: *mut u8, term: Self::Term);
 }
 
-macro_rules! number {
-    ($float:ty, $bits:ty) => {
+macro_rules! float {
+    ($float:ty, $term:ty, $atomic:ty, $widen:expr, $round:expr) => {
         impl Number for $float {
-            fn product(number: $float, factor: Scalar) -> $float {
-                number * factor.f64() as $float
+            type Term = $term;
+
+            fn product(number: $float, factor: Scalar) -> $term {
+                $widen(number) * factor.f64() as $term
             }
 
             #[inline(always)]
-            unsafe fn add(place: *mut u8, number: $float) {
+            unsafe fn add(place: *mut u8, term: $term) {
                 // SAFETY: guaranteed by the caller (see `# Safety`).
-                let cell = unsafe { <$bits>::from_ptr(place.cast()) };
+                let cell = unsafe { <$atomic>::from_ptr(place.cast()) };
                 let mut old = cell.load(Ordering::Relaxed);
                 loop {
-                    let new = (<$float>::from_bits(old) + number).to_bits();
-                    match cell.compare_exchange_weak(old, new, Ordering::Relaxed, Ordering::Relaxed) {
+                    let new: $float = $round($widen(<$float>::from_bits(old)) + term);
+                    match cell.compare_exchange_weak(old, new.to_bits(), Ordering::Relaxed, Ordering::Relaxed) {
                         Ok(_) => return,
                         Err(found) => old = found,
                     }
@@ -44,8 +50,40 @@ macro_rules! number {
     };
 }
 
-number!(f32, AtomicU32);
-number!(f64, AtomicU64);
+float!(f16, f32, AtomicU16, f16::to_f32, f16::from_f32);
+float!(bf16, f32, AtomicU16, bf16::to_f32, bf16::from_f32);
+float!(f32, f32, AtomicU32, std::convert::identity, std::convert::identity);
+float!(f64, f64, AtomicU64, std::convert::identity, std::convert::identity);
+
+// Sums of integers wrap around, and so those of unsigned numbers have the same bits.
+macro_rules! integer {
+    ($($integer:ty, $atomic:ty;)*) => {$(
+        impl Number for $integer {
+            type Term = $integer;
+
+            fn product(number: $integer, factor: Scalar) -> $integer {
+                number.wrapping_mul(factor.i64() as $integer)
+            }
+
+            #[inline(always)]
+            unsafe fn add(place: *mut u8, term: $integer) {
+                // SAFETY: guaranteed by the caller (see `# Safety`).
+                unsafe { <$atomic>::from_ptr(place.cast()) }.fetch_add(term as _, Ordering::Relaxed);
+            }
+        }
+    )*};
+}
+
+integer! {
+    i8, AtomicU8;
+    i16, AtomicU16;
+    i32, AtomicU32;
+    i64, AtomicU64;
+    u8, AtomicU8;
+    u16, AtomicU16;
+    u32, AtomicU32;
+    u64, AtomicU64;
+}
 
 /// `to += factor * from`, element by element.
 ///

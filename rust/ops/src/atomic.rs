@@ -1,5 +1,6 @@
 //! Atomic additions from several processes to the same elements, for Hogwild. It is not an operator.
 
+use half::{bf16, f16};
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
@@ -19,11 +20,28 @@ pub fn add(target: &Tensor, index: Option<&Tensor>, update: &Tensor, alpha: Scal
     variants::check_no_self_overlap(target)?;
     variants::check_cast(update.dtype(), target.dtype())?;
     let update = copy::readable(&convert::to_dtype(&update.detach(), target.dtype())?)?;
-    match target.dtype() {
-        DType::F32 => add_numbers::<f32>(target, index, &update, alpha),
-        DType::F64 => add_numbers::<f64>(target, index, &update, alpha),
-        other => Err(Error::type_(format!("atomic_add_() adds to float32 and float64, not to {other}"))),
+    if alpha.is_floating() && !target.dtype().is_differentiable() {
+        return Err(Error::runtime("For integral input tensors, argument alpha must not be a floating point number."));
     }
+    let add = match target.dtype() {
+        DType::F16 => add_numbers::<f16>,
+        DType::BF16 => add_numbers::<bf16>,
+        DType::F32 => add_numbers::<f32>,
+        DType::F64 => add_numbers::<f64>,
+        DType::I8 => add_numbers::<i8>,
+        DType::I16 => add_numbers::<i16>,
+        DType::I32 => add_numbers::<i32>,
+        DType::I64 => add_numbers::<i64>,
+        DType::U8 => add_numbers::<u8>,
+        DType::U16 => add_numbers::<u16>,
+        DType::U32 => add_numbers::<u32>,
+        DType::U64 => add_numbers::<u64>,
+        DType::Bool | DType::C64 | DType::C128 => {
+            let name = target.dtype().display_name();
+            return Err(Error::type_(format!("atomic_add_() adds to real numbers, not to {name}")));
+        }
+    };
+    add(target, index, &update, alpha)
 }
 
 fn add_numbers<T: Number>(target: &Tensor, index: Option<&Tensor>, update: &Tensor, alpha: Scalar) -> Result<()> {

@@ -3,13 +3,12 @@
 
 use std::sync::atomic::AtomicUsize;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use rushlight::Scalar;
 
-use crate::errors::raise;
-use crate::object;
+use crate::errors::{kind_of, raise};
 use crate::storage::PyStorage;
+use crate::{object, scalars};
 
 /// Makes this process a member of a group. `count` is shared memory in which the group's parent writes the number of
 /// members.
@@ -37,10 +36,14 @@ fn _atomic_add(
     target: &Bound<'_, PyAny>,
     update: &Bound<'_, PyAny>,
     index: Option<&Bound<'_, PyAny>>,
-    alpha: f64,
+    alpha: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let index = index.map(object::tensor).transpose()?;
-    rushlight::atomic::add(object::tensor(target)?, index, object::tensor(update)?, Scalar::Float(alpha)).map_err(raise)
+    let alpha = match scalars::number(alpha)? {
+        Some(alpha) if !alpha.is_complex() => alpha,
+        _ => return Err(PyTypeError::new_err(format!("alpha must be a real number, not {}", kind_of(alpha)))),
+    };
+    rushlight::atomic::add(object::tensor(target)?, index, object::tensor(update)?, alpha).map_err(raise)
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {

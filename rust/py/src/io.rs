@@ -185,15 +185,16 @@ impl PyWriter {
 
 #[pymethods]
 impl PyWriter {
-    /// `target` is a path, or an object with `write`; payloads begin at multiples of `alignment`.
+    /// `target` is a path, or an object with `write`; payloads begin at multiples of `alignment`. Without `checksums`
+    /// none are computed.
     #[new]
-    fn new(target: &Bound<'_, PyAny>, folder: &str, alignment: u64) -> PyResult<Self> {
+    fn new(target: &Bound<'_, PyAny>, folder: &str, alignment: u64, checksums: bool) -> PyResult<Self> {
         let output = if target.hasattr("write")? {
             Output::Object(target.clone().unbind())
         } else {
             Output::File(File::create(target.extract::<PathBuf>()?)?)
         };
-        Ok(PyWriter(Some(Writer::new(output, folder).aligned(alignment).map_err(raise)?)))
+        Ok(PyWriter(Some(Writer::new(output, folder).with_checksums(checksums).aligned(alignment).map_err(raise)?)))
     }
 
     fn record(&mut self, py: Python<'_>, name: &str, data: PyBuffer<u8>) -> PyResult<()> {

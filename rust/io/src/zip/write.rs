@@ -31,6 +31,7 @@ pub struct Writer<W> {
     out: W,
     folder: String,
     alignment: u64,
+    checks: bool,
     position: u64,
     entries: Vec<Entry>,
     open: Option<Open>,
@@ -39,12 +40,21 @@ pub struct Writer<W> {
 struct Open {
     entry: Entry,
     left: u64,
-    checksum: crc32fast::Hasher,
+    /// `None` if the archive has no checksums.
+    checksum: Option<crc32fast::Hasher>,
 }
 
 impl<W: Write> Writer<W> {
     pub fn new(out: W, folder: &str) -> Self {
-        Self { out, folder: folder.to_owned(), alignment: ALIGNMENT, position: 0, entries: Vec::new(), open: None }
+        Self {
+            out,
+            folder: folder.to_owned(),
+            alignment: ALIGNMENT,
+            checks: true,
+            position: 0,
+            entries: Vec::new(),
+            open: None,
+        }
     }
 
     /// Sets another alignment of payloads.
@@ -53,6 +63,11 @@ impl<W: Write> Writer<W> {
             return Err(misuse("storages are aligned to 1 to 32768 bytes"));
         }
         Ok(Self { alignment, ..self })
+    }
+
+    /// Sets whether checksums are computed; a file without them has zeros in their place.
+    pub fn with_checksums(self, checks: bool) -> Self {
+        Self { checks, ..self }
     }
 
     /// Writes a whole record.
@@ -93,7 +108,7 @@ impl<W: Write> Writer<W> {
         self.put(&header)?;
         self.put(entry.name.as_bytes())?;
         self.put(&extra)?;
-        self.open = Some(Open { entry, left: size, checksum: crc32fast::Hasher::new() });
+        self.open = Some(Open { entry, left: size, checksum: self.checks.then(crc32fast::Hasher::new) });
         Ok(())
     }
 
@@ -101,7 +116,9 @@ impl<W: Write> Writer<W> {
         let open = self.open.as_mut().ok_or_else(|| misuse("no record is open"))?;
         open.left =
             open.left.checked_sub(bytes.len() as u64).ok_or_else(|| misuse("more bytes than the record has"))?;
-        open.checksum.update(bytes);
+        if let Some(checksum) = &mut open.checksum {
+            checksum.update(bytes);
+        }
         self.put(bytes)
     }
 
@@ -109,7 +126,7 @@ impl<W: Write> Writer<W> {
         let Some(Open { mut entry, left: 0, checksum }) = self.open.take() else {
             return Err(misuse("fewer bytes than the record has"));
         };
-        entry.checksum = checksum.finalize();
+        entry.checksum = checksum.map_or(0, crc32fast::Hasher::finalize);
         if entry.size > 0 {
             let mut descriptor = DESCRIPTOR.to_le_bytes().to_vec();
             descriptor.extend_from_slice(&entry.checksum.to_le_bytes());
