@@ -1,4 +1,5 @@
-//! The fork registry: every process-wide lock of rushlight is taken before `fork` and released on both sides.
+//! The fork registry: every registered lock is taken before `fork` and released on both sides. A process-wide lock is
+//! registered unless nothing else can run while it is held; `tests/test_project.py` lists these exceptions.
 //!
 //! A thread that holds a lock does not exist in the child, so an unregistered lock could stay locked there forever.
 //! `prepare` takes the registered locks in the order of their rank and the registry's own lock last, because a thread

@@ -132,12 +132,15 @@ impl Cell {
             return;
         }
         if self.pins.load(Ordering::SeqCst) == 0 {
-            // A pin that begins now sees the new block: a retired one was unlinked before it entered the list. SAFETY:
-            // the list was taken whole, so it belongs to this thread alone.
+            // A pin that begins now sees the new block: a retired one was unlinked before it entered the list.
+            //
+            // SAFETY: the list was taken whole, so it belongs to this thread alone.
             unsafe { self.free_list(list) };
         } else {
             // If the last kernel finishes just now it finds no list; then the next one to finish frees it, or the drop
-            // of the storage. SAFETY: the list belongs to this thread alone until it is put back.
+            // of the storage.
+            //
+            // SAFETY: the list belongs to this thread alone until it is put back.
             unsafe { self.retire_list(list) };
         }
     }
@@ -227,8 +230,8 @@ impl Storage {
         Hold { cell: &self.0, block: self.0.block.load(Ordering::SeqCst) }
     }
 
-    /// Pins the bytes for reading or writing; they stay in place until the pin is dropped. This is the only way to the
-    /// bytes. It is an error if the host cannot reach them: on `meta`, on another device, or behind the end of a file.
+    /// Pins the bytes for reading or writing; they stay in place until the pin is dropped. This is the only safe way to
+    /// the bytes for the host. It is an error if the host cannot reach them: on `meta`, on another device, or behind the end of a file.
     #[inline]
     pub fn pin(&self) -> Result<Pin<'_>> {
         let hold = self.hold();

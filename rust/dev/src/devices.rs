@@ -1,7 +1,7 @@
 //! `cargo dev devices`: which operators have an implementation on which device.
 //!
 //! The table counts the operators by kind of implementation. Pointwise operators have no kernel of their own for a GPU:
-//! their expression is compiled for every device. The list below the table names the operators without an
+//! a device function is generated from their expression. The list below the table names the operators without an
 //! implementation for CUDA.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What derivatives are written in: a tensor or a number,, with an error propagated in the value instead of by `?` at
+//! What derivatives are written in: a tensor or a number, with an error propagated in the value instead of by `?` at
 //! every step.
 
 use rushlight_autograd::Tensor;

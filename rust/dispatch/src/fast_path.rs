@@ -1,6 +1,6 @@
 //! The fast path of a call: small operands of one shape and dtype need no strides, no broadcasting and no conversion.
 //!
-//! The eight steps are the same, but their results are known beforehand. Everything else takes the general path
+//! The steps are the same, but their results are known beforehand. Everything else takes the general path
 //! (`call`).
 
 use crate::value::{Arg, Operand};

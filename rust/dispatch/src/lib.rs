@@ -10,7 +10,7 @@
 //!   `variants`: what in-place forms and `out=` may write.
 //! - `modes`: which interceptors may apply to a call. The interceptors are `autocast` (mixed precision), `vmap`,
 //!   `sparse`, `call::lazy_conj` (lazy conjugates), `profile` (the profiler) and `call_cache` (saved calls).
-//! - `fast_path` and `call`: the fast path and the eight steps of a call; `arithmetic`: the operators of derivatives.
+//! - `fast_path` and `call`: the fast path and the steps of a call; `arithmetic`: the operators of derivatives.
 //!
 //! `backcompat` has optional warnings.
 

@@ -280,19 +280,19 @@ fn files_with(word: &str, folder: &Path, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn an_operator_is_its_room_and_a_line_of_the_table() {
+fn an_operator_is_its_definition_and_a_line_of_the_table() {
     // An operator of which no other is composed. Its mathematics (`simd`, `cpu`) is in lower crates.
     let mut found = BTreeSet::new();
     for folder in ["rust/ops", "rust/py", "rust/autograd", "rust/dev", "rust/cuda", "python"] {
         files_with("heaviside", &root().join(folder), &mut found);
     }
-    let room: Vec<&String> = found.iter().filter(|file| *file != "rust/ops/src/table.rs").collect();
+    let definitions: Vec<&String> = found.iter().filter(|file| *file != "rust/ops/src/table.rs").collect();
     assert!(found.contains("rust/ops/src/table.rs"), "{found:?}");
-    assert!(room.len() == 1 && room[0].starts_with("rust/ops/src/pointwise/"), "{found:?}");
+    assert!(definitions.len() == 1 && definitions[0].starts_with("rust/ops/src/pointwise/"), "{found:?}");
 }
 
 #[test]
-fn the_number_of_operators_without_cuda_falls() {
+fn the_number_of_operators_without_cuda_is_recorded() {
     let lacks = |op: &&&Operator| {
         !matches!(op.implementation, Implementation::Pointwise(_)) && !op.implementation.runs_on(Device::Cuda(0))
     };

@@ -1,13 +1,15 @@
 //! `rushlight._C`: the Python interface of the engine. It only translates and has no mathematics.
 //!
-//! - `class`, `object` and `tensor_methods` make `Tensor`, `reclaim` frees it.
-//! - `attributes`, `methods`, `protocol`, `number` and `index` are its interface; `sparse` has the methods of sparse
-//!   tensors, `vmap` the entry points of `vmap`, `print` the text.
+//! - `class` and `object` make `Tensor`, `reclaim` frees it.
+//! - `attributes`, `methods` (geometry, values, history), `tensor_methods` (storage, hooks, class), `protocol`, `number`
+//!   and `index` are its interface; `sparse` has the methods of sparse tensors, `vmap` the entry points of `vmap`,
+//!   `print` the text.
 //! - `entry` turns the operator table into functions and methods; `parse` and `convert` convert arguments and results
 //!   (`size`, `results`, `nested` lists), `errors` exceptions; `overrides` calls `__torch_function__`; `deprecated`
 //!   accepts torch's deprecated signatures.
-//! - `to` is `Tensor.to` and its variants; `numpy`, `buffer` and `dlpack` share memory with other libraries, `storage`,
-//!   `files`, `io` and `group` with files and processes.
+//! - `to` is `Tensor.to` and its variants; `numpy`, `buffer` and `dlpack` share memory with other libraries (`numpy_types`
+//!   names dtypes, `foreign_buffer` owns memory, `memory_access` gives out addresses), `storage`, `files`, `io` and
+//!   `group` with files and processes. `scalars` reads Python numbers.
 //! - `attach` releases and acquires the GIL.
 //! - `autograd`, `dist`, `dtype`, `generator`, `jit` and `profile` wrap one crate or module each; `functions` are the
 //!   module's functions, and `table` exposes the operator table to tests.

@@ -1,4 +1,5 @@
-//! Methods of `Tensor` that are not operators: geometry, conversion to Python, history.
+//! Methods of `Tensor` that are not operators: geometry, conversion to Python, history. Those about its storage, hooks
+//! and class are in `tensor_methods`.
 //!
 //! Each is a C function of its own with named parameters; `methods!` writes the wrappers.
 

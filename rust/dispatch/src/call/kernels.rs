@@ -79,7 +79,7 @@ pub fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
     }
 }
 
-pub fn unrecorded(body: &ExplicitAutograd, args: &Args) -> Result<Output> {
+pub fn explicit_autograd(body: &ExplicitAutograd, args: &Args) -> Result<Output> {
     let device = check_devices(args)?;
     let compute = select_kernel(args.op, device, body.cpu, body.cuda)?.unwrap_or(body.cpu);
     let output = {
@@ -90,7 +90,7 @@ pub fn unrecorded(body: &ExplicitAutograd, args: &Args) -> Result<Output> {
 }
 
 /// Runs a body that fills the first argument, between autograd's checks and its record.
-pub fn run_fill(body: &InPlaceFill, args: &Args) -> Result<Output> {
+pub fn in_place_fill(body: &InPlaceFill, args: &Args) -> Result<Output> {
     let device = check_devices(args)?;
     let fill = select_kernel(args.op, device, body.cpu, body.cuda)?.unwrap_or(body.cpu);
     let own = args.tensor(Arg::FIRST)?;

@@ -1,5 +1,5 @@
-//! The steps of a call, the same eight for every operator: check devices, promote, broadcast, infer the shape,
-//! allocate, run, record for backward, record for the profiler.
+//! The steps of a call, in one order for every operator: check devices, promote, broadcast, infer the shape, allocate,
+//! run, record for backward. Operators that are not elementwise promote and broadcast in their own shape function.
 //!
 //! Before the steps, the interceptors in `INTERCEPTORS` run in their order, each only if its mode is in use or an operand
 //! has its form (`modes`). The order matters: mixed precision sees the operands as the user gave them and starts the
@@ -193,8 +193,8 @@ fn execute(args: &Args, target: Target, declined: bool) -> Result<Output> {
         (Implementation::CompositeImplicit(body), Target::Fresh) => {
             check_devices(args).and_then(|_| subgraph::compose(*body, args))
         }
-        (Implementation::ExplicitAutograd(body), Target::Fresh) => kernels::unrecorded(body, args),
-        (Implementation::InPlaceFill(body), Target::Fresh) => kernels::run_fill(body, args),
+        (Implementation::ExplicitAutograd(body), Target::Fresh) => kernels::explicit_autograd(body, args),
+        (Implementation::InPlaceFill(body), Target::Fresh) => kernels::in_place_fill(body, args),
         (_, target) => through_copy::through_copy(args, target),
     }
 }

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::dtype::default_dtype;
 use rushlight_core::loop_nest::{LoopNest, result_layout};
 use rushlight_core::storage::Pin;
-use rushlight_core::{DType, Dims, Layout, Result, Scalar};
+use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
 use rushlight_cpu::pointwise::{InnerLoop, Numbers, RawOperand};
 use smallvec::SmallVec;
 
@@ -172,11 +172,12 @@ impl Loop<'_> {
     /// Runs the loop, without the GIL if it is long.
     fn over(&self, out: &Tensor, operands: &Operands) -> Result<()> {
         while_detached(out.layout().numel(), || match operands.len() {
+            0 => self.run::<1>(out, operands),
             1 => self.run::<2>(out, operands),
             2 => self.run::<3>(out, operands),
             3 => self.run::<4>(out, operands),
             4 => self.run::<5>(out, operands),
-            _ => self.run::<1>(out, operands),
+            more => Err(Error::runtime(format!("an expression takes at most four operands, not {more}"))),
         })
     }
 

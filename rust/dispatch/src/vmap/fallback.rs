@@ -75,7 +75,7 @@ fn stacked(batch: &BatchedCall, results: &[Output]) -> Result<Output> {
     })
 }
 
-/// The same for an operator whose body is recorded.
+/// Calls an operator whose body is recorded once for each sample, and stacks the results.
 pub fn recorded(batch: &BatchedCall) -> Result<Output> {
     let (level, size) = (batch.level, batch.size);
     if size == 0 {

@@ -1,5 +1,5 @@
-//! Binds the arguments of a call to a signature: positional ones first, then keywords by the address of their interned
-//! name.
+//! Binds the arguments of a call to a signature: positional ones first, then keywords, by the address of their interned
+//! name or else by their text and torch's synonyms.
 
 use std::ffi::{CStr, CString};
 

@@ -7,6 +7,6 @@ the `wire`, a pipe of `rushlight.multiprocessing`, to the loop in `worker`. It f
 `Result`, with tensors as handles to shared memory. The pool waits for results and for ended workers at the same time.
 The iterator puts batches in order and pins them (`pin_memory`).
 
-Other modules: `share` moves a dataset into shared memory; `randomness` gives samples their own random states; `failure` transfers exceptions; `flight_recorder` and `memory` provide
-information about a worker that has crashed.
+Other modules: `share` moves a dataset into shared memory; `randomness` gives samples their own random states;
+`failure` transfers exceptions; `flight_recorder` and `memory` provide information about a worker that has crashed.
 """

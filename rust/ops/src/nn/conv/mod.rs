@@ -350,7 +350,7 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
     let left = |dim: usize| whole[dim] + i128::from(extra[dim]) - 2 * i128::from(params.padding[dim]);
     let own: SmallVec<[i128; 3]> = (0..dims).map(left).collect();
     if own.iter().any(|&own| own < 0 || own == 0 && params.input.numel() > 0) {
-        // As above.
+        // torch treats a sequence as an image of one row.
         let listed = |sizes: &mut dyn Iterator<Item = i128>| {
             let row = (dims == 1).then_some(1);
             row.into_iter().chain(sizes).map(|size| size.to_string()).collect::<Vec<_>>().join(" x ")

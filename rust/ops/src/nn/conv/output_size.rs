@@ -2,7 +2,7 @@
 
 use rushlight_core::{Error, window};
 
-/// A bound of padding before and behind the input, so that sums of a few terms do not overflow.
+/// Sizes and offsets above this are refused, so that sums of a few of them do not overflow in a kernel.
 const LARGEST: i128 = 1 << 60;
 
 /// The number of windows on an input with padding at both sides; `None` if a number exceeds the limit of the kernels.
