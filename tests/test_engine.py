@@ -337,9 +337,8 @@ class TestErrors:
     @pytest.mark.parametrize("panic", [torch._C._panic, torch._C._panic_in_kernel])
     def test_a_panic_is_an_exception(self, panic):
         for _ in range(3):
-            with pytest.raises(BaseException) as caught:  # PyO3's panic is no Exception, to avoid catching it
+            with pytest.raises(RuntimeError, match="asked for"):
                 panic()
-            assert type(caught.value).__name__ == "PanicException"
         assert (torch.ones(200_000) + 1).sum().item() == 400_000
 
     def test_sentences_and_hints(self):

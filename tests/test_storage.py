@@ -115,7 +115,15 @@ def test_tensors_of_a_shrunken_storage_stay_in_its_memory(through):
     storage.resize_(4)
     assert x[0] == 2 and x.fill_(3).sum() == 300_000
     x.share_memory_()
-    assert x.sum() == 300_000 and x.fill_(4).sum() == 400_000
+    assert storage.nbytes() == 4 and x.sum() == 300_000 and x.fill_(4).sum() == 400_000
+
+
+def test_set_keeps_the_device():
+    x, y = torch.zeros(5), torch.zeros(5, device="meta")
+    for target, source in ((x, y.untyped_storage()), (y, x.untyped_storage()), (x, y)):
+        with pytest.raises(RuntimeError, match="^Attempted to set the storage of a tensor on device"):
+            target.set_(source)
+    assert x.device.type == "cpu" and x.tolist() == [0] * 5
 
 
 @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")

@@ -367,6 +367,8 @@ def test_settings():
 
 def test_dtype_questions():
     assert torch.promote_types(torch.int8, torch.uint8) == torch.int16
+    with pytest.raises(RuntimeError, match="attempted to promote UInt16 and ComplexFloat"):
+        torch.promote_types(torch.uint16, torch.complex64)
     assert not torch.can_cast(torch.float32, torch.int32)
     assert torch.result_type(torch.ones(1, dtype=torch.int32), 1.5) == torch.float32
     assert torch.broadcast_shapes((2,), (3, 1)) == (3, 2) and torch.broadcast_shapes(5, [1], torch.Size()) == (5,)
@@ -592,3 +594,10 @@ def test_the_constructors_of_old_take_tensors_of_their_dtype():
         TypeError, match=r"expected TensorOptions\(dtype=float, .*\) \(got TensorOptions\(dtype=long int,"
     ):
         torch.FloatTensor(x)
+
+
+def test_dtypes_without_a_complex_one():
+    assert torch.float32.to_complex() == torch.complex64
+    for dtype, name in ((torch.int64, "Long"), (torch.bool, "Bool")):
+        with pytest.raises(RuntimeError, match=f"Unknown Complex ScalarType for {name}"):
+            dtype.to_complex()

@@ -7,6 +7,7 @@ from rushlight import _utils
 from rushlight._C import Tensor, UntypedStorage, _expect_overrides
 from rushlight._C import _disabled_torch_function_impl as _disabled
 from rushlight._C import device as _device
+from rushlight._C import memory_format as _memory_format
 from rushlight._loading import load
 from rushlight._overridable import overridable
 from rushlight._warnings import warn, warn_once
@@ -321,13 +322,28 @@ def lu(self, pivot=True, get_infos=False):
 
 
 @_method
-def dim_order(self):
+def dim_order(self, *, ambiguity_check=False):
     """The dimensions, from the largest stride to the smallest.
+
+    With ``ambiguity_check`` an order that the strides leave open is an error, unless the tensor has exactly one of the
+    memory formats that are given as a list.
 
     >>> torch.ones(2, 3).t().dim_order()
     (1, 0)
     """
+    formats = [] if isinstance(ambiguity_check, bool) else ambiguity_check
+    if not isinstance(formats, list) or not all(isinstance(one, _memory_format) for one in formats):
+        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
     strides = self.stride()
+    if ambiguity_check is not False:
+        repeats = len(set(strides)) < self.dim()
+        is_open = repeats or 1 in self.shape
+        if is_open and sum(self.is_contiguous(memory_format=one) for one in formats) != 1:
+            raise RuntimeError(
+                "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
+            )
+        if repeats or 0 in strides:
+            raise RuntimeError("The tensor does not have unique dim order.")
     return tuple(sorted(range(self.dim()), key=lambda dim: -strides[dim]))
 
 

@@ -264,6 +264,8 @@ def _write(file: Any, tensors: dict[str, torch.Tensor], metadata: dict[str, str]
         tensor = tensors[name].detach().cpu().contiguous()
         size = tensor.numel() * tensor.dtype.itemsize
         start = tensor.storage_offset() * tensor.dtype.itemsize
+        if start + size > tensor.untyped_storage().nbytes():  # the storage has shrunk
+            tensor, start = tensor.clone(), 0
         content = memoryview(tensor.untyped_storage())[start : start + size]
         for first in range(0, size, _PIECE):
             file.write(content[first : first + _PIECE])

@@ -485,3 +485,35 @@ def test_the_gradient_has_a_private_name():
         shared._grad = torch.ones(3)
     del shared._grad
     assert shared.grad is None
+
+
+def test_a_leaf_hook_returns_nothing():
+    for value, kind, sentence in (
+        (torch.ones(2), RuntimeError, "Tensor post accumulate grad hooks should return None."),
+        (3, TypeError, "expected Variable, but hook returned 'int'"),
+    ):
+        leaf = torch.ones(2, requires_grad=True)
+        leaf.register_post_accumulate_grad_hook(lambda _, value=value: value)
+        with pytest.raises(kind, match=sentence):
+            (leaf * 2).sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("reduced", "name"),
+    [
+        (lambda x, s: torch.scatter_reduce(x, 0, torch.tensor([0, 0, 1]), s, "prod"), "scatter_reduce"),
+        (lambda x, s: torch.index_reduce(x, 0, torch.tensor([0, 0, 1]), s, "prod"), "index_reduce"),
+    ],
+)
+def test_products_in_which_zeros_meet_have_one_gradient(reduced, name):
+    source = torch.tensor([0.0, 0.0, 3.0], requires_grad=True)
+    (grad,) = torch.autograd.grad(reduced(torch.ones(2), source).sum(), source, create_graph=True)
+    assert grad.tolist() == [0, 0, 1]
+    with pytest.raises(RuntimeError, match=rf"{name}\(\): Double backward is unsupported"):
+        grad.sum().backward()
+
+
+def test_a_dense_tensor_is_dense():
+    x = torch.ones(2, requires_grad=True)
+    (x.to_dense() * 3).sum().backward()
+    assert x.grad.tolist() == [3, 3]

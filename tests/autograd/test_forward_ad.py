@@ -380,3 +380,156 @@ def test_nothing_carries_a_tangent_in_inference_mode():
         x = fwAD.make_dual(X, V)
         assert fwAD.unpack_dual(x).tangent is None
         assert fwAD.unpack_dual(x * x).tangent is None
+
+
+def test_changes_in_place_after_a_use():
+    """A tangent is that of the time of the call, so later changes do not matter."""
+    one = torch.ones(2)
+    assert torch.allclose(torch.func.jvp(lambda x: x.exp().mul_(2), (one,), (one,))[1], 2 * one.exp())
+    net = nn.Sequential(nn.Sigmoid(), nn.ReLU(inplace=True))
+    slope = (one.sigmoid() * (1 - one.sigmoid())).diag()
+    assert torch.allclose(torch.func.jacfwd(net)(one), slope)
+
+    def squared_twice(x):
+        x = x.clone()
+        y = x * x
+        x.mul_(x)
+        return y + x[:]
+
+    assert torch.allclose(pushed(squared_twice, (X, V)).tangent, 4 * X * V)
+
+
+def test_of_several_values_for_one_element_the_last_has_a_tangent():
+    index, x, v = torch.tensor([1, 1]), torch.zeros(4), torch.tensor([10.0, 20.0, 30.0, 40.0])
+    values, tangents = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 5.0])
+    for write in (
+        lambda x, s: torch.scatter(x, 0, index, s),
+        lambda x, s: torch.index_copy(x, 0, index, s),
+        lambda x, s: torch.index_put(x, (index,), s),
+        lambda x, s: torch.put(x, index, s),
+    ):
+        assert torch.func.jvp(write, (x, values), (v, tangents))[1].tolist() == [10, 5, 30, 40]
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_of_several_unpooled_values_the_last_has_a_tangent(dims):
+    unpool = getattr(nn.functional, f"max_unpool{dims}d")
+    shape = (1,) * (dims + 1) + (2,)
+    index, tangent = torch.tensor([1, 1]).view(shape), torch.tensor([1.0, 5.0]).view(shape)
+    found = torch.func.jvp(lambda x: unpool(x, index, 2), (torch.ones(shape),), (tangent,))[1]
+    assert found.flatten()[:4].tolist() == [0, 5, 0, 0]
+
+
+def test_tangents_of_a_written_view():
+    x, v = torch.arange(4.0), torch.tensor([1.0, 2.0, 3.0, 4.0])
+    written, tangent = torch.func.jvp(
+        lambda x, s: torch.as_strided_scatter(x, s, (2,), (2,)), (x, torch.ones(2)), (v, torch.tensor([10.0, 20.0]))
+    )
+    assert written.tolist() == [1, 1, 1, 3] and tangent.tolist() == [10, 2, 20, 4]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_tangents_of_running_sums_in_logarithms(dtype):
+    x, v = X.to(dtype), V.to(dtype)
+    expected = pushed(lambda x: x.exp().cumsum(0).log(), (x, v)).tangent
+    assert torch.allclose(pushed(lambda x: torch.logcumsumexp(x, 0), (x, v)).tangent, expected)
+
+
+def test_what_does_not_change_with_its_input_has_a_tangent_of_zeros():
+    for function in (torch.sign, torch.floor, torch.bernoulli, torch.poisson, lambda x: x.clone().normal_()):
+        assert pushed(function, (torch.ones(2), torch.ones(2))).tangent.tolist() == [0, 0]
+
+
+def test_out_is_refused():
+    sentence = "Trying to use forward AD with exp_out that does not support it because it is an out= function"
+    with fwAD.dual_level():
+        dual = fwAD.make_dual(X, V)
+        with pytest.raises(NotImplementedError, match=sentence):
+            torch.exp(dual, out=torch.zeros(3).double())
+        with pytest.raises(NotImplementedError, match=sentence):
+            torch.exp(X, out=dual)
+
+
+def test_rescaled_rows_keep_their_tangents():
+    rows, index = torch.full((2, 3), 5.0), torch.tensor([1, 0])
+    primal, tangent = pushed(lambda w: nn.functional.embedding(index, w, max_norm=1.0), (rows, torch.ones(2, 3)))
+    assert torch.allclose(primal.norm(dim=1), torch.ones(2)) and torch.equal(tangent, torch.ones(2, 3))
+
+
+def test_running_statistics_have_no_tangent():
+    sentence = (
+        "batch_norm is not differentiable wrt running_mean and running_var, they cannot have forward grad defined"
+    )
+    mean, one = torch.zeros(3), torch.ones(2, 3)
+    with fwAD.dual_level():
+        dual = fwAD.make_dual(mean, torch.ones(3))
+        assert fwAD.unpack_dual(nn.functional.batch_norm(one, dual, torch.ones(3))).tangent is None
+        with pytest.raises(RuntimeError, match=sentence):
+            nn.functional.batch_norm(fwAD.make_dual(one, one), dual, torch.ones(3))
+
+
+def function_with(forward, jvp):
+    class Made(torch.autograd.Function):
+        pass
+
+    Made.forward, Made.jvp = staticmethod(forward), staticmethod(jvp)
+    return Made.apply
+
+
+def test_functions_that_work_in_place_forward():
+    def doubled(ctx, x):
+        x.mul_(2)
+        ctx.mark_dirty(x)
+        return x
+
+    right = function_with(doubled, lambda ctx, v: v.mul_(2))
+    with fwAD.dual_level():
+        x = fwAD.make_dual(X, V).clone()
+        assert torch.equal(fwAD.unpack_dual(right(x)).tangent, 2 * V)
+        assert torch.equal(fwAD.unpack_dual(x * 3).tangent, 6 * V)
+    wrong = function_with(doubled, lambda ctx, v: v * 2)
+    with pytest.raises(
+        RuntimeError, match="An inplace custom Function is not modifying the forward mode gradients inplace"
+    ):
+        pushed(lambda x: wrong(x.clone()), (X, V))
+
+
+def silent(ctx, x):
+    y = x.clone()
+    ctx.mark_non_differentiable(y)
+    return y
+
+
+@pytest.mark.parametrize(
+    ("forward", "jvp", "sentence"),
+    [
+        (silent, lambda ctx, v: v, "the corresponding forward output is not a differentiable Tensor"),
+        (lambda ctx, x: x.long(), lambda ctx, v: v, "the corresponding forward output is not a differentiable Tensor"),
+        (
+            lambda ctx, x: x.view(3, 1),
+            lambda ctx, v: v * 2,
+            r"is returning a view \(or an input as-is\) but the jvp is not",
+        ),
+        (lambda ctx, x: x, lambda ctx, v: v * 2, r"is returning a view \(or an input as-is\) but the jvp is not"),
+        (
+            lambda ctx, x: x.view(3, 1),
+            lambda ctx, v: (v * 2).view(3, 1),
+            "not returning a view of the given grad input",
+        ),
+        (lambda ctx, x: (x * 2, x * 3), lambda ctx, v: (v * 2,), r"expected 2 but got 1"),
+        (lambda ctx, x: x * 2, lambda ctx, v: 3, r"expected Variable or None \(got int\) for grad output 0"),
+    ],
+)
+def test_tangents_that_do_not_fit_their_output(forward, jvp, sentence):
+    with pytest.raises(RuntimeError, match=sentence):
+        pushed(function_with(forward, jvp), (X, V))
+
+
+def test_what_jvp_finds_in_its_context():
+    def doubled(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+
+    seen = []
+    pushed(function_with(doubled, lambda ctx, v: seen.append(ctx.saved_tensors) or v * 2), (X, V))
+    assert seen == [()]

@@ -235,3 +235,27 @@ def test_what_overwrites_a_result_of_vmap_cuts_its_gradient():
     y = torch.vmap(lambda row: row)(x)
     with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
         y.mul_(2)
+
+
+def test_what_is_overwritten_gets_a_gradient_of_zeros():
+    for change in (
+        lambda y: y.copy_(torch.zeros(2)),
+        lambda y: y.__setitem__(slice(None), torch.zeros(2)),
+        lambda y: y[:].copy_(torch.zeros(2)),
+        lambda y: y.zero_(),
+    ):
+        x = torch.ones(2, requires_grad=True)
+        y = x * 1
+        change(y)
+        assert torch.autograd.grad(y.sum(), x, retain_graph=True)[0].tolist() == [0, 0]
+        y.sum().backward()
+        assert x.grad.tolist() == [0, 0]
+
+
+def test_inference_tensors_are_not_written():
+    with torch.inference_mode():
+        made = torch.ones(2)
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode is not allowed"):
+        torch.mul(torch.ones(2), 2, out=made)
+    with torch.inference_mode():
+        assert torch.mul(torch.ones(2), 2, out=made).tolist() == [2, 2]

@@ -201,16 +201,15 @@ def test_err_13_factorisations():
 def test_err_14_exceptions_keep_their_context():
     """A panic in the engine becomes an exception at the user's line. The process and its threads continue."""
     for panic in (torch._C._panic, torch._C._panic_in_kernel):
-        with pytest.raises(BaseException, match="asked for") as caught:
+        with pytest.raises(RuntimeError, match="asked for") as caught:
             panic()
-        assert type(caught.value).__name__ == "PanicException"
         assert caught.traceback[-1].path.samefile(__file__)
         with pytest.raises(KeyError) as chained:
             try:
                 panic()
-            except BaseException:
+            except Exception:
                 raise KeyError from None
-        assert type(chained.value.__context__).__name__ == "PanicException"
+        assert isinstance(chained.value.__context__, RuntimeError)
     sums = []
     thread = threading.Thread(target=lambda: sums.append((torch.ones(200_000) + 1).sum().item()))
     thread.start()

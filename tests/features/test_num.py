@@ -101,3 +101,26 @@ def test_num_9_where_it_began():
     program = Path(__file__).read_text().split("\n")
     line = next(number for number, text in enumerate(program, 1) if text.endswith("# the cause"))
     assert f"{__file__}:{line}" in said and "# the cause" in said
+
+
+def test_num_9_where_infinity_began():
+    """A derivative that becomes infinite is no error, but a warning names the operation and its line."""
+    x = torch.tensor([0.0, 1.0], requires_grad=True)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with torch.autograd.detect_anomaly():
+            (x.sqrt() * 2).exp().sum().backward()  # the beginning
+    assert x.grad[0] == math.inf
+    found = [str(warning.message) for warning in said if "returned inf values" in str(warning.message)]
+    assert len(found) == 1 and found[0].startswith("Function 'SqrtBackward0' returned inf values in its 0th output.")
+    assert "# the beginning" in found[0]
+
+
+def test_num_9_while_warnings_are_errors(capfd):
+    """The error is that of the derivative; the warning goes to stderr."""
+    x = torch.tensor([-1.0], requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with torch.autograd.set_detect_anomaly(True), pytest.raises(RuntimeError, match="returned nan values"):
+            x.sqrt().sum().backward()
+    assert "Error detected in SqrtBackward0" in capfd.readouterr().err

@@ -1,5 +1,7 @@
 """Functions of `nn.functional` that are written in Python: resizing of images, and dropout."""
 
+import math
+
 import pytest
 
 import rushlight as torch
@@ -250,3 +252,17 @@ def test_unpooling_refuses_a_kernel_of_too_few_sizes():
 def test_a_grid_of_one_point_is_warned_of():
     with pytest.warns(UserWarning, match="affine_grid behavior has changed for unit-size grids"):
         F.affine_grid(torch.eye(2, 3)[None], (1, 1, 1, 3), align_corners=True)
+
+
+@pytest.mark.parametrize("place", [math.nan, math.inf, -math.inf])
+def test_grids_of_no_place(place):
+    image = torch.arange(9.0).view(1, 1, 3, 3) + 1
+    grid = torch.tensor([[[[place, 0.0]]]], requires_grad=True)
+
+    def sampled(mode, padding):
+        return F.grid_sample(image, grid, mode=mode, padding_mode=padding, align_corners=False).item()
+
+    assert sampled("nearest", "zeros") == 0
+    end = 6 if place == math.inf else 4
+    assert sampled("nearest", "border") == sampled("bilinear", "border") == end
+    assert sampled("nearest", "reflection") == sampled("bilinear", "reflection") == 4

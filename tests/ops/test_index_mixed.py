@@ -252,3 +252,37 @@ def test_what_is_written_into_a_copy_lies_row_by_row():
     ):
         assert result.stride() == (3, 1)
     assert x.index_fill(0, index, 2).stride() == x.index_put((index,), part).stride() == (1, 2)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("value", [torch.tensor(9.0), torch.tensor([9.0])])
+def test_a_mask_without_dimensions(value, accumulate):
+    x = torch.arange(4.0)
+    no, yes = torch.tensor(False), torch.tensor(True)
+    assert torch.equal(x.index_put((no,), value, accumulate), x)
+    assert torch.equal(x.index_put((yes,), value, accumulate), x + 9 if accumulate else torch.full((4,), 9.0))
+    assert torch.equal(x.clone().index_put_((no,), value, accumulate), x)
+    leaf = torch.ones(4, requires_grad=True)
+    leaf.index_put((no,), value, accumulate).sum().backward()
+    assert torch.equal(leaf.grad, torch.ones(4))
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        x.index_put((no,), torch.ones(0))
+
+
+def test_one_value_of_any_rank_behind_a_mask():
+    mask = torch.tensor([[True, False], [True, True]])
+    for value in (torch.tensor([[5.0]]), torch.tensor([[[5]]])):
+        assert torch.zeros(2, 2).index_put((mask,), value).tolist() == [[5, 0], [5, 5]]
+
+
+def test_assigning_to_a_single_bool():
+    x = torch.arange(4.0)
+    x[True] = torch.tensor([[1, 2, 3, 4]])
+    assert x.tolist() == [1, 2, 3, 4] and x.dtype == torch.float32
+    version = x._version
+    x[False] = torch.ones(3)
+    assert x.tolist() == [1, 2, 3, 4] and x._version == version
+    with pytest.raises(RuntimeError, match=r"The expanded size of the tensor \(4\) must match the existing size \(3\)"):
+        x[True] = torch.ones(3)
+    with pytest.raises(RuntimeError, match="Index put requires the source and destination dtypes match"):
+        x[(True,)] = torch.tensor([1, 2, 3, 4])

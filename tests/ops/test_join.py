@@ -175,3 +175,8 @@ def test_images_whose_channels_lie_last_stay_so():
     joined = torch.cat([x, x], 1)
     assert joined.stride() == (120, 1, 30, 6) and torch.equal(joined, torch.cat([x.contiguous()] * 2, 1))
     assert torch.cat([x, x.contiguous()]).stride() == (60, 20, 5, 1)
+
+
+def test_empty_vectors_join_along_any_dimension():
+    assert torch.cat([torch.empty(0), torch.empty(0)], dim=1).shape == (0,)
+    assert torch.cat([torch.empty(0)], dim=-2).shape == (0,)

@@ -253,3 +253,12 @@ def test_tensordot_wants_a_number_or_two_lists(dims):
         RuntimeError, match="tensordot expects dims to be int or .* containing two lists, but got dims="
     ):
         torch.tensordot(torch.ones(2, 2), torch.ones(2, 2), dims)
+
+
+def test_factors_of_an_outer_product_fit_its_dtype():
+    matrix, vector = torch.ones(2, 2), torch.ones(2)
+    for name in ("alpha", "beta"):
+        with pytest.raises(RuntimeError, match="value cannot be converted to type float without overflow"):
+            torch.addr(matrix, vector, vector, **{name: 1j})
+        with pytest.raises(RuntimeError, match=f"Boolean {name} only supported for Boolean results."):
+            torch.addr(matrix, vector, vector, **{name: True})

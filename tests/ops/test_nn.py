@@ -430,11 +430,10 @@ def test_normalised_channels_that_come_last_stay_there():
     assert all(torch.allclose(one, other) for one, other in zip(running, again))
 
 
-@pytest.mark.parametrize("padding", ["zeros", "reflection"])
-def test_a_coordinate_that_is_no_number_shows(padding):
+def test_a_coordinate_that_is_no_number_shows():
     image = torch.ones(1, 1, 3, 3)
     grid = torch.tensor([[[[0.0, 0.0], [torch.nan, 0.0], [0.0, torch.nan]]]])
-    found = F.grid_sample(image, grid, padding_mode=padding, align_corners=False).flatten()
+    found = F.grid_sample(image, grid, padding_mode="zeros", align_corners=False).flatten()
     assert found.isnan().tolist() == [False, True, True]
 
 
@@ -545,3 +544,42 @@ def test_losses_of_what_is_no_tensor(loss):
         loss(x, 2)
     with pytest.raises(ValueError, match="None is not a valid value for reduction"):
         loss(x, x, reduction=None)
+
+
+@pytest.mark.parametrize("norm", [F.batch_norm, F.instance_norm])
+def test_running_statistics_are_checked(norm, tmp_path):
+    training = "training" if norm is F.batch_norm else "use_input_stats"
+    x = torch.randn(4, 3, 5)
+
+    def called(mean, variance, on=True):
+        return norm(x, mean, variance, **{training: on})
+
+    np.save(tmp_path / "zeros.npy", np.zeros(3, np.float32))
+    fixed = torch.from_numpy(np.load(tmp_path / "zeros.npy", mmap_mode="r"))
+    with pytest.raises(ValueError, match="output array is read-only"):
+        called(fixed, torch.ones(3))
+    frozen = torch.frombuffer(b"\0" * 12, dtype=torch.float32)
+    with pytest.raises(ValueError, match="output array is read-only"):
+        called(torch.zeros(3), frozen)
+    assert frozen.tolist() == [0, 0, 0]
+    assert called(fixed, torch.ones(3), False).shape == x.shape
+
+    wanted = torch.zeros(3, requires_grad=True)
+    for on in (True, False):
+        with pytest.raises(RuntimeError, match="is not differentiable with respect to argument 'running_mean'"):
+            called(wanted, torch.ones(3), on)
+        with pytest.raises(RuntimeError, match="is not differentiable with respect to argument 'running_var'"):
+            called(torch.zeros(3), torch.ones(3, requires_grad=True), on)
+        with torch.no_grad():
+            assert called(wanted, torch.ones(3), on).shape == x.shape
+    for pair in ((None, torch.ones(3)), (torch.zeros(3), None)):
+        with pytest.raises(
+            ValueError, match="running_mean and running_var must either both be None or neither be None"
+        ):
+            called(*pair)
+
+
+def test_an_empty_batch_of_another_dtype_is_normalised():
+    empty = torch.ones(0, 3, dtype=torch.float64)
+    assert F.batch_norm(empty, torch.zeros(3), torch.ones(3), torch.ones(3), training=True).shape == (0, 3)
+    assert F.batch_norm(empty, torch.zeros(3), torch.ones(3)).dtype == torch.float64

@@ -511,3 +511,37 @@ def test_results_that_are_not_needed_may_change():
         assert a.grad is not None
     a = torch.tensor([0.5], requires_grad=True)
     torch.erfinv(a).add_(1).sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_what_is_rounded_beside_halves(dtype):
+    """Operands of other dtypes become halves first, except a number that multiplies or divides."""
+    torch.manual_seed(0)
+    x = (torch.rand(500) * 6 - 3).to(dtype)
+    number = 2.3
+    half = torch.tensor(number, dtype=dtype).item()
+    wide, zero_dim = x.float(), torch.tensor(number, dtype=torch.float64)
+    for other in (number, zero_dim):
+        assert torch.equal(x + other, (wide + half).to(dtype))
+        assert torch.equal(x - other, (wide - half).to(dtype))
+        assert torch.equal(other - x, (half - wide).to(dtype))
+        assert torch.equal(torch.fmod(x, other), torch.fmod(wide, half).to(dtype))
+        assert torch.equal(torch.remainder(x, other), torch.remainder(wide, half).to(dtype))
+        assert torch.equal(x * other, (wide * number).to(dtype))
+        assert torch.equal(x / other, (wide / number).to(dtype))
+        assert torch.equal(torch.floor_divide(x, other), torch.floor_divide(wide, number).to(dtype))
+    assert torch.equal(zero_dim * x, (half * wide).to(dtype))
+    assert torch.equal(x.abs() ** number, (wide.abs() ** half).to(dtype))
+    assert torch.equal(torch.add(x, x, alpha=number), (wide + half * wide).to(dtype))
+    assert torch.equal(torch.sub(x, x, alpha=number), (wide - half * wide).to(dtype))
+    assert torch.nn.functional.hardshrink(torch.tensor([half], dtype=dtype), number) == 0
+    integers = torch.randint(-5000, 5000, (500,))
+    assert torch.equal(x + integers, (wide + integers.to(dtype).float()).to(dtype))
+    assert torch.equal(x * integers, (wide * integers.to(dtype).float()).to(dtype))
+
+
+def test_powers_of_negative_numbers_have_complex_gradients():
+    for base in (-1, torch.tensor(-1.0), torch.tensor(-1.0 + 0j)):
+        z = torch.tensor(1.5 + 0.5j, requires_grad=True)
+        torch.pow(base, z).backward(torch.tensor(1.0 + 0j))
+        assert torch.allclose(z.grad, torch.tensor(0.6531 + 0j), atol=1e-4)

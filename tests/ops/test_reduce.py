@@ -340,3 +340,48 @@ def test_norms_are_not_narrowed():
     for own, asked in [(torch.float32, torch.float16), (torch.float16, torch.bfloat16), (torch.float64, torch.float32)]:
         with pytest.raises(RuntimeError, match="should be convertible without narrowing to the specified dtype"):
             torch.linalg.vector_norm(torch.ones(2, dtype=own), dtype=asked)
+
+
+@pytest.mark.parametrize("shape", [(2,), (3000,), (2, 70), (2, 70, 3)])
+@pytest.mark.parametrize("scale", [1e-25, 1.0, 1e20])
+def test_deviations_of_very_small_and_very_large_numbers(scale, shape):
+    """Their squares are no numbers of single precision."""
+    torch.manual_seed(0)
+    unit = torch.rand(shape, dtype=torch.float64)
+    x = (unit * scale).float()
+    for dim in range(unit.dim()):
+        assert torch.allclose(x.std(dim).double(), x.double().std(dim), rtol=1e-5)
+    x = x.requires_grad_()
+    x.std().backward()
+    wide = unit.requires_grad_()
+    wide.std().backward()
+    assert torch.allclose(x.grad.double(), wide.grad, rtol=1e-4, atol=1e-7)
+
+
+def test_moments_of_infinite_numbers():
+    for x in (torch.tensor([1, math.inf]), torch.cat([torch.ones(5000), torch.tensor([math.inf])])):
+        for column in (x, x[:, None].expand(-1, 9).contiguous()):
+            for moments in (torch.var_mean, torch.std_mean):
+                spread, mean = moments(column, 0)
+                assert spread.isnan().all() and (mean == math.inf).all()
+    assert torch.var_mean(torch.tensor([-math.inf, math.inf]))[1].isnan()
+    assert torch.std_mean(torch.tensor([math.inf, math.inf]))[1] == math.inf
+    assert torch.tensor([3.0, 3.0, 3.0]).var() == 0
+
+
+def test_quantiles_beside_infinite_numbers():
+    inf = math.inf
+    assert torch.quantile(torch.tensor([-inf, 1, 2]), 0.3) == -inf
+    assert torch.quantile(torch.tensor([1, 2, inf]), 0.6) == inf
+    assert torch.quantile(torch.tensor([1, 2, inf]), 0.3) == torch.tensor(1.6)
+    assert torch.quantile(torch.tensor([-inf, 1, 2]), 0.3, interpolation="midpoint") == -inf
+
+
+def test_gradients_of_logarithms_of_running_sums():
+    inf = math.inf
+    x = torch.tensor([1.0, 200.0, -300.0, 5.0], requires_grad=True)
+    torch.logcumsumexp(x, 0).backward(torch.tensor([1.0, -1.0, 0.0, 3.0]))
+    assert x.grad.tolist() == [1, 2, 0, 0]
+    x = torch.tensor([1, inf, 1], requires_grad=True)
+    torch.logcumsumexp(x, 0).sum().backward()
+    assert x.grad[0] == 1 and x.grad[1].isnan() and x.grad[2] == 0

@@ -1,5 +1,7 @@
 """Special functions for which NumPy has no reference."""
 
+import math
+
 import pytest
 
 import rushlight as torch
@@ -23,3 +25,10 @@ def test_incomplete_gamma_functions_of_large_parameters(a, x, upper):
     a, x = torch.tensor([a, x], dtype=torch.float64)
     assert torch.igammac(a, x).item() == pytest.approx(upper, rel=1e-10, abs=0)
     assert torch.igamma(a, x).item() == pytest.approx(1 - upper, rel=1e-10, abs=1e-15)
+
+
+@pytest.mark.parametrize("x", [800.0, 1e308, 1.797e308])
+def test_growing_bessel_functions_overflow(x):
+    x = torch.tensor([x, -x], dtype=torch.float64)
+    assert torch.special.i0(x).tolist() == [math.inf, math.inf]
+    assert torch.special.i1(x).tolist() == [math.inf, -math.inf]

@@ -142,3 +142,24 @@ def test_gradients_through_results_that_lie_otherwise():
     found = torch.autograd.grad(net(x).square().sum(), (x, w))
     expected = torch.autograd.grad(net(x.contiguous()).square().sum(), (x, w))
     assert all(torch.allclose(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_ambiguous_orders_of_dimensions():
+    unique, mapped = "does not have unique dim order.", "does not have unique dim order, or cannot map to exact one"
+    formats = [torch.contiguous_format, torch.channels_last]
+    assert torch.empty(2, 3, 4).permute(2, 0, 1).dim_order(ambiguity_check=True) == (1, 2, 0)
+    assert torch.empty(1, 2, 3, 4).dim_order(ambiguity_check=formats) == (0, 1, 2, 3)
+    turned = torch.empty(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    assert turned.dim_order(ambiguity_check=formats) == (0, 2, 3, 1)
+    for tensor, check, sentence in (
+        (torch.empty(1, 3), True, mapped),
+        (torch.empty(2, 0), True, mapped),
+        (torch.empty(1, 2, 3, 4), [torch.channels_last], mapped),
+        (torch.empty(2, 1, 3, 4), formats, mapped),
+        (torch.empty(2, 1, 3, 4), [torch.contiguous_format], unique),
+        (torch.empty(3).expand(2, 3), True, unique),
+    ):
+        with pytest.raises(RuntimeError, match=sentence):
+            tensor.dim_order(ambiguity_check=check)
+    with pytest.raises(TypeError, match="must be a bool or a list of memory formats"):
+        torch.empty(2).dim_order(ambiguity_check=1)

@@ -176,3 +176,38 @@ def test_unbind_adds_up():
     x = torch.rand(500, 10)
     views = torch.unbind(x)
     assert len(views) == 500 and np.allclose(sum(views).numpy(), torch.sum(x, 0).numpy())
+
+
+def test_split_has_the_names_of_the_function_and_of_the_method():
+    x = torch.arange(4)
+    for parts in (
+        torch.split(x, split_size_or_sections=2),
+        torch.split(tensor=x, split_size_or_sections=[2, 2], dim=0),
+        x.split(split_size=2),
+    ):
+        assert [part.tolist() for part in parts] == [[0, 1], [2, 3]]
+
+
+def test_resizing_to_the_present_size_is_no_change():
+    x = torch.ones(2)
+    x.resize_(2).resize_as_(torch.zeros(2))
+    assert x._version == 0
+    assert x.resize_(3)._version == 1
+    leaf = torch.ones(2, requires_grad=True)
+    with torch.inference_mode():
+        assert leaf.resize_(3).shape == (3,)
+
+
+def test_strides_of_new_dimensions_of_size_one():
+    assert torch.rand(5).expand(1, 1, 5).stride() == (5, 5, 1)
+    assert torch.rand(2, 5).expand(1, 2, 5).stride() == (10, 5, 1)
+    assert torch.rand(5).expand(3, 5).stride() == (0, 1)
+
+
+def test_a_tensor_of_one_index_splits_there():
+    x = torch.arange(6)
+    assert [part.tolist() for part in torch.tensor_split(x, torch.tensor([4]))] == [[0, 1, 2, 3], [4, 5]]
+    assert [part.tolist() for part in torch.tensor_split(x, torch.tensor([0]))] == [[], [0, 1, 2, 3, 4, 5]]
+    assert len(torch.tensor_split(x, torch.tensor(3))) == 3
+    with pytest.raises(RuntimeError, match="zero-dimensional or one-dimensional tensor, but got a tensor with 2 dims"):
+        torch.tensor_split(x, torch.tensor([[3]]))

@@ -143,13 +143,20 @@ def pushforward(
 
     def along(tangents: Sequence[Tensor]) -> list[Tensor | None]:
         with tangents_visible():
-            through = [(g, t) for g, t in zip(back, tangents) if g is not None and g.requires_grad]
-            if not through:
+            known = [(g, t) for g, t in zip(back, tangents) if g is not None]
+            if not known:
                 return [None] * len(outputs)
-            gradients, seeds = zip(*((g, _savable(t)) for g, t in through))
+            through = [(g, _savable(t)) for g, t in known if g.requires_grad]
             units = [weight for _, weight in pairs]
-            found = iter(autograd.grad(gradients, units, seeds, create_graph=True, allow_unused=True))
-            return [None if weight is None else next(found) for weight in weights]
+            found = iter([None] * len(units))
+            if through:
+                gradients, seeds = zip(*through)
+                found = iter(autograd.grad(gradients, units, seeds, create_graph=True, allow_unused=True))
+            # The gradients of an output that does not change with its inputs do not depend on its weight.
+            return [
+                None if weight is None else torch.zeros_like(weight.detach()) if tangent is None else tangent
+                for weight, tangent in ((weight, weight if weight is None else next(found)) for weight in weights)
+            ]
 
     return along
 

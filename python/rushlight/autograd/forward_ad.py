@@ -17,6 +17,7 @@ from ._tangents import differentiable, forward_recording, pushforward, released,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
@@ -214,37 +215,97 @@ class dual_level(_Mode):
 
 
 class _ForwardContext:
-    """The context for `Function.jvp`. Its saved tensors are those that `forward` saved for forward mode, if any."""
+    """The context for `Function.jvp`. Its saved tensors are those that `forward` saved for forward mode."""
 
     def __init__(self, ctx: Any) -> None:
         self._ctx = ctx
-        kept = getattr(ctx, "saved_for_forward", None)
-        if kept is not None:
-            self.saved_tensors = kept
+        self.saved_tensors = getattr(ctx, "saved_for_forward", ())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ctx, name)
 
 
-def through_function(kind: Any, ctx: Any, args: tuple[Any, ...], result: Any) -> Any:
-    """The results of a `Function` with a custom ``jvp``, with the tangents that it returns."""
+def through_function(kind: Any, ctx: Any, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
+    """The results of ``run``, which calls a `Function` with a custom ``jvp``, with the tangents that ``jvp`` returns."""
+    # Before the call, which may change its arguments in place.
     tangents = [unpack_dual(arg).tangent if isinstance(arg, Tensor) else None for arg in args]
+    result = run()
     if all(tangent is None for tangent in tangents):
         return result
+    # Copies, because `jvp` may change them in place.
     given = [
-        torch.zeros_like(arg) if tangent is None and differentiable(arg) else tangent
+        tangent.clone() if tangent is not None else torch.zeros_like(arg) if differentiable(arg) else None
         for arg, tangent in zip(args, tangents)
     ]
     found = kind.jvp(_ForwardContext(ctx), *given)
-    alone = not isinstance(result, tuple)
-    results, found = ((result,), (found,)) if alone else (result, found)
-    level = _current
-    assert level is not None
-    dual = tuple(
-        out if tangent is None else make_dual(_without_tangent(out, level), _without_tangent(tangent, level))
+    results = result if isinstance(result, tuple) else (result,)
+    found = found if isinstance(found, tuple) else (found,)
+    if len(found) != len(results):
+        raise RuntimeError(
+            f"Function's jvp returned an invalid number of forward gradients (expected {len(results)} but got {len(found)})"
+        )
+    dirty = ctx.__dict__.get("_marked_dirty", ())
+    for place, (out, tangent) in enumerate(zip(results, found)):
+        if tangent is not None and not isinstance(tangent, Tensor):
+            raise RuntimeError(f"expected Variable or None (got {type(tangent).__name__}) for grad output {place}.")
+        if isinstance(out, Tensor) and tangent is not None:
+            _check_tangent(place, out, tangent, args, given, dirty)
+    duals = tuple(
+        _with_tangent(out, tangent, any(out is one for one in dirty)) if isinstance(out, Tensor) else out
         for out, tangent in zip(results, found)
     )
-    return dual[0] if alone else dual
+    return duals if isinstance(result, tuple) else duals[0]
+
+
+def _check_tangent(
+    place: int,
+    out: Tensor,
+    tangent: Tensor,
+    args: tuple[Any, ...],
+    given: list[Tensor | None],
+    dirty: tuple[Tensor, ...],
+) -> None:
+    """Checks that a tangent was made as its output was: in place, or as a view."""
+    with tangents_visible():
+        if not out.requires_grad:
+            raise RuntimeError(
+                f"Function's jvp returned a gradient at position {place}, but  the corresponding forward output is not "
+                "a differentiable Tensor.You should return None at that position instead."
+            )
+    if any(out is one for one in dirty):
+        if all(tangent is not one for arg, one in zip(args, given) if arg is out):
+            raise RuntimeError(
+                "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
+                "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
+            )
+        return
+    if any(isinstance(arg, Tensor) and _shares(out, arg) for arg in args):
+        if not tangent._is_view():
+            raise RuntimeError(
+                "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view."
+            )
+        if all(one is None or not _shares(tangent, one) for one in given):
+            raise RuntimeError(
+                "A custom Function is returning a view but the jvp is not returning a view of the given grad input."
+            )
+
+
+def _shares(tensor: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same storage."""
+    address = tensor.untyped_storage().data_ptr()
+    return address != 0 and address == other.untyped_storage().data_ptr()
+
+
+def _with_tangent(out: Tensor, tangent: Tensor | None, is_dirty: bool) -> Tensor:
+    level = _current
+    if tangent is None or level is None:
+        return out
+    dual = make_dual(_without_tangent(out, level), _without_tangent(tangent, level))
+    if not is_dirty or out.requires_grad:
+        return dual
+    # The argument that was changed is the result, so that it has the tangent from now on.
+    out.detach_()
+    return out.copy_(dual)
 
 
 def __dir__() -> list[str]:

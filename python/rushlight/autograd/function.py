@@ -182,14 +182,14 @@ class Function(metaclass=FunctionMeta):
             if found is not None:
                 return found[0]
         ctx = FunctionCtx()
-        result = _C._apply_function(cls, ctx, args, split)
+        # If the module is not loaded, no level is active. Importing it would cost more than a small `forward`.
+        forward_ad = sys.modules.get("rushlight.autograd.forward_ad") if cls.jvp is not Function.jvp else None
+        if forward_ad is not None and forward_ad.active():
+            result = forward_ad.through_function(cls, ctx, args, lambda: _C._apply_function(cls, ctx, args, split))
+        else:
+            result = _C._apply_function(cls, ctx, args, split)
         if "_marked_dirty" in ctx.__dict__:
             _check_dirty(ctx.__dict__.pop("_marked_dirty"), args)
-        if cls.jvp is not Function.jvp:
-            # If the module is not loaded, no level is active. Importing it would cost more than a small `forward`.
-            forward_ad = sys.modules.get("rushlight.autograd.forward_ad")
-            if forward_ad is not None and forward_ad.active():
-                return forward_ad.through_function(cls, ctx, args, result)
         return result
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

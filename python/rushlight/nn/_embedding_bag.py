@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight import _C
 from rushlight._overridable import overridable
 from rushlight._warnings import warn
 
@@ -11,6 +12,16 @@ if TYPE_CHECKING:
     from rushlight import Tensor
 
 _BAGS = {"sum": 0, "mean": 1, "max": 2}
+
+
+def shorten_rows(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
+    """Rescales the rows that are looked up and are too long, in place. Neither gradients nor tangents notice."""
+    tangents = _C._set_tangents_enabled(False)
+    try:
+        with torch.no_grad():
+            torch.embedding_renorm_(weight, input, max_norm, norm_type)
+    finally:
+        _C._set_tangents_enabled(tangents)
 
 
 def _in_line(input: Tensor, offsets: Tensor | None, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -91,8 +102,7 @@ def embedding_bag(
     input, offsets, per_sample_weights = _in_line(input, offsets, per_sample_weights)
     _check_mode(mode, scale_grad_by_freq, sparse)
     if max_norm is not None:
-        with torch.no_grad():
-            torch.embedding_renorm_(weight, input, max_norm, norm_type)
+        shorten_rows(weight, input, max_norm, norm_type)
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "

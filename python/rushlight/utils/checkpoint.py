@@ -137,7 +137,7 @@ def checkpoint(
         preserve_rng_state: (keyword) whether random numbers are the same in both calls; true by default.
 
     Raises:
-        ValueError: an argument is unknown with ``use_reentrant``.
+        ValueError: an argument is unknown with ``use_reentrant``, or ``determinism_check`` is.
         CheckpointError: the second call saves other tensors.
 
     >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
@@ -168,6 +168,8 @@ def checkpoint(
             return function(*args, **kwargs)
     if _early_stop is not None:
         early_stop = _early_stop
+    if determinism_check not in ("default", "none"):
+        raise ValueError(f"determinism_check should be one of ['default', 'none'], but got {determinism_check}")
     again = _Recomputation(lambda: function(*args, **kwargs), inside, preserve, determinism_check, early_stop)
     with saved_tensors_hooks(again.pack, again.unpack), outside:
         result = function(*args, **kwargs)

@@ -27,6 +27,7 @@ pub struct Arithmetic {
     /// Casts to another dtype; a cast from complex to real keeps the real part.
     pub cast: fn(&Tensor, DType) -> Result<Tensor>,
     pub has_nan: fn(&Tensor) -> Result<bool>,
+    pub has_inf: fn(&Tensor) -> Result<bool>,
 }
 
 static TABLE: OnceLock<Arithmetic> = OnceLock::new();

@@ -422,7 +422,11 @@ impl<'g> GraphTask<'g> {
         let function = node.function();
         let needs: SmallVec<[bool; 8]> = self.successors_of(place).iter().map(|&task| self.is_wanted(task)).collect();
         let given = hooks.map(|hooks| (hooks, grads.clone()));
-        let mut results = match grads.iter().all(Option::is_none) && !function.runs_without_gradients() {
+        let is_checked = !self.tangents_visible && modes::anomaly_enabled() && modes::anomaly_checks_nan();
+        let was_finite = is_checked && first_infinite(&grads)?.is_none();
+        // For tangents, a missing gradient says that there is none, so it must not become one of zeros.
+        let runs_anyway = function.runs_without_gradients() && !self.tangents_visible;
+        let mut results = match grads.iter().all(Option::is_none) && !runs_anyway {
             true => SmallVec::from_elem(None, needs.len()),
             false => function.apply(&Call { node, needs: &needs, slice: None }, grads)?,
         };
@@ -431,14 +435,33 @@ impl<'g> GraphTask<'g> {
             function.release();
         }
         validate::check_results(node, &mut results)?;
-        if !self.tangents_visible && modes::anomaly_enabled() && modes::anomaly_checks_nan() {
+        if is_checked {
             check_nan(node, &results)?;
+        }
+        if was_finite && let Some(index) = first_infinite(&results)? {
+            announce(&format!(
+                "Function '{}' returned inf values in its {index}th output.{}",
+                node.name(),
+                node.trace().map_or(String::new(), |lines| format!(" Traceback of its forward call:\n{lines}"))
+            ));
         }
         if let Some((hooks, given)) = given {
             hooks.run_post_hooks(&mut results, &given)?;
         }
         Ok(results)
     }
+}
+
+/// The index of the first gradient that has an infinite element.
+fn first_infinite(grads: &Gradients) -> Result<Option<usize>> {
+    for (index, grad) in grads.iter().enumerate() {
+        if let Some(grad) = grad
+            && (arithmetic()?.has_inf)(grad)?
+        {
+            return Ok(Some(index));
+        }
+    }
+    Ok(None)
 }
 
 fn check_nan(node: &Node, results: &Gradients) -> Result<()> {
@@ -459,14 +482,19 @@ fn check_nan(node: &Node, results: &Gradients) -> Result<()> {
 /// detection has the same information.
 #[cold]
 fn explain(error: Error, node: &Node) -> Error {
-    if modes::anomaly_enabled()
-        && let Err(raised) = source_location::warn(&anomaly_message(node))
-    {
-        return raised;
+    if modes::anomaly_enabled() {
+        announce(&anomaly_message(node));
     }
     match node.source_location().describe() {
         Some(line) => error.note(format!("in {}, the derivative of the call at {line}", node.name())),
         None => error.note(format!("in {}", node.name())),
+    }
+}
+
+/// Warns, or writes to stderr where warnings are errors, so that the error in backward is the one that is raised.
+fn announce(message: &str) {
+    if source_location::warn(message).is_err() {
+        eprintln!("{message}");
     }
 }
 

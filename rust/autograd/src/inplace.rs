@@ -15,8 +15,16 @@ use crate::arithmetic::{arithmetic, clone_as};
 use crate::graph::{Backward, Call, Edges, Gradients, Node, OutputMeta, Slice, Tensor, TensorMeta};
 use crate::modes::{self, GradMode};
 use crate::record::{collect_edges, should_record};
-use crate::saved::run_mutation_hook;
+use crate::saved::{copy_kept, run_mutation_hook};
 use crate::view::replay_view;
+
+/// The error for a change of a tensor that was created in inference mode.
+#[cold]
+pub fn inference_update() -> Error {
+    Error::runtime(
+        "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details.",
+    )
+}
 
 /// One in-place change, from before the kernel runs until after.
 pub struct InPlace<'a> {
@@ -29,11 +37,10 @@ impl<'a> InPlace<'a> {
     /// Returns an error if the target may not be changed. `inputs` are the differentiable inputs, the target first.
     pub fn begin(target: &'a Tensor, inputs: &[Option<&Tensor>]) -> Result<InPlace<'a>> {
         if target.is_inference() && !modes::inference_enabled() {
-            return Err(Error::runtime(
-                "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details.",
-            ));
+            return Err(inference_update());
         }
         run_mutation_hook(target)?;
+        copy_kept(target)?;
         if !target.dtype().is_differentiable() || !should_record(inputs) {
             return Ok(InPlace { target, edges: None });
         }

@@ -38,7 +38,7 @@ pub use graph::{
     Tensor, TensorMeta, ViewKind, WeakTensor,
 };
 pub use hook_list::HookHandle;
-pub use inplace::InPlace;
+pub use inplace::{InPlace, inference_update};
 pub use node::SequenceRange;
 pub use record::{collect_edges, record, should_record};
 pub use saved::{SavedTensor, released};

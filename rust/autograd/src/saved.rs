@@ -7,8 +7,9 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
@@ -36,6 +37,8 @@ pub type MutationHook = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
 static EVER_HOOKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
+    /// What this thread saved for tangents, by the address of its version counter.
+    static KEPT: RefCell<HashMap<usize, Vec<Weak<Kept>>>> = RefCell::new(HashMap::new());
     static HOOKS: RefCell<Vec<Arc<dyn SavedTensorHooks>>> = const { RefCell::new(Vec::new()) };
     static MUTATION_HOOK: RefCell<Option<MutationHook>> = const { RefCell::new(None) };
 }
@@ -96,6 +99,65 @@ pub struct SavedTensor {
 enum Content {
     Tensor(Tensor),
     Packed(Arc<PackedTensor>),
+    Kept(Arc<Kept>),
+}
+
+/// The number of version counters in `KEPT` from which on those of released tensors are removed.
+const FORGOTTEN: usize = 1 << 10;
+
+/// A tensor that was saved while tangents were recorded. In forward mode a tensor may be changed in place after it was
+/// used, because a tangent is that of the time of the call. So the first change copies the saved elements.
+struct Kept {
+    tensor: Slot<Tensor>,
+    /// Whether `tensor` is a copy from before a change.
+    copied: AtomicBool,
+    is_output: bool,
+}
+
+impl Kept {
+    fn new(tensor: Tensor, is_output: bool) -> Arc<Kept> {
+        let key = Arc::as_ptr(&tensor.shared_version()) as usize;
+        let kept = Arc::new(Kept { tensor: Slot::new(Some(tensor)), copied: AtomicBool::new(false), is_output });
+        KEPT.with_borrow_mut(|all| {
+            let list = all.entry(key).or_default();
+            list.retain(|one| one.strong_count() > 0);
+            list.push(Arc::downgrade(&kept));
+        });
+        kept
+    }
+
+    fn copy(&self) -> Result<()> {
+        let Some(tensor) = self.tensor.get() else { return Ok(()) };
+        let history = if self.is_output { None } else { tensor.gradient_edge()? };
+        let copy = {
+            let _off = modes::GradMode::new(false);
+            (arithmetic()?.clone)(&tensor)?
+        };
+        if let Some(edge) = history {
+            copy.set_history(edge.node().clone(), edge.output);
+        }
+        let before = self.tensor.replace(Some(copy));
+        drop(before);
+        self.copied.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Copies what was saved for tangents and shares memory with a tensor that is about to be changed.
+#[inline]
+pub(crate) fn copy_kept(tensor: &Tensor) -> Result<()> {
+    if !modes::tangents_used() || KEPT.with_borrow(HashMap::is_empty) {
+        return Ok(());
+    }
+    let key = Arc::as_ptr(&tensor.shared_version()) as usize;
+    let list = KEPT.with_borrow_mut(|all| {
+        let list = all.remove(&key);
+        if all.len() > FORGOTTEN {
+            all.retain(|_, list| list.iter().any(|one| one.strong_count() > 0));
+        }
+        list
+    });
+    list.iter().flatten().filter_map(Weak::upgrade).try_for_each(|kept| kept.copy())
 }
 
 struct PackedTensor {
@@ -107,6 +169,17 @@ struct PackedTensor {
 }
 
 impl Content {
+    /// The present form of a tensor that was saved for tangents, and whether it is a copy.
+    fn resolved(self) -> (Content, bool) {
+        match self {
+            Content::Kept(kept) => match kept.tensor.get() {
+                Some(tensor) => (Content::Tensor(tensor), kept.copied.load(Ordering::Relaxed)),
+                None => (Content::Kept(kept), false),
+            },
+            other => (other, false),
+        }
+    }
+
     fn pack(tensor: Tensor, output: Option<u32>, hooks: Arc<dyn SavedTensorHooks>) -> Result<Content> {
         let version = tensor.shared_version();
         let before = version.current();
@@ -154,6 +227,7 @@ impl SavedTensor {
         let hooks = HOOKS.with_borrow(|stack| stack.last().cloned());
         let kept = if output.is_none() { tensor.clone() } else { tensor.detach() };
         let content = match hooks {
+            None if modes::current().tangents => Content::Kept(Kept::new(kept, output.is_some())),
             None => Content::Tensor(kept),
             Some(hooks) => Content::pack(kept, output, hooks)?,
         };
@@ -162,13 +236,13 @@ impl SavedTensor {
 
     /// Packs this saved tensor with hooks of its own.
     pub fn set_hooks(&self, hooks: Arc<dyn SavedTensorHooks>) -> Result<()> {
-        match self.content.get() {
-            Some(Content::Tensor(tensor)) => {
+        match self.content.get().map(Content::resolved) {
+            Some((Content::Tensor(tensor), _)) => {
                 let before = self.content.replace(Some(Content::pack(tensor, self.output, hooks)?));
                 drop(before);
                 Ok(())
             }
-            Some(Content::Packed(_)) => Err(Error::runtime(
+            Some(_) => Err(Error::runtime(
                 "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is allowed at a time.",
             )),
             None => Err(Error::runtime(
@@ -186,7 +260,9 @@ impl SavedTensor {
     /// The tensor as it was when the forward function saved it.
     pub(crate) fn unpack(&self, call: &Call<'_>) -> Result<Tensor> {
         let Some(content) = self.content.get() else { return Err(released()) };
+        let (content, is_copy) = content.resolved();
         if let Content::Tensor(tensor) = &content
+            && !is_copy
             && tensor.version_or_zero() != self.version
         {
             return Err(self.changed(call.node, &content));
@@ -196,6 +272,7 @@ impl SavedTensor {
             // A derivative that is not recorded does not need its output's history.
             Content::Tensor(tensor) if !modes::recording() && !call.needs.is_empty() => return Ok(tensor),
             Content::Tensor(tensor) => (tensor, None),
+            Content::Kept(_) => return Err(released()),
             Content::Packed(ref packed) => {
                 let tensor = packed.hooks.unpack(&packed.packed)?;
                 // In-place changes matter for a tensor returned by hooks only if it is the saved tensor itself, not a
@@ -228,6 +305,7 @@ impl SavedTensor {
         let version = match content {
             Content::Tensor(tensor) => tensor.shared_version(),
             Content::Packed(packed) => packed.version.clone(),
+            Content::Kept(_) => return released(),
         };
         let (kind, history) = match content {
             Content::Tensor(tensor) => {
@@ -238,6 +316,7 @@ impl SavedTensor {
                 (format!("[{} {}]", legacy_type(tensor.dtype(), tensor.device()), Shape(tensor.sizes())), history)
             }
             Content::Packed(packed) => ("[packed tensor]".to_string(), packed.history.clone()),
+            Content::Kept(_) => return released(),
         };
         let place = match history {
             Some(edge) => format!(", which is output {} of {},", edge.output, forward_name(edge.node().name())),

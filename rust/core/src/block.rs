@@ -78,12 +78,18 @@ impl Block {
     }
 
     pub fn shared(block: SharedBlock) -> Block {
-        let pointer = NonNull::new(block.as_ptr()).unwrap_or(NonNull::dangling());
         let bytes = block.len();
+        Block::shared_in_part(block, bytes)
+    }
+
+    /// The first bytes of a shared block, of which tensors may describe all.
+    pub(crate) fn shared_in_part(block: SharedBlock, bytes: usize) -> Block {
+        let pointer = NonNull::new(block.as_ptr()).unwrap_or(NonNull::dangling());
+        let reserved = block.len();
         Block {
             pointer,
-            bytes,
-            reserved: bytes,
+            bytes: bytes.min(reserved),
+            reserved,
             device: Device::Cpu,
             read_only: false,
             always_accessible: true,

@@ -272,7 +272,7 @@ pub fn promote(a: DType, b: DType) -> Result<DType> {
     if a == b {
         return Ok(a);
     }
-    if (a.is_wide_unsigned() && !b.is_differentiable()) || (b.is_wide_unsigned() && !a.is_differentiable()) {
+    if (a.is_wide_unsigned() && !b.is_floating()) || (b.is_wide_unsigned() && !a.is_floating()) {
         return Err(Error::runtime(format!(
             "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {} and {}",
             a.display_name(),

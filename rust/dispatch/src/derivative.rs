@@ -107,6 +107,12 @@ impl BackwardContext<'_> {
         self.meta(arg).is_some()
     }
 
+    /// Whether a tangent is computed from this gradient, which must be the true one then. Of several values that are
+    /// written to one element torch gives each the element's gradient, but only the last one has an effect.
+    pub fn for_tangent(&self) -> bool {
+        rushlight_autograd::modes::current().tangents_visible
+    }
+
     /// Whether an argument needs its gradient.
     pub fn needs(&self, arg: Arg) -> bool {
         arg.check(self.args.op, &[Kind::Tensor, Kind::Operand, Kind::Tensors]);

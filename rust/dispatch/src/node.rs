@@ -341,7 +341,12 @@ impl OperatorNode {
             self.saved_inputs.push(match kept {
                 Some(kept) if saves.has_input(argument.place) => {
                     let changed = self.in_place && at > 0 && shares_version(kept, arguments[0].tensor);
-                    Some(if changed { SavedTensor::overwritten(kept)? } else { SavedTensor::input(kept)? })
+                    Some(match original.as_ref().filter(|_| changed && kept.ptr_eq(arguments[0].tensor)) {
+                        // A tangent is that of the time of the call.
+                        Some(before) if rushlight_autograd::modes::current().tangents => SavedTensor::input(before)?,
+                        _ if changed => SavedTensor::overwritten(kept)?,
+                        _ => SavedTensor::input(kept)?,
+                    })
                 }
                 _ => None,
             });

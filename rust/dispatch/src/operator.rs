@@ -45,7 +45,7 @@ impl Variants {
 
 /// Special properties of an operator, which its callers and its tests use.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Tags(u16);
+pub struct Tags(u32);
 
 impl Tags {
     pub const NONE: Tags = Tags(0);
@@ -77,12 +77,16 @@ impl Tags {
     pub const ROW_MAJOR: Tags = Tags(2048);
     /// Its result has the strides of its tensor, including the gaps of a slice.
     pub const KEEPS_STRIDES: Tags = Tags(8192);
+    /// Numbers and 0-d tensors after the first operand are not rounded to the half type of the others.
+    pub const UNROUNDED_NUMBERS: Tags = Tags(32768);
+    /// The numbers besides its operands are rounded to a half type, as operands are.
+    pub const ROUNDED_PARAMETERS: Tags = Tags(65536);
 
     pub const fn union(self, other: Tags) -> Tags {
         Tags(self.0 | other.0)
     }
 
-    const NAMES: [(Tags, &'static str); 14] = [
+    const NAMES: [(Tags, &'static str); 16] = [
         (Tags::BROADCASTS, "broadcasts"),
         (Tags::STRIDE_DEPENDENT, "stride dependent"),
         (Tags::DATA_DEPENDENT, "data dependent"),
@@ -97,6 +101,8 @@ impl Tags {
         (Tags::UNIFORM, "uniform"),
         (Tags::ROW_MAJOR, "row-major"),
         (Tags::KEEPS_STRIDES, "keeps strides"),
+        (Tags::UNROUNDED_NUMBERS, "unrounded numbers"),
+        (Tags::ROUNDED_PARAMETERS, "rounded parameters"),
     ];
 
     pub const fn has(self, other: Tags) -> bool {

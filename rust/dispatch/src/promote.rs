@@ -85,6 +85,11 @@ fn combine(higher: Option<DType>, lower: Option<DType>) -> Result<Option<DType>>
     Ok(Some(high))
 }
 
+/// A number as a dtype holds it.
+pub fn rounded(number: Scalar, dtype: DType) -> Scalar {
+    dispatch!(dtype, T in all => T::from_scalar(number).to_scalar())
+}
+
 /// A number's bytes in a dtype.
 pub fn bits(number: Scalar, dtype: DType) -> [u64; 2] {
     let mut bytes = [0u64; 2];

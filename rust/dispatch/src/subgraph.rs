@@ -2,7 +2,7 @@
 
 use crate::value::{Arg, Output};
 use rushlight_autograd::{Backward, Call, Edges, Gradients, InPlace, Subgraph, Tensor};
-use rushlight_core::Result;
+use rushlight_core::{Error, Result};
 use smallvec::SmallVec;
 
 use crate::naming::{in_place_name, node_name};
@@ -137,6 +137,31 @@ impl Backward for Missing {
     }
 
     fn release(&self) {}
+}
+
+/// A result through which backward is an error.
+struct Undifferentiable(&'static str);
+
+impl Backward for Undifferentiable {
+    fn name(&self) -> &str {
+        "torch::autograd::Error"
+    }
+
+    fn apply(&self, _call: &Call<'_>, _grads: Gradients) -> Result<Gradients> {
+        Err(Error::runtime(self.0))
+    }
+
+    fn release(&self) {}
+}
+
+/// The same elements; backward through them is this error.
+pub fn undifferentiable(tensor: Tensor, message: &'static str) -> Result<Tensor> {
+    if !tensor.is_tracked() || !rushlight_autograd::modes::recording() {
+        return Ok(tensor);
+    }
+    let result = tensor.detach();
+    rushlight_autograd::record(Undifferentiable(message), &[Some(&tensor)], &[&result])?;
+    Ok(result)
 }
 
 /// `change` gives a tensor other memory, that of `source` if given. A graph that leads to it ends here.

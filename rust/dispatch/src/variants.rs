@@ -185,6 +185,14 @@ pub fn check_no_gradient(args: &Args, out: &Tensor) -> Result<()> {
         ))
         .hint("Omit out=, or call it under torch.no_grad()."));
     }
+    let has_tangent = |tensor: &Tensor| tensor.is_tracked() && !tensor.requires_grad();
+    if modes::current().tangents && (args.each_tensor().any(|(_, tensor)| has_tangent(tensor)) || has_tangent(out)) {
+        return Err(Error::not_implemented(format!(
+            "Trying to use forward AD with {}_out that does not support it because it is an out= function",
+            args.op.flat_name()
+        ))
+        .hint("Omit out=."));
+    }
     Ok(())
 }
 
@@ -193,6 +201,9 @@ pub fn check_no_gradient(args: &Args, out: &Tensor) -> Result<()> {
 pub fn check_out(args: &Args, place: usize, out: &Tensor, result: &TensorSpec) -> Result<()> {
     check_no_gradient(args, out)?;
     check_writable(out)?;
+    if out.is_inference() && !modes::inference_enabled() {
+        return Err(rushlight_autograd::inference_update());
+    }
     let (sizes, dtype) = (&result.layout.sizes, result.dtype);
     let makes_device = args.op.schema().options.is_some() || args.op.tags.has(Tags::MIXED_DEVICES);
     if out.device() != result.device && !makes_device {

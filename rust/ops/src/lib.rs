@@ -90,10 +90,16 @@ pub fn install() {
         as_strided: view::strided::as_strided,
         sum_to: reduce::sum_to,
         cast: convert::to_dtype,
-        has_nan: |tensor| match tensor.device() {
-            Device::Meta => Ok(false),
-            _ => Ok(convert::item(&op!(reduce::all_any::ANY, op!(pointwise::compare::ISNAN, tensor)?)?)?
-                == Scalar::Bool(true)),
-        },
+        has_nan: |tensor| has_any(&pointwise::compare::ISNAN, tensor),
+        has_inf: |tensor| has_any(&pointwise::compare::ISINF, tensor),
     });
+}
+
+/// Whether a property holds for an element; on `meta` for none.
+fn has_any(property: &'static Operator, tensor: &Tensor) -> Result<bool> {
+    if tensor.device() == Device::Meta {
+        return Ok(false);
+    }
+    let found = property.tensor([tensor.into()])?;
+    Ok(convert::item(&op!(reduce::all_any::ANY, found)?)? == Scalar::Bool(true))
 }

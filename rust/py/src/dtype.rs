@@ -53,6 +53,9 @@ impl PyDType {
 
     #[pyo3(name = "to_complex")]
     fn complex(&self) -> PyResult<Py<PyDType>> {
+        if !self.0.is_differentiable() {
+            return Err(PyRuntimeError::new_err(format!("Unknown Complex ScalarType for {}", self.0.display_name())));
+        }
         Python::attach(|py| dtype_object(py, self.0.to_complex()))
     }
 

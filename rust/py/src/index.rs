@@ -248,6 +248,14 @@ unsafe fn write(py: Python<'_>, own: Raw, expr: Raw, value: Raw) -> PyResult<()>
     if own.is_sparse() {
         return Err(PyTypeError::new_err("Cannot assign to a sparse tensor"));
     }
+    // A single bool of Python is no mask: everything is assigned, or nothing.
+    // SAFETY: CPython keeps it alive during the call.
+    if let Ok(flag) = unsafe { Borrowed::from_ptr(py, expr) }.cast::<PyBool>() {
+        if !flag.is_true() {
+            return assigned(own, &value).map(drop);
+        }
+        key.items = SmallVec::from_iter([Item::NewAxis]);
+    }
     let (view, Gather { tensors, dims }) = key.apply(own)?;
     let value = assigned(own, &value)?;
     let done = if tensors.is_empty() {

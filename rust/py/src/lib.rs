@@ -93,6 +93,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     jit::add(module)?;
     profile::add(module)?;
     dist::add(module)?;
+    errors::make_panics_catchable(py)?;
     tensor_methods::add(module, class)?;
     entry::install(module, class)?;
     // `from _C import *` imports the names without an underscore.

@@ -83,14 +83,19 @@ fn like(tensor: &Tensor, source: &Tensor) -> PyResult<TensorMeta> {
         let message = format!("Could not set tensor of type {} to a tensor of type {}", other.c_name(), own.c_name());
         return Err(PyRuntimeError::new_err(message));
     }
-    if kind(tensor.device()) != kind(source.device()) {
-        return Err(PyRuntimeError::new_err(format!(
-            "Attempted to set the storage of a tensor on device \"{}\" to a storage on different device \"{}\".  This is no longer allowed; the devices must match.",
-            tensor.device(),
-            source.device()
-        )));
-    }
+    check_device(tensor, source.device())?;
     Ok(TensorMeta { form: form_of(tensor), ..source.meta().clone() })
+}
+
+/// A tensor stays on the kind of device that it is on.
+fn check_device(tensor: &Tensor, device: Device) -> PyResult<()> {
+    if kind(tensor.device()) == kind(device) {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(format!(
+        "Attempted to set the storage of a tensor on device \"{}\" to a storage on different device \"{device}\".  This is no longer allowed; the devices must match.",
+        tensor.device(),
+    )))
 }
 
 /// No elements, of the same dtype and device.
@@ -108,6 +113,7 @@ fn within(
     size: Option<Bound<'_, PyAny>>,
     stride: Option<Bound<'_, PyAny>>,
 ) -> PyResult<TensorMeta> {
+    check_device(tensor, storage.device())?;
     let dtype = tensor.dtype();
     let number = |value: &Bound<'_, PyAny>| match scalars::ints(value)? {
         Some(numbers) => Ok(to_dims(&numbers)),

@@ -27,12 +27,12 @@ pub fn share(storage: &Storage) -> Result<SharedBlock> {
         return Ok(block.clone());
     }
     // All that tensors may describe, also where the storage has shrunk.
-    let bytes = pin.block().reserved();
-    let block = alloc(bytes)?;
-    // SAFETY: both blocks have `bytes` bytes; the new one is not shared yet, so they do not overlap.
-    unsafe { block.as_ptr().copy_from_nonoverlapping(pin.as_ptr(), bytes) };
+    let (bytes, reserved) = (pin.block().len(), pin.block().reserved());
+    let block = alloc(reserved)?;
+    // SAFETY: both blocks have `reserved` bytes; the new one is not shared yet, so they do not overlap.
+    unsafe { block.as_ptr().copy_from_nonoverlapping(pin.as_ptr(), reserved) };
     drop(pin);
     // SAFETY: called only from Python calls, which hold the GIL.
-    unsafe { storage.replace(Block::shared(block.clone())) };
+    unsafe { storage.replace(Block::shared_in_part(block.clone(), bytes)) };
     Ok(block)
 }

@@ -31,7 +31,10 @@ pub(crate) fn merge(a: Moments, b: Moments) -> Moments {
     let count = a.count + b.count;
     let gap = b.mean - a.mean;
     let share = b.count / count;
-    Moments { count, mean: a.mean + gap * share, squares: a.squares + b.squares + gap * gap * a.count * share }
+    let squares = a.squares + b.squares + gap * gap * a.count * share;
+    // The difference of two infinite means would be NaN.
+    let mean = if gap.is_finite() { a.mean + gap * share } else { a.mean * (1.0 - share) + b.mean * share };
+    Moments { count, mean, squares }
 }
 
 const BLOCK: usize = 1024;
@@ -50,13 +53,48 @@ fn tree<T: Float>(mut lanes: [T; LANES]) -> f64 {
 }
 
 /// The moments of `count` numbers from the sums of their distances from a centre near their mean, and of the squares of
-/// these. If a square overflows, the sum is infinite, and the correction must not turn it into NaN.
+/// these.
 #[inline(always)]
 fn about(centre: f64, count: f64, distances: f64, squares: f64) -> Moments {
     let rest = distances / count;
-    let correction = distances * rest;
-    let squares = if correction == f64::INFINITY { squares } else { squares - correction };
-    Moments { count, mean: centre + rest, squares }
+    Moments { count, mean: centre + rest, squares: squares - distances * rest }
+}
+
+/// Whether a sum of squares in single precision may lack squares that were too small for it, or has one that was too
+/// large or is not a number.
+#[inline(always)]
+fn is_doubtful(squares: f64) -> bool {
+    const LEAST: f64 = 1e-30;
+    !(LEAST..=f64::from(f32::MAX)).contains(&squares)
+}
+
+/// The same in double precision: for numbers whose squares single precision cannot hold, and for infinite ones, of which
+/// the mean is infinite and the variance NaN.
+///
+/// # Safety
+/// `at(i)` is the address of an element for every `i` below `n`.
+#[cold]
+#[inline(never)]
+unsafe fn exact<T: Float>(n: usize, at: impl Fn(usize) -> *const T) -> Moments {
+    // SAFETY: guaranteed by the caller (see `# Safety`).
+    let value = |i: usize| unsafe { at(i).read_unaligned() }.wide();
+    let count = n as f64;
+    let first = value(0);
+    if (1..n).all(|i| value(i) == first) && first.is_finite() {
+        return Moments { count, mean: first, squares: 0.0 };
+    }
+    let mean = (0..n).map(value).sum::<f64>() / count;
+    if !mean.is_finite() {
+        let overflow = (0..n).all(|i| value(i).is_finite());
+        return Moments { count, mean, squares: if overflow { f64::INFINITY } else { f64::NAN } };
+    }
+    let (mut rests, mut squares) = (0.0, 0.0);
+    for i in 0..n {
+        let gap = value(i) - mean;
+        rests += gap;
+        squares += gap * gap;
+    }
+    about(mean, count, rests, squares)
 }
 
 /// Prefetches the lines of `LANES` elements at any address.
@@ -106,7 +144,12 @@ multiversion! {
                     rests[j] = rests[j] + gap;
                     squares[j] = S::mul_add(gap, gap, squares[j]);
                 }
-                total = merge(total, about(centre.wide(), m as f64, tree(rests), tree(squares)));
+                let squares = tree(squares);
+                let found = match is_doubtful(squares) {
+                    true => exact(m, |i| row.add(i)),
+                    false => about(centre.wide(), m as f64, tree(rests), squares),
+                };
+                total = merge(total, found);
             }
             acc.cast::<Moments>().write_unaligned(total);
         }
@@ -180,7 +223,12 @@ unsafe fn stripe<S: Isa, T: Float, const N: usize>(accs: *mut Moments, data: *co
             }
         }
         for j in 0..N {
-            total[j] = merge(total[j], about(centre[j].wide(), count as f64, rests[j].wide(), squares[j].wide()));
+            let found = match is_doubtful(squares[j].wide()) {
+                // SAFETY: as above.
+                true => unsafe { exact(count, |r| line(first + r).add(j)) },
+                false => about(centre[j].wide(), count as f64, rests[j].wide(), squares[j].wide()),
+            };
+            total[j] = merge(total[j], found);
         }
     }
     for (j, moments) in total.into_iter().enumerate() {

@@ -81,10 +81,10 @@ pub fn pointwise(body: &Pointwise, args: &Args, target: Target, declined: bool) 
     if !small && !args.op.tags.has(Tags::DOUBLE_SCALARS) {
         numbers::check(args, compute)?;
     }
-    let rounded = if body.promote == Promote::ToBool {
-        temporaries::in_half(&operands, compute, device)?
-    } else {
-        temporaries::Temporaries::new()
+    let rounded = temporaries::in_half(args.op, &operands, compute, device)?;
+    let numbers = match compute.is_half() && args.op.tags.has(Tags::ROUNDED_PARAMETERS) {
+        true => numbers.into_iter().map(|number| promote::rounded(number, compute)).collect(),
+        false => numbers,
     };
     let operands = temporaries::substituted(operands, &rounded);
     let sizes = common_sizes(args.op, &operands, in_place)?;

@@ -5,6 +5,7 @@ use rushlight_core::{DType, Device, Result};
 use smallvec::SmallVec;
 
 use super::destination::Destination;
+use crate::operator::{Operator, Tags};
 use crate::primitives::primitives;
 use crate::value::{Operand, Operands};
 
@@ -36,16 +37,21 @@ pub(super) fn copied(written: &Destination, operands: &Operands) -> Result<Tempo
     Ok(if copies.iter().any(Option::is_some) { copies } else { Temporaries::new() })
 }
 
-/// The operands of a comparison in a half type: those of another dtype are rounded to it first, because otherwise a
-/// half made from 0.1 would not equal 0.1. Empty for other dtypes.
-pub(super) fn in_half(operands: &Operands, dtype: DType, device: Device) -> Result<Temporaries> {
+/// The operands of a call in a half type: those of another dtype are rounded to it first, as in torch. Otherwise a half
+/// made from 0.1 would not equal 0.1. Empty for other dtypes.
+pub(super) fn in_half(op: &Operator, operands: &Operands, dtype: DType, device: Device) -> Result<Temporaries> {
     if !dtype.is_half() {
         return Ok(Temporaries::new());
     }
-    let rounded = |operand: &Operand| match operand {
+    let rounded = |(at, operand): (usize, &Operand)| match operand {
+        Operand::Number(_) if at > 0 && op.tags.has(Tags::UNROUNDED_NUMBERS) => Ok(None),
+        Operand::Tensor(tensor)
+            if tensor.dtype() == dtype || at > 0 && tensor.rank() == 0 && op.tags.has(Tags::UNROUNDED_NUMBERS) =>
+        {
+            Ok(None)
+        }
         Operand::Number(number) => crate::create::scalar_of(*number, dtype, device).map(Some),
-        Operand::Tensor(tensor) if tensor.dtype() != dtype => (primitives()?.cast)(&tensor.detach(), dtype).map(Some),
-        Operand::Tensor(_) => Ok(None),
+        Operand::Tensor(tensor) => (primitives()?.cast)(&tensor.detach(), dtype).map(Some),
     };
-    operands.iter().map(rounded).collect()
+    operands.iter().enumerate().map(rounded).collect()
 }

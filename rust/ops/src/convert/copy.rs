@@ -4,7 +4,6 @@ use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::{broadcast, can_expand, hint, transposed, unsqueezed};
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
-use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Args, BatchRule, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Tags, Update, Variants, formula,
     operator,
@@ -55,7 +54,7 @@ pub static COPY: Operator = Operator {
         cuda: None,
     }),
     derivative: Derivative::Formulas(&[
-        formula(INPUT, Saves::NOTHING, |_| Expr::Nothing),
+        formula(INPUT, Saves::NOTHING, crate::create::fill::nothing),
         formula(OTHER, Saves::NOTHING, |d| d.grad()),
     ]),
     node: "torch::autograd::CopyBackwards",

@@ -18,7 +18,7 @@ use super::constant::ZEROS_LIKE;
 pub(super) const ZERO_GRADIENT: Derivative = Derivative::Formulas(&[formula(FILL::INPUT, Saves::NOTHING, nothing)]);
 
 /// A gradient of zeros.
-pub(super) fn nothing(d: &BackwardContext) -> Expr {
+pub fn nothing(d: &BackwardContext) -> Expr {
     d.grad().call(&ZEROS_LIKE, [])
 }
 

@@ -20,11 +20,13 @@ fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> 
     if own.is_sparse() {
         return Err(sparse::unsupported("resize_"));
     }
-    if own.requires_grad() {
+    if own.requires_grad() && !rushlight_autograd::modes::inference_enabled() {
         return Err(Error::runtime("cannot resize variables that require grad"));
     }
     if own.sizes().as_slice() != sizes {
         variants::resize(own, sizes)?;
+    } else if format.is_none() {
+        return Ok(Output::Tensor(own.clone()));
     }
     if format.is_some() {
         let layout = Layout { strides: strides(sizes, format, None)?, ..own.layout().clone() };

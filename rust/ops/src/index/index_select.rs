@@ -17,6 +17,7 @@ use rushlight_dispatch::{copy, create, op};
 
 use super::gather::{GATHER, long, refuse_outside};
 use super::get::get_into;
+use super::last_writes::of_last_writes;
 use super::put::{put_into, single};
 use super::scatter::{SCATTER, SCATTER_ADD, SCATTER_VALUE};
 use crate::expr_ext::ExprExt;
@@ -297,7 +298,15 @@ pub static INDEX_COPY: Operator = Operator {
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INDEX), cleared),
         formula(SOURCE, Saves::input(INDEX), |d| {
-            selected(d).call(&crate::view::expand::EXPAND, [sizes_value(d.sizes(SOURCE))])
+            let Expr::Tensor(index) = d.input(INDEX) else { return selected(d) };
+            let dim = d.int(DIM);
+            of_last_writes(
+                d,
+                selected(d),
+                |zeros, numbers| op!(INDEX_COPY, zeros, dim, &index, numbers),
+                |written| op!(INDEX_SELECT, written, dim, &index),
+            )
+            .call(&crate::view::expand::EXPAND, [sizes_value(d.sizes(SOURCE))])
         }),
     ]),
     samples: &["t(3, 4), 0, torch.tensor([2, 0]), t(2, 4)", "t(3, 4), 1, torch.tensor([1]), t(3, 1)"],

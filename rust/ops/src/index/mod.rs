@@ -8,6 +8,7 @@ pub mod gather;
 pub mod geometry;
 pub mod get;
 pub mod index_select;
+pub mod last_writes;
 pub mod masked;
 pub mod masks;
 pub mod nonzero;

@@ -17,6 +17,7 @@ use rushlight_dispatch::{copy, create, op, variants};
 
 use super::geometry::{IndexGeometry, check_not_empty_dims, common, value_shape_error};
 use super::get::{Places, indices, permuted};
+use super::last_writes::of_last_writes;
 use super::masks::{prepare, refuse_bytes};
 use crate::view::expand::EXPAND;
 
@@ -36,14 +37,7 @@ pub static PUT: Operator = Operator {
     implementation: Implementation::Update(Update {
         check: |args| {
             let (own, values) = (args.tensor(INPUT)?, args.tensor(VALUES)?);
-            if own.dtype() != values.dtype() {
-                return Err(Error::runtime(format!(
-                    "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
-                    own.dtype().display_name(),
-                    values.dtype().display_name()
-                ))
-                .hint(format!("Convert the values: v.to({}).", own.dtype())));
-            }
+            check_dtypes(own, values)?;
             let cut = IndexGeometry::new(own, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
             check_not_empty_dims(own, &cut.dims, &cut.common)?;
             if values.layout().broadcast_to(&cut.sizes(own)).is_err() {
@@ -77,7 +71,18 @@ pub static PUT: Operator = Operator {
             }
         }),
         formula(VALUES, Saves::input(INDICES), |d| match (indices(d), d.grad()) {
-            (Ok((indices, dims)), Expr::Tensor(grad)) => Expr::new(op!(super::INDEX, grad, indices, dims)),
+            (Ok((indices, dims)), Expr::Tensor(grad)) => {
+                let own = Expr::new(op!(super::INDEX, grad, indices.clone(), dims.clone()));
+                if d.flag(ACCUMULATE) {
+                    return own;
+                }
+                of_last_writes(
+                    d,
+                    own,
+                    |zeros, numbers| op!(PUT, zeros, indices.clone(), dims.clone(), numbers),
+                    |written| op!(super::INDEX, written, indices.clone(), dims.clone()),
+                )
+            }
             (Err(error), _) => Expr::failed(error),
             (_, grad) => grad,
         }),
@@ -89,6 +94,18 @@ pub static PUT: Operator = Operator {
     ],
     ..Operator::BASE
 };
+
+fn check_dtypes(own: &Tensor, values: &Tensor) -> Result<()> {
+    if own.dtype() == values.dtype() {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
+        own.dtype().display_name(),
+        values.dtype().display_name()
+    ))
+    .hint(format!("Convert the values: v.to({}).", own.dtype())))
+}
 
 /// Merges values, which broadcast, into a tensor.
 pub fn put_into(target: &Tensor, cut: &IndexGeometry, values: &Tensor, merge: ScatterOp) -> Result<()> {
@@ -153,20 +170,36 @@ fn arguments<'a>(args: &Args<'a>) -> Result<Args<'a>> {
         .hint("Use at most one index per dimension; a mask counts once for each of its dimensions."));
     }
     let (values, accumulate) = (args.tensor(VALUES)?, args.bool(ACCUMULATE)?);
-    // A single number with one mask is cast to the tensor's dtype, as with `masked_fill`.
+    // A single number with one mask is cast to the tensor's dtype, as with `masked_fill`, whatever its rank.
     let by_mask = !accumulate && values.numel() == 1 && given.len() == 1 && given[0].dtype() == DType::Bool;
     if !accumulate && values.numel() == 1 {
         refuse_bytes(&given)?;
     }
-    let values = if by_mask && values.dtype() != own.dtype() {
-        if !values.is_batched() {
+    let mut values = if by_mask {
+        if values.dtype() != own.dtype() && !values.is_batched() {
             create::check_fits(crate::convert::item(values)?, own.dtype())?;
         }
-        crate::convert::to_dtype(values, own.dtype())?
+        let single = op!(crate::view::RESHAPE, values, Ints::new())?;
+        crate::convert::to_dtype(&single, own.dtype())?
     } else {
         values.clone()
     };
-    let (indices, dims) = prepare(own, given, &dims)?;
+    let mut nowhere = false;
+    for mask in given.iter().filter(|index| index.rank() == 0 && matches!(index.dtype(), DType::Bool | DType::U8)) {
+        nowhere |= !mask.is_batched() && !crate::convert::item(mask)?.truth();
+    }
+    let (mut indices, mut dims) = prepare(own, given, &dims)?;
+    if nowhere {
+        // A mask without dimensions has no coordinates that could be empty: the tensor's own values are written.
+        check_dtypes(own, &values)?;
+        let cut = IndexGeometry::new(own, &indices.iter().collect::<Vec<_>>(), &dims)?;
+        if values.layout().broadcast_to(&cut.sizes(own)).is_err() {
+            return Err(value_shape_error(&values, own, &cut.dims, &cut.common));
+        }
+        (indices, dims) = (Vec::new(), Ints::new());
+        values =
+            if accumulate { op!(crate::create::constant::ZEROS_LIKE, own)? } else { op!(crate::convert::CLONE, own)? };
+    }
     Ok(Args::new(&PUT, [args.value(Arg::FIRST).clone(), indices.into(), dims.into(), values.into(), accumulate.into()]))
 }
 

@@ -15,7 +15,7 @@ use rushlight_dispatch::{create, warn_once};
 
 use super::index_select::{INDEX_ADD, INDEX_FILL, INDEX_SELECT, changed, check_index, check_slices, merge, vector};
 use super::put::{put_into, single};
-use super::scatter::Reduction;
+use super::scatter::{Reduction, once_where};
 use crate::expr_ext::ExprExt;
 
 #[operator]
@@ -133,10 +133,14 @@ fn reduced(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
             let for_own = grad.clone() * row(own_whole.clone(), source.clone())? / own_whole;
             let zero = source.clone().equals(0i64);
             let count = added(own.clone().zeros_like(), number(zero.clone()))?;
-            let lone = zero.clone().and(read(count).equals(1i64));
+            let count = read(count);
+            let lone = zero.clone().and(count.clone().equals(1i64));
+            let several = zero.clone().and(count.real().above(1i64));
             let others = row(own, lone.clone().choose(1i64, source.clone()))?;
             let plain = read(grad.clone() * result) / zero.choose(1i64, source);
-            (for_own, lone.choose(read(grad * others), plain))
+            let for_source = lone.choose(read(grad * others), plain);
+            let message = "index_reduce(): Double backward is unsupported for source when >1 zeros in source are scattered to the same position in self";
+            (for_own, once_where(d, for_source, several, message)?)
         }
         _ => {
             let own_is = number(own.equals(result.clone()));

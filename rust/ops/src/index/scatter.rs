@@ -10,10 +10,12 @@ use rushlight_dispatch::operator::{
     Args, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Joint, Operator, Out, Saves, Tags, Update,
     Variants, formula, operator,
 };
+use rushlight_dispatch::subgraph::undifferentiable;
 use rushlight_dispatch::value::{Arg, Output, Value};
 use rushlight_dispatch::{copy, create, op, warn_once};
 
 use super::gather::{GATHER, at_least_1d, check_index, check_values, long, not_within};
+use super::last_writes::of_last_writes;
 use crate::expr_ext::ExprExt;
 
 #[operator]
@@ -39,7 +41,17 @@ pub static SCATTER: Operator = Operator {
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INDEX), |d| zeroed(d, d.grad())),
-        formula(SRC, Saves::input(INDEX), |d| gathered(d, d.grad())),
+        formula(SRC, Saves::input(INDEX), |d| {
+            let Expr::Tensor(index) = d.input(INDEX) else { return gathered(d, d.grad()) };
+            let dim = d.int(DIM);
+            let read = of_last_writes(
+                d,
+                d.grad().call(&GATHER, [dim.into(), (&index).into()]),
+                |zeros, numbers| op!(SCATTER, zeros, dim, &index, numbers),
+                |written| op!(GATHER, written, dim, &index),
+            );
+            whole(d, read)
+        }),
     ]),
     samples: &["t(3, 4), 1, torch.tensor([[0, 3], [2, 1], [1, 0]]), t(3, 4)", "t(3), 0, torch.tensor([2, 0]), t(2)"],
     errors: &[
@@ -558,8 +570,24 @@ fn product(
     let zero = source.clone().equals(0i64);
     let zeros = zero.clone().choose(1.0, 0.0).call(&crate::convert::TO_DTYPE, [d.results[0].dtype.into()]);
     let count = own.clone().zeros_like().call(&SCATTER_ADD, [dim.into(), index.into(), zeros.done()?.into()]);
-    let single = zero.clone().and(read(count).equals(1i64));
+    let count = read(count);
+    let single = zero.clone().and(count.clone().equals(1i64));
+    let several = zero.clone().and(count.real().above(1i64));
     let others = row(own, single.clone().choose(1i64, source.clone()))?;
     let plain = read(grad.clone() * result.conj()) / zero.choose(1i64, source).conj();
-    Ok((for_own, single.choose(read(grad * others.conj()), plain)))
+    let for_source = single.choose(read(grad * others.conj()), plain);
+    let message = "scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered to the same position in self";
+    Ok((for_own, once_where(d, for_source, several, message)?))
+}
+
+/// A product's gradient, whose own derivative is wrong if zeros meet in one element of the result: an error, as in torch.
+pub fn once_where(d: &BackwardContext, grad: Expr, zeros_meet: Expr, message: &'static str) -> Result<Expr> {
+    if d.for_tangent() || !rushlight_autograd::modes::recording() {
+        return Ok(grad);
+    }
+    let found = zeros_meet.call(&crate::reduce::all_any::ANY, []).done()?;
+    if found.is_batched() || !crate::convert::item(&found)?.truth() {
+        return Ok(grad);
+    }
+    undifferentiable(grad.done()?, message).map(Expr::from)
 }

@@ -12,6 +12,7 @@ use rushlight_dispatch::value::{Arg, Output, sizes_value};
 use rushlight_dispatch::{copy, create, op};
 
 use super::get::get_into;
+use super::last_writes::of_last_writes;
 use super::put::{put_into, single};
 use super::{INDEX, PUT as INDEX_PUT};
 
@@ -199,7 +200,17 @@ pub static PUT: Operator = Operator {
         }),
         formula(SOURCE, Saves::input(INDEX), |d| match d.input(INDEX) {
             Expr::Tensor(index) => {
-                d.grad().call(&TAKE, [index.into()]).call(&crate::view::RESHAPE, [sizes_value(d.sizes(SOURCE))])
+                let own = d.grad().call(&TAKE, [(&index).into()]);
+                let own = match d.flag(ACCUMULATE) {
+                    true => own,
+                    false => of_last_writes(
+                        d,
+                        own,
+                        |zeros, numbers| op!(PUT, zeros, &index, numbers),
+                        |written| op!(TAKE, written, &index),
+                    ),
+                };
+                own.call(&crate::view::RESHAPE, [sizes_value(d.sizes(SOURCE))])
             }
             other => other,
         }),

@@ -74,7 +74,8 @@ fn infer_cat(args: &Args) -> Result<Vec<TensorSpec>> {
         return Err(Error::runtime(format!("zero-dimensional tensor (at position {at}) cannot be concatenated"))
             .hint("Use torch.stack, or x.reshape(1)."));
     }
-    let dim = wrap_dim(args.int(DIM)?, first.rank())?;
+    // With empty vectors alone, torch does not look at the dimension.
+    let dim = if skipped(first) { 0 } else { wrap_dim(args.int(DIM)?, first.rank())? };
     let mut sizes = first.sizes().clone();
     sizes[dim] = 0;
     for (at, tensor) in tensors.iter().enumerate().filter(|(_, tensor)| !skipped(tensor)) {
@@ -139,6 +140,9 @@ fn run_cat(args: &Args, results: &[Tensor]) -> Result<()> {
     use CAT::*;
 
     let whole = &results[0];
+    if whole.numel() == 0 {
+        return Ok(());
+    }
     let dim = wrap_dim(args.int(DIM)?, whole.rank())?;
     let mut start = 0;
     for tensor in args.tensors(TENSORS)?.into_iter().filter(|tensor| !skipped(tensor)) {
@@ -151,7 +155,7 @@ fn run_cat(args: &Args, results: &[Tensor]) -> Result<()> {
 
 fn cut(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     let grad = d.grad().done()?;
-    let dim = wrap_dim(d.int(CAT::DIM), grad.rank())?;
+    let dim = if grad.sizes().as_slice() == [0] { 0 } else { wrap_dim(d.int(CAT::DIM), grad.rank())? };
     let mut start = 0;
     let mut gradients = Vec::with_capacity(d.inputs.len());
     for (meta, &wanted) in d.inputs.iter().zip(d.wanted) {

@@ -12,6 +12,8 @@ use rushlight_dispatch::value::{Output, Value, Values};
 use rushlight_dispatch::{copy, create, op};
 
 use crate::convert::CLONE;
+use crate::index::last_writes::of_last_writes;
+use crate::view::strided::as_strided;
 
 /// The target view of the source, given the remaining arguments.
 type ViewOf = fn(&Layout, &Args) -> Result<Layout>;
@@ -61,7 +63,7 @@ fn outside(d: &BackwardContext, op: &'static Operator) -> Expr {
 /// The gradient of the source: the elements of the view.
 fn inside(d: &BackwardContext, place: ViewOf) -> Expr {
     let Expr::Tensor(grad) = d.grad() else { return d.grad() };
-    Expr::new(place(grad.layout(), d.args).and_then(|slot| crate::view::strided::as_strided(&grad, &slot)))
+    Expr::new(place(grad.layout(), d.args).and_then(|slot| as_strided(&grad, &slot)))
 }
 
 macro_rules! slots {
@@ -170,7 +172,14 @@ pub static AS_STRIDED_SCATTER: Operator = Operator {
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, inside_alone),
-        formula(SRC, Saves::NOTHING, |d| Expr::new(slot_of_gradient(d))),
+        formula(SRC, Saves::NOTHING, |d| {
+            of_last_writes(
+                d,
+                Expr::new(slot_of_gradient(d)),
+                |zeros, numbers| written(d, zeros, numbers),
+                |written| as_strided(written, &strided(written.layout(), d.args)?),
+            )
+        }),
     ]),
     samples: &["t(6), t(2), (2,), (3,)"],
     errors: &[(
@@ -183,20 +192,28 @@ pub static AS_STRIDED_SCATTER: Operator = Operator {
 
 fn slot_of_gradient(d: &BackwardContext) -> Result<Tensor> {
     let grad = crate::convert::contiguous(&d.grad().done()?)?;
-    crate::view::strided::as_strided(&grad, &strided(grad.layout(), d.args)?)
+    as_strided(&grad, &strided(grad.layout(), d.args)?)
 }
 
-/// torch's gradient of the tensor: the gradient in the view, and zeros around it. Its derivative is the reverse of
-/// that, as for the other operators here; programs see torch's values.
+/// torch's gradient of the tensor: the gradient in the view, and zeros around it. The true one, from which tangents are
+/// computed, is the reverse of that, as for the other operators here.
 fn inside_alone(d: &BackwardContext) -> Expr {
     let gradient = || {
         let slot = slot_of_gradient(d)?;
-        let zeros = create::zeros(d.sizes(AS_STRIDED_SCATTER::INPUT), slot.dtype(), slot.device())?;
-        let mut values: Values = [Value::Own(zeros), Value::Own(slot)].into_iter().collect();
-        values.extend(d.args.values.iter().skip(2).cloned());
-        Args { op: &AS_STRIDED_SCATTER, values }.call().and_then(Output::into_tensor)
+        let zeros = |sizes: &[isize]| create::zeros(sizes, slot.dtype(), slot.device());
+        if d.for_tangent() {
+            return written(d, &crate::convert::contiguous(&d.grad().done()?)?, &zeros(slot.sizes())?);
+        }
+        written(d, &zeros(d.sizes(AS_STRIDED_SCATTER::INPUT))?, &slot)
     };
     Expr::new(gradient())
+}
+
+/// The same call with other tensors.
+fn written(d: &BackwardContext, own: &Tensor, src: &Tensor) -> Result<Tensor> {
+    let mut values: Values = [own.into(), src.into()].into_iter().collect();
+    values.extend(d.args.values.iter().skip(2).cloned());
+    Args { op: &AS_STRIDED_SCATTER, values }.call().and_then(Output::into_tensor)
 }
 
 fn strided(own: &Layout, args: &Args) -> Result<Layout> {

@@ -361,6 +361,10 @@ pub static ADDR: Operator = Operator {
                     "For integral input tensors, argument {name} must not be a floating point number."
                 )));
             }
+            if factor.is_bool() && dtype != DType::Bool {
+                return Err(Error::runtime(format!("Boolean {name} only supported for Boolean results.")));
+            }
+            check_fits(factor, dtype)?;
         }
         // With bool tensors the factors are bools too.
         let truth = |factor: Scalar| if dtype == DType::Bool { Scalar::Bool(factor.truth()) } else { factor };

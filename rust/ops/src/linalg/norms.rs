@@ -33,13 +33,18 @@ pub static MATRIX_NORM: Operator = Operator {
     out: Out::EXACT,
     dtypes: DTypes::INEXACT,
     implementation: Implementation::CompositeImplicit(|args| {
-        matrix_norm(args, Order::Number(args.scalar(ORD)?.f64())).map(Output::Tensor)
+        let order = args.scalar(ORD)?;
+        if order.is_complex() {
+            return Err(Error::runtime("linalg.matrix_norm: Expected a non-complex scalar as the order of norm."));
+        }
+        matrix_norm(args, Order::Number(order.f64())).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), 1", "t(3, 2), float('inf'), (0, 1), True", "t(2, 3, 2), -1, (0, 2)"],
     errors: &[
         ("t(3), 1", "RuntimeError", "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."),
         ("t(2, 3), 3", "RuntimeError", "linalg.matrix_norm: Order 3 not supported."),
+        ("t(2, 3), 1+2j", "RuntimeError", "linalg.matrix_norm: Expected a non-complex scalar as the order of norm."),
         ("t(2, 3), 1, (0,)", "RuntimeError", "linalg.matrix_norm: dim must be a 2-tuple. Got 0"),
         ("t(2, 3), 1, (0, 0)", "RuntimeError", "linalg.matrix_norm: dims must be different. Got (0, 0)"),
     ],

@@ -62,6 +62,8 @@ impl SampledDim {
         let high = self.size - 1.0;
         let between = place.clone().above(0.0).and(place.clone().below(high));
         let ends = detached(place.clone()).call(&CLAMP, [Scalar::Float(0.0).into(), Scalar::Float(high).into()]);
+        // A position that is no number is that of the first element.
+        let ends = ends.clone().equals(ends.clone()).choose(ends, 0.0);
         between.choose(place, ends)
     }
 
@@ -102,7 +104,8 @@ fn taps(axis: &SampledDim, mode: Mode, coordinate: Expr) -> Vec<(Expr, Expr)> {
         Mode::Nearest => {
             let near = detached(axis.inside(place.clone())).call(&ROUND, []);
             // The weight depends on the position all the same, with a gradient of zeros.
-            vec![(near, place * 0.0 + 1.0)]
+            let finite = place.clone().isfinite().choose(place, 0.0);
+            vec![(near, finite * 0.0 + 1.0)]
         }
         Mode::Linear => {
             let place = axis.inside(place);

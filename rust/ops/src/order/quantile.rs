@@ -17,6 +17,7 @@ use crate::pointwise::clamp::CLAMP;
 use crate::pointwise::compare::ISNAN;
 use crate::pointwise::logical::LOGICAL_NOT;
 use crate::pointwise::round::{CEIL, FLOOR, ROUND};
+use crate::pointwise::ternary::LERP;
 use crate::reduce::sum::SUM_DIM;
 use crate::view::RESHAPE;
 use crate::view::transpose::MOVEDIM;
@@ -148,9 +149,10 @@ fn picked(sorted: &Tensor, ranks: &Tensor, interpolation: &str) -> Result<Tensor
         "nearest" => at(op!(ROUND, ranks)),
         _ => {
             let (below, above) = (at(op!(FLOOR, ranks))?, at(op!(CEIL, ranks))?);
-            let half = interpolation == "midpoint";
-            let share = if half { Expr::from(0.5) } else { Expr::from(ranks) - op!(FLOOR, ranks)?.detach() };
-            (Expr::from(&below) + share * (Expr::from(above) - &below)).done()
+            if interpolation == "midpoint" {
+                return op!(LERP, below, above, Scalar::Float(0.5));
+            }
+            op!(LERP, below, above, (Expr::from(ranks) - op!(FLOOR, ranks)?.detach()).done()?)
         }
     }
 }

@@ -443,6 +443,7 @@ pub static HARDSWISH: Operator = Operator {
 #[operator]
 pub static HARDSHRINK: Operator = Operator {
     name: "hardshrink",
+    tags: Tags::ROUNDED_PARAMETERS,
     namespace: "",
     aliases: &["nn.functional.hardshrink"],
     variants: Variants::BOTH.union(Variants::OUT),

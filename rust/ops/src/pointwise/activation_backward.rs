@@ -4,7 +4,9 @@ use rushlight_core::Scalar;
 use rushlight_core::dtype::{c64, c128};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::operator::{BackwardContext, DTypes, Derivative, Operator, Saves, Variants, formula, operator};
+use rushlight_dispatch::operator::{
+    BackwardContext, DTypes, Derivative, Operator, Saves, Tags, Variants, formula, operator,
+};
 
 use super::common;
 use super::numbers::{Analytic, Narrow};
@@ -130,6 +132,7 @@ pub static WINDOW_BACKWARD: Operator = Operator {
 #[operator]
 pub static SHRINK_BACKWARD: Operator = Operator {
     name: "_shrink_backward",
+    tags: Tags::ROUNDED_PARAMETERS,
     signature: "(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor",
     doc: "The gradient, or zero where the magnitude of `self` is at most `lambd`.",
     implementation: common(loops! {

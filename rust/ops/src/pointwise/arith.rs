@@ -15,6 +15,7 @@ use crate::expr_ext::ExprExt;
 #[operator]
 pub static ADD: Operator = Operator {
     name: "add",
+    tags: Tags::ROUNDED_PARAMETERS,
     variants: Variants::ALL,
     signature: "(Tensor|Scalar self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
     doc: "Adds `other`, scaled by `alpha`, to `self`.
@@ -104,6 +105,7 @@ fn scaled(grad: Expr, factor: Scalar) -> Expr {
 #[operator]
 pub static SUB: Operator = Operator {
     name: "sub",
+    tags: Tags::ROUNDED_PARAMETERS,
     node: "first=RsubBackward1",
     aliases: &["subtract"],
     variants: Variants::ALL,
@@ -171,6 +173,7 @@ pub static RSUB: Operator = Operator {
 #[operator]
 pub static MUL: Operator = Operator {
     name: "mul",
+    tags: Tags::UNROUNDED_NUMBERS,
     aliases: &["multiply"],
     variants: Variants::ALL,
     signature: "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",

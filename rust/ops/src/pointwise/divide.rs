@@ -8,7 +8,8 @@ use rushlight_core::{DType, Device, Error, Result, Scalar, dispatch};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Variants, formula, operator,
+    Args, BackwardContext, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Tags, Variants, formula,
+    operator,
 };
 
 use super::numbers::{Analytic, ComplexMath, Integer, Narrow, Real};
@@ -18,6 +19,7 @@ use crate::expr_ext::ExprExt;
 #[operator]
 pub static DIV: Operator = Operator {
     name: "div",
+    tags: Tags::UNROUNDED_NUMBERS,
     aliases: &["divide", "true_divide"],
     variants: Variants::ALL,
     signature: "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
@@ -143,6 +145,7 @@ const FLAT: Derivative = Derivative::Formulas(&[
 #[operator]
 pub static DIV_TRUNC: Operator = Operator {
     name: "_div_trunc",
+    tags: Tags::UNROUNDED_NUMBERS,
     variants: Variants::FUNCTION,
     signature: "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
     doc: "The quotient, rounded towards zero.",
@@ -164,6 +167,7 @@ pub static DIV_TRUNC: Operator = Operator {
 #[operator]
 pub static DIV_FLOOR: Operator = Operator {
     name: "_div_floor",
+    tags: Tags::UNROUNDED_NUMBERS,
     variants: Variants::FUNCTION,
     signature: "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
     doc: "The quotient, rounded downwards.",
@@ -187,6 +191,7 @@ const FLOOR: Implementation = common(loops! {
 #[operator]
 pub static FLOOR_DIVIDE: Operator = Operator {
     name: "floor_divide",
+    tags: Tags::UNROUNDED_NUMBERS,
     variants: Variants::ALL,
     signature: "(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
     doc: "The quotient, rounded downwards.

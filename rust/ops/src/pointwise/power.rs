@@ -109,7 +109,7 @@ pub static POW: Operator = Operator {
     >>> torch.pow(torch.tensor([1., 2., 3.]), 2)
     tensor([1., 4., 9.])",
     implementation: with_numbers(BY_NUMBER),
-    tags: Tags::DOUBLE_SCALARS,
+    tags: Tags::DOUBLE_SCALARS.union(Tags::ROUNDED_PARAMETERS),
     sparse: Sparse::ExplicitAutograd,
     check: Some(|args| {
         let base = args.tensor(INPUT)?.dtype();
@@ -175,7 +175,15 @@ pub static POW_TENSOR: Operator = Operator {
         }),
         formula(EXPONENT, Saves::input(INPUT).union(Saves::input(EXPONENT)).union(Saves::RESULT), |d| {
             let base = d.input(INPUT);
-            let log = base.clone().log();
+            // The logarithm of a negative number exists for a complex exponent.
+            let is_complex = d.meta(EXPONENT).is_some_and(|meta| meta.dtype.is_complex());
+            let log = match base.clone() {
+                Expr::Tensor(base) if is_complex => {
+                    Expr::from(&base).call(&crate::convert::TO_DTYPE, [base.dtype().to_complex().into()]).log()
+                }
+                Expr::Number(number) if is_complex => Expr::from(Scalar::Complex(number.complex())).log(),
+                base => base.log(),
+            };
             let flat = match (base, d.input(EXPONENT)) {
                 (Expr::Number(number), exponent) if number.is_zero() => Some(at_least_zero(exponent)),
                 (Expr::Number(_), _) => None,

@@ -2,7 +2,9 @@
 
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
-use rushlight_dispatch::operator::{DTypes, Derivative, Implementation, Operator, Saves, Variants, formula, operator};
+use rushlight_dispatch::operator::{
+    DTypes, Derivative, Implementation, Operator, Saves, Tags, Variants, formula, operator,
+};
 use std::f64::consts::{FRAC_2_SQRT_PI, PI};
 
 use rushlight_core::dtype::{c64, c128};
@@ -42,6 +44,7 @@ pub static SIGMOID: Operator = Operator {
 #[operator]
 pub static LOGIT: Operator = Operator {
     name: "logit",
+    tags: Tags::ROUNDED_PARAMETERS,
     variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     aliases: &["special.logit"],
     signature: "(Tensor self, float? eps=None) -> Tensor",

@@ -5,7 +5,7 @@ use rushlight_core::{Bool, DType, Error};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, DTypes, Derivative, Implementation, Operator, Out, Saves, Variants, formula, operator,
+    Accepts, DTypes, Derivative, Implementation, Operator, Out, Saves, Tags, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Value;
 
@@ -16,6 +16,7 @@ use crate::expr_ext::ExprExt;
 #[operator]
 pub static LERP: Operator = Operator {
     name: "lerp",
+    tags: Tags::UNROUNDED_NUMBERS,
     node: "LerpBackward1 number=LerpBackward0",
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor end, Tensor|Scalar weight) -> Tensor",

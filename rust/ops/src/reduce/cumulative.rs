@@ -193,22 +193,15 @@ pub static LOGCUMSUMEXP: Operator = Operator {
         if d.rank(INPUT) == 0 {
             return d.grad();
         }
-        // sum over i >= k of g[i] exp(x[k] - y[i]), in logarithms: separately for positive and negative g if they are
-        // real.
-        let running = |logs: Expr| {
-            along(logs, d.int(DIM), |logs, axis| flipped(&op!(LOGCUMSUMEXP, &flipped(logs, axis)?, axis)?, axis))
-        };
-        if d.meta(INPUT).is_some_and(|meta| meta.dtype.is_complex()) {
-            let logs = d.grad().equals(0.0).choose(f64::from(f32::MIN), d.grad().log()) - d.result().conj();
-            return (running(logs) + d.input(INPUT).conj()).exp();
-        }
-        let lowest = -d.meta(INPUT).and_then(|meta| meta.dtype.greatest()).unwrap_or(f64::MAX);
-        let side = |sign: f64| {
-            let grad = d.grad() * sign;
-            let logs = grad.clone().above(0i64).choose(grad.log(), lowest) - d.result();
-            (running(logs) + d.input(INPUT)).exp()
-        };
-        side(1.0) - side(-1.0)
+        // sum over i >= k of g[i] exp(x[k] - y[i]), as a recurrence from the end: h[k] = g[k] + exp(y[k] - y[k + 1])
+        // h[k + 1], and exp(x[k] - y[k]) h[k]. It is linear in g, so that it has a derivative where g is zero too.
+        let grad = d.grad();
+        let running = along(d.result(), d.int(DIM), |sums, axis| {
+            let factors = flipped(&decays(sums, axis)?, axis)?;
+            let turned = flipped(&as_line(grad.clone())?, axis)?;
+            flipped(&op!(RECURRENCE, &turned, &factors, axis)?, axis)
+        });
+        (d.input(INPUT) - d.result()).exp().conj() * running
     })]),
     samples: &["unit(2, 3), 1", "unit(2, 3, 4), 1", "t(), 0"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
@@ -317,6 +310,22 @@ fn shifted(tensor: &Tensor, axis: usize, later: bool) -> Result<Tensor> {
     let zero = create::zeros(&sizes, tensor.dtype(), tensor.device())?;
     let parts = if later { vec![zero, rest] } else { vec![rest, zero] };
     crate::join::CAT.tensor([Value::from(parts), axis.into()])
+}
+
+/// The exponential of each element's distance to the next one, conjugated; zero for the last. Equal elements have the
+/// distance zero, even if they are infinite.
+fn decays(logs: &Tensor, axis: usize) -> Result<Tensor> {
+    let rest = logs.sizes()[axis] - 1;
+    if rest < 0 {
+        return Ok(logs.clone());
+    }
+    let part = |first| crate::view::narrow::sliced(logs, axis, first, rest, 1).map(Expr::from);
+    let (each, next) = (part(0)?, part(1)?);
+    let decays = each.clone().equals(next.clone()).choose(1.0, (each - next).exp()).conj().done()?;
+    let mut sizes = logs.sizes().clone();
+    sizes[axis] = 1;
+    let zero = create::zeros(&sizes, logs.dtype(), logs.device())?;
+    crate::join::CAT.tensor([Value::from(vec![decays, zero]), axis.into()])
 }
 
 /// The product of all elements before each.

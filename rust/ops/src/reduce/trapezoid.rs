@@ -112,10 +112,19 @@ macro_rules! rules {
             signature: "(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
             doc: concat!($doc, " of samples at equal distances, by the trapezoidal rule.\n\n    >>> torch.", $name, $even),
             dtypes: DTypes::NUMBERS,
-            implementation: Implementation::CompositeImplicit(|args: &Args| $function(args.tensor(Y)?, args.int(DIM)?, Spacing::Even(args.scalar(DX)?.f64()))),
+            implementation: Implementation::CompositeImplicit(|args: &Args| {
+                let dx = args.scalar(DX)?;
+                if dx.is_complex() {
+                    return Err(Error::runtime(concat!($name, ": Currently, we only support dx as a real number.")));
+                }
+                $function(args.tensor(Y)?, args.int(DIM)?, Spacing::Even(dx.f64()))
+            }),
             derivative: Derivative::CompositeImplicit,
             samples: &["t(4)", "t(2, 3), dx=2", "t(3, 2), dim=0"],
-            errors: &[("t(3), dim=1", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)")],
+            errors: &[
+                ("t(3), dim=1", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)"),
+                ("t(3), dx=1j", "RuntimeError", concat!($name, ": Currently, we only support dx as a real number.")),
+            ],
             reference: $reference,
             ..Operator::BASE
         };

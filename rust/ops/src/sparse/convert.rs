@@ -125,15 +125,19 @@ pub static TO_DENSE: Operator = Operator {
     signature: "(Tensor self) -> Tensor",
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let own = args.tensor(INPUT)?;
-        let Some(parts) = own.parts() else { return Ok(Output::Tensor(own.clone())) };
+        let Some(parts) = own.parts() else { return Ok(Output::Tensor(own.detach())) };
         let whole = create::zeros(own.sizes(), own.dtype(), own.device())?;
         scatter(&whole, &parts.indices, &parts.values)?;
         Ok(Output::Tensor(whole))
     })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         // Repeated indices refer to one element, which has one gradient.
-        let gradient =
-            || -> Result<Tensor> { op!(MASKED, &d.grad().done()?, &op!(COALESCE, &d.input(INPUT).done()?)?) };
+        let gradient = || -> Result<Tensor> {
+            match d.input(INPUT).done()? {
+                own if own.is_sparse() => op!(MASKED, &d.grad().done()?, &op!(COALESCE, &own)?),
+                _ => d.grad().done(),
+            }
+        };
         Expr::new(gradient())
     })]),
     node: "ToDenseBackward0",

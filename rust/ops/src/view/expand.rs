@@ -149,5 +149,12 @@ pub fn stretched(own: &Layout, dtype: DType, mut sizes: Dims) -> Result<Layout> 
             _ => {}
         }
     }
-    own.broadcast_to(&sizes)
+    let mut layout = own.broadcast_to(&sizes)?;
+    if own.rank() > 0 {
+        // torch's strides of new dimensions of size one; no element depends on them.
+        for dim in (0..missing).rev().filter(|&dim| sizes[dim] == 1) {
+            layout.strides[dim] = layout.sizes[dim + 1].saturating_mul(layout.strides[dim + 1]);
+        }
+    }
+    Ok(layout)
 }

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use rushlight::Tensor;
@@ -72,7 +73,10 @@ pub fn register_post_hook(tensor: &Tensor, hook: Bound<'_, PyAny>) -> PyResult<H
     let call = move |leaf: &Tensor| {
         attach::acquire(|py| {
             let leaf = object::wrap_bound(py, leaf.clone())?;
-            hook.bind(py).call1((leaf,)).map(drop)
+            match replacement(&hook.bind(py).call1((leaf,))?)? {
+                None => Ok(()),
+                Some(_) => Err(PyRuntimeError::new_err("Tensor post accumulate grad hooks should return None.")),
+            }
         })
     };
     let added = tensor.register_post_accumulate_grad_hook(Arc::new(call));

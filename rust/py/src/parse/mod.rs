@@ -42,8 +42,11 @@ fn intern(text: &str) -> Raw {
 }
 
 /// torch's other spellings of a parameter's name.
-fn synonyms(name: &str) -> &'static [&'static str] {
+fn synonyms(op: &Operator, name: &str) -> &'static [&'static str] {
     match name {
+        // The function `torch.split` has other names than the method.
+        "self" if op.python_name() == "split" => &["tensor", "input"],
+        "split_size" => &["split_size_or_sections"],
         "self" => &["input", "x", "a", "x1"],
         "input" => &["x", "a", "x1"],
         "dim" => &["axis"],
@@ -94,7 +97,7 @@ impl Overload {
         params
             .iter()
             .position(|p| same(shown(p)))
-            .or_else(|| params.iter().position(|p| synonyms(p.name).iter().any(|s| same(s))))
+            .or_else(|| params.iter().position(|p| synonyms(self.op, p.name).iter().any(|s| same(s))))
     }
 }
 

@@ -76,6 +76,10 @@ pub fn i1(x: f64) -> f64 {
 /// Removes the scale in two steps, so that only the result overflows; NaN at infinity, as in torch.
 fn grown(scaled: f64, x: f64) -> f64 {
     let half = (x.abs() / 2.0).exp();
+    // The scaled function of a very large number may be zero, but not the product.
+    if x.is_finite() && half == f64::INFINITY {
+        return f64::INFINITY.copysign(scaled);
+    }
     scaled * half * half
 }
 

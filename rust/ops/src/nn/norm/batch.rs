@@ -6,6 +6,7 @@ use rushlight_core::{Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
+use rushlight_dispatch::variants::check_writable;
 use rushlight_dispatch::{copy, create, op};
 
 use super::primitives::{NORMALIZE_BATCH, NormParams, Normal};
@@ -41,33 +42,75 @@ impl<'a> Channels<'a> {
     /// Checks that each operand holds a number for each channel; torch counts channels of all samples if those are
     /// normalised separately.
     fn check(&self, samples: isize) -> Result<()> {
-        let channels = self.input.sizes().get(1).copied().unwrap_or(0);
         let [mean, variance] = self.running;
         let named = [("running_mean", mean), ("running_var", variance), ("weight", self.weight), ("bias", self.bias)];
         for (name, operand) in named {
-            if let Some(found) = operand.map(|tensor| tensor.numel() as isize)
-                && found != channels
-            {
-                let (due, found) = (samples.saturating_mul(channels), samples.saturating_mul(found));
-                return Err(Error::runtime(format!("{name} should contain {due} elements not {found}")));
-            }
+            self.check_size(name, operand, samples)?;
         }
         check_floating(self.input, "batch_norm")?;
-        check_mixed(self.input, &[self.weight, self.bias])
+        self.check_dtypes(&[self.weight, self.bias])?;
+        self.check_running()
+    }
+
+    fn check_size(&self, name: &str, operand: Option<&Tensor>, samples: isize) -> Result<()> {
+        let channels = self.input.sizes().get(1).copied().unwrap_or(0);
+        match operand.map(|tensor| tensor.numel() as isize) {
+            Some(found) if found != channels => {
+                let (due, found) = (samples.saturating_mul(channels), samples.saturating_mul(found));
+                Err(Error::runtime(format!("{name} should contain {due} elements not {found}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// torch does not compare the dtypes if there is nothing to normalise.
+    fn check_dtypes(&self, parameters: &[Option<&Tensor>]) -> Result<()> {
+        if self.input.numel() == 0 { Ok(()) } else { check_mixed(self.input, parameters) }
+    }
+
+    /// The running statistics are not part of the graph, neither backward nor forward.
+    fn check_running(&self) -> Result<()> {
+        let operands = [Some(self.input), self.weight, self.bias];
+        let has_tangent = operands.into_iter().flatten().any(Tensor::is_tracked);
+        for (name, running) in ["running_mean", "running_var"].into_iter().zip(self.running) {
+            let Some(running) = running.filter(|running| running.is_tracked()) else { continue };
+            if running.requires_grad() && rushlight_autograd::modes::grad_enabled() {
+                return Err(Error::runtime(format!(
+                    "The function 'native_batch_norm' is not differentiable with respect to argument '{name}'. This input cannot have requires_grad True."
+                ))
+                .hint(format!("Use {name}.detach().")));
+            }
+            if !running.requires_grad() && has_tangent {
+                return Err(Error::runtime(
+                    "batch_norm is not differentiable wrt running_mean and running_var, they cannot have forward grad defined",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// As `check`, for a batch as a whole: its running statistics are parameters like the others.
     fn check_batch(&self) -> Result<()> {
         self.check(1)?;
-        check_mixed(self.input, &[self.weight, self.bias, self.running[0], self.running[1]])
+        self.check_dtypes(&[self.weight, self.bias, self.running[0], self.running[1]])
     }
 
     fn params(&self, view: [isize; 4], pooled: bool) -> NormParams {
         NormParams { view, pooled, centred: true, eps: self.eps }
     }
 
+    /// Running statistics are updated together, and in place.
+    fn check_update(&self) -> Result<()> {
+        let [mean, variance] = self.running;
+        if mean.is_some() != variance.is_some() {
+            return Err(Error::value("running_mean and running_var must either both be None or neither be None"));
+        }
+        self.running.into_iter().flatten().try_for_each(check_writable)
+    }
+
     /// Normalises with the statistics of the whole batch, and updates the running ones with them.
     fn by_batch(&self) -> Result<Normal> {
+        self.check_update()?;
         let (own, sizes) = (self.input, self.input.sizes());
         let [samples, channels, run] = [sizes[0], sizes[1], product(&sizes[2..])];
         let normal = match channels_last(own)? {
@@ -90,6 +133,7 @@ impl<'a> Channels<'a> {
 
     /// Normalises with the statistics of each sample; updates the running ones with their mean.
     fn by_sample(&self) -> Result<Normal> {
+        self.check_update()?;
         let sizes = self.input.sizes();
         let run = product(&sizes[2..]);
         let params = self.params([sizes[0], sizes[1], 1, run], false);
@@ -135,6 +179,7 @@ impl<'a> Channels<'a> {
             let tensor = to_dtype(tensor, wide(tensor.dtype()))?;
             op!(crate::view::RESHAPE, &tensor, sizes_value(&shape)).map(Expr::from)
         };
+        let (mean, variance) = (&mean.detach(), &variance.detach());
         let mut scale = (fitted(variance)? + self.eps).rsqrt();
         if let Some(weight) = self.weight {
             scale = scale * fitted(weight)?;
@@ -186,11 +231,16 @@ ones are updated in place, else with the running ones.
             let wanted = if training { "positive during training" } else { "non-negative" };
             return Err(Error::value(format!("batch_norm eps must be {wanted}, but got {eps:?}")));
         }
-        if let (false, Some(missing)) = (training, [RUNNING_MEAN, RUNNING_VAR].into_iter().find(|&arg| !args.has(arg))) {
-            let name = args.param(missing).name;
-            return Err(Error::runtime(format!("{name} must be defined in evaluation mode")));
-        }
         let channels = Channels::read(args, [RUNNING_MEAN, RUNNING_VAR, WEIGHT, BIAS, MOMENTUM, EPS])?;
+        for (arg, found) in [RUNNING_MEAN, RUNNING_VAR].into_iter().zip(channels.running) {
+            match found {
+                None if !training => {
+                    let name = args.param(arg).name;
+                    return Err(Error::runtime(format!("{name} must be defined in evaluation mode")));
+                }
+                _ => channels.check_size(args.param(arg).name, found, 1)?,
+            }
+        }
         channels.check_batch()?;
         if own.rank() < 2 {
             if own.numel() == 0 {

@@ -4,6 +4,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::put;
 use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::op;
 use rushlight_dispatch::operands::plain;
 use rushlight_dispatch::operator::{
     Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Tags, TensorSpec, Variants,
@@ -12,6 +13,8 @@ use rushlight_dispatch::operator::{
 
 use super::max::{GATHER, plane};
 use super::{address, count_planes, window_error, with_space};
+use crate::convert::to_dtype;
+use crate::index::last_writes::of_last_writes;
 
 #[operator]
 pub static UNPOOL: Operator = Operator {
@@ -66,7 +69,15 @@ pub static UNPOOL: Operator = Operator {
         cuda: None,
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INDICES), |d| match d.input(INDICES).done() {
-        Ok(places) => d.grad().call(&GATHER, [places.into(), d.ints(OUTPUT_SIZE).len().into()]),
+        Ok(places) => {
+            let (size, dims) = (d.ints(OUTPUT_SIZE), d.ints(OUTPUT_SIZE).len());
+            of_last_writes(
+                d,
+                d.grad().call(&GATHER, [(&places).into(), dims.into()]),
+                |_, numbers| op!(UNPOOL, numbers, &places, size),
+                |written| op!(GATHER, to_dtype(written, DType::F64)?, &places, dims),
+            )
+        }
         Err(error) => Expr::Failed(error),
     })]),
     node: "MaxUnpool2DBackward0",
