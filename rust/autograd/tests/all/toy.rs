@@ -70,7 +70,7 @@ fn setup() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let empty: fn(&Layout, &Tensor) -> Result<Tensor> = |layout, like| empty(layout, like.dtype(), like.device());
-        install(Arithmetic { add, add_, clone, empty, full, copy_, as_strided, sum_to, cast, has_nan });
+        install(Arithmetic { add, add_, clone, empty, full, copy_, as_strided, sum_to, cast, has_nan, has_inf });
         source_location::set_source_locator(source_location::SourceLocator {
             here: || LINE.with(|line| SourceLocation { code: 1, offset: line.get() }),
             describe: |source_location| {
@@ -148,6 +148,10 @@ fn cast(tensor: &Tensor, _: DType) -> Result<Tensor> {
 
 fn has_nan(tensor: &Tensor) -> Result<bool> {
     Ok(read(tensor).iter().any(|x| x.is_nan()))
+}
+
+fn has_inf(tensor: &Tensor) -> Result<bool> {
+    Ok(read(tensor).iter().any(|x| x.is_infinite()))
 }
 
 fn pairs(a: &Tensor, b: &Tensor, f: impl Fn(f64, f64) -> f64) -> Result<Vec<f64>> {
