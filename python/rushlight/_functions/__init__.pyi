@@ -1149,12 +1149,12 @@ def tanh_(input: Tensor) -> Tensor:
 def tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
     """The gradient of `tanh` from its result."""
 @overload
-def tensor_split(input: Tensor, sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """`sections` views along `dim`; the first ones are longer by one if the size is not divisible."""
+def tensor_split(input: Tensor, tensor_indices_or_sections: Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
+    """Views along `dim`: a 0-d tensor gives their number, other tensors the indices before which to split."""
+@overload
+def tensor_split(input: Tensor, sections: _int, dim: _int = 0) -> tuple[Tensor, ...]: ...
 @overload
 def tensor_split(input: Tensor, indices: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
-@overload
-def tensor_split(input: Tensor, tensor_indices_or_sections: Tensor, dim: _int = 0) -> tuple[Tensor, ...]: ...
 def threshold(input: Tensor, threshold: _Number, value: _Number) -> Tensor:
     """Each element, or `value` where it is at most `threshold`."""
 def threshold_(input: Tensor, threshold: _Number, value: _Number) -> Tensor:

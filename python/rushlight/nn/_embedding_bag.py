@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _BAGS = {"sum": 0, "mean": 1, "max": 2}
 
 
-def shorten_rows(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
+def _shorten_rows(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
     """Rescales the rows that are looked up and are too long, in place. Neither gradients nor tangents notice."""
     tangents = _C._set_tangents_enabled(False)
     try:
@@ -102,7 +102,7 @@ def embedding_bag(
     input, offsets, per_sample_weights = _in_line(input, offsets, per_sample_weights)
     _check_mode(mode, scale_grad_by_freq, sparse)
     if max_norm is not None:
-        shorten_rows(weight, input, max_norm, norm_type)
+        _shorten_rows(weight, input, max_norm, norm_type)
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "

@@ -28,8 +28,8 @@ from ._dropout import dropout1d as dropout1d
 from ._dropout import dropout2d as dropout2d
 from ._dropout import dropout3d as dropout3d
 from ._dropout import feature_alpha_dropout as feature_alpha_dropout
+from ._embedding_bag import _shorten_rows
 from ._embedding_bag import embedding_bag as embedding_bag
-from ._embedding_bag import shorten_rows
 from ._grid import affine_grid as affine_grid
 from ._interpolate import interpolate as interpolate
 from ._interpolate import upsample as upsample
@@ -154,7 +154,7 @@ def embedding(
             raise AssertionError("Padding_idx must be within num_embeddings")
         padding_idx += rows if padding_idx < 0 else 0
     if max_norm is not None:
-        shorten_rows(weight, input, max_norm, norm_type)
+        _shorten_rows(weight, input, max_norm, norm_type)
     return torch.embedding(weight, input, -1 if padding_idx is None else padding_idx, scale_grad_by_freq, sparse)
 
 
