@@ -369,3 +369,10 @@ def test_results_of_functions_of_elements_must_be_numbers():
 def test_shapes_of_coordinates_are_integers(shape, sentence):
     with pytest.raises(TypeError, match=sentence):
         torch.unravel_index(torch.tensor(3), shape)
+
+
+def test_dtypes_without_a_complex_one():
+    assert torch.float32.to_complex() == torch.complex64
+    for dtype, name in ((torch.int64, "Long"), (torch.bool, "Bool")):
+        with pytest.raises(RuntimeError, match=f"Unknown Complex ScalarType for {name}"):
+            dtype.to_complex()

@@ -58,6 +58,14 @@ def test_safetensors_is_laid_out_as_by_its_own_library():
     )
 
 
+def test_safetensors_of_a_storage_that_has_shrunk(tmp_path):
+    x = torch.arange(10.0)
+    x.untyped_storage().resize_(4)
+    safetensors.save_file({"a": x, "b": torch.ones(2)}, tmp_path / "x.safetensors")
+    loaded = safetensors.load_file(tmp_path / "x.safetensors")
+    assert loaded["a"].tolist() == list(range(10)) and loaded["b"].tolist() == [1, 1]
+
+
 def test_an_open_file(tmp_path):
     path = tmp_path / "tensors"
     safetensors.save_file(TENSORS, path, {"epoch": "3"})

@@ -594,10 +594,3 @@ def test_the_constructors_of_old_take_tensors_of_their_dtype():
         TypeError, match=r"expected TensorOptions\(dtype=float, .*\) \(got TensorOptions\(dtype=long int,"
     ):
         torch.FloatTensor(x)
-
-
-def test_dtypes_without_a_complex_one():
-    assert torch.float32.to_complex() == torch.complex64
-    for dtype, name in ((torch.int64, "Long"), (torch.bool, "Bool")):
-        with pytest.raises(RuntimeError, match=f"Unknown Complex ScalarType for {name}"):
-            dtype.to_complex()

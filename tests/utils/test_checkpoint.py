@@ -102,6 +102,8 @@ def test_warnings_and_errors():
         checkpoint(torch.sin, torch.ones(2), use_reentrant=True)
     with pytest.raises(ValueError, match="Unexpected keyword arguments: foo"):
         checkpoint(torch.sin, x, use_reentrant=True, foo=1)
+    with pytest.raises(ValueError, match="determinism_check should be one of"):
+        checkpoint(torch.sin, x, use_reentrant=False, determinism_check="foo")
 
 
 def test_a_block_says_whether_to_stop_early():
