@@ -516,8 +516,8 @@ def test_files_without_checksums(tmp_path):
         torch.serialization.set_crc32_options(True)
     with zipfile.ZipFile(tmp_path / "x.pt") as archive:
         assert {record.CRC for record in archive.infolist()} == {0}
-    for mmap in (False, True):
-        assert torch.load(tmp_path / "x.pt", mmap=mmap)["a"].tolist() == list(range(10))
+    for mapped in (False, True):
+        assert torch.load(tmp_path / "x.pt", mmap=mapped)["a"].tolist() == list(range(10))
 
 
 def test_a_mapped_file_may_be_written_to(tmp_path):
