@@ -86,6 +86,13 @@ class Samples:
         results = self.op.function()(*args, **kwargs)
         return tuple(results) if isinstance(results, (list, tuple)) else (results,)
 
+    def differentiable(self):
+        """The positions of the tensors that may require a gradient: all with floating-point numbers but statistics."""
+        bound = self.op.bind(*self.form) or {}
+        statistics = [id(bound[name]) for name in ("running_mean", "running_var") if name in bound]
+        floats = enumerate(self.tensors[0])
+        return tuple(place for place, x in floats if x.is_floating_point() and id(x) not in statistics)
+
     def batches(self, order, dims):
         """A batch for each argument: the samples in this order, along these dimensions."""
         return [torch.stack([self.tensors[at][k] for at in order], dim) for k, dim in enumerate(dims)]
@@ -217,7 +224,7 @@ def test_gradients(op):
             continue
 
         def check(made=made):
-            places = tuple(place for place, x in enumerate(made.tensors[0]) if x.is_floating_point())
+            places = made.differentiable()
 
             def loss(*tensors):
                 # Magnitudes, because the phase of eigenvectors is arbitrary.
