@@ -154,10 +154,6 @@ fn has_nan(tensor: &Tensor) -> Result<bool> {
     Ok(read(tensor).iter().any(|x| x.is_nan()))
 }
 
-fn has_inf(tensor: &Tensor) -> Result<bool> {
-    Ok(read(tensor).iter().any(|x| x.is_infinite()))
-}
-
 fn pairs(a: &Tensor, b: &Tensor, f: impl Fn(f64, f64) -> f64) -> Result<Vec<f64>> {
     let b = Tensor::new(b.storage().clone(), b.layout().broadcast_to(a.sizes())?, b.dtype(), b.device());
     Ok(read(a).into_iter().zip(read(&b)).map(|(x, y)| f(x, y)).collect())
