@@ -59,6 +59,10 @@ DEVICE f64 i1e(f64 x) { return is_nan(x) ? x : growing(1, x); }
 /// Undoes the scale in two steps, so that only the result overflows.
 DEVICE f64 grown(f64 scaled, f64 x) {
     const f64 half = libm::exp(abs(x) / 2.0);
+    // The scaled function of a very large number may be zero, but not the product.
+    if (is_finite(x) && is_infinite(half)) {
+        return copysign(half, scaled);
+    }
     return scaled * half * half;
 }
 DEVICE f64 i0(f64 x) { return grown(i0e(x), x); }
