@@ -58,6 +58,26 @@ impl Drop for Block {
 }
 
 impl Block {
+    /// `bytes` bytes at `pointer` that `owner` keeps, writable and all of the allocation.
+    #[inline]
+    fn new(pointer: Option<NonNull<u8>>, bytes: usize, owner: Owner) -> Block {
+        let device = match &owner {
+            Owner::Device(memory) => memory.device(),
+            Owner::Meta => Device::Meta,
+            _ => Device::Cpu,
+        };
+        Block {
+            pointer: pointer.unwrap_or(NonNull::dangling()),
+            bytes,
+            reserved: bytes,
+            device,
+            read_only: false,
+            always_accessible: matches!(owner, Owner::Heap | Owner::Shared(_) | Owner::Foreign(_)),
+            owner,
+        }
+    }
+
+    #[inline]
     pub fn heap(bytes: usize) -> Result<Block> {
         Block::heap_reserving(bytes, bytes)
     }
@@ -65,16 +85,9 @@ impl Block {
     /// `bytes` bytes in an allocation of at least `reserved`.
     pub(crate) fn heap_reserving(bytes: usize, reserved: usize) -> Result<Block> {
         let reserved = reserved.max(bytes);
-        let pointer = alloc::allocate(reserved)?;
-        Ok(Block {
-            pointer,
-            bytes,
-            reserved,
-            device: Device::Cpu,
-            read_only: false,
-            always_accessible: true,
-            owner: Owner::Heap,
-        })
+        let mut block = Block::new(Some(alloc::allocate(reserved)?), reserved, Owner::Heap);
+        block.bytes = bytes;
+        Ok(block)
     }
 
     pub fn shared(block: SharedBlock) -> Block {
@@ -84,89 +97,45 @@ impl Block {
 
     /// The first bytes of a shared block, of which tensors may describe all.
     pub(crate) fn shared_in_part(block: SharedBlock, bytes: usize) -> Block {
-        let pointer = NonNull::new(block.as_ptr()).unwrap_or(NonNull::dangling());
-        let reserved = block.len();
-        Block {
-            pointer,
-            bytes: bytes.min(reserved),
-            reserved,
-            device: Device::Cpu,
-            read_only: false,
-            always_accessible: true,
-            owner: Owner::Shared(block),
-        }
+        let (pointer, reserved) = (NonNull::new(block.as_ptr()), block.len());
+        let mut block = Block::new(pointer, reserved, Owner::Shared(block));
+        block.bytes = bytes.min(reserved);
+        block
     }
 
     /// Bytes of a mapped file; `None` if the file does not have them.
     pub fn file(map: &Arc<FileMap>, offset: usize, bytes: usize, read_only: bool) -> Option<Block> {
         offset.checked_add(bytes).filter(|&end| end <= map.len())?;
         let pointer = NonNull::new(map.as_ptr().wrapping_add(offset))?;
-        Some(Block {
-            pointer,
-            bytes,
-            reserved: bytes,
-            device: Device::Cpu,
-            read_only,
-            always_accessible: false,
-            owner: Owner::File(map.clone()),
-        })
+        let mut block = Block::new(Some(pointer), bytes, Owner::File(map.clone()));
+        block.read_only = read_only;
+        Some(block)
     }
 
     /// # Safety
     /// The bytes stay valid, and writable unless `read_only`, for as long as `owner` lives.
     pub unsafe fn foreign(pointer: *mut u8, bytes: usize, read_only: bool, owner: Box<dyn Any + Send + Sync>) -> Block {
-        let pointer = NonNull::new(pointer).unwrap_or(NonNull::dangling());
-        Block {
-            pointer,
-            bytes,
-            reserved: bytes,
-            device: Device::Cpu,
-            read_only,
-            always_accessible: true,
-            owner: Owner::Foreign(owner),
-        }
+        let mut block = Block::new(NonNull::new(pointer), bytes, Owner::Foreign(owner));
+        block.read_only = read_only;
+        block
     }
 
     /// Memory of another device. The pointer is a number of that device's address space.
     pub fn device(memory: Box<dyn DeviceMemory>) -> Block {
         let pointer = std::ptr::without_provenance_mut(memory.address());
-        let (pointer, bytes) = (NonNull::new(pointer).unwrap_or(NonNull::dangling()), memory.bytes());
-        Block {
-            pointer,
-            bytes,
-            reserved: bytes,
-            device: memory.device(),
-            read_only: false,
-            always_accessible: false,
-            owner: Owner::Device(memory),
-        }
+        let bytes = memory.bytes();
+        Block::new(NonNull::new(pointer), bytes, Owner::Device(memory))
     }
 
     pub fn meta(bytes: usize) -> Block {
-        let pointer = NonNull::dangling();
-        Block {
-            pointer,
-            bytes,
-            reserved: bytes,
-            device: Device::Meta,
-            read_only: false,
-            always_accessible: false,
-            owner: Owner::Meta,
-        }
+        Block::new(None, bytes, Owner::Meta)
     }
 
     /// An empty block that replaces `reserved` released bytes.
     pub(crate) fn released(reserved: usize) -> Block {
-        let pointer = NonNull::dangling();
-        Block {
-            pointer,
-            bytes: 0,
-            reserved,
-            device: Device::Cpu,
-            read_only: false,
-            always_accessible: false,
-            owner: Owner::Released,
-        }
+        let mut block = Block::new(None, reserved, Owner::Released);
+        block.bytes = 0;
+        block
     }
 
     /// The first byte, if the host can reach it.
