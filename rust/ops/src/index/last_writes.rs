@@ -2,12 +2,13 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::GradMode;
-use rushlight_core::{DType, Result};
+use rushlight_core::{DType, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::BackwardContext;
 use rushlight_dispatch::value::sizes_value;
 use rushlight_dispatch::{create, op};
 
+use crate::create::range::ARANGE;
 use crate::expr_ext::ExprExt;
 
 /// The gradient of written values, of which all but the last of an element get zero if a tangent is computed from it.
@@ -27,8 +28,8 @@ pub fn of_last_writes(
     let kept = || {
         let _off = GradMode::new(false);
         let zeros = create::zeros(&d.results[0].sizes, DType::I64, grad.device())?;
-        let numbers: Vec<i64> = (0..grad.numel() as i64).collect();
-        let numbers = op!(crate::view::RESHAPE, create::from_slice(&numbers)?, sizes_value(grad.sizes()))?;
+        let numbers = op!(ARANGE, Scalar::Int(grad.numel() as i64))?;
+        let numbers = op!(crate::view::RESHAPE, &numbers, sizes_value(grad.sizes()))?;
         Expr::from(read(&write(&zeros, &numbers)?)?).equals(Expr::from(numbers)).done()
     };
     match kept() {
