@@ -6,7 +6,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Layout, Result};
 
 use crate::operator::{Args, Implementation, Operator, Promote, Resized, Tags, TensorSpec};
-use crate::value::Value;
+use crate::overlap::{check_no_self_overlap, check_overlap, shared_memory};
 
 /// Checks whether the operator may write its result into its first argument.
 pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
@@ -66,113 +66,6 @@ pub fn check_writable(tensor: &Tensor) -> Result<()> {
             .hint("The tensor is a view of read-only memory; use x.clone() to get a writable copy."));
     }
     Ok(())
-}
-
-pub const OVERLAPS: &str = "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the tensor before performing the operation.";
-
-pub fn check_no_self_overlap(tensor: &Tensor) -> Result<()> {
-    if !tensor.layout().is_contiguous() && tensor.layout().overlaps() {
-        return Err(Error::runtime(OVERLAPS));
-    }
-    Ok(())
-}
-
-/// The relation of an input's memory to a result's.
-#[derive(PartialEq, Eq)]
-pub enum Overlap {
-    /// No common memory.
-    Nothing,
-    /// Exactly the same elements.
-    Same,
-    /// At least one has gaps: whether different elements overlap was not determined.
-    Unknown,
-    /// Different elements overlap.
-    Partial,
-}
-
-/// Returns an error for an input that may share part of the result's memory; exactly the same memory is allowed.
-pub fn check_overlap(out: &Tensor, input: &Tensor) -> Result<()> {
-    match overlap(out, input) {
-        Overlap::Nothing | Overlap::Same => Ok(()),
-        Overlap::Unknown | Overlap::Partial => Err(shared_memory()),
-    }
-}
-
-/// Whether an input must be read before the result of a pointwise operator is written. Like torch, returns an error for
-/// two dense tensors that overlap partially. If torch computes in an unspecified order, the result here is that of a copy.
-pub fn must_be_copied(out: &Tensor, input: &Tensor) -> Result<bool> {
-    match overlap(out, input) {
-        Overlap::Nothing | Overlap::Same => Ok(false),
-        Overlap::Unknown => Ok(true),
-        Overlap::Partial => Err(shared_memory()),
-    }
-}
-
-pub fn overlap(out: &Tensor, input: &Tensor) -> Overlap {
-    if !out.storage().shares_bytes(input.storage()) {
-        return Overlap::Nothing;
-    }
-    let (a, b) = (out.layout(), input.layout());
-    if a == b && out.dtype() == input.dtype() {
-        return Overlap::Same;
-    }
-    let bytes = |tensor: &Tensor, layout: &Layout| {
-        let width = tensor.dtype().size() as isize;
-        layout.span().map(|(low, high)| (low.saturating_mul(width), (high + 1).saturating_mul(width)))
-    };
-    let (Some(x), Some(y)) = (bytes(out, a), bytes(input, b)) else { return Overlap::Nothing };
-    if x.1 <= y.0 || y.1 <= x.0 || (out.dtype() == input.dtype() && interleave(a, b)) {
-        return Overlap::Nothing;
-    }
-    if a.is_dense() && b.is_dense() { Overlap::Partial } else { Overlap::Unknown }
-}
-
-#[cold]
-fn shared_memory() -> Error {
-    Error::runtime(
-        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the tensor before performing the operation.",
-    )
-}
-
-/// The arguments with copies of those tensors, other than the first, that share memory with `own`; `None` if there are
-/// none.
-pub fn without_aliases<'a>(args: &Args<'a>, own: &Tensor) -> Result<Option<Args<'a>>> {
-    let shares = |tensor: &Tensor| overlap(own, tensor) != Overlap::Nothing;
-    if !args.each_tensor().skip(1).any(|(_, tensor)| shares(tensor)) {
-        return Ok(None);
-    }
-    let mut args = args.clone();
-    for value in args.values.iter_mut().skip(1) {
-        match value {
-            Value::Tensors(list) => {
-                for tensor in list.iter_mut().flatten().filter(|tensor| shares(tensor)) {
-                    *tensor = crate::copy::clone(tensor)?;
-                }
-            }
-            _ => {
-                if let Some(tensor) = value.as_tensor().filter(|tensor| shares(tensor)) {
-                    *value = Value::Own(crate::copy::clone(tensor)?);
-                }
-            }
-        }
-    }
-    Ok(Some(args))
-}
-
-/// Whether two views interleave without overlap (columns of one matrix, for example).
-fn interleave(a: &Layout, b: &Layout) -> bool {
-    if a.sizes != b.sizes || a.strides != b.strides || a.numel() == 0 {
-        return false;
-    }
-    let gap = (a.offset - b.offset).abs();
-    let steps: Vec<isize> =
-        a.sizes.iter().zip(&a.strides).filter(|(size, _)| **size > 1).map(|(_, stride)| stride.abs()).collect();
-    let common = steps.iter().copied().fold(0, gcd);
-    common != 0 && gap % common != 0
-}
-
-fn gcd(a: isize, b: isize) -> isize {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// Returns an error for `out=` if gradients are recorded.

@@ -8,8 +8,9 @@ use rushlight_core::{Error, Layout, Result};
 
 use super::resolve_conj::resolve_all;
 use crate::operator::{Args, Implementation, Kernel, Tags, TensorSpec};
+use crate::overlap::{Overlap, overlap};
 use crate::primitives::primitives;
-use crate::variants::{Overlap, check_in_place, check_no_gradient, check_out, check_writable, overlap, resize};
+use crate::variants::{check_in_place, check_no_gradient, check_out, check_writable, resize};
 use crate::{autocast, copy, node, subgraph};
 
 /// The kernel that fills `out` itself, if the operator has one. An argument in exactly that memory must be read before.
