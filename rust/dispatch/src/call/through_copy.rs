@@ -46,7 +46,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                 }
                 let result = body(&args)?.into_tensor()?;
                 if op.tags.has(Tags::RESHAPES_IN_PLACE) && own.layout().sizes != result.layout().sizes {
-                    resize(own, &result.layout().sizes)?;
+                    resize(own, Layout::contiguous(result.sizes()))?;
                 }
                 check_in_place(op, own, &result.layout().sizes, result.dtype())?;
                 (primitives()?.copy_)(own, &result)?;
