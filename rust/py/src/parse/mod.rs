@@ -223,7 +223,11 @@ pub fn sort<'py, const N: usize>(
 ) -> PyResult<[Option<Bound<'py, PyAny>>; N]> {
     let given = call.positional.len();
     if given > N {
-        return Err(PyTypeError::new_err(if N == 0 { takes_none(name, given) } else { takes_fewer(name, N, given) }));
+        return Err(PyTypeError::new_err(if N == 0 {
+            takes_none(name, given)
+        } else {
+            takes_fewer(name, 0, N, given)
+        }));
     }
     let mut positional = call.positional();
     let mut sorted = std::array::from_fn(|_| positional.next().map(Borrowed::to_owned));
@@ -372,7 +376,11 @@ impl BindError<'_, '_> {
                 }
             }
             BindError::TooMany if own == 1 && params.len() == 1 => takes_none(name, given - 1),
-            BindError::TooMany => takes_fewer(name, overload.positional() - own, given - own),
+            BindError::TooMany => {
+                let takes = overload.positional();
+                let needed = params[..takes].iter().filter(|param| param.default.is_none()).count();
+                takes_fewer(name, needed.saturating_sub(own), takes - own, given - own)
+            }
             BindError::Twice(place) => twice(name, shown(&schema.params[place])),
             BindError::Unknown(keyword) => {
                 let known: Vec<&str> = params.iter().map(|param| param.name).collect();
@@ -453,11 +461,15 @@ pub fn takes_none(name: &str, given: usize) -> String {
     format!("TensorBase.{name}() takes no arguments ({given} given)")
 }
 
-/// torch's sentence about more arguments than a function takes.
-pub fn takes_fewer(name: &str, takes: usize, given: usize) -> String {
-    let plural = if takes == 1 { "" } else { "s" };
+/// torch's sentence about more arguments than a function takes, of which it needs some.
+fn takes_fewer(name: &str, needed: usize, takes: usize, given: usize) -> String {
     let were = if given == 1 { "was" } else { "were" };
-    format!("{name}() takes {takes} positional argument{plural} but {given} {were} given")
+    let takes = match takes {
+        _ if needed < takes => format!("from {needed} to {takes} positional arguments"),
+        1 => "1 positional argument".to_owned(),
+        _ => format!("{takes} positional arguments"),
+    };
+    format!("{name}() takes {takes} but {given} {were} given")
 }
 
 /// The items of a tuple or list; empty for other objects.
