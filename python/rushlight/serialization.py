@@ -19,7 +19,8 @@ from rushlight._set_module import set_public_module
 from rushlight._warnings import warn
 
 from ._atomic_write import atomic_write
-from ._checkpoint.errors import is_blocked, translated
+from ._checkpoint.allowed import safe_names
+from ._checkpoint.errors import translated
 from ._checkpoint.inspect import unknown_globals
 from ._checkpoint.locations import default_restore_location, location_tag, register_package, restorer
 from ._checkpoint.options import (
@@ -176,20 +177,6 @@ def safe_globals(safe_globals: list) -> Iterator[None]:
         _safe_globals[:] = before
 
 
-def _safe_names() -> dict:
-    """The names that the program allows, and their objects. Those of blocked modules stay forbidden."""
-    names = {}
-    for entry in _safe_globals:
-        if isinstance(entry, tuple):
-            names[entry[1]] = entry[0]
-            continue
-        name = f"{entry.__module__}.{entry.__qualname__}"
-        names[name] = entry
-        if name.startswith("rushlight."):
-            names["torch" + name[len("rushlight") :]] = entry
-    return {name: entry for name, entry in names.items() if not is_blocked(name)}
-
-
 def get_unsafe_globals_in_checkpoint(f: _File) -> list[str]:
     """The names in a file that `load` does not allow. Nothing is created or called.
 
@@ -207,7 +194,7 @@ def get_unsafe_globals_in_checkpoint(f: _File) -> list[str]:
         if not source.is_zip:
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
         found = unknown_globals(translated(lambda: source.reader().read("data.pkl")))
-    known = _safe_names()
+    known = safe_names(_safe_globals)
     return sorted({name for name in found if name not in known})
 
 
@@ -263,7 +250,7 @@ def load(
     elif mmap:
         raise ValueError("f must be a file path in order to use the mmap argument")
     with opened(f) as source:
-        checkpoint = Checkpoint(source, _safe_names(), restorer(map_location), bool(mmap))
+        checkpoint = Checkpoint(source, safe_names(_safe_globals), restorer(map_location), bool(mmap))
         if not weights_only:
             return checkpoint.execute(pickle_module or pickle, pickle_load_args)
         return checkpoint.read()
