@@ -141,3 +141,14 @@ def test_facts_about_the_build():
     assert torch.version.rocm is None and torch.version.xpu is None and torch.version.hip is None
     assert torch.__version__ in torch.__config__.show()
     assert f"get_num_threads() : {torch.get_num_threads()}\n" in torch.__config__.parallel_info()
+
+
+def test_parts_of_the_engine():
+    engine = torch._C
+    assert engine._nn.gelu is torch.nn.functional.gelu and engine._linalg.linalg_svd is torch.linalg.svd
+    assert engine._fft.fft_fft is torch.fft.fft and engine._special.special_erf is torch.special.erf
+    assert engine._VariableFunctions.add is torch.add
+    assert issubclass(torch.nn.Parameter, engine.TensorBase) and engine._TensorBase is torch.Tensor
+    assert not engine._get_deterministic_algorithms()
+    with pytest.raises(AttributeError, match="module 'torch._C' has no attribute '_absent'"):
+        engine._absent

@@ -35,6 +35,7 @@ from ._checkpoint.options import (
     skip_data,
 )
 from ._checkpoint.reader import Checkpoint, opened
+from ._checkpoint.rebuild import _get_layout as _get_layout  # pickles of torch name it
 from ._checkpoint.writer import write
 from .utils.serialization import config
 
