@@ -269,8 +269,9 @@ else:
             return _load(f"rushlight.{name}")
         if name == "Storage":  # that of the default dtype
             return _load("rushlight.storage").Storage
-        if name in _ELSEWHERE:
-            value = globals()[name] = getattr(_load(f"rushlight.{_ELSEWHERE[name]}"), name)
+        home = "_foreach" if name.startswith(("_foreach_", "_amp_foreach_")) else _ELSEWHERE.get(name)
+        if home is not None and hasattr(_load(f"rushlight.{home}"), name):
+            value = globals()[name] = getattr(_load(f"rushlight.{home}"), name)
             return value
         from rushlight._names import missing_from
 
