@@ -108,7 +108,10 @@ def test_methods_of_tensors_have_examples():
         for name, method in vars(torch.Tensor).items()
         if isinstance(method, types.FunctionType) and not name.startswith("_") and ">>>" not in text_of(method)
     }
-    assert without == {"cuda", "masked_copy_", "pin_memory", "storage"}, "these only give a warning, or need a GPU"
+    refused = "eig ipu lstsq masked_copy_ mtia solve symeig xpu int_repr q_scale q_zero_point qscheme".split()
+    refused += ["q_per_channel_axis", "q_per_channel_scales", "q_per_channel_zero_points"]
+    needs_a_gpu = ["cuda", "pin_memory", "record_stream"]
+    assert without == {*refused, *needs_a_gpu, "storage"}, "these only raise an error or give a warning, or need a GPU"
 
 
 def test_parameters_are_described():

@@ -107,7 +107,7 @@ def _binary(operator: str, in_place: bool) -> Callable[..., Any]:
         if len(given) != 2 or left:
             raise _unknown(name, args, options)
         tensors, other = given
-        if operator == "pow" and isinstance(tensors, Number) and not in_place:
+        if operator == "pow" and isinstance(tensors, (int, float, complex)) and not in_place:
             return tuple(torch.pow(tensors, one) for one in _checked(name, other))
         one_tensor = isinstance(other, torch.Tensor)
         listed = _is_tensors(other) and not _is_numbers(other)
