@@ -6,6 +6,7 @@ _SUBMODULES = (
     "backcompat",
     "benchmark",
     "checkpoint",
+    "collect_env",
     "cpp_extension",
     "data",
     "dlpack",
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from rushlight.utils import backcompat as backcompat
     from rushlight.utils import benchmark as benchmark
     from rushlight.utils import checkpoint as checkpoint
+    from rushlight.utils import collect_env as collect_env
     from rushlight.utils import cpp_extension as cpp_extension
     from rushlight.utils import data as data
     from rushlight.utils import dlpack as dlpack
