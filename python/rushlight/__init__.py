@@ -77,7 +77,7 @@ def set_rng_state(new_state: Tensor) -> None:
 # Names that load when they are first used: modules, and functions in modules of their own.
 _SUBMODULES = frozenset(
     "accelerator amp ao array_api autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit "
-    "library linalg masked mps mtia multiprocessing nn npz onnx optim overrides package profiler quasirandom random return_types safetensors serialization signal sparse special "
+    "library linalg masked monitor mps mtia multiprocessing nn npz onnx optim overrides package profiler quasirandom random return_types safetensors serialization signal sparse special "
     "storage testing types utils version xpu __config__ __future__".split()
 )
 _ELSEWHERE = {
@@ -165,6 +165,7 @@ if TYPE_CHECKING:
     from rushlight import library as library
     from rushlight import linalg as linalg
     from rushlight import masked as masked
+    from rushlight import monitor as monitor
     from rushlight import mps as mps
     from rushlight import mtia as mtia
     from rushlight import multiprocessing as multiprocessing
