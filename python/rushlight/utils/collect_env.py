@@ -422,5 +422,11 @@ def main() -> None:
     print(get_pretty_env_info())
 
 
+def __dir__() -> list[str]:
+    own = {name for name, value in globals().items() if getattr(value, "__module__", None) == __name__}
+    values = {name for name, value in globals().items() if isinstance(value, (bool, list, str))}
+    return sorted(name for name in own | values if not name.startswith("_") and name != "TYPE_CHECKING")
+
+
 if __name__ == "__main__":
     main()
