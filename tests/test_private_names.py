@@ -152,3 +152,24 @@ def test_parts_of_the_engine():
     assert not engine._get_deterministic_algorithms()
     with pytest.raises(AttributeError, match="module 'torch._C' has no attribute '_absent'"):
         engine._absent
+
+
+def test_callbacks_at_the_end_of_a_backward_pass():
+    x = torch.ones(1, requires_grad=True)
+    told = []
+    engine = torch.autograd.Variable._execution_engine
+    x.register_hook(lambda grad: engine.queue_callback(lambda: told.append(x.grad is not None)))
+    (x * 2).sum().backward()
+    assert told == [True]
+
+
+def test_the_level_of_forward_mode():
+    from rushlight.autograd import forward_ad
+
+    assert forward_ad._current_level == -1
+    with forward_ad.dual_level():
+        assert forward_ad._current_level == 0
+
+
+def test_an_average_of_the_profiler_without_arguments():
+    assert torch.autograd.profiler_util.FunctionEventAvg().count == 0
