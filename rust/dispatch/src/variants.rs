@@ -1,4 +1,5 @@
-//! What in-place forms and `out=` may write: derived from the definition for every operator, never written by hand.
+//! What in-place forms and `out=` may write: derived from the definition for every operator. The dtypes that `out=` may
+//! have are in `out`.
 
 use rushlight_autograd::{Tensor, modes};
 use rushlight_core::dtype::can_cast;
