@@ -1314,7 +1314,7 @@ class Tensor:
         """The tensor with its conjugates computed: a copy if it is a conjugate view, else the tensor itself."""
     def resolve_neg(self) -> Tensor:
         """The tensor with its negatives computed: a copy if it is a negative view, else the tensor itself."""
-    def roll(self, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] = ...) -> Tensor:
+    def roll(self, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] | None = ...) -> Tensor:
         """A copy with the elements rolled by `shifts` along `dims`; elements past the end continue at the beginning."""
     def rot90(self, k: _int = 1, dims: Sequence[_int] = ...) -> Tensor:
         """The tensor rotated by `k` times 90 degrees in the plane of two dimensions, from the first towards the second."""
@@ -1714,6 +1714,8 @@ def _result_type(first: Tensor | _Number, second: Tensor | _Number) -> _dtype: .
 def _set_print_options(
     precision: _int, threshold: _int, edgeitems: _int, linewidth: _int, sci_mode: _bool | None
 ) -> None: ...
+def _has_channels_last(tensor: Tensor) -> _bool: ...
+def _set_deterministic(enabled: _bool, warn_only: _bool, fill: _bool) -> None: ...
 def _set_backcompat_warnings(broadcast: _bool, keepdim: _bool, ambiguous: _bool, strict: _int) -> None: ...
 def _sparse_coo_tensor(
     indices: Tensor, values: Tensor, size: tuple[_int, ...] | None = None, is_coalesced: _bool = False
