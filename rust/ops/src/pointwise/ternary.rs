@@ -49,7 +49,10 @@ pub static LERP: Operator = Operator {
             let kernel = if args.has_tensor(WEIGHT) { "lerp_kernel_tensor" } else { "lerp_kernel_scalar" };
             return Err(Error::unsupported(kernel, own));
         }
-        Ok(())
+        match args.optional_scalar(WEIGHT) {
+            Some(weight) if !own.is_complex() => rushlight_dispatch::create::check_fits(weight, own),
+            _ => Ok(()),
+        }
     }),
     kernel_name: "lerp_kernel_scalar",
     derivative: Derivative::Formulas(&[
