@@ -17,6 +17,7 @@ _FLOAT64 = (1e-7, 1e-7)
 _TOLERANCES = {
     torch.float16: (1e-3, 1e-5),
     torch.bfloat16: (1.6e-2, 1e-5),
+    torch.complex32: (1e-3, 1e-5),
     torch.float32: _FLOAT32,
     torch.complex64: _FLOAT32,
     torch.float64: _FLOAT64,
