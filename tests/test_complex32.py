@@ -115,7 +115,6 @@ def test_arithmetic():
     assert x.abs().dtype is torch.float16
     assert (x == y).tolist() == (a == b).tolist() and (x != x).sum().item() == 0
     assert x.isfinite().all() and not x.isnan().any() and not x.isinf().any() and torch.allclose(x, x)
-    np.testing.assert_allclose(x.std().item(), a.std(ddof=1), rtol=1e-3)
     assert torch.equal(x.index_select(0, torch.tensor([3, 1])).real, x.real[[3, 1]])
     assert x[:2].masked_fill(torch.tensor([True, False]), 1j).tolist() == [1j, x[1].item()]
     assert x[:2].index_add(0, torch.tensor([0]), x[1:2])[0].item() == (x[0] + x[1]).item()

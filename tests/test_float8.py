@@ -178,7 +178,7 @@ def test_elements_are_moved(name):
     order = torch.arange(255, -1, -1)
     assert bits(x[order]) == bits(x.index_select(0, order)) == list(range(255, -1, -1))
     assert bits(x[10:20:3]) == [10, 13, 16, 19] and bits(x[x.view(torch.uint8) < 3]) == [0, 1, 2]
-    assert bits(x.view(16, 16).t().contiguous()) == [16 * i + j for j in range(16) for i in range(16)]
+    assert bits(x.view(16, 16).t().reshape(-1)) == [16 * i + j for j in range(16) for i in range(16)]
     assert bits(torch.cat([x[:2], x[5:6]])) == [0, 1, 5] and bits(torch.stack([x[1], x[0]])) == [1, 0]
     assert bits(x[:2].repeat(2)) == [0, 1, 0, 1] and bits(x[:3].roll(1)) == [2, 0, 1]
     assert bits(torch.where(torch.tensor([True, False]), x[3:5], x[7:9])) == [3, 8]
@@ -327,6 +327,13 @@ def test_storages_of_bytes_and_numbers_are_cast():
     storage = torch.tensor([1.0, 300.0]).storage()
     assert list(storage.float8_e4m3fn()) == [1, 288] and storage.float8_e5m2().dtype is torch.float8_e5m2
     assert list(torch.tensor([1, 2], dtype=torch.uint8).untyped_storage().float8_e5m2fnuz()) == [1, 2]
+
+
+def test_assert_close_compares_them():
+    x = torch.tensor([1.0, 2.0]).to(torch.float8_e5m2)
+    torch.testing.assert_close(x, x.clone())
+    with pytest.raises(AssertionError, match="^Tensor-likes are not 'equal'!"):
+        torch.testing.assert_close(x, torch.ones_like(x))
 
 
 def test_gradients_pass_through_casts():

@@ -200,6 +200,8 @@ def _tensor_text(actual, expected, wrong, rtol, atol):
     x, y = actual.reshape(-1), expected.reshape(-1)
     if x.dtype is torch.bool:
         x, y = x.to(torch.int64), y.to(torch.int64)
+    elif x.dtype.is_floating_point and x.dtype.itemsize == 1:
+        x, y = x.float(), y.float()  # there is no difference of 8-bit floats
     gaps = abs(x - y)
     lines = [f"Tensor-likes are not {kind}!\n"]
     if actual.dim() > 0:

@@ -186,13 +186,13 @@ fn run(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
 
 /// The variance of complex numbers is the sum of those of their real and of their imaginary parts.
 fn run_complex(own: &Tensor, dims: DimSet, results: &[Tensor], numbers: &[f64]) -> Result<()> {
-    let (stored, real) = (own.dtype().to_real(), own.dtype().compute().to_real());
+    let real = own.dtype().to_real();
     let Some(fold) = moments(real, false) else { return Ok(()) };
     let part = |at: isize| -> Result<Tensor> {
         let mut half = own.layout().parts(2);
         half.offset += at;
         let out = create::empty(results[0].sizes(), real, own.device())?;
-        super::reduce_layout(own, &half, stored, dims, std::slice::from_ref(&out), fold, &[numbers[0], 0.0])?;
+        super::reduce_layout(own, &half, real, dims, std::slice::from_ref(&out), fold, &[numbers[0], 0.0])?;
         Ok(out)
     };
     let _off = rushlight_autograd::modes::GradMode::new(false);
