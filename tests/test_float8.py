@@ -190,7 +190,7 @@ def test_elements_are_moved(name):
     assert y.tolist() == [1, 2, 4, 8] and y.clone().fill_(4).tolist() == [4] * 4
     y.index_put_((torch.tensor([0, 0]),), torch.ones(2, dtype=x.dtype), accumulate=True)
     assert y[0].item() in (2.0, 3.0, 4.0)
-    assert bits(torch.nn.functional.embedding(torch.tensor([2]), x.view(4, 64)))[:2] == [128, 129]
+    assert bits(torch.nn.functional.embedding(torch.tensor([2]), x.view(64, 4)))[0] == [8, 9, 10, 11]
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -332,7 +332,7 @@ def test_storages_of_bytes_and_numbers_are_cast():
 def test_assert_close_compares_them():
     x = torch.tensor([1.0, 2.0]).to(torch.float8_e5m2)
     torch.testing.assert_close(x, x.clone())
-    with pytest.raises(AssertionError, match="^Tensor-likes are not 'equal'!"):
+    with pytest.raises(AssertionError, match="^Tensor-likes are not equal!"):
         torch.testing.assert_close(x, torch.ones_like(x))
 
 
