@@ -43,7 +43,7 @@ def number(name, code):
 
 def nearest(name, x):
     """The code for a float32: the nearest number, of two equally near ones the even code."""
-    _, _, _, infinities, nans = FORMATS[name]
+    nans = FORMATS[name][4]
     sign = 0x80 if name in SIGNED and math.copysign(1, x) < 0 else 0
     unsigned = min(nans)  # the only NaN of the formats whose zero has no sign
     signed_zero = len(nans) > 1
@@ -94,7 +94,7 @@ def samples(name):
 
 def same(got, expected):
     return all(
-        a == b and math.copysign(1, a) == math.copysign(1, b) or a != a and b != b
+        (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
         for a, b in zip(got, expected, strict=True)
     )
 

@@ -177,3 +177,25 @@ def test_importing_a_module_keeps_the_function_of_its_name(tmp_path):
     )
     done = subprocess.run([sys.executable, "-m", "rushlight", script], capture_output=True, text=True)
     assert done.stdout == f"WeightNorm {['function'] * 5 + ['module']}\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "name, home",
+    [
+        ("cuda.memory", "cuda"),
+        ("cuda.random", "cuda"),
+        ("cuda.streams", "cuda"),
+        ("cuda.graphs", "cuda"),
+        ("cuda.amp.autocast_mode", "cuda.amp"),
+        ("cuda.amp.common", "cuda.amp"),
+        ("cuda.amp.grad_scaler", "cuda.amp"),
+        ("cpu.amp.autocast_mode", "cpu.amp"),
+        ("cpu.amp.grad_scaler", "cpu.amp"),
+        ("profiler.profiler", "profiler"),
+    ],
+)
+def test_modules_of_torch_that_are_imported_by_path(name, home):
+    module, package = (importlib.import_module(f"rushlight.{path}") for path in (name, home))
+    assert module.__all__
+    for part in module.__all__:
+        assert getattr(module, part) is getattr(package, part)

@@ -141,3 +141,35 @@ def test_facts_about_the_build():
     assert torch.version.rocm is None and torch.version.xpu is None and torch.version.hip is None
     assert torch.__version__ in torch.__config__.show()
     assert f"get_num_threads() : {torch.get_num_threads()}\n" in torch.__config__.parallel_info()
+
+
+def test_parts_of_the_engine():
+    engine = torch._C
+    assert engine._nn.gelu is torch.nn.functional.gelu and engine._linalg.linalg_svd is torch.linalg.svd
+    assert engine._fft.fft_fft is torch.fft.fft and engine._special.special_erf is torch.special.erf
+    assert engine._VariableFunctions.add is torch.add
+    assert issubclass(torch.nn.Parameter, engine.TensorBase) and engine._TensorBase is torch.Tensor
+    assert not engine._get_deterministic_algorithms()
+    with pytest.raises(AttributeError, match="module 'torch._C' has no attribute '_absent'"):
+        engine._absent
+
+
+def test_callbacks_at_the_end_of_a_backward_pass():
+    x = torch.ones(1, requires_grad=True)
+    told = []
+    engine = torch.autograd.Variable._execution_engine
+    x.register_hook(lambda grad: engine.queue_callback(lambda: told.append(x.grad is not None)))
+    (x * 2).sum().backward()
+    assert told == [True]
+
+
+def test_the_level_of_forward_mode():
+    from rushlight.autograd import forward_ad
+
+    assert forward_ad._current_level == -1
+    with forward_ad.dual_level():
+        assert forward_ad._current_level == 0
+
+
+def test_an_average_of_the_profiler_without_arguments():
+    assert torch.autograd.profiler_util.FunctionEventAvg().count == 0

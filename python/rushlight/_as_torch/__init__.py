@@ -10,13 +10,17 @@ from pathlib import Path
 import rushlight as package
 
 
+def _own_name(fullname):
+    return "rushlight" + fullname[len("torch") :]
+
+
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports ``torch.x`` as ``rushlight.x``: the same module with a second name."""
 
     def find_spec(self, fullname, path=None, target=None):
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
-        own = "rushlight" + fullname[len("torch") :]
+        own = _own_name(fullname)
         try:
             module = importlib.import_module(own)
         except ModuleNotFoundError as error:
@@ -34,6 +38,11 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec):
         return spec.loader_state[0]
+
+    def get_code(self, fullname):
+        """The code of a module that ``python -m rushlight -m torch.x`` runs."""
+        own = _own_name(fullname)
+        return importlib.util.find_spec(own).loader.get_code(own)
 
     def exec_module(self, module):
         # The import system has set another specification on the module. The first one is restored.
