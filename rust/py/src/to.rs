@@ -182,6 +182,7 @@ methods! {
     fn double(own, memory_format) "The tensor in float64." { to_dtype(own, DType::F64, memory_format) }
     fn half(own, memory_format) "The tensor in float16." { to_dtype(own, DType::F16, memory_format) }
     fn bfloat16(own, memory_format) "The tensor in bfloat16." { to_dtype(own, DType::BF16, memory_format) }
+    fn chalf(own, memory_format) "The tensor in complex32." { to_dtype(own, DType::C32, memory_format) }
     fn cfloat(own, memory_format) "The tensor in complex64." { to_dtype(own, DType::C64, memory_format) }
     fn cdouble(own, memory_format) "The tensor in complex128." { to_dtype(own, DType::C128, memory_format) }
     fn byte(own, memory_format) "The tensor in uint8." { to_dtype(own, DType::U8, memory_format) }

@@ -55,8 +55,8 @@ fn compute_into(
     let Some((wide, inner_loop)) = loop_for(body, common) else { return Err(not_implemented(op, common)) };
     let kernel = Loop { inner_loop, numbers, compute: wide, result: body.promote.result(wide) };
     let result = body.promote.result(common);
-    if result.is_half() && out.dtype() != result {
-        // Rounded to the half type first, as if the result were a tensor of its own.
+    if result.compute() != result && out.dtype() != result {
+        // Rounded to the narrow type first, as if the result were a tensor of its own.
         let rounded = allocate(&TensorSpec::new(out.sizes(), result, out))?;
         kernel.over(&rounded, operands)?;
         return copy(out, &rounded);
@@ -83,7 +83,7 @@ pub fn pointwise(body: &Pointwise, args: &Args, target: Target, declined: bool) 
         numbers::check(args, common)?;
     }
     let rounded = temporaries::in_half(args.op, &operands, common, device)?;
-    let numbers = match common.is_half() && args.op.tags.has(Tags::ROUNDED_PARAMETERS) {
+    let numbers = match common.compute() != common && args.op.tags.has(Tags::ROUNDED_PARAMETERS) {
         true => numbers.into_iter().map(|number| promote::rounded(number, common)).collect(),
         false => numbers,
     };

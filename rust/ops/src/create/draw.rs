@@ -340,7 +340,7 @@ fn log_normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Re
 }
 
 const BASE: Operator =
-    Operator { variants: Variants::METHOD, dtypes: DTypes::ALL, derivative: ZERO_GRADIENT, ..Operator::BASE };
+    Operator { variants: Variants::METHOD, dtypes: DTypes::COMPUTED, derivative: ZERO_GRADIENT, ..Operator::BASE };
 
 #[operator]
 pub static UNIFORM_: Operator = Operator {
@@ -351,7 +351,7 @@ pub static UNIFORM_: Operator = Operator {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(3).uniform_(-1, 1)
     tensor([-0.0075,  0.5364, -0.8230])",
-    dtypes: DTypes::INEXACT,
+    dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
     tags: Tags::RANDOM,
     implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
         uniform(own, &generator(args, GENERATOR), args.float(FROM)?, args.float(TO)?)
@@ -372,6 +372,7 @@ pub static UNIFORM_: Operator = Operator {
             "a leaf Variable that requires grad is being used in an in-place operation.",
         ),
     ],
+    kernel_name: "check_uniform_bounds",
     ..BASE
 };
 
@@ -384,7 +385,7 @@ pub static NORMAL_: Operator = Operator {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(2).normal_(mean=10, std=0.1)
     tensor([10.1541,  9.9707])",
-    dtypes: DTypes::INEXACT,
+    dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
     tags: Tags::RANDOM,
     implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
         normal(own, &generator(args, GENERATOR), args.float(MEAN)?, args.float(STD)?)
@@ -395,6 +396,7 @@ pub static NORMAL_: Operator = Operator {
         ("t(2), 0, -1", "RuntimeError", "normal expects std >= 0.0, but found std -1"),
         ("i(3, 2)", "NotImplementedError", "\"normal_kernel_cpu\" not implemented for 'Long'"),
     ],
+    kernel_name: "normal_kernel_cpu",
     ..BASE
 };
 
@@ -418,6 +420,7 @@ pub static RANDOM_: Operator = Operator {
         "NotImplementedError",
         "\"random_kernel_cpu\" not implemented for 'ComplexFloat'",
     )],
+    kernel_name: "random_kernel_cpu",
     ..BASE
 };
 

@@ -84,7 +84,7 @@ pub static MASKED_FILL: Operator = Operator {
 
     >>> torch.zeros(3).masked_fill_(torch.tensor([True, False, True]), 5)
     tensor([5., 0., 5.])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     tags: Tags::WRITES_EXPANDED.union(Tags::ROW_MAJOR),
     batch_rule: BatchRule::Broadcast,
     implementation: Implementation::Update(Update {
@@ -110,6 +110,7 @@ pub static MASKED_FILL: Operator = Operator {
         ("i(3, 3), b(3), 1j", "RuntimeError", "value cannot be converted to type int64_t without overflow"),
     ],
     reference: "np.where(mask, value, self)",
+    kernel_name: "masked_fill",
     ..Operator::BASE
 };
 
@@ -122,7 +123,7 @@ pub static MASKED_FILL_TENSOR: Operator = Operator {
 
     >>> torch.zeros(3).masked_fill_(torch.tensor([True, False, True]), torch.tensor(5))
     tensor([5., 0., 5.])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     tags: Tags::WRITES_EXPANDED.union(Tags::ROW_MAJOR),
     batch_rule: BatchRule::Custom(batched_masked_fill),
     implementation: Implementation::Update(Update {
@@ -154,6 +155,7 @@ pub static MASKED_FILL_TENSOR: Operator = Operator {
         "value cannot be converted to type int64_t without overflow",
     )],
     reference: "np.where(mask, value, self)",
+    kernel_name: "masked_fill",
     ..Operator::BASE
 };
 
@@ -298,7 +300,7 @@ pub static MASKED_SCATTER: Operator = Operator {
 
     >>> torch.zeros(3).masked_scatter_(torch.tensor([True, False, True]), torch.tensor([1., 2.]))
     tensor([1., 0., 2.])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     tags: Tags::ROW_MAJOR,
     implementation: Implementation::Update(Update {
         check: |args| {
@@ -351,6 +353,7 @@ pub static MASKED_SCATTER: Operator = Operator {
     ]),
     samples: &["t(3, 4), b(3, 4), t(12)", "t(3, 4), b(4), t(3, 4)"],
     errors: &[("t(3), b(3) | True, t(1)", "RuntimeError", "Number of elements of source < number of ones in mask")],
+    kernel_name: "masked_scatter",
     ..Operator::BASE
 };
 

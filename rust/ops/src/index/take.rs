@@ -26,7 +26,7 @@ pub static TAKE: Operator = Operator {
     >>> torch.take(torch.tensor([[1, 2], [3, 4]]), torch.tensor([0, -1]))
     tensor([1, 4])",
     out: Out::new(Accepts::Same, &["{name}(): self and out expected to have the same dtype, but got self.dtype = {Result} and out.dtype = {Out}"]).no_alias(),
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
             let (own, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
@@ -139,7 +139,7 @@ pub static PUT: Operator = Operator {
     >>> torch.put(torch.zeros(2, 2), torch.tensor([3, 0]), torch.tensor([1., 2.]))
     tensor([[2., 0.],
             [0., 1.]])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: Implementation::Update(Update {
         check: |args| {
             let (own, index, source) = (args.tensor(INPUT)?, args.tensor(INDEX)?, args.tensor(SOURCE)?);
@@ -222,5 +222,6 @@ pub static PUT: Operator = Operator {
         "IndexError",
         "out of range: tried to access index 9 on a tensor of 3 elements.",
     )],
+    kernel_name: "take_put_cpu",
     ..Operator::BASE
 };

@@ -16,7 +16,7 @@ use super::numbers::{Analytic, ComplexMath, Narrow, polygamma, zeta};
 use super::{BINARY, UNARY, analytic, common, float};
 use crate::expr_ext::ExprExt;
 
-const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
+const REAL: DTypes = DTypes::COMPUTED.without(DTypes::COMPLEX);
 
 #[operator]
 pub static SIGMOID: Operator = Operator {
@@ -28,7 +28,7 @@ pub static SIGMOID: Operator = Operator {
 
     >>> torch.sigmoid(torch.tensor([0., 1.]))
     tensor([0.5000, 0.7311])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::sigmoid(x));
         for<S> [c64, c128] (|x| analytic::sigmoid(x.wide()).narrow())
@@ -327,7 +327,7 @@ pub static SINC: Operator = Operator {
 
     >>> torch.sinc(torch.tensor([0., 0.5]))
     tensor([1.0000, 0.6366])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| if x == 0.0 { 1.0 } else { S::sin(x * PI as T) / (x * PI as T) });
         for<S> [c64, c128] (|x| if x == T::new(0.0, 0.0) { T::new(1.0, 0.0) } else {

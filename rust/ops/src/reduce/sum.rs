@@ -30,7 +30,7 @@ and the bits do not depend on the number of threads.
 
     >>> torch.sum(torch.tensor([[1., 2.], [3., 4.]]))
     tensor(10.)",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::FullReduction(&SUM_DIM),
     implementation: Implementation::Kernel(Kernel {
@@ -54,7 +54,7 @@ pub static SUM_DIM: Operator = Operator {
     >>> torch.sum(torch.tensor([[1., 2.], [3., 4.]]), dim=1)
     tensor([3., 7.])",
     out: Out::REQUESTED_DTYPE,
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     batch_rule: BatchRule::Over(DIM),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| infer(args, ReduceDims::of(args, DIM, KEEPDIM)?, DTYPE),
@@ -158,6 +158,7 @@ pub static MEAN: Operator = Operator {
         "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: Long",
     )],
     reference: "np.mean(self)",
+    kernel_name: "sum_cpu",
     ..Operator::BASE
 };
 
