@@ -101,7 +101,11 @@ _ELSEWHERE = {
     **dict.fromkeys(["AcceleratorError", "OutOfMemoryError"], "_errors"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
-    "sparse_coo_tensor": "sparse",
+    **dict.fromkeys("dsmm hspmm smm sparse_coo_tensor spmm sspaddmm".split(), "sparse"),
+    **dict.fromkeys(
+        "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_csc_tensor sparse_csr_tensor".split(),
+        "_sparse_compressed",
+    ),
     "from_file": "storage",
     **dict.fromkeys(
         "Storage TypedStorage DoubleStorage FloatStorage HalfStorage BFloat16Storage LongStorage IntStorage ShortStorage CharStorage "
@@ -217,6 +221,11 @@ if TYPE_CHECKING:
     from rushlight._removed import range as range
     from rushlight._removed import solve as solve
     from rushlight._removed import symeig as symeig
+    from rushlight._sparse_compressed import sparse_bsc_tensor as sparse_bsc_tensor
+    from rushlight._sparse_compressed import sparse_bsr_tensor as sparse_bsr_tensor
+    from rushlight._sparse_compressed import sparse_compressed_tensor as sparse_compressed_tensor
+    from rushlight._sparse_compressed import sparse_csc_tensor as sparse_csc_tensor
+    from rushlight._sparse_compressed import sparse_csr_tensor as sparse_csr_tensor
     from rushlight._warnings import AmbiguousReduction as AmbiguousReduction
     from rushlight.amp import GradScaler as GradScaler
     from rushlight.amp import autocast as autocast
@@ -246,7 +255,12 @@ if TYPE_CHECKING:
     from rushlight.functional import unravel_index as unravel_index
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save
+    from rushlight.sparse import dsmm as dsmm
+    from rushlight.sparse import hspmm as hspmm
+    from rushlight.sparse import smm as smm
     from rushlight.sparse import sparse_coo_tensor as sparse_coo_tensor
+    from rushlight.sparse import spmm as spmm
+    from rushlight.sparse import sspaddmm as sspaddmm
     from rushlight.storage import BFloat16Storage as BFloat16Storage
     from rushlight.storage import BoolStorage as BoolStorage
     from rushlight.storage import ByteStorage as ByteStorage
