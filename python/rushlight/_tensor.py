@@ -82,7 +82,7 @@ def __deepcopy__(self, memo):
         return memo[id(self)]
     from copy import deepcopy
 
-    if self.is_sparse:
+    if _utils.is_sparse(self):
         made = self.detach().clone()
     else:
         # Tensors that share memory share it in the copy too.

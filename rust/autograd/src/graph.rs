@@ -41,6 +41,8 @@ pub enum Form {
     LazyConj,
     /// The elements are stored elsewhere, with their indices.
     Sparse(Arc<Coo>),
+    /// The elements are stored elsewhere, row by row or column by column, with their indices.
+    Compressed(Arc<Compressed>),
     /// The elements are those of one sample of a batch; the others lie in the same storage.
     Batched(Arc<[BatchDim]>),
 }
@@ -67,6 +69,30 @@ pub struct SparseParts {
 
 /// The parts of one sparse tensor, which in-place changes replace.
 pub struct Coo(pub(crate) Slot<Arc<SparseParts>>);
+
+/// What a compressed sparse tensor compresses, rows or columns, and whether its entries are blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CompressedFormat {
+    pub columns: bool,
+    pub blocks: bool,
+}
+
+/// The parts of a compressed sparse tensor: rows (or columns) of entries, which are elements or blocks of them. Batch
+/// dimensions are first in each part, and have the same number of entries in every batch.
+#[derive(Clone)]
+pub struct CompressedParts {
+    pub format: CompressedFormat,
+    /// For each row its first entry, and after them the number of entries. A program may write to the indices, so every
+    /// reader checks them.
+    pub compressed: Tensor,
+    /// For each entry its column.
+    pub plain: Tensor,
+    /// The entries: with the two sizes of a block if the format has blocks, and those of the dense dimensions.
+    pub values: Tensor,
+}
+
+/// The parts of one compressed sparse tensor, which in-place changes replace.
+pub struct Compressed(pub(crate) Slot<Arc<CompressedParts>>);
 
 /// A leaf for which gradients are accumulated.
 pub(crate) const REQUIRES_GRAD: u8 = 1;

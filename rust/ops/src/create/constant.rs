@@ -326,6 +326,7 @@ pub static ONES_LIKE: Operator = Operator {
 
     >>> torch.ones_like(torch.tensor([1, 2]))
     tensor([1, 1])",
+    sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::ShapeOnly,
     implementation: Implementation::CompositeImplicit(|args| filled_like(args, Scalar::ONE)),
     reference: "np.ones_like(self)",

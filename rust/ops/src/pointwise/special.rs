@@ -3,7 +3,7 @@
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
 use rushlight_dispatch::operator::{
-    DTypes, Derivative, Implementation, Operator, Saves, Tags, Variants, formula, missing_formula, operator,
+    DTypes, Derivative, Implementation, Operator, Saves, Sparse, Tags, Variants, formula, missing_formula, operator,
 };
 use std::f64::consts::{FRAC_2_SQRT_PI, PI};
 
@@ -84,6 +84,7 @@ pub static ERF: Operator = Operator {
     >>> torch.erf(torch.tensor([0., 1.]))
     tensor([0.0000, 0.8427])",
     dtypes: REAL,
+    sparse: Sparse::ZeroPreserving,
     implementation: float(loops! { for<S> [f32, f64] (|x| S::erf(x)) }),
     kernel_name: "erf_vml_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
@@ -120,6 +121,7 @@ pub static ERFINV: Operator = Operator {
     >>> torch.erfinv(torch.tensor([0., 0.5]))
     tensor([0.0000, 0.4769])",
     dtypes: REAL,
+    sparse: Sparse::ZeroPreserving,
     implementation: float(loops! { for<S> [f32, f64] (|x| S::erfinv(x)) }),
     kernel_name: "erfinv_vml_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {

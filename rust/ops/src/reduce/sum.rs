@@ -55,6 +55,7 @@ pub static SUM_DIM: Operator = Operator {
     tensor([3., 7.])",
     out: Out::REQUESTED_DTYPE,
     dtypes: DTypes::COMPUTED,
+    sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Over(DIM),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| infer(args, ReduceDims::of(args, DIM, KEEPDIM)?, DTYPE),
