@@ -533,3 +533,17 @@ def test_what_jvp_finds_in_its_context():
     seen = []
     pushed(function_with(doubled, lambda ctx, v: seen.append(ctx.saved_tensors) or v * 2), (X, V))
     assert seen == [()]
+
+
+def test_the_tangent_of_a_dual_tensor_is_the_given_one():
+    with fwAD.dual_level():
+        dual = fwAD.make_dual(X, V)
+        assert fwAD.unpack_dual(dual).tangent is V
+        assert torch.equal(fwAD.unpack_dual(dual.view_as(dual)).tangent, V)
+        changed = fwAD.make_dual(X.clone(), V)
+        changed.mul_(2)
+        assert torch.equal(fwAD.unpack_dual(changed).tangent, 2 * V)
+        # A tangent has the strides of its tensor.
+        turned = torch.arange(6.0).view(3, 2).t()
+        found = fwAD.unpack_dual(fwAD.make_dual(torch.ones(2, 3), turned)).tangent
+        assert torch.equal(found, turned) and found.stride() == (3, 1)
