@@ -2,10 +2,12 @@
 
 # First, because modules that load after it use it to report missing names.
 from rushlight import _names as _names  # isort: skip
+
+# Then the class of storages, which the engine does not have of itself.
+from rushlight import _untyped_storage as _untyped_storage  # isort: skip
 from rushlight import _C
 from rushlight import _old_methods as _old_methods
 from rushlight import _tensor as _tensor
-from rushlight import _untyped_storage as _untyped_storage
 from rushlight._C import *  # noqa: F403
 from rushlight._C import Generator as Generator
 from rushlight._C import Tensor as Tensor

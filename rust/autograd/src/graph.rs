@@ -8,7 +8,7 @@ use std::any::Any;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32};
 use std::sync::{Arc, Weak};
 
 use once_cell::race::OnceBox;
@@ -107,15 +107,16 @@ pub(crate) const FOR_TANGENTS: u8 = 32;
 pub(crate) struct TensorImpl {
     pub(crate) meta: UnsafeCell<TensorMeta>,
     pub(crate) flags: AtomicU8,
+    /// `Modes::transforms` when the tensor was made: a function of a transform must not change tensors from outside.
+    pub(crate) transforms: AtomicU8,
     /// The node that made this tensor.
     pub(crate) history: Slot<Edge>,
     /// Unused in a view, which uses the base's counter.
     pub(crate) version: Counter,
     pub(crate) view: Option<View>,
     pub(crate) autograd_meta: OnceBox<AutogradMeta>,
-    /// The tensor's Python object: borrowed, unless `owns_python`.
+    /// The tensor's Python object: borrowed, unless `keeps_python`.
     pub(crate) python: AtomicPtr<c_void>,
-    pub(crate) owns_python: AtomicBool,
 }
 
 // SAFETY: `meta` is the only unsynchronised field. It is changed only through `set_meta`, whose callers guarantee that
@@ -200,6 +201,11 @@ pub trait Backward: Any + Send + Sync {
         None
     }
 
+    /// Drops what `objects` visits, as far as that is needed to break every cycle.
+    fn forget_objects(&self) {
+        self.release();
+    }
+
     /// Whether the function runs even if none of its outputs has a gradient.
     fn runs_without_gradients(&self) -> bool {
         false
@@ -248,8 +254,10 @@ pub struct AccumulateGrad {
     pub(crate) variable: Tensor,
 }
 
-/// Receives a gradient and may replace it.
-pub type TensorHook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
+/// Receives a gradient, or `None` if none arrived at the tensor, and may replace it.
+pub type TensorHook = Arc<dyn Fn(Option<&Tensor>) -> Result<Option<Tensor>> + Send + Sync>;
+/// A value that a node keeps for the user.
+pub type Attachment = Arc<dyn Any + Send + Sync>;
 /// Receives a node's incoming gradients before its function runs, and may replace them.
 pub type PreHook = Arc<dyn Fn(&Gradients) -> Result<Option<Gradients>> + Send + Sync>;
 /// Receives a node's results and its incoming gradients, and may replace the results.
@@ -264,4 +272,6 @@ pub struct NodeHooks {
     pub(crate) retained: HookList<(u32, WeakTensor)>,
     pub pre: HookList<PreHook>,
     pub post: HookList<PostHook>,
+    /// The node's `metadata`: one dictionary, once it was asked for.
+    pub metadata: HookList<Attachment>,
 }

@@ -45,5 +45,5 @@ pub use record::{collect_edges, record, should_record};
 pub use saved::{SavedTensor, released};
 pub use source_location::SourceLocation;
 pub use subgraph::Subgraph;
-pub use tensor::set_python_release;
+pub use tensor::set_left_alone;
 pub use version::Version;

@@ -1,5 +1,6 @@
 //! The graph node of a call: what it saves for its derivative, and how the derivative runs.
 
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use rushlight_autograd::{Backward, BackwardCall, Gradients, InPlace, SavedTensor, Tensor};
@@ -8,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::derivative::fit;
 use crate::naming::{names, node_name};
-use crate::operator::{Args, BackwardContext, Derivative, Operator, Saves, Tags};
+use crate::operator::{Args, BackwardContext, Derivative, Implementation, Operator, Saves, Tags};
 use crate::primitives::primitives;
 use crate::saved_meta::SavedMeta;
 use crate::signature::{Kind, Param, Returns};
@@ -99,6 +100,10 @@ impl Backward for OperatorNode {
             saved.release();
         }
         self.number.release();
+    }
+
+    fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        self.saved_inputs.iter().chain(&self.saved_results).flatten().for_each(|saved| saved.objects(visit));
     }
 }
 
@@ -414,6 +419,11 @@ pub fn is_tracked(args: &Args) -> bool {
 pub(crate) fn record_node(args: &Args, output: &Output) -> Result<()> {
     let arguments = arguments(args, false);
     let results = output.tensors();
+    // Outside of inference mode a view of an inference tensor is one too, and has no history.
+    let modes = rushlight_autograd::modes::current();
+    if !modes.inference && !modes.tangents && results.iter().any(Tensor::is_inference) {
+        return Ok(());
+    }
     if !arguments.iter().any(|argument| argument.covered && argument.requires_grad)
         || !results.iter().any(|result| result.dtype().is_differentiable())
     {
@@ -430,6 +440,25 @@ pub(crate) fn record_node(args: &Args, output: &Output) -> Result<()> {
     rushlight_autograd::record(node, &ends, &outputs)
 }
 
+/// Returns an error inside the function of a transform (`func.grad`) that would change a tensor from outside.
+#[inline]
+pub(crate) fn check_captured(own: &Tensor, op: &Operator) -> Result<()> {
+    if own.is_captured() && !rushlight_autograd::engine::in_backward() { Err(captured_error(op)) } else { Ok(()) }
+}
+
+#[cold]
+fn captured_error(op: &Operator) -> Error {
+    let overload = match (&op.implementation, op.schema().params.get(1)) {
+        (Implementation::Pointwise(_), Some(second)) if second.kind == Kind::Operand => ".Tensor",
+        _ => "",
+    };
+    let name = op.python_name();
+    Error::runtime(format!(
+        "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation (aten::{}_{overload}) that would mutate a captured Tensor. This is not supported; please rewrite the function being transformed to explicitly accept the mutated Tensor(s) as inputs.",
+        name.trim_end_matches('_')
+    ))
+}
+
 /// An in-place call, from before its kernel runs until after.
 pub struct InPlaceCall<'a, 'v> {
     args: &'a Args<'v>,
@@ -443,6 +472,7 @@ impl<'a, 'v> InPlaceCall<'a, 'v> {
     /// Returns an error for a tensor that may not be changed, and saves the values that the change will overwrite.
     pub fn begin(args: &'a Args<'v>) -> Result<InPlaceCall<'a, 'v>> {
         let own = args.tensor(Arg::FIRST)?;
+        check_captured(own, args.op)?;
         if !is_tracked(args) || args.op.tags.has(Tags::NO_GRAD_IN_PLACE) {
             return Ok(InPlaceCall { args, own, inner: InPlace::begin(own, &[])?, original: None });
         }

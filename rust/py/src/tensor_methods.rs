@@ -18,7 +18,7 @@ use crate::{errors, memory_access, methods, object, parse, scalars};
 methods! {
     fn untyped_storage(own) "The storage of this tensor, shared with all of its views." {
         memory_access::with_memory(own.tensor)?;
-        Ok(Bound::new(own.py(), PyStorage(own.tensor.storage().clone()))?.into_any())
+        crate::storage::wrap(own.py(), own.tensor.storage().clone())
     }
     fn share_memory_(own) "Moves the elements to shared memory; views follow. Does nothing if they are there already." {
         memory_access::with_memory(own.tensor)?;
@@ -39,8 +39,10 @@ methods! {
                 if is_whole { meta } else { within(own.tensor, source.storage(), storage_offset, size, stride)? }
             }
             Some(source) if (is_whole || is_cut) && source.is_instance_of::<PyStorage>() => {
-                let storage = source.cast::<PyStorage>()?;
-                within(own.tensor, &storage.get().0, storage_offset, size, stride)?
+                let source = source.cast::<PyStorage>()?;
+                let meta = within(own.tensor, &source.get().storage, storage_offset, size, stride)?;
+                crate::storage::adopt(source);
+                meta
             }
             _ => {
                 let kinds = [&source, &storage_offset, &size, &stride].into_iter().flatten().map(kind_of);
