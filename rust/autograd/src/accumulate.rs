@@ -8,9 +8,9 @@ use rushlight_core::layout::contiguous_strides;
 use rushlight_core::{Dims, Layout, Result};
 
 use crate::arithmetic::{arithmetic, clone_as};
-use crate::graph::{AccumulateGrad, Backward, Call, Gradients, Node, NodeHooks, OutputMeta, Tensor};
+use crate::graph::{AccumulateGrad, Backward, BackwardCall, Gradients, Node, NodeHooks, OutputMeta, Tensor};
 use crate::modes;
-use crate::saved::{NoMutationHook, run_mutation_hook};
+use crate::mutation_hook::{NoMutationHook, run_mutation_hook};
 
 /// Locks for additions into the gradient of one leaf; all leaves share these few locks. Under a lock only one kernel runs:
 /// anything that may run Python code or drop a tensor of others comes before or after.
@@ -58,7 +58,7 @@ impl Backward for AccumulateGrad {
         "torch::autograd::AccumulateGrad"
     }
 
-    fn apply(&self, call: &Call<'_>, mut grads: Gradients) -> Result<Gradients> {
+    fn apply(&self, call: &BackwardCall<'_>, mut grads: Gradients) -> Result<Gradients> {
         if call.needs(0) {
             // The backward pass computes the leaf's tangent.
             return Ok(grads);

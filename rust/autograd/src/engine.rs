@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use crate::accumulate::{add_gradients, is_sole_owner};
 use crate::arithmetic::arithmetic;
-use crate::graph::{Call, Edge, Gradients, Node, Tensor};
+use crate::graph::{BackwardCall, Edge, Gradients, Node, Tensor};
 use crate::modes::{self, GradMode};
 use crate::{source_location, validate};
 
@@ -428,7 +428,7 @@ impl<'g> GraphTask<'g> {
         let runs_anyway = function.runs_without_gradients() && !self.tangents_visible;
         let mut results = match grads.iter().all(Option::is_none) && !runs_anyway {
             true => SmallVec::from_elem(None, needs.len()),
-            false => function.apply(&Call { node, needs: &needs, slice: None }, grads)?,
+            false => function.apply(&BackwardCall { node, needs: &needs, slice: None }, grads)?,
         };
         // A tangent of this pass's results needs the saved tensors once more.
         if !options.retain_graph && !modes::current().tangents {

@@ -158,7 +158,7 @@ pub trait Backward: Any + Send + Sync {
 
     /// Computes the gradients of the inputs from those of the outputs, one for each edge; `None` for one that `call`
     /// does not need, or for zero. It may run several times, and on several threads at once.
-    fn apply(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients>;
+    fn apply(&self, call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients>;
 
     /// Releases saved tensors.
     fn release(&self);
@@ -202,7 +202,7 @@ pub struct Node<F: ?Sized = dyn Backward> {
 }
 
 /// One run of a node's function.
-pub struct Call<'a> {
+pub struct BackwardCall<'a> {
     pub node: &'a Arc<Node>,
     pub(crate) needs: &'a [bool],
     /// Set if the function was called in place on a view, whose base is the node's output.

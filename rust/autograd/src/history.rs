@@ -10,8 +10,8 @@ use rushlight_core::{Error, Result};
 use smallvec::smallvec;
 
 use crate::graph::{
-    AccumulateGrad, AfterAccumulate, AutogradMeta, Backward, Call, Edge, Edges, FOR_TANGENTS, Gradients, HISTORY, Node,
-    NodeHooks, OutputMeta, REQUIRES_GRAD, RETAINS_GRAD, Tensor, TensorHook, VIEW,
+    AccumulateGrad, AfterAccumulate, AutogradMeta, Backward, BackwardCall, Edge, Edges, FOR_TANGENTS, Gradients,
+    HISTORY, Node, NodeHooks, OutputMeta, REQUIRES_GRAD, RETAINS_GRAD, Tensor, TensorHook, VIEW,
 };
 use crate::hook_list::HookHandle;
 use crate::modes::{self, GradMode, InferenceMode};
@@ -25,7 +25,7 @@ impl Backward for Identity {
         "AliasBackward0"
     }
 
-    fn apply(&self, _call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
+    fn apply(&self, _call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
         Ok(grads)
     }
 

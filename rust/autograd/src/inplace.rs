@@ -12,10 +12,11 @@ use rushlight_core::{Error, Layout, Result};
 use smallvec::SmallVec;
 
 use crate::arithmetic::{arithmetic, clone_as};
-use crate::graph::{Backward, Call, Edges, Gradients, Node, OutputMeta, Slice, Tensor, TensorMeta};
+use crate::graph::{Backward, BackwardCall, Edges, Gradients, Node, OutputMeta, Slice, Tensor, TensorMeta};
 use crate::modes::{self, GradMode};
+use crate::mutation_hook::run_mutation_hook;
 use crate::record::{collect_edges, should_record};
-use crate::saved::{copy_kept, run_mutation_hook};
+use crate::saved::copy_kept;
 use crate::view::replay_view;
 
 /// The error for a change of a tensor that was created in inference mode.
@@ -136,7 +137,7 @@ impl<F: Backward> Backward for CopySlices<F> {
         "torch::autograd::CopySlices"
     }
 
-    fn apply(&self, call: &Call<'_>, mut grads: Gradients) -> Result<Gradients> {
+    fn apply(&self, call: &BackwardCall<'_>, mut grads: Gradients) -> Result<Gradients> {
         let Some(grad) = grads.pop().flatten() else { return Ok(Gradients::from_elem(None, call.needs.len())) };
         let table = arithmetic()?;
         let Slice { base, view, replay, .. } = &self.slice;
@@ -149,7 +150,7 @@ impl<F: Backward> Backward for CopySlices<F> {
 
         let slice = replay_view(&whole, replay.as_ref(), &moved(view, start))?;
         let inside = clone_as(&slice, &Layout::contiguous(slice.sizes()))?;
-        let call = Call { slice: Some(&self.slice), ..*call };
+        let call = BackwardCall { slice: Some(&self.slice), ..*call };
         let mut results = self.function.apply(&call, Gradients::from_elem(Some(inside), 1))?;
         if call.needs(self.place) {
             let inside = match results.get_mut(self.place).and_then(Option::take) {

@@ -4,7 +4,7 @@
 //! A call of an operator records a `Node` with its derivative (`node`, `record`), its saved tensors (`saved`) and the
 //! edges for its gradients; `custom` records a user's own function. The `engine` runs the nodes backwards from the
 //! roots, and `accumulate` adds gradients to leaves. In-place changes are counted (`version`) and rewrite the history of
-//! the tensor and its views (`view`, `inplace`). `modes` switches recording on and off. The few operations that the
+//! the tensor and its views (`view`, `inplace`), after the hook of `mutation_hook`. `modes` switches recording on and off. The few operations that the
 //! engine itself performs on gradients are installed by a higher crate (`arithmetic`).
 
 pub mod accumulate;
@@ -20,6 +20,7 @@ pub mod hooks;
 pub mod inplace;
 mod lock;
 pub mod modes;
+pub mod mutation_hook;
 pub mod node;
 pub mod record;
 pub mod saved;
@@ -34,8 +35,8 @@ mod view;
 pub use arithmetic::{Arithmetic, install};
 pub use engine::{backward, grad, queue_callback};
 pub use graph::{
-    AccumulateGrad, Backward, BatchDim, Call, Coo, Edge, Edges, Form, Gradients, Node, OutputMeta, Replay, SparseParts,
-    Tensor, TensorMeta, ViewKind, WeakTensor,
+    AccumulateGrad, Backward, BackwardCall, BatchDim, Coo, Edge, Edges, Form, Gradients, Node, OutputMeta, Replay,
+    SparseParts, Tensor, TensorMeta, ViewKind, WeakTensor,
 };
 pub use hook_list::HookHandle;
 pub use inplace::{InPlace, inference_update};

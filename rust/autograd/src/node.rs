@@ -11,7 +11,7 @@ use rushlight_core::layout::copied;
 use smallvec::SmallVec;
 
 use crate::arithmetic::arithmetic;
-use crate::graph::{Backward, Call, Edge, Edges, Gradients, Node, NodeHooks, OutputMeta, Tensor};
+use crate::graph::{Backward, BackwardCall, Edge, Edges, Gradients, Node, NodeHooks, OutputMeta, Tensor};
 use crate::modes;
 use crate::source_location::{self, SourceLocation};
 
@@ -185,14 +185,14 @@ impl Node {
     pub fn run(self: &Arc<Node>, mut grads: Gradients) -> Result<Gradients> {
         grads.resize(self.outputs.len(), None);
         let needs: SmallVec<[bool; 8]> = self.edges.iter().map(Option::is_some).collect();
-        self.function.apply(&Call { node: self, needs: &needs, slice: None }, grads)
+        self.function.apply(&BackwardCall { node: self, needs: &needs, slice: None }, grads)
     }
 }
 
-impl<'a> Call<'a> {
+impl<'a> BackwardCall<'a> {
     /// A call for inspecting a node's saved tensors while it does not run.
-    pub fn outside(node: &'a Arc<Node>) -> Call<'a> {
-        Call { node, needs: &[], slice: node.function().slice() }
+    pub fn outside(node: &'a Arc<Node>) -> BackwardCall<'a> {
+        BackwardCall { node, needs: &[], slice: node.function().slice() }
     }
 
     /// Whether the gradient of input `index` is needed.

@@ -15,7 +15,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 
 use crate::arithmetic::arithmetic;
-use crate::graph::{Call, Edge, Node, Tensor};
+use crate::graph::{BackwardCall, Edge, Node, Tensor};
 use crate::lock::Slot;
 use crate::modes;
 use crate::node::forward_name;
@@ -30,51 +30,10 @@ pub trait SavedTensorHooks: Send + Sync {
     fn unpack(&self, packed: &Packed) -> Result<Tensor>;
 }
 
-/// Called with each tensor that is about to be changed in place.
-pub type MutationHook = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
-
-/// Whether any thread ever set a mutation hook; until then the thread's hook is not looked up.
-static EVER_HOOKED: AtomicBool = AtomicBool::new(false);
-
 thread_local! {
     /// What this thread saved for tangents, by the address of its version counter.
     static KEPT: RefCell<HashMap<usize, Vec<Weak<Kept>>>> = RefCell::new(HashMap::new());
     static HOOKS: RefCell<Vec<Arc<dyn SavedTensorHooks>>> = const { RefCell::new(Vec::new()) };
-    static MUTATION_HOOK: RefCell<Option<MutationHook>> = const { RefCell::new(None) };
-}
-
-/// Sets the function that is called for this thread's in-place changes; `None` removes it.
-pub fn set_mutation_hook(hook: Option<MutationHook>) {
-    EVER_HOOKED.store(true, Ordering::Relaxed);
-    let before = MUTATION_HOOK.replace(hook);
-    drop(before);
-}
-
-#[inline]
-pub(crate) fn run_mutation_hook(tensor: &Tensor) -> Result<()> {
-    if EVER_HOOKED.load(Ordering::Relaxed)
-        && let Some(hook) = MUTATION_HOOK.with_borrow(Option::clone)
-    {
-        return hook(tensor);
-    }
-    Ok(())
-}
-
-/// Removes this thread's mutation hook until it is dropped: for changes under a lock, before which the hook was called.
-pub(crate) struct NoMutationHook(Option<MutationHook>);
-
-impl NoMutationHook {
-    pub(crate) fn begin() -> NoMutationHook {
-        NoMutationHook(if EVER_HOOKED.load(Ordering::Relaxed) { MUTATION_HOOK.take() } else { None })
-    }
-}
-
-impl Drop for NoMutationHook {
-    fn drop(&mut self) {
-        if let Some(hook) = self.0.take() {
-            MUTATION_HOOK.set(Some(hook));
-        }
-    }
 }
 
 /// Packs what this thread saves from now on with `hooks`.
@@ -258,7 +217,7 @@ impl SavedTensor {
     }
 
     /// The tensor as it was when the forward function saved it.
-    pub(crate) fn unpack(&self, call: &Call<'_>) -> Result<Tensor> {
+    pub(crate) fn unpack(&self, call: &BackwardCall<'_>) -> Result<Tensor> {
         let Some(content) = self.content.get() else { return Err(released()) };
         let (content, is_copy) = content.resolved();
         if let Content::Tensor(tensor) = &content
@@ -341,7 +300,7 @@ impl SavedTensor {
     }
 }
 
-impl Call<'_> {
+impl BackwardCall<'_> {
     /// The tensor that the forward function saved; fails if it was changed or released since.
     #[inline]
     pub fn unpack(&self, saved: &SavedTensor) -> Result<Tensor> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rushlight_core::Result;
 
 use crate::engine;
-use crate::graph::{Backward, Call, Edge, Edges, Gradients};
+use crate::graph::{Backward, BackwardCall, Edge, Edges, Gradients};
 use crate::lock::Slot;
 use crate::saved::released;
 
@@ -38,7 +38,7 @@ impl Backward for Subgraph {
         &self.name
     }
 
-    fn apply(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
+    fn apply(&self, call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
         let Some(part) = self.inside.get() else { return Err(released()) };
         let begins = part.results.iter().cloned().zip(grads);
         let roots: Vec<(Edge, _)> = begins.filter_map(|(edge, grad)| Some((edge?, grad?))).collect();

@@ -103,7 +103,7 @@ impl<'a> Args<'a> {
         });
         Error::type_(format!(
             "{}() received an invalid combination of arguments - got ({}), but expected one of:",
-            self.op.python_name(),
+            self.op.flat_name(),
             kinds.collect::<Vec<_>>().join(", ")
         ))
     }
@@ -254,20 +254,7 @@ impl<'a> Args<'a> {
     /// The arguments with each tensor replaced.
     pub fn replaced(&self, with: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Args<'a>> {
         let mut args = self.clone();
-        for value in &mut args.values {
-            match value {
-                Value::Tensors(list) => {
-                    for tensor in list.iter_mut().flatten() {
-                        *tensor = with(tensor)?;
-                    }
-                }
-                value => {
-                    if let Some(tensor) = value.as_tensor() {
-                        *value = Value::Own(with(tensor)?);
-                    }
-                }
-            }
-        }
+        replace_where(&mut args.values, |_| true, with)?;
         Ok(args)
     }
 
@@ -275,6 +262,29 @@ impl<'a> Args<'a> {
     pub fn keep(&self) -> Args<'static> {
         Args { op: self.op, values: self.values.iter().map(Value::keep).collect() }
     }
+}
+
+/// Replaces those tensors among `values` for which `applies` holds.
+pub fn replace_where(
+    values: &mut [Value],
+    applies: impl Fn(&Tensor) -> bool,
+    with: impl Fn(&Tensor) -> Result<Tensor>,
+) -> Result<()> {
+    for value in values {
+        match value {
+            Value::Tensors(list) => {
+                for tensor in list.iter_mut().flatten().filter(|tensor| applies(tensor)) {
+                    *tensor = with(tensor)?;
+                }
+            }
+            value => {
+                if let Some(tensor) = value.as_tensor().filter(|tensor| applies(tensor)) {
+                    *value = Value::Own(with(tensor)?);
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The iterator of `Args::each_tensor`: every call uses it several times, so it is written by hand.

@@ -8,10 +8,11 @@ use std::cell::Cell;
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Result};
 
-use crate::modes::{Modes, Rest};
+use crate::args::replace_where;
+use crate::interceptors::{Modes, Rest};
 use crate::operator::{Args, Autocast};
 use crate::primitives::primitives;
-use crate::value::{Output, Target, Value};
+use crate::value::{Output, Target};
 
 thread_local! {
     static HALF_DTYPE: Cell<Option<DType>> = const { Cell::new(None) };
@@ -79,12 +80,7 @@ fn promoted(args: &Args, lower: DType) -> Result<DType> {
             own.name()
         ))),
     };
-    args.values.iter().try_fold(lower, |found, value| match value {
-        Value::Tensor(tensor) => meet(found, tensor),
-        Value::Own(tensor) => meet(found, tensor),
-        Value::Tensors(list) => list.iter().flatten().try_fold(found, meet),
-        _ => Ok(found),
-    })
+    args.each_tensor().try_fold(lower, |found, (_, tensor)| meet(found, tensor))
 }
 
 /// The arguments cast for this operator, and a guard for the call; `None` if it leaves them unchanged.
@@ -100,17 +96,6 @@ fn cast<'a>(args: &Args<'a>, lower: DType) -> Result<Option<(Args<'a>, Disabled)
     // Begins here, so that the casts themselves are not cast.
     let disable = disable();
     let mut changed = args.clone();
-    for value in &mut changed.values {
-        match value {
-            Value::Tensor(tensor) if applies_to(tensor) => *value = Value::Own(to_dtype(tensor, wanted)?),
-            Value::Own(tensor) if applies_to(tensor) => *tensor = to_dtype(tensor, wanted)?,
-            Value::Tensors(list) => {
-                for tensor in list.iter_mut().flatten().filter(|tensor| applies_to(tensor)) {
-                    *tensor = to_dtype(tensor, wanted)?;
-                }
-            }
-            _ => {}
-        }
-    }
+    replace_where(&mut changed.values, applies_to, |tensor| to_dtype(tensor, wanted))?;
     Ok(Some((changed, disable)))
 }

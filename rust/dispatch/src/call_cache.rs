@@ -11,7 +11,7 @@ use rushlight_autograd::Tensor;
 use rushlight_autograd::accumulate::is_accumulating;
 use rushlight_core::Result;
 
-use crate::modes::{Modes, Rest};
+use crate::interceptors::{Modes, Rest};
 use crate::node;
 use crate::operator::{Args, Implementation};
 use crate::value::{Output, Target};

@@ -1,11 +1,11 @@
 //! Tensors made without a call: uninitialised, filled with one value, or from a slice. Nothing here is recorded.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::dtype::default_dtype;
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
 
 use crate::allocate::allocate;
 use crate::operator::TensorSpec;
+use crate::promote::number_dtype;
 
 /// Uninitialised elements, row-major.
 pub fn empty(sizes: &[isize], dtype: DType, device: Device) -> Result<Tensor> {
@@ -57,16 +57,7 @@ pub fn scalar_of(value: Scalar, dtype: DType, device: Device) -> Result<Tensor> 
 
 /// A 0-d tensor of a number's own dtype.
 pub fn scalar_tensor(value: Scalar) -> Result<Tensor> {
-    scalar_of(value, own_dtype(value), Device::Cpu)
-}
-
-/// The dtype of a tensor made from a number alone.
-pub fn own_dtype(value: Scalar) -> DType {
-    match value {
-        Scalar::Float(_) => default_dtype(),
-        Scalar::Complex(_) => default_dtype().to_complex(),
-        other => other.dtype(),
-    }
+    scalar_of(value, number_dtype(value), Device::Cpu)
 }
 
 /// Returns an error for a number that a dtype cannot hold: it would wrap around, or become infinite.

@@ -8,12 +8,12 @@ use std::mem::MaybeUninit;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::block::Block;
-use rushlight_core::dtype::Category;
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Device, Layout, Result, Scalar, Storage};
 
+use crate::node;
 use crate::operator::{Args, Operator, Pointwise, Promote};
-use crate::{node, promote};
+use crate::promote::{self, is_absorbed};
 
 /// The most elements of a call on the fast path: one loop on this thread, with the GIL held.
 const MAX_ELEMENTS: usize = 1 << 14;
@@ -94,9 +94,7 @@ fn attempt_n<const N: usize>(
                         && tensor.device() == Device::Cpu
                         && tensor.layout().same_geometry(layout))
         }
-        Operand::Number(number) => {
-            numel <= REPEATED && dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
-        }
+        Operand::Number(number) => numel <= REPEATED && is_absorbed(*number, dtype),
     };
     if dtype.is_half() || !op.dtypes.has(dtype) || model.device() != Device::Cpu || !operands.iter().all(alike) {
         return Ok(None);

@@ -7,8 +7,8 @@
 //!   the few operators that these modules call, installed by the crate with the operators.
 //! - `allocate`, `copy`, `create`, `operands`, `promote`: tensors are made and moved here, unrecorded.
 //! - `derivative` and `node`: derivatives, and the nodes of the graph; `subgraph`: several calls as one node;
-//!   `variants`: what in-place forms and `out=` may write.
-//! - `modes`: which interceptors may apply to a call. The interceptors are `autocast` (mixed precision), `vmap`,
+//!   `variants`: what in-place forms and `out=` may write; `overlap`: memory that they share with an operand.
+//! - `interceptors`: which interceptors may apply to a call. The interceptors are `autocast` (mixed precision), `vmap`,
 //!   `sparse`, `call::lazy_conj` (lazy conjugates), `profile` (the profiler) and `call_cache` (saved calls).
 //! - `fast_path` and `call`: the fast path and the steps of a call; `arithmetic`: the operators of derivatives.
 //!
@@ -27,14 +27,15 @@ pub mod derivative;
 pub mod expr;
 pub mod fast_path;
 pub mod generator;
+pub mod interceptors;
 pub mod interpreter;
-pub mod modes;
 pub mod naming;
 pub mod node;
 pub mod operands;
 pub mod operator;
 mod operator_cache;
 pub mod out;
+pub mod overlap;
 pub mod primitives;
 pub mod profile;
 pub mod promote;

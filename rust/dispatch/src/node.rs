@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use rushlight_autograd::{Backward, Call, Gradients, InPlace, SavedTensor, Tensor};
+use rushlight_autograd::{Backward, BackwardCall, Gradients, InPlace, SavedTensor, Tensor};
 use rushlight_core::{Dims, Result};
 use smallvec::SmallVec;
 
@@ -87,7 +87,7 @@ impl Backward for OperatorNode {
         own.or_else(number).unwrap_or_else(|| node_name(self.op))
     }
 
-    fn apply(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
+    fn apply(&self, call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
         let span = profile::begin();
         let gradients = self.gradients(call, grads);
         profile::end(span, || profile::Name::Node(self.op));
@@ -103,7 +103,7 @@ impl Backward for OperatorNode {
 }
 
 impl OperatorNode {
-    fn gradients(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
+    fn gradients(&self, call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
         self.number.check()?;
         let unpack = |saved: &Option<SavedTensor>| saved.as_ref().map(|saved| call.unpack(saved)).transpose();
         let arriving = if self.outputs.len() == self.results.len() {

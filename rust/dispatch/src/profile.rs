@@ -11,7 +11,7 @@ use once_cell::race::OnceBox;
 use rushlight_core::fork::{ChildHook, ForkMutex, Rank};
 use rushlight_core::{Dims, Result};
 
-use crate::modes::{Modes, Rest};
+use crate::interceptors::{Modes, Rest};
 use crate::naming::node_name;
 use crate::operator::{Args, Operator};
 use crate::value::{Output, Target, Value};

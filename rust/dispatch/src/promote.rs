@@ -28,12 +28,7 @@ impl PromotionState {
     }
 
     pub fn number(&mut self, number: Scalar) -> Result<()> {
-        let dtype = match number {
-            Scalar::Float(_) => default_dtype(),
-            Scalar::Complex(_) => default_dtype().to_complex(),
-            other => other.dtype(),
-        };
-        self.number = join(self.number, dtype)?;
+        self.number = join(self.number, number_dtype(number))?;
         Ok(())
     }
 
@@ -43,15 +38,28 @@ impl PromotionState {
     }
 }
 
+/// The dtype of a tensor made from a number alone.
+pub fn number_dtype(value: Scalar) -> DType {
+    match value {
+        Scalar::Float(_) => default_dtype(),
+        Scalar::Complex(_) => default_dtype().to_complex(),
+        other => other.dtype(),
+    }
+}
+
+/// Whether an operation of a tensor of this dtype with a number has the tensor's dtype.
+#[inline]
+pub fn is_absorbed(number: Scalar, dtype: DType) -> bool {
+    dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
+}
+
 /// The common dtype of operands: tensors with dimensions take precedence, then 0-d tensors, then numbers.
 pub fn common(operands: &Operands, extra: &[Scalar]) -> Result<DType> {
     if let ([Operand::Tensor(first), rest @ ..], []) = (operands.as_slice(), extra) {
         let dtype = first.dtype();
         let alike = |operand: &Operand| match operand {
             Operand::Tensor(tensor) => tensor.dtype() == dtype,
-            Operand::Number(number) => {
-                dtype.category() >= number.dtype().category() && dtype.category() > Category::Bool
-            }
+            Operand::Number(number) => is_absorbed(*number, dtype),
         };
         if rest.iter().all(alike) {
             return Ok(dtype);

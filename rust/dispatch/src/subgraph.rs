@@ -1,7 +1,7 @@
 //! Composite operators that are one node of the graph, as in torch: those with a `node`.
 
 use crate::value::{Arg, Output};
-use rushlight_autograd::{Backward, Call, Edges, Gradients, InPlace, Subgraph, Tensor};
+use rushlight_autograd::{Backward, BackwardCall, Edges, Gradients, InPlace, Subgraph, Tensor};
 use rushlight_core::{Error, Result};
 use smallvec::SmallVec;
 
@@ -132,7 +132,7 @@ impl Backward for Missing {
         "torch::autograd::NotImplemented"
     }
 
-    fn apply(&self, _call: &Call<'_>, _grads: Gradients) -> Result<Gradients> {
+    fn apply(&self, _call: &BackwardCall<'_>, _grads: Gradients) -> Result<Gradients> {
         Err(Derivative::not_implemented(self.0))
     }
 
@@ -147,7 +147,7 @@ impl Backward for Undifferentiable {
         "torch::autograd::Error"
     }
 
-    fn apply(&self, _call: &Call<'_>, _grads: Gradients) -> Result<Gradients> {
+    fn apply(&self, _call: &BackwardCall<'_>, _grads: Gradients) -> Result<Gradients> {
         Err(Error::runtime(self.0))
     }
 

@@ -5,8 +5,8 @@ use rushlight_core::dtype::can_cast;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Layout, Result};
 
-use crate::operator::{Args, Implementation, Operator, Promote, Resized, Tags, TensorSpec};
-use crate::value::Value;
+use crate::operator::{Args, Derivative, Implementation, Operator, Promote, Resized, Tags, TensorSpec};
+use crate::overlap::{check_no_self_overlap, check_overlap, shared_memory};
 
 /// Checks whether the operator may write its result into its first argument.
 pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType) -> Result<()> {
@@ -17,13 +17,7 @@ pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType
         return Err(Error::runtime(format!("In-place {} is not supported for complex tensors.", op.python_name())));
     }
     if own.layout().sizes.as_slice() != sizes {
-        return Err(Error::runtime(format!(
-            "output with shape {} doesn't match the broadcast shape {}",
-            Shape(&own.layout().sizes),
-            Shape(sizes)
-        ))
-        .shapes([own.layout().sizes.as_slice(), sizes])
-        .hint(format!(
+        return Err(wrong_shape(own.sizes(), sizes).hint(format!(
             "{}_ cannot change the shape of its tensor; use the operator without the underscore to broadcast.",
             op.python_name()
         )));
@@ -36,6 +30,12 @@ pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType
         return note_expanded(op);
     }
     check_no_self_overlap(own)
+}
+
+#[cold]
+fn wrong_shape(own: &[isize], result: &[isize]) -> Error {
+    Error::runtime(format!("output with shape {} doesn't match the broadcast shape {}", Shape(own), Shape(result)))
+        .shapes([own, result])
 }
 
 #[cold]
@@ -68,115 +68,12 @@ pub fn check_writable(tensor: &Tensor) -> Result<()> {
     Ok(())
 }
 
-pub const OVERLAPS: &str = "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the tensor before performing the operation.";
-
-pub fn check_no_self_overlap(tensor: &Tensor) -> Result<()> {
-    if !tensor.layout().is_contiguous() && tensor.layout().overlaps() {
-        return Err(Error::runtime(OVERLAPS));
-    }
-    Ok(())
-}
-
-/// The relation of an input's memory to a result's.
-#[derive(PartialEq, Eq)]
-pub enum Overlap {
-    /// No common memory.
-    Nothing,
-    /// Exactly the same elements.
-    Same,
-    /// At least one has gaps: whether different elements overlap was not determined.
-    Unknown,
-    /// Different elements overlap.
-    Partial,
-}
-
-/// Returns an error for an input that may share part of the result's memory; exactly the same memory is allowed.
-pub fn check_overlap(out: &Tensor, input: &Tensor) -> Result<()> {
-    match overlap(out, input) {
-        Overlap::Nothing | Overlap::Same => Ok(()),
-        Overlap::Unknown | Overlap::Partial => Err(shared_memory()),
-    }
-}
-
-/// Whether an input must be read before the result of a pointwise operator is written. Like torch, returns an error for
-/// two dense tensors that overlap partially. If torch computes in an unspecified order, the result here is that of a copy.
-pub fn must_be_copied(out: &Tensor, input: &Tensor) -> Result<bool> {
-    match overlap(out, input) {
-        Overlap::Nothing | Overlap::Same => Ok(false),
-        Overlap::Unknown => Ok(true),
-        Overlap::Partial => Err(shared_memory()),
-    }
-}
-
-pub fn overlap(out: &Tensor, input: &Tensor) -> Overlap {
-    if !out.storage().shares_bytes(input.storage()) {
-        return Overlap::Nothing;
-    }
-    let (a, b) = (out.layout(), input.layout());
-    if a == b && out.dtype() == input.dtype() {
-        return Overlap::Same;
-    }
-    let bytes = |tensor: &Tensor, layout: &Layout| {
-        let width = tensor.dtype().size() as isize;
-        layout.span().map(|(low, high)| (low.saturating_mul(width), (high + 1).saturating_mul(width)))
-    };
-    let (Some(x), Some(y)) = (bytes(out, a), bytes(input, b)) else { return Overlap::Nothing };
-    if x.1 <= y.0 || y.1 <= x.0 || (out.dtype() == input.dtype() && interleave(a, b)) {
-        return Overlap::Nothing;
-    }
-    if a.is_dense() && b.is_dense() { Overlap::Partial } else { Overlap::Unknown }
-}
-
-#[cold]
-fn shared_memory() -> Error {
-    Error::runtime(
-        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the tensor before performing the operation.",
-    )
-}
-
-/// The arguments with copies of those tensors, other than the first, that share memory with `own`; `None` if there are
-/// none.
-pub fn without_aliases<'a>(args: &Args<'a>, own: &Tensor) -> Result<Option<Args<'a>>> {
-    let shares = |tensor: &Tensor| overlap(own, tensor) != Overlap::Nothing;
-    if !args.each_tensor().skip(1).any(|(_, tensor)| shares(tensor)) {
-        return Ok(None);
-    }
-    let mut args = args.clone();
-    for value in args.values.iter_mut().skip(1) {
-        match value {
-            Value::Tensors(list) => {
-                for tensor in list.iter_mut().flatten().filter(|tensor| shares(tensor)) {
-                    *tensor = crate::copy::clone(tensor)?;
-                }
-            }
-            _ => {
-                if let Some(tensor) = value.as_tensor().filter(|tensor| shares(tensor)) {
-                    *value = Value::Own(crate::copy::clone(tensor)?);
-                }
-            }
-        }
-    }
-    Ok(Some(args))
-}
-
-/// Whether two views interleave without overlap (columns of one matrix, for example).
-fn interleave(a: &Layout, b: &Layout) -> bool {
-    if a.sizes != b.sizes || a.strides != b.strides || a.numel() == 0 {
-        return false;
-    }
-    let gap = (a.offset - b.offset).abs();
-    let steps: Vec<isize> =
-        a.sizes.iter().zip(&a.strides).filter(|(size, _)| **size > 1).map(|(_, stride)| stride.abs()).collect();
-    let common = steps.iter().copied().fold(0, gcd);
-    common != 0 && gap % common != 0
-}
-
-fn gcd(a: isize, b: isize) -> isize {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
-
 /// Returns an error for `out=` if gradients are recorded.
 pub fn check_no_gradient(args: &Args, out: &Tensor) -> Result<()> {
+    // torch records nothing for such operators, and does not check their `out=`.
+    if matches!(args.op.derivative, Derivative::NonDifferentiable(_)) {
+        return Ok(());
+    }
     let wants_gradient = args.each_tensor().any(|(_, tensor)| tensor.requires_grad()) || out.requires_grad();
     if wants_gradient && modes::grad_enabled() {
         return Err(Error::runtime(format!(
@@ -228,10 +125,15 @@ pub fn check_out(args: &Args, place: usize, out: &Tensor, result: &TensorSpec) -
         }
     }
     if out.layout().sizes != *sizes {
+        let is_pointwise = matches!(args.op.implementation, Implementation::Pointwise(_));
+        if is_pointwise && args.each_tensor().any(|(_, tensor)| tensor.ptr_eq(out)) {
+            return Err(wrong_shape(out.sizes(), sizes).hint("out= is an operand, which cannot be resized."));
+        }
         if out.numel() != 0 {
             note_resized(rule.resized, out.sizes(), sizes)?;
         }
-        resize(out, sizes)?;
+        // Elementwise operators give it the operands' order of dimensions.
+        resize(out, if is_pointwise { result.layout.clone() } else { Layout::contiguous(sizes) })?;
     }
     check_no_self_overlap(out)
 }
@@ -255,16 +157,16 @@ fn note_resized(resized: Resized, own: &[isize], sizes: &[isize]) -> Result<()> 
     }
 }
 
-/// `resize_`: row-major sizes over the same storage, which grows if necessary.
-pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
+/// Gives a tensor a dense layout from its offset on. Its storage grows if necessary.
+pub fn resize(tensor: &Tensor, layout: Layout) -> Result<()> {
     if tensor.is_sparse() {
         return Err(crate::sparse::unsupported("resize_"));
     }
     if tensor.is_batched() {
         return Err(crate::vmap::storage_error());
     }
-    let numel = rushlight_core::layout::checked_numel(sizes)?;
-    let layout = Layout { offset: tensor.layout().offset, ..Layout::contiguous(sizes) };
+    let numel = rushlight_core::layout::checked_numel(&layout.sizes)?;
+    let layout = Layout { offset: tensor.layout().offset, ..layout };
     let end = (layout.offset.max(0) as usize).saturating_add(numel);
     let needed = end.saturating_mul(tensor.dtype().size());
     let storage = tensor.storage();

@@ -6,7 +6,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result, Scalar};
 use rushlight_cpu::atomic::{self, Number};
 use rushlight_cpu::index::gather::IndexedOperand;
-use rushlight_dispatch::{copy, interpreter, variants, vmap};
+use rushlight_dispatch::{copy, interpreter, overlap, variants, vmap};
 
 use crate::convert;
 use crate::index::gather::{check_values, long};
@@ -17,7 +17,7 @@ pub fn add(target: &Tensor, index: Option<&Tensor>, update: &Tensor, alpha: Scal
         return Err(vmap::data_error());
     }
     variants::check_writable(target)?;
-    variants::check_no_self_overlap(target)?;
+    overlap::check_no_self_overlap(target)?;
     variants::check_cast(update.dtype(), target.dtype())?;
     let update = copy::readable(&convert::to_dtype(&update.detach(), target.dtype())?)?;
     if alpha.is_floating() && !target.dtype().is_differentiable() {

@@ -49,7 +49,7 @@ fn a_stack_is_read_without_a_lock() {
 fn a_watcher_is_called_once_for_a_sum_and_without_a_lock() {
     thread_local! { static CALLS: Cell<usize> = const { Cell::new(0) } }
     let x = leaf(&[2.0]);
-    saved::set_mutation_hook(Some(Arc::new(|_| {
+    mutation_hook::set_mutation_hook(Some(Arc::new(|_| {
         fork::assert_no_lock_held();
         CALLS.set(CALLS.get() + 1);
         Ok(())
@@ -58,6 +58,6 @@ fn a_watcher_is_called_once_for_a_sum_and_without_a_lock() {
         run(&mul(&x, &tensor(&[3.0])).unwrap()).unwrap();
         assert_eq!(CALLS.get(), calls);
     }
-    saved::set_mutation_hook(None);
+    mutation_hook::set_mutation_hook(None);
     assert_eq!(grad_of(&x), [9.0]);
 }

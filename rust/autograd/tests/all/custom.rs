@@ -13,7 +13,7 @@ impl Backward for Custom {
     fn name(&self) -> &str {
         "CustomBackward"
     }
-    fn apply(&self, _: &Call<'_>, grads: Gradients) -> Result<Gradients> {
+    fn apply(&self, _: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
         *self.0.lock().unwrap() = grads.iter().map(Option::is_some).collect();
         Ok(Gradients::from_elem(grads[0].clone(), 1))
     }
@@ -99,7 +99,7 @@ fn a_saved_result_does_not_keep_itself_alive() {
     let node = Arc::downgrade(&recorded.node);
     let saved = recorded.saved;
     assert!(saved[1].is_none());
-    let unpacked = Call::outside(&recorded.node).unpack(saved[0].as_ref().unwrap()).unwrap();
+    let unpacked = BackwardCall::outside(&recorded.node).unpack(saved[0].as_ref().unwrap()).unwrap();
     assert!(unpacked.grad_fn().unwrap().is_some());
     drop((outputs, unpacked, results, notes, recorded.node));
     assert!(node.upgrade().is_none(), "the saved result holds its own node");

@@ -115,7 +115,7 @@ impl Backward for Fixed {
     fn name(&self) -> &str {
         "FixedBackward"
     }
-    fn apply(&self, _: &Call<'_>, _: Gradients) -> rushlight_core::Result<Gradients> {
+    fn apply(&self, _: &BackwardCall<'_>, _: Gradients) -> rushlight_core::Result<Gradients> {
         Ok(self.0.iter().cloned().collect())
     }
     fn release(&self) {}

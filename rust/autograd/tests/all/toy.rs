@@ -103,7 +103,7 @@ pub fn warnings() -> Vec<String> {
     WARNINGS.take()
 }
 
-type Derivative = dyn Fn(&Call<'_>, &[SavedTensor], Tensor) -> Result<Gradients> + Send + Sync;
+type Derivative = dyn Fn(&BackwardCall<'_>, &[SavedTensor], Tensor) -> Result<Gradients> + Send + Sync;
 
 /// A derivative as a closure over what was saved; for functions with one output.
 struct Toy {
@@ -116,7 +116,7 @@ impl Backward for Toy {
     fn name(&self) -> &str {
         self.name
     }
-    fn apply(&self, call: &Call<'_>, mut grads: Gradients) -> Result<Gradients> {
+    fn apply(&self, call: &BackwardCall<'_>, mut grads: Gradients) -> Result<Gradients> {
         let grad = grads.pop().flatten().ok_or_else(|| Error::runtime("no gradient"))?;
         (self.derivative)(call, &self.saved, grad)
     }
@@ -128,7 +128,7 @@ impl Backward for Toy {
 fn toy(
     name: &'static str,
     saved: Vec<SavedTensor>,
-    derivative: impl Fn(&Call<'_>, &[SavedTensor], Tensor) -> Result<Gradients> + Send + Sync + 'static,
+    derivative: impl Fn(&BackwardCall<'_>, &[SavedTensor], Tensor) -> Result<Gradients> + Send + Sync + 'static,
 ) -> Toy {
     Toy { name, saved, derivative: Box::new(derivative) }
 }
@@ -332,7 +332,7 @@ impl Backward for Halves {
     fn name(&self) -> &str {
         "SplitBackward0"
     }
-    fn apply(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
+    fn apply(&self, call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
         let whole = fresh(&self.sizes, &[0.0]);
         let half = self.sizes[0] / 2;
         for (place, grad) in grads.into_iter().enumerate() {

@@ -10,7 +10,8 @@ use crate::allocate::allocate;
 use crate::create::ask_gradient;
 use crate::interpreter::while_detached;
 use crate::operator::{Args, ExplicitAutograd, InPlaceFill, Kernel, Tags, TensorSpec, Update};
-use crate::variants::{check_in_place, check_no_self_overlap, check_out, check_writable, without_aliases};
+use crate::overlap::{check_no_self_overlap, without_aliases};
+use crate::variants::{check_in_place, check_out, check_writable};
 use crate::{copy, node};
 
 pub fn kernel(body: &Kernel, args: &Args) -> Result<Output> {

@@ -8,7 +8,7 @@ use rushlight_core::Result;
 
 use super::resolve_conj::resolve_all;
 use super::through_copy::through_copy;
-use crate::modes::Rest;
+use crate::interceptors::Rest;
 use crate::operator::{Args, Implementation, Operator, Tags};
 use crate::value::{Arg, Output, Target};
 

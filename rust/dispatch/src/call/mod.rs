@@ -1,8 +1,9 @@
 //! The steps of a call, in one order for every operator: check devices, promote, broadcast, infer the shape, allocate,
-//! run, record for backward. Operators that are not elementwise promote and broadcast in their own shape function.
+//! run, record for backward. Elementwise operators (`pointwise`) take all of them. A kernel (`kernels`) promotes and
+//! broadcasts in its own shape function. A view (`views`) computes a layout and records.
 //!
 //! Before the steps, the interceptors in `INTERCEPTORS` run in their order, each only if its mode is in use or an operand
-//! has its form (`modes`). The order matters: mixed precision sees the operands as the user gave them and starts the
+//! has its form (`interceptors`). The order matters: mixed precision sees the operands as the user gave them and starts the
 //! call again with the cast ones; an operator raises its own errors before anything is copied and before its tensors
 //! are taken apart; random numbers inside a `vmap` are handled before batched operands. The last two interceptors wrap
 //! the steps and make no other call. A call that starts again passes all interceptors again.
@@ -16,9 +17,9 @@ mod kernels;
 pub mod lazy_conj;
 mod numbers;
 pub mod operands;
-mod overlapping;
 mod pointwise;
 pub mod resolve_conj;
+mod self_overlap;
 mod temporaries;
 pub mod through_copy;
 mod truncated;
@@ -33,7 +34,7 @@ use rushlight_core::{Error, Result, reserve};
 use self::devices::check_devices;
 use self::errors::with_context;
 use crate::fast_path::{self, GilHeld};
-use crate::modes::{self, Entry, Modes, Rest};
+use crate::interceptors::{self, Entry, Modes, Rest};
 use crate::operator::{Accepts, Args, Implementation, Operator};
 use crate::variants::check_no_gradient;
 use crate::{autocast, call_cache, node, profile, sparse, subgraph, vmap};
@@ -81,7 +82,7 @@ impl Operator {
         let arguments = || Args::new(self, [x.into(), y.into()]);
         let mut declined = false;
         if let Implementation::Pointwise(body) = &self.implementation
-            && modes::active(self).is_empty()
+            && interceptors::active(self).is_empty()
             && (self.check.is_none() || fast_path::is_unchecked(self, x) && fast_path::is_unchecked(self, y))
         {
             if let Some(result) = fast_path::attempt(self, body, &[x, y], &self.schema().numbers, None, gil)? {
@@ -105,7 +106,7 @@ fn begin(args: Args, target: Target, declined: bool) -> Result<Output> {
     if !reserve::hold() {
         return Err(out_of_memory(0));
     }
-    let active = modes::active(args.op) | modes::forms(&args, &target);
+    let active = interceptors::active(args.op) | interceptors::forms(&args, &target);
     if !active.is_empty() {
         return intercepted(args, target, active);
     }
@@ -141,20 +142,20 @@ fn check(args: Args, target: Target, rest: Rest) -> Result<Output> {
 #[inline(always)]
 fn take_steps(args: Args, target: Target, declined: bool) -> Result<Output> {
     if let Implementation::Delegate(choose) = args.op.implementation {
-        return hand_over(choose, args, target);
+        return delegate(choose, args, target);
     }
     let in_place = matches!(target, Target::InPlace);
     let output = execute(&args, target, declined);
     let output =
         if truncations() > 0 { output.and_then(|output| truncated::check_intact(&args, output)) } else { output };
     output
-        .or_else(|error| overlapping::retry(&args, in_place, error))
+        .or_else(|error| self_overlap::retry(&args, in_place, error))
         .map_err(|error| with_context(error, &args, in_place))
 }
 
 /// Calls the operator that another one chooses.
 #[inline(never)]
-fn hand_over<'a>(choose: fn(Args<'a>) -> Result<Args<'a>>, args: Args<'a>, target: Target) -> Result<Output> {
+fn delegate<'a>(choose: fn(Args<'a>) -> Result<Args<'a>>, args: Args<'a>, target: Target) -> Result<Output> {
     let (op, in_place) = (args.op, matches!(target, Target::InPlace));
     if let Target::Out([first, ..]) = target {
         check_no_gradient(&args, first)?; // under the name of the called operator

@@ -76,7 +76,7 @@ pub fn pointwise(body: &Pointwise, args: &Args, target: Target, declined: bool) 
         return Ok(output);
     }
     // Errors of shapes are raised before those of dtypes.
-    let compute = promoted(body, args.op, &operands, &numbers)
+    let compute = promoted(body, &operands, &numbers)
         .or_else(|error| common_sizes(args.op, &operands, in_place).and(Err(error)))?;
     if !small && !args.op.tags.has(Tags::DOUBLE_SCALARS) {
         numbers::check(args, compute)?;
@@ -94,6 +94,10 @@ pub fn pointwise(body: &Pointwise, args: &Args, target: Target, declined: bool) 
     };
     let result = TensorSpec { layout, dtype: body.promote.result(compute), device };
     let written = Destination::find(args, target, result)?;
+    // torch checks the dtype in the kernel, after the result's place.
+    if !args.op.dtypes.has(compute) {
+        return Err(not_implemented(args.op, compute));
+    }
     let copies = temporaries::copied(&written, &operands)?;
     let operands = temporaries::substituted(operands, &copies);
     run(written.tensor(), body, args.op, &operands, &numbers, compute)?;
@@ -122,14 +126,14 @@ fn try_fast_path(
 }
 
 /// Step 2: the dtype of the computation.
-fn promoted(body: &Pointwise, op: &Operator, operands: &Operands, numbers: &Numbers) -> Result<DType> {
+fn promoted(body: &Pointwise, operands: &Operands, numbers: &Numbers) -> Result<DType> {
     let extra: &[Scalar] = if body.promote == Promote::WithNumbers { numbers } else { &[] };
     let common = promote::common(operands, extra)?;
     let compute = match body.promote {
         Promote::IntToFloat if !common.is_differentiable() => default_dtype(),
         _ => common,
     };
-    if op.dtypes.has(compute) { Ok(compute) } else { Err(not_implemented(op, compute)) }
+    Ok(compute)
 }
 
 fn layouts<'a>(operands: &Operands<'a>) -> impl Iterator<Item = &'a Layout> {

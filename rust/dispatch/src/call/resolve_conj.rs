@@ -3,26 +3,13 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::Result;
 
+use crate::args::replace_where;
 use crate::operator::Args;
 use crate::primitives::primitives;
-use crate::value::Value;
 
 /// The arguments, with copies of those that are lazily conjugated or negated.
 pub fn resolve_all(mut args: Args) -> Result<Args> {
-    for value in &mut args.values {
-        match value {
-            Value::Tensors(list) => {
-                for tensor in list.iter_mut().flatten() {
-                    *tensor = resolve(tensor)?;
-                }
-            }
-            value => {
-                if let Some(tensor) = value.as_tensor().filter(|tensor| tensor.is_lazy_conj()) {
-                    *value = Value::Own(resolve(tensor)?);
-                }
-            }
-        }
-    }
+    replace_where(&mut args.values, Tensor::is_lazy_conj, resolve)?;
     Ok(args)
 }
 

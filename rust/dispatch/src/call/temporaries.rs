@@ -28,7 +28,7 @@ pub(super) fn copied(written: &Destination, operands: &Operands) -> Result<Tempo
         return Ok(Temporaries::new());
     }
     let copy = |operand: &Operand| match operand {
-        Operand::Tensor(tensor) if crate::variants::must_be_copied(written.tensor(), tensor)? => {
+        Operand::Tensor(tensor) if crate::overlap::must_be_copied(written.tensor(), tensor)? => {
             crate::copy::clone(tensor).map(Some)
         }
         _ => Ok(None),

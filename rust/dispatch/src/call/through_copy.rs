@@ -8,8 +8,9 @@ use rushlight_core::{Error, Layout, Result};
 
 use super::resolve_conj::resolve_all;
 use crate::operator::{Args, Implementation, Kernel, Tags, TensorSpec};
+use crate::overlap::{Overlap, overlap};
 use crate::primitives::primitives;
-use crate::variants::{Overlap, check_in_place, check_no_gradient, check_out, check_writable, overlap, resize};
+use crate::variants::{check_in_place, check_no_gradient, check_out, check_writable, resize};
 use crate::{autocast, copy, node, subgraph};
 
 /// The kernel that fills `out` itself, if the operator has one. An argument in exactly that memory must be read before.
@@ -45,7 +46,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                 }
                 let result = body(&args)?.into_tensor()?;
                 if op.tags.has(Tags::RESHAPES_IN_PLACE) && own.layout().sizes != result.layout().sizes {
-                    resize(own, &result.layout().sizes)?;
+                    resize(own, Layout::contiguous(result.sizes()))?;
                 }
                 check_in_place(op, own, &result.layout().sizes, result.dtype())?;
                 (primitives()?.copy_)(own, &result)?;

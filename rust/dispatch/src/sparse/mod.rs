@@ -15,7 +15,7 @@ use rushlight_core::{Error, Result};
 use self::errors::unsupported_operator;
 pub use self::errors::{no_memory, unsupported};
 use crate::call::through_copy::through_copy;
-use crate::modes::Rest;
+use crate::interceptors::Rest;
 use crate::node;
 use crate::operator::{Args, Implementation, Operator, Sparse};
 use crate::primitives::{SparseBody, primitives};

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{Dims, Result};
 
-use super::batched_call::way;
+use super::batched_call::effective_rule;
 use super::physical::all_logical;
 use crate::call::operands::common_dtype_of;
 use crate::copy;
@@ -16,7 +16,7 @@ use crate::value::{Arg, Ints, Output, Target, Value, sizes_value};
 /// The results with the batch dimension first; `None` if each sample must run separately.
 pub fn apply(batch: &BatchedCall) -> Result<Option<Output>> {
     let args = batch.args;
-    match way(args) {
+    match effective_rule(args) {
         BatchRule::Fallback | BatchRule::FallbackIf(_) | BatchRule::Substitute(_) => Ok(None),
         BatchRule::Default if matches!(args.op.implementation, Implementation::Pointwise(_)) => {
             broadcast_operands(batch)?.call().map(Some)
@@ -41,7 +41,7 @@ pub fn apply(batch: &BatchedCall) -> Result<Option<Output>> {
 /// Whether the whole batch was changed at once.
 pub fn in_place(batch: &BatchedCall) -> Result<bool> {
     let args = batch.args;
-    let changed = match (way(args), &args.op.implementation) {
+    let changed = match (effective_rule(args), &args.op.implementation) {
         (BatchRule::Default, Implementation::Pointwise(_)) | (BatchRule::Broadcast, _) => {
             // The error for an operand of more dimensions is raised with a sample's shapes.
             let own = args.tensor(Arg::FIRST)?;

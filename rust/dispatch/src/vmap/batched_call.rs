@@ -52,13 +52,13 @@ impl BatchedCall<'_, '_> {
 }
 
 /// The batching rule for the call.
-pub fn way(args: &Args) -> BatchRule {
+pub fn effective_rule(args: &Args) -> BatchRule {
     match args.op.batch_rule {
         BatchRule::FallbackIf(list) => {
             let reads =
                 |(at, tensor): (usize, &Tensor)| tensor.is_batched() && list.iter().any(|arg| arg.position() == at);
             if args.each_tensor().any(reads) { BatchRule::Fallback } else { BatchRule::Default }
         }
-        way => way,
+        effective_rule => effective_rule,
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use crate::modes::Modes;
+use crate::interceptors::Modes;
 
 /// The behaviour of random operators inside a `vmap`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

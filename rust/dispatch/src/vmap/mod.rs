@@ -22,7 +22,7 @@ use rushlight_core::{Error, Result};
 
 pub use self::batch_dims::{add_batch_dim, gathered, remove_batch_dim};
 pub use self::batch_rules::{broadcast_operands, merge_batch, split_batch, unsqueeze_to_rank};
-use self::batched_call::way;
+use self::batched_call::effective_rule;
 pub use self::batched_call::{RuleResult, one_result};
 pub use self::errors::{
     control_flow_error, data_error, dynamic_shape_error, in_place_error, item_error, storage_error,
@@ -30,7 +30,7 @@ pub use self::errors::{
 pub use self::fallback::fallbacks;
 pub use self::physical::{all_logical, all_physical, empty, samples};
 use self::physical::{logical, physical};
-use crate::modes::Rest;
+use crate::interceptors::Rest;
 use crate::node;
 use crate::operator::{Args, BatchRule, BatchedCall, Derivative, Implementation};
 
@@ -55,7 +55,7 @@ pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
 }
 
 fn passes_through(args: &Args, target: &Target) -> bool {
-    match (way(args), &args.op.implementation, target) {
+    match (effective_rule(args), &args.op.implementation, target) {
         (_, _, Target::Out(_)) => false,
         (
             BatchRule::Default,
@@ -93,7 +93,7 @@ fn call(args: Args, target: Target) -> Result<Output> {
             if let BatchRule::Substitute(other) = op.batch_rule {
                 return Args { op: other, values: args.values }.call();
             }
-            if let (BatchRule::Fallback, Derivative::CompositeImplicit) = (way(&args), &op.derivative) {
+            if let (BatchRule::Fallback, Derivative::CompositeImplicit) = (effective_rule(&args), &op.derivative) {
                 let output = fallback::recorded(&BatchedCall { args: &args, level, size });
                 return output?.map(|tensor| add_batch_dim(&tensor, Some(0), level, size));
             }
@@ -109,7 +109,7 @@ fn call(args: Args, target: Target) -> Result<Output> {
 /// The results of a call, with the batch dimension; not recorded.
 fn fresh(batch: &BatchedCall) -> Result<Output> {
     // Errors are raised for a sample's own shapes.
-    let specs = match (&batch.args.op.implementation, way(batch.args)) {
+    let specs = match (&batch.args.op.implementation, effective_rule(batch.args)) {
         (_, BatchRule::Fallback | BatchRule::Default | BatchRule::Unsupported(_)) => Vec::new(),
         (Implementation::Kernel(kernel), _) => (kernel.infer)(batch.args)?,
         (Implementation::Update(update), _) => (update.check)(batch.args).map(|()| Vec::new())?,

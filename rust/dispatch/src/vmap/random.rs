@@ -10,7 +10,7 @@ use rushlight_core::{Error, Result};
 use super::errors::in_place_error;
 use super::levels::{Level, Randomness, current, inside, outside};
 use super::physical::{logical_at, one_sample, physical_at};
-use crate::modes::Rest;
+use crate::interceptors::Rest;
 use crate::node;
 use crate::operator::{Args, BatchRule, Implementation};
 use crate::primitives::primitives;

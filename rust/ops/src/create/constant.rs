@@ -9,6 +9,7 @@ use rushlight_dispatch::create::{check_fits, fill};
 use rushlight_dispatch::operator::{
     Args, BatchRule, DTypes, Derivative, Implementation, Operator, Out, Sparse, TensorSpec, Variants, operator,
 };
+use rushlight_dispatch::promote::number_dtype;
 use rushlight_dispatch::value::{Arg, Output};
 
 use super::{Options, factory, sizes};
@@ -103,7 +104,7 @@ pub static FULL: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| {
         let (options, value) = (Options::of(args)?, args.scalar(FILL_VALUE)?);
         // An integer is stored as int64, and it is an error if it does not fit.
-        let own = if value.is_integral() { DType::I64 } else { create::own_dtype(value) };
+        let own = if value.is_integral() { DType::I64 } else { number_dtype(value) };
         let tensor = options.empty(&sizes(args, SIZE)?, own)?;
         check_fits(value, tensor.dtype())?;
         fill(&tensor, value)?;

@@ -11,7 +11,7 @@ use rushlight_dispatch::operator::{
     Args, DTypes, Derivative, Implementation, InPlaceFill, Operator, Saves, Tags, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Arg;
-use rushlight_dispatch::{copy, create, interpreter, variants};
+use rushlight_dispatch::{copy, create, interpreter, overlap};
 use rushlight_rng::distributions::{self, IntRange};
 use rushlight_rng::{Element, FullRange64, Stream};
 
@@ -252,7 +252,7 @@ pub fn bernoulli(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
 
 /// Bernoulli trials, each with the probability at its own index.
 pub fn bernoulli_each(tensor: &Tensor, generator: &Generator, p: &Tensor) -> Result<()> {
-    variants::check_overlap(tensor, p)?;
+    overlap::check_overlap(tensor, p)?;
     if tensor.numel() == 0 {
         return Ok(());
     }

@@ -15,7 +15,7 @@ use rushlight_dispatch::operator::{
     Args, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Tags, Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Output};
-use rushlight_dispatch::{copy, create, interpreter, variants, vmap};
+use rushlight_dispatch::{copy, create, interpreter, overlap, variants, vmap};
 
 #[operator]
 pub static SGD: Operator = Operator {
@@ -123,7 +123,7 @@ fn group<const N: usize>(tensors: [&Tensor; N]) -> Result<[&Tensor; N]> {
         }
         if place != 1 {
             variants::check_writable(tensor)?;
-            variants::check_no_self_overlap(tensor)?;
+            overlap::check_no_self_overlap(tensor)?;
         }
     }
     Ok(tensors)

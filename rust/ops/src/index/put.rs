@@ -13,7 +13,7 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Target, sizes_value};
 use rushlight_dispatch::vmap::RuleResult;
-use rushlight_dispatch::{copy, create, op, variants};
+use rushlight_dispatch::{copy, create, op, overlap};
 
 use super::geometry::{IndexGeometry, check_not_empty_dims, common, value_shape_error};
 use super::get::{Places, indices, permuted};
@@ -49,7 +49,7 @@ pub static PUT: Operator = Operator {
             let cut = IndexGeometry::new(target, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
             // Threads divide the dimensions without an index, so their elements must not overlap.
             if target.layout().expanded().any(|dim| !cut.dims.contains(&dim)) {
-                variants::check_no_self_overlap(target)?;
+                overlap::check_no_self_overlap(target)?;
             }
             let merge = if args.bool(ACCUMULATE)? { ScatterOp::Add } else { ScatterOp::Set };
             put_into(target, &cut, args.tensor(VALUES)?, merge)

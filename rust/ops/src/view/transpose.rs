@@ -1,6 +1,6 @@
 //! Permuting dimensions.
 
-use rushlight_autograd::{Backward, Call, Gradients, Tensor};
+use rushlight_autograd::{Backward, BackwardCall, Gradients, Tensor};
 use rushlight_core::layout::{Shape, to_dims, wrap_dim};
 use rushlight_core::{Error, Layout, Result};
 use rushlight_dispatch::expr::Expr;
@@ -8,7 +8,7 @@ use rushlight_dispatch::operator::{
     Args, BackwardContext, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value};
-use rushlight_dispatch::{modes, op, profile, warn_once};
+use rushlight_dispatch::{interceptors, op, profile, warn_once};
 use smallvec::SmallVec;
 
 use crate::view::complex::conjugate;
@@ -106,7 +106,7 @@ pub static T: Operator = Operator {
 /// `T` for frequent internal use on matrices: the same view behind a node of the same name, without the steps of a call
 /// and without the data of an operator's node.
 pub fn across(own: &Tensor) -> Result<Tensor> {
-    if own.rank() != 2 || !own.is_plain() || !modes::active(&T).is_empty() {
+    if own.rank() != 2 || !own.is_plain() || !interceptors::active(&T).is_empty() {
         return op!(T, own);
     }
     let view = Tensor::view_of(own, own.layout().transpose(0, 1));
@@ -124,7 +124,7 @@ impl Backward for Across {
         "TBackward0"
     }
 
-    fn apply(&self, _call: &Call<'_>, mut grads: Gradients) -> Result<Gradients> {
+    fn apply(&self, _call: &BackwardCall<'_>, mut grads: Gradients) -> Result<Gradients> {
         let span = profile::begin();
         let gradient = grads.pop().flatten().map(|grad| back(&grad)).transpose();
         profile::end(span, || profile::Name::Node(&T));

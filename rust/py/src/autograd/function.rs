@@ -9,7 +9,7 @@ use pyo3::types::PyTuple;
 use rushlight::Tensor;
 use rushlight_autograd::custom::{CustomCall, Notes, Recorded};
 use rushlight_autograd::modes::{self, GradMode};
-use rushlight_autograd::{Backward, Call, Gradients, Node, SavedTensor};
+use rushlight_autograd::{Backward, BackwardCall, Gradients, Node, SavedTensor};
 use rushlight_core::Result;
 
 use crate::errors::{kind_of, raise};
@@ -105,7 +105,7 @@ impl Context {
             Some(node) => {
                 let gone = || PyRuntimeError::new_err("the graph that these tensors were saved for no longer exists");
                 let node = node.upgrade().ok_or_else(gone)?;
-                let call = Call::outside(&node);
+                let call = BackwardCall::outside(&node);
                 let saved = self.saved();
                 let unpack = |saved: &Option<SavedTensor>| saved.as_ref().map(|saved| call.unpack(saved)).transpose();
                 saved.iter().map(unpack).collect::<Result<Vec<_>>>().map_err(raise)?
@@ -172,7 +172,7 @@ impl PythonFunction {
         self.context.bind(py)
     }
 
-    fn run(&self, py: Python<'_>, call: &Call<'_>, grads: Gradients) -> PyResult<Gradients> {
+    fn run(&self, py: Python<'_>, call: &BackwardCall<'_>, grads: Gradients) -> PyResult<Gradients> {
         let context = self.context.bind(py);
         let materialize = context.cast::<Context>()?.get().noted().materialize;
         let mut arguments = vec![context];
@@ -227,7 +227,7 @@ impl Backward for PythonFunction {
         &self.name
     }
 
-    fn apply(&self, call: &Call<'_>, grads: Gradients) -> Result<Gradients> {
+    fn apply(&self, call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
         attach::acquire(|py| self.run(py, call, grads))
     }
 

@@ -126,7 +126,7 @@ fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) {
 /// Calls `hook(tensor)` before each in-place change of a tensor on this thread; None removes the hook.
 #[pyfunction]
 fn _set_mutation_hook(hook: Option<Py<PyAny>>) {
-    let mutation_hook = |hook: PyHandle| -> engine::saved::MutationHook {
+    let mutation_hook = |hook: PyHandle| -> engine::mutation_hook::MutationHook {
         Arc::new(move |tensor: &Tensor| {
             attach::acquire(|py| {
                 let tensor = object::wrap_bound(py, tensor.clone())?;
@@ -134,7 +134,7 @@ fn _set_mutation_hook(hook: Option<Py<PyAny>>) {
             })
         })
     };
-    engine::saved::set_mutation_hook(hook.map(|hook| mutation_hook(PyHandle::new(hook))));
+    engine::mutation_hook::set_mutation_hook(hook.map(|hook| mutation_hook(PyHandle::new(hook))));
 }
 
 #[pyfunction]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rushlight_autograd::{Call, Node};
+use rushlight_autograd::{BackwardCall, Node};
 use rushlight_dispatch::node::{OperatorNode, SavedIndex, SavedValue};
 use rushlight_dispatch::value::Value;
 
@@ -80,7 +80,7 @@ pub fn attribute<'py>(py: Python<'py>, node: &Arc<Node>, attribute: &str) -> PyR
         }
         (_, Some(_)) => Ok(None),
         (SavedValue::Tensor(place), None) => {
-            let saved = operator_node.saved(place).map(|saved| Call::outside(node).unpack(saved));
+            let saved = operator_node.saved(place).map(|saved| BackwardCall::outside(node).unpack(saved));
             object::optional_object(py, saved.transpose().map_err(raise)?).map(Some)
         }
         (SavedValue::Sizes(sizes), None) => Ok(Some(PyTuple::new(py, sizes)?.into_any())),

@@ -10,8 +10,8 @@ use rushlight_core::{Device, Error, Layout, Result};
 
 use crate::node::InPlaceCall;
 use crate::operator::{Args, BatchRule, Implementation, Tags};
+use crate::overlap::OVERLAPS;
 use crate::value::{Arg, Output, Target};
-use crate::variants::OVERLAPS;
 
 /// Carries out a call that failed because elements share memory, if that is possible.
 #[cold]
