@@ -260,9 +260,9 @@ def test_layouts_that_are_none_yet_are_named():
 def test_dtypes_that_are_none_yet_are_named():
     storage = torch.storage.TypedStorage(4, dtype=torch.uint8)
     with pytest.raises(
-        NotImplementedError, match="^the checkpoint contains a tensor of torch.float8_e5m2, which rushlight"
+        NotImplementedError, match="^the checkpoint contains a tensor of torch.float4_e2m1fn_x2, which rushlight"
     ):
-        rebuild._rebuild_tensor_v3(storage, 0, (4,), (1,), False, None, Global("torch", "float8_e5m2"))
+        rebuild._rebuild_tensor_v3(storage, 0, (4,), (1,), False, None, Global("torch", "float4_e2m1fn_x2"))
 
 
 def test_the_command(tmp_path):

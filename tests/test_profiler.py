@@ -83,6 +83,7 @@ def test_averages_and_totals():
     total = sum(entry.self_cpu_time_total for entry in profiled.key_averages())
     assert profiled.self_cpu_time_total == pytest.approx(total)
     assert profiled.total_average().count == len(profiled.function_events)
+    assert profiled.key_averages().total_average().count == len(profiled.function_events)
 
 
 def test_shapes_only_where_asked_for():

@@ -375,6 +375,7 @@ def test_the_names_that_every_checkpoint_may_use_are_found():
         ("__builtin__", "dict", dict),
         ("torch", "Size", torch.Size),
         ("torch", "bfloat16", torch.bfloat16),
+        ("torch", "float8_e5m2", torch.float8_e5m2),
         ("torch", "HalfStorage", StorageClass(torch.float16)),
         ("torch", "UntypedStorage", StorageClass(torch.uint8)),
         ("torch.nn.parameter", "Parameter", torch.nn.Parameter),
@@ -393,7 +394,7 @@ def test_the_names_that_every_checkpoint_may_use_are_found():
     ]:
         assert find_known(module, name).__name__ == name
     # Of a dtype that is not there yet a file knows the name alone.
-    assert find_known("torch", "float8_e5m2") is None
+    assert find_known("torch", "float4_e2m1fn_x2") is None
     for module, name in [("os", "system"), ("builtins", "eval"), ("torch", "load"), ("torch._utils", "set_state")]:
         assert find_known(module, name) is None
     assert all(getattr(torch, dtype).itemsize > 0 for dtype in STORAGE_DTYPES.values())

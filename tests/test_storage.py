@@ -193,3 +193,14 @@ def test_methods_of_typed_storages():
     numbers = torch.tensor([1, 2], dtype=torch.int16).untyped_storage()
     numbers.byteswap(torch.int16)
     assert numbers.tolist() == [0, 1, 0, 2]
+
+
+def test_an_untyped_storage_as_a_tensor():
+    storage = torch.tensor([1.0, 2.0]).untyped_storage()
+    assert torch.tensor(storage, dtype=torch.float32).tolist() == [1, 2]
+    assert torch.tensor(storage, dtype=torch.int16).tolist() == [0, 16256, 0, 16384]
+    assert torch.tensor(storage).dtype == torch.int64 and torch.tensor(storage).shape == (1,)
+    shared = torch.as_tensor(storage, dtype=torch.float32)
+    shared[0] = 5
+    assert torch.as_tensor(storage, dtype=torch.float32).tolist() == [5, 2]
+    assert torch.tensor(storage, dtype=torch.float32).data_ptr() != storage.data_ptr() == shared.data_ptr()

@@ -32,7 +32,7 @@ del HookHandle  # noqa: F821
 globals().update(_C._functions[""])
 
 half, float, double = _C.float16, _C.float32, _C.float64
-cfloat, cdouble = _C.complex64, _C.complex128
+chalf, cfloat, cdouble = _C.complex32, _C.complex64, _C.complex128
 short, int, long = _C.int16, _C.int32, _C.int64
 bool = _C.bool
 

@@ -130,7 +130,12 @@ _IN_C = {
     _C.int16: "short int",
     _C.int32: "int",
     _C.int64: "long int",
+    _C.complex32: "c10::complex<c10::Half>",
     _C.complex64: "c10::complex<float>",
+    **{
+        getattr(_C, f"float8_{kind}"): f"c10::Float8_{kind}"
+        for kind in ("e5m2", "e4m3fn", "e5m2fnuz", "e4m3fnuz", "e8m0fnu")
+    },
     _C.complex128: "c10::complex<double>",
 }
 

@@ -9,9 +9,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, ClassVar
 
-# the number of exponent bits and of fraction bits
-_FORMATS = {_C.float16: (5, 10), _C.bfloat16: (8, 7), _C.float32: (8, 23), _C.float64: (11, 52)}
 _RESOLUTIONS = {_C.float16: 1e-3, _C.bfloat16: 1e-2, _C.float32: 1e-6, _C.float64: 1e-15}
+
+
+def _of_format(exponent: int, fraction: int) -> tuple[float, float, float]:
+    """eps, the smallest normal and the greatest number of a format with infinities, by its bits."""
+    eps = 2.0**-fraction
+    return eps, 2.0 ** (2 - 2 ** (exponent - 1)), (2.0 - eps) * 2.0 ** (2 ** (exponent - 1) - 1)
+
+
+_LIMITS = {
+    _C.float16: _of_format(5, 10),
+    _C.bfloat16: _of_format(8, 7),
+    _C.float32: _of_format(8, 23),
+    _C.float64: _of_format(11, 52),
+    _C.float8_e5m2: _of_format(5, 2),
+    _C.float8_e4m3fn: (0.125, 2.0**-6, 448.0),
+    # torch's eps; the step after 1 is 0.25.
+    _C.float8_e5m2fnuz: (0.125, 2.0**-15, 57344.0),
+    _C.float8_e4m3fnuz: (0.125, 2.0**-7, 240.0),
+    _C.float8_e8m0fnu: (1.0, 2.0**-127, 2.0**127),
+}
 
 
 class _Info:
@@ -67,27 +85,25 @@ class finfo(_Info):
 
     @property
     def eps(self) -> float:
-        return 2.0 ** -_FORMATS[self._dtype][1]
+        return _LIMITS[self._dtype][0]
 
     @property
     def max(self) -> float:
-        exponent, _ = _FORMATS[self._dtype]
-        return (2.0 - self.eps) * 2.0 ** (2 ** (exponent - 1) - 1)
+        return _LIMITS[self._dtype][2]
 
     @property
     def min(self) -> float:
-        return -self.max
+        return -self.max if self._dtype.is_signed else self.tiny
 
     @property
     def smallest_normal(self) -> float:
-        exponent, _ = _FORMATS[self._dtype]
-        return 2.0 ** (2 - 2 ** (exponent - 1))
+        return _LIMITS[self._dtype][1]
 
     tiny = smallest_normal
 
     @property
     def resolution(self) -> float:
-        return _RESOLUTIONS[self._dtype]
+        return _RESOLUTIONS.get(self._dtype, 1.0)
 
 
 class iinfo(_Info):

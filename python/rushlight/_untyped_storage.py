@@ -142,6 +142,8 @@ def _as(name, dtype_name):
 
 for _pair in (
     *(("float", "float32"), ("double", "float64"), ("half", "float16"), ("bfloat16", "bfloat16"), ("bool", "bool")),
+    *(("complex_float", "complex64"), ("complex_double", "complex128")),
+    *((name, name) for name in ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz")),
     *(("byte", "uint8"), ("char", "int8"), ("short", "int16"), ("int", "int32"), ("long", "int64")),
 ):
     _as(*_pair)

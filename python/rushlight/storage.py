@@ -140,7 +140,8 @@ class TypedStorage:
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The legacy name of a storage of this dtype, ``"torch.FloatStorage"``; or a copy of another type."""
         if dtype is None:
-            return f"torch.{self.pickle_storage_type()}"
+            known = self.dtype in _DTYPES.values()
+            return f"torch.{self.pickle_storage_type()}" if known else "torch.storage.TypedStorage"
         name = dtype if isinstance(dtype, str) else f"torch.{dtype.__name__}"
         return self._cast(_DTYPES[name.removeprefix("torch.").removesuffix("Storage")])
 
@@ -149,7 +150,7 @@ class TypedStorage:
         for name, kind in _DTYPES.items():
             if kind == self.dtype:
                 return f"{name}Storage"
-        raise KeyError(self.dtype)
+        raise KeyError(f"dtype {self.dtype} is not recognized")
 
     def _cast(self, dtype: dtype) -> TypedStorage:
         if dtype == self.dtype:
@@ -255,6 +256,9 @@ def _add_casts() -> None:
     for prefix, kind in _DTYPES.items():
         name = {"ComplexDouble": "complex_double", "ComplexFloat": "complex_float"}.get(prefix, prefix.lower())
         setattr(TypedStorage, name, cast_to(name, kind))
+    # Without a legacy class.
+    for name in ("float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz"):
+        setattr(TypedStorage, name, cast_to(name, getattr(torch, name)))
 
 
 _add_casts()

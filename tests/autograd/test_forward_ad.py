@@ -533,3 +533,21 @@ def test_what_jvp_finds_in_its_context():
     seen = []
     pushed(function_with(doubled, lambda ctx, v: seen.append(ctx.saved_tensors) or v * 2), (X, V))
     assert seen == [()]
+
+
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda x: torch.igamma(x, X), "igamma that does not support it because it has not been implemented yet."),
+        (lambda x: torch.special.zeta(x, X), "zeta that does not support it because it has not been implemented yet."),
+        (lambda x: torch.unique(x), "_unique2 that does not support it because it has not been implemented yet."),
+        (lambda x: torch.heaviside(x, X), "aten::heaviside that does not support it."),
+        (lambda x: x.clone().heaviside_(X), "aten::heaviside that does not support it."),
+    ],
+)
+def test_tangents_without_a_derivative_are_refused_at_the_call(call, name):
+    with fwAD.dual_level():
+        dual = fwAD.make_dual(X, V)
+        with pytest.raises(NotImplementedError, match=f"^Trying to use forward AD with {name}"):
+            call(dual)
+        assert torch.igamma(X, dual).shape == X.shape

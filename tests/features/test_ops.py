@@ -220,14 +220,13 @@ def test_ops_22_transposition():
         torch.zeros(1, 2, 3).t()
 
 
-#: By the dtype of a tensor: the result dtypes of torch 2.13 with each of `others`, but complex64 instead of complex32,
-#: which is not supported.
+#: By the dtype of a tensor: the result dtypes of torch 2.13 with each of `others`.
 PROMOTED = {
     "bool": "bool int64 float32 complex64 uint8 float16 bfloat16 float64 int64",
     "uint8": "uint8 uint8 float32 complex64 uint8 float16 bfloat16 float64 uint8",
     "int16": "int16 int16 float32 complex64 int16 float16 bfloat16 float64 int16",
     "int64": "int64 int64 float32 complex64 int64 float16 bfloat16 float64 int64",
-    "float16": "float16 float16 float16 complex64 float16 float16 float32 float64 float16",
+    "float16": "float16 float16 float16 complex32 float16 float16 float32 float64 float16",
     "bfloat16": "bfloat16 bfloat16 bfloat16 complex64 bfloat16 float32 bfloat16 float64 bfloat16",
     "float32": "float32 float32 float32 complex64 float32 float32 float32 float64 float32",
     "float64": "float64 float64 float64 complex128 float64 float64 float64 float64 float64",

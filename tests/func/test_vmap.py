@@ -456,3 +456,14 @@ def test_slices_by_indices_of_each_sample():
     assert torch._C._vmap_fallbacks()[0] == before
     with pytest.raises(RuntimeError, match="index 5 is out of bounds for dimension 1 with size 5"):
         func.vmap(lambda x, i, s: x.index_add(1, i + 2, s))(x, index, source)
+
+
+def test_one_mask_for_all_samples_selects():
+    x, mask = torch.arange(6.0).reshape(2, 3), torch.tensor([True, False, True])
+    select = torch.func.vmap(lambda x, mask: x.masked_select(mask), in_dims=(0, None))
+    assert select(x, mask).tolist() == [[0, 2], [3, 5]]
+    assert select(x, torch.tensor([[True, False, False], [True, True, False]])).tolist() == [[0, 0, 1], [3, 3, 4]]
+    assert select(x[:, 0], torch.tensor([True, False, True])).tolist() == [[0, 0], [3, 3]]
+    x.requires_grad_()
+    select(x, mask).sum().backward()
+    assert x.grad.tolist() == [[1, 0, 1], [1, 0, 1]]

@@ -49,11 +49,12 @@ def test_promotion(case):
             else:
                 y = torch.tensor(1 if kind == "zero-dim" else [1], dtype=getattr(torch, other))
             try:
-                got = "abcdefghijkl"[DTYPES.index(str(OPERATORS[name](x, y).dtype).removeprefix("torch."))]
-            except (RuntimeError, TypeError):
-                got = "-"
-            # There is no dtype complex32.
-            assert got == letter or letter == "?", (own, other)
+                found = str(OPERATORS[name](x, y).dtype).removeprefix("torch.")
+                got = "?" if found == "complex32" else "abcdefghijkl"[DTYPES.index(found)]
+            except (RuntimeError, TypeError) as error:
+                # Their common dtype is complex32, which most operators do not accept.
+                got = "?" if "not implemented for 'ComplexHalf'" in str(error) else "-"
+            assert got == letter, (own, other)
 
 
 def test_division_rounds_as_it_is_asked_to():

@@ -17,6 +17,7 @@ _FLOAT64 = (1e-7, 1e-7)
 _TOLERANCES = {
     torch.float16: (1e-3, 1e-5),
     torch.bfloat16: (1.6e-2, 1e-5),
+    torch.complex32: (1e-3, 1e-5),
     torch.float32: _FLOAT32,
     torch.complex64: _FLOAT32,
     torch.float64: _FLOAT64,
@@ -199,6 +200,8 @@ def _tensor_text(actual, expected, wrong, rtol, atol):
     x, y = actual.reshape(-1), expected.reshape(-1)
     if x.dtype is torch.bool:
         x, y = x.to(torch.int64), y.to(torch.int64)
+    elif x.dtype.is_floating_point and x.dtype.itemsize == 1:
+        x, y = x.float(), y.float()  # there is no difference of 8-bit floats
     gaps = abs(x - y)
     lines = [f"Tensor-likes are not {kind}!\n"]
     if actual.dim() > 0:

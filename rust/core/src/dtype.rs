@@ -1,4 +1,4 @@
-//! The fifteen element types: names, sizes, categories, promotion.
+//! The element types: names, sizes, categories, promotion.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -8,6 +8,7 @@ use num_complex::Complex;
 use crate::error::{Error, Result};
 
 pub use crate::element::{Cast, Element};
+pub use crate::float8::{f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f8e8m0fnu};
 
 /// One byte that is true unless it is zero. The bytes may come from outside, where Rust's `bool` would be unsound.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -28,7 +29,7 @@ impl From<bool> for Bool {
     }
 }
 
-/// An element type. The order is torch's own numbering, with the three wide unsigned types at the end.
+/// An element type. The order is that of torch's own numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DType {
@@ -40,13 +41,19 @@ pub enum DType {
     F16,
     F32,
     F64,
+    C32,
     C64,
     C128,
     Bool,
     BF16,
+    F8E5M2,
+    F8E4M3Fn,
+    F8E5M2Fnuz,
+    F8E4M3Fnuz,
     U16,
     U32,
     U64,
+    F8E8M0Fnu,
 }
 
 /// The category of a dtype, in the order of promotion.
@@ -59,7 +66,7 @@ pub enum Category {
 }
 
 impl DType {
-    pub const ALL: [DType; 15] = [
+    pub const ALL: [DType; 21] = [
         DType::U8,
         DType::I8,
         DType::I16,
@@ -68,20 +75,29 @@ impl DType {
         DType::F16,
         DType::F32,
         DType::F64,
+        DType::C32,
         DType::C64,
         DType::C128,
         DType::Bool,
         DType::BF16,
+        DType::F8E5M2,
+        DType::F8E4M3Fn,
+        DType::F8E5M2Fnuz,
+        DType::F8E4M3Fnuz,
         DType::U16,
         DType::U32,
         DType::U64,
+        DType::F8E8M0Fnu,
     ];
+    pub const FLOAT8: [DType; 5] =
+        [DType::F8E5M2, DType::F8E4M3Fn, DType::F8E5M2Fnuz, DType::F8E4M3Fnuz, DType::F8E8M0Fnu];
 
     pub const fn size(self) -> usize {
         match self {
             DType::U8 | DType::I8 | DType::Bool => 1,
+            DType::F8E5M2 | DType::F8E4M3Fn | DType::F8E5M2Fnuz | DType::F8E4M3Fnuz | DType::F8E8M0Fnu => 1,
             DType::I16 | DType::U16 | DType::F16 | DType::BF16 => 2,
-            DType::I32 | DType::U32 | DType::F32 => 4,
+            DType::I32 | DType::U32 | DType::F32 | DType::C32 => 4,
             DType::I64 | DType::U64 | DType::F64 | DType::C64 => 8,
             DType::C128 => 16,
         }
@@ -105,6 +121,12 @@ impl DType {
             DType::C64 => "complex64",
             DType::C128 => "complex128",
             DType::Bool => "bool",
+            DType::C32 => "complex32",
+            DType::F8E5M2 => "float8_e5m2",
+            DType::F8E4M3Fn => "float8_e4m3fn",
+            DType::F8E5M2Fnuz => "float8_e5m2fnuz",
+            DType::F8E4M3Fnuz => "float8_e4m3fnuz",
+            DType::F8E8M0Fnu => "float8_e8m0fnu",
         }
     }
 
@@ -126,6 +148,12 @@ impl DType {
             DType::C64 => "ComplexFloat",
             DType::C128 => "ComplexDouble",
             DType::Bool => "Bool",
+            DType::C32 => "ComplexHalf",
+            DType::F8E5M2 => "Float8_e5m2",
+            DType::F8E4M3Fn => "Float8_e4m3fn",
+            DType::F8E5M2Fnuz => "Float8_e5m2fnuz",
+            DType::F8E4M3Fnuz => "Float8_e4m3fnuz",
+            DType::F8E8M0Fnu => "Float8_e8m0fnu",
         }
     }
 
@@ -147,6 +175,12 @@ impl DType {
             DType::C64 => "c10::complex<float>",
             DType::C128 => "c10::complex<double>",
             DType::Bool => "bool",
+            DType::C32 => "c10::complex<c10::Half>",
+            DType::F8E5M2 => "c10::Float8_e5m2",
+            DType::F8E4M3Fn => "c10::Float8_e4m3fn",
+            DType::F8E5M2Fnuz => "c10::Float8_e5m2fnuz",
+            DType::F8E4M3Fnuz => "c10::Float8_e4m3fnuz",
+            DType::F8E8M0Fnu => "c10::Float8_e8m0fnu",
         }
     }
 
@@ -154,7 +188,8 @@ impl DType {
         match self {
             DType::Bool => Category::Bool,
             DType::F16 | DType::BF16 | DType::F32 | DType::F64 => Category::Floating,
-            DType::C64 | DType::C128 => Category::Complex,
+            _ if self.is_float8() => Category::Floating,
+            DType::C32 | DType::C64 | DType::C128 => Category::Complex,
             _ => Category::Integral,
         }
     }
@@ -173,7 +208,7 @@ impl DType {
     }
 
     pub fn is_signed(self) -> bool {
-        !matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool)
+        !matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool | DType::F8E8M0Fnu)
     }
 
     /// The signed integer dtype of the same width. Sums, products and bit operations are the same for signed and
@@ -199,10 +234,29 @@ impl DType {
     pub fn greatest(self) -> Option<f64> {
         match self {
             DType::F16 => Some(65504.0),
+            DType::F8E5M2 | DType::F8E5M2Fnuz => Some(57344.0),
+            DType::F8E4M3Fn => Some(448.0),
+            DType::F8E4M3Fnuz => Some(240.0),
+            DType::F8E8M0Fnu => Some(1.701_411_834_604_692_3e38),
             DType::BF16 => Some(3.389_531_389_251_535_5e38),
             DType::F32 | DType::C64 => Some(f64::from(f32::MAX)),
             _ => None,
         }
+    }
+
+    pub const fn is_float8(self) -> bool {
+        matches!(self, DType::F8E5M2 | DType::F8E4M3Fn | DType::F8E5M2Fnuz | DType::F8E4M3Fnuz | DType::F8E8M0Fnu)
+    }
+
+    /// Whether no kernel computes in this dtype: its elements are stored, moved and converted.
+    pub const fn is_storage_only(self) -> bool {
+        matches!(self, DType::C32) || self.is_float8()
+    }
+
+    /// The smallest number, if it is not the negative of the greatest one.
+    pub fn least(self) -> Option<f64> {
+        // Without a sign and a zero.
+        (self == DType::F8E8M0Fnu).then_some(5.877_471_754_111_438e-39)
     }
 
     pub fn is_half(self) -> bool {
@@ -213,9 +267,10 @@ impl DType {
         self.is_floating() || self.is_complex()
     }
 
-    /// The complex dtype whose parts have this floating dtype.
+    /// The complex dtype whose parts have this floating dtype; where there is none, the one that holds its numbers.
     pub fn to_complex(self) -> DType {
         match self {
+            DType::F16 | DType::C32 => DType::C32,
             DType::F64 | DType::C128 => DType::C128,
             _ => DType::C64,
         }
@@ -224,15 +279,20 @@ impl DType {
     /// The dtype of a complex dtype's parts; every other dtype is returned unchanged.
     pub fn to_real(self) -> DType {
         match self {
+            DType::C32 => DType::F16,
             DType::C64 => DType::F32,
             DType::C128 => DType::F64,
             other => other,
         }
     }
 
-    /// The dtype of the arithmetic: half types compute in float32.
+    /// The dtype of the arithmetic: half types and 8-bit floats compute in float32.
     pub fn compute(self) -> DType {
-        if self.is_half() { DType::F32 } else { self }
+        match self {
+            DType::C32 => DType::C64,
+            _ if self.is_half() || self.is_float8() => DType::F32,
+            _ => self,
+        }
     }
 }
 
@@ -262,6 +322,9 @@ pub fn set_default_dtype(dtype: DType) -> Result<()> {
         return Err(Error::type_("only floating-point types are supported as the default type")
             .hint(format!("{dtype} is not a floating-point dtype.")));
     }
+    if dtype.is_float8() {
+        return Err(Error::type_(format!("couldn't find storage object {}Storage", dtype.display_name())));
+    }
     DEFAULT.store(dtype as u8, Ordering::Relaxed);
     Ok(())
 }
@@ -271,6 +334,14 @@ pub fn promote(a: DType, b: DType) -> Result<DType> {
     use Category::{Bool, Complex, Floating, Integral};
     if a == b {
         return Ok(a);
+    }
+    if a.is_float8() || b.is_float8() {
+        return Err(Error::runtime(format!(
+            "Promotion for Float8 Types is not supported, attempted to promote {} and {}",
+            a.display_name(),
+            b.display_name()
+        ))
+        .hint("Convert one of them first: x.to(torch.float32)."));
     }
     if (a.is_wide_unsigned() && !b.is_floating()) || (b.is_wide_unsigned() && !a.is_floating()) {
         return Err(Error::runtime(format!(
@@ -294,14 +365,8 @@ pub fn promote(a: DType, b: DType) -> Result<DType> {
             (x, y) if x > y => low,
             _ => high,
         },
-        (Floating, Complex) => {
-            if low == DType::F64 {
-                DType::C128
-            } else {
-                high
-            }
-        }
-        (Complex, Complex) => DType::C128,
+        (Floating, Complex) if low.to_complex().size() > high.size() => low.to_complex(),
+        (Complex, Complex) if low.size() > high.size() => low,
         _ => high,
     })
 }
@@ -319,7 +384,7 @@ pub fn can_cast(from: DType, to: DType) -> bool {
 
 /// Maps a `DType` to a type: `dispatch!(dtype, T in [f32, f64] => expression, else => fallback)`.
 ///
-/// The list may be one of the words `all`, `real` (all but complex), `numbers` (all but bool), `integers`, `floats`.
+/// The list may be one of the words `all` and `computed` (all but those that are only stored).
 #[macro_export]
 macro_rules! dispatch {
     ($dtype:expr, $T:ident in all => $body:expr) => {
@@ -336,10 +401,22 @@ macro_rules! dispatch {
             $crate::DType::BF16 => { type $T = $crate::dtype::bf16_; $body }
             $crate::DType::F32 => { type $T = f32; $body }
             $crate::DType::F64 => { type $T = f64; $body }
+            $crate::DType::C32 => { type $T = $crate::dtype::c32; $body }
             $crate::DType::C64 => { type $T = $crate::dtype::c64; $body }
             $crate::DType::C128 => { type $T = $crate::dtype::c128; $body }
             $crate::DType::Bool => { type $T = $crate::Bool; $body }
+            $crate::DType::F8E5M2 => { type $T = $crate::dtype::f8e5m2; $body }
+            $crate::DType::F8E4M3Fn => { type $T = $crate::dtype::f8e4m3fn; $body }
+            $crate::DType::F8E5M2Fnuz => { type $T = $crate::dtype::f8e5m2fnuz; $body }
+            $crate::DType::F8E4M3Fnuz => { type $T = $crate::dtype::f8e4m3fnuz; $body }
+            $crate::DType::F8E8M0Fnu => { type $T = $crate::dtype::f8e8m0fnu; $body }
         }
+    };
+    ($dtype:expr, $T:ident in computed => $body:expr, else => $otherwise:expr) => {
+        $crate::dispatch!($dtype, $T in [
+            u8, i8, i16, i32, i64, u16, u32, u64, $crate::dtype::f16_, $crate::dtype::bf16_, f32, f64,
+            $crate::dtype::c64, $crate::dtype::c128, $crate::Bool
+        ] => $body, else => $otherwise)
     };
     ($dtype:expr, $T:ident in [$($type:ty),* $(,)?] => $body:expr, else => $otherwise:expr) => {{
         let dtype: $crate::DType = $dtype;
@@ -351,6 +428,8 @@ macro_rules! dispatch {
 pub type f16_ = f16;
 #[allow(non_camel_case_types)]
 pub type bf16_ = bf16;
+#[allow(non_camel_case_types)]
+pub type c32 = Complex<f16>;
 #[allow(non_camel_case_types)]
 pub type c64 = Complex<f32>;
 #[allow(non_camel_case_types)]
@@ -366,7 +445,10 @@ mod tests {
             for b in DType::ALL {
                 match (promote(a, b), promote(b, a)) {
                     (Ok(x), Ok(y)) => assert_eq!(x, y, "{a} and {b}"),
-                    (Err(_), Err(_)) => assert!(a.is_wide_unsigned() || b.is_wide_unsigned()),
+                    (Err(_), Err(_)) => {
+                        let refused = |x: DType| x.is_wide_unsigned() || x.is_float8();
+                        assert!(refused(a) || refused(b));
+                    }
                     _ => panic!("{a} and {b} promote in one direction only"),
                 }
             }
@@ -374,6 +456,10 @@ mod tests {
         assert_eq!(promote(DType::U8, DType::I8).unwrap(), DType::I16);
         assert_eq!(promote(DType::F16, DType::BF16).unwrap(), DType::F32);
         assert_eq!(promote(DType::F64, DType::C64).unwrap(), DType::C128);
+        assert_eq!(promote(DType::F16, DType::C32).unwrap(), DType::C32);
+        assert_eq!(promote(DType::C32, DType::BF16).unwrap(), DType::C64);
+        assert_eq!(promote(DType::C32, DType::I64).unwrap(), DType::C32);
+        assert_eq!(promote(DType::C64, DType::C32).unwrap(), DType::C64);
         assert_eq!(promote(DType::I64, DType::F16).unwrap(), DType::F16);
         assert_eq!(promote(DType::U8, DType::I64).unwrap(), DType::I64);
         assert_eq!(promote(DType::U32, DType::F16).unwrap(), DType::F16);

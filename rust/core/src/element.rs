@@ -50,6 +50,9 @@ element! {
     bf16 => BF16, |s| bf16::from_f32(s.f64() as f32), |x| Scalar::Float(x.to_f64());
     f32 => F32, |s| s.f64() as f32, |x| Scalar::Float(f64::from(x));
     f64 => F64, Scalar::f64, Scalar::Float;
+    Complex<f16> => C32,
+        |s| { let z = s.complex(); Complex::new(f16::from_f32(z.re as f32), f16::from_f32(z.im as f32)) },
+        |z| Scalar::Complex(Complex::new(z.re.to_f64(), z.im.to_f64()));
     Complex<f32> => C64,
         |s| { let z = s.complex(); Complex::new(z.re as f32, z.im as f32) },
         |z| Scalar::Complex(Complex::new(f64::from(z.re), f64::from(z.im)));
@@ -257,6 +260,19 @@ impl Cast<Bool> for Complex<f64> {
     #[inline(always)]
     fn cast(self) -> Bool {
         (self.re != 0.0 || self.im != 0.0).into()
+    }
+}
+
+impl Cast<Complex<f16>> for f32 {
+    #[inline(always)]
+    fn cast(self) -> Complex<f16> {
+        Complex::new(f16::from_f32(self), f16::ZERO)
+    }
+}
+impl Cast<f32> for Complex<f16> {
+    #[inline(always)]
+    fn cast(self) -> f32 {
+        self.re.to_f32()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The lowest layer: what a tensor is made of, without arithmetic.
 //!
-//! - `dtype`, `element` and `scalar`: element types and their promotion; `device`: where bytes are;
+//! - `dtype`, `element`, `float8` and `scalar`: element types and their promotion; `device`: where bytes are;
 //!   `device_memory`: blocks of another device's allocator.
 //! - `layout`, `broadcast`, `memory_format`, `index`, `window` and `loop_nest`: the algebra of sizes and signed
 //!   strides, pure functions without data.
@@ -25,6 +25,7 @@ pub mod dtype;
 pub mod element;
 pub mod error;
 pub mod file_map;
+pub mod float8;
 pub mod fork;
 pub mod futex;
 pub mod index;

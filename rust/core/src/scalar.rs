@@ -74,6 +74,9 @@ impl Scalar {
         {
             return dtype == DType::Bool || (value.im == 0.0 && Scalar::Float(value.re).fits(dtype));
         }
+        if dtype.is_float8() {
+            return self.fits_float8(dtype);
+        }
         // Whole numbers overflow to infinity without an error.
         if !dtype.is_integral() && self.is_integral() {
             return true;
@@ -102,6 +105,16 @@ impl Scalar {
             Scalar::UInt(value) => (value as f64) < limit,
             _ => true,
         }
+    }
+
+    /// The same for an 8-bit float, most of which have no infinity.
+    fn fits_float8(self, dtype: DType) -> bool {
+        let (value, Some(greatest)) = (self.f64(), dtype.greatest()) else { return true };
+        let least = dtype.least().unwrap_or(-greatest);
+        matches!(self, Scalar::Bool(_))
+            || value.is_nan()
+            || value.is_infinite() && dtype == DType::F8E5M2
+            || (least..=greatest).contains(&value)
     }
 
     pub fn is_floating(self) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use rushlight_autograd::{Backward, BackwardCall, Gradients, InPlace, SavedTensor, Tensor};
-use rushlight_core::{Dims, Result};
+use rushlight_core::{Dims, Error, Result};
 use smallvec::SmallVec;
 
 use crate::derivative::fit;
@@ -145,6 +145,9 @@ impl OperatorNode {
                         continue;
                     };
                     let formula = list.iter().find(|formula| wanted[input] && formula.input.position() == meta.place);
+                    if let Some(name) = formula.and_then(|formula| formula.missing) {
+                        return Err(Derivative::not_implemented(name));
+                    }
                     gradients.push(match formula.map(|formula| (formula.gradient)(&derive).gradient()) {
                         Some(found) => self.fitted(found?, meta)?,
                         None => None,
@@ -251,6 +254,25 @@ struct Argument<'a> {
 }
 
 type Arguments<'a> = SmallVec<[Argument<'a>; 4]>;
+
+/// Returns an error for a tangent that no derivative carries on.
+fn check_tangents(args: &Args, arguments: &Arguments) -> Result<()> {
+    if !rushlight_autograd::modes::current().tangents {
+        return Ok(());
+    }
+    let has_tangent = |argument: &&Argument| argument.requires_grad && !argument.tensor.requires_grad();
+    match arguments.iter().filter(has_tangent).find_map(|argument| args.op.derivative.missing(argument.place)) {
+        Some(operator) => {
+            let named = operator.split_once(": ").map_or(operator, |(name, _)| name);
+            let reason = if named.starts_with("aten::") { "" } else { " because it has not been implemented yet" };
+            Err(Error::not_implemented(format!(
+                "Trying to use forward AD with {named} that does not support it{reason}."
+            ))
+            .hint("Use backward, or detach the argument."))
+        }
+        None => Ok(()),
+    }
+}
 
 fn arguments<'a>(args: &'a Args, in_place: bool) -> Arguments<'a> {
     let derivative = &args.op.derivative;
@@ -372,7 +394,7 @@ fn shares_version(a: &Tensor, b: &Tensor) -> bool {
     a.storage().shares_bytes(b.storage()) && std::sync::Arc::ptr_eq(&a.shared_version(), &b.shared_version())
 }
 
-/// Step 7: records a node if a gradient may be needed.
+/// Records a node if a gradient may be needed.
 #[inline]
 pub fn record(args: &Args, output: Output) -> Result<Output> {
     if is_tracked(args) {
@@ -397,6 +419,7 @@ pub(crate) fn record_node(args: &Args, output: &Output) -> Result<()> {
     {
         return Ok(());
     }
+    check_tangents(args, &arguments)?;
     let mut node = OperatorNode::new(args, &arguments, false);
     node.keep(args, &arguments, results, None)?;
     let mut outputs: SmallVec<[&Tensor; 1]> = SmallVec::with_capacity(node.outputs.len());
@@ -424,6 +447,7 @@ impl<'a, 'v> InPlaceCall<'a, 'v> {
             return Ok(InPlaceCall { args, own, inner: InPlace::begin(own, &[])?, original: None });
         }
         let arguments = arguments(args, true);
+        check_tangents(args, &arguments)?;
         let inner = InPlace::begin(own, &ends(&arguments, &edges(args, &arguments)))?;
         let original = if inner.is_recorded() && needed_saves(args, &arguments).has_input(0) {
             let copy = crate::copy::clone(own)?;

@@ -116,7 +116,7 @@ impl Tags {
 
 /// A set of dtypes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct DTypes(pub u16);
+pub struct DTypes(pub u32);
 
 impl DTypes {
     pub const NONE: DTypes = DTypes(0);
@@ -136,7 +136,11 @@ impl DTypes {
     pub const EXACT: DTypes = DTypes::INTS.union(DTypes::WIDE).union(DTypes::BOOL);
     /// All but the wide unsigned.
     pub const COMMON: DTypes = DTypes::NUMBERS.union(DTypes::BOOL);
-    pub const ALL: DTypes = DTypes(0x7fff);
+    /// All that operators compute with.
+    pub const COMPUTED: DTypes = DTypes::COMMON.union(DTypes::WIDE);
+    pub const FLOAT8: DTypes = DTypes::of(&DType::FLOAT8);
+    pub const COMPLEX32: DTypes = DTypes::of(&[DType::C32]);
+    pub const ALL: DTypes = DTypes::of(&DType::ALL);
     /// The dtypes of matrix factorisations.
     pub const DENSE: DTypes = DTypes::of(&[DType::F32, DType::F64, DType::C64, DType::C128]);
 
@@ -144,7 +148,7 @@ impl DTypes {
         let mut bits = 0;
         let mut i = 0;
         while i < list.len() {
-            bits |= 1 << list[i] as u16;
+            bits |= 1 << list[i] as u32;
             i += 1;
         }
         DTypes(bits)
@@ -159,7 +163,7 @@ impl DTypes {
     }
 
     pub const fn has(self, dtype: DType) -> bool {
-        self.0 & (1 << dtype as u16) != 0
+        self.0 & (1 << dtype as u32) != 0
     }
 
     pub fn list(self) -> impl Iterator<Item = DType> {
@@ -540,11 +544,18 @@ pub struct Formula {
     pub input: Arg,
     pub saves: Saves,
     pub gradient: fn(&BackwardContext) -> Expr,
+    /// torch's name of a gradient that is not implemented.
+    pub missing: Option<&'static str>,
 }
 
 /// `formula(INPUT, Saves::RESULT, |d| d.grad() * d.result())`
 pub const fn formula(input: Arg, saves: Saves, gradient: fn(&BackwardContext) -> Expr) -> Formula {
-    Formula { input, saves, gradient }
+    Formula { input, saves, gradient, missing: None }
+}
+
+/// The place of a formula that is not known: backward raises an error that has this name.
+pub const fn missing_formula(input: Arg, name: &'static str) -> Formula {
+    Formula { input, saves: Saves::NOTHING, gradient: |_| Expr::Nothing, missing: Some(name) }
 }
 
 /// Gradients of several arguments, computed together.

@@ -1,7 +1,7 @@
 //! Type promotion with torch's rules: tensors with dimensions take precedence over 0-d tensors, and those over numbers.
 
 use rushlight_core::dtype::{Category, default_dtype, promote};
-use rushlight_core::{DType, Element, Result, Scalar, dispatch};
+use rushlight_core::{DType, Element, Error, Result, Scalar, dispatch};
 
 use crate::value::{Operand, Operands};
 
@@ -85,6 +85,9 @@ fn combine(higher: Option<DType>, lower: Option<DType>) -> Result<Option<DType>>
         return Ok(Some(high));
     }
     if high.is_floating() {
+        if low.is_complex() && high.is_float8() {
+            return Err(Error::runtime(format!("Unknown Complex ScalarType for {}", high.display_name())));
+        }
         return Ok(Some(if low.is_complex() { high.to_complex() } else { high }));
     }
     if high == DType::Bool || low.is_floating() || low.is_complex() {

@@ -36,9 +36,9 @@ pub fn add(target: &Tensor, index: Option<&Tensor>, update: &Tensor, alpha: Scal
         DType::U16 => add_numbers::<u16>,
         DType::U32 => add_numbers::<u32>,
         DType::U64 => add_numbers::<u64>,
-        DType::Bool | DType::C64 | DType::C128 => {
-            let name = target.dtype().display_name();
-            return Err(Error::type_(format!("atomic_add_() adds to real numbers, not to {name}")));
+        other => {
+            let name = other.display_name();
+            return Err(Error::type_(format!("atomic_add_() does not add to {name}")));
         }
     };
     add(target, index, &update, alpha)

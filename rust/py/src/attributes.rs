@@ -203,6 +203,19 @@ extern "C" fn write(own: *mut ffi::PyObject, value: *mut ffi::PyObject, closure:
                 }
             }
         }
+        if value.is_null() {
+            // SAFETY: as in `read`.
+            let attribute = unsafe { &*closure.cast::<Attribute>() };
+            if attribute.name == c"data" {
+                return Err(PyRuntimeError::new_err("Deleting tensor data is not allowed. Delete tensor instead!"));
+            }
+            if matches!(attribute.name.to_bytes(), b"real" | b"imag") {
+                return Err(PyRuntimeError::new_err(format!(
+                    "cannot delete the attribute '{}'",
+                    attribute.display_name()
+                )));
+            }
+        }
         // SAFETY: as in `read`; a null value means deletion.
         let (tensor, attribute, value) = unsafe {
             let value = if value.is_null() { py.None().into_bound(py) } else { Bound::from_borrowed_ptr(py, value) };

@@ -107,7 +107,9 @@ pub unsafe fn export(own: &Bound<'_, PyAny>, view: *mut ffi::Py_buffer, flags: c
     if let Err(error) = exportable(tensor) {
         return refuse(&error.value(own.py()).to_string());
     }
-    let Some(format) = format(tensor.dtype()) else { return refuse("bfloat16 has no code in the buffer protocol") };
+    let Some(format) = format(tensor.dtype()) else {
+        return refuse(&format!("{} has no code in the buffer protocol", tensor.dtype().name()));
+    };
     let layout = tensor.layout();
     let read_only = tensor.storage().is_read_only();
     if flags & ffi::PyBUF_WRITABLE != 0 && read_only {
@@ -176,6 +178,6 @@ fn format(dtype: DType) -> Option<&'static std::ffi::CStr> {
         DType::C64 => c"Zf",
         DType::C128 => c"Zd",
         DType::Bool => c"?",
-        DType::BF16 => return None,
+        _ => return None,
     })
 }

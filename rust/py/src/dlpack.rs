@@ -77,6 +77,11 @@ fn code_of(dtype: DType) -> DataType {
     let code = match dtype {
         DType::Bool => 6,
         DType::BF16 => 4,
+        DType::F8E4M3Fn => 10,
+        DType::F8E4M3Fnuz => 11,
+        DType::F8E5M2 => 12,
+        DType::F8E5M2Fnuz => 13,
+        DType::F8E8M0Fnu => 14,
         _ if dtype.is_complex() => 5,
         _ if dtype.is_floating() => 2,
         _ if dtype.is_signed() => 0,

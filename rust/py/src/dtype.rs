@@ -53,7 +53,7 @@ impl PyDType {
 
     #[pyo3(name = "to_complex")]
     fn complex(&self) -> PyResult<Py<PyDType>> {
-        if !self.0.is_differentiable() {
+        if !self.0.is_differentiable() || self.0.is_float8() {
             return Err(PyRuntimeError::new_err(format!("Unknown Complex ScalarType for {}", self.0.display_name())));
         }
         Python::attach(|py| dtype_object(py, self.0.to_complex()))
@@ -65,7 +65,7 @@ impl PyDType {
     }
 }
 
-static OBJECTS: [PyOnceLock<Py<PyDType>>; 15] = [const { PyOnceLock::new() }; 15];
+static OBJECTS: [PyOnceLock<Py<PyDType>>; DType::ALL.len()] = [const { PyOnceLock::new() }; DType::ALL.len()];
 
 /// The only object of a dtype.
 pub fn dtype_object(py: Python<'_>, dtype: DType) -> PyResult<Py<PyDType>> {

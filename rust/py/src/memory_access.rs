@@ -19,7 +19,7 @@ pub fn with_memory(tensor: &Tensor) -> PyResult<()> {
 
 /// The address of the element whose indices are all zero; zero if there are no elements.
 pub fn address(tensor: &Tensor) -> usize {
-    if tensor.storage().is_empty() || tensor.device() == Device::Meta {
+    if tensor.numel() == 0 || tensor.device() == Device::Meta {
         return 0;
     }
     tensor.storage().address().wrapping_add_signed(tensor.layout().offset * tensor.dtype().size() as isize)

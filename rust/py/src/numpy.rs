@@ -62,10 +62,11 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, force: bool) -> PyResult<Bo
     let numpy = numpy_types::numpy(py)?;
     let dtype = match numpy.dtypes.iter().find(|(_, dtype)| *dtype == tensor.dtype()) {
         Some((theirs, _)) => theirs.bind(py).clone(),
+        None if tensor.dtype().is_storage_only() => return Err(unsupported(tensor.dtype())),
         None => py
             .import("ml_dtypes")
             .and_then(|module| module.getattr("bfloat16"))
-            .map_err(|_| PyTypeError::new_err("Got unsupported ScalarType BFloat16"))?,
+            .map_err(|_| unsupported(tensor.dtype()))?,
     };
     let layout = tensor.layout();
     let width = tensor.dtype().size() as isize;
@@ -114,12 +115,17 @@ pub fn interface<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, P
     Ok(dict.into_any())
 }
 
+/// The error for a dtype that NumPy does not have.
+fn unsupported(dtype: DType) -> PyErr {
+    PyTypeError::new_err(format!("Got unsupported ScalarType {}", dtype.display_name()))
+}
+
 fn typestr(dtype: DType) -> PyResult<String> {
     let kind = match dtype {
         DType::Bool => "|b",
         DType::U8 => "|u",
         DType::I8 => "|i",
-        DType::BF16 => return Err(PyTypeError::new_err("Got unsupported ScalarType BFloat16")),
+        _ if dtype == DType::BF16 || dtype.is_storage_only() => return Err(unsupported(dtype)),
         _ if dtype.is_complex() => "<c",
         _ if dtype.is_floating() => "<f",
         _ if dtype.is_signed() => "<i",

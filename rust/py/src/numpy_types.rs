@@ -20,7 +20,7 @@ static NUMPY: PyOnceLock<Numpy> = PyOnceLock::new();
 fn find(py: Python<'_>) -> PyResult<Numpy> {
     let module = py.import("numpy")?;
     let class = |name: &str| -> PyResult<Py<PyType>> { Ok(module.getattr(name)?.cast_into::<PyType>()?.unbind()) };
-    let shared = DType::ALL.into_iter().filter(|dtype| *dtype != DType::BF16);
+    let shared = DType::ALL.into_iter().filter(|dtype| *dtype != DType::BF16 && !dtype.is_storage_only());
     let dtypes = shared.map(|dtype| Ok((module.getattr("dtype")?.call1((dtype.name(),))?.unbind(), dtype)));
     Ok(Numpy { array: class("ndarray")?, scalar: class("generic")?, dtypes: dtypes.collect::<PyResult<_>>()? })
 }

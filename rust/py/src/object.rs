@@ -193,7 +193,11 @@ pub fn wrap_as<'py>(class: &Bound<'py, PyAny>, tensor: Tensor) -> PyResult<Bound
     // SAFETY: checked to be a type before the check that it derives from the class of tensors.
     let derived = unsafe { ffi::PyType_Check(class.as_ptr()) != 0 && ffi::PyType_IsSubtype(kind, self::class()) != 0 };
     if !derived {
-        return Err(PyTypeError::new_err("cls must be a type (not an instance) derived from Tensor"));
+        return Err(PyTypeError::new_err(if class.is_instance_of::<pyo3::types::PyType>() {
+            "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class inherits from Tensor.".to_string()
+        } else {
+            format!("cls must be a type (got {})", kind_of(class))
+        }));
     }
     let object = allocate(py, kind, tensor)?;
     // SAFETY: a new reference.

@@ -64,7 +64,7 @@ methods! {
     }
     fn _coalesced_(own, coalesced = required) "Marks the indices as sorted and unique, which is checked, or as possibly not." {
         let parts = parts(own, "_coalesced_")?;
-        let wanted = given("_coalesced_", coalesced)?.is_truthy()?;
+        let wanted = given("_coalesced_", "coalesced", coalesced)?.is_truthy()?;
         let sizes = sizes_value(own.tensor.sizes());
         op!(FROM_PARTS, &parts.indices, &parts.values.detach(), sizes, wanted).map_err(raise)?;
         own.tensor.set_parts(SparseParts { coalesced: wanted, ..(*parts).clone() });
@@ -93,7 +93,7 @@ methods! {
         own.wrap(op!(TO_SPARSE, own.tensor, dims).map_err(raise)?)
     }
     fn sparse_mask(own, mask = required) "The elements at the indices of a sparse tensor." {
-        let mask = given("sparse_mask", mask)?;
+        let mask = given("sparse_mask", "mask", mask)?;
         own.wrap(op!(MASKED, own.tensor, object::tensor(&mask)?).map_err(raise)?)
     }
 }

@@ -4,6 +4,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use rushlight::{DType, Device, Tensor};
+use rushlight_core::memory_format::channels_last_format;
 use rushlight_dispatch::create;
 use rushlight_dispatch::value::Value;
 
@@ -34,7 +35,11 @@ fn convert<'py>(own: &Own<'_, 'py>, wanted: &ToOptions) -> PyResult<Bound<'py, P
         && wanted.device.is_none_or(|device| device == tensor.device().into())
         && match wanted.format {
             None | Some("preserve_format") => true,
-            format => rushlight_core::memory_format::is_contiguous(tensor.layout(), format).map_err(raise)?,
+            // The format that the strides say counts, with gaps or without.
+            Some(format) => match channels_last_format(tensor.layout()) {
+                Some(last) => last == format,
+                None => !format.starts_with("channels_last"),
+            },
         };
     if alike && !wanted.copy {
         return own.same();
@@ -153,6 +158,9 @@ methods! {
         if let Some(dtype) = extract_dtype(dtype) {
             return convert(own, &ToOptions::dtype(dtype));
         }
+        if dtype.as_ptr() == object::class().cast() {
+            return convert(own, &ToOptions::dtype(rushlight_core::dtype::default_dtype()));
+        }
         let text = match dtype.getattr("_type_name") {
             Ok(name) => name.extract::<String>()?,
             Err(_) => dtype.extract::<String>().map_err(|_| PyTypeError::new_err("dtype must be a type, str, or dtype object"))?,
@@ -174,6 +182,7 @@ methods! {
     fn double(own, memory_format) "The tensor in float64." { to_dtype(own, DType::F64, memory_format) }
     fn half(own, memory_format) "The tensor in float16." { to_dtype(own, DType::F16, memory_format) }
     fn bfloat16(own, memory_format) "The tensor in bfloat16." { to_dtype(own, DType::BF16, memory_format) }
+    fn chalf(own, memory_format) "The tensor in complex32." { to_dtype(own, DType::C32, memory_format) }
     fn cfloat(own, memory_format) "The tensor in complex64." { to_dtype(own, DType::C64, memory_format) }
     fn cdouble(own, memory_format) "The tensor in complex128." { to_dtype(own, DType::C128, memory_format) }
     fn byte(own, memory_format) "The tensor in uint8." { to_dtype(own, DType::U8, memory_format) }

@@ -37,11 +37,11 @@ pub unsafe fn copy(target: &Layout, source: &Layout, operands: [RawOperand; 2]) 
                 };
                 let (to, from) = (at(to, bases[0]), at(from, bases[1]));
                 if !streams {
-                    convert(to, from, range.len());
+                    convert.run(to, from, range.len());
                 } else if widths[0] == widths[1] && operands[0].dtype == operands[1].dtype {
                     streaming::copy(to, from, range.len() * widths[0]);
                 } else {
-                    stream(|to, from, n| convert(to, from[1], n), to, [to, from], widths, range.len());
+                    stream(|to, from, n| convert.run(to, from[1], n), to, [to, from], widths, range.len());
                 }
             });
             return;

@@ -1,5 +1,8 @@
 //! How a new element is merged with the existing one: it replaces it, or the two are combined.
 
+use half::{bf16, f16};
+use num_complex::Complex;
+use rushlight_core::float8::Float8;
 use rushlight_core::{Bool, DType, dispatch};
 use rushlight_simd::multiversion;
 
@@ -45,18 +48,20 @@ impl ScatterOffsets<'_> {
 
 impl ScatterKernels {
     pub fn new(merge: ScatterOp, dtype: DType) -> ScatterKernels {
+        let set = match dtype.size() {
+            1 => make::<u8, Set>,
+            2 => make::<u16, Set>,
+            4 => make::<u32, Set>,
+            8 => make::<u64, Set>,
+            _ => make::<u128, Set>,
+        };
+        // Operators refuse all but the sum for dtypes that are only stored.
         match merge {
-            ScatterOp::Set => match dtype.size() {
-                1 => make::<u8, Set>(),
-                2 => make::<u16, Set>(),
-                4 => make::<u32, Set>(),
-                8 => make::<u64, Set>(),
-                _ => make::<u128, Set>(),
-            },
+            ScatterOp::Set => set(),
             ScatterOp::Add => dispatch!(dtype, T in all => make::<T, Add>()),
-            ScatterOp::Multiply => dispatch!(dtype, T in all => make::<T, Multiply>()),
-            ScatterOp::Min => dispatch!(dtype, T in all => make::<T, Min>()),
-            ScatterOp::Max => dispatch!(dtype, T in all => make::<T, Max>()),
+            ScatterOp::Multiply => dispatch!(dtype, T in computed => make::<T, Multiply>(), else => set()),
+            ScatterOp::Min => dispatch!(dtype, T in computed => make::<T, Min>(), else => set()),
+            ScatterOp::Max => dispatch!(dtype, T in computed => make::<T, Max>(), else => set()),
         }
     }
 }
@@ -146,16 +151,28 @@ macro_rules! rules {
     )*};
 }
 
+struct Add;
+impl<T: Sum> Rule<T> for Add {
+    #[inline(always)]
+    unsafe fn merge(place: *mut T, value: T) -> T {
+        // SAFETY: the caller guarantees that `place` points to an element.
+        unsafe { place.read_unaligned() }.sum(value)
+    }
+}
+
 rules! {
-    Add sum;
     Multiply product;
     Min least;
     Max greatest;
 }
 
-/// The arithmetic of accumulation: integers wrap, bool has "or" and "and", NaN wins over every number.
-trait Number: Copy {
+/// Elements that can be added.
+trait Sum: Copy {
     fn sum(self, other: Self) -> Self;
+}
+
+/// The arithmetic of accumulation: integers wrap, bool has "or" and "and", NaN wins over every number.
+trait Number: Sum {
     fn product(self, other: Self) -> Self;
     fn least(self, other: Self) -> Self;
     fn greatest(self, other: Self) -> Self;
@@ -163,9 +180,11 @@ trait Number: Copy {
 
 macro_rules! integers {
     ($($type:ty)*) => {$(
-        impl Number for $type {
+        impl Sum for $type {
             #[inline(always)]
             fn sum(self, other: Self) -> Self { self.wrapping_add(other) }
+        }
+        impl Number for $type {
             #[inline(always)]
             fn product(self, other: Self) -> Self { self.wrapping_mul(other) }
             #[inline(always)]
@@ -178,9 +197,11 @@ macro_rules! integers {
 
 macro_rules! floats {
     ($($type:ty)*) => {$(
-        impl Number for $type {
+        impl Sum for $type {
             #[inline(always)]
             fn sum(self, other: Self) -> Self { self + other }
+        }
+        impl Number for $type {
             #[inline(always)]
             fn product(self, other: Self) -> Self { self * other }
             #[inline(always)]
@@ -193,9 +214,11 @@ macro_rules! floats {
 
 macro_rules! complex {
     ($($type:ty)*) => {$(
-        impl Number for $type {
+        impl Sum for $type {
             #[inline(always)]
             fn sum(self, other: Self) -> Self { self + other }
+        }
+        impl Number for $type {
             #[inline(always)]
             fn product(self, other: Self) -> Self { self * other }
             // Complex numbers have no order; the operators reject them before.
@@ -206,14 +229,31 @@ macro_rules! complex {
 }
 
 integers! { u8 i8 i16 i32 i64 u16 u32 u64 }
-floats! { f32 f64 half::f16 half::bf16 }
-complex! { num_complex::Complex<f32> num_complex::Complex<f64> }
+floats! { f32 f64 f16 bf16 }
+complex! { Complex<f32> Complex<f64> }
 
-impl Number for Bool {
+impl Sum for Complex<f16> {
+    #[inline(always)]
+    fn sum(self, other: Self) -> Self {
+        Complex::new(self.re + other.re, self.im + other.im)
+    }
+}
+
+impl<const KIND: usize> Sum for Float8<KIND> {
+    #[inline(always)]
+    fn sum(self, other: Self) -> Self {
+        Float8::from_f32(self.to_f32() + other.to_f32())
+    }
+}
+
+impl Sum for Bool {
     #[inline(always)]
     fn sum(self, other: Self) -> Self {
         Bool::from(self.get() | other.get())
     }
+}
+
+impl Number for Bool {
     #[inline(always)]
     fn product(self, other: Self) -> Self {
         Bool::from(self.get() & other.get())

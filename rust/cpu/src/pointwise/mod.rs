@@ -242,7 +242,7 @@ impl<const N: usize> BufferedIteration<'_, N> {
                             scratch.pointer(),
                             n * self.operands[operand].dtype.size(),
                         );
-                        converter(self.operands[operand].dtype, self.compute[operand])(
+                        converter(self.operands[operand].dtype, self.compute[operand]).run(
                             buffers[operand].pointer(),
                             scratch.pointer(),
                             n,
@@ -253,7 +253,7 @@ impl<const N: usize> BufferedIteration<'_, N> {
                 (self.inner_loop)(buffers[0].pointer(), inputs.as_ptr(), n, self.numbers);
                 let mut result = buffers[0].pointer();
                 if self.operands[0].dtype != self.compute[0] {
-                    converter(self.compute[0], self.operands[0].dtype)(scratch.pointer(), result, n);
+                    converter(self.compute[0], self.operands[0].dtype).run(scratch.pointer(), result, n);
                     result = scratch.pointer();
                 }
                 let width = self.operands[0].dtype.size();
@@ -280,10 +280,10 @@ impl<const N: usize> BufferedIteration<'_, N> {
             if own == wanted {
                 move_strided(to, width, from, step, n, own.size());
             } else if step == width {
-                converter(own, wanted)(to, from, n);
+                converter(own, wanted).run(to, from, n);
             } else {
                 move_strided(scratch, width, from, step, n, own.size());
-                converter(own, wanted)(to, scratch, n);
+                converter(own, wanted).run(to, scratch, n);
             }
         }
     }
@@ -298,9 +298,9 @@ impl<const N: usize> BufferedIteration<'_, N> {
             if own == computed {
                 move_strided(to, step, from, width, n, own.size());
             } else if step == width {
-                converter(computed, own)(to, from, n);
+                converter(computed, own).run(to, from, n);
             } else {
-                converter(computed, own)(scratch, from, n);
+                converter(computed, own).run(scratch, from, n);
                 move_strided(to, step, scratch, width, n, own.size());
             }
         }
@@ -389,7 +389,7 @@ impl<const N: usize> BufferedIteration<'_, N> {
                     }
                 }
                 if own != wanted {
-                    converter(own, wanted)(buffers[operand], scratch, n);
+                    converter(own, wanted).run(buffers[operand], scratch, n);
                 }
                 inputs[operand - 1] = buffers[operand];
             }
@@ -397,7 +397,7 @@ impl<const N: usize> BufferedIteration<'_, N> {
             let (own, computed) = (self.operands[0].dtype, self.compute[0]);
             let mut from = buffers[0];
             if own != computed {
-                converter(computed, own)(scratch, buffers[0], n);
+                converter(computed, own).run(scratch, buffers[0], n);
                 from = scratch;
             }
             let width = own.size();

@@ -298,7 +298,7 @@ impl Reduction<'_> {
                     });
                 }
                 if self.dtype != takes {
-                    converter(self.dtype, takes)(cast, source, end - start);
+                    converter(self.dtype, takes).run(cast, source, end - start);
                     source = cast;
                 }
                 (self.fold.row)(counter.place(), source, end - start, start, self.numbers);
@@ -488,10 +488,10 @@ impl Reduction<'_> {
                 if self.dtype == takes {
                     move_strided(to, wide as isize, from, across, n, size);
                 } else if across == size as isize {
-                    converter(self.dtype, takes)(to, from, n);
+                    converter(self.dtype, takes).run(to, from, n);
                 } else {
                     move_strided(line, size as isize, from, across, n, size);
-                    converter(self.dtype, takes)(to, line, n);
+                    converter(self.dtype, takes).run(to, line, n);
                 }
             }
             columns(accs, stack, (n * wide) as isize, rows, n, first, self.numbers);
@@ -536,7 +536,7 @@ impl Reduction<'_> {
                 for i in 0..results {
                     let (pointer, dtype) = outputs[i];
                     let size = dtype.size();
-                    converter(gives[i], dtype)(cast.pointer(), outs[i], some);
+                    converter(gives[i], dtype).run(cast.pointer(), outs[i], some);
                     let to = pointer.offset((at + start as isize * step) * size as isize);
                     move_strided(to, step * size as isize, cast.pointer(), size as isize, some, size);
                 }

@@ -121,6 +121,9 @@ fn dtypes(set: DTypes) -> String {
     if set == DTypes::ALL {
         return "all".into();
     }
+    if set == DTypes::COMPUTED {
+        return "all but complex32 and the 8-bit floats".into();
+    }
     set.list().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ")
 }
 

@@ -3,9 +3,10 @@
 use crate::value::{Arg, Output, Results, Target};
 use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::GradMode;
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Error, Result};
 
 use super::devices::{check_devices, select_kernel};
+use super::errors::not_implemented;
 use crate::allocate::allocate;
 use crate::create::ask_gradient;
 use crate::interpreter::while_detached;
@@ -16,6 +17,7 @@ use crate::{copy, node};
 
 pub fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
     let device = check_devices(args)?;
+    check_stored(args)?;
     let specs = (body.infer)(args)?;
     // A factory has no operand that determines the device.
     let device =
@@ -34,6 +36,20 @@ pub fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
     node::record(args, args.op.gather(results))
 }
 
+/// Kernels choose their loops by dtype and would compute with a wider one: dtypes that are only stored are refused
+/// here, unless the operator accepts them.
+#[inline]
+fn check_stored(args: &Args) -> Result<()> {
+    if args.all_tensors(|tensor| !tensor.dtype().is_storage_only()) {
+        return Ok(());
+    }
+    let refused = |dtype: DType| dtype.is_storage_only() && !args.op.dtypes.has(dtype);
+    match args.each_tensor().map(|(_, tensor)| tensor.dtype()).find(|dtype| refused(*dtype)) {
+        Some(dtype) => Err(not_implemented(args.op, dtype)),
+        None => Ok(()),
+    }
+}
+
 /// The number of elements that a kernel processes.
 fn elements<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> usize {
     tensors.fold(0, |sum: usize, tensor| sum.saturating_add(tensor.layout().numel()))
@@ -42,6 +58,7 @@ fn elements<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> usize {
 /// Changes a copy of the first argument, or the argument itself.
 pub fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
     let device = check_devices(args)?;
+    check_stored(args)?;
     (body.check)(args)?;
     let own = args.tensor(Arg::FIRST)?;
     let change = select_kernel(args.op, device, body.cpu, body.cuda)?;
@@ -82,6 +99,7 @@ pub fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
 
 pub fn explicit_autograd(body: &ExplicitAutograd, args: &Args) -> Result<Output> {
     let device = check_devices(args)?;
+    check_stored(args)?;
     let compute = select_kernel(args.op, device, body.cpu, body.cuda)?.unwrap_or(body.cpu);
     let output = {
         let _off = GradMode::new(false);
@@ -93,6 +111,7 @@ pub fn explicit_autograd(body: &ExplicitAutograd, args: &Args) -> Result<Output>
 /// Runs a body that fills the first argument, between autograd's checks and its record.
 pub fn in_place_fill(body: &InPlaceFill, args: &Args) -> Result<Output> {
     let device = check_devices(args)?;
+    check_stored(args)?;
     let fill = select_kernel(args.op, device, body.cpu, body.cuda)?.unwrap_or(body.cpu);
     let own = args.tensor(Arg::FIRST)?;
     check_writable(own)?;

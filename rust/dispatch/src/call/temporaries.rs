@@ -37,10 +37,10 @@ pub(super) fn copied(written: &Destination, operands: &Operands) -> Result<Tempo
     Ok(if copies.iter().any(Option::is_some) { copies } else { Temporaries::new() })
 }
 
-/// The operands of a call in a half type: those of another dtype are rounded to it first, as in torch. Otherwise a half
+/// The operands of a call in a narrow type, which computes in a wider one: those of another dtype are rounded to it first, as in torch. Otherwise a half
 /// made from 0.1 would not equal 0.1. Empty for other dtypes.
 pub(super) fn in_half(op: &Operator, operands: &Operands, dtype: DType, device: Device) -> Result<Temporaries> {
-    if !dtype.is_half() {
+    if dtype.compute() == dtype {
         return Ok(Temporaries::new());
     }
     let rounded = |(at, operand): (usize, &Operand)| match operand {

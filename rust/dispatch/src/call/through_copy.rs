@@ -1,4 +1,5 @@
-//! In-place forms and `out=` of operators that cannot write there themselves.
+//! In-place forms and `out=` of operators that are no elementwise loops: a new result is copied, unless the kernel can
+//! fill `out=` directly.
 
 use crate::call::devices::select_kernel;
 use crate::value::{Arg, Output, Target, Value};

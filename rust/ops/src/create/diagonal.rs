@@ -18,7 +18,7 @@ pub static FILL_DIAGONAL: Operator = Operator {
     >>> torch.zeros(2, 2).fill_diagonal_(5)
     tensor([[5., 0.],
             [0., 5.]])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: Implementation::Update(Update {
         check: |args| {
             let own = args.tensor(INPUT)?;
@@ -56,7 +56,7 @@ pub static CLEARED: Operator = Operator {
     >>> torch._clear_diagonal(torch.ones(2, 2), False)
     tensor([[0., 1.],
             [1., 0.]])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let copy = copy::clone(args.tensor(INPUT)?)?;
         write(&copy, rushlight_core::Scalar::ZERO, args.bool(WRAP)?)?;

@@ -178,6 +178,26 @@ pub fn normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Re
     })
 }
 
+/// Warns about bounds beyond the whole numbers that a float dtype holds.
+fn warn_of_gaps(dtype: DType, from: i64, last: i64) -> Result<()> {
+    let digits = match dtype {
+        DType::F16 => 11,
+        DType::BF16 => 8,
+        DType::F32 => 24,
+        DType::F64 => 53,
+        _ => return Ok(()),
+    };
+    for (name, bound) in [("from", from), ("to - 1", last)] {
+        if bound.unsigned_abs() > 1 << digits {
+            interpreter::warn(&format!(
+                "{name} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision limitations {} can support discrete uniform distribution only within this range. This warning will become an error in version 1.7 release, please fix the code in advance",
+                dtype.c_name()
+            ))?;
+        }
+    }
+    Ok(())
+}
+
 /// Integers in [from, to).
 pub fn integers(tensor: &Tensor, generator: &Generator, from: i64, to: i64) -> Result<()> {
     if tensor.dtype().is_complex() {
@@ -190,6 +210,7 @@ pub fn integers(tensor: &Tensor, generator: &Generator, from: i64, to: i64) -> R
     }
     real!(tensor, "random_from_to", [u16, u32, u64], |T| {
         let range = IntRange::new::<T>(from, to).map_err(refused)?;
+        warn_of_gaps(tensor.dtype(), from, to - 1)?;
         fill::<T>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range))
     })
 }
@@ -319,7 +340,7 @@ fn log_normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Re
 }
 
 const BASE: Operator =
-    Operator { variants: Variants::METHOD, dtypes: DTypes::ALL, derivative: ZERO_GRADIENT, ..Operator::BASE };
+    Operator { variants: Variants::METHOD, dtypes: DTypes::COMPUTED, derivative: ZERO_GRADIENT, ..Operator::BASE };
 
 #[operator]
 pub static UNIFORM_: Operator = Operator {
@@ -330,7 +351,7 @@ pub static UNIFORM_: Operator = Operator {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(3).uniform_(-1, 1)
     tensor([-0.0075,  0.5364, -0.8230])",
-    dtypes: DTypes::INEXACT,
+    dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
     tags: Tags::RANDOM,
     implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
         uniform(own, &generator(args, GENERATOR), args.float(FROM)?, args.float(TO)?)
@@ -351,6 +372,7 @@ pub static UNIFORM_: Operator = Operator {
             "a leaf Variable that requires grad is being used in an in-place operation.",
         ),
     ],
+    kernel_name: "check_uniform_bounds",
     ..BASE
 };
 
@@ -363,7 +385,7 @@ pub static NORMAL_: Operator = Operator {
     >>> _ = torch.manual_seed(0)
     >>> torch.empty(2).normal_(mean=10, std=0.1)
     tensor([10.1541,  9.9707])",
-    dtypes: DTypes::INEXACT,
+    dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
     tags: Tags::RANDOM,
     implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
         normal(own, &generator(args, GENERATOR), args.float(MEAN)?, args.float(STD)?)
@@ -374,6 +396,7 @@ pub static NORMAL_: Operator = Operator {
         ("t(2), 0, -1", "RuntimeError", "normal expects std >= 0.0, but found std -1"),
         ("i(3, 2)", "NotImplementedError", "\"normal_kernel_cpu\" not implemented for 'Long'"),
     ],
+    kernel_name: "normal_kernel_cpu",
     ..BASE
 };
 
@@ -397,6 +420,7 @@ pub static RANDOM_: Operator = Operator {
         "NotImplementedError",
         "\"random_kernel_cpu\" not implemented for 'ComplexFloat'",
     )],
+    kernel_name: "random_kernel_cpu",
     ..BASE
 };
 

@@ -30,7 +30,7 @@ pub static GATHER: Operator = Operator {
     tensor([[1, 1],
             [4, 3]])",
     out: Out::STRICT,
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
@@ -90,6 +90,7 @@ pub static GATHER: Operator = Operator {
         ),
     ],
     reference: "np.take_along_axis(self, index, dim) if all(a == b or at == dim % self.ndim for at, (a, b) in enumerate(zip(self.shape, index.shape))) else None",
+    kernel_name: "scatter_gather_tensor_cpu",
     ..Operator::BASE
 };
 
@@ -160,7 +161,7 @@ pub static TAKE_ALONG_DIM: Operator = Operator {
     tensor([[1],
             [2]])",
     out: Out::STRICT,
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: Implementation::CompositeImplicit(|args| {
         let (own, indices) = (args.tensor(INPUT)?, args.tensor(INDICES)?);
         if indices.dtype() != DType::I64 {

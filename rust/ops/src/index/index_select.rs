@@ -122,7 +122,7 @@ pub static INDEX_ADD: Operator = Operator {
     >>> torch.index_add(torch.zeros(3), 0, torch.tensor([0, 0, 2]), torch.tensor([1., 2., 3.]))
     tensor([3., 0., 3.])",
     out: Out::STRICT,
-    dtypes: DTypes::COMMON,
+    dtypes: DTypes::COMMON.union(DTypes::COMPLEX32),
     tags: Tags::ROW_MAJOR,
     batch_rule: BatchRule::Custom(batched_index_add),
     implementation: Implementation::Update(Update {
@@ -191,7 +191,10 @@ fn selected(d: &BackwardContext) -> Expr {
 
 /// Whether torch adds slices as `scatter_add` does, which has its own messages for indices.
 fn scatters(args: &Args, own: &Tensor) -> bool {
-    own.rank() == 2 && args.op.schema().arg("alpha").is_some_and(|alpha| args.scalar(alpha).is_ok_and(Scalar::is_one))
+    let dim = args.int(INDEX_ADD::DIM).and_then(|dim| wrap_dim(dim, own.rank()));
+    let outermost = dim.is_ok_and(|dim| own.rank() >= 2 && (dim == 0 || dim == own.rank() - 1));
+    let wide = args.tensor(INDEX_ADD::INDEX).is_ok_and(|index| index.dtype() == DType::I64);
+    outermost && wide && args.op.schema().arg("alpha").is_some_and(|alpha| args.scalar(alpha).is_ok_and(Scalar::is_one))
 }
 
 /// Returns an error for an argument that is not a vector of indices.
@@ -275,7 +278,7 @@ pub static INDEX_COPY: Operator = Operator {
     >>> torch.index_copy(torch.zeros(3), 0, torch.tensor([2, 0]), torch.tensor([1., 2.]))
     tensor([2., 0., 1.])",
     out: Out::STRICT,
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     tags: Tags::ROW_MAJOR,
     autocast: Autocast::Promote,
     batch_rule: BatchRule::Custom(batched_index_copy),
@@ -389,7 +392,7 @@ pub static INDEX_FILL: Operator = Operator {
 
     >>> torch.index_fill(torch.zeros(3), 0, torch.tensor([2, 0]), 5)
     tensor([5., 0., 5.])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     tags: Tags::WRITES_EXPANDED,
     batch_rule: BatchRule::Custom(batched_index_fill),
     implementation: Implementation::Update(Update {
@@ -423,7 +426,7 @@ pub static INDEX_FILL_TENSOR: Operator = Operator {
 
     >>> torch.index_fill(torch.zeros(3), 0, torch.tensor([2, 0]), torch.tensor(5.))
     tensor([5., 0., 5.])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     tags: Tags::WRITES_EXPANDED,
     implementation: Implementation::Update(Update {
         check: |args| {

@@ -61,6 +61,9 @@ fn spread(places: &Tensor, layout: &Layout) -> Result<Tensor> {
 
 /// The coordinates in torch's form: a row for each element.
 fn nonzero(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.dtype().is_float8() {
+        return Err(Error::unsupported("nonzero_count_cpu", tensor.dtype()));
+    }
     let rows = spread(&create::from_slice(&positions(tensor)?)?, tensor.layout())?;
     Ok(Tensor::new(rows.storage().clone(), rows.layout().transpose(0, 1), DType::I64, rows.device()))
 }
@@ -84,7 +87,7 @@ With `as_tuple=True` one tensor of indices for each dimension, which can be used
         &["{name}: Expected out tensor to have scalar type {Result} but got scalar type{Out}"],
     )
     .no_alias(),
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
     implementation: Implementation::CompositeImplicit(|args| {
@@ -117,7 +120,7 @@ pub static ARGWHERE: Operator = Operator {
 
     >>> torch.argwhere(torch.tensor([0, 5]))
     tensor([[1]])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
     implementation: Implementation::CompositeImplicit(|args| nonzero(args.tensor(INPUT)?).map(Output::Tensor)),
@@ -136,7 +139,7 @@ pub static WHERE_NONZERO: Operator = Operator {
 
     >>> torch.where(torch.tensor([[0, 1], [1, 0]]))
     (tensor([0, 1]), tensor([1, 0]))",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
     implementation: Implementation::CompositeImplicit(|args| split(args.tensor(CONDITION)?).map(Output::List)),

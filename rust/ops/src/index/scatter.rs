@@ -31,7 +31,7 @@ pub static SCATTER: Operator = Operator {
     >>> torch.scatter(torch.zeros(2, 2), 1, torch.tensor([[1], [0]]), torch.tensor([[5.], [6.]]))
     tensor([[0., 5.],
             [6., 0.]])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     tags: Tags::ROW_MAJOR,
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Update(Update {
@@ -67,6 +67,7 @@ pub static SCATTER: Operator = Operator {
             "Index tensor must have the same number of dimensions as self tensor",
         ),
     ],
+    kernel_name: "scatter_gather_tensor_cpu",
     ..Operator::BASE
 };
 
@@ -81,7 +82,7 @@ pub static SCATTER_VALUE: Operator = Operator {
     >>> torch.scatter(torch.zeros(2, 2), 1, torch.tensor([[1], [0]]), 5.)
     tensor([[0., 5.],
             [5., 0.]])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     tags: Tags::ROW_MAJOR,
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Update(Update {
@@ -109,7 +110,7 @@ pub static SCATTER_MERGED: Operator = Operator {
 
     >>> torch.scatter(torch.ones(2), 0, torch.tensor([1, 1]), torch.tensor([2., 3.]), reduce='multiply')
     tensor([1., 6.])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     tags: Tags::ROW_MAJOR,
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Update(Update {
@@ -143,7 +144,7 @@ pub static SCATTER_VALUE_MERGED: Operator = Operator {
 
     >>> torch.scatter(torch.ones(2), 0, torch.tensor([1, 1]), 2, reduce='add')
     tensor([1., 5.])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     tags: Tags::ROW_MAJOR,
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Update(Update {
@@ -185,7 +186,7 @@ pub static SCATTER_ADD: Operator = Operator {
 
     >>> torch.scatter_add(torch.zeros(3), 0, torch.tensor([0, 0, 2]), torch.tensor([1., 2., 3.]))
     tensor([3., 0., 3.])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     tags: Tags::ROW_MAJOR,
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Update(Update {

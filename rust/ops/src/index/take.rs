@@ -9,12 +9,12 @@ use rushlight_dispatch::operator::{
     Update, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, sizes_value};
-use rushlight_dispatch::{copy, create, op};
+use rushlight_dispatch::{copy, create, deterministic, op};
 
 use super::get::get_into;
 use super::last_writes::of_last_writes;
 use super::put::{put_into, single};
-use super::{INDEX, PUT as INDEX_PUT};
+use super::{INDEX, INDEX_PUT_DIMS};
 
 #[operator]
 pub static TAKE: Operator = Operator {
@@ -26,7 +26,7 @@ pub static TAKE: Operator = Operator {
     >>> torch.take(torch.tensor([[1, 2], [3, 4]]), torch.tensor([0, -1]))
     tensor([1, 4])",
     out: Out::new(Accepts::Same, &["{name}(): self and out expected to have the same dtype, but got self.dtype = {Result} and out.dtype = {Out}"]).no_alias(),
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
             let (own, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
@@ -111,7 +111,7 @@ fn written(batch: &BatchedCall) -> Result<Option<Output>> {
     }
     let (index, source) = (rows(batch, INDEX)?, rows(batch, SOURCE)?);
     let places = vec![batch.numbers(1)?, index];
-    let whole = op!(INDEX_PUT, rows(batch, INPUT)?, places, &[0i64, 1][..], source, batch.args.bool(ACCUMULATE)?);
+    let whole = op!(INDEX_PUT_DIMS, rows(batch, INPUT)?, places, &[0i64, 1][..], source, batch.args.bool(ACCUMULATE)?);
     let mut sizes = vec![batch.size];
     sizes.extend_from_slice(batch.args.tensor(INPUT)?.sizes());
     let whole = whole.map_err(|error| in_words(error, batch))?;
@@ -139,7 +139,7 @@ pub static PUT: Operator = Operator {
     >>> torch.put(torch.zeros(2, 2), torch.tensor([3, 0]), torch.tensor([1., 2.]))
     tensor([[2., 0.],
             [0., 1.]])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: Implementation::Update(Update {
         check: |args| {
             let (own, index, source) = (args.tensor(INPUT)?, args.tensor(INDEX)?, args.tensor(SOURCE)?);
@@ -166,7 +166,8 @@ pub static PUT: Operator = Operator {
             if own.numel() == 0 && index.numel() != 0 {
                 return Err(Error::index("put_(): Tried to put elements into an empty tensor"));
             }
-            Ok(())
+            // torch does not determine which of several elements for one place remains.
+            if args.bool(ACCUMULATE)? { Ok(()) } else { deterministic::alert("put_") }
         },
         cpu: |args, target| {
             let merge = if args.bool(ACCUMULATE)? { ScatterOp::Add } else { ScatterOp::Set };
@@ -221,5 +222,6 @@ pub static PUT: Operator = Operator {
         "IndexError",
         "out of range: tried to access index 9 on a tensor of 3 elements.",
     )],
+    kernel_name: "take_put_cpu",
     ..Operator::BASE
 };

@@ -15,7 +15,7 @@ macro_rules! triangles {
             out: Out::STRICT,
             signature: "(Tensor self, int diagonal=0) -> Tensor",
             doc: $doc,
-            dtypes: DTypes::ALL,
+            dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
             tags: Tags::ROW_MAJOR,
             batch_rule: BatchRule::LeadingDims,
             implementation: Implementation::Update(Update {
@@ -32,6 +32,7 @@ macro_rules! triangles {
             samples: &["t(3, 3)", "t(3, 4), 1", "t(2, 3, 4), -1", "t(4, 3).t(), 9"],
             errors: &[("t(3)", "RuntimeError", concat!($name, ": input tensor must have at least 2 dimensions"))],
             reference: $reference,
+            kernel_name: $name,
             ..Operator::BASE
         };
     )*};

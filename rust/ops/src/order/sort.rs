@@ -45,6 +45,7 @@ pub static SORT: Operator = Operator {
     samples: &["t(5)", "t(2, 3), 0", "t(2, 3, 4), 1, True", "t()"],
     errors: &[("t(2, 3), 5", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 5)")],
     reference: "(np.sort(self, axis=dim), np.argsort(self, axis=dim, kind='stable')) if self.ndim and not descending else None",
+    kernel_name: "sorting_kernel_method_name",
     ..Operator::BASE
 };
 

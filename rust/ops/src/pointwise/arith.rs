@@ -28,6 +28,7 @@ Both arguments broadcast; integers, floats and complex numbers promote to their 
     tensor([[21, 22, 23],
             [41, 42, 43]])",
     sparse: Sparse::Add(1),
+    dtypes: DTypes::COMMON.union(DTypes::COMPLEX32),
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
         loops: loops! {
@@ -97,6 +98,19 @@ fn check_sub(args: &Args) -> Result<()> {
     }
 }
 
+/// As in torch, 8-bit floats are multiplied with each other but not with numbers.
+fn check_mul(args: &Args) -> Result<()> {
+    let number = |arg| args.optional_tensor(arg).is_none_or(|tensor| tensor.rank() == 0);
+    let float8 = |arg| args.optional_tensor(arg).filter(|tensor| tensor.dtype().is_float8());
+    match float8(MUL::INPUT).or_else(|| float8(MUL::OTHER)) {
+        Some(tensor) if number(MUL::INPUT) || number(MUL::OTHER) => {
+            Err(Error::unsupported("mul_cpu_reduced_float", tensor.dtype())
+                .hint("Convert it first: x.to(torch.float32)."))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A gradient times the conjugate of a number, which is often one.
 fn scaled(grad: Expr, factor: Scalar) -> Expr {
     if factor.is_one() { grad } else { grad * Expr::from(factor).conj() }
@@ -118,7 +132,7 @@ Both arguments broadcast and promote to their common dtype; bool is not supporte
 
     >>> torch.sub(torch.tensor([5, 7]), 2)
     tensor([3, 5])",
-    dtypes: DTypes::NUMBERS,
+    dtypes: DTypes::NUMBERS.union(DTypes::COMPLEX32),
     sparse: Sparse::Add(-1),
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
@@ -152,7 +166,7 @@ pub static RSUB: Operator = Operator {
 
     >>> torch.rsub(torch.tensor([5, 7]), 2)
     tensor([-3, -5])",
-    dtypes: DTypes::NUMBERS,
+    dtypes: DTypes::NUMBERS.union(DTypes::COMPLEX32),
     tags: Tags::BROADCASTS,
     implementation: Implementation::Delegate(|mut args| {
         args.op = &SUB;
@@ -195,6 +209,8 @@ pub static MUL: Operator = Operator {
             for<S> [Bool] (|x, y| Bool::from(x.get() & y.get()))
         },
     }),
+    check: Some(check_mul),
+    checked_dtypes: DTypes::FLOAT8,
     kernel_name: "mul_cpu",
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(OTHER), |d| d.grad() * d.input(OTHER).conj()),
@@ -217,7 +233,7 @@ pub static NEG: Operator = Operator {
     >>> torch.neg(torch.tensor([1, -2]))
     tensor([-1,  2])",
     out: Out::COMPUTE_DTYPE,
-    dtypes: DTypes::NUMBERS,
+    dtypes: DTypes::NUMBERS.union(DTypes::COMPLEX32),
     sparse: Sparse::Linear,
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
@@ -248,7 +264,7 @@ pub static POSITIVE: Operator = Operator {
 
     >>> torch.positive(torch.tensor([1, -2]))
     tensor([ 1, -2])",
-    dtypes: DTypes::NUMBERS,
+    dtypes: DTypes::NUMBERS.union(DTypes::COMPLEX32).union(DTypes::FLOAT8),
     implementation: Implementation::CompositeImplicit(|args| {
         let own = args.tensor(INPUT)?;
         if own.dtype() == DType::Bool {

@@ -10,7 +10,7 @@ use rushlight_simd::math::bessel;
 use super::{UNARY, float};
 use crate::expr_ext::ExprExt;
 
-const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
+const REAL: DTypes = DTypes::COMPUTED.without(DTypes::COMPLEX);
 /// Without half types, which torch does not support here.
 const WHOLE_OR_DOUBLE: DTypes = REAL.without(DTypes::HALVES);
 

@@ -20,7 +20,7 @@ const WHY: Derivative = Derivative::NonDifferentiable("its results are bool");
 const COMPARISON: Operator = Operator {
     variants: Variants::ALL,
     signature: "(Tensor self, Tensor|Scalar other) -> Tensor",
-    dtypes: DTypes::ALL.without(DTypes::COMPLEX),
+    dtypes: DTypes::COMPUTED.without(DTypes::COMPLEX),
     derivative: WHY,
     errors: &[super::MISMATCH],
     samples: &["t(2, 3), t(2, 3)", "t(5, 1, 4), t(3, 1)", "t(4), 1", "t(0, 3), t(1, 3)"],
@@ -133,7 +133,7 @@ pub static GE: Operator = Operator {
 
 /// Shared by tests of one number.
 #[operator]
-const NATURE: Operator = Operator { variants: Variants::BOTH, dtypes: DTypes::ALL, derivative: WHY, ..UNARY };
+const NATURE: Operator = Operator { variants: Variants::BOTH, dtypes: DTypes::COMPUTED, derivative: WHY, ..UNARY };
 
 /// A loop over floats and complex numbers; for other dtypes the result is constant.
 macro_rules! nature {
@@ -154,6 +154,7 @@ pub static ISNAN: Operator = Operator {
 
     >>> torch.isnan(torch.tensor([1., float('nan')]))
     tensor([False,  True])",
+    dtypes: DTypes::ALL,
     implementation: nature!(0, |x| x.is_nan(), |z| z.re.is_nan() | z.im.is_nan()),
     reference: "np.isnan(self)",
     ..NATURE
@@ -166,8 +167,10 @@ pub static ISINF: Operator = Operator {
 
     >>> torch.isinf(torch.tensor([1., float('inf')]))
     tensor([False,  True])",
+    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     implementation: nature!(0, |x| x.is_infinite(), |z| z.re.is_infinite() | z.im.is_infinite()),
     reference: "np.isinf(self)",
+    kernel_name: "isinf",
     ..NATURE
 };
 
@@ -178,8 +181,10 @@ pub static ISFINITE: Operator = Operator {
 
     >>> torch.isfinite(torch.tensor([1., float('inf')]))
     tensor([ True, False])",
+    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     implementation: nature!(1, |x| x.is_finite(), |z| z.re.is_finite() & z.im.is_finite()),
     reference: "np.isfinite(self)",
+    kernel_name: "isfinite",
     ..NATURE
 };
 
@@ -190,6 +195,7 @@ pub static ISREAL: Operator = Operator {
 
     >>> torch.isreal(torch.tensor([1 + 0j, 1j]))
     tensor([ True, False])",
+    dtypes: DTypes::ALL,
     implementation: nature!(1, |_x| true, |z| z.im == 0.0),
     reference: "np.isreal(self)",
     ..NATURE
@@ -204,7 +210,7 @@ pub static ISPOSINF: Operator = Operator {
     >>> torch.isposinf(torch.tensor([float('-inf'), float('inf')]))
     tensor([False,  True])",
     out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
-    dtypes: DTypes::ALL.without(DTypes::COMPLEX),
+    dtypes: DTypes::COMPUTED.without(DTypes::COMPLEX),
     implementation: nature!(0, |x| x == T::INFINITY, |_z| false),
     check: Some(|args| no_complex(args, || Error::runtime("isposinf does not support complex inputs."))),
     reference: "np.isposinf(self)",
@@ -220,7 +226,7 @@ pub static ISNEGINF: Operator = Operator {
     >>> torch.isneginf(torch.tensor([float('-inf'), float('inf')]))
     tensor([ True, False])",
     out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
-    dtypes: DTypes::ALL.without(DTypes::COMPLEX),
+    dtypes: DTypes::COMPUTED.without(DTypes::COMPLEX),
     implementation: nature!(0, |x| x == T::NEG_INFINITY, |_z| false),
     check: Some(|args| no_complex(args, || Error::runtime("isneginf does not support complex inputs."))),
     reference: "np.isneginf(self)",

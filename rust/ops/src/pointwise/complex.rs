@@ -54,7 +54,7 @@ pub static CONJ_AT_ONCE: Operator = Operator {
             for<S> [u8, i8, i16, i32, i64, f32, f64, rushlight_core::Bool] (|x| x)
         },
     }),
-    dtypes: DTypes::COMMON,
+    dtypes: DTypes::COMMON.union(DTypes::COMPLEX32),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad().conj())]),
     samples: &["t(2, 3)", "t()"],
     reference: "np.conj(self)",
@@ -68,7 +68,7 @@ pub static REAL_PART: Operator = Operator {
     variants: Variants::FUNCTION,
     signature: "(Tensor self) -> Tensor",
     doc: "A copy of the real parts.",
-    dtypes: DTypes::COMPLEX,
+    dtypes: DTypes::COMPLEX.union(DTypes::COMPLEX32),
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::ComplexToReal,
         loops: loops! {
@@ -91,7 +91,7 @@ pub static ANGLE: Operator = Operator {
 
     >>> torch.angle(torch.tensor([1j, -1 + 0j]))
     tensor([1.5708, 3.1416])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     batch_rule: BatchRule::Broadcast,
     implementation: Implementation::Kernel(Kernel { infer: infer_angle, cpu: cpu_angle, cuda: None }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
@@ -205,13 +205,13 @@ fn infer_pair(args: &Args, second: Arg) -> Result<Vec<TensorSpec>> {
 
 fn cpu_pair(args: &Args, second: Arg, results: &[Tensor], loops: Loops) -> Result<()> {
     let (a, b, out) = (args.tensor(Arg::FIRST)?, args.tensor(second)?, &results[0]);
-    let compute = out.dtype().to_real();
-    let Some(inner_loop) = (loops.cpu)(compute) else { return Err(not_implemented(args.op, a.dtype())) };
-    run_loop(out, [a, b], out.dtype(), compute, inner_loop)
+    let result = out.dtype().compute();
+    let Some(inner_loop) = (loops.cpu)(result.to_real()) else { return Err(not_implemented(args.op, a.dtype())) };
+    run_loop(out, [a, b], result, result.to_real(), inner_loop)
 }
 
 /// The dtypes that parts of complex numbers may have.
-const PARTS: DTypes = DTypes(DTypes::FLOATS.0 & !(1 << DType::BF16 as u16));
+const PARTS: DTypes = DTypes(DTypes::FLOATS.0 & !(1 << DType::BF16 as u32));
 
 #[operator]
 pub static COMPLEX: Operator = Operator {

@@ -29,7 +29,7 @@ pub static DIV: Operator = Operator {
 
     >>> torch.div(torch.tensor([7, 1]), 2)
     tensor([3.5000, 0.5000])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     sparse: Sparse::ExplicitAutograd,
     implementation: float(loops! {
         for<S> [f32, f64] (|x, y| x / y);
@@ -286,7 +286,7 @@ pub static RECIPROCAL: Operator = Operator {
 
     >>> torch.reciprocal(torch.tensor([2., 4.]))
     tensor([0.5000, 0.2500])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| 1.0 / x);
         for<S> [c64, c128] (|x| c128::new(1.0, 0.0).quotient(x.wide()).narrow())

@@ -45,7 +45,7 @@ pub static EQUAL: Operator = Operator {
 
     >>> torch.equal(torch.tensor([1, 2]), torch.tensor([1, 2]))
     True",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED.union(DTypes::FLOAT8),
     tags: Tags::DATA_DEPENDENT,
     implementation: Implementation::CompositeImplicit(equal),
     derivative: Derivative::NonDifferentiable("the result is not a tensor"),

@@ -25,9 +25,10 @@ Integers give the default float dtype. The error is at most 1 ulp.
         for<S> [f32, f64] (|x| S::exp(x));
         for<S> [c64, c128] (|x| analytic::exp(x.wide()).narrow())
     }),
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| d.grad() * d.result().conj())]),
     reference: "np.exp(self)",
+    kernel_name: "exp_vml_cpu",
     ..UNARY
 };
 
@@ -45,7 +46,7 @@ pub static EXP2: Operator = Operator {
         for<S> [f32, f64] (|x| S::exp2(x));
         for<S> [c64, c128] (|x| analytic::exp(x.wide() * LN_2).narrow())
     }),
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| d.grad() * d.result().conj() * LN_2)]),
     reference: "np.exp2(self)",
     ..UNARY
@@ -65,9 +66,10 @@ pub static EXPM1: Operator = Operator {
         for<S> [f32, f64] (|x| S::expm1(x));
         for<S> [c64, c128] (|x| analytic::expm1(x.wide()).narrow())
     }),
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| d.grad() * (d.result().conj() + 1.0))]),
     reference: "np.expm1(self)",
+    kernel_name: "expm1_vml_cpu",
     ..UNARY
 };
 
@@ -82,10 +84,11 @@ pub static LOG: Operator = Operator {
         for<S> [f32, f64] (|x| S::log(x));
         for<S> [c64, c128] (|x| x.wide().logarithm().narrow())
     }),
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| d.grad() / d.input(INPUT).conj())]),
     samples: POSITIVE,
     reference: "np.log(self)",
+    kernel_name: "log_vml_cpu",
     ..UNARY
 };
 
@@ -102,12 +105,13 @@ pub static LOG2: Operator = Operator {
         for<S> [f32, f64] (|x| S::log2(x));
         for<S> [c64, c128] (|x| (x.wide().logarithm() / LN_2).narrow())
     }),
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() / (d.input(INPUT).conj() * LN_2)
     })]),
     samples: POSITIVE,
     reference: "np.log2(self)",
+    kernel_name: "log2_vml_cpu",
     ..UNARY
 };
 
@@ -122,12 +126,13 @@ pub static LOG10: Operator = Operator {
         for<S> [f32, f64] (|x| S::log10(x));
         for<S> [c64, c128] (|x| (x.wide().logarithm() / LN_10).narrow())
     }),
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() / (d.input(INPUT).conj() * LN_10)
     })]),
     samples: POSITIVE,
     reference: "np.log10(self)",
+    kernel_name: "log10_vml_cpu",
     ..UNARY
 };
 
@@ -145,12 +150,13 @@ pub static LOG1P: Operator = Operator {
         for<S> [f32, f64] (|x| S::log1p(x));
         for<S> [c64, c128] (|x| x.wide().log1p().narrow())
     }),
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         d.grad() / (d.input(INPUT) + 1.0).conj()
     })]),
     samples: POSITIVE,
     reference: "np.log1p(self)",
+    kernel_name: "log1p_vml_cpu",
     ..UNARY
 };
 

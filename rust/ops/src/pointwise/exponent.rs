@@ -23,7 +23,7 @@ use crate::expr_ext::ExprExt;
 use crate::reduce::sum::SUM_DIM;
 use crate::view::squeeze::UNSQUEEZE;
 
-const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
+const REAL: DTypes = DTypes::COMPUTED.without(DTypes::COMPLEX);
 
 macro_rules! angles {
     ($($op:ident $name:literal $factor:expr, $doc:literal;)*) => {$(
@@ -63,7 +63,7 @@ pub static LDEXP: Operator = Operator {
 
     >>> torch.ldexp(torch.tensor([1.]), torch.tensor([1, 2]))
     tensor([2., 4.])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     tags: Tags::BROADCASTS,
     implementation: Implementation::CompositeImplicit(|args| {
         let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);

@@ -15,7 +15,7 @@ use super::special::ERFC;
 use super::{UNARY, float};
 use crate::expr_ext::ExprExt;
 
-const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
+const REAL: DTypes = DTypes::COMPUTED.without(DTypes::COMPLEX);
 const DOUBLE: DTypes = REAL.without(DTypes::HALVES);
 
 #[operator]

@@ -16,7 +16,7 @@ pub static SINH: Operator = Operator {
 
     >>> torch.sinh(torch.tensor([0., 1.]))
     tensor([0.0000, 1.1752])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::sinh(x));
         for<S> [c64, c128] (|x| analytic::sinh(x.wide()).narrow())
@@ -35,7 +35,7 @@ pub static COSH: Operator = Operator {
 
     >>> torch.cosh(torch.tensor([0., 1.]))
     tensor([1.0000, 1.5431])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::cosh(x));
         for<S> [c64, c128] (|x| analytic::cosh(x.wide()).narrow())
@@ -55,7 +55,7 @@ pub static TANH: Operator = Operator {
 
     >>> torch.tanh(torch.tensor([0., 1.]))
     tensor([0.0000, 0.7616])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::tanh(x));
         for<S> [c64, c128] (|x| analytic::tanh(x.wide()).narrow())
@@ -64,6 +64,7 @@ pub static TANH: Operator = Operator {
         d.grad().with(&super::activation_backward::TANH_BACKWARD, d.result())
     })]),
     reference: "np.tanh(self)",
+    kernel_name: "tanh_vml_cpu",
     ..UNARY
 };
 
@@ -76,7 +77,7 @@ pub static ASINH: Operator = Operator {
 
     >>> torch.asinh(torch.tensor([0., 1.]))
     tensor([0.0000, 0.8814])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::asinh(x));
         for<S> [c64, c128] (|x| analytic::asinh(x.wide()).narrow())
@@ -97,7 +98,7 @@ pub static ACOSH: Operator = Operator {
 
     >>> torch.acosh(torch.tensor([1., 2.]))
     tensor([0.0000, 1.3170])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::acosh(x));
         for<S> [c64, c128] (|x| analytic::acosh(x.wide()).narrow())
@@ -124,7 +125,7 @@ pub static ATANH: Operator = Operator {
 
     >>> torch.atanh(torch.tensor([0., 0.5]))
     tensor([0.0000, 0.5493])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::atanh(x));
         for<S> [c64, c128] (|x| analytic::atanh(x.wide()).narrow())

@@ -29,7 +29,7 @@ pub static LOGICAL_AND: Operator = Operator {
 
     >>> torch.logical_and(torch.tensor([True, True]), torch.tensor([1, 0]))
     tensor([ True, False])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: truths!(&),
     tags: Tags::NO_GRAD_IN_PLACE,
     derivative: WHY,
@@ -44,7 +44,7 @@ pub static LOGICAL_OR: Operator = Operator {
 
     >>> torch.logical_or(torch.tensor([True, False]), torch.tensor([0, 0]))
     tensor([ True, False])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: truths!(|),
     tags: Tags::NO_GRAD_IN_PLACE,
     derivative: WHY,
@@ -59,7 +59,7 @@ pub static LOGICAL_XOR: Operator = Operator {
 
     >>> torch.logical_xor(torch.tensor([True, False]), torch.tensor([1, 1]))
     tensor([False,  True])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: truths!(^),
     tags: Tags::NO_GRAD_IN_PLACE,
     derivative: WHY,
@@ -74,7 +74,7 @@ pub static LOGICAL_NOT: Operator = Operator {
 
     >>> torch.logical_not(torch.tensor([0, 3]))
     tensor([ True, False])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: question(loops! {
         signless;
         for<S> [i8, i16, i32, i64 => Bool] (|x| Bool::from(x == 0));

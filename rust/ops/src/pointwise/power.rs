@@ -178,9 +178,9 @@ pub static POW_TENSOR: Operator = Operator {
             // The logarithm of a negative number exists for a complex exponent.
             let is_complex = d.meta(EXPONENT).is_some_and(|meta| meta.dtype.is_complex());
             let log = match base.clone() {
-                Expr::Tensor(base) if is_complex => {
-                    Expr::from(&base).call(&crate::convert::TO_DTYPE, [base.dtype().to_complex().into()]).log()
-                }
+                Expr::Tensor(base) if is_complex => Expr::from(&base)
+                    .call(&crate::convert::TO_DTYPE, [base.dtype().compute().to_complex().into()])
+                    .log(),
                 Expr::Number(number) if is_complex => Expr::from(Scalar::Complex(number.complex())).log(),
                 base => base.log(),
             };
@@ -278,7 +278,7 @@ pub static SQRT: Operator = Operator {
 
     >>> torch.sqrt(torch.tensor([4., 2.]))
     tensor([2.0000, 1.4142])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     sparse: Sparse::ZeroPreserving,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| x.sqrt());
@@ -287,6 +287,7 @@ pub static SQRT: Operator = Operator {
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| d.grad() / (d.result().conj() * 2.0))]),
     samples: &["pos(2, 3)", "pos()"],
     reference: "np.sqrt(self)",
+    kernel_name: "sqrt_vml_cpu",
     ..UNARY
 };
 
@@ -297,7 +298,7 @@ pub static RSQRT: Operator = Operator {
 
     >>> torch.rsqrt(torch.tensor([4., 1.]))
     tensor([0.5000, 1.0000])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::rsqrt(x));
         for<S> [c64, c128] (|x| c128::new(1.0, 0.0).quotient(x.wide().root()).narrow())

@@ -26,7 +26,7 @@ pub static ABS: Operator = Operator {
         Accepts::CastIf(|args| args.tensor(INPUT).is_ok_and(|own| own.dtype().is_complex())),
         Out::COMPUTE_DTYPE.sentences,
     ),
-    dtypes: DTypes::NUMBERS,
+    dtypes: DTypes::NUMBERS.union(DTypes::COMPLEX32).union(DTypes::FLOAT8),
     tags: Tags::RESTRICTED_IN_PLACE,
     sparse: Sparse::ZeroPreserving,
     implementation: Implementation::Pointwise(Pointwise {
@@ -78,6 +78,7 @@ pub static SGN: Operator = Operator {
     >>> torch.sgn(torch.tensor([3 + 4j]))
     tensor([0.6000+0.8000j])",
     out: Out::COMPUTE_DTYPE,
+    dtypes: DTypes::COMMON.union(DTypes::COMPLEX32),
     implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x| x.sign());
         for<S> [f32, f64] (|x| x.sign());
@@ -107,7 +108,7 @@ pub static SIGNBIT: Operator = Operator {
     >>> torch.signbit(torch.tensor([-0., 1.]))
     tensor([ True, False])",
     out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
-    dtypes: DTypes::ALL.without(DTypes::COMPLEX),
+    dtypes: DTypes::COMPUTED.without(DTypes::COMPLEX),
     implementation: question(loops! {
         for<S> [u8, i8, i16, i32, i64, u16, u32, u64 => Bool] (|x| Bool::from(x.is_negative()));
         for<S> [f32, f64 => Bool] (|x| Bool::from(x.is_sign_negative()));
@@ -128,7 +129,7 @@ pub static COPYSIGN: Operator = Operator {
 
     >>> torch.copysign(torch.tensor([1., -2.]), torch.tensor([-0., 3.]))
     tensor([-1.,  2.])",
-    dtypes: DTypes::ALL.without(DTypes::COMPLEX),
+    dtypes: DTypes::COMPUTED.without(DTypes::COMPLEX),
     implementation: float(loops! { for<S> [f32, f64] (|x, y| x.copysign(y)) }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {

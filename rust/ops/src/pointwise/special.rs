@@ -3,21 +3,20 @@
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
 use rushlight_dispatch::operator::{
-    DTypes, Derivative, Implementation, Operator, Saves, Tags, Variants, formula, operator,
+    DTypes, Derivative, Implementation, Operator, Saves, Tags, Variants, formula, missing_formula, operator,
 };
 use std::f64::consts::{FRAC_2_SQRT_PI, PI};
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Error, Scalar};
 use rushlight_cpu::loops;
-use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::value::Value;
 
 use super::numbers::{Analytic, ComplexMath, Narrow, polygamma, zeta};
 use super::{BINARY, UNARY, analytic, common, float};
 use crate::expr_ext::ExprExt;
 
-const REAL: DTypes = DTypes::ALL.without(DTypes::COMPLEX);
+const REAL: DTypes = DTypes::COMPUTED.without(DTypes::COMPLEX);
 
 #[operator]
 pub static SIGMOID: Operator = Operator {
@@ -29,7 +28,7 @@ pub static SIGMOID: Operator = Operator {
 
     >>> torch.sigmoid(torch.tensor([0., 1.]))
     tensor([0.5000, 0.7311])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::sigmoid(x));
         for<S> [c64, c128] (|x| analytic::sigmoid(x.wide()).narrow())
@@ -249,7 +248,7 @@ pub static ZETA: Operator = Operator {
     implementation: float(loops! { for<S> [f32, f64] (|x, q| zeta(f64::from(x), f64::from(q)) as T) }),
     kernel_name: "zeta_cpu",
     derivative: Derivative::Formulas(&[
-        formula(INPUT, Saves::NOTHING, |_| Expr::failed(Derivative::not_implemented("zeta"))),
+        missing_formula(INPUT, "zeta"),
         formula(OTHER, Saves::input(INPUT).union(Saves::input(OTHER)), |d| {
             let (s, q) = (d.input(INPUT), d.input(OTHER));
             d.grad() * -s.clone() * (s + 1.0).with(&ZETA, q)
@@ -328,7 +327,7 @@ pub static SINC: Operator = Operator {
 
     >>> torch.sinc(torch.tensor([0., 0.5]))
     tensor([1.0000, 0.6366])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| if x == 0.0 { 1.0 } else { S::sin(x * PI as T) / (x * PI as T) });
         for<S> [c64, c128] (|x| if x == T::new(0.0, 0.0) { T::new(1.0, 0.0) } else {

@@ -49,7 +49,10 @@ pub static LERP: Operator = Operator {
             let kernel = if args.has_tensor(WEIGHT) { "lerp_kernel_tensor" } else { "lerp_kernel_scalar" };
             return Err(Error::unsupported(kernel, own));
         }
-        Ok(())
+        match args.optional_scalar(WEIGHT) {
+            Some(weight) if !own.is_complex() => rushlight_dispatch::create::check_fits(weight, own),
+            _ => Ok(()),
+        }
     }),
     kernel_name: "lerp_kernel_scalar",
     derivative: Derivative::Formulas(&[
@@ -86,7 +89,7 @@ pub static ADDCMUL: Operator = Operator {
 
     >>> torch.addcmul(torch.tensor([1.]), torch.tensor([2.]), torch.tensor([3.]), value=0.5)
     tensor([4.])",
-    dtypes: DTypes::NUMBERS,
+    dtypes: DTypes::NUMBERS.union(DTypes::COMPLEX32),
     implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x, y, z; value| x.wrapping_add(value.wrapping_mul(y).wrapping_mul(z)));
         for<S> [f32, f64, c64, c128] (|x, y, z; value| x + value * y * z)
@@ -158,7 +161,7 @@ pub static NAN_TO_NUM: Operator = Operator {
     name: "nan_to_num",
     variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     doc: "Replaces nan (by 0 unless given) and the infinities (by the greatest and smallest numbers unless given).
 
     >>> torch.nan_to_num(torch.tensor([float('nan'), float('inf')]), posinf=9.)
@@ -184,7 +187,7 @@ pub static REPLACED: Operator = Operator {
     name: "_nan_to_num",
     variants: Variants::FUNCTION,
     signature: "(Tensor self, float nan, float posinf, float neginf) -> Tensor",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     doc: "Replaces nan and the infinities.",
     out: Out::new(Accepts::Same, &["nan_to_num: dtype of out: {Out} should be same as input: {Result}"]),
     implementation: common(loops! {

@@ -33,7 +33,7 @@ pub static SIN: Operator = Operator {
 
     >>> torch.sin(torch.tensor([0., 1.]))
     tensor([0.0000, 0.8415])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::sin(x)) by sines::<T>;
         for<S> [c64, c128] (|x| analytic::sin(x.wide()).narrow())
@@ -42,6 +42,7 @@ pub static SIN: Operator = Operator {
         d.grad() * d.input(INPUT).cos().conj()
     })]),
     reference: "np.sin(self)",
+    kernel_name: "sin_vml_cpu",
     ..UNARY
 };
 
@@ -52,7 +53,7 @@ pub static COS: Operator = Operator {
 
     >>> torch.cos(torch.tensor([0., 1.]))
     tensor([1.0000, 0.5403])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::cos(x)) by cosines::<T>;
         for<S> [c64, c128] (|x| analytic::cos(x.wide()).narrow())
@@ -61,6 +62,7 @@ pub static COS: Operator = Operator {
         d.grad() * -d.input(INPUT).sin().conj()
     })]),
     reference: "np.cos(self)",
+    kernel_name: "cos_vml_cpu",
     ..UNARY
 };
 
@@ -71,7 +73,7 @@ pub static TAN: Operator = Operator {
 
     >>> torch.tan(torch.tensor([0., 1.]))
     tensor([0.0000, 1.5574])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::tan(x)) by tangents::<T>;
         for<S> [c64, c128] (|x| analytic::tan(x.wide()).narrow())
@@ -80,6 +82,7 @@ pub static TAN: Operator = Operator {
         d.grad() * (d.result().square() + 1.0).conj()
     })]),
     reference: "np.tan(self)",
+    kernel_name: "tan_vml_cpu",
     ..UNARY
 };
 
@@ -93,7 +96,7 @@ pub static ASIN: Operator = Operator {
 
     >>> torch.asin(torch.tensor([0., 1.]))
     tensor([0.0000, 1.5708])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::asin(x));
         for<S> [c64, c128] (|x| analytic::asin(x.wide()).narrow())
@@ -103,6 +106,7 @@ pub static ASIN: Operator = Operator {
     })]),
     samples: UNIT,
     reference: "np.arcsin(self)",
+    kernel_name: "asin_vml_cpu",
     ..UNARY
 };
 
@@ -114,7 +118,7 @@ pub static ACOS: Operator = Operator {
 
     >>> torch.acos(torch.tensor([0., 1.]))
     tensor([1.5708, 0.0000])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::acos(x));
         for<S> [c64, c128] (|x| analytic::acos(x.wide()).narrow())
@@ -124,6 +128,7 @@ pub static ACOS: Operator = Operator {
     })]),
     samples: UNIT,
     reference: "np.arccos(self)",
+    kernel_name: "acos_vml_cpu",
     ..UNARY
 };
 
@@ -135,7 +140,7 @@ pub static ATAN: Operator = Operator {
 
     >>> torch.atan(torch.tensor([0., 1.]))
     tensor([0.0000, 0.7854])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::atan(x));
         for<S> [c64, c128] (|x| analytic::atan(x.wide()).narrow())
@@ -144,6 +149,7 @@ pub static ATAN: Operator = Operator {
         d.grad() / (d.input(INPUT) * d.input(INPUT) + 1.0).conj()
     })]),
     reference: "np.arctan(self)",
+    kernel_name: "atan_vml_cpu",
     ..UNARY
 };
 
@@ -163,7 +169,7 @@ pub static ATAN2: Operator = Operator {
 
     >>> torch.atan2(torch.tensor([1., -1.]), torch.tensor([1., -1.]))
     tensor([ 0.7854, -2.3562])",
-    dtypes: DTypes::ALL.without(DTypes::COMPLEX),
+    dtypes: DTypes::COMPUTED.without(DTypes::COMPLEX),
     implementation: float(loops! { for<S> [f32, f64] (|y, x| S::atan2(y, x)) }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INPUT).union(Saves::input(OTHER)), |d| turn(d, d.input(OTHER))),

@@ -148,7 +148,7 @@ pub static COUNT_NONZERO: Operator = Operator {
 
     >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=1)
     tensor([1, 2])",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     batch_rule: BatchRule::Over(DIM),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| Ok(vec![ReduceDims::along(args, DIM)?.spec(args, DType::I64)?]),

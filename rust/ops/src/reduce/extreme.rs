@@ -74,6 +74,7 @@ pub static MAX: Operator = Operator {
         "max(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.",
     )],
     reference: "np.max(self)",
+    kernel_name: "max_all",
     ..ORDER
 };
 

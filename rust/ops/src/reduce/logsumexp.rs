@@ -33,7 +33,7 @@ pub static LOGSUMEXP: Operator = Operator {
     >>> torch.logsumexp(torch.tensor([1000., 1000.]), 0)
     tensor(1000.6932)",
     out: Out::new(Accepts::Cast, &["logsumexp(): Expected floating point type for result tensor, but got: {Out}"]),
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     batch_rule: BatchRule::Over(DIM),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {

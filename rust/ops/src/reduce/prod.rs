@@ -35,6 +35,7 @@ pub static PROD: Operator = Operator {
     })]),
     samples: &["t(2, 3)", "t()", "t(0)", "t(3, 2).t()"],
     reference: "np.prod(self)",
+    kernel_name: "prod_out_cpu",
     ..Operator::BASE
 };
 

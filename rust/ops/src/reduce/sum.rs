@@ -30,7 +30,7 @@ and the bits do not depend on the number of threads.
 
     >>> torch.sum(torch.tensor([[1., 2.], [3., 4.]]))
     tensor(10.)",
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::FullReduction(&SUM_DIM),
     implementation: Implementation::Kernel(Kernel {
@@ -54,7 +54,7 @@ pub static SUM_DIM: Operator = Operator {
     >>> torch.sum(torch.tensor([[1., 2.], [3., 4.]]), dim=1)
     tensor([3., 7.])",
     out: Out::REQUESTED_DTYPE,
-    dtypes: DTypes::ALL,
+    dtypes: DTypes::COMPUTED,
     batch_rule: BatchRule::Over(DIM),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| infer(args, ReduceDims::of(args, DIM, KEEPDIM)?, DTYPE),
@@ -158,6 +158,7 @@ pub static MEAN: Operator = Operator {
         "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: Long",
     )],
     reference: "np.mean(self)",
+    kernel_name: "sum_cpu",
     ..Operator::BASE
 };
 
@@ -272,11 +273,11 @@ pub const NAN_SUMS: Folds = folds! {
     for<S> [f32, f64] (0.0; |a, x| if x.is_nan() { a } else { a + x }; |a, b| a + b; |a, _n| a)
 };
 
-/// Means by compute dtype.
+/// Means by compute dtype. torch multiplies complex sums by a complex number, so that an infinite part makes the other NaN.
 pub const MEANS: Folds = folds! {
     for<S> [f32, f64] (0.0; |a, x| a + x; |a, b| a + b; |a, n| a / n as T);
-    for<S> [c64] (T::default(); |a, x| a + x; |a, b| a + b; |a, n| a / n as f32);
-    for<S> [c128] (T::default(); |a, x| a + x; |a, b| a + b; |a, n| a / n as f64)
+    for<S> [c64] (T::default(); |a, x| a + x; |a, b| a + b; |a, n| a * T::new(1.0 / n as f32, 0.0));
+    for<S> [c128] (T::default(); |a, x| a + x; |a, b| a + b; |a, n| a * T::new(1.0 / n as f64, 0.0))
 };
 
 /// The dtype of a sum: the requested one, int64 for integers, else the operand's.

@@ -18,7 +18,7 @@ use super::coalesce;
 use super::parts::{build, check_places, empty, parts, scatter, taken, with_values};
 use crate::convert::{contiguous, to_dtype, to_vec};
 
-const BASE: Operator = Operator { dtypes: DTypes::ALL, sparse: Sparse::Supported, ..Operator::BASE };
+const BASE: Operator = Operator { dtypes: DTypes::COMPUTED, sparse: Sparse::Supported, ..Operator::BASE };
 
 /// A sparse tensor of checked parts.
 #[operator]

@@ -22,7 +22,7 @@ pub static VIEW_AS_REAL: Operator = Operator {
 
     >>> torch.view_as_real(torch.tensor([1 + 2j]))
     tensor([[1., 2.]])",
-    dtypes: DTypes::COMPLEX,
+    dtypes: DTypes::COMPLEX.union(DTypes::COMPLEX32),
     tags: Tags::STRIDE_DEPENDENT,
     implementation: Implementation::ViewDtype(|args| {
         let own = args.tensor(INPUT)?;
@@ -56,7 +56,7 @@ pub static VIEW_AS_COMPLEX: Operator = Operator {
 
     >>> torch.view_as_complex(torch.tensor([[1., 2.]]))
     tensor([1.+2.j])",
-    dtypes: DTypes::of(&[DType::F32, DType::F64]),
+    dtypes: DTypes::of(&[DType::F16, DType::F32, DType::F64]),
     autocast: Autocast::Fp32,
     tags: Tags::STRIDE_DEPENDENT,
     implementation: Implementation::ViewDtype(|args| {
@@ -67,13 +67,13 @@ pub static VIEW_AS_COMPLEX: Operator = Operator {
             ));
         }
         let dtype = match own.dtype() {
-            DType::F32 | DType::F64 => own.dtype().to_complex(),
+            DType::F16 | DType::F32 | DType::F64 => own.dtype().to_complex(),
             other => {
                 return Err(Error::runtime(format!(
                     "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: {}",
                     other.display_name()
                 ))
-                .hint("Half types would need complex32, which is not supported: use x.float() first."));
+                .hint("Convert it first: x.float()."));
             }
         };
         Ok(TensorMeta { dtype, ..own.meta_with(paired(own.layout())?) })
@@ -145,7 +145,7 @@ pub static IMAG: Operator = Operator {
 
     >>> torch.imag(torch.tensor([1 + 2j]))
     tensor([2.])",
-    dtypes: DTypes::COMPLEX,
+    dtypes: DTypes::COMPLEX.union(DTypes::COMPLEX32),
     implementation: Implementation::CompositeImplicit(|args| {
         let own = args.tensor(INPUT)?;
         if !own.dtype().is_complex() {
@@ -178,7 +178,7 @@ pub static LAZY_CONJ: Operator = Operator {
 
     >>> torch._conj(torch.tensor([1 + 2j]))
     tensor([1.-2.j])",
-    dtypes: DTypes::COMPLEX,
+    dtypes: DTypes::COMPLEX.union(DTypes::COMPLEX32),
     tags: Tags::STRIDE_DEPENDENT,
     batch_rule: BatchRule::Substitute(&crate::pointwise::complex::CONJ_AT_ONCE),
     implementation: Implementation::ViewDtype(turned),
