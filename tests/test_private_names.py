@@ -141,3 +141,129 @@ def test_facts_about_the_build():
     assert torch.version.rocm is None and torch.version.xpu is None and torch.version.hip is None
     assert torch.__version__ in torch.__config__.show()
     assert f"get_num_threads() : {torch.get_num_threads()}\n" in torch.__config__.parallel_info()
+
+
+FOREACH = [
+    ("_foreach_add", (1,)),
+    ("_foreach_add", ([1, 2],)),
+    ("_foreach_mul", (torch.tensor(2.0),)),
+    ("_foreach_sqrt", ()),
+    ("_foreach_maximum", (1.5,)),
+    ("_foreach_pow", (2,)),
+    ("_foreach_clamp_min", ([1.5, 0.5],)),
+]
+
+
+@pytest.mark.parametrize("name, given", FOREACH)
+def test_operators_over_lists(name, given):
+    operator = name.removeprefix("_foreach_")
+    tensors = [torch.ones(2), torch.arange(3.0)]
+    each = given[0] if given and isinstance(given[0], list) else [*given] * 2
+    wanted = []
+    for place, tensor in enumerate(tensors):
+        other = each[place : place + 1]
+        if operator == "maximum":
+            other = [torch.tensor(other[0])]
+        wanted.append(getattr(torch, operator)(tensor, *other))
+    found = getattr(torch, name)(tensors, *given)
+    assert isinstance(found, tuple) and all(map(torch.equal, found, wanted))
+    assert getattr(torch, f"{name}_")(tensors, *given) is tensors and all(map(torch.equal, tensors, wanted))
+
+
+def test_operators_over_several_lists():
+    def values(result):
+        return [tensor.tolist() for tensor in result]
+
+    a, b = [torch.ones(2), torch.full((1,), 4.0)], [torch.full((2,), 3.0), torch.full((1,), 2.0)]
+    assert values(torch._foreach_add(a, b, alpha=2)) == [[7, 7], [8]]
+    assert (
+        values(torch._foreach_lerp(a, b, 0.5)) == values(torch._foreach_lerp(a, b, weights=[0.5, 0.5])) == [[2, 2], [3]]
+    )
+    assert values(torch._foreach_addcmul(a, b, b, 2.0)) == [[19, 19], [12]]
+    assert values(torch._foreach_addcdiv(a, b, b, scalars=[1, 2])) == [[2, 2], [6]]
+    assert values(torch._foreach_norm(b, 1)) == [6, 2] and values(torch._foreach_max(a)) == [1, 4]
+    assert values(torch._foreach_pow(2.0, b)) == [[8, 8], [4]]
+    assert torch._foreach_copy_(a, b) is a and values(a) == values(b) == values(torch._foreach_clone(b))
+    assert values(torch._foreach_zero_(a)) == [[0, 0], [0]]
+
+
+@pytest.mark.parametrize(
+    "call, told",
+    [
+        (lambda a: torch._foreach_add([], 1), "Tensor list must have at least one tensor."),
+        (lambda a: torch._foreach_add(a, a[:1]), "Tensor lists must have the same number of tensors, got 2 and 1"),
+        (lambda a: torch._foreach_add(a, [1, 2, 3]), "Tensor list must have same number of elements as scalar list."),
+        (
+            lambda a: torch._foreach_mul(a, a[0]),
+            "scalar tensor expected to be 0 dim but it has 1 dimensions and 2 elements.",
+        ),
+    ],
+)
+def test_lists_that_do_not_fit(call, told):
+    with pytest.raises(RuntimeError) as caught:
+        call([torch.ones(2), torch.ones(2)])
+    assert str(caught.value) == told
+
+
+def test_the_text_of_the_elements():
+    from rushlight._tensor_str import PRINT_OPTS, _tensor_str
+
+    x = torch.arange(4.0, requires_grad=True).reshape(2, 2)
+    assert _tensor_str(x, 0) == "[[0., 1.],\n [2., 3.]]" and _tensor_str(x, 3) == "[[0., 1.],\n    [2., 3.]]"
+    assert _tensor_str(torch.tensor(2, dtype=torch.int8), 0) == "2" and _tensor_str(torch.zeros(0, 3), 0) == "[]"
+    assert (PRINT_OPTS.threshold, PRINT_OPTS.linewidth) == (1000, 80)
+
+
+def test_arguments_of_to():
+    parse = torch._C._nn._parse_to
+    cpu = torch.device("cpu")
+    assert parse("cpu", torch.float16, True) == (cpu, torch.float16, True, None)
+    assert parse(torch.ones(1, dtype=torch.int8)) == (cpu, torch.int8, False, None)
+    assert parse(memory_format=torch.channels_last) == (None, None, False, torch.channels_last)
+    assert parse() == (None, None, False, None)
+    with pytest.raises(TypeError, match="invalid combination of arguments"):
+        parse(3, "x")
+
+
+def test_parameters_are_replaced_in_a_block():
+    linear = torch.nn.Linear(1, 1, bias=False)
+    before = linear.weight
+    with torch.nn.utils.stateless._reparametrize_module(linear, {"weight": torch.full((1, 1), 5.0)}):
+        assert linear(torch.ones(1)).item() == 5
+    assert linear.weight is before
+
+
+def test_functions_of_registered_containers():
+    from rushlight.utils import _pytree
+
+    tree = {"b": 1, "a": 2}
+    assert _pytree._dict_flatten(tree) == ([1, 2], ["b", "a"]) and _pytree._dict_unflatten([1, 2], ["b", "a"]) == tree
+    assert _pytree._dict_flatten_with_keys(tree)[0][0] == (_pytree.MappingKey("b"), 1)
+    assert _pytree._list_flatten([1]) == ([1], None) and _pytree._tuple_unflatten([1], None) == (1,)
+
+
+def test_names_for_annotations_and_questions():
+    from rushlight._dynamo import _trace_wrapped_higher_order_op, eval_frame
+    from rushlight._jit_internal import _copy_to_script_wrapper
+    from rushlight.serialization import MAP_LOCATION
+    from rushlight.utils.data.dataloader import _collate_fn_t
+
+    linear = torch.nn.Linear(1, 1)
+    for kind in (
+        torch.SymInt,
+        torch.ScriptModule,
+        eval_frame.OptimizedModule,
+        torch.nn.parallel.DistributedDataParallel,
+    ):
+        assert not isinstance(linear, kind) and not isinstance(3, kind)
+    assert MAP_LOCATION is not None and _collate_fn_t is not None and not eval_frame.is_dynamo_supported()
+    assert _copy_to_script_wrapper(len) is len and torch.jit._overload(len) is len
+    assert isinstance(torch.ones(1), torch._C._TensorMeta) is False and type(torch.Tensor) is torch._C._TensorMeta
+    assert torch.Future is torch.jit.Future and issubclass(torch.jit.TracerWarning, Warning)
+    with _trace_wrapped_higher_order_op.TransformGetItemToIndex():
+        assert torch.vmap(lambda i: torch.arange(3)[i])(torch.tensor([2, 0])).tolist() == [2, 0]
+    counter = torch.utils.flop_counter.FlopCounterMode(display=False)
+    assert counter.get_total_flops() == 0 and counter.get_flop_counts() == {}
+    with pytest.raises(NotImplementedError, match="operations are not counted"):
+        counter.__enter__()
+    assert torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all()) is None

@@ -76,9 +76,23 @@ def set_rng_state(new_state: Tensor) -> None:
 # Names that load when they are first used: modules, and functions in modules of their own.
 _SUBMODULES = frozenset(
     "accelerator amp ao array_api autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit "
-    "library linalg masked mps mtia multiprocessing nn npz onnx optim overrides package profiler quasirandom random return_types safetensors serialization signal sparse special "
-    "storage testing types utils version xpu __config__ __future__".split()
+    "library linalg masked mps mtia multiprocessing nn npz onnx ops optim overrides package profiler quasirandom random return_types safetensors serialization signal sparse special "
+    "storage testing torch_version types utils version xpu __config__ __future__".split()
 )
+_FOREACH = [
+    f"_foreach_{name}{form}"
+    for name, forms in (
+        (
+            "abs acos add addcdiv addcmul asin atan ceil clamp_max clamp_min cos cosh div erf erfc exp expm1 floor frac lerp lgamma "
+            "log log10 log1p log2 maximum minimum mul neg pow reciprocal round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc",
+            ["", "_"],
+        ),
+        ("clone max norm", [""]),
+        ("copy zero", ["_"]),
+    )
+    for name in name.split()
+    for form in forms
+]
 _ELSEWHERE = {
     **dict.fromkeys(
         "chain_matmul einsum gesv gradient histogramdd lu tensordot unique unique_consecutive unravel_index".split(),
@@ -92,11 +106,19 @@ _ELSEWHERE = {
     **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     **dict.fromkeys(
+        "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu qint32 qint8 quint2x4 quint4x2 "
+        "quint8".split(),
+        "_absent_dtypes",
+    ),
+    **dict.fromkeys(
         "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "
         "_check_value _check_with".split(),
         "_checks",
     ),
+    **dict.fromkeys(_FOREACH, "_foreach"),
+    **dict.fromkeys("PyTorchFileReader PyTorchFileWriter SymBool SymFloat SymInt".split(), "_absent_names"),
     "lobpcg": "_lobpcg",
+    **dict.fromkeys(["Future", "ScriptModule"], "jit"),
     "AmbiguousReduction": "_warnings",
     **dict.fromkeys(["AcceleratorError", "OutOfMemoryError"], "_errors"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
@@ -157,6 +179,7 @@ if TYPE_CHECKING:
     from rushlight import nn as nn
     from rushlight import npz as npz
     from rushlight import onnx as onnx
+    from rushlight import ops as ops
     from rushlight import optim as optim
     from rushlight import overrides as overrides
     from rushlight import package as package
@@ -171,10 +194,26 @@ if TYPE_CHECKING:
     from rushlight import special as special
     from rushlight import storage as storage
     from rushlight import testing as testing
+    from rushlight import torch_version as torch_version
     from rushlight import types as types
     from rushlight import utils as utils
     from rushlight import version as version
     from rushlight import xpu as xpu
+    from rushlight._absent_dtypes import float8_e4m3fn as float8_e4m3fn
+    from rushlight._absent_dtypes import float8_e4m3fnuz as float8_e4m3fnuz
+    from rushlight._absent_dtypes import float8_e5m2 as float8_e5m2
+    from rushlight._absent_dtypes import float8_e5m2fnuz as float8_e5m2fnuz
+    from rushlight._absent_dtypes import float8_e8m0fnu as float8_e8m0fnu
+    from rushlight._absent_dtypes import qint8 as qint8
+    from rushlight._absent_dtypes import qint32 as qint32
+    from rushlight._absent_dtypes import quint2x4 as quint2x4
+    from rushlight._absent_dtypes import quint4x2 as quint4x2
+    from rushlight._absent_dtypes import quint8 as quint8
+    from rushlight._absent_names import PyTorchFileReader as PyTorchFileReader
+    from rushlight._absent_names import PyTorchFileWriter as PyTorchFileWriter
+    from rushlight._absent_names import SymBool as SymBool
+    from rushlight._absent_names import SymFloat as SymFloat
+    from rushlight._absent_names import SymInt as SymInt
     from rushlight._checks import _check as _check
     from rushlight._checks import _check_index as _check_index
     from rushlight._checks import _check_is_size as _check_is_size
@@ -244,6 +283,8 @@ if TYPE_CHECKING:
     from rushlight.functional import unique as unique
     from rushlight.functional import unique_consecutive as unique_consecutive
     from rushlight.functional import unravel_index as unravel_index
+    from rushlight.jit import Future as Future
+    from rushlight.jit import ScriptModule as ScriptModule
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save
     from rushlight.sparse import sparse_coo_tensor as sparse_coo_tensor
@@ -265,7 +306,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        if name in _SUBMODULES or name == "_dynamo":
+        if name in _SUBMODULES or name in ("_dynamo", "_jit_internal", "_tensor_str"):
             return _load(f"rushlight.{name}")
         if name == "Storage":  # that of the default dtype
             return _load("rushlight.storage").Storage

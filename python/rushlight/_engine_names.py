@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import rushlight as torch
+from rushlight.nn.modules._convert import parse_to
+
+#: The class of `torch.Tensor`, a metaclass of its own in torch.
+_TensorMeta = type(torch.Tensor)
+
+_nn = SimpleNamespace(_parse_to=parse_to)
+
 
 def _log_api_usage_once(event: str) -> None:
     """Accepted; nothing is logged.

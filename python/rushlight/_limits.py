@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rushlight import _C
 from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar
+    from typing import Any
 
-# the number of exponent bits and of fraction bits
-_FORMATS = {_C.float16: (5, 10), _C.bfloat16: (8, 7), _C.float32: (8, 23), _C.float64: (11, 52)}
-_RESOLUTIONS = {_C.float16: 1e-3, _C.bfloat16: 1e-2, _C.float32: 1e-6, _C.float64: 1e-15}
+# the number of exponent bits and of fraction bits, and the resolution
+_FORMATS = {
+    _C.float16: (5, 10, 1e-3),
+    _C.bfloat16: (8, 7, 1e-2),
+    _C.float32: (8, 23, 1e-6),
+    _C.float64: (11, 52, 1e-15),
+}
+
+
+def _limits(dtype: Any) -> tuple[float, float, float, float, float]:
+    """The fields `max`, `min`, `eps`, `smallest_normal` and `resolution` of `finfo`."""
+    if dtype in _FORMATS:
+        exponent, fraction, resolution = _FORMATS[dtype]
+        eps = 2.0**-fraction
+        largest = (2.0 - eps) * 2.0 ** (2 ** (exponent - 1) - 1)
+        return largest, -largest, eps, 2.0 ** (2 - 2 ** (exponent - 1)), resolution
+    from rushlight._absent_dtypes import LIMITS
+
+    return (*LIMITS[dtype], 1.0)
 
 
 class _Info:
@@ -41,7 +59,7 @@ class _Info:
 
 
 def _checked(name: str, type: Any) -> _C.dtype:
-    if not isinstance(type, _C.dtype):
+    if not (isinstance(type, _C.dtype) or getattr(type, "__absent__", False)):
         raise TypeError(f"{name}(): argument 'type' (position 1) must be torch.dtype, not {type.__class__.__name__}")
     return type
 
@@ -66,28 +84,26 @@ class finfo(_Info):
         self._dtype = type.to_real()
 
     @property
-    def eps(self) -> float:
-        return 2.0 ** -_FORMATS[self._dtype][1]
-
-    @property
     def max(self) -> float:
-        exponent, _ = _FORMATS[self._dtype]
-        return (2.0 - self.eps) * 2.0 ** (2 ** (exponent - 1) - 1)
+        return _limits(self._dtype)[0]
 
     @property
     def min(self) -> float:
-        return -self.max
+        return _limits(self._dtype)[1]
+
+    @property
+    def eps(self) -> float:
+        return _limits(self._dtype)[2]
 
     @property
     def smallest_normal(self) -> float:
-        exponent, _ = _FORMATS[self._dtype]
-        return 2.0 ** (2 - 2 ** (exponent - 1))
+        return _limits(self._dtype)[3]
 
     tiny = smallest_normal
 
     @property
     def resolution(self) -> float:
-        return _RESOLUTIONS[self._dtype]
+        return _limits(self._dtype)[4]
 
 
 class iinfo(_Info):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import wraps
 
 from rushlight import _C
+from rushlight._absent import declare
 from rushlight._warnings import warn
 from rushlight.autograd.profiler_util import EventList as EventList
 from rushlight.autograd.profiler_util import FunctionEvent as FunctionEvent
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
     _P = ParamSpec("_P")
     _R = TypeVar("_R")
 
-__all__ = ["EventList", "FunctionEvent", "profile", "record_function"]
+__all__ = [
+    *declare(globals(), "there is no GPU whose tools could see the ranges", "class emit_nvtx emit_itt"),
+    "EventList",
+    "FunctionEvent",
+    "profile",
+    "record_function",
+]
 
 
 def note_left_out(on_a_card: bool, **asked: bool) -> None:

@@ -9,11 +9,15 @@ import atexit
 from rushlight import _C
 from rushlight._C import _Future as Future
 
+Error = RuntimeError
+
 __all__ = [
     "Attribute",
+    "Error",
     "Final",
     "Future",
     "ScriptModule",
+    "TracerWarning",
     "annotate",
     "export",
     "fork",
@@ -131,7 +135,15 @@ def _as_it_is(obj):
     return obj
 
 
-script_method = script_if_tracing = export = interface = _as_it_is
+script_method = script_if_tracing = export = interface = _overload = _overload_method = _as_it_is
+
+
+class TracerWarning(Warning):
+    """A warning of the tracer about values that a trace would not see. It is never given, because nothing is traced.
+
+    >>> issubclass(torch.jit.TracerWarning, Warning)
+    True
+    """
 
 
 def ignore(drop=False, **kwargs):
@@ -246,9 +258,9 @@ def __getattr__(name):
 
         return Final
     if name == "ScriptModule":
-        from rushlight.nn import Module
+        from ._script_module import ScriptModule
 
-        return Module
+        return ScriptModule
     from rushlight._names import missing_from
 
     raise missing_from("torch.jit", name, lambda: __all__)

@@ -9,6 +9,7 @@ _SUBMODULES = (
     "cpp_extension",
     "data",
     "dlpack",
+    "flop_counter",
     "hooks",
     "model_zoo",
     "serialization",
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rushlight.utils import cpp_extension as cpp_extension
     from rushlight.utils import data as data
     from rushlight.utils import dlpack as dlpack
+    from rushlight.utils import flop_counter as flop_counter
     from rushlight.utils import hooks as hooks
     from rushlight.utils import model_zoo as model_zoo
     from rushlight.utils import serialization as serialization

@@ -6,13 +6,13 @@ import statistics
 import textwrap
 import timeit
 from dataclasses import dataclass, field
+from typing import Any
 
 import rushlight as torch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
 
 __all__ = ["Measurement", "TaskSpec", "Timer", "timer"]
 
