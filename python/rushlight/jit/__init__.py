@@ -260,6 +260,7 @@ def __getattr__(name):
     if name == "ScriptModule":
         from ._script_module import ScriptModule
 
+        globals()[name] = ScriptModule
         return ScriptModule
     from rushlight._names import missing_from
 
