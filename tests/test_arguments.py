@@ -90,6 +90,26 @@ def test_an_unknown_keyword_is_answered_with_the_known_ones():
         (lambda: torch.full(), TypeError, 'full() missing 2 required positional argument: "size", "fill_value"'),
         (lambda: torch.ones(2).relu(True), TypeError, "TensorBase.relu() takes no arguments (1 given)"),
         (lambda: torch.relu(torch.ones(2), True), TypeError, "relu() takes 1 positional argument but 2 were given"),
+        (
+            lambda: torch.celu(torch.ones(2), 1, 2),
+            TypeError,
+            "celu() takes from 1 to 2 positional arguments but 3 were given",
+        ),
+        (
+            lambda: torch.ones(2, 2).tril(1, 2),
+            TypeError,
+            "tril() takes from 0 to 1 positional arguments but 2 were given",
+        ),
+        (
+            lambda: torch.ones(2).type(1, 2, 3),
+            TypeError,
+            "type() takes from 0 to 2 positional arguments but 3 were given",
+        ),
+        (
+            lambda: torch.special.xlog1py(1.0, 2.0),
+            TypeError,
+            "special_xlog1py() received an invalid combination of arguments",
+        ),
         (lambda: torch.ones(2).clone(1), TypeError, "clone() takes 0 positional arguments but 1 was given"),
         (lambda: torch.ones(2).dim(1), TypeError, "TensorBase.dim() takes no arguments (1 given)"),
         (

@@ -35,6 +35,7 @@ WITHOUT_EXAMPLE = {
     "library.*": "refuses every call",
     "onnx.*": "refuses every call",
     "package.*": "refuses every call",
+    "utils.collect_env.*": "asks programs and the machine, whose answers differ",
     "utils.cpp_extension.*": "refuses every call",
     "accelerator.*": "needs an accelerator",
     "ao.*": "refuses every call",
@@ -112,7 +113,10 @@ def test_methods_of_tensors_have_examples():
         for name, method in vars(torch.Tensor).items()
         if isinstance(method, types.FunctionType) and not name.startswith("_") and ">>>" not in text_of(method)
     }
-    assert without == {"cuda", "masked_copy_", "pin_memory", "storage"}, "these only give a warning, or need a GPU"
+    refused = "eig ipu lstsq masked_copy_ mtia solve symeig xpu int_repr q_scale q_zero_point qscheme".split()
+    refused += ["q_per_channel_axis", "q_per_channel_scales", "q_per_channel_zero_points"]
+    needs_a_gpu = ["cuda", "pin_memory", "record_stream"]
+    assert without == {*refused, *needs_a_gpu, "storage"}, "these only raise an error or give a warning, or need a GPU"
 
 
 def test_parameters_are_described():

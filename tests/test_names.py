@@ -193,3 +193,25 @@ def test_annotations_of_classes_can_be_evaluated():
                 failed.append((name, str(error)))
     # Its settings are annotated with a class of the module that reads them.
     assert [name for name, _ in failed if not name.startswith("rushlight.utils.serialization.config")] == []
+
+
+@pytest.mark.parametrize(
+    "name, home",
+    [
+        ("cuda.memory", "cuda"),
+        ("cuda.random", "cuda"),
+        ("cuda.streams", "cuda"),
+        ("cuda.graphs", "cuda"),
+        ("cuda.amp.autocast_mode", "cuda.amp"),
+        ("cuda.amp.common", "cuda.amp"),
+        ("cuda.amp.grad_scaler", "cuda.amp"),
+        ("cpu.amp.autocast_mode", "cpu.amp"),
+        ("cpu.amp.grad_scaler", "cpu.amp"),
+        ("profiler.profiler", "profiler"),
+    ],
+)
+def test_modules_of_torch_that_are_imported_by_path(name, home):
+    module, package = (importlib.import_module(f"rushlight.{path}") for path in (name, home))
+    assert module.__all__
+    for part in module.__all__:
+        assert getattr(module, part) is getattr(package, part)

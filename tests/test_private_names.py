@@ -143,68 +143,6 @@ def test_facts_about_the_build():
     assert f"get_num_threads() : {torch.get_num_threads()}\n" in torch.__config__.parallel_info()
 
 
-FOREACH = [
-    ("_foreach_add", (1,)),
-    ("_foreach_add", ([1, 2],)),
-    ("_foreach_mul", (torch.tensor(2.0),)),
-    ("_foreach_sqrt", ()),
-    ("_foreach_maximum", (1.5,)),
-    ("_foreach_pow", (2,)),
-    ("_foreach_clamp_min", ([1.5, 0.5],)),
-]
-
-
-@pytest.mark.parametrize("name, given", FOREACH)
-def test_operators_over_lists(name, given):
-    operator = name.removeprefix("_foreach_")
-    tensors = [torch.ones(2), torch.arange(3.0)]
-    each = given[0] if given and isinstance(given[0], list) else [*given] * 2
-    wanted = []
-    for place, tensor in enumerate(tensors):
-        other = each[place : place + 1]
-        if operator == "maximum":
-            other = [torch.tensor(other[0])]
-        wanted.append(getattr(torch, operator)(tensor, *other))
-    found = getattr(torch, name)(tensors, *given)
-    assert isinstance(found, tuple) and all(map(torch.equal, found, wanted))
-    assert getattr(torch, f"{name}_")(tensors, *given) is tensors and all(map(torch.equal, tensors, wanted))
-
-
-def test_operators_over_several_lists():
-    def values(result):
-        return [tensor.tolist() for tensor in result]
-
-    a, b = [torch.ones(2), torch.full((1,), 4.0)], [torch.full((2,), 3.0), torch.full((1,), 2.0)]
-    assert values(torch._foreach_add(a, b, alpha=2)) == [[7, 7], [8]]
-    assert (
-        values(torch._foreach_lerp(a, b, 0.5)) == values(torch._foreach_lerp(a, b, weights=[0.5, 0.5])) == [[2, 2], [3]]
-    )
-    assert values(torch._foreach_addcmul(a, b, b, 2.0)) == [[19, 19], [12]]
-    assert values(torch._foreach_addcdiv(a, b, b, scalars=[1, 2])) == [[2, 2], [6]]
-    assert values(torch._foreach_norm(b, 1)) == [6, 2] and values(torch._foreach_max(a)) == [1, 4]
-    assert values(torch._foreach_pow(2.0, b)) == [[8, 8], [4]]
-    assert torch._foreach_copy_(a, b) is a and values(a) == values(b) == values(torch._foreach_clone(b))
-    assert values(torch._foreach_zero_(a)) == [[0, 0], [0]]
-
-
-@pytest.mark.parametrize(
-    "call, told",
-    [
-        (lambda a: torch._foreach_add([], 1), "Tensor list must have at least one tensor."),
-        (lambda a: torch._foreach_add(a, a[:1]), "Tensor lists must have the same number of tensors, got 2 and 1"),
-        (lambda a: torch._foreach_add(a, [1, 2, 3]), "Tensor list must have same number of elements as scalar list."),
-        (
-            lambda a: torch._foreach_mul(a, a[0]),
-            "scalar tensor expected to be 0 dim but it has 1 dimensions and 2 elements.",
-        ),
-    ],
-)
-def test_lists_that_do_not_fit(call, told):
-    with pytest.raises(RuntimeError) as caught:
-        call([torch.ones(2), torch.ones(2)])
-    assert str(caught.value) == told
-
-
 def test_the_text_of_the_elements():
     from rushlight._tensor_str import PRINT_OPTS, _tensor_str
 
@@ -262,8 +200,36 @@ def test_names_for_annotations_and_questions():
     assert torch.Future is torch.jit.Future and issubclass(torch.jit.TracerWarning, Warning)
     with _trace_wrapped_higher_order_op.TransformGetItemToIndex():
         assert torch.vmap(lambda i: torch.arange(3)[i])(torch.tensor([2, 0])).tolist() == [2, 0]
-    counter = torch.utils.flop_counter.FlopCounterMode(display=False)
-    assert counter.get_total_flops() == 0 and counter.get_flop_counts() == {}
-    with pytest.raises(NotImplementedError, match="operations are not counted"):
-        counter.__enter__()
     assert torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all()) is None
+
+
+def test_parts_of_the_engine():
+    engine = torch._C
+    assert engine._nn.gelu is torch.nn.functional.gelu and engine._linalg.linalg_svd is torch.linalg.svd
+    assert engine._fft.fft_fft is torch.fft.fft and engine._special.special_erf is torch.special.erf
+    assert engine._VariableFunctions.add is torch.add
+    assert issubclass(torch.nn.Parameter, engine.TensorBase) and engine._TensorBase is torch.Tensor
+    assert not engine._get_deterministic_algorithms()
+    with pytest.raises(AttributeError, match="module 'torch._C' has no attribute '_absent'"):
+        engine._absent
+
+
+def test_callbacks_at_the_end_of_a_backward_pass():
+    x = torch.ones(1, requires_grad=True)
+    told = []
+    engine = torch.autograd.Variable._execution_engine
+    x.register_hook(lambda grad: engine.queue_callback(lambda: told.append(x.grad is not None)))
+    (x * 2).sum().backward()
+    assert told == [True]
+
+
+def test_the_level_of_forward_mode():
+    from rushlight.autograd import forward_ad
+
+    assert forward_ad._current_level == -1
+    with forward_ad.dual_level():
+        assert forward_ad._current_level == 0
+
+
+def test_an_average_of_the_profiler_without_arguments():
+    assert torch.autograd.profiler_util.FunctionEventAvg().count == 0

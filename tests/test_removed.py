@@ -1,4 +1,4 @@
-"""Functions that torch has removed or deprecates."""
+"""Functions and methods that torch has removed or deprecates."""
 
 import pytest
 
@@ -29,6 +29,10 @@ def test_removed_functions(name, arguments, told):
     with pytest.raises(RuntimeError) as caught:
         getattr(torch, name)(MATRIX, *arguments)
     assert str(caught.value).startswith(f"This function was deprecated since version 1.9 and is now removed.{told}")
+    if name != "matrix_rank":
+        with pytest.raises(RuntimeError, match="is now removed") as of_method:
+            getattr(MATRIX, name)(*arguments)
+        assert str(of_method.value) == str(caught.value)
 
 
 @pytest.mark.filterwarnings("ignore:torch.range is deprecated")
@@ -55,3 +59,35 @@ def test_range_is_deprecated():
 
 def test_names_of_other_modules():
     assert torch.GradScaler is torch.amp.GradScaler and torch.nn.functional.grad is torch.nn.grad
+
+
+def test_old_methods():
+    x = torch.arange(6.0).reshape(2, 3)
+    with pytest.warns(UserWarning, match="non-inplace resize is deprecated"):
+        assert x.t().resize(6).tolist() == [0, 3, 1, 4, 2, 5]
+    with pytest.warns(UserWarning, match="non-inplace resize_as is deprecated"):
+        assert x.resize_as(torch.ones(3, 2)).tolist() == [[0, 1], [2, 3], [4, 5]]
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="requested resize to 2x-1 .-2 elements in total"):
+        x.resize(2, -1)
+    assert torch.ones(2, 3).map2_(torch.tensor([1.0]), x, lambda a, b, c: a + b + c).tolist() == [[2, 3, 4], [5, 6, 7]]
+    with pytest.raises(TypeError, match="map2_: expected torch.DoubleTensor for argument 'x' .got torch.FloatTensor"):
+        torch.ones(2).double().map2_(torch.ones(2), torch.ones(2), max)
+    with pytest.raises(RuntimeError, match=r"Can't call map2_\(\) on Variable that requires grad"):
+        torch.ones(2, requires_grad=True).map2_(x, x, max)
+    assert x.storage_type() is torch.FloatStorage and x.const_data_ptr() == x.data_ptr()
+
+
+def test_devices_and_forms_that_tensors_never_have():
+    x = torch.ones(2)
+    assert not any((x.is_ipu, x.is_maia, x.is_mtia, x.is_vulkan, x.is_xla, x.is_distributed()))
+    assert x.double().dequantize().dtype is torch.dequantize(x.half()).dtype is torch.float32
+    for name in ("qscheme", "int_repr", "q_scale", "q_per_channel_axis", "record_stream"):
+        with pytest.raises(
+            NotImplementedError, match=f"Could not run 'aten::{name}' with arguments from the 'CPU' backend"
+        ):
+            getattr(x, name)()
+    with pytest.raises(RuntimeError, match="not linked with support for ipu"):
+        x.ipu()
+    for name in ("xpu", "mtia"):
+        with pytest.raises(AssertionError, match=f"Torch not compiled with {name.upper()} enabled"):
+            getattr(x, name)()

@@ -11,6 +11,7 @@ import pathlib
 import pickle
 import re
 import struct
+import subprocess
 import sys
 import zipfile
 
@@ -702,3 +703,24 @@ def test_slices_of_storages_and_classes_with_their_source():
     assert list(part) == [2.0, 3.0] and list(whole) == [1.0, 2.0, 3.0, 4.0] and found is collections.OrderedDict
     part[0] = 20.0
     assert whole[1] == 20.0
+
+
+def test_plain_pickles_of_torch(tmp_path):
+    """`python -m rushlight` reads what a program pickled with torch, without `torch.save`."""
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import pickle, sys, torch\n"
+        "found = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "assert found['t'].tolist() == [[0, 3], [1, 4], [2, 5]] and found['t'].stride() == (1, 3)\n"
+        "assert found['same'].tolist() == [[0, 1, 2], [3, 4, 5]]\n"
+        "assert isinstance(found['p'], torch.nn.Parameter) and found['p'].requires_grad\n"
+        "assert isinstance(found['b'], torch.nn.Buffer) and found['b'].tolist() == [True]\n"
+        "assert found['sparse'].to_dense().tolist() == [[1, 0], [0, 1]]\n"
+        "assert found['meta'].is_meta and found['meta'].shape == (2,)\n"
+        "assert type(found['max']) is torch.return_types.max and found['max'].indices.tolist() == [0]\n"
+        "assert found['dtype'] is torch.float16 and found['layout'] is torch.strided\n"
+        "print(found['linear'])\n"
+    )
+    command = [sys.executable, "-m", "rushlight", script, DATA / "plain.pickle"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "Linear(in_features=1, out_features=1, bias=True)\n", done.stderr

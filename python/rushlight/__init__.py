@@ -3,6 +3,7 @@
 # First, because modules that load after it use it to report missing names.
 from rushlight import _names as _names  # isort: skip
 from rushlight import _C
+from rushlight import _old_methods as _old_methods
 from rushlight import _tensor as _tensor
 from rushlight import _untyped_storage as _untyped_storage
 from rushlight._C import *  # noqa: F403
@@ -76,23 +77,9 @@ def set_rng_state(new_state: Tensor) -> None:
 # Names that load when they are first used: modules, and functions in modules of their own.
 _SUBMODULES = frozenset(
     "accelerator amp ao array_api autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit "
-    "library linalg masked mps mtia multiprocessing nn npz onnx ops optim overrides package profiler quasirandom random return_types safetensors serialization signal sparse special "
+    "library linalg masked monitor mps mtia multiprocessing nn npz onnx ops optim overrides package profiler quasirandom random return_types safetensors serialization signal sparse special "
     "storage testing torch_version types utils version xpu __config__ __future__".split()
 )
-_FOREACH = [
-    f"_foreach_{name}{form}"
-    for name, forms in (
-        (
-            "abs acos add addcdiv addcmul asin atan ceil clamp_max clamp_min cos cosh div erf erfc exp expm1 floor frac lerp lgamma "
-            "log log10 log1p log2 maximum minimum mul neg pow reciprocal round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc",
-            ["", "_"],
-        ),
-        ("clone max norm", [""]),
-        ("copy zero", ["_"]),
-    )
-    for name in name.split()
-    for form in forms
-]
 _ELSEWHERE = {
     **dict.fromkeys(
         "chain_matmul einsum gesv gradient histogramdd lu tensordot unique unique_consecutive unravel_index".split(),
@@ -115,10 +102,8 @@ _ELSEWHERE = {
         "_check_value _check_with".split(),
         "_checks",
     ),
-    **dict.fromkeys(_FOREACH, "_foreach"),
     **dict.fromkeys("PyTorchFileReader PyTorchFileWriter SymBool SymFloat SymInt".split(), "_absent_names"),
     "lobpcg": "_lobpcg",
-    **dict.fromkeys(["Future", "ScriptModule"], "jit"),
     "AmbiguousReduction": "_warnings",
     **dict.fromkeys(["AcceleratorError", "OutOfMemoryError"], "_errors"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
@@ -138,6 +123,19 @@ _ELSEWHERE = {
         "set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype".split(),
         "amp.autocast_mode",
     ),
+    **dict.fromkeys(
+        "batch_norm batch_norm_update_stats binary_cross_entropy_with_logits conv_tbc convolution "
+        "cosine_embedding_loss detach_copy hinge_embedding_loss indices_copy instance_norm kl_div "
+        "margin_ranking_loss native_channel_shuffle native_dropout norm_except_dim poisson_nll_loss slice_copy "
+        "triplet_margin_loss values_copy view_as_complex_copy view_as_real_copy".split(),
+        "_native",
+    ),
+    **dict.fromkeys(
+        "dequantize get_device_module init_num_threads is_distributed is_vulkan_available set_anomaly_enabled "
+        "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum thread_safe_generator".split(),
+        "_scalars",
+    ),
+    **dict.fromkeys(["Future", "ScriptModule", "fork", "wait"], "jit"),
     "vmap": "func",
     **dict.fromkeys(
         "set_default_tensor_type FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor "
@@ -173,6 +171,7 @@ if TYPE_CHECKING:
     from rushlight import library as library
     from rushlight import linalg as linalg
     from rushlight import masked as masked
+    from rushlight import monitor as monitor
     from rushlight import mps as mps
     from rushlight import mtia as mtia
     from rushlight import multiprocessing as multiprocessing
@@ -248,6 +247,27 @@ if TYPE_CHECKING:
     from rushlight._lobpcg import lobpcg as lobpcg
     from rushlight._lowrank import pca_lowrank as pca_lowrank
     from rushlight._lowrank import svd_lowrank as svd_lowrank
+    from rushlight._native import batch_norm as batch_norm
+    from rushlight._native import batch_norm_update_stats as batch_norm_update_stats
+    from rushlight._native import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+    from rushlight._native import conv_tbc as conv_tbc
+    from rushlight._native import convolution as convolution
+    from rushlight._native import cosine_embedding_loss as cosine_embedding_loss
+    from rushlight._native import detach_copy as detach_copy
+    from rushlight._native import hinge_embedding_loss as hinge_embedding_loss
+    from rushlight._native import indices_copy as indices_copy
+    from rushlight._native import instance_norm as instance_norm
+    from rushlight._native import kl_div as kl_div
+    from rushlight._native import margin_ranking_loss as margin_ranking_loss
+    from rushlight._native import native_channel_shuffle as native_channel_shuffle
+    from rushlight._native import native_dropout as native_dropout
+    from rushlight._native import norm_except_dim as norm_except_dim
+    from rushlight._native import poisson_nll_loss as poisson_nll_loss
+    from rushlight._native import slice_copy as slice_copy
+    from rushlight._native import triplet_margin_loss as triplet_margin_loss
+    from rushlight._native import values_copy as values_copy
+    from rushlight._native import view_as_complex_copy as view_as_complex_copy
+    from rushlight._native import view_as_real_copy as view_as_real_copy
     from rushlight._printing import get_printoptions as get_printoptions
     from rushlight._printing import set_printoptions as set_printoptions
     from rushlight._removed import eig as eig
@@ -256,6 +276,21 @@ if TYPE_CHECKING:
     from rushlight._removed import range as range
     from rushlight._removed import solve as solve
     from rushlight._removed import symeig as symeig
+    from rushlight._scalars import dequantize as dequantize
+    from rushlight._scalars import get_device_module as get_device_module
+    from rushlight._scalars import init_num_threads as init_num_threads
+    from rushlight._scalars import is_distributed as is_distributed
+    from rushlight._scalars import is_vulkan_available as is_vulkan_available
+    from rushlight._scalars import set_anomaly_enabled as set_anomaly_enabled
+    from rushlight._scalars import sym_float as sym_float
+    from rushlight._scalars import sym_int as sym_int
+    from rushlight._scalars import sym_ite as sym_ite
+    from rushlight._scalars import sym_max as sym_max
+    from rushlight._scalars import sym_min as sym_min
+    from rushlight._scalars import sym_not as sym_not
+    from rushlight._scalars import sym_sqrt as sym_sqrt
+    from rushlight._scalars import sym_sum as sym_sum
+    from rushlight._scalars import thread_safe_generator as thread_safe_generator
     from rushlight._warnings import AmbiguousReduction as AmbiguousReduction
     from rushlight.amp import GradScaler as GradScaler
     from rushlight.amp import autocast as autocast
@@ -285,6 +320,8 @@ if TYPE_CHECKING:
     from rushlight.functional import unravel_index as unravel_index
     from rushlight.jit import Future as Future
     from rushlight.jit import ScriptModule as ScriptModule
+    from rushlight.jit import fork as fork
+    from rushlight.jit import wait as wait
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save
     from rushlight.sparse import sparse_coo_tensor as sparse_coo_tensor
@@ -310,8 +347,9 @@ else:
             return _load(f"rushlight.{name}")
         if name == "Storage":  # that of the default dtype
             return _load("rushlight.storage").Storage
-        if name in _ELSEWHERE:
-            value = globals()[name] = getattr(_load(f"rushlight.{_ELSEWHERE[name]}"), name)
+        home = "_foreach" if name.startswith(("_foreach_", "_amp_foreach_")) else _ELSEWHERE.get(name)
+        if home is not None and hasattr(_load(f"rushlight.{home}"), name):
+            value = globals()[name] = getattr(_load(f"rushlight.{home}"), name)
             return value
         from rushlight._names import missing_from
 

@@ -2,15 +2,59 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from types import ModuleType
 
 import rushlight as torch
-from rushlight.nn.modules._convert import parse_to
+from rushlight._checkpoint.rebuild import BUILT_IN
+from rushlight._loading import load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: The class of `torch.Tensor`, a metaclass of its own in torch.
 _TensorMeta = type(torch.Tensor)
+_TensorBase = TensorBase = torch.Tensor
+# What torch was built with. The engine has functions of its own for factorisations and Fourier transforms.
+_has_mkldnn = has_mkl = has_openmp = False
+has_lapack = has_spectral = True
 
-_nn = SimpleNamespace(_parse_to=parse_to)
+
+def _get_deterministic_algorithms() -> bool:
+    """`torch.are_deterministic_algorithms_enabled`.
+
+    >>> torch._C._get_deterministic_algorithms()
+    False
+    """
+    return torch.are_deterministic_algorithms_enabled()
+
+
+class _Part(ModuleType):
+    """A module of built-in functions, `torch._C._nn` for example, whose functions are those of a public module."""
+
+    def __init__(self, name: str, home: str, prefix: str) -> None:
+        super().__init__(f"rushlight._C.{name}", f"The built-in functions of `{home.replace('rushlight', 'torch')}`.")
+        self._home, self._prefix = home, prefix
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return getattr(load(self._home), name.removeprefix(self._prefix))
+
+
+def __getattr__(name: str) -> Any:
+    if f"torch._C.{name}" in BUILT_IN:
+        made = globals()[name] = _Part(name, *BUILT_IN[f"torch._C.{name}"])
+        if name == "_nn":
+            made._parse_to = load("rushlight.nn.modules._convert").parse_to
+        return made
+    if name in ("_VariableFunctions", "_VariableFunctionsClass"):
+        return load("rushlight._functions")
+    if name == "_LinAlgError":
+        return torch.linalg.LinAlgError
+    if name == "ScriptModule":
+        return torch.jit.ScriptModule
+    raise AttributeError(f"module 'torch._C' has no attribute {name!r}")
 
 
 def _log_api_usage_once(event: str) -> None:

@@ -13,7 +13,7 @@ def make(name, fields):
         n_fields = n_sequence_fields = len(fields)
         n_unnamed_fields = 0
 
-        def __new__(cls, values):
+        def __new__(cls, values, dict=None):  # pickles of torch have a dict of no values
             return tuple.__new__(cls, values)
 
         def __repr__(self):

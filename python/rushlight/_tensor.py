@@ -409,3 +409,10 @@ for _name, _attribute in {
 
 # NumPy lets the tensor handle arithmetic between an array and a tensor.
 Tensor.__array_priority__ = 1000
+
+
+def __getattr__(name):
+    # Pickles of torch name it.
+    if name == "_rebuild_from_type_v2":
+        return load("rushlight._checkpoint.rebuild")._rebuild_from_type_v2
+    raise AttributeError(f"module 'torch._tensor' has no attribute {name!r}")

@@ -1,7 +1,7 @@
 """Takes tensors apart and rebuilds them, for pickles, copies, messages between processes and checkpoints.
 
-The functions that checkpoints name are in `_checkpoint/rebuild.py`. The functions for parameters are the same for
-pickles and checkpoints, so they have torch's names and arguments.
+The functions that checkpoints name are in `_checkpoint/rebuild.py`. They are found here too, as pickles of torch name them.
+The functions for parameters are the same for rushlight's own pickles, so they have torch's names and arguments.
 """
 
 from rushlight._C import Tensor
@@ -137,7 +137,18 @@ def _element_size(dtype):
     return dtype.itemsize
 
 
+_REBUILDERS = (
+    "_rebuild_meta_tensor_no_storage",
+    "_rebuild_sparse_tensor",
+    "_rebuild_tensor",
+    "_rebuild_tensor_v2",
+    "_rebuild_tensor_v3",
+)
+
+
 def __getattr__(name):
+    if name in _REBUILDERS:
+        return getattr(load("rushlight._checkpoint.rebuild"), name)
     if name in ("ExceptionWrapper", "KeyErrorMessage"):
         return getattr(load("rushlight.utils.data._utils.failure"), name)
     raise AttributeError(f"module 'torch._utils' has no attribute {name!r}")

@@ -21,9 +21,16 @@ from rushlight._set_module import set_public_module
 from rushlight._warnings import warn
 
 from ._atomic_write import atomic_write
-from ._checkpoint.errors import is_blocked, translated
+from ._checkpoint.allowed import safe_names
+from ._checkpoint.errors import translated
 from ._checkpoint.inspect import unknown_globals
-from ._checkpoint.locations import default_restore_location, location_tag, register_package, restorer
+from ._checkpoint.locations import (
+    default_restore_location,
+    location_tag,
+    register_package,
+    restorer,
+    validate_cuda_device,
+)
 from ._checkpoint.options import (
     LoadEndianness,
     get_crc32_options,
@@ -36,6 +43,7 @@ from ._checkpoint.options import (
     skip_data,
 )
 from ._checkpoint.reader import Checkpoint, opened
+from ._checkpoint.rebuild import _get_layout as _get_layout  # pickles of torch name it
 from ._checkpoint.writer import write
 from .utils.serialization import config
 
@@ -50,7 +58,9 @@ MAP_LOCATION = Callable[[Any, str], Any] | torch.device | str | dict[str, str] |
 
 __all__ = [
     "LoadEndianness",
+    "SourceChangeWarning",
     "add_safe_globals",
+    "check_module_version_greater_or_equal",
     "clear_safe_globals",
     "default_restore_location",
     "get_crc32_options",
@@ -63,10 +73,13 @@ __all__ = [
     "register_package",
     "safe_globals",
     "save",
+    "normalize_storage_type",
     "set_crc32_options",
     "set_default_load_endianness",
     "set_default_mmap_options",
     "skip_data",
+    "storage_to_tensor_type",
+    "validate_cuda_device",
 ]
 
 DEFAULT_PROTOCOL = 2
@@ -180,20 +193,6 @@ def safe_globals(safe_globals: list) -> Iterator[None]:
         _safe_globals[:] = before
 
 
-def _safe_names() -> dict:
-    """The names that the program allows, and their objects. Those of blocked modules stay forbidden."""
-    names = {}
-    for entry in _safe_globals:
-        if isinstance(entry, tuple):
-            names[entry[1]] = entry[0]
-            continue
-        name = f"{entry.__module__}.{entry.__qualname__}"
-        names[name] = entry
-        if name.startswith("rushlight."):
-            names["torch" + name[len("rushlight") :]] = entry
-    return {name: entry for name, entry in names.items() if not is_blocked(name)}
-
-
 def get_unsafe_globals_in_checkpoint(f: _File) -> list[str]:
     """The names in a file that `load` does not allow. Nothing is created or called.
 
@@ -211,7 +210,7 @@ def get_unsafe_globals_in_checkpoint(f: _File) -> list[str]:
         if not source.is_zip:
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
         found = unknown_globals(translated(lambda: source.reader().read("data.pkl")))
-    known = _safe_names()
+    known = safe_names(_safe_globals)
     return sorted({name for name in found if name not in known})
 
 
@@ -267,7 +266,7 @@ def load(
     elif mmap:
         raise ValueError("f must be a file path in order to use the mmap argument")
     with opened(f) as source:
-        checkpoint = Checkpoint(source, _safe_names(), restorer(map_location), bool(mmap))
+        checkpoint = Checkpoint(source, safe_names(_safe_globals), restorer(map_location), bool(mmap))
         if not weights_only:
             return checkpoint.execute(pickle_module or pickle, pickle_load_args)
         return checkpoint.read()
@@ -283,6 +282,65 @@ def _load_safetensors(path, map_location):
             "instead."
         )
     return load_file(path, "cpu" if map_location is None else map_location)
+
+
+# --- helpers that libraries import -------------------------------------------------------------------------------------
+
+
+class SourceChangeWarning(Warning):
+    """The warning about a class that has changed since a file was written. Files have not had sources for long.
+
+    >>> issubclass(torch.serialization.SourceChangeWarning, Warning)
+    True
+    """
+
+
+def check_module_version_greater_or_equal(
+    module: Any, req_version_tuple: tuple[int, ...], error_if_malformed: bool = True
+) -> bool:
+    """Whether the version of a module is at least the given one.
+
+    Raises:
+        RuntimeError: the version is no list of numbers, and ``error_if_malformed``; otherwise there is a warning.
+
+    >>> torch.serialization.check_module_version_greater_or_equal(torch, (0, 1))
+    True
+    """
+    try:
+        parts = module.__version__.split(".")
+        found = tuple(type(part)(text) for part, text in zip(req_version_tuple, parts))
+    except Exception as error:
+        message = (
+            f"'{module.__name__}' module version string is malformed '{module.__version__}' and cannot be compared with "
+            f"tuple {req_version_tuple!s}"
+        )
+        if error_if_malformed:
+            raise RuntimeError(message) from error
+        warn(f"{message}, but continuing assuming that requirement is met")
+        return True
+    return found >= req_version_tuple
+
+
+def normalize_storage_type(storage_type: Any) -> Any:
+    """The class of storages in `torch` for one of its kin in `torch.cuda`.
+
+    >>> torch.serialization.normalize_storage_type(torch.FloatStorage) is torch.FloatStorage
+    True
+    """
+    import rushlight as torch
+
+    return getattr(torch, storage_type.__name__)
+
+
+def storage_to_tensor_type(storage: Any) -> Any:
+    """The class of tensors for a typed storage.
+
+    >>> torch.serialization.storage_to_tensor_type(torch.FloatStorage(1)) is torch.FloatTensor
+    True
+    """
+    import rushlight as torch
+
+    return getattr(torch, storage.pickle_storage_type().replace("Storage", "Tensor"))
 
 
 def __dir__() -> list[str]:

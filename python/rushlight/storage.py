@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from copy import deepcopy
@@ -325,6 +326,13 @@ def __getattr__(name: str) -> Any:
     from rushlight._names import missing_from
 
     raise missing_from("torch.storage", name, lambda: __all__)
+
+
+def _load_from_bytes(b: bytes) -> TypedStorage:
+    """The storage in a pickle of torch, which holds a checkpoint of it."""
+    from rushlight.serialization import load
+
+    return load(io.BytesIO(b), weights_only=False)
 
 
 def from_file(

@@ -15,6 +15,22 @@ from rushlight import distributed, multiprocessing
 SHORT = timedelta(seconds=0.2)
 
 
+@pytest.fixture
+def later():
+    """Calls a function after some seconds. What is still waiting or running when a test fails does not outlive it."""
+    timers = []
+
+    def call(seconds, function, *arguments):
+        timers.append(threading.Timer(seconds, function, arguments))
+        timers[-1].daemon = True
+        timers[-1].start()
+
+    yield call
+    for timer in timers:
+        timer.cancel()
+        timer.join(10)
+
+
 @pytest.fixture(params=["hash", "tcp", "prefix"])
 def store(request):
     if request.param == "tcp":
@@ -66,9 +82,9 @@ def test_what_never_comes(store):
         store.wait(["a", "b"], timedelta(0))
 
 
-def test_what_comes_late(store):
+def test_what_comes_late(store, later):
     store.set_timeout(timedelta(seconds=60))
-    threading.Timer(0.05, store.set, ("late", "here")).start()
+    later(0.05, store.set, "late", "here")
     assert store.get("late") == b"here"
 
 
@@ -91,7 +107,7 @@ def member(rank, port, world):
 def test_processes_find_each_other():
     master = distributed.TCPStore("127.0.0.1", 0, 3, True, wait_for_workers=False, token="secret")
     context = multiprocessing.get_context("spawn")
-    members = [context.Process(target=member, args=(rank, master.port, 3)) for rank in range(2)]
+    members = [context.Process(target=member, args=(rank, master.port, 3), daemon=True) for rank in range(2)]
     for process in members:
         process.start()
     assert [int(master.get(f"rank{rank}")) for rank in range(2)] == [process.pid for process in members]
@@ -122,9 +138,9 @@ def test_nobody_serves():
         distributed.TCPStore("127.0.0.1", port, timeout=SHORT)
 
 
-def test_ctrl_c_ends_a_wait():
+def test_ctrl_c_ends_a_wait(later):
     store = distributed.TCPStore("127.0.0.1", 0, is_master=True)
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    later(0.2, os.kill, os.getpid(), signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         store.get("never")
     began = time.monotonic()
@@ -177,11 +193,13 @@ def test_a_peer_that_does_not_read_is_given_up():
                 over.wait()
 
         over = threading.Event()
-        thread = threading.Thread(target=welcome)
+        thread = threading.Thread(target=welcome, daemon=True)
         thread.start()
-        timeout = timedelta(seconds=0.5)
-        store = distributed.TCPStore("127.0.0.1", server.getsockname()[1], timeout=timeout)
-        with pytest.raises(distributed.DistNetworkError):
-            store.set("key", bytes(100 << 20))
-        over.set()
-        thread.join()
+        try:
+            timeout = timedelta(seconds=0.5)
+            store = distributed.TCPStore("127.0.0.1", server.getsockname()[1], timeout=timeout)
+            with pytest.raises(distributed.DistNetworkError):
+                store.set("key", bytes(100 << 20))
+        finally:
+            over.set()
+        thread.join(10)

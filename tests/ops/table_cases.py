@@ -91,7 +91,13 @@ class Operator:
         return self.settled(getattr(torch.Tensor, self.python_name + suffix))
 
     def settled(self, function):
-        """Sets uninitialised elements (NumPy's `empty`) to zero, so that results can be compared."""
+        """Sets uninitialised elements (NumPy's `empty`) to zero, so that results can be compared. A function of separate
+        tensors also takes a list of them, as the samples have it.
+        """
+        if any(p["separate"] for p in self.params):
+            return lambda *args, **kwargs: function(
+                *(args[0] if args and isinstance(args[0], list) else args), **kwargs
+            )
         if not self.reference.startswith("np.empty"):
             return function
         return lambda *args, **kwargs: function(*args, **kwargs).zero_()

@@ -1,5 +1,7 @@
 """Calls with several errors report the same one as torch, with torch's message."""
 
+import warnings
+
 import pytest
 
 import rushlight as torch
@@ -159,3 +161,56 @@ def test_the_first_fault_of_several_tensors(call, kind, sentence):
     with pytest.raises(kind) as caught:
         call()
     assert type(caught.value) is kind and str(caught.value).split("\n")[0] == sentence
+
+
+def test_the_place_of_a_result_is_checked_before_the_dtype():
+    integers, floats = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3)
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+        integers.gcd_(floats)
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+        floats.bitwise_and_(torch.ones(3, 2, 3))
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        torch.hypot(floats.bool(), floats.bool(), out=torch.empty(1, dtype=torch.bool).expand(2, 3))
+    with pytest.raises(NotImplementedError, match="\"gcd_cpu\" not implemented for 'Float'"):
+        torch.gcd(floats, floats)
+
+
+def test_an_operand_is_not_resized_as_the_result():
+    x = torch.ones(2, 3)
+    with pytest.raises(RuntimeError, match=r"output with shape \[2, 3\] doesn't match the broadcast shape"):
+        torch.eq(x.expand(2, 2, 3), x, out=x)
+    assert x.tolist() == [[1.0] * 3] * 2
+
+
+def test_a_resized_result_has_the_order_of_the_operands():
+    x = torch.arange(6.0).reshape(2, 3).t()
+    for out in (torch.empty(0), torch.empty(5, 3, 3)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.add(x, x, out=out)
+        assert out.stride() == (1, 3) and out.tolist() == (2 * x).tolist()
+
+
+def test_out_may_require_gradients_where_nothing_is_recorded():
+    out = torch.empty(2, requires_grad=True)
+    assert torch.eq(torch.ones(2), torch.ones(2), out=out) is out
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        torch.add(torch.ones(2), torch.ones(2), out=out)
+
+
+@pytest.mark.parametrize("function", (torch.block_diag, torch.broadcast_tensors, torch.cartesian_prod))
+def test_separate_tensors_are_not_a_list(function):
+    x = torch.ones(2)
+    for arguments, sentence in (
+        (([x, x],), "expected Tensor as element 0 in argument 0, but got list"),
+        ((x, 3), "expected Tensor as element 1 in argument 0, but got int"),
+    ):
+        with pytest.raises(TypeError, match=sentence):
+            function(*arguments)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'tensors'"):
+        function(tensors=[x, x])
+
+
+def test_a_list_of_results_wants_a_list_of_places():
+    with pytest.raises(TypeError, match="argument 'out' must be tuple of Tensors, not Tensor"):
+        torch.split_copy(torch.ones(2), 1, out=torch.ones(2))

@@ -385,3 +385,10 @@ def test_gradients_of_logarithms_of_running_sums():
     x = torch.tensor([1, inf, 1], requires_grad=True)
     torch.logcumsumexp(x, 0).sum().backward()
     assert x.grad[0] == 1 and x.grad[1].isnan() and x.grad[2] == 0
+
+
+def test_trapezoids_count_dimensions_from_the_front():
+    y, x = torch.tensor([1.0, 3.0]), torch.arange(8.0).reshape(2, 1, 4)
+    assert torch.trapezoid(y, x, dim=0).tolist() == [[8.0] * 4]
+    assert torch.trapezoid(torch.tensor([1.0, float("inf"), float("inf")])).isnan()
+    assert torch.cumulative_trapezoid(torch.tensor([1, 2, 4])).tolist() == [1.5, 4.5]

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import itertools
 import os
 import resource
 import signal
@@ -450,6 +451,77 @@ def test_a_batch_that_is_lost_on_its_way_does_not_look_like_the_end(monkeypatch)
     for _ in range(2):
         with pytest.raises(RuntimeError, match=r"a batch was lost, because HandlerError was raised"):
             next(numbers)
+
+
+def _interrupted_at(place, workers):
+    """A pass of batches whose second `next` gets an exception at a call or return in the loader's files, as from a handler.
+
+    Returns:
+        the batches, the text of the error that the pass ends with, and the functions that were running; none if there
+        are fewer calls.
+    """
+    numbers = iter(DataLoader(range(8), batch_size=2, num_workers=workers))
+    got = [next(numbers)]
+    count, running = 0, []
+
+    def event(frame, kind, _):
+        nonlocal count
+        if kind in ("call", "c_return") and "/utils/data/" in frame.f_code.co_filename:
+            count += 1
+            if count == place:
+                while frame is not None:
+                    running.append(frame.f_code.co_qualname)
+                    frame = frame.f_back
+                raise HandlerError
+
+    lost = ""
+    sys.setprofile(event)
+    try:
+        got.append(next(numbers))
+    except HandlerError:
+        pass
+    finally:
+        sys.setprofile(None)
+    try:
+        got.extend(numbers)
+    except RuntimeError as error:
+        lost = str(error)
+    return [batch.tolist() for batch in got], lost, running
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_exception_at_each_call_loses_nothing_in_silence(workers):
+    everything = [[0, 1], [2, 3], [4, 5], [6, 7]]
+    kept = 0
+    for place in itertools.count(1):
+        got, lost, running = _interrupted_at(place, workers)
+        if not running:
+            break
+        if lost:
+            assert "a batch was lost, because HandlerError was raised while" in lost
+            assert got == everything[: len(got)]
+        elif got != everything:
+            # Without workers, the exception is like one of the dataset.
+            assert not workers and {"MapDatasetFetcher.fetch", "_Batch.__init__"} & {*running}, running
+        kept += got == everything
+    assert place > 20 and kept > 3
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_of_the_sampler_does_not_look_like_the_end(workers):
+    def sampler():
+        yield from range(5)
+        raise ValueError("no more")
+
+    numbers = iter(DataLoader(Numbers(8), sampler=sampler(), batch_size=None, num_workers=workers))
+    got = []
+    with pytest.raises(
+        RuntimeError, match="a batch was lost, because ValueError was raised while its indices were drawn"
+    ):
+        for _ in range(8):
+            with contextlib.suppress(ValueError):
+                got.append(int(next(numbers)))
+    assert got == [0, 1, 2, 3, 4]
 
 
 class Closing(IterableDataset):

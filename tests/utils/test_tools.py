@@ -41,9 +41,7 @@ def test_a_statement_is_measured():
     assert calls.count(2) == 102 and calls.count(1) == 2
     assert found.number_per_run == 100 and found.times == [found.raw_times[0] / 100] and found.title == "list"
     assert found.mean == found.median > 0 and found.iqr == 0
-    assert "list\nappend\nsetup: work(1)\n" in repr(
-        found
-    ) and "1 measurement, 100 runs per measurement, 1 thread" in repr(found)
+    assert "list\nappend\nsetup: work(1)\n" in repr(found) and "1 measurement, 100 runs , 1 thread" in repr(found)
     found = timer.blocked_autorange(min_run_time=0.01)
     assert sum(found.raw_times) >= 0.01
     merged = benchmark.Measurement.merge([found, timer.timeit(10)])

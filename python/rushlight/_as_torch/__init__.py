@@ -16,13 +16,17 @@ from rushlight.torch_version import TorchVersion
 VERSION = "2.13.0"
 
 
+def _own_name(fullname):
+    return "rushlight" + fullname[len("torch") :]
+
+
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports ``torch.x`` as ``rushlight.x``: the same module with a second name."""
 
     def find_spec(self, fullname, path=None, target=None):
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
-        own = "rushlight" + fullname[len("torch") :]
+        own = _own_name(fullname)
         try:
             module = importlib.import_module(own)
         except ModuleNotFoundError as error:
@@ -40,6 +44,11 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec):
         return spec.loader_state[0]
+
+    def get_code(self, fullname):
+        """The code of a module that ``python -m rushlight -m torch.x`` runs."""
+        own = _own_name(fullname)
+        return importlib.util.find_spec(own).loader.get_code(own)
 
     def exec_module(self, module):
         # The import system has set another specification on the module. The first one is restored.

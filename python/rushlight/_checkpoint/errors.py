@@ -4,7 +4,7 @@ import pickle
 
 from rushlight import _C
 
-_BLOCKED_MODULES = ("sys", "os", "posix", "nt")
+from .allowed import blocked_module
 
 _CORRUPT = (
     "This is an internal miniz error. If you are seeing this error, there is a high likelihood that your checkpoint "
@@ -44,14 +44,9 @@ def translated(action):
     ) from cause
 
 
-def is_blocked(name: str) -> bool:
-    """Whether a name belongs to a module that no list of allowed names can open."""
-    return name.partition(".")[0] in _BLOCKED_MODULES and "." in name
-
-
 def _unsupported_global(name: str) -> str:
-    if is_blocked(name):
-        module = name.partition(".")[0]
+    module = blocked_module(name)
+    if module is not None:
         return (
             f"Weights only load failed. {_ADVICE}\n\n\nTrying to load unsupported GLOBAL {name} whose module {module} "
             f"is blocked.\n\n{_DOCUMENTATION}"

@@ -78,15 +78,31 @@ def _tag_cuda(storage):
     return str(storage.device) if storage.device.type == "cuda" else None
 
 
-def _restore_cuda(storage, location):
-    if location.partition(":")[0] != "cuda":
-        return None
+def validate_cuda_device(location):
+    """The number of the GPU that a file names.
+
+    Raises:
+        RuntimeError: there is no GPU.
+
+    >>> try:
+    ...     torch.serialization.validate_cuda_device("cuda:0")
+    ... except RuntimeError as error:
+    ...     print(str(error)[:49])
+    Attempting to deserialize object on a CUDA device
+    """
     if not torch.cuda.is_available():
         raise RuntimeError(
             "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are "
             "running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map "
             "your storages to the CPU."
         )
+    return torch.device(location).index or 0
+
+
+def _restore_cuda(storage, location):
+    if location.partition(":")[0] != "cuda":
+        return None
+    validate_cuda_device(location)
     return storage.to(device=torch.device(location))
 
 

@@ -76,7 +76,7 @@ def _get_layout(name: str):
 
 
 #: The modules of rushlight that have torch's built-in functions, and the prefix of their names.
-_BUILT_IN = {
+BUILT_IN = {
     "torch._C._nn": ("rushlight.nn.functional", ""),
     "torch._C._special": ("rushlight.special", "special_"),
     "torch._C._linalg": ("rushlight.linalg", "linalg_"),
@@ -88,8 +88,8 @@ _CLASSES = {"_VariableFunctionsClass": ("rushlight", "_functions"), "TensorBase"
 
 def home(module: str, name: str) -> tuple[str, str]:
     """The location in rushlight of a name in torch."""
-    if module in _BUILT_IN:
-        own, prefix = _BUILT_IN[module]
+    if module in BUILT_IN:
+        own, prefix = BUILT_IN[module]
         return own, name.removeprefix(prefix)
     if name.startswith("torch."):  # Python may pickle memory formats with any such module
         return "rushlight", name.removeprefix("torch.")

@@ -53,6 +53,13 @@ _current: _Level | None = None
 _asked: object = None
 
 
+def __getattr__(name: str) -> Any:
+    # A private name of torch that libraries read: there is one level at a time.
+    if name == "_current_level":
+        return -1 if _current is None else 0
+    raise AttributeError(f"module 'torch.autograd.forward_ad' has no attribute {name!r}")
+
+
 class _Unpacked(autograd.Function):
     """A view without the tangent of a level. Gradients and tangents of other levels are propagated."""
 

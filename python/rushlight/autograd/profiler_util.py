@@ -141,7 +141,7 @@ class FunctionEventAvg(_Timed):
     [('aten::add', 2)]
     """
 
-    def __init__(self, key: str, input_shapes: _Sizes) -> None:
+    def __init__(self, key: Any = None, input_shapes: Any = None) -> None:
         self.key = key
         self.count = 0
         self.input_shapes = input_shapes

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from rushlight._C import Tensor
+from rushlight._C import Tensor, _queue_callback
 from rushlight._loading import load
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -17,6 +18,13 @@ __all__ = ["Variable"]
 class _Meta(type):
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, Tensor)
+
+
+class _ExecutionEngine:
+    """A private name of torch, through which libraries have a function called at the end of a backward pass."""
+
+    def queue_callback(self, callback: Callable[[], None]) -> None:
+        _queue_callback(callback)
 
 
 class Variable(metaclass=_Meta):
@@ -32,6 +40,8 @@ class Variable(metaclass=_Meta):
     >>> torch.autograd.Variable(torch.ones(2), requires_grad=True).requires_grad
     True
     """
+
+    _execution_engine = _ExecutionEngine()
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = False, volatile: Any = None) -> Any:
         unrecorded = volatile is not None and load("rushlight.utils.backcompat").volatile.enabled

@@ -289,7 +289,7 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("amp", "nvtx"):
+    if name in ("amp", "graphs", "memory", "nvtx", "random", "streams"):
         from rushlight._loading import load
 
         return load(f"rushlight.cuda.{name}")

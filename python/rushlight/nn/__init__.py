@@ -1,6 +1,7 @@
 """Neural network modules: `Module` and its containers, layers, losses, and their helpers."""
 
 from . import functional, init, modules, parallel, utils
+from ._factory_kwargs import factory_kwargs
 from .modules import *  # noqa: F403
 from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
@@ -11,6 +12,7 @@ __all__ = [
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
+    "factory_kwargs",
     "functional",
     "init",
     "modules",

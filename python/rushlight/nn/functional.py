@@ -238,7 +238,10 @@ def __dir__() -> list[str]:
     return [name for name in globals() if not name.startswith("_") and name not in _NOT_FOR_USERS]
 
 
-# Here, because it imports this module. torch has it under both names.
+# Here, because they import this module. torch has them under both names.
+from rushlight._native import conv_tbc as conv_tbc  # noqa: E402
+from rushlight._native import native_channel_shuffle as native_channel_shuffle  # noqa: E402
+
 from . import grad as grad  # noqa: E402
 
 set_public_module(globals())

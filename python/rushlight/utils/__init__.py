@@ -6,12 +6,14 @@ _SUBMODULES = (
     "backcompat",
     "benchmark",
     "checkpoint",
+    "collect_env",
     "cpp_extension",
     "data",
     "dlpack",
     "flop_counter",
     "hooks",
     "model_zoo",
+    "module_tracker",
     "serialization",
 )
 
@@ -21,12 +23,14 @@ if TYPE_CHECKING:
     from rushlight.utils import backcompat as backcompat
     from rushlight.utils import benchmark as benchmark
     from rushlight.utils import checkpoint as checkpoint
+    from rushlight.utils import collect_env as collect_env
     from rushlight.utils import cpp_extension as cpp_extension
     from rushlight.utils import data as data
     from rushlight.utils import dlpack as dlpack
     from rushlight.utils import flop_counter as flop_counter
     from rushlight.utils import hooks as hooks
     from rushlight.utils import model_zoo as model_zoo
+    from rushlight.utils import module_tracker as module_tracker
     from rushlight.utils import serialization as serialization
     from rushlight.utils._swap import swap_tensors as swap_tensors
 else:

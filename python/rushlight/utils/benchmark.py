@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import math
 import statistics
 import textwrap
 import timeit
@@ -10,15 +12,54 @@ from typing import Any
 
 import rushlight as torch
 
+from ._benchmark_compare import (
+    Colorize,
+    Compare,
+    ordered_unique,
+    select_unit,
+    set_torch_threads,
+    trim_sigfig,
+    unit_to_english,
+)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import NoReturn
 
-__all__ = ["Measurement", "TaskSpec", "Timer", "timer"]
+__all__ = [
+    "Colorize",
+    "Compare",
+    "Language",
+    "Measurement",
+    "TaskSpec",
+    "Timer",
+    "ordered_unique",
+    "select_unit",
+    "set_torch_threads",
+    "timer",
+    "trim_sigfig",
+    "unit_to_english",
+]
 
 timer = timeit.default_timer
 
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+#: The interquartile range, as a part of the median, from which on a measurement is doubtful; and very much so.
+_WARN_ABOVE, _STRONGLY_ABOVE = 0.1, 0.25
+#: The error of a measurement that repetitions do not reduce, in seconds.
+_LEAST_ERROR = 25e-9
+_MAX_FIGURES = 4
+
+
+class Language(enum.Enum):
+    """The language of statements. `Timer` measures Python.
+
+    >>> torch.utils.benchmark.Language.PYTHON.value
+    0
+    """
+
+    PYTHON = 0
+    CPP = 1
 
 
 @dataclass(frozen=True)
@@ -80,11 +121,53 @@ class Measurement:
     @property
     def iqr(self) -> float:
         """The interquartile range of the times."""
+        return self._quartile(2) - self._quartile(0)
+
+    def _quartile(self, place: int) -> float:
         times = self.times
-        if len(times) < 2:
-            return 0.0
-        quarters = statistics.quantiles(times, n=4, method="inclusive")
-        return quarters[2] - quarters[0]
+        return times[0] if len(times) < 2 else statistics.quantiles(times, n=4, method="inclusive")[place]
+
+    @property
+    def significant_figures(self) -> int:
+        """The number of digits of the median that the times justify, from 1 to 4."""
+        times = sorted(self.times)
+        middle = times[len(times) // 4 : math.ceil(3 * len(times) / 4)]
+        error = max(1.645 * statistics.pstdev(middle) / math.sqrt(len(times)), _LEAST_ERROR)
+        return max(1, min(math.floor(math.log10(self.median / error)), _MAX_FIGURES))
+
+    def meets_confidence(self, threshold: float = _WARN_ABOVE) -> bool:
+        """Whether the interquartile range is below a part of the median."""
+        return self.iqr / self.median < threshold
+
+    @property
+    def has_warnings(self) -> bool:
+        """Whether the times vary much."""
+        return not self.meets_confidence()
+
+    @property
+    def as_row_name(self) -> str:
+        """The name of the row in a table."""
+        return self.task_spec.sub_label or self.stmt or "[Unknown]"
+
+    @property
+    def label(self) -> str | None:
+        """The label."""
+        return self.task_spec.label
+
+    @property
+    def sub_label(self) -> str | None:
+        """The second label."""
+        return self.task_spec.sub_label
+
+    @property
+    def description(self) -> str | None:
+        """The description."""
+        return self.task_spec.description
+
+    @property
+    def env(self) -> str | None:
+        """The environment."""
+        return self.task_spec.env
 
     @property
     def title(self) -> str:
@@ -115,7 +198,7 @@ class Measurement:
         return [Measurement(1, all_times, task) for task, all_times in times.items()]
 
     def __repr__(self) -> str:
-        scale, unit = next((pair for pair in _UNITS if self.median >= pair[0]), _UNITS[-1])
+        unit, scale = select_unit(self.median)
         lines = [f"<torch.utils.benchmark.utils.common.Measurement object at {hex(id(self))}>", self.title]
         if self.task_spec.description:
             lines.append(self.task_spec.description)
@@ -124,10 +207,19 @@ class Measurement:
             lines.append(f"setup:{inside}")
         runs = len(self.raw_times)
         lines.append(f"  {'Median: ' if runs > 1 else ''}{self.median / scale:.2f} {unit}")
-        if runs > 1:
-            lines.append(f"  IQR:    {self.iqr / scale:.2f} {unit}")
-        calls = f"{runs} measurement{'s'[: runs != 1]}, {self.number_per_run} run{'s'[: self.number_per_run != 1]} per measurement"
+        if runs > 3:
+            low, high = (self._quartile(place) / scale for place in (0, 2))
+            lines.append(f"  IQR:    {self.iqr / scale:.2f} {unit} ({low:.2f} to {high:.2f})")
+        each = " per measurement" if runs > 1 else " "
+        calls = (
+            f"{runs} measurement{'s'[: runs != 1]}, {self.number_per_run} run{'s'[: self.number_per_run != 1]}{each}"
+        )
         lines.append(f"  {calls}, {self.num_threads} thread{'s'[: self.num_threads != 1]}")
+        if self.has_warnings:
+            strongly = not self.meets_confidence(_STRONGLY_ABOVE)
+            cause = "suggests significant environmental influence" if strongly else "could indicate system fluctuation"
+            lines.append(f"  WARNING: Interquartile range is {self.iqr / self.median:.1%} of the median measurement.")
+            lines.append(f"           This {cause}.")
         return "\n".join(lines)
 
 
@@ -163,10 +255,12 @@ class Timer:
         description: str | None = None,
         env: str | None = None,
         num_threads: int = 1,
-        language: Any = "py",
+        language: Any = Language.PYTHON,
     ) -> None:
-        if str(language).lower() not in ("py", "python", "language.python"):
-            raise ValueError(f"Only Python statements are supported, not {language!r}")
+        if language is not Language.PYTHON and str(language).lower() not in ("py", "python"):
+            if language is Language.CPP or str(language).lower() in ("cpp", "c++"):
+                raise ValueError(f"Only Python statements are supported, not {language!r}")
+            raise ValueError(f"Invalid language `{language}`.")
         if global_setup:
             raise ValueError("global_setup is for C++; use setup for Python statements")
         if not isinstance(stmt, str):
@@ -178,18 +272,30 @@ class Timer:
         self._task_spec = TaskSpec(stmt, shown, "", label, sub_label, description, env, num_threads)
 
     def _seconds(self, number: int) -> float:
-        before = torch.get_num_threads()
-        torch.set_num_threads(self._task_spec.num_threads)
-        try:
+        with set_torch_threads(self._task_spec.num_threads):
             # The resolution of a clock may be longer than a call.
             return max(self._timer.timeit(number), 1e-9)
-        finally:
-            torch.set_num_threads(before)
 
     def timeit(self, number: int = 1000000) -> Measurement:
         """One run of ``number`` calls, after a warm-up that is not counted."""
         self._seconds(max(number // 100, 2))
         return Measurement(number, [self._seconds(number)], self._task_spec)
+
+    def repeat(self, repeat: int = -1, number: int = -1) -> NoReturn:
+        """Refuses every call, as in torch: `blocked_autorange` repeats runs.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("See `Timer.blocked_autorange.`")
+
+    def autorange(self, callback: Callable[[int, float], Any] | None = None) -> NoReturn:
+        """Refuses every call, as in torch, in favour of `blocked_autorange`.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("See `Timer.blocked_autorange.`")
 
     def _number_for_a_block(self, min_run_time: float) -> int:
         """The number of calls per run for which the time of reading the clock is negligible."""

@@ -14,8 +14,6 @@ use rushlight_core::alloc::{check_available, filled};
 use rushlight_core::fork::{ForkMutex, Rank};
 use rustfft::{Fft, FftNum, FftPlanner};
 
-use crate::fallible;
-
 /// Plans of one precision, by length and direction.
 pub struct Plans<T: FftNum> {
     complex: BTreeMap<(usize, bool), Arc<dyn Fft<T>>>,
@@ -101,7 +99,7 @@ const TASK: usize = 1 << 12;
 
 /// Calls `work` with ranges of lines, in parallel.
 fn each(lines: Lines, work: impl Fn(std::ops::Range<usize>) -> Result<()> + Sync) -> Result<()> {
-    fallible::parallel_for(lines.count(), TASK.div_ceil(lines.n.max(1)), work)
+    rushlight_par::try_parallel_for(lines.count(), TASK.div_ceil(lines.n.max(1)), work)
 }
 
 /// Transforms complex lines in place, times `scale`.

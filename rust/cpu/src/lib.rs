@@ -7,7 +7,6 @@
 pub mod atomic;
 pub mod convert;
 pub mod create;
-mod fallible;
 pub mod fft;
 pub mod float;
 pub mod folds;

@@ -1,4 +1,4 @@
-//! Detects CUDA at run time: nothing is linked, and no driver is required.
+//! Detects CUDA at run time: nothing is linked, and no driver is required. `kernels` has the sources of device functions.
 
 pub mod kernels;
 

@@ -103,7 +103,7 @@ impl<'a> Args<'a> {
         });
         Error::type_(format!(
             "{}() received an invalid combination of arguments - got ({}), but expected one of:",
-            self.op.python_name(),
+            self.op.flat_name(),
             kinds.collect::<Vec<_>>().join(", ")
         ))
     }

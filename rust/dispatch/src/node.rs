@@ -372,7 +372,7 @@ fn shares_version(a: &Tensor, b: &Tensor) -> bool {
     a.storage().shares_bytes(b.storage()) && std::sync::Arc::ptr_eq(&a.shared_version(), &b.shared_version())
 }
 
-/// Step 7: records a node if a gradient may be needed.
+/// Records a node if a gradient may be needed.
 #[inline]
 pub fn record(args: &Args, output: Output) -> Result<Output> {
     if is_tracked(args) {

@@ -1,4 +1,4 @@
-//! Step 8: events for the profiler: calls, the nodes that a backward pass runs, and named ranges. If it is off, it
+//! Events for the profiler: calls, the nodes that a backward pass runs, and named ranges. If it is off, it
 //! costs one relaxed load.
 //!
 //! There is one list for all threads. Several profilers may share it: each takes the events that began after its start.
@@ -110,7 +110,7 @@ pub fn end(start: Option<u64>, name: impl FnOnce() -> Name) {
     }
 }
 
-/// Step 8: tells how long a call took.
+/// Tells how long a call took.
 #[cold]
 pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     let name = Name::Operator { op: args.op, in_place: matches!(target, Target::InPlace) };

@@ -114,6 +114,8 @@ pub struct Param {
     pub keyword_only: bool,
     /// A list that may be written without brackets: `meshgrid(a, b)`.
     pub variadic: bool,
+    /// A list that must be written so: `block_diag(a, b)`.
+    pub separate: bool,
     /// The default as written in the signature; `None` if the argument is required.
     pub default: Option<&'static str>,
     preset: Value<'static>,
@@ -209,8 +211,10 @@ impl Schema {
             let (name, variadic) = name.strip_prefix('*').map_or((name, false), |name| (name, true));
             let optional = kind.ends_with('?');
             let kind = Kind::parse(kind.trim_end_matches('?'))?;
+            let separate = variadic && kind == Kind::Tensor;
+            let kind = if separate { Kind::Tensors } else { kind };
             let preset = preset(kind, default)?;
-            params.push(Param { name, kind, optional, keyword_only, variadic, default, preset });
+            params.push(Param { name, kind, optional, keyword_only, variadic, separate, default, preset });
         }
         let returns = match returns {
             "Tensor" => Returns::Tensor,

@@ -1,11 +1,12 @@
-//! What in-place forms and `out=` may write: derived from the definition for every operator, never written by hand.
+//! What in-place forms and `out=` may write: derived from the definition for every operator. The dtypes that `out=` may
+//! have are in `out`.
 
 use rushlight_autograd::{Tensor, modes};
 use rushlight_core::dtype::can_cast;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Layout, Result};
 
-use crate::operator::{Args, Implementation, Operator, Promote, Resized, Tags, TensorSpec};
+use crate::operator::{Args, Derivative, Implementation, Operator, Promote, Resized, Tags, TensorSpec};
 use crate::overlap::{check_no_self_overlap, check_overlap, shared_memory};
 
 /// Checks whether the operator may write its result into its first argument.
@@ -17,13 +18,7 @@ pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType
         return Err(Error::runtime(format!("In-place {} is not supported for complex tensors.", op.python_name())));
     }
     if own.layout().sizes.as_slice() != sizes {
-        return Err(Error::runtime(format!(
-            "output with shape {} doesn't match the broadcast shape {}",
-            Shape(&own.layout().sizes),
-            Shape(sizes)
-        ))
-        .shapes([own.layout().sizes.as_slice(), sizes])
-        .hint(format!(
+        return Err(wrong_shape(own.sizes(), sizes).hint(format!(
             "{}_ cannot change the shape of its tensor; use the operator without the underscore to broadcast.",
             op.python_name()
         )));
@@ -36,6 +31,12 @@ pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType
         return note_expanded(op);
     }
     check_no_self_overlap(own)
+}
+
+#[cold]
+fn wrong_shape(own: &[isize], result: &[isize]) -> Error {
+    Error::runtime(format!("output with shape {} doesn't match the broadcast shape {}", Shape(own), Shape(result)))
+        .shapes([own, result])
 }
 
 #[cold]
@@ -70,6 +71,10 @@ pub fn check_writable(tensor: &Tensor) -> Result<()> {
 
 /// Returns an error for `out=` if gradients are recorded.
 pub fn check_no_gradient(args: &Args, out: &Tensor) -> Result<()> {
+    // torch records nothing for such operators, and does not check their `out=`.
+    if matches!(args.op.derivative, Derivative::NonDifferentiable(_)) {
+        return Ok(());
+    }
     let wants_gradient = args.each_tensor().any(|(_, tensor)| tensor.requires_grad()) || out.requires_grad();
     if wants_gradient && modes::grad_enabled() {
         return Err(Error::runtime(format!(
@@ -121,10 +126,15 @@ pub fn check_out(args: &Args, place: usize, out: &Tensor, result: &TensorSpec) -
         }
     }
     if out.layout().sizes != *sizes {
+        let is_pointwise = matches!(args.op.implementation, Implementation::Pointwise(_));
+        if is_pointwise && args.each_tensor().any(|(_, tensor)| tensor.ptr_eq(out)) {
+            return Err(wrong_shape(out.sizes(), sizes).hint("out= is an operand, which cannot be resized."));
+        }
         if out.numel() != 0 {
             note_resized(rule.resized, out.sizes(), sizes)?;
         }
-        resize(out, sizes)?;
+        // Elementwise operators give it the operands' order of dimensions.
+        resize(out, if is_pointwise { result.layout.clone() } else { Layout::contiguous(sizes) })?;
     }
     check_no_self_overlap(out)
 }
@@ -148,16 +158,16 @@ fn note_resized(resized: Resized, own: &[isize], sizes: &[isize]) -> Result<()> 
     }
 }
 
-/// `resize_`: row-major sizes over the same storage, which grows if necessary.
-pub fn resize(tensor: &Tensor, sizes: &[isize]) -> Result<()> {
+/// Gives a tensor a dense layout from its offset on. Its storage grows if necessary.
+pub fn resize(tensor: &Tensor, layout: Layout) -> Result<()> {
     if tensor.is_sparse() {
         return Err(crate::sparse::unsupported("resize_"));
     }
     if tensor.is_batched() {
         return Err(crate::vmap::storage_error());
     }
-    let numel = rushlight_core::layout::checked_numel(sizes)?;
-    let layout = Layout { offset: tensor.layout().offset, ..Layout::contiguous(sizes) };
+    let numel = rushlight_core::layout::checked_numel(&layout.sizes)?;
+    let layout = Layout { offset: tensor.layout().offset, ..layout };
     let end = (layout.offset.max(0) as usize).saturating_add(numel);
     let needed = end.saturating_mul(tensor.dtype().size());
     let storage = tensor.storage();

@@ -7,7 +7,7 @@ use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::value::{Ints, Value};
 
 use crate::expr_ext::ExprExt;
-use crate::index::put::PUT;
+use crate::index::put::INDEX_PUT_DIMS;
 use crate::index::scatter::SCATTER_ADD;
 use crate::join::diag::DIAG_EMBED;
 use crate::join::tril::{TRIL, TRIU};
@@ -122,7 +122,7 @@ impl ExprExt for Expr {
     }
 
     fn index_put_add(self, indices: Vec<Tensor>, dims: Ints, values: Tensor) -> Expr {
-        self.call(&PUT, [indices.into(), dims.into(), values.into(), true.into()])
+        self.call(&INDEX_PUT_DIMS, [indices.into(), dims.into(), values.into(), true.into()])
     }
 
     fn part(self, dim: i64, start: isize, length: isize) -> Expr {

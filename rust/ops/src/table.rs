@@ -387,7 +387,7 @@ pub static OPERATORS: &[&Operator] = &[
     &view::view_copy::UNSAFE_SPLIT_WITH_SIZES,
     &view::view_copy::UNSAFE_CHUNK,
     &index::get::INDEX,
-    &index::put::PUT,
+    &index::put::INDEX_PUT_DIMS,
     &index::put::INDEX_PUT,
     &index::index_select::INDEX_SELECT,
     &index::index_select::INDEX_ADD,

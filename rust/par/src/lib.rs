@@ -1,7 +1,8 @@
 //! The number of threads, and parallel loops.
 //!
 //! This is the only crate that uses rayon. Sums are split at multiples of a grain that the caller chooses, not by the
-//! number of threads, and combined in a fixed tree, so that they have the same bits on any machine; work whose parts
+//! number of threads, and combined in a fixed tree, so that they have the same bits for any number of
+//! threads; work whose parts
 //! are independent may be split by the number of threads. The calling thread starts at once and takes part; helpers
 //! that wake too late find nothing left and are not waited for.
 //!

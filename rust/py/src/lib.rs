@@ -8,7 +8,7 @@
 //!   (`size`, `results`, `nested` lists), `errors` exceptions; `overrides` calls `__torch_function__`; `deprecated`
 //!   accepts torch's deprecated signatures.
 //! - `to` is `Tensor.to` and its variants; `numpy`, `buffer` and `dlpack` share memory with other libraries (`numpy_types`
-//!   names dtypes, `foreign_buffer` owns memory, `memory_access` gives out addresses), `storage`, `files`, `io` and
+//!   names dtypes, `foreign_buffer` owns memory, `memory_access` gives out addresses), `storage`, `file_map`, `io` and
 //!   `group` with files and processes. `scalars` reads Python numbers.
 //! - `attach` releases and acquires the GIL.
 //! - `autograd`, `dist`, `dtype`, `generator`, `jit` and `profile` wrap one crate or module each; `functions` are the
@@ -28,7 +28,7 @@ mod dlpack;
 mod dtype;
 mod entry;
 mod errors;
-mod files;
+mod file_map;
 mod foreign_buffer;
 mod functions;
 mod generator;
@@ -86,7 +86,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     sparse::add(module)?;
     vmap::add(module)?;
     storage::add(module)?;
-    files::add(module)?;
+    file_map::add(module)?;
     table::add(module)?;
     io::add(module)?;
     group::add(module)?;

@@ -49,7 +49,7 @@ pub fn answer(name: &str, call: &Call) -> PyResult<Option<*mut ffi::PyObject>> {
     if name == "as_subclass" {
         return Ok(None);
     }
-    overrides::answer(&overrides::Public::Method(name.trim_start_matches("r#")), call)
+    overrides::answer(&overrides::Public::Method(name), call)
 }
 
 /// A parameter in the text from which `inspect` reads a signature.
@@ -83,19 +83,20 @@ macro_rules! methods {
                         ) -> pyo3::PyResult<pyo3::Bound<'py, pyo3::PyAny>> $body
                         // SAFETY: CPython calls this on a living instance, with arguments of a fast call.
                         unsafe {
+                            let name = stringify!($name).trim_start_matches("r#");
                             let call = $crate::parse::Call::fastcall(py, Some(own), args, count, names);
                             if $crate::overrides::ever_overridden()
-                                && let Some(answer) = $crate::methods::answer(stringify!($name), &call)?
+                                && let Some(answer) = $crate::methods::answer(name, &call)?
                             {
                                 return Ok(answer);
                             }
-                            let [$($param),*] = $crate::parse::sort(stringify!($name), [$(stringify!($param)),*], &call)?;
+                            let [$($param),*] = $crate::parse::sort(name, [$(stringify!($param)),*], &call)?;
                             let object = pyo3::Bound::from_borrowed_ptr(py, own);
                             let tensor = $crate::object::tensor(&object)?;
                             match body(&$crate::methods::Own { object: &object, tensor } $(, $param)*) {
                                 Ok(result) => Ok(result.into_ptr()),
                                 // An argument that is not a tensor may still have an override.
-                                Err(error) => match $crate::methods::answer(stringify!($name), &call)? {
+                                Err(error) => match $crate::methods::answer(name, &call)? {
                                     Some(answer) => Ok(answer),
                                     None => Err(error),
                                 },

@@ -87,6 +87,7 @@ fn param<'py>(py: Python<'py>, param: &Param) -> PyResult<Bound<'py, PyDict>> {
     entry.set_item("kind", format!("{:?}", param.kind))?;
     entry.set_item("optional", param.optional)?;
     entry.set_item("keyword_only", param.keyword_only)?;
+    entry.set_item("separate", param.separate)?;
     entry.set_item("default", param.default)?;
     Ok(entry)
 }

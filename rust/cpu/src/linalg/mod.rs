@@ -21,8 +21,6 @@ use num_complex::Complex;
 use rushlight_core::alloc::{check_available, filled, out_of_memory};
 use rushlight_core::{Element, Result};
 
-use crate::fallible;
-
 pub use factor::{cholesky, lu, qr, reflect, reflections, solve_triangular};
 pub use ldl::{ldl, ldl_solve};
 pub use spectral::{Symmetric, eig, eigh, svd};
@@ -201,7 +199,7 @@ const TASK: usize = 1 << 14;
 
 /// Calls `work` for each of `count` matrices, in parallel; `cost` is the approximate number of multiplications for one.
 fn each(count: usize, cost: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
-    fallible::parallel_for(count, TASK.div_ceil(cost.max(1)), |mut indices| {
+    rushlight_par::try_parallel_for(count, TASK.div_ceil(cost.max(1)), |mut indices| {
         indices.try_for_each(|index| {
             if cost >= PRODUCTS {
                 prepare()?;

@@ -142,7 +142,9 @@ fn definition(
         if operators[..place].iter().any(|earlier| covers(earlier, op)) {
             continue;
         }
-        versions.push((parameters(op, false), op));
+        if !op.schema().params.iter().any(|param| param.separate) {
+            versions.push((parameters(op, false), op));
+        }
         if op.schema().takes_variadic(form.is_method()) {
             versions.push((parameters(op, true), op));
         }

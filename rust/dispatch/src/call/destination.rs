@@ -17,7 +17,7 @@ pub enum Destination<'a, 'v> {
 }
 
 impl<'a, 'v> Destination<'a, 'v> {
-    /// Step 5: allocates the result, or checks whether the target can hold it.
+    /// Allocates the result, or checks whether the target can hold it.
     pub fn find(args: &'a Args<'v>, target: Target<'a>, result: TensorSpec) -> Result<Destination<'a, 'v>> {
         let op = args.op;
         match target {
@@ -44,7 +44,7 @@ impl<'a, 'v> Destination<'a, 'v> {
         }
     }
 
-    /// Step 7: records a node, or counts the change.
+    /// Records a node, or counts the change.
     pub fn record(self, args: &Args) -> Result<Output> {
         match self {
             Destination::Fresh(fresh) => node::record(args, Output::Tensor(fresh)),

@@ -1,4 +1,4 @@
-//! Step 1 of a call: the device of its tensors, and the implementation for that device.
+//! The device of a call's tensors, and the implementation for that device.
 
 use crate::value::Arg;
 use rushlight_core::{Device, Error, Result};

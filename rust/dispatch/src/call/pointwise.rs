@@ -1,4 +1,4 @@
-//! Steps 1 to 7 for operators that treat each element alone.
+//! The steps of a call for operators that treat each element alone.
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::default_dtype;
@@ -23,7 +23,7 @@ use crate::{fast_path, node, promote};
 
 const KEPT_SHAPE: &str = "An in-place operation keeps the shape of the first tensor, and the others broadcast to it.";
 
-/// Steps 3 and 4: the sizes that all operands broadcast to, which are the result's.
+/// The sizes that all operands broadcast to, which are the result's.
 fn common_sizes(op: &Operator, operands: &Operands, in_place: bool) -> Result<Dims> {
     let mut sizes: Option<Dims> = None;
     for operand in operands {
@@ -42,18 +42,19 @@ fn common_sizes(op: &Operator, operands: &Operands, in_place: bool) -> Result<Di
     Ok(sizes.unwrap_or_default())
 }
 
-/// Runs the operator's loop, computing in the dtype `compute`, over elements in host memory.
+/// Runs the operator's loop over elements in host memory. `common` is the operands' common dtype; half types are computed
+/// in float32.
 fn compute_into(
     out: &Tensor,
     op: &Operator,
     body: &Pointwise,
     operands: &Operands,
     numbers: &Numbers,
-    compute: DType,
+    common: DType,
 ) -> Result<()> {
-    let Some((wide, inner_loop)) = loop_for(body, compute) else { return Err(not_implemented(op, compute)) };
+    let Some((wide, inner_loop)) = loop_for(body, common) else { return Err(not_implemented(op, common)) };
     let kernel = Loop { inner_loop, numbers, compute: wide, result: body.promote.result(wide) };
-    let result = body.promote.result(compute);
+    let result = body.promote.result(common);
     if result.is_half() && out.dtype() != result {
         // Rounded to the half type first, as if the result were a tensor of its own.
         let rounded = allocate(&TensorSpec::new(out.sizes(), result, out))?;
@@ -63,7 +64,7 @@ fn compute_into(
     kernel.over(out, operands)
 }
 
-/// Steps 1 to 7 for an elementwise operator.
+/// All steps of an elementwise call.
 pub fn pointwise(body: &Pointwise, args: &Args, target: Target, declined: bool) -> Result<Output> {
     let device = check_devices(args)?;
     let in_place = matches!(target, Target::InPlace);
@@ -76,14 +77,14 @@ pub fn pointwise(body: &Pointwise, args: &Args, target: Target, declined: bool) 
         return Ok(output);
     }
     // Errors of shapes are raised before those of dtypes.
-    let compute = promoted(body, args.op, &operands, &numbers)
+    let common = promoted(body, &operands, &numbers)
         .or_else(|error| common_sizes(args.op, &operands, in_place).and(Err(error)))?;
     if !small && !args.op.tags.has(Tags::DOUBLE_SCALARS) {
-        numbers::check(args, compute)?;
+        numbers::check(args, common)?;
     }
-    let rounded = temporaries::in_half(args.op, &operands, compute, device)?;
-    let numbers = match compute.is_half() && args.op.tags.has(Tags::ROUNDED_PARAMETERS) {
-        true => numbers.into_iter().map(|number| promote::rounded(number, compute)).collect(),
+    let rounded = temporaries::in_half(args.op, &operands, common, device)?;
+    let numbers = match common.is_half() && args.op.tags.has(Tags::ROUNDED_PARAMETERS) {
+        true => numbers.into_iter().map(|number| promote::rounded(number, common)).collect(),
         false => numbers,
     };
     let operands = temporaries::substituted(operands, &rounded);
@@ -92,11 +93,15 @@ pub fn pointwise(body: &Pointwise, args: &Args, target: Target, declined: bool) 
         true => Layout::contiguous(&sizes),
         false => result_layout(&sizes, layouts(&operands)),
     };
-    let result = TensorSpec { layout, dtype: body.promote.result(compute), device };
+    let result = TensorSpec { layout, dtype: body.promote.result(common), device };
     let written = Destination::find(args, target, result)?;
+    // torch checks the dtype in the kernel, after the result's place.
+    if !args.op.dtypes.has(common) {
+        return Err(not_implemented(args.op, common));
+    }
     let copies = temporaries::copied(&written, &operands)?;
     let operands = temporaries::substituted(operands, &copies);
-    run(written.tensor(), body, args.op, &operands, &numbers, compute)?;
+    run(written.tensor(), body, args.op, &operands, &numbers, common)?;
     written.record(args)
 }
 
@@ -121,15 +126,15 @@ fn try_fast_path(
     }
 }
 
-/// Step 2: the dtype of the computation.
-fn promoted(body: &Pointwise, op: &Operator, operands: &Operands, numbers: &Numbers) -> Result<DType> {
+/// The common dtype of the operands, a float where the operator wants one.
+fn promoted(body: &Pointwise, operands: &Operands, numbers: &Numbers) -> Result<DType> {
     let extra: &[Scalar] = if body.promote == Promote::WithNumbers { numbers } else { &[] };
     let common = promote::common(operands, extra)?;
-    let compute = match body.promote {
+    let common = match body.promote {
         Promote::IntToFloat if !common.is_differentiable() => default_dtype(),
         _ => common,
     };
-    if op.dtypes.has(compute) { Ok(compute) } else { Err(not_implemented(op, compute)) }
+    Ok(common)
 }
 
 fn layouts<'a>(operands: &Operands<'a>) -> impl Iterator<Item = &'a Layout> {
@@ -139,17 +144,17 @@ fn layouts<'a>(operands: &Operands<'a>) -> impl Iterator<Item = &'a Layout> {
     })
 }
 
-/// Step 6: runs the loop, if there are elements.
+/// Runs the loop, if there are elements.
 fn run(
     out: &Tensor,
     body: &Pointwise,
     op: &Operator,
     operands: &Operands,
     numbers: &Numbers,
-    compute: DType,
+    common: DType,
 ) -> Result<()> {
     match select_kernel(op, out.device(), compute_into, None)? {
-        Some(kernel) if out.layout().numel() > 0 => kernel(out, op, body, operands, numbers, compute),
+        Some(kernel) if out.layout().numel() > 0 => kernel(out, op, body, operands, numbers, common),
         _ => Ok(()),
     }
 }

@@ -1,4 +1,5 @@
-//! In-place forms and `out=` of operators that cannot write there themselves.
+//! In-place forms and `out=` of operators that are no elementwise loops: a new result is copied, unless the kernel can
+//! fill `out=` directly.
 
 use crate::call::devices::select_kernel;
 use crate::value::{Arg, Output, Target, Value};
@@ -46,7 +47,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                 }
                 let result = body(&args)?.into_tensor()?;
                 if op.tags.has(Tags::RESHAPES_IN_PLACE) && own.layout().sizes != result.layout().sizes {
-                    resize(own, &result.layout().sizes)?;
+                    resize(own, Layout::contiguous(result.sizes()))?;
                 }
                 check_in_place(op, own, &result.layout().sizes, result.dtype())?;
                 (primitives()?.copy_)(own, &result)?;

@@ -1,4 +1,6 @@
 //! Which globals a pickle may name, and the limits on its size.
+//!
+//! What the program itself allows, and the modules that it cannot allow, are decided in `python/rushlight/_checkpoint/allowed.py`.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,6 @@
 //! `resize_`: changes the sizes of the tensor itself.
 
+use rushlight_core::layout::checked_numel;
 use rushlight_core::memory_format::{is_contiguous, strides};
 use rushlight_core::{Error, Layout, Result};
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator};
@@ -24,7 +25,8 @@ fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> 
         return Err(Error::runtime("cannot resize variables that require grad"));
     }
     if own.sizes().as_slice() != sizes {
-        variants::resize(own, sizes)?;
+        checked_numel(sizes)?;
+        variants::resize(own, Layout::contiguous(sizes))?;
     } else if format.is_none() {
         return Ok(Output::Tensor(own.clone()));
     }

@@ -1,8 +1,8 @@
 //! Elements selected by indices and masks: read, written, accumulated.
 //!
 //! `view()`, `get()`, `assign()` and `put()` implement `x[...]` and `x[...] = v` after the brackets were parsed. Masks are
-//! converted to indices in one place (`masks`), geometry and bounds are computed in one place (`geometry`), and the
-//! kernels move whole blocks.
+//! converted to indices in one place (`masks`), except that `masked_fill_()` writes one value at a single mask. Geometry
+//! and bounds are computed in one place (`geometry`), and the kernels move whole blocks.
 
 pub mod gather;
 pub mod geometry;
@@ -29,7 +29,7 @@ use crate::view::expand::EXPAND;
 use crate::view::narrow::{ALIAS, selected, sliced};
 
 pub use get::INDEX;
-pub use put::PUT;
+pub use put::INDEX_PUT_DIMS;
 
 /// The view of an index expression, before tensors gather.
 pub fn view(own: &Tensor, expr: &IndexExpr) -> Result<Tensor> {

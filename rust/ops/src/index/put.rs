@@ -23,7 +23,7 @@ use crate::view::expand::EXPAND;
 
 /// The operator behind `x[i, j] = v` and `index_put`.
 #[operator]
-pub static PUT: Operator = Operator {
+pub static INDEX_PUT_DIMS: Operator = Operator {
     name: "_index_put",
     variants: Variants::FUNCTION.union(Variants::INPLACE),
     signature: "(Tensor self, Tensor[] indices, int[] dims, Tensor values, bool accumulate=False) -> Tensor",
@@ -64,7 +64,7 @@ pub static PUT: Operator = Operator {
             match (indices(d), d.grad()) {
                 (Ok((indices, dims)), Expr::Tensor(grad)) => {
                     let zero = create::scalar_of(rushlight_core::Scalar::ZERO, grad.dtype(), grad.device());
-                    Expr::new(zero.and_then(|zero| op!(PUT, grad, indices, dims, zero)))
+                    Expr::new(zero.and_then(|zero| op!(INDEX_PUT_DIMS, grad, indices, dims, zero)))
                 }
                 (Err(error), _) => Expr::failed(error),
                 (_, grad) => grad,
@@ -79,7 +79,7 @@ pub static PUT: Operator = Operator {
                 of_last_writes(
                     d,
                     own,
-                    |zeros, numbers| op!(PUT, zeros, indices.clone(), dims.clone(), numbers),
+                    |zeros, numbers| op!(INDEX_PUT_DIMS, zeros, indices.clone(), dims.clone(), numbers),
                     |written| op!(super::INDEX, written, indices.clone(), dims.clone()),
                 )
             }
@@ -144,11 +144,11 @@ pub fn put_into(target: &Tensor, cut: &IndexGeometry, values: &Tensor, merge: Sc
 
 /// Writes in place, recorded.
 pub fn put_(own: &Tensor, indices: Vec<Tensor>, dims: Ints, values: &Tensor, accumulate: bool) -> Result<()> {
-    let args = Args::new(&PUT, [own.into(), indices.into(), dims.into(), values.into(), accumulate.into()]);
+    let args = Args::new(&INDEX_PUT_DIMS, [own.into(), indices.into(), dims.into(), values.into(), accumulate.into()]);
     args.call_into(Target::InPlace).map(drop)
 }
 
-/// The arguments of `index_put` in the form of `PUT`; torch's list may be shorter than the dimensions.
+/// The arguments of `index_put` in the form of `INDEX_PUT_DIMS`; torch's list may be shorter than the dimensions.
 fn arguments<'a>(args: &Args<'a>) -> Result<Args<'a>> {
     use INDEX_PUT::*;
 
@@ -200,7 +200,10 @@ fn arguments<'a>(args: &Args<'a>) -> Result<Args<'a>> {
         values =
             if accumulate { op!(crate::create::constant::ZEROS_LIKE, own)? } else { op!(crate::convert::CLONE, own)? };
     }
-    Ok(Args::new(&PUT, [args.value(Arg::FIRST).clone(), indices.into(), dims.into(), values.into(), accumulate.into()]))
+    Ok(Args::new(
+        &INDEX_PUT_DIMS,
+        [args.value(Arg::FIRST).clone(), indices.into(), dims.into(), values.into(), accumulate.into()],
+    ))
 }
 
 #[operator]
@@ -242,7 +245,7 @@ pub fn single(own: &Tensor, dim: usize, index: &Tensor) -> Result<IndexGeometry>
 
 /// `x[i, j] = v`.
 fn batched_index_put(batch: &BatchedCall) -> RuleResult {
-    use PUT::*;
+    use INDEX_PUT_DIMS::*;
 
     let args = batch.args;
     let places = Places::of(batch, false)?;
@@ -257,6 +260,6 @@ fn batched_index_put(batch: &BatchedCall) -> RuleResult {
     }
     let values = permuted(&values, &back)?;
     let accumulate = args.bool(ACCUMULATE)?;
-    op!(PUT, batch.tensor(INPUT)?, places.indices, places.dims, values, accumulate)
+    op!(INDEX_PUT_DIMS, batch.tensor(INPUT)?, places.indices, places.dims, values, accumulate)
         .map(|tensor| Some(Output::Tensor(tensor)))
 }

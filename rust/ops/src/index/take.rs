@@ -14,7 +14,7 @@ use rushlight_dispatch::{copy, create, op};
 use super::get::get_into;
 use super::last_writes::of_last_writes;
 use super::put::{put_into, single};
-use super::{INDEX, PUT as INDEX_PUT};
+use super::{INDEX, INDEX_PUT_DIMS};
 
 #[operator]
 pub static TAKE: Operator = Operator {
@@ -111,7 +111,7 @@ fn written(batch: &BatchedCall) -> Result<Option<Output>> {
     }
     let (index, source) = (rows(batch, INDEX)?, rows(batch, SOURCE)?);
     let places = vec![batch.numbers(1)?, index];
-    let whole = op!(INDEX_PUT, rows(batch, INPUT)?, places, &[0i64, 1][..], source, batch.args.bool(ACCUMULATE)?);
+    let whole = op!(INDEX_PUT_DIMS, rows(batch, INPUT)?, places, &[0i64, 1][..], source, batch.args.bool(ACCUMULATE)?);
     let mut sizes = vec![batch.size];
     sizes.extend_from_slice(batch.args.tensor(INPUT)?.sizes());
     let whole = whole.map_err(|error| in_words(error, batch))?;

@@ -116,7 +116,7 @@ pub static DIAGFLAT: Operator = Operator {
 pub static BLOCK_DIAG: Operator = Operator {
     name: "block_diag",
     variants: Variants::FUNCTION,
-    signature: "(Tensor[] *tensors) -> Tensor",
+    signature: "(Tensor *tensors) -> Tensor",
     doc: "A block-diagonal matrix; a vector is one row.
 
     >>> torch.block_diag(torch.tensor([[1, 2]]), torch.tensor([3]))

@@ -14,7 +14,7 @@ use crate::view::expand::EXPAND;
 pub static BROADCAST_TENSORS: Operator = Operator {
     name: "broadcast_tensors",
     variants: Variants::FUNCTION,
-    signature: "(Tensor[] *tensors) -> Tensor[]",
+    signature: "(Tensor *tensors) -> Tensor[]",
     doc: "Views of all tensors, expanded to the shape to which they broadcast.
 
     >>> torch.broadcast_tensors(torch.tensor([[1], [2]]), torch.tensor([3, 4]))
@@ -31,7 +31,7 @@ pub static BROADCAST_TENSORS: Operator = Operator {
     derivative: Derivative::CompositeImplicit,
     samples: &["[t(2, 1), t(3)]"],
     errors: &[(
-        "[t(2), t(3)]",
+        "t(2), t(3)",
         "RuntimeError",
         "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0",
     )],
@@ -114,7 +114,7 @@ fn grid(args: &Args, indexing: &str) -> Result<Vec<Tensor>> {
 pub static CARTESIAN_PROD: Operator = Operator {
     name: "cartesian_prod",
     variants: Variants::FUNCTION,
-    signature: "(Tensor[] *tensors) -> Tensor",
+    signature: "(Tensor *tensors) -> Tensor",
     doc: "All combinations of the vectors' elements, a row each.
 
     >>> torch.cartesian_prod(torch.tensor([1, 2]), torch.tensor([3, 4]))

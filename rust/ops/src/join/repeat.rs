@@ -136,11 +136,11 @@ pub static REPEAT_INTERLEAVE: Operator = Operator {
 };
 
 fn counted(repeats: &Tensor, output_size: Option<i64>) -> Result<Tensor> {
-    if repeats.rank() != 1 {
-        return Err(Error::runtime("repeat_interleave only accept 1D vector as repeat"));
-    }
     if !matches!(repeats.dtype(), DType::I64 | DType::I32) {
         return Err(Error::unsupported("repeat_interleave_cpu", repeats.dtype()));
+    }
+    if repeats.rank() != 1 {
+        return Err(Error::runtime("repeat_interleave only accept 1D vector as repeat"));
     }
     if repeats.device() == Device::Meta {
         let Some(total) = output_size else {

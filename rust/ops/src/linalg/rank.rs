@@ -147,6 +147,7 @@ pub static LSTSQ_KERNEL: Operator = Operator {
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let rcond = args.optional_scalar(RCOND).map(|number| Expr::from(number.f64()));
         let tolerance = Tolerance { absolute: Some(Expr::from(0.0)), relative: rcond };
+        check_matrix("torch.linalg.lstsq", "other", args.tensor(B)?)?;
         let inverse = pseudo_inverse(args.tensor(INPUT)?, tolerance, false)?;
         let solution = Expr::from(inverse).matmul(args.tensor(B)?).done()?;
         // It is in the memory of torch's right-hand sides, column-major with the larger of both numbers of rows.
@@ -170,6 +171,11 @@ pub static LSTSQ_KERNEL: Operator = Operator {
         },
     }),
     samples: &["t(4, 2), t(4, 3)", "t(2, 2, 3), t(2, 2, 1)"],
+    errors: &[(
+        "t(2, 2), t(2)",
+        "RuntimeError",
+        "torch.linalg.lstsq: The input tensor other must have at least 2 dimensions.",
+    )],
     ..Operator::BASE
 };
 

@@ -2,13 +2,13 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Class, Error, Result};
-use rushlight_dispatch::create;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves,
     TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
+use rushlight_dispatch::{create, op};
 
 use super::dense::{
     batch_sizes, by_columns, check_inexact, check_kernel, check_matrix, count, dense, is_tracked, matrices,
@@ -16,6 +16,7 @@ use super::dense::{
 };
 use super::invariance::check_phase;
 use crate::expr_ext::ExprExt;
+use crate::view::transpose::TRANSPOSE;
 
 #[operator]
 pub static SVD_KERNEL: Operator = Operator {
@@ -128,7 +129,9 @@ pub static SVD_OLD: Operator = Operator {
         let [m, n] = matrix_sizes(own);
         let s = singular_values(own, None)?;
         let zeros = |size| create::zeros(&sized(own, &[size, size]), own.dtype(), own.device());
-        Ok(Output::Tuple(vec![zeros(m)?, s, zeros(n)?]))
+        // torch's V is the transposed Vh.
+        let v = op!(TRANSPOSE, &zeros(n)?, -2i64, -1i64)?;
+        Ok(Output::Tuple(vec![zeros(m)?, s, v]))
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(3, 2), True, False"],

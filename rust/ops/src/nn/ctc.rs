@@ -354,15 +354,15 @@ const PUBLIC: Operator = Operator {
 #[operator]
 pub static CTC_LOSS_LISTS: Operator = Operator {
     name: "ctc_loss.IntList",
-    signature: "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",
+    signature: "(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=0, bool zero_infinity=False) -> Tensor",
     doc: "The negative logarithms of the labellings' probabilities, summed over all alignments of labels and blanks with time.
 
 Shapes: log_probs `(T, N, C)` or `(T, C)`, logarithms that are normalised; targets `(N, S)`, or all concatenated. The
-reduction is 0 for none, 1 for the mean of losses by target length, 2 for their sum; `zero_infinity` counts impossible
+reduction is 0 for none, the default, 1 for the mean of losses by target length, 2 for their sum; `zero_infinity` counts impossible
 labellings as zero.
 
     >>> torch.ctc_loss(torch.zeros(2, 1, 2).log_softmax(-1), torch.tensor([[1]]), (2,), (1,))
-    tensor(0.2877)",
+    tensor([0.2877])",
     batch_rule: BatchRule::FallbackIf(&[LOG_PROBS, TARGETS]),
     samples: &["torch.zeros(4, 2, 3).log_softmax(-1), torch.tensor([[1, 2], [2, 2]]), (4, 3), (2, 1)"],
     errors: &[
@@ -388,12 +388,12 @@ labellings as zero.
 #[operator]
 pub static CTC_LOSS: Operator = Operator {
     name: "ctc_loss.Tensor",
-    signature: "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",
+    signature: "(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=0, bool zero_infinity=False) -> Tensor",
     doc: "The same with lengths in tensors.
 
     >>> n = torch.tensor([2])
     >>> torch.ctc_loss(torch.zeros(2, 1, 2).log_softmax(-1), torch.tensor([[1]]), n, torch.tensor([1]))
-    tensor(0.2877)",
+    tensor([0.2877])",
     batch_rule: BatchRule::FallbackIf(&[LOG_PROBS, TARGETS, INPUT_LENGTHS, TARGET_LENGTHS]),
     samples: &[
         "torch.zeros(4, 2, 3).log_softmax(-1), torch.tensor([1, 2, 2]), torch.tensor([4, 3]), torch.tensor([2, 1]), 0, 0",

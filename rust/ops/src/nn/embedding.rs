@@ -16,7 +16,7 @@ use rushlight_dispatch::vmap::{RuleResult, one_result};
 use rushlight_dispatch::{copy, create, op, value, vmap};
 
 use crate::expr_ext::ExprExt;
-use crate::index::{INDEX, PUT};
+use crate::index::{INDEX, INDEX_PUT_DIMS};
 
 #[operator]
 pub static EMBEDDING: Operator = Operator {
@@ -411,7 +411,7 @@ fn batched_embedding_backward(batch: &BatchedCall) -> RuleResult {
     let (rows, width) = (batch.args.int(NUM_WEIGHTS)?, grad.sizes()[grad.rank() - 1]);
     let zeros = create::zeros(&[batch.size, rows as isize, width], grad.dtype(), grad.device())?;
     let samples = batch.numbers(indices.rank() - 1)?;
-    let whole = op!(PUT, zeros, vec![samples, indices], &[0i64, 1][..], grad, true)?;
+    let whole = op!(INDEX_PUT_DIMS, zeros, vec![samples, indices], &[0i64, 1][..], grad, true)?;
     let padding = batch.args.int(PADDING_IDX)?;
     if (0..rows).contains(&padding) {
         let line = op!(crate::view::narrow::SELECT, &whole, 1i64, padding)?;

@@ -271,6 +271,7 @@ pub static MULTILABEL_SOFT_MARGIN_LOSS: Operator = Operator {
             None => Reduction::parse_or(args.str(REDUCTION)?, "is not valid")?,
         };
         let (own, target) = (expr(args, INPUT)?, expr(args, TARGET)?);
+        let rank = args.tensor(INPUT)?.rank() as i64;
         let Some(&labels) = args.tensor(INPUT)?.sizes().last() else {
             return Err(Error::index("Dimension specified as -1 but tensor has no dimensions")
                 .hint("Use x.reshape(1) to add a dimension."));
@@ -281,7 +282,8 @@ pub static MULTILABEL_SOFT_MARGIN_LOSS: Operator = Operator {
         if let Some(weight) = args.optional_tensor(WEIGHT) {
             each = each * Expr::from(weight);
         }
-        reduced(each.sum_over(-1) / labels as f64, reduction)
+        // A target of a higher rank does not move the labels: the dimension counts from the front, as in torch.
+        reduced(each.sum_over(rank - 1) / labels as f64, reduction)
     }),
     samples: &["t(2, 3), t(2, 3).sigmoid()", "t(2, 3), t(2, 3).sigmoid(), pos(3), reduction='none'"],
     errors: &[

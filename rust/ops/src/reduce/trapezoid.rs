@@ -10,7 +10,7 @@ use rushlight_dispatch::{create, op};
 
 use super::cumulative::{CUMSUM, DIFF};
 use super::sum::SUM_DIM;
-use crate::view::narrow::sliced;
+use crate::view::narrow::{SELECT, sliced};
 
 /// The distance between samples.
 enum Spacing<'a> {
@@ -18,33 +18,30 @@ enum Spacing<'a> {
     At(&'a Tensor),
 }
 
-/// The areas between neighbouring samples.
-fn areas(own: &Tensor, dim: usize, spacing: &Spacing, name: &str) -> Result<Expr> {
+/// The sums of neighbouring samples.
+fn sides(own: &Tensor, dim: usize) -> Result<Expr> {
     let count = own.sizes()[dim];
-    let between = (count - 1).max(0);
-    let side = |start: isize| sliced(own, dim, start, between, 1).map(Expr::from);
-    let sides = side(count.min(1))? + side(0)?;
-    Ok(match spacing {
-        Spacing::Even(step) => sides * (step / 2.0),
-        Spacing::At(places) => {
-            let places = if places.rank() == 1 {
-                if places.sizes()[0] != count {
-                    return Err(Error::runtime(format!("{name}: There must be one `x` value for each sample point")));
-                }
-                let mut shape = vec![1; own.rank()];
-                shape[dim] = count;
-                op!(crate::view::RESHAPE, *places, sizes_value(&shape))?
-            } else if places.rank() < own.rank() {
-                let mut shape = vec![1; own.rank() - places.rank()];
-                shape.extend(places.sizes());
-                op!(crate::view::RESHAPE, *places, sizes_value(&shape))?
-            } else {
-                (*places).clone()
-            };
-            let steps = op!(DIFF, &places, 1i64, dim as i64 - own.rank() as i64)?;
-            sides * Expr::from(steps) / 2.0
+    let side = |start: isize| sliced(own, dim, start, (count - 1).max(0), 1).map(Expr::from);
+    Ok(side(count.min(1))? + side(0)?)
+}
+
+/// The distances between neighbouring places. As in torch, `dim` counts from the front, in places of a higher rank too.
+fn steps(own: &Tensor, places: &Tensor, dim: usize, name: &str) -> Result<Expr> {
+    let places = if places.rank() == 1 {
+        if places.sizes()[0] != own.sizes()[dim] {
+            return Err(Error::runtime(format!("{name}: There must be one `x` value for each sample point")));
         }
-    })
+        let mut shape = vec![1; own.rank()];
+        shape[dim] = places.sizes()[0];
+        op!(crate::view::RESHAPE, places, sizes_value(&shape))?
+    } else if places.rank() < own.rank() {
+        let mut shape = vec![1; own.rank() - places.rank()];
+        shape.extend(places.sizes());
+        op!(crate::view::RESHAPE, places, sizes_value(&shape))?
+    } else {
+        places.clone()
+    };
+    op!(DIFF, &places, 1i64, dim as i64).map(Expr::from)
 }
 
 fn refuse_bool(name: &str, own: &Tensor, spacing: &Spacing) -> Result<()> {
@@ -71,10 +68,15 @@ fn integral(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
         sizes.remove(dim);
         return create::zeros(&sizes, own.dtype(), own.device()).map(Output::Tensor);
     }
-    areas(own, dim, &spacing, "trapezoid")?
-        .call(&SUM_DIM, [Ints::from_slice(&[dim as i64]).into()])
-        .done()
-        .map(Output::Tensor)
+    let sum = |samples: Expr| samples.call(&SUM_DIM, [Ints::from_slice(&[dim as i64]).into()]);
+    let integral = match spacing {
+        Spacing::Even(step) => {
+            let end = |at: i64| op!(SELECT, own, dim as i64, at).map(Expr::from);
+            (sum(Expr::from(own)) - (end(0)? + end(-1)?) * 0.5) * step
+        }
+        Spacing::At(places) => sum(steps(own, places, dim, "trapezoid")? * sides(own, dim)?) / 2.0,
+    };
+    integral.done().map(Output::Tensor)
 }
 
 fn running(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
@@ -85,7 +87,12 @@ fn running(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
         );
     }
     let at = wrap_dim(dim, own.rank())?;
-    areas(own, at, &spacing, "cumulative_trapezoid")?.call(&CUMSUM, [Value::Int(at as i64)]).done().map(Output::Tensor)
+    let sum = |areas: Expr| areas.call(&CUMSUM, [Value::Int(at as i64)]);
+    let integral = match spacing {
+        Spacing::Even(step) => sum(sides(own, at)? * (step / 2.0)),
+        Spacing::At(places) => sum(steps(own, places, at, "cumulative_trapezoid")? * sides(own, at)?) / 2.0,
+    };
+    integral.done().map(Output::Tensor)
 }
 
 macro_rules! rules {

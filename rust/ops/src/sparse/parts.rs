@@ -88,7 +88,7 @@ pub fn scatter(dense: &Tensor, indices: &Tensor, values: &Tensor) -> Result<()> 
         _ => {
             let dims: Vec<i64> = (0..indices.len() as i64).collect();
             let dims = Value::Ints(Ints::from_slice(&dims));
-            Args::new(&crate::index::PUT, [dense.into(), indices.into(), dims, values.into(), true.into()])
+            Args::new(&crate::index::INDEX_PUT_DIMS, [dense.into(), indices.into(), dims, values.into(), true.into()])
         }
     };
     args.call_into(Target::InPlace).map(drop)

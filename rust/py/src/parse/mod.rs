@@ -90,13 +90,13 @@ impl Overload {
     /// The index of the parameter with a keyword's name.
     fn place(&self, keyword: Borrowed<'_, '_, PyString>) -> Option<usize> {
         if let Some(place) = self.names.iter().position(|name| *name == keyword.as_ptr()) {
-            return Some(place);
+            return (!self.params()[place].separate).then_some(place);
         }
         let same = |text: &str| CString::new(text).is_ok_and(|text| says(keyword, &text));
         let params = self.params();
         params
             .iter()
-            .position(|p| same(shown(p)))
+            .position(|p| !p.separate && same(shown(p)))
             .or_else(|| params.iter().position(|p| synonyms(self.op, p.name).iter().any(|s| same(s))))
     }
 }
@@ -223,7 +223,11 @@ pub fn sort<'py, const N: usize>(
 ) -> PyResult<[Option<Bound<'py, PyAny>>; N]> {
     let given = call.positional.len();
     if given > N {
-        return Err(PyTypeError::new_err(if N == 0 { takes_none(name, given) } else { takes_fewer(name, N, given) }));
+        return Err(PyTypeError::new_err(if N == 0 {
+            takes_none(name, given)
+        } else {
+            takes_fewer(name, 0, N, given)
+        }));
     }
     let mut positional = call.positional();
     let mut sorted = std::array::from_fn(|_| positional.next().map(Borrowed::to_owned));
@@ -266,7 +270,7 @@ pub fn bind<'a, 'py>(
 ) -> Result<Option<Object<'a, 'py>>, BindError<'a, 'py>> {
     let schema = overload.op.schema();
     let given = call.given();
-    let variadic = variadic(schema, call);
+    let variadic = variadic(schema, call)?;
     if given > overload.positional() && variadic.is_none() {
         return Err(BindError::TooMany);
     }
@@ -372,7 +376,11 @@ impl BindError<'_, '_> {
                 }
             }
             BindError::TooMany if own == 1 && params.len() == 1 => takes_none(name, given - 1),
-            BindError::TooMany => takes_fewer(name, overload.positional() - own, given - own),
+            BindError::TooMany => {
+                let takes = overload.positional();
+                let needed = params[..takes].iter().filter(|param| param.default.is_none()).count();
+                takes_fewer(name, needed.saturating_sub(own), takes - own, given - own)
+            }
             BindError::Twice(place) => twice(name, shown(&schema.params[place])),
             BindError::Unknown(keyword) => {
                 let known: Vec<&str> = params.iter().map(|param| param.name).collect();
@@ -453,11 +461,15 @@ pub fn takes_none(name: &str, given: usize) -> String {
     format!("TensorBase.{name}() takes no arguments ({given} given)")
 }
 
-/// torch's sentence about more arguments than a function takes.
-pub fn takes_fewer(name: &str, takes: usize, given: usize) -> String {
-    let plural = if takes == 1 { "" } else { "s" };
+/// torch's sentence about more arguments than a function takes, of which it needs some.
+fn takes_fewer(name: &str, needed: usize, takes: usize, given: usize) -> String {
     let were = if given == 1 { "was" } else { "were" };
-    format!("{name}() takes {takes} positional argument{plural} but {given} {were} given")
+    let takes = match takes {
+        _ if needed < takes => format!("from {needed} to {takes} positional arguments"),
+        1 => "1 positional argument".to_owned(),
+        _ => format!("{takes} positional arguments"),
+    };
+    format!("{name}() takes {takes} but {given} {were} given")
 }
 
 /// The items of a tuple or list; empty for other objects.
@@ -532,18 +544,31 @@ fn at(position: Option<usize>) -> String {
 /// `x.view(2, 3)`, `meshgrid(a, b)`: separate numbers or tensors that together are the last positional parameter, a
 /// list of them.
 #[inline]
-fn variadic(schema: &Schema, call: &Call) -> Option<(usize, Value<'static>)> {
-    let last = schema.positional.checked_sub(1).filter(|last| call.given() >= *last)?;
-    if !schema.takes_variadic(call.receiver.is_some()) {
-        return None;
-    }
-    match schema.params[last].kind {
+fn variadic(schema: &Schema, call: &Call) -> PyResult<Option<(usize, Value<'static>)>> {
+    let last = schema.positional.checked_sub(1).filter(|last| call.given() >= *last);
+    let Some(last) = last.filter(|_| schema.takes_variadic(call.receiver.is_some())) else { return Ok(None) };
+    let param = &schema.params[last];
+    let value = match param.kind {
         Kind::Ints if call.given() == last => None,
-        Kind::Tensors if call.keywords().next().is_some() && call.given() == last => None,
-        Kind::Ints => read_variadic_ints(last, call).map(|ints| (last, Value::Ints(ints))),
-        Kind::Tensors => read_variadic_tensors(last, call).map(|tensors| (last, Value::Tensors(tensors))),
+        Kind::Tensors if !param.separate && call.keywords().next().is_some() && call.given() == last => None,
+        Kind::Ints => read_variadic_ints(last, call).map(Value::Ints),
+        Kind::Tensors => read_variadic_tensors(last, call).map(Value::Tensors),
         _ => None,
+    };
+    match value {
+        None if param.separate => Err(not_separate(call)),
+        value => Ok(value.map(|value| (last, value))),
     }
+}
+
+/// The error of a call with an argument that is not a tensor, a list for example.
+#[cold]
+fn not_separate(call: &Call) -> PyErr {
+    let bad = call.positional().enumerate().find(|(_, object)| object::as_tensor(*object).is_none());
+    let sentence = bad.map(|(place, object)| {
+        format!("expected Tensor as element {place} in argument 0, but got {}", kind_of(&object))
+    });
+    PyTypeError::new_err(sentence.unwrap_or_default())
 }
 
 /// The index of the first such argument among the positional ones.
@@ -606,7 +631,7 @@ pub fn out_tensors(name: &str, object: &Bound<'_, PyAny>, returns: &Returns) -> 
         }
         return Ok(outs);
     }
-    let display_name = if matches!(returns, Returns::Named(_)) { "tuple of Tensors" } else { "Tensor" };
+    let display_name = if matches!(returns, Returns::Named(_) | Returns::List) { "tuple of Tensors" } else { "Tensor" };
     match object::tensor(object) {
         Ok(tensor) if display_name == "Tensor" => Ok(vec![tensor.clone()]),
         _ => Err(PyTypeError::new_err(format!(

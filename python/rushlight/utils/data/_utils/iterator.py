@@ -3,6 +3,9 @@
 `_MultiProcessingDataLoaderIter` assigns numbered tasks to the workers in turn and returns the batches in the order of
 their numbers, so that the order does not depend on the number of workers. The random numbers of samples do depend on
 it, unless the loader is `reproducible`. With `in_order=False` batches are returned as soon as they are ready.
+
+The handler of a signal may raise an exception between any two calls, and the pass goes on afterwards. So what has been drawn or
+received is stored in an attribute and removed from where it was by statements that call nothing, between which no handler runs.
 """
 
 from __future__ import annotations
@@ -27,11 +30,26 @@ from .worker import Resume, StreamEnd, WorkerSetup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..dataloader import DataLoader
 
 
+class _Batch:
+    """A batch that the pass returns next, or what a worker raised instead."""
+
+    __slots__ = ("data", "is_error", "prepared", "size")
+
+    def __init__(self, data, size: int) -> None:
+        self.data, self.size = data, size
+        self.is_error = isinstance(data, ExceptionWrapper)
+        self.prepared = self.is_error
+
+
 class _BaseDataLoaderIter:
-    """Counts the batches, draws the seed of the workers and pins memory. Subclasses define `_next_data`."""
+    """Counts the batches, draws the seed of the workers and pins memory. Subclasses define `_load`."""
+
+    _taking: contextlib.AbstractContextManager = contextlib.nullcontext()
 
     def __init__(self, loader: DataLoader) -> None:
         # Copies of the current options, without a reference to the loader, which may refer to this iterator. Releasing
@@ -51,6 +69,11 @@ class _BaseDataLoaderIter:
         self._num_yielded = self._position.batches
         self._num_dealt = 0
         self._num_samples = self._position.samples  # before the next task
+        self._drawn: Any = None  # the next task, until it is sent or carried out
+        self._broken: str | None = None  # what was raised while indices were drawn
+        self._pending: Any = None  # the batch that `__next__` returns
+        self._put_back: list[_Batch] = []  # batches that `__next__` could not return
+        self._ended = False
         # The length at the beginning of the iteration, because `list(loader)` reads it later.
         self._reported_length = loader._reported_length
 
@@ -58,17 +81,51 @@ class _BaseDataLoaderIter:
         return self
 
     def __next__(self):
+        position: Any = None
+        batch: Any = None
         try:
-            data = self._next_data()
-        except StopIteration:
-            if not self.failed:
-                self._position.finish()
+            with self._taking:
+                self._prepare()
+                position, taken = self._position, self._pending
+                # No handler of a signal runs between these lines.
+                batch = taken
+                self._pending = None
+                position.batches += 1
+                position.samples += batch.size
+                self._num_yielded += 1
+        except BaseException:
+            if batch is not None and position is self._position:
+                position.batches -= 1
+                position.samples -= batch.size
+                self._num_yielded -= 1
+                self._put_back.append(batch)
             raise
-        if self._pins:
-            data = pin_memory(data)
-        self._num_yielded += 1
-        self._warn_of_length()
-        return data
+        if batch.is_error:
+            batch.data.reraise()
+        return batch.data
+
+    def _prepare(self) -> None:
+        """Makes `_pending` the next batch, pinned and checked."""
+        if self._pending is None and self._put_back:
+            self._pending = self._put_back[0]
+            del self._put_back[0]
+        if self._pending is None:
+            try:
+                self._load()
+            except StopIteration:
+                if self._broken is not None:
+                    # The end of the pass would look like the end of the data.
+                    raise RuntimeError(_lost(self._broken, "its indices were drawn")) from None
+                if not self.failed and not self._ended:
+                    self._ended = True
+                    self._position.finish()
+                raise
+        batch = self._pending
+        if not batch.prepared:
+            if self._pins:
+                batch.data = pin_memory(batch.data)
+            batch.prepared = True
+            self._warn_of_length()
 
     def __len__(self) -> int:
         return len(self._loader._index_sampler)
@@ -76,19 +133,31 @@ class _BaseDataLoaderIter:
     def __getstate__(self):
         raise NotImplementedError(f"{type(self).__name__} cannot be pickled")
 
-    def _next_data(self):
+    def _load(self) -> None:
+        """Makes `_pending` the next batch."""
         raise NotImplementedError
 
-    def _next_task(self) -> Task:
-        indices = next(self._indices)
-        if self._loader._auto_collation and not hasattr(indices, "__len__"):
-            indices = list(indices)
-        # A dataset gets the batch in the form of the sampler: a list, a tuple or a tensor.
-        is_batch = self._loader._auto_collation or isinstance(indices, list)
-        task = Task(self._num_dealt, indices, self._num_samples, len(indices) if is_batch else 1)
-        self._num_dealt += 1
-        self._num_samples += task.size
-        return task
+    def _draw(self) -> None:
+        """Makes `_drawn` the next task, if it is not yet. After an exception the sampler cannot be asked again."""
+        if self._drawn is not None:
+            return
+        if self._broken is not None:
+            raise StopIteration
+        try:
+            indices = next(self._indices)
+            if self._loader._auto_collation and not hasattr(indices, "__len__"):
+                indices = list(indices)
+            # A dataset gets the batch in the form of the sampler: a list, a tuple or a tensor.
+            is_batch = self._loader._auto_collation or isinstance(indices, list)
+            task = Task(self._num_dealt, indices, self._num_samples, len(indices) if is_batch else 1)
+            self._num_samples += task.size
+            self._num_dealt += 1
+            self._drawn = task
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self._broken = error.__class__.__name__
+            raise
 
     def _setup(self, loader: DataLoader) -> WorkerSetup:
         """The settings and seeds for creating batches."""
@@ -107,12 +176,13 @@ class _BaseDataLoaderIter:
         )
 
     def _warn_of_length(self) -> None:
-        if self._reported_length is None or self._num_yielded <= self._reported_length:
+        fetched = self._num_yielded + 1
+        if self._reported_length is None or fetched <= self._reported_length:
             return
         loader = self._loader
         text = (
             f"Length of IterableDataset {loader.dataset} was reported to be {self._reported_length}"
-            f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. "
+            f"(when accessing len(dataloader)), but {fetched} samples have been fetched. "
         )
         if loader.num_workers > 0:
             text += (
@@ -121,6 +191,13 @@ class _BaseDataLoaderIter:
                 "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
             )
         warn(text)
+
+
+def _lost(error: str, when: str) -> str:
+    return (
+        f"DataLoader: a batch was lost, because {error} was raised while {when}\n"
+        "  Begin a new pass, or resume with load_state_dict()."
+    )
 
 
 def _usable_pinning(loader: DataLoader) -> bool:
@@ -152,13 +229,21 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         """Restores the program's random states after loading reproducible samples."""
         return contextlib.nullcontext() if self._randomness is None else put_aside()
 
-    def _next_data(self):
-        task = self._next_task()
-        self._position.advance(task.size)
-        if self._randomness is None:
-            return self._fetcher.fetch(task)
-        with self._randomness_aside():
-            return self._fetcher.fetch(task)
+    def _load(self) -> None:
+        self._draw()
+        task = self._drawn
+        self._drawn = None
+        try:
+            if self._randomness is None:
+                self._pending = _Batch(self._fetcher.fetch(task), task.size)
+            else:
+                with self._randomness_aside():
+                    self._pending = _Batch(self._fetcher.fetch(task), task.size)
+        except BaseException:
+            # The pass goes on with the next batch.
+            if self._pending is None:
+                self._position.advance(task.size)
+            raise
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
@@ -191,16 +276,16 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def reset(self, loader: DataLoader) -> None:
         """Starts a new pass with the same workers. Results of an unfinished pass are dropped when they arrive."""
         with self._taking:
-            self._begin_pass(loader)
-            self._dataset_pass += 1
-            self._pool.broadcast(Resume(self._dataset_pass, self._randomness))
+            with self._whole_or_lost():
+                self._begin_pass(loader)
+                self._dataset_pass += 1
+                self._pool.broadcast(Resume(self._dataset_pass, self._randomness))
             self._begin_tasks()
 
     def __next__(self):
         # Before the lock, which another thread may have held when this process was forked.
         self._pool.check_owner()
-        with self._taking:
-            return super().__next__()
+        return super().__next__()
 
     def _begin_tasks(self) -> None:
         self._active = [True] * self._loader.num_workers
@@ -210,11 +295,16 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._places = [0] * self._loader.num_workers  # positions in each worker's own stream
         self._arrived: dict = {}  # task -> batch that arrived before its turn
         self._ahead = self._loader.prefetch_factor or 0  # tasks per worker
-        for _ in range(self._ahead * self._loader.num_workers):
-            self._deal()
+        self._due = self._ahead * self._loader.num_workers  # tasks to be sent now
+        self._deal()
 
     def _deal(self) -> None:
-        """Sends the next task to the next worker that may get it, if there is one."""
+        """Sends the tasks that are due to the next workers that may get them, if there are any."""
+        while self._due:
+            self._deal_one()
+            self._due -= 1
+
+    def _deal_one(self) -> None:
         for _ in self._active:
             worker = next(self._turns)
             if self._active[worker] and self._has_room(worker):
@@ -222,13 +312,15 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         else:
             return
         try:
-            task = self._next_task()
+            self._draw()
         except StopIteration:
             return
-        if self._own_datasets:
-            task = task._replace(place=self._places[worker])
-            self._places[worker] += task.size
         with self._whole_or_lost():
+            task = self._drawn
+            if self._own_datasets:
+                task = task._replace(place=self._places[worker])
+                self._places[worker] += task.size
+            self._drawn = None
             self._owners[task.number] = worker
             self._sizes[task.number] = task.size
             self._pool.assign(worker, task)
@@ -239,23 +331,22 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             return True
         return list(self._owners.values()).count(worker) < self._ahead
 
-    def _next_data(self):
+    def _load(self) -> None:
         if self._lost is not None:
-            # The end of the pass would look like the end of the data.
-            raise RuntimeError(
-                f"DataLoader: a batch was lost, because {self._lost} was raised while it was received\n"
-                "  The workers have ended. Begin a new pass, or resume with load_state_dict()."
-            )
+            raise RuntimeError(_lost(self._lost, "it was received") + " The workers have ended.")
         if self.failed:
             raise StopIteration
+        self._deal()
         while self._owners:
             number = self._ready_number()
             if number is not None:
-                data = self._deliver(number)
+                batch = _Batch(self._arrived[number], self._sizes[number])
+                # No handler of a signal runs between these lines.
+                self._pending = batch
+                self._due += 1
+                del self._arrived[number], self._owners[number], self._sizes[number]
                 self._deal()
-                if isinstance(data, ExceptionWrapper):
-                    data.reraise()
-                return data
+                return
             self._take_result()
         if not self._loader.persistent_workers:
             self._finalizer()
@@ -267,25 +358,21 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             return first if first in self._arrived else None
         return next(iter(self._arrived), None)
 
-    def _deliver(self, number: int):
-        """Removes an arrived batch, which the pass returns now."""
-        with self._whole_or_lost():
-            data = self._arrived.pop(number)
-            del self._owners[number]
-            self._position.advance(self._sizes.pop(number))
-        return data
-
     def _take_result(self) -> None:
         timeout = self._loader.timeout
         # The handler of a signal may raise here without harm. Anywhere else a result or a task could get lost.
         ready = self._pool.wait_for_result(timeout)
+        copies = False
         with self._whole_or_lost():
             worker, result = self._pool.receive(ready, timeout)
-            ended = isinstance(result.data, StreamEnd)
-            if not ended and result.dataset_pass == self._dataset_pass:
-                self._arrived[result.number] = result.data
-        if ended and result.dataset_pass == self._dataset_pass:
-            self._end_stream(worker, result)
+            if result.dataset_pass == self._dataset_pass:
+                if isinstance(result.data, StreamEnd):
+                    copies = self._end_stream(worker, result)
+                else:
+                    self._arrived[result.number] = result.data
+        if copies:
+            _warn_of_copies(self._loader.num_workers)
+        self._deal()
 
     @contextlib.contextmanager
     def _whole_or_lost(self):
@@ -299,18 +386,23 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._pool.shutdown(patience=0)
             raise
 
-    def _end_stream(self, worker: int, result) -> None:
-        """Handles the end of a worker's stream: its later tasks are void, and other workers get its turns."""
+    def _end_stream(self, worker: int, result) -> bool:
+        """Handles the end of a worker's stream: its later tasks are void, and other workers get its turns.
+
+        Returns:
+            whether to warn that each worker iterates over its own copy.
+        """
         self._active[worker] = False
         for number in [number for number, owner in self._owners.items() if owner == worker]:
             if number >= result.number:
                 del self._owners[number], self._sizes[number]
         if not self._loader.persistent_workers:
             self._pool.dismiss(worker)
-        if self._may_repeat and not result.data.knew_its_share:
+        self._due += 1
+        copies = self._may_repeat and not result.data.knew_its_share
+        if copies:
             self._may_repeat = False
-            _warn_of_copies(self._loader.num_workers)
-        self._deal()
+        return copies
 
 
 def _default_context():

@@ -9,6 +9,8 @@ from rushlight.amp._deprecated import (
     deprecated_custom_fwd,
 )
 
+from .common import amp_definitely_not_available as amp_definitely_not_available
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from rushlight import dtype
 
-__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+__all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]
 
 
 class autocast(DeprecatedAutocast):

@@ -1,0 +1,185 @@
+"""Methods of `Tensor` that only old programs use, and those that ask about devices and forms that rushlight does not have."""
+
+import rushlight
+from rushlight._C import Tensor
+from rushlight._loading import load
+from rushlight._tensor import _method, _number, _without_gradient
+from rushlight._warnings import warn
+
+
+@_method
+def eig(self, eigenvectors=False):
+    """Removed in favour of `torch.linalg.eig`."""
+    return load("rushlight._removed").eig(self, eigenvectors)
+
+
+@_method
+def symeig(self, eigenvectors=False):
+    """Removed in favour of `torch.linalg.eigh`."""
+    return load("rushlight._removed").symeig(self, eigenvectors)
+
+
+@_method
+def lstsq(self, other):
+    """Removed in favour of `torch.linalg.lstsq`."""
+    return load("rushlight._removed").lstsq(self, other)
+
+
+@_method
+def solve(self, other):
+    """Removed in favour of `torch.linalg.solve`."""
+    return load("rushlight._removed").solve(self, other)
+
+
+@_method
+def resize(self, *sizes):
+    """Deprecated name of `reshape` for the same number of elements.
+
+    >>> torch.arange(4).resize(2, 2)
+    tensor([[0, 1],
+            [2, 3]])
+    """
+    warn("non-inplace resize is deprecated")
+    return _resized(self, sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)
+
+
+@_method
+def resize_as(self, tensor):
+    """Deprecated name of `reshape_as`.
+
+    >>> torch.arange(4).resize_as(torch.ones(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
+    warn("non-inplace resize_as is deprecated")
+    return _resized(self, tensor.shape)
+
+
+def _resized(tensor, sizes):
+    sizes = tuple(sizes)
+    count = 1
+    for size in sizes:
+        count *= size
+    if count != tensor.numel():
+        wanted, here = ("x".join(map(str, shape)) for shape in (sizes, tensor.shape))
+        raise RuntimeError(
+            f"requested resize to {wanted} ({count} elements in total), but the given tensor has a size of {here} "
+            f"({tensor.numel()} elements). autograd's resize can only change the shape of a given tensor, while preserving "
+            "the number of elements. "
+        )
+    return tensor.contiguous().view(sizes)
+
+
+@_method
+def map2_(self, x, y, callable):
+    """Replaces each element by ``callable(element, first, second)``, in place, with the elements of ``x`` and ``y``.
+
+    >>> torch.tensor([1.0, 4.0]).map2_(torch.tensor([2.0, 3.0]), torch.tensor([3.0, 3.0]), max)
+    tensor([3., 4.])
+    """
+    for place, (name, other) in enumerate((("x", x), ("y", y)), 1):
+        load("rushlight._text").must_be_tensor("map2_", name, place, other)
+    _without_gradient(self, "map2_")
+    for name, other in (("x", x), ("y", y)):
+        if other.type() != self.type():
+            raise TypeError(f"map2_: expected {self.type()} for argument '{name}' (got {other.type()})")
+    own, first, second = (one.detach().expand_as(self).reshape(-1).tolist() for one in (self, x, y))
+    values = [_number(callable(*numbers)) for numbers in zip(own, first, second)]
+    with rushlight.no_grad():
+        return self.copy_(rushlight.tensor(values, dtype=self.dtype).reshape(self.shape))
+
+
+@_method
+def const_data_ptr(self):
+    """`data_ptr`, for reading.
+
+    >>> x = torch.ones(1)
+    >>> x.const_data_ptr() == x.data_ptr()
+    True
+    """
+    return self.data_ptr()
+
+
+@_method
+def storage_type(self):
+    """The class of the typed storage of this tensor.
+
+    >>> torch.ones(1).storage_type().__name__
+    'FloatStorage'
+    """
+    return getattr(rushlight, load("rushlight.storage").TypedStorage(0, dtype=self.dtype).pickle_storage_type())
+
+
+@_method
+def to_sparse_coo(self):
+    """`to_sparse`.
+
+    >>> torch.eye(2).to_sparse_coo().is_sparse
+    True
+    """
+    return self.to_sparse()
+
+
+@_method
+def dequantize(self):
+    """The numbers in single precision. No tensor is quantized here.
+
+    >>> torch.ones(2, dtype=torch.float64).dequantize().dtype
+    torch.float32
+    """
+    return self.float()
+
+
+@_method
+def is_distributed(self):
+    """Whether the elements are on several machines: always False.
+
+    >>> torch.ones(1).is_distributed()
+    False
+    """
+    return False
+
+
+def _flag(name, device):
+    def flag(self):
+        return False
+
+    flag.__doc__ = f"Whether the tensor is on a device of type {device!r}: always False."
+    setattr(Tensor, name, property(flag))
+
+
+for _device in ("ipu", "maia", "mtia", "vulkan", "xla"):
+    _flag(f"is_{_device}", _device)
+
+
+def _without_device(name, error):
+    def move(self, device=None, non_blocking=False, memory_format=None):
+        raise error
+
+    move.__name__ = name
+    move.__doc__ = f"Refuses every call, because there is no device of type {name!r}."
+    _method(move)
+
+
+_without_device("ipu", RuntimeError("PyTorch is not linked with support for ipu devices"))
+_without_device("xpu", AssertionError("Torch not compiled with XPU enabled"))
+_without_device("mtia", AssertionError("Torch not compiled with MTIA enabled."))
+
+
+def _unavailable(name, because):
+    def method(self, *args, **kwargs):
+        backend = "Meta" if self.is_meta else "CPU"
+        raise NotImplementedError(
+            f"Could not run 'aten::{name}' with arguments from the '{backend}' backend.\n  {because}"
+        )
+
+    method.__name__ = name
+    method.__doc__ = f"Refuses every call: {because[0].lower()}{because[1:]}"
+    _method(method)
+
+
+_unavailable("record_stream", "Only tensors on a GPU belong to streams.")
+for _name in ("int_repr", "q_scale", "q_zero_point", "qscheme"):
+    _unavailable(_name, "The tensor is not quantized, and rushlight quantizes none.")
+for _name in ("q_per_channel_axis", "q_per_channel_scales", "q_per_channel_zero_points"):
+    _unavailable(_name, "The tensor is not quantized, and rushlight quantizes none.")

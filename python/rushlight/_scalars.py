@@ -1,0 +1,168 @@
+"""Functions for numbers and settings that torch has beside its operators: `sym_*`, and questions about devices."""
+
+from __future__ import annotations
+
+import math
+
+import rushlight as torch
+from rushlight._loading import load
+from rushlight._set_module import set_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+
+def sym_float(a: Any) -> float:
+    """``float(a)``. Sizes are always numbers here, never symbols.
+
+    >>> torch.sym_float(2)
+    2.0
+    """
+    return float(a)
+
+
+def sym_int(a: Any) -> int:
+    """``int(a)``, rounded towards zero.
+
+    >>> torch.sym_int(-2.7)
+    -2
+    """
+    return int(a)
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    """The larger number; a float if one of them is a float.
+
+    >>> torch.sym_max(1, 2.0)
+    2.0
+    """
+    largest = max(a, b)
+    return float(largest) if isinstance(a, float) or isinstance(b, float) else largest
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    """The smaller number; a float if one of them is a float.
+
+    >>> torch.sym_min(1, 2.0)
+    1.0
+    """
+    smallest = min(a, b)
+    return float(smallest) if isinstance(a, float) or isinstance(b, float) else smallest
+
+
+def sym_not(a: Any) -> bool:
+    """``not a``.
+
+    >>> torch.sym_not(True)
+    False
+    """
+    return not a
+
+
+def sym_sqrt(a: Any) -> float:
+    """The square root of a number.
+
+    >>> torch.sym_sqrt(4)
+    2.0
+    """
+    return math.sqrt(a)
+
+
+def sym_sum(*args: Any) -> Any:
+    """The sum of its arguments, or of one sequence.
+
+    >>> torch.sym_sum(1, 2, 3)
+    6
+    """
+    return sum(args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args)
+
+
+def sym_ite(b: bool, t: Any, f: Any) -> Any:
+    """``t if b else f``, for values of one type.
+
+    Raises:
+        AssertionError: the condition is not a bool, or the types differ.
+
+    >>> torch.sym_ite(True, 1, 2)
+    1
+    """
+    if not isinstance(b, bool):
+        raise AssertionError(f"expected SymBool or bool, got {type(b)}")
+    if type(t) is not type(f):
+        raise AssertionError(f"type mismatch: {type(t)} vs {type(f)}")
+    return t if b else f
+
+
+def get_device_module(device: torch.device | str | None = None) -> ModuleType:
+    """The module of a type of device: `torch.cpu` by default, because there is no accelerator.
+
+    Raises:
+        RuntimeError: there is no such module, or the argument is no device.
+
+    >>> torch.get_device_module("cpu").__name__
+    'rushlight.cpu'
+    """
+    if device is None:
+        kind = "cpu"
+    elif isinstance(device, (torch.device, str)):
+        kind = torch.device(device).type
+    else:
+        raise RuntimeError(f"Invalid value of device '{device}', expect torch.device, str, or None")
+    if kind not in ("cpu", "cuda", "mps", "mtia", "xpu"):
+        raise RuntimeError(f"Device '{kind}' does not have a corresponding module registered as 'torch.{kind}'.")
+    return load(f"rushlight.{kind}")
+
+
+def init_num_threads() -> None:
+    """Sets the number of threads to the default. It has no effect, because the pool keeps its own number in each process.
+
+    >>> torch.init_num_threads()
+    """
+
+
+def is_vulkan_available() -> bool:
+    """Whether operators can run on Vulkan: always False.
+
+    >>> torch.is_vulkan_available()
+    False
+    """
+    return False
+
+
+def is_distributed(input: torch.Tensor) -> bool:
+    """Whether the elements are on several machines: always False.
+
+    >>> torch.is_distributed(torch.ones(1))
+    False
+    """
+    return input.is_distributed()
+
+
+def dequantize(input: torch.Tensor) -> torch.Tensor:
+    """The numbers in single precision. No tensor is quantized here.
+
+    >>> torch.dequantize(torch.ones(2, dtype=torch.float64)).dtype
+    torch.float32
+    """
+    return input.dequantize()
+
+
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """`torch.autograd.set_detect_anomaly`, as a function.
+
+    >>> torch.set_anomaly_enabled(False)
+    """
+    torch.autograd.set_detect_anomaly(enabled, check_nan)
+
+
+def thread_safe_generator() -> None:
+    """The generator of a DataLoader's worker that is a thread: always None, because the workers are processes.
+
+    >>> torch.thread_safe_generator() is None
+    True
+    """
+
+
+set_module("rushlight", *(value for value in list(globals().values()) if getattr(value, "__module__", "") == __name__))

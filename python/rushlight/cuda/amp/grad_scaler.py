@@ -1,0 +1,11 @@
+"""`torch.cuda.amp.grad_scaler`: torch's module of this name."""
+
+from rushlight.cuda.amp import GradScaler as GradScaler
+
+__all__ = [
+    "GradScaler",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

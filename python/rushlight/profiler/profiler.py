@@ -1,0 +1,19 @@
+"""`torch.profiler.profiler`: torch's module of these names."""
+
+from rushlight.profiler import ProfilerAction as ProfilerAction
+from rushlight.profiler import profile as profile
+from rushlight.profiler import schedule as schedule
+from rushlight.profiler import supported_activities as supported_activities
+from rushlight.profiler import tensorboard_trace_handler as tensorboard_trace_handler
+
+__all__ = [
+    "ProfilerAction",
+    "profile",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
