@@ -25,7 +25,6 @@ WITHOUT_EXAMPLE = {
     "return_types.*": "operators return them; programs do not create them",
     "PyTorchFile*": "cannot be created",
     "Sym*": "cannot be created",
-    "autograd.profiler.emit_*": "cannot be created",
     "nn.parallel.DistributedDataParallel": "cannot be created",
     "*Tensor": "legacy constructors, all alike",
     "nn.init.*[!_]": "deprecated names of functions with an underscore, which have examples",
