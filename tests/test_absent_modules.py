@@ -1,6 +1,8 @@
 """Modules of torch that import, answer questions, and say what they do not do when they are called."""
 
+import copy
 import importlib
+import pickle
 import subprocess
 import sys
 
@@ -12,7 +14,7 @@ REFUSED = {
     "onnx": "export ONNXProgram ExportableModule",
     "fx": "symbolic_trace replace_pattern Graph GraphModule Tracer",
     "fx.experimental.proxy_tensor": "make_fx PythonKeyTracer",
-    "library": "custom_op register_fake Library",
+    "library": "define triton_op Library",
     "export": "export load save Dim ExportedProgram",
     "_dynamo": "optimize explain OptimizedModule",
     "ao.quantization": "quantize_dynamic prepare QuantStub default_observer",
@@ -94,3 +96,31 @@ def test_programs_import_them_as_torchs(tmp_path):
         [sys.executable, "-m", "rushlight", str(program)], capture_output=True, text=True, check=False, timeout=60
     )
     assert (run.stdout, run.stderr) == ("rushlight.fx\n", "")
+
+
+@pytest.mark.parametrize(
+    "name, limits",
+    [
+        ("float8_e4m3fn", (448, -448, 0.125, 0.015625, 1)),
+        ("float8_e4m3fnuz", (240, -240, 0.125, 0.0078125, 1)),
+        ("float8_e5m2", (57344, -57344, 0.25, 6.103515625e-05, 1)),
+        ("float8_e5m2fnuz", (57344, -57344, 0.125, 3.0517578125e-05, 1)),
+        ("float8_e8m0fnu", (2.0**127, 2.0**-127, 1, 2.0**-127, 1)),
+        ("qint8", None),
+        ("quint8", None),
+        ("qint32", None),
+    ],
+)
+def test_dtypes_that_no_tensor_has(name, limits):
+    dtype = getattr(torch, name)
+    assert repr(dtype) == f"torch.{name}" and pickle.loads(pickle.dumps(dtype)) is copy.deepcopy(dtype) is dtype
+    assert torch.ones(1).dtype != dtype and dtype not in (torch.float16, torch.int8)
+    with pytest.raises(TypeError):
+        torch.ones(1, dtype=dtype)
+    if limits is None:
+        with pytest.raises(TypeError, match="requires a floating point input type"):
+            torch.finfo(dtype)
+    else:
+        info = torch.finfo(dtype)
+        assert (info.max, info.min, info.eps, info.tiny, info.resolution) == limits
+        assert (info.bits, info.dtype) == (8, name)

@@ -85,14 +85,14 @@ def test_unsupported_arguments_raise(call, alternative):
 
 
 def resolves(name):
-    """Whether a dotted name that begins with ``torch`` exists."""
+    """Whether a dotted name that begins with ``torch`` exists, and is not a name that only refuses calls."""
     found = torch
     for part in name.split(".")[1:]:
         try:
             found = getattr(found, part)
         except AttributeError:
             return False
-    return True
+    return not getattr(found, "__absent__", False)
 
 
 def test_the_table_of_what_works_is_honest():

@@ -23,6 +23,9 @@ PROGRAMS = ("rushlight.__main__", "rushlight._as_torch", "rushlight.legacy", "ru
 WITHOUT_EXAMPLE = {
     "array_api.*": "the Python array API standard describes them",
     "return_types.*": "operators return them; programs do not create them",
+    "PyTorchFile*": "cannot be created",
+    "Sym*": "cannot be created",
+    "nn.parallel.DistributedDataParallel": "cannot be created",
     "*Tensor": "legacy constructors, all alike",
     "nn.init.*[!_]": "deprecated names of functions with an underscore, which have examples",
     "cpu.amp.*": "deprecated names",

@@ -143,6 +143,66 @@ def test_facts_about_the_build():
     assert f"get_num_threads() : {torch.get_num_threads()}\n" in torch.__config__.parallel_info()
 
 
+def test_the_text_of_the_elements():
+    from rushlight._tensor_str import PRINT_OPTS, _tensor_str
+
+    x = torch.arange(4.0, requires_grad=True).reshape(2, 2)
+    assert _tensor_str(x, 0) == "[[0., 1.],\n [2., 3.]]" and _tensor_str(x, 3) == "[[0., 1.],\n    [2., 3.]]"
+    assert _tensor_str(torch.tensor(2, dtype=torch.int8), 0) == "2" and _tensor_str(torch.zeros(0, 3), 0) == "[]"
+    assert (PRINT_OPTS.threshold, PRINT_OPTS.linewidth) == (1000, 80)
+
+
+def test_arguments_of_to():
+    parse = torch._C._nn._parse_to
+    cpu = torch.device("cpu")
+    assert parse("cpu", torch.float16, True) == (cpu, torch.float16, True, None)
+    assert parse(torch.ones(1, dtype=torch.int8)) == (cpu, torch.int8, False, None)
+    assert parse(memory_format=torch.channels_last) == (None, None, False, torch.channels_last)
+    assert parse() == (None, None, False, None)
+    with pytest.raises(TypeError, match="invalid combination of arguments"):
+        parse(3, "x")
+
+
+def test_parameters_are_replaced_in_a_block():
+    linear = torch.nn.Linear(1, 1, bias=False)
+    before = linear.weight
+    with torch.nn.utils.stateless._reparametrize_module(linear, {"weight": torch.full((1, 1), 5.0)}):
+        assert linear(torch.ones(1)).item() == 5
+    assert linear.weight is before
+
+
+def test_functions_of_registered_containers():
+    from rushlight.utils import _pytree
+
+    tree = {"b": 1, "a": 2}
+    assert _pytree._dict_flatten(tree) == ([1, 2], ["b", "a"]) and _pytree._dict_unflatten([1, 2], ["b", "a"]) == tree
+    assert _pytree._dict_flatten_with_keys(tree)[0][0] == (_pytree.MappingKey("b"), 1)
+    assert _pytree._list_flatten([1]) == ([1], None) and _pytree._tuple_unflatten([1], None) == (1,)
+
+
+def test_names_for_annotations_and_questions():
+    from rushlight._dynamo import _trace_wrapped_higher_order_op, eval_frame
+    from rushlight._jit_internal import _copy_to_script_wrapper
+    from rushlight.serialization import MAP_LOCATION
+    from rushlight.utils.data.dataloader import _collate_fn_t
+
+    linear = torch.nn.Linear(1, 1)
+    for kind in (
+        torch.SymInt,
+        torch.ScriptModule,
+        eval_frame.OptimizedModule,
+        torch.nn.parallel.DistributedDataParallel,
+    ):
+        assert not isinstance(linear, kind) and not isinstance(3, kind)
+    assert MAP_LOCATION is not None and _collate_fn_t is not None and not eval_frame.is_dynamo_supported()
+    assert _copy_to_script_wrapper(len) is len and torch.jit._overload(len) is len
+    assert isinstance(torch.ones(1), torch._C._TensorMeta) is False and type(torch.Tensor) is torch._C._TensorMeta
+    assert torch.Future is torch.jit.Future and issubclass(torch.jit.TracerWarning, Warning)
+    with _trace_wrapped_higher_order_op.TransformGetItemToIndex():
+        assert torch.vmap(lambda i: torch.arange(3)[i])(torch.tensor([2, 0])).tolist() == [2, 0]
+    assert torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all()) is None
+
+
 def test_parts_of_the_engine():
     engine = torch._C
     assert engine._nn.gelu is torch.nn.functional.gelu and engine._linalg.linalg_svd is torch.linalg.svd

@@ -79,8 +79,8 @@ def set_rng_state(new_state: Tensor) -> None:
 # Names that load when they are first used: modules, and functions in modules of their own.
 _SUBMODULES = frozenset(
     "accelerator amp ao array_api autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit "
-    "library linalg masked monitor mps mtia multiprocessing nn npz onnx optim overrides package profiler quasirandom random return_types safetensors serialization signal sparse special "
-    "storage testing types utils version xpu __config__ __future__".split()
+    "library linalg masked monitor mps mtia multiprocessing nn npz onnx ops optim overrides package profiler quasirandom random return_types safetensors serialization signal sparse special "
+    "storage testing torch_version types utils version xpu __config__ __future__".split()
 )
 _ELSEWHERE = {
     **dict.fromkeys(
@@ -95,10 +95,15 @@ _ELSEWHERE = {
     **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     **dict.fromkeys(
+        "qint32 qint8 quint2x4 quint4x2 quint8".split(),
+        "_absent_dtypes",
+    ),
+    **dict.fromkeys(
         "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "
         "_check_value _check_with".split(),
         "_checks",
     ),
+    **dict.fromkeys("PyTorchFileReader PyTorchFileWriter SymBool SymFloat SymInt".split(), "_absent_names"),
     "lobpcg": "_lobpcg",
     "AmbiguousReduction": "_warnings",
     **dict.fromkeys(["AcceleratorError", "OutOfMemoryError"], "_errors"),
@@ -135,7 +140,7 @@ _ELSEWHERE = {
         "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum thread_safe_generator".split(),
         "_scalars",
     ),
-    **dict.fromkeys(["Future", "fork", "wait"], "jit"),
+    **dict.fromkeys(["Future", "ScriptModule", "fork", "wait"], "jit"),
     "vmap": "func",
     **dict.fromkeys(
         "set_default_tensor_type FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor "
@@ -178,6 +183,7 @@ if TYPE_CHECKING:
     from rushlight import nn as nn
     from rushlight import npz as npz
     from rushlight import onnx as onnx
+    from rushlight import ops as ops
     from rushlight import optim as optim
     from rushlight import overrides as overrides
     from rushlight import package as package
@@ -192,10 +198,21 @@ if TYPE_CHECKING:
     from rushlight import special as special
     from rushlight import storage as storage
     from rushlight import testing as testing
+    from rushlight import torch_version as torch_version
     from rushlight import types as types
     from rushlight import utils as utils
     from rushlight import version as version
     from rushlight import xpu as xpu
+    from rushlight._absent_dtypes import qint8 as qint8
+    from rushlight._absent_dtypes import qint32 as qint32
+    from rushlight._absent_dtypes import quint2x4 as quint2x4
+    from rushlight._absent_dtypes import quint4x2 as quint4x2
+    from rushlight._absent_dtypes import quint8 as quint8
+    from rushlight._absent_names import PyTorchFileReader as PyTorchFileReader
+    from rushlight._absent_names import PyTorchFileWriter as PyTorchFileWriter
+    from rushlight._absent_names import SymBool as SymBool
+    from rushlight._absent_names import SymFloat as SymFloat
+    from rushlight._absent_names import SymInt as SymInt
     from rushlight._checks import _check as _check
     from rushlight._checks import _check_index as _check_index
     from rushlight._checks import _check_is_size as _check_is_size
@@ -307,6 +324,7 @@ if TYPE_CHECKING:
     from rushlight.functional import unique_consecutive as unique_consecutive
     from rushlight.functional import unravel_index as unravel_index
     from rushlight.jit import Future as Future
+    from rushlight.jit import ScriptModule as ScriptModule
     from rushlight.jit import fork as fork
     from rushlight.jit import wait as wait
     from rushlight.serialization import load as load
@@ -335,7 +353,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        if name in _SUBMODULES or name == "_dynamo":
+        if name in _SUBMODULES or name in ("_dynamo", "_jit_internal", "_tensor_str"):
             return _load(f"rushlight.{name}")
         if name == "Storage":  # that of the default dtype
             return _load("rushlight.storage").Storage

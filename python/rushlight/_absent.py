@@ -11,7 +11,8 @@ text, and `declare` makes them:
     trace replay              several functions that are refused with any arguments
     class Graph Node          several such classes
 
-A module without `_refuse` raises NotImplementedError with the reason.
+A module without `_refuse` raises NotImplementedError with the reason, and what it refuses has the attribute ``__absent__``,
+so that lists of what exists can leave it out.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def declare(namespace: dict[str, Any], because: str, text: str) -> list[str]:
     """
     public = namespace["__name__"].replace("rushlight", "torch", 1)
     namespace.setdefault("_refuse", lambda name: NotImplementedError(f"{public}.{name} is not available: {because}."))
+    # Refusals of a module with `_refuse` are those of torch on a machine without the device.
+    absent = namespace["_refuse"].__module__ == __name__
     parts, names = ["from __future__ import annotations\n"], []
     for line in _single(text):
         found = _LINE.fullmatch(line)
@@ -54,10 +57,12 @@ def declare(namespace: dict[str, Any], because: str, text: str) -> list[str]:
             inside = signature.removeprefix(f"{name}(")
             inside = inside if inside == ")" else f", {inside}"
             doc = f"Cannot be instantiated, because {because}."
-            parts.append(f"class {name}:\n    {doc!r}\n    def __init__(self{inside}:\n        {refusal}\n")
+            parts.append(
+                f"class {name}:\n    {doc!r}\n    __absent__ = {absent}\n    def __init__(self{inside}:\n        {refusal}\n"
+            )
         elif value is None:
             doc = f"Refuses every call, because {because}."
-            parts.append(f"def {signature}:\n    {doc!r}\n    {refusal}\n")
+            parts.append(f"def {signature}:\n    {doc!r}\n    {refusal}\n{name}.__absent__ = {absent}\n")
         else:
             doc = f"{'Has no effect' if value == 'None' else f'Returns ``{value}``'}, because {because}."
             if not re.search(r"[(,] ?[a-z_]+[,)]", signature):

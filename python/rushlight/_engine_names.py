@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+#: The class of `torch.Tensor`, a metaclass of its own in torch.
+_TensorMeta = type(torch.Tensor)
 _TensorBase = TensorBase = torch.Tensor
 # What torch was built with. The engine has functions of its own for factorisations and Fourier transforms.
 _has_mkldnn = has_mkl = has_openmp = False
@@ -43,6 +45,8 @@ class _Part(ModuleType):
 def __getattr__(name: str) -> Any:
     if f"torch._C.{name}" in BUILT_IN:
         made = globals()[name] = _Part(name, *BUILT_IN[f"torch._C.{name}"])
+        if name == "_nn":
+            made._parse_to = load("rushlight.nn.modules._convert").parse_to
         return made
     if name in ("_VariableFunctions", "_VariableFunctionsClass"):
         return load("rushlight._functions")

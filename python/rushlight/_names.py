@@ -94,7 +94,7 @@ class Package(ModuleType):
 
     def __setattr__(self, name: str, value: object) -> None:
         # The import system binds a module to its package by setting an attribute.
-        if not (isinstance(value, ModuleType) and value.__name__ == f"{self.__name__}.{name}"):
+        if not (isinstance(value, ModuleType) and value.__name__ == f"{self.__package__}.{name}"):
             super().__setattr__(name, value)
             return
         # A name that the package gives to a function, as `nn.utils` does with `weight_norm`, stays that function when

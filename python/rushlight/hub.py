@@ -35,6 +35,13 @@ HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 _folder: str | None = None
 
 
+def _get_torch_home() -> str:
+    """The folder for what is downloaded and cached: ``$TORCH_HOME`` or ``~/.cache/torch``."""
+    cache = os.environ.get(ENV_XDG_CACHE_HOME, DEFAULT_CACHE_DIR)
+    home = os.environ.get(ENV_TORCH_HOME, os.path.join(cache, "torch"))
+    return os.path.expanduser(home)
+
+
 def get_dir() -> str:
     """The folder for downloads: that of `set_dir`, ``$TORCH_HOME/hub``, or ``~/.cache/torch/hub``.
 
@@ -43,9 +50,7 @@ def get_dir() -> str:
     """
     if _folder is not None:
         return _folder
-    cache = os.environ.get(ENV_XDG_CACHE_HOME, DEFAULT_CACHE_DIR)
-    home = os.environ.get(ENV_TORCH_HOME, os.path.join(cache, "torch"))
-    return os.path.join(os.path.expanduser(home), "hub")
+    return os.path.join(_get_torch_home(), "hub")
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:

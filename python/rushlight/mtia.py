@@ -53,7 +53,7 @@ __all__ = [
         seed_all() = None
         set_device(device) : setCurrentDevice
         set_rng_state(new_state, device='mtia') : init
-        set_rng_state_all(new_states) : init
+        set_rng_state_all(new_states) = None
         set_stream(stream) : getCurrentDevice
         snapshot() : memorySnapshot
         stream(stream) : getCurrentDevice

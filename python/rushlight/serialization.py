@@ -13,8 +13,10 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+from collections.abc import Callable
 from typing import Any
 
+import rushlight as torch
 from rushlight._set_module import set_public_module
 from rushlight._warnings import warn
 
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     _File: TypeAlias = str | os.PathLike[str] | Any
+
+MAP_LOCATION = Callable[[Any, str], Any] | torch.device | str | dict[str, str] | None
 
 __all__ = [
     "LoadEndianness",

@@ -258,9 +258,7 @@ def sampled_addmm(
     return result if out is None else out.copy_(result)
 
 
-def spdiags(
-    diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: torch.layout | None = None
-) -> Tensor:
+def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: torch.layout | None = None) -> Tensor:
     """A sparse matrix with the rows of `diagonals` on the diagonals of these offsets, each element in its column.
 
     >>> torch.sparse.spdiags(torch.tensor([[1., 2., 3.]]), torch.tensor([1]), (3, 3)).to_dense()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 import rushlight as torch
+from rushlight import dtype
 from rushlight._C import UntypedStorage as UntypedStorage
 from rushlight._utils import view_of
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Self
 
-    from rushlight import Tensor, device, dtype
+    from rushlight import Tensor, device
 
 __all__ = ["TypedStorage", "UntypedStorage"]
 

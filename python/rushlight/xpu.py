@@ -78,7 +78,7 @@ __all__ = [
         set_device(device)
         set_per_process_memory_fraction(fraction, device=None)
         set_rng_state(new_state, device='xpu')
-        set_rng_state_all(new_states)
+        set_rng_state_all(new_states) = None
         set_stream(stream)
         stream(stream)
         synchronize(device=None)

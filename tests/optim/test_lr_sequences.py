@@ -206,3 +206,28 @@ def test_older_schedules_derive_from_the_older_name():
     schedule = Halved(optimizer(1.0))
     assert isinstance(schedule, schedules.LRScheduler)
     assert rates(Halved, 2, 1.0) == [1.0, 0.5, 0.25]
+
+
+def test_optimizers_that_wrap_another_one():
+    """Libraries derive them from `Optimizer` without calling its constructor."""
+
+    class Wrapper(torch.optim.Optimizer):
+        def __init__(self, optimizer):
+            self.optimizer = optimizer
+
+        param_groups = property(lambda self: self.optimizer.param_groups)
+        state = property(lambda self: self.optimizer.state)
+
+        def step(self, closure=None):
+            return self.optimizer.step(closure)
+
+    for in_order in (True, False):
+        optimizer = Wrapper(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0))
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            if in_order:
+                optimizer.step()
+            schedule.step()
+        assert ["before `optimizer.step()`" in str(one.message) for one in told] == ([] if in_order else [True])
+        assert schedule.get_last_lr() == [0.1]

@@ -215,8 +215,10 @@ def test_an_order_that_has_been_drawn_stays_known(stop, workers):
     ],
 )
 def test_positions_that_are_not_known(options, reason):
+    loader = DataLoader(**{"dataset": range(3), **options})
     with pytest.raises(RuntimeError, match=reason):
-        DataLoader(**{"dataset": range(3), **options}).state_dict()
+        loader.state_dict()
+    assert not hasattr(loader, "state_dict") and hasattr(DataLoader(range(3)), "state_dict")
 
 
 def test_states_are_checked():

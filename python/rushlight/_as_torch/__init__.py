@@ -8,6 +8,12 @@ import sys
 from pathlib import Path
 
 import rushlight as package
+from rushlight._warnings import warn
+from rushlight.torch_version import TorchVersion
+
+# The version of torch that has the same names, for libraries that choose by it. The folder `torch-*.dist-info` says the same to
+# `importlib.metadata`, in child processes too.
+VERSION = "2.13.0"
 
 
 def _own_name(fullname):
@@ -51,9 +57,24 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             module.__spec__ = spec.loader_state[1]
 
 
+def _compile(model=None, **options):
+    """`torch.compile` for programs that cannot leave it out: warns, and returns the function or module as it is."""
+    if model is None:
+        return lambda function: _compile(function, **options)
+    if not options.get("disable"):
+        warn("torch.compile: nothing is compiled. The function runs eagerly.")
+    return model
+
+
+_compile.__absent__ = True
+
+
 def install():
     """Makes imports of torch in this process import rushlight."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        package.__version__ = package.version.__version__ = TorchVersion(f"{VERSION}+rushlight{package.__version__}")
+        package.__name__ = "torch"  # libraries compare it
+        package.compile = package.compiler.compile = _compile
         sys.meta_path.insert(0, _Finder())
 
 

@@ -35,6 +35,9 @@ __all__ = [
     "disable",
 ]
 
+# After the names that it imports from here.
+from . import eval_frame as eval_frame  # noqa: E402
+
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any: ...

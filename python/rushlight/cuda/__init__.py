@@ -83,7 +83,7 @@ _WITHOUT_GPU = """
     seed_all() = None
     set_per_process_memory_fraction(fraction, device=None)
     set_rng_state(new_state, device='cuda')
-    set_rng_state_all(new_states)
+    set_rng_state_all(new_states) = None
     set_stream(stream)
     set_sync_debug_mode(debug_mode)
     temperature(device=None)

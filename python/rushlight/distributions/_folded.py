@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import rushlight as torch
 
@@ -12,8 +13,6 @@ from .transforms import AbsTransform
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from .distribution import Distribution
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
+from rushlight import Tensor
 from rushlight._constructors import name_constructor
 
 from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, ClassVar
-
-    from rushlight import Tensor
 
 
 class _LocationScale(Distribution):

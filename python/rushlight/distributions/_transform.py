@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import weakref
+from typing import Any
 
 import rushlight as torch
 
@@ -14,7 +15,6 @@ from .utils import _sum_rightmost, lazy_property
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
 __all__ = [
     "ComposeTransform",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any as Any
+
 from rushlight._set_module import set_public_module
 
 from ._element_transforms import (
@@ -29,6 +31,9 @@ from ._transform import (
     ReshapeTransform,
     Transform,
     identity_transform,
+)
+from ._transform import (
+    _InverseTransform as _InverseTransform,
 )
 
 __all__ = [

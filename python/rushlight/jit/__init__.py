@@ -17,6 +17,7 @@ __all__ = [
     "Final",
     "Future",
     "ScriptModule",
+    "TracerWarning",
     "annotate",
     "enable_onednn_fusion",
     "export",
@@ -202,7 +203,15 @@ class strict_fusion:
         pass
 
 
-script_method = script_if_tracing = export = interface = _as_it_is
+script_method = script_if_tracing = export = interface = _overload = _overload_method = _as_it_is
+
+
+class TracerWarning(Warning):
+    """A warning of the tracer about values that a trace would not see. It is never given, because nothing is traced.
+
+    >>> issubclass(torch.jit.TracerWarning, Warning)
+    True
+    """
 
 
 def ignore(drop=False, **kwargs):
@@ -317,9 +326,10 @@ def __getattr__(name):
 
         return Final
     if name == "ScriptModule":
-        from rushlight.nn import Module
+        from ._script_module import ScriptModule
 
-        return Module
+        globals()[name] = ScriptModule
+        return ScriptModule
     from rushlight._names import missing_from
 
     raise missing_from("torch.jit", name, lambda: __all__)

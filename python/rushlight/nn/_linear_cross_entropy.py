@@ -6,13 +6,14 @@ import dataclasses
 import math
 
 import rushlight as torch
+from rushlight import dtype
 from rushlight._overridable import overridable
 from rushlight._set_module import set_module
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from rushlight import Tensor, dtype
+    from rushlight import Tensor
 
 _POLICIES = ("auto", "accurate", "balanced", "compact")
 

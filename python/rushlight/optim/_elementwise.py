@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import rushlight as torch
 from rushlight import _C
 
@@ -11,7 +13,6 @@ from .optimizer import Optimizer, any_sparse, check_foreach, loss_of, step_dtype
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, ClassVar
 
     from rushlight import Tensor
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
+
 import rushlight as torch
 from rushlight._warnings import warn
 
@@ -52,6 +55,20 @@ def require_optimizer(optimizer: Any) -> None:
         raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
 
 
+def _noted(optimizer: Any) -> Any:
+    """The step of an optimizer, which also records that it was called."""
+    step, reference = type(optimizer).step, weakref.ref(optimizer)
+
+    @functools.wraps(step)
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        optimizer = reference()
+        optimizer._opt_called = True
+        return step(optimizer, *args, **kwargs)
+
+    noted.hooked = True  # type: ignore[attr-defined]
+    return noted
+
+
 class LRScheduler:
     """The base class of schedules. A subclass defines ``get_lr``, which returns the rates of epoch ``last_epoch``.
 
@@ -98,6 +115,9 @@ class LRScheduler:
             # Steps before the first schedule was created do not count for the order of calls.
             optimizer._scheduled = True
             optimizer._opt_called = False
+        if not getattr(optimizer.step, "hooked", False):
+            # A class whose constructor does not call that of `Optimizer`: wrappers of libraries are of this kind.
+            optimizer.step = _noted(optimizer)  # type: ignore[method-assign]
         self._initial_step()
 
     def _initial_step(self) -> None:

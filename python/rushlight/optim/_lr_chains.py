@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence  # noqa: TC003
 
 from ._lr_base import LRScheduler, copied, set_rate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from .optimizer import Optimizer

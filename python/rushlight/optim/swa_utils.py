@@ -7,6 +7,7 @@ from copy import deepcopy
 from itertools import chain
 
 import rushlight as torch
+from rushlight import Tensor
 from rushlight.nn import Module
 from rushlight.nn.modules.batchnorm import _BatchNorm
 
@@ -16,8 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
-
-    from rushlight import Tensor
 
     from .optimizer import Optimizer
 

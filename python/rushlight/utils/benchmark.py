@@ -8,6 +8,7 @@ import statistics
 import textwrap
 import timeit
 from dataclasses import dataclass, field
+from typing import Any
 
 import rushlight as torch
 
@@ -24,7 +25,7 @@ from ._benchmark_compare import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
 __all__ = [
     "Colorize",

@@ -1,4 +1,4 @@
-"""Prints the names in its input that rushlight does not have."""
+"""Prints the names in its input that rushlight does not have, or that only refuse every call."""
 
 import sys
 
@@ -9,5 +9,7 @@ for name in sys.stdin.read().split():
     try:
         for part in name.removeprefix("torch.").split("."):
             place = getattr(place, part)
+        if getattr(place, "__absent__", False):
+            print(name)
     except (AttributeError, ImportError):
         print(name)

@@ -7,5 +7,7 @@ import sys
 
 from rushlight import _as_torch
 
-_as_torch.install()
-sys.modules["torch"] = _as_torch.package
+# Tools that list the modules of the package import it under its full name.
+if __name__ == "torch":
+    _as_torch.install()
+    sys.modules["torch"] = _as_torch.package

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import rushlight as torch
 from rushlight import Tensor
 
+from ._block_mask import _DEFAULT_SPARSE_BLOCK_SIZE as _DEFAULT_SPARSE_BLOCK_SIZE
 from ._block_mask import BlockMask, create_block_mask, create_mask, noop_mask, over_indices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     _ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
     _MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]

@@ -1,5 +1,7 @@
 """All module classes, grouped by family."""
 
+from rushlight import dtype as dtype
+
 from .._linear_cross_entropy import LinearCrossEntropyOptions
 from .activation import (
     CELU,

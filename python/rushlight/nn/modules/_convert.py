@@ -135,6 +135,12 @@ def _sorted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, An
     return place, dtype
 
 
+def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """The arguments of `to` as `torch._C._nn._parse_to` returns them: device, dtype, `non_blocking`, memory format."""
+    place, dtype = _sorted(args, kwargs)
+    return place.get("device"), dtype, place.get("non_blocking", False), place.get("memory_format")
+
+
 def _kind(value: Any) -> str:
     return "torch.dtype" if isinstance(value, torch.dtype) else kind_of(value)
 

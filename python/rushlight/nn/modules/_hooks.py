@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable  # noqa: TC003
 
 import rushlight as torch
 from rushlight._loading import load
@@ -18,7 +19,6 @@ from ...utils.hooks import RemovableHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 calls_are_plain = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight import Tensor
 
 from .. import functional as F
 from .. import init
@@ -13,8 +14,6 @@ from .module import Module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from rushlight import Tensor
 
 
 class MultiheadAttention(Module):

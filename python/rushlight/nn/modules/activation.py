@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight import Tensor as Tensor
 from rushlight._set_module import set_public_module
 from rushlight._warnings import warn
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable  # noqa: TC003
+from typing import Any
 
 import rushlight as torch
 
@@ -15,8 +17,7 @@ from .utils import _pair, _reverse_repeat_tuple, _single, _triple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
 __all__ = [
     "Conv1d",

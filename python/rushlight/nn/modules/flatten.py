@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import rushlight as torch
 
 from .module import Module
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = ["Flatten", "Unflatten"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import rushlight as torch
 
 from ..parameter import is_lazy
@@ -9,8 +11,6 @@ from .module import Module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar
-
     # The class that it is mixed into.
     _Base = Module
 else:

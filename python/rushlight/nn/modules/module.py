@@ -7,7 +7,8 @@ around a call are in `_hooks`.
 from __future__ import annotations
 
 from collections import OrderedDict, namedtuple
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import rushlight as torch
 from rushlight import Tensor, __future__
@@ -44,8 +45,8 @@ from ._hooks import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, Self
+    from collections.abc import Iterator
+    from typing import Self
 
 __all__ = [
     "Module",
@@ -575,7 +576,7 @@ class Module(_hooks.HasHooks):
             if tensor is not None:
                 destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
         if _overrides(self, "get_extra_state"):
-            destination[prefix + _EXTRA_STATE] = self.get_extra_state()
+            destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
     def _load_from_state_dict(
         self,
@@ -601,7 +602,7 @@ class Module(_hooks.HasHooks):
             elif strict:
                 missing_keys.append(key)
 
-        extra = prefix + _EXTRA_STATE
+        extra = prefix + _EXTRA_STATE_KEY_SUFFIX
         if _overrides(self, "set_extra_state"):
             if extra in state_dict:
                 self.set_extra_state(state_dict[extra])
@@ -653,7 +654,7 @@ _NO_EXTRA_STATE = (
     "  A module with extra state defines both: get_extra_state() and set_extra_state(state)."
 )
 
-_EXTRA_STATE = "_extra_state"
+_EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
 
 def _persistent(module: Module) -> dict[str, Any]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence  # noqa: TC003
+from typing import Any
+
 import rushlight as torch
 
 from .. import functional as F
 from .module import Module
 from .utils import _ntuple, _pair, _quadruple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
 
 __all__ = [
     "CircularPad1d",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable  # noqa: TC003
+from typing import Any
+
 import rushlight as torch
 
 from .. import functional as F
 from .module import Module
 from .utils import _pair, _single, _triple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 __all__ = [
     "MaxUnpool1d",

@@ -6,6 +6,7 @@ import math
 import numbers
 
 import rushlight as torch
+from rushlight import Tensor
 from rushlight._warnings import warn
 
 from .. import init
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from rushlight import Tensor
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
 

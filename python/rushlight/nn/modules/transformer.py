@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable  # noqa: TC003
 
 import rushlight as torch
+from rushlight import Tensor
 from rushlight._warnings import warn
 
 from .. import functional as F
@@ -19,10 +21,7 @@ from .normalization import LayerNorm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
-
-    from rushlight import Tensor
 
     Activation = str | Callable[[Tensor], Tensor]
 

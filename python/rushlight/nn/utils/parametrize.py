@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 
 import rushlight as torch
+from rushlight import Tensor
 
 from ..modules.container import ModuleDict, ModuleList
 from ..modules.module import Module
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from rushlight import Tensor
 
 __all__ = [
     "ParametrizationList",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import rushlight as torch
+from rushlight import Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any, Self
 
-    from rushlight import Tensor
 
 __all__ = [
     "PackedSequence",

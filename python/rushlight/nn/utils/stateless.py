@@ -57,13 +57,24 @@ def _functional_call(
     if isinstance(module, DataParallel):
         raise RuntimeError("The stateless API can't be used with nn.DataParallel module")
     args = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _replaced(module, parameters_and_buffers, tie_weights, strict):
+    with _reparametrize_module(module, parameters_and_buffers, tie_weights=tie_weights, strict=strict):
         return module(*args, **(kwargs or {}))
 
 
 @contextmanager
-def _replaced(module: Module, given: dict[str, Tensor], tie_weights: bool, strict: bool) -> Iterator[None]:
-    """Replaces tensors of the module by the given ones inside the block. Changed buffers are stored in ``given``."""
+def _reparametrize_module(
+    module: Module,
+    parameters_and_buffers: dict[str, Tensor],
+    *,
+    tie_weights: bool = False,
+    strict: bool = False,
+    stack_weights: bool = False,
+) -> Iterator[None]:
+    """Replaces tensors of the module by the given ones inside the block. Changed buffers are stored in the dictionary.
+
+    The module has its own tensors again after the block, whatever the order (``stack_weights``).
+    """
+    given = parameters_and_buffers
     values: dict[str, Any] = given
     if tie_weights or strict:
         own: dict[str, Any] = {

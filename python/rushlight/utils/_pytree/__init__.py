@@ -7,6 +7,7 @@ and that makes it a leaf by returning True.
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, UnionType
 from typing import Any
@@ -107,6 +108,20 @@ _Asks = Callable[[PyTree], bool]
 _Types = type[Any] | tuple[type[Any], ...] | UnionType
 
 register_containers()
+
+# The functions of the registered containers by torch's names: `_dict_flatten`, `_dict_unflatten`, `_dict_flatten_with_keys`.
+for _kind, _prefix in (
+    (tuple, "_tuple"),
+    (list, "_list"),
+    (dict, "_dict"),
+    (namedtuple, "_namedtuple"),
+    (OrderedDict, "_ordereddict"),
+    (defaultdict, "_defaultdict"),
+    (deque, "_deque"),
+):
+    globals()[f"{_prefix}_flatten"] = SUPPORTED_NODES[_kind].flatten_fn
+    globals()[f"{_prefix}_unflatten"] = SUPPORTED_NODES[_kind].unflatten_fn
+    globals()[f"{_prefix}_flatten_with_keys"] = SUPPORTED_NODES[_kind].flatten_with_keys_fn
 
 
 def tree_is_leaf(tree: PyTree, is_leaf: _Asks | None = None) -> bool:

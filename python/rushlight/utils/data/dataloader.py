@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import rushlight as torch
 from rushlight import _C
 from rushlight._warnings import warn
 
 from ._utils.collate import default_collate, default_convert
+from ._utils.iterator import _BaseDataLoaderIter as _BaseDataLoaderIter
 from ._utils.iterator import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
-from ._utils.position import Position
+from ._utils.position import Position, check_that_order_is_known
 from ._utils.share import share
 from ._utils.worker import get_worker_info as get_worker_info
 from .dataset import Dataset, IterableDataset, _DatasetKind
@@ -19,10 +22,12 @@ from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Any
+    from collections.abc import Iterable, Iterator
 
+_T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
+_worker_init_fn_t = Callable[[int], None]
+_collate_fn_t = Callable[[list[_T]], Any]
 
 _DEFAULT_PREFETCH = 2
 
@@ -32,6 +37,24 @@ class _InfiniteConstantSampler(Sampler):
 
     def __iter__(self):
         return itertools.repeat(None)
+
+
+class _IfOrderIsKnown:
+    """A method that loaders have whose order can be resumed. For others it raises an error, also an AttributeError."""
+
+    def __init__(self, method):
+        functools.update_wrapper(self, method)
+        self._method = method
+
+    def __get__(self, loader, owner=None):
+        if loader is None:
+            return self._method
+        check_that_order_is_known(loader)
+        return self._method.__get__(loader, owner)
+
+
+def _if_order_is_known(method: _T) -> _T:
+    return _IfOrderIsKnown(method)  # type: ignore[return-value]
 
 
 class DataLoader(Generic[_T_co]):
@@ -244,6 +267,7 @@ class DataLoader(Generic[_T_co]):
         full, rest = divmod(length, self.batch_size)
         return full if self.drop_last or not rest else full + 1
 
+    @_if_order_is_known
     def state_dict(self) -> dict[str, Any]:
         """The position of the newest pass, as a few numbers. It counts returned samples, not prefetched ones.
 

@@ -72,7 +72,6 @@ class Position:
     # --- as a value ------------------------------------------------------------------------------------------------
 
     def state(self, loader) -> dict[str, Any]:
-        _check_that_order_is_known(loader)
         if loader.reproducible and self.seed is None:
             self.seed = draw_seed(loader.generator)
         if self.started and self.shuffle is None and (shuffler := _shuffler(loader)) is not None:
@@ -116,7 +115,11 @@ class _Unknown(NamedTuple):
     reason: str
 
 
-def _check_that_order_is_known(loader) -> None:
+class UnknownOrder(RuntimeError, AttributeError):
+    """The order cannot be resumed. As an AttributeError it is False for `hasattr(loader, "state_dict")`, which libraries ask."""
+
+
+def check_that_order_is_known(loader) -> None:
     streams = loader._dataset_kind == _DatasetKind.Iterable
     reasons = [
         _Unknown(not loader.in_order, "with in_order=False the next sample is unknown"),
@@ -131,7 +134,7 @@ def _check_that_order_is_known(loader) -> None:
     ]
     for unknown in reasons:
         if unknown.condition:
-            raise RuntimeError(f"DataLoader.state_dict(): {unknown.reason}")
+            raise UnknownOrder(f"DataLoader.state_dict(): {unknown.reason}")
 
 
 def _draws_from_program(sampler) -> bool:

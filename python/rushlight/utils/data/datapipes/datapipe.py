@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable  # noqa: TC003
 from typing import Any, ClassVar
 
 from ..dataset import Dataset, IterableDataset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 __all__ = ["DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe", "functional_datapipe"]
 

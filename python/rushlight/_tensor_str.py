@@ -1,0 +1,42 @@
+"""`torch._tensor_str`: the text of a tensor's elements, and the options of `set_printoptions` as attributes."""
+
+from __future__ import annotations
+
+from rushlight import _printing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from rushlight import Tensor
+
+# The width of `tensor(`, by which the engine indents.
+_INDENT = 7
+
+
+class _PrintOptions:
+    """The current options, as attributes that can be read and set."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _printing._options:
+            raise AttributeError(f"print options have no attribute {name!r}")
+        return _printing._options[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Without `sci_mode`, `set_printoptions` would reset it.
+        _printing.set_printoptions(**{"sci_mode": self.sci_mode, name: value})
+
+
+PRINT_OPTS = _PrintOptions()
+
+
+def _tensor_str(self: Tensor, indent: int) -> str:
+    """The elements as `repr` shows them, with lines indented by ``indent`` characters."""
+    width = PRINT_OPTS.linewidth
+    PRINT_OPTS.linewidth = width + _INDENT - indent
+    try:
+        text = repr(self.detach()).removeprefix("tensor(")
+    finally:
+        PRINT_OPTS.linewidth = width
+    end = text.rfind("]") + 1 or min(place for place in (text.find(","), text.rfind(")")) if place >= 0)
+    return text[:end].replace("\n" + " " * _INDENT, "\n" + " " * indent)

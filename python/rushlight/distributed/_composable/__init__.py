@@ -1,0 +1,1 @@
+"""The former place of some names of `torch.distributed.fsdp`."""

@@ -1,0 +1,28 @@
+"""The former place of `torch.distributed.fsdp.fully_shard`."""
+
+from __future__ import annotations
+
+from rushlight._absent import declare
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = [
+    *declare(
+        globals(),
+        "there are no process groups",
+        """
+        fully_shard register_fsdp_forward_method
+        class CPUOffloadPolicy FSDPModule MixedPrecisionPolicy OffloadPolicy UnshardHandle
+        """,
+    ),
+]
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+def __dir__() -> list[str]:
+    return __all__

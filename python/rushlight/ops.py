@@ -1,0 +1,146 @@
+"""`torch.ops`: operators by the names of torch's registry, `torch.ops.aten.add.Tensor`. They call rushlight's operators."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import rushlight as torch
+from rushlight._loading import load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+__all__ = ["load_library", "loaded_libraries"]
+
+loaded_libraries: set[str] = set()
+
+
+def load_library(path: str) -> NoReturn:
+    """Refuses every call, because torch's C++ libraries do not fit rushlight.
+
+    >>> try:
+    ...     torch.ops.load_library("ops.so")
+    ... except OSError as error:
+    ...     print(str(error).splitlines()[0])
+    Could not load this library: ops.so
+    """
+    raise OSError(
+        f"Could not load this library: {path}\n  rushlight cannot load torch's C++ extensions. "
+        "Use functions or torch.autograd.Function."
+    )
+
+
+def _alias(self: torch.Tensor) -> torch.Tensor:
+    return self.view_as(self)
+
+
+def _to_copy(self: torch.Tensor, *, pin_memory: Any = None, layout: Any = None, **options: Any) -> torch.Tensor:
+    given = {name: value for name, value in options.items() if value is not None}
+    return self.to(**given, copy=True)
+
+
+def _slice(self: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> torch.Tensor:
+    dim = dim % self.dim()
+    return self[(slice(None),) * dim + (slice(start, end, step),)]
+
+
+def _index(self: torch.Tensor, indices: Any) -> torch.Tensor:
+    return self[tuple(slice(None) if index is None else index for index in indices)]
+
+
+def _sparse_mm_reduce_impl(self: torch.Tensor, other: torch.Tensor, reduce: str) -> NoReturn:
+    raise NotImplementedError("aten::_sparse_mm_reduce_impl needs sparse CSR tensors, which rushlight does not have.")
+
+
+#: Operators of torch's registry that have no function or method of the same name.
+_UNNAMED: dict[str, Callable[..., Any]] = {
+    "alias": _alias,
+    "index": _index,
+    "slice": _slice,
+    "_pin_memory": torch.Tensor.pin_memory,
+    "_sparse_addmm": load("rushlight.sparse").addmm,
+    "_sparse_mm_reduce_impl": _sparse_mm_reduce_impl,
+    "_to_copy": _to_copy,
+}
+
+
+class OpOverload:
+    """One form of an operator, such as `torch.ops.aten.add.Tensor`. It calls the function, which accepts every form."""
+
+    def __init__(self, overloadpacket: OpOverloadPacket, name: str) -> None:
+        self.overloadpacket = overloadpacket
+        self._overloadname = name
+        self.__name__ = f"{overloadpacket.__name__}.{name}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.overloadpacket(*args, **kwargs)
+
+    def name(self) -> str:
+        qualified = self.overloadpacket._qualified_op_name
+        return qualified if self._overloadname == "default" else f"{qualified}.{self._overloadname}"
+
+    def __repr__(self) -> str:
+        return f"{self.overloadpacket}.{self._overloadname}"
+
+    def __deepcopy__(self, memo: Any) -> OpOverload:
+        return self
+
+
+class OpOverloadPacket:
+    """An operator with all of its forms, such as `torch.ops.aten.add`."""
+
+    def __init__(self, namespace: str, name: str, function: Callable[..., Any]) -> None:
+        self._qualified_op_name = f"{namespace}::{name}"
+        self.__name__ = name
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> OpOverload:
+        if name.startswith("__"):
+            raise AttributeError(f"The underlying op of '{self}' has no overload name '{name}'")
+        value = self.__dict__[name] = OpOverload(self, name)
+        return value
+
+    def __repr__(self) -> str:
+        return self._qualified_op_name.replace("::", ".")
+
+    def __deepcopy__(self, memo: Any) -> OpOverloadPacket:
+        return self
+
+
+class _OpNamespace(ModuleType):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"torch.ops.{name}")
+        self._name = name
+
+    def __getattr__(self, name: str) -> OpOverloadPacket:
+        function = _find(name) if self._name == "aten" and not name.startswith("__") else None
+        if function is None:
+            raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
+        value = self.__dict__[name] = OpOverloadPacket(self._name, name, function)
+        return value
+
+
+def _find(name: str) -> Callable[..., Any] | None:
+    if name in _UNNAMED:
+        return _UNNAMED[name]
+    for place in (torch, load("rushlight.nn.functional"), load("rushlight._C")._functions[""], torch.Tensor):
+        found = place.get(name) if isinstance(place, dict) else getattr(place, name, None)
+        if callable(found) and not isinstance(found, (type, ModuleType)):
+            return found
+    return None
+
+
+def __getattr__(name: str) -> _OpNamespace:
+    if name.startswith("__"):
+        raise AttributeError(f"module 'torch.ops' has no attribute '{name}'")
+    value = globals()[name] = _OpNamespace(name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
