@@ -29,6 +29,16 @@ CALLS = [
     ("torch.addr(2, m, 3, a, a)", "torch.addr(m, a, a, beta=2, alpha=3)"),
     ("b.clone().baddbmm_(2, 3, b, b)", "b.baddbmm(b, b, beta=2, alpha=3)"),
     ("m.addbmm(2, b, b)", "m.addbmm(b, b, beta=2)"),
+    ("a.clone().add_(2, other=a)", "a.add(a, alpha=2)"),
+    ("torch.add(a, 2, other=a)", "torch.add(a, a, alpha=2)"),
+    ("torch.add(a, torch.tensor(2), a)", "torch.add(a, a, alpha=2)"),
+    ("torch.sub(torch.tensor(3.0), torch.tensor(2), torch.tensor(1.0))", "torch.tensor(1.0)"),
+    ("torch.add(torch.tensor(True), torch.tensor(True), True)", "torch.tensor(True)"),
+    ("a.addcmul(2, a, tensor2=a)", "a.addcmul(a, a, value=2)"),
+    ("torch.addcmul(a, 2, tensor1=a, tensor2=a)", "torch.addcmul(a, a, a, value=2)"),
+    ("torch.addmm(2, m, m, mat2=m)", "torch.addmm(m, m, m, beta=2)"),
+    ("torch.addmm(torch.tensor(2), m, 3, mat1=m, mat2=m)", "torch.addmm(m, m, m, beta=2, alpha=3)"),
+    ("m.addmm(2, torch.tensor(3), m, m)", "m.addmm(m, m, beta=2, alpha=3)"),
 ]
 
 
@@ -49,7 +59,17 @@ def test_gradients():
     assert x.grad.tolist() == [4, 4]
 
 
-@pytest.mark.parametrize("text", ["a.mul(2, a)", "torch.rsub(a, 2, a)", "a.add('2', a)", "torch.addmm(m, 2, m, m)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a.mul(2, a)",
+        "torch.rsub(a, 2, a)",
+        "a.add('2', a)",
+        "torch.addmm(m, 2, m, m)",
+        "torch.add(a, a, a)",
+        "torch.add(a, 2, a, other=a)",
+    ],
+)
 def test_other_calls_stay_refused(text):
     with pytest.raises(TypeError):
         run(text)

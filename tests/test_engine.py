@@ -290,13 +290,15 @@ class TestIdentity:
         assert gone() is None
 
     def test_the_end_of_an_object_that_is_asked_for_meanwhile(self):
-        """A weak reference's callback reads the object from the tensor while the old object is being destroyed."""
+        """A weak reference's callback asks for a tensor's object while the object of another one is being destroyed."""
         p = torch.ones(2, requires_grad=True)
         (p * 2).sum().backward()
         found = []
         watcher = weakref.ref(p.grad, lambda _: found.append(p.grad))
-        assert watcher() is None and len(found) == 1
+        assert watcher() is p.grad and not found
+        p.grad = torch.full((2,), 2.0)
         others = [torch.zeros(3) for _ in range(200)]
+        assert watcher() is None and len(found) == 1
         assert found[0] is p.grad and found[0].tolist() == [2, 2]
         assert all(other is not found[0] and other.tolist() == [0, 0, 0] for other in others)
 

@@ -573,3 +573,33 @@ def test_answers_of_the_wrong_kind():
     # NumPy calls the override instead of reading the tensor's memory.
     with pytest.raises(ValueError, match="__array_"):
         np.asarray(x)
+
+
+@pytest.mark.parametrize(
+    "call, count, keywords",
+    [
+        (lambda F, x: F.relu(x), 1, {"inplace": False}),
+        (lambda F, x: F.relu(x, True), 1, {"inplace": True}),
+        (lambda F, x: torch.split(x, 1), 2, {"dim": 0}),
+        (lambda F, x: x.split(1, dim=1), 2, {"dim": 1}),
+        (lambda F, x: x.norm(), 1, {"p": "fro", "dim": None, "keepdim": False, "dtype": None}),
+        (lambda F, x: torch.cdist(x, x), 2, {"p": 2.0, "compute_mode": "use_mm_for_euclid_dist_if_necessary"}),
+        (lambda F, x: F.layer_norm(x, (2,)), 2, {"weight": None, "bias": None, "eps": 1e-05}),
+        (lambda F, x: F.softmin(x, 0), 1, {"dim": 0, "_stacklevel": 3, "dtype": None}),
+        (lambda F, x: F.pad(x, (1, 1)), 2, {"mode": "constant", "value": None}),
+        (lambda F, x: F.linear(x, x), 2, {}),
+        (lambda F, x: x.sum(0, keepdim=True), 2, {"keepdim": True}),
+        (lambda F, x: torch.pca_lowrank(x), 1, {"q": None, "center": True, "niter": 2}),
+    ],
+)
+def test_functions_that_torch_writes_in_python_pass_their_defaults(call, count, keywords):
+    seen = []
+
+    class Seeing(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append((len(args), kwargs or {}))
+            return super().__torch_function__(func, types, args, kwargs)
+
+    call(torch.nn.functional, torch.ones(2, 2).as_subclass(Seeing))
+    assert seen == [(count, keywords)]

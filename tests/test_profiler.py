@@ -83,6 +83,7 @@ def test_averages_and_totals():
     total = sum(entry.self_cpu_time_total for entry in profiled.key_averages())
     assert profiled.self_cpu_time_total == pytest.approx(total)
     assert profiled.total_average().count == len(profiled.function_events)
+    assert profiled.key_averages().total_average().count == len(profiled.function_events)
 
 
 def test_shapes_only_where_asked_for():
@@ -245,3 +246,13 @@ def test_names_of_memory_devices_and_stacks_are_accepted(tmp_path):
         torch.ones(2)
     with pytest.raises(AssertionError, match=r"export_stacks\(\) requires with_stack=True"):
         plain.export_stacks(str(tmp_path / "stacks"))
+
+
+def test_profilers_of_vendors_are_refused():
+    from rushlight.autograd import profiler
+
+    for emit, message in ((profiler.emit_nvtx, "NVIDIA|CUDA"), (profiler.emit_itt, "ITT functions not installed")):
+        with emit(enabled=False) as emitted:
+            assert emitted is None
+        with pytest.raises((RuntimeError, AssertionError), match=message), emit():
+            pytest.fail("entered")

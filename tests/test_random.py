@@ -4,6 +4,7 @@ import hashlib
 import math
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -490,3 +491,20 @@ LARGE = {
 def test_draws_at_the_edge_of_precision(expression):
     torch.manual_seed(7)
     assert eval(expression).tolist() == LARGE[expression]
+
+
+@pytest.mark.parametrize(
+    "dtype, bounds, told",
+    [
+        (torch.float16, (-4096, 10), ["from is out of bounds [-(2^11), 2^11]"]),
+        (torch.bfloat16, (0, 300), ["to - 1 is out of bounds [-(2^8), 2^8]"]),
+        (torch.float32, (2**24 + 1, 2**24 + 5), ["from is out of bounds", "to - 1 is out of bounds [-(2^24), 2^24]"]),
+        (torch.float64, (0, 2**53 + 1), []),
+        (torch.int32, (0, 2**30), []),
+    ],
+)
+def test_whole_numbers_that_a_dtype_skips(dtype, bounds, told):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.zeros(2, dtype=dtype).random_(*bounds)
+    assert [str(one.message)[: len(text)] for one, text in zip(caught, told, strict=True)] == told

@@ -1,6 +1,10 @@
 """`UntypedStorage`: bytes as a list, contents, files and buffers, compared with torch 2.13."""
 
 import copy
+import gc
+import pickle
+import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -193,3 +197,148 @@ def test_methods_of_typed_storages():
     numbers = torch.tensor([1, 2], dtype=torch.int16).untyped_storage()
     numbers.byteswap(torch.int16)
     assert numbers.tolist() == [0, 1, 0, 2]
+
+
+def test_an_untyped_storage_as_a_tensor():
+    storage = torch.tensor([1.0, 2.0]).untyped_storage()
+    assert torch.tensor(storage, dtype=torch.float32).tolist() == [1, 2]
+    assert torch.tensor(storage, dtype=torch.int16).tolist() == [0, 16256, 0, 16384]
+    assert torch.tensor(storage).dtype == torch.int64 and torch.tensor(storage).shape == (1,)
+    shared = torch.as_tensor(storage, dtype=torch.float32)
+    shared[0] = 5
+    assert torch.as_tensor(storage, dtype=torch.float32).tolist() == [5, 2]
+    assert torch.tensor(storage, dtype=torch.float32).data_ptr() != storage.data_ptr() == shared.data_ptr()
+
+
+class TestObjects:
+    def test_a_storage_has_one_object(self):
+        x = torch.ones(2)
+        storage = x.untyped_storage()
+        assert storage is x.untyped_storage() is x[1:].untyped_storage() is x.detach().untyped_storage()
+        assert torch.empty(0).set_(storage).untyped_storage() is storage and torch.ones(2).untyped_storage() != storage
+        own = U(8)
+        y = torch.empty(0).set_(own)
+        assert y.untyped_storage() is own
+
+    def test_attributes_live_as_long_as_the_storage(self):
+        x = torch.ones(2)
+        x.untyped_storage().note = [1]
+        gc.collect()
+        assert x.untyped_storage().note == [1]
+        view = x[1:]
+        del x
+        assert view.untyped_storage().note == [1]
+        seen = weakref.ref(view.untyped_storage())
+        del view
+        gc.collect()
+        assert seen() is None
+
+    def test_an_object_outlives_its_tensors(self):
+        x = torch.ones(2)
+        storage = x.untyped_storage()
+        storage.note = 1
+        del x
+        gc.collect()
+        assert storage.tolist() == [0, 0, 128, 63] * 2
+        again = torch.empty(0).set_(storage)
+        del storage
+        assert again.untyped_storage().note == 1 and again.tolist() == [1, 1]
+
+    def test_memory_is_given_back(self):
+        for _ in range(200):
+            x = torch.empty(10_000_000)
+            x.untyped_storage().note = 1
+        assert x.untyped_storage().note == 1
+
+    def test_subclasses(self):
+        class Own(U):
+            def __new__(cls, *args):
+                return super().__new__(cls, 8)
+
+        own = Own("anything")
+        own.note = 1
+        x = torch.empty(0).set_(own)
+        del own
+        assert type(x.untyped_storage()) is Own and x.untyped_storage().note == 1
+        assert isinstance(x.untyped_storage(), U) and x.untyped_storage().nbytes() == 8
+
+    def test_threads_drop_the_last_tensor(self):
+        for _ in range(50):
+            x = torch.ones(100)
+            seen = weakref.ref(x.untyped_storage())
+            threads = [threading.Thread(target=lambda y: (y + 1).sum(), args=(x[at:],)) for at in range(4)]
+            [thread.start() for thread in threads]
+            del x
+            [thread.join() for thread in threads]
+            del threads
+            gc.collect()
+            assert seen() is None
+
+
+def test_a_storage_of_numbers():
+    for data in ([1, 2, 255], (1, 2, 255), b"\1\2\xff", [257, 2, -1], U([1, 2, 255])):
+        assert U(data).tolist() == [1, 2, 255]
+    assert U([]).nbytes() == U().nbytes() == U(range(0)).nbytes() == 0 and U([True]).tolist() == [1]
+    assert U(size=3).nbytes() == 3 and U([1, 2], device="meta").nbytes() == 2 and U(2, device="cpu").nbytes() == 2
+
+
+@pytest.mark.parametrize(
+    "call, error, sentence",
+    [
+        (lambda: U(1.5), RuntimeError, "torch.UntypedStorage(): Expected a sequence type, but got float"),
+        (lambda: U(None), RuntimeError, "torch.UntypedStorage(): Expected a sequence type, but got NoneType"),
+        (lambda: U(True), RuntimeError, "torch.UntypedStorage(): Expected a sequence type, but got bool"),
+        (lambda: U(torch.ones(2)), RuntimeError, "torch.UntypedStorage(): Expected a sequence type, but got Tensor"),
+        (
+            lambda: U([1, 1.5]),
+            RuntimeError,
+            "torch.UntypedStorage(): tried to construct a storage from a sequence (list), but one of the items was of type "
+            "float instead of int",
+        ),
+        (
+            lambda: U("a"),
+            RuntimeError,
+            "torch.UntypedStorage(): tried to construct a storage from a sequence (str), but one of the items was of type "
+            "str instead of int",
+        ),
+        (
+            lambda: U(2, 3),
+            TypeError,
+            "torch.UntypedStorage() received an invalid combination of arguments - got (int, int), but expected one of:",
+        ),
+        (
+            lambda: U(foo=1),
+            TypeError,
+            "torch.UntypedStorage() received an invalid combination of arguments - got (foo=int, ), but expected one of:",
+        ),
+        (lambda: U(-1), RuntimeError, "a storage cannot have -1 bytes"),
+        (lambda: U(2)["a"], TypeError, "can't index a torch.UntypedStorage with str"),
+        (lambda: U(2)[True], TypeError, "can't index a torch.UntypedStorage with bool"),
+        (lambda: U.from_file(5, True, 4), TypeError, "argument 1 must be str, not int"),
+        (lambda: U.from_file("x", "y", 4), TypeError, "'str' object cannot be interpreted as an integer"),
+        (lambda: U.from_file("x", False, None), TypeError, "'NoneType' object cannot be interpreted as an integer"),
+        (
+            lambda: U.from_file("/", False, -4),
+            RuntimeError,
+            "unable to mmap -4 bytes from file </>: Cannot allocate memory (12)",
+        ),
+        (lambda: U.from_file("/", False, 4), RuntimeError, "unable to mmap 4 bytes from file </>: No such device (19)"),
+    ],
+)
+def test_what_is_no_storage(call, error, sentence):
+    with pytest.raises(error) as caught:
+        call()
+    assert type(caught.value) is error and str(caught.value).split("\n")[0] == sentence
+
+
+def test_an_emptied_storage_allows_what_needs_no_bytes():
+    x = torch.ones(4)
+    storage = x.untyped_storage()
+    storage.resize_(0)
+    assert storage.data_ptr() == x.data_ptr() == x[1:].data_ptr() == 0
+    assert storage.tolist() == [] and storage.clone().nbytes() == copy.deepcopy(storage).nbytes() == 0
+    assert repr(storage) == " \n[torch.storage.UntypedStorage(device=cpu) of size 0]"
+    assert pickle.loads(pickle.dumps(storage)).nbytes() == 0 and bytes(storage.tobytes()) == b""
+    assert repr(x) == "tensor(...)" and repr(x[:0]) == "tensor([])"
+    assert x[:0].clone().shape == (x[:0] + 1).shape == (0,) and x.view(2, 2).shape == (2, 2)
+    assert torch.zeros_like(x).tolist() == [0] * 4 and x.share_memory_() is x and x.set_().shape == (0,)

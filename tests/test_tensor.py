@@ -594,3 +594,25 @@ def test_the_constructors_of_old_take_tensors_of_their_dtype():
         TypeError, match=r"expected TensorOptions\(dtype=float, .*\) \(got TensorOptions\(dtype=long int,"
     ):
         torch.FloatTensor(x)
+
+
+def test_attributes_and_arguments_of_the_wrong_kind():
+    x = torch.ones(2)
+    with pytest.raises(RuntimeError, match="^Deleting tensor data is not allowed. Delete tensor instead!"):
+        del x.data
+    for call, sentence in (
+        (lambda: x.as_subclass(int), "Creating a Tensor subclass from a class that does not inherit from Tensor"),
+        (lambda: x.as_subclass(5), r"cls must be a type \(got int\)"),
+        (lambda: x.as_subclass(), r'as_subclass\(\) missing 1 required positional arguments: "cls"'),
+        (lambda: torch.tensor(2.0, requires_grad="yes"), r"tensor\(\): argument 'requires_grad' must be bool, not str"),
+        (lambda: torch.einsum(5, x), r"einsum\(\): argument 'equation' \(position 1\) must be str, not int"),
+    ):
+        with pytest.raises(TypeError, match=sentence):
+            call()
+    assert x.double().type(torch.Tensor).dtype == torch.float32
+
+
+def test_views_without_elements_have_no_address():
+    x = torch.rand(3)
+    assert x[3:].data_ptr() == x[1:1].data_ptr() == 0 != x[2:].data_ptr()
+    assert x.resize_(0).data_ptr() == 0 and x[:0].numpy().shape == (0,)

@@ -2,10 +2,12 @@
 
 # First, because modules that load after it use it to report missing names.
 from rushlight import _names as _names  # isort: skip
+
+# Then the class of storages, which the engine does not have of itself.
+from rushlight import _untyped_storage as _untyped_storage  # isort: skip
 from rushlight import _C
 from rushlight import _old_methods as _old_methods
 from rushlight import _tensor as _tensor
-from rushlight import _untyped_storage as _untyped_storage
 from rushlight._C import *  # noqa: F403
 from rushlight._C import Generator as Generator
 from rushlight._C import Tensor as Tensor
@@ -102,7 +104,11 @@ _ELSEWHERE = {
     **dict.fromkeys(["AcceleratorError", "OutOfMemoryError"], "_errors"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
-    "sparse_coo_tensor": "sparse",
+    **dict.fromkeys("dsmm hspmm smm sparse_coo_tensor spmm sspaddmm".split(), "sparse"),
+    **dict.fromkeys(
+        "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_csc_tensor sparse_csr_tensor".split(),
+        "_sparse_compressed",
+    ),
     "from_file": "storage",
     **dict.fromkeys(
         "Storage TypedStorage DoubleStorage FloatStorage HalfStorage BFloat16Storage LongStorage IntStorage ShortStorage CharStorage "
@@ -268,6 +274,11 @@ if TYPE_CHECKING:
     from rushlight._scalars import sym_sqrt as sym_sqrt
     from rushlight._scalars import sym_sum as sym_sum
     from rushlight._scalars import thread_safe_generator as thread_safe_generator
+    from rushlight._sparse_compressed import sparse_bsc_tensor as sparse_bsc_tensor
+    from rushlight._sparse_compressed import sparse_bsr_tensor as sparse_bsr_tensor
+    from rushlight._sparse_compressed import sparse_compressed_tensor as sparse_compressed_tensor
+    from rushlight._sparse_compressed import sparse_csc_tensor as sparse_csc_tensor
+    from rushlight._sparse_compressed import sparse_csr_tensor as sparse_csr_tensor
     from rushlight._warnings import AmbiguousReduction as AmbiguousReduction
     from rushlight.amp import GradScaler as GradScaler
     from rushlight.amp import autocast as autocast
@@ -300,7 +311,12 @@ if TYPE_CHECKING:
     from rushlight.jit import wait as wait
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save
+    from rushlight.sparse import dsmm as dsmm
+    from rushlight.sparse import hspmm as hspmm
+    from rushlight.sparse import smm as smm
     from rushlight.sparse import sparse_coo_tensor as sparse_coo_tensor
+    from rushlight.sparse import spmm as spmm
+    from rushlight.sparse import sspaddmm as sspaddmm
     from rushlight.storage import BFloat16Storage as BFloat16Storage
     from rushlight.storage import BoolStorage as BoolStorage
     from rushlight.storage import ByteStorage as ByteStorage

@@ -164,7 +164,9 @@ class _LegacyType(type):
         return f"<class '{cls._type_name}'>"
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, _C.Tensor) and instance.dtype == cls.dtype and instance.device.type == "cpu"
+        if not isinstance(instance, _C.Tensor) or instance.dtype != cls.dtype or instance.device.type != "cpu":
+            return False
+        return instance.layout is getattr(cls, "layout", _C.strided)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
         return build(cls.dtype, args, kwargs)
@@ -181,6 +183,30 @@ class _CudaType(type):
 
     def __call__(cls, *args: Any) -> Any:
         torch.cuda.init()
+
+
+class _SparseType(_LegacyType):
+    """The metaclass of ``torch.sparse.FloatTensor`` and the others. Sparse tensors of its dtype are its instances."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
+        given, _ = _read(args, kwargs) if not args or _is_size(args[0]) else (args, None)
+        if 2 <= len(given) <= 3 and all(isinstance(part, _C.Tensor) for part in given[:2]):
+            return torch.sparse_coo_tensor(*given)
+        if given and not isinstance(given[0], torch.Size) and not all(_is_size(size) for size in given):
+            raise TypeError(
+                "torch.sparse.SparseTensor(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or "
+                "construct a strided tensor and convert it to sparse via to_sparse."
+            )
+        size = given[0] if given and isinstance(given[0], torch.Size) else given or (0,)
+        return torch.sparse_coo_tensor(tuple(size), dtype=cls.dtype)
+
+
+def sparse_type(name: str) -> _SparseType:
+    """``torch.sparse.FloatTensor`` for ``"FloatTensor"``."""
+    dtype = TYPES[name]
+    doc = f"The legacy type of sparse {dtype} tensors. A call creates a tensor like `torch.sparse_coo_tensor`."
+    names = {"dtype": dtype, "layout": _C.sparse_coo, "is_sparse": True, "_type_name": f"torch.sparse.{name}"}
+    return _SparseType(name, (), {**names, "__module__": "rushlight.sparse", "__doc__": doc})
 
 
 def tensor_type(name: str, dtype: torch.dtype) -> _LegacyType:
@@ -238,6 +264,8 @@ def set_default_tensor_type(t: Any) -> None:
         t = __getattr__(t.rpartition(".")[2])
     if isinstance(t, _CudaType):
         torch.cuda.init()
+    if isinstance(t, _SparseType):
+        raise TypeError("only dense types are supported as the default type")
     if not isinstance(t, _LegacyType):
         raise TypeError("invalid type object: only floating-point types are supported as the default type")
     torch.set_default_dtype(t.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rushlight._overridable import overridable
 from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
@@ -23,6 +24,7 @@ def _basis(A: Tensor, q: int, niter: int) -> Tensor:
     return basis
 
 
+@overridable
 def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None) -> tuple[Tensor, ...]:
     """Approximates the ``q`` largest singular values of ``A - M`` and their vectors: ``U @ diag(S) @ V.mH``.
 
@@ -53,6 +55,7 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     return basis @ inner, values, vh.mH
 
 
+@overridable
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, ...]:
     """Approximates principal components: `svd_lowrank` of ``A``, with centred columns if ``center`` is true.
 

@@ -1,4 +1,4 @@
-"""Global settings: the default device, and switches of torch that are accepted but have no effect."""
+"""Global settings: the default device, the deterministic mode, and switches of torch that have no effect."""
 
 from __future__ import annotations
 
@@ -73,11 +73,13 @@ def set_num_interop_threads(num: int) -> None:
         raise RuntimeError("set_num_interop_threads expects a positive integer")
 
 
-_strict: dict[str, Any] = {"deterministic": False, "warn_only": False, "matmul": "highest"}
+_strict: dict[str, Any] = {"deterministic": False, "warn_only": False, "fill": True, "matmul": "highest"}
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Accepted; it has no effect, because results are always the same bits, for any number of threads.
+    """Fills new memory whose contents are not specified (see `torch.utils.deterministic`) and refuses calls that torch
+    calls nondeterministic, or warns of them with ``warn_only``. Results are the same bits for any number of threads with
+    and without it.
 
     >>> torch.use_deterministic_algorithms(True, warn_only=True)
     >>> torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
@@ -85,6 +87,17 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     >>> torch.use_deterministic_algorithms(False)
     """
     _strict.update(deterministic=bool(mode), warn_only=bool(warn_only))
+    _apply()
+
+
+def _set_fill(fill: bool) -> None:
+    """Sets `torch.utils.deterministic.fill_uninitialized_memory`."""
+    _strict["fill"] = fill
+    _apply()
+
+
+def _apply() -> None:
+    _C._set_deterministic(_strict["deterministic"], _strict["warn_only"], _strict["fill"])
 
 
 def are_deterministic_algorithms_enabled() -> bool:

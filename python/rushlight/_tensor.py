@@ -6,6 +6,8 @@ from types import NoneType
 from rushlight import _utils
 from rushlight._C import Tensor, UntypedStorage, _expect_overrides
 from rushlight._C import _disabled_torch_function_impl as _disabled
+from rushlight._C import channels_last as _channels_last
+from rushlight._C import channels_last_3d as _channels_last_3d
 from rushlight._C import device as _device
 from rushlight._C import memory_format as _memory_format
 from rushlight._loading import load
@@ -80,7 +82,7 @@ def __deepcopy__(self, memo):
         return memo[id(self)]
     from copy import deepcopy
 
-    if self.is_sparse:
+    if _utils.is_sparse(self):
         made = self.detach().clone()
     else:
         # Tensors that share memory share it in the copy too.
@@ -335,16 +337,20 @@ def dim_order(self, *, ambiguity_check=False):
     if not isinstance(formats, list) or not all(isinstance(one, _memory_format) for one in formats):
         raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
     strides = self.stride()
+    repeats = len(set(strides)) < self.dim()
     if ambiguity_check is not False:
-        repeats = len(set(strides)) < self.dim()
         is_open = repeats or 1 in self.shape
         if is_open and sum(self.is_contiguous(memory_format=one) for one in formats) != 1:
             raise RuntimeError(
                 "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
             )
-        if repeats or 0 in strides:
-            raise RuntimeError("The tensor does not have unique dim order.")
-    return tuple(sorted(range(self.dim()), key=lambda dim: -strides[dim]))
+    # Strides of dimensions of size one do not matter where exactly one memory format says the order.
+    last = any(self.is_contiguous(memory_format=one) for one in (_channels_last, _channels_last_3d))
+    if self.is_contiguous() != last:
+        return (0, *range(2, self.dim()), 1) if last else tuple(range(self.dim()))
+    if ambiguity_check is not False and (repeats or 0 in strides):
+        raise RuntimeError("The tensor does not have unique dim order.")
+    return tuple(sorted(range(self.dim()), key=lambda dim: (-strides[dim], -self.shape[dim])))
 
 
 @_method

@@ -1,9 +1,70 @@
-"""Rarely used methods of `UntypedStorage`. They are written in Python and attached to the engine's class."""
+"""The class `UntypedStorage`, and its methods that are written in Python."""
 
 from rushlight import _C
-from rushlight._C import UntypedStorage
 from rushlight._loading import load
 from rushlight._warnings import warn
+
+_FORMS = """
+ * (*, int allocator = None, torch.device device = None)
+ * (int size, *, int allocator = None, torch.device device = None)
+ * (object sequence, *, int allocator = None, torch.device device = None)
+"""
+
+
+class UntypedStorage(_C._StorageBase):
+    """Bytes without a dtype, shared by every tensor that views them.
+
+    ``UntypedStorage(size)`` has bytes that are not initialised, ``UntypedStorage(sequence)`` those of a sequence of
+    integers.
+
+    >>> storage = torch.tensor([1, 2], dtype=torch.int16).untyped_storage()
+    >>> storage.nbytes(), list(storage)
+    (4, [1, 0, 2, 0])
+    """
+
+    def __new__(cls, *args, **kwargs):
+        known = kwargs.keys() <= {"size", "device"} and len(args) + ("size" in kwargs) <= 1
+        data = args[0] if args else kwargs.get("size", 0)
+        if not known or ("size" in kwargs and type(data) is not int):
+            given = [type(arg).__name__ for arg in args]
+            given += [f"{name}={type(value).__name__}" for name, value in kwargs.items()]
+            raise TypeError(
+                "torch.UntypedStorage() received an invalid combination of arguments - got "
+                f"({', '.join(given)}{', ' * bool(kwargs)}), but expected one of:{_FORMS}"
+            )
+        device = kwargs.get("device")
+        if type(data) is int:
+            if data < 0:
+                raise RuntimeError(f"a storage cannot have {data} bytes")
+            return super().__new__(cls, data, device=device)
+        content = _content(data)
+        made = super().__new__(cls, len(content), device=device)
+        if content and made.device.type != "meta":
+            _bytes(made).copy_(_bytes(UntypedStorage._from_buffer(content)))
+        return made
+
+
+def _content(data):
+    """The bytes of a sequence of integers, of which the last eight bits count."""
+    from collections.abc import Sequence
+
+    kind = type(data).__name__
+    if not isinstance(data, (Sequence, UntypedStorage)):
+        raise RuntimeError(f"torch.UntypedStorage(): Expected a sequence type, but got {kind}")
+    content = bytearray()
+    for place, item in enumerate(data):
+        if not isinstance(item, int):
+            raise RuntimeError(
+                f"torch.UntypedStorage(): tried to construct a storage from a sequence ({kind}), but one of the items was "
+                f"of type {type(item).__name__} instead of int\nIt is item {place}."
+            )
+        content.append(item % 256)
+    return content
+
+
+UntypedStorage.__module__ = "rushlight"
+_C.UntypedStorage = UntypedStorage  # type: ignore[assignment, misc]
+_C._set_storage_class(UntypedStorage)
 
 
 def _method(function):
@@ -41,6 +102,8 @@ _byte_at = UntypedStorage.__getitem__
 @_method
 def __getitem__(self, index):
     if not isinstance(index, slice):
+        if type(index) is not int:
+            raise TypeError(f"can't index a torch.UntypedStorage with {type(index).__name__}")
         return _byte_at(self, index)
     start, stop, step = index.indices(len(self))
     if step != 1:
@@ -151,14 +214,22 @@ for _pair in (
 
 @_method
 def __repr__(self):
-    shown = "...\n" if self.device.type == "meta" else "".join(f" {byte}\n" for byte in self.tobytes())
-    return f"{shown}[torch.storage.UntypedStorage(device={self.device}) of size {len(self)}]"
+    shown = "..." if self.device.type == "meta" else " " + "\n ".join(map(str, self.tobytes()))
+    return f"{shown}\n[torch.storage.UntypedStorage(device={self.device}) of size {len(self)}]"
 
 
 def from_file(filename, shared=False, nbytes=0):
     """Maps the first bytes of a file. With ``shared``, writes change the file, which is created or extended if needed."""
     import os
+    import stat
 
+    if not isinstance(filename, (str, os.PathLike)):
+        raise TypeError(f"argument 1 must be str, not {type(filename).__name__}")
+    for value in (shared, nbytes):
+        if not isinstance(value, int):
+            raise TypeError(f"'{type(value).__name__}' object cannot be interpreted as an integer")
+    if nbytes < 0:
+        raise RuntimeError(f"unable to mmap {nbytes} bytes from file <{filename}>: Cannot allocate memory (12)")
     kind = "read-write" if shared else "read-only"
     try:
         file = os.open(filename, os.O_RDWR | os.O_CREAT if shared else os.O_RDONLY, 0o666)
@@ -166,14 +237,17 @@ def from_file(filename, shared=False, nbytes=0):
         told = f"unable to open file <{filename}> in {kind} mode: {error.strerror} ({error.errno})"
         raise RuntimeError(told) from None
     try:
-        size = os.fstat(file).st_size
+        found = os.fstat(file)
+        size = found.st_size
         if size < nbytes and shared:
             os.ftruncate(file, nbytes)
         elif size < nbytes:
             raise RuntimeError(f"file <{filename}> size <{size}> is smaller than the required mapping size <{nbytes}>")
         if nbytes == 0:
             return UntypedStorage(0)
-        return _C._FileMap(os.fspath(filename), shared, nbytes).storage(0, nbytes)
+        if stat.S_ISDIR(found.st_mode):
+            raise RuntimeError(f"unable to mmap {nbytes} bytes from file <{filename}>: No such device (19)")
+        return _C._FileMap(os.fspath(filename), bool(shared), nbytes).storage(0, nbytes)
     finally:
         os.close(file)
 

@@ -31,22 +31,39 @@ def layout_of(tensor):
     return tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), lazy_conj
 
 
+def is_sparse(tensor):
+    """Whether the tensor has a sparse layout, compressed or not."""
+    import rushlight as torch
+
+    return tensor.layout is not torch.strided
+
+
 def sparse_parts(tensor):
-    """The arguments of `torch.sparse_coo_tensor` that recreate this sparse tensor. The last is `is_coalesced`."""
-    return tensor._indices(), tensor._values(), tensor.shape, tensor.is_coalesced()
+    """The indices, values and shape of a sparse tensor; with coordinates also whether it is coalesced."""
+    import rushlight as torch
+
+    if tensor.is_sparse:
+        return tensor._indices(), tensor._values(), tensor.shape, tensor.is_coalesced()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values(), tensor.shape
+    return tensor.ccol_indices(), tensor.row_indices(), tensor.values(), tensor.shape
+
+
+def sparse_of(layout, parts):
+    """The sparse tensor of these parts."""
+    import rushlight as torch
+
+    if layout is not torch.sparse_coo:
+        return torch.sparse_compressed_tensor(*parts, layout=layout)
+    indices, values, size, *coalesced = parts
+    return torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced == [True])
 
 
 def taken_apart(tensor):
     """The function that rebuilds a plain tensor, and its arguments, for pickles and messages."""
-    if tensor.is_sparse:
-        return _sparse_of, sparse_parts(tensor)
+    if is_sparse(tensor):
+        return sparse_of, (tensor.layout, sparse_parts(tensor))
     return view_of, (tensor.untyped_storage(), *layout_of(tensor))
-
-
-def _sparse_of(indices, values, size, coalesced):
-    import rushlight as torch
-
-    return torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced)
 
 
 def _rebuild(function, arguments, requires_grad, kind, state):

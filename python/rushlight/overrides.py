@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import reduce, wraps
-from inspect import signature
+from inspect import Signature, signature
 from threading import local
 from types import BuiltinFunctionType, FunctionType, GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType
 
+import rushlight as torch
 from rushlight import _C
 from rushlight._C import Tensor
+from rushlight._loading import load
 from rushlight._overridable import OVERRIDABLE_MARK
 from rushlight._warnings import warn_once
 
@@ -132,7 +134,65 @@ def _flat(arguments: Iterable[Any]) -> Iterator[Any]:
 
 def _call_override(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
     """The result of the first override that handles the call. The engine calls this if an override may exist."""
-    return _first(func, _overloaded(_flat((*args, *(kwargs or {}).values()))), args, kwargs)
+    overloaded = _overloaded(_flat((*args, *(kwargs or {}).values())))
+    return _first(func, overloaded, *_as_python(func, args, kwargs))
+
+
+# torch's functions that are written in Python: handlers get their optional arguments as keywords, with the defaults.
+_PYTHON = {
+    "nn.functional": """adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
+        affine_grid alpha_dropout batch_norm binary_cross_entropy binary_cross_entropy_with_logits celu cosine_embedding_loss
+        cross_entropy ctc_loss dropout dropout1d dropout2d dropout3d elu embedding embedding_bag feature_alpha_dropout fold
+        fractional_max_pool2d fractional_max_pool3d gaussian_nll_loss glu grid_sample group_norm gumbel_softmax hardsigmoid
+        hardswish hardtanh hinge_embedding_loss huber_loss instance_norm interpolate kl_div l1_loss layer_norm leaky_relu
+        local_response_norm log_softmax lp_pool1d lp_pool2d lp_pool3d margin_ranking_loss max_pool1d max_pool2d max_pool3d
+        max_unpool1d max_unpool2d max_unpool3d mish mse_loss multi_margin_loss multilabel_margin_loss
+        multilabel_soft_margin_loss nll_loss normalize pad poisson_nll_loss relu relu6 rms_norm rrelu selu silu
+        smooth_l1_loss soft_margin_loss softmax softmin threshold triplet_margin_loss unfold""",
+    "": "cdist lu norm pca_lowrank split stft svd_lowrank tensordot unique unique_consecutive",
+    "Tensor": "lu norm split stft unique unique_consecutive",
+}
+_SIGNATURES: dict[Any, Signature] = {}
+
+
+def _norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None): ...
+
+
+def _split(tensor, split_size_or_sections, dim=0): ...
+
+
+def _cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"): ...
+
+
+def _signatures() -> dict[Any, Signature]:
+    """The signatures of the functions in `_PYTHON`, read once."""
+    if not _SIGNATURES:
+        overloaded = {"norm": signature(_norm), "split": signature(_split), "cdist": signature(_cdist)}
+        for place, names in _PYTHON.items():
+            home = load("rushlight.nn.functional") if place == "nn.functional" else Tensor if place else torch
+            for name in names.split():
+                function = getattr(home, name)
+                _SIGNATURES[function] = overloaded.get(name) or signature(function)
+        method = overloaded["norm"].parameters
+        _SIGNATURES[Tensor.norm] = Signature([one for name, one in method.items() if name != "out"])
+    return _SIGNATURES
+
+
+def _as_python(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any] | None]:
+    """The arguments as torch passes them to a handler."""
+    form = _signatures().get(func)
+    if form is None:
+        return args, kwargs
+    try:
+        bound = form.bind(*args, **kwargs or {})
+    except TypeError:
+        return args, kwargs
+    bound.apply_defaults()
+    required = [name for name, one in form.parameters.items() if one.default is one.empty]
+    given = bound.arguments
+    return tuple(map(given.pop, required)), given
 
 
 def _first(
@@ -329,7 +389,8 @@ _IGNORED = {
         set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype set_default_device
         set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision set_flush_denormal
         set_grad_enabled set_num_interop_threads set_num_threads set_printoptions set_rng_state set_warn_always
-        sparse_coo_tensor tensor tril_indices triu_indices typename use_deterministic_algorithms vander vmap zeros""",
+        sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor
+        sparse_csr_tensor tensor tril_indices triu_indices typename use_deterministic_algorithms vander vmap zeros""",
     "fft": "fftfreq rfftfreq",
     "functional": "broadcast_shapes",
     "nn.functional": "hardsigmoid hardswish sigmoid tanh upsample upsample_bilinear upsample_nearest",

@@ -1,14 +1,17 @@
-"""Sparse tensors (``torch.sparse_coo``), which store the indices and values of nonzero elements, and functions of them.
+"""Sparse tensors, which store the indices and values of nonzero elements, and functions of them.
 
-`torch.sparse_coo_tensor` creates them, ``x.to_sparse()`` and ``x.to_dense()`` convert, and embeddings with
-``sparse=True`` have sparse gradients. Operators that do not support sparse tensors raise an error.
+`torch.sparse_coo_tensor` creates them in the layout ``torch.sparse_coo``, `torch.sparse_csr_tensor` and its kin in the
+compressed layouts, ``x.to_sparse()`` and ``x.to_dense()`` convert, and embeddings with ``sparse=True`` have sparse
+gradients. Operators that do not support sparse tensors raise an error.
 """
 
 from __future__ import annotations
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._loading import load
 from rushlight._overridable import overridable
+from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +20,29 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
-__all__ = ["addmm", "check_sparse_tensor_invariants", "mm", "sparse_coo_tensor", "sum"]
+__all__ = [
+    "BFloat16Tensor",
+    "ByteTensor",
+    "CharTensor",
+    "DoubleTensor",
+    "FloatTensor",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
+    "ShortTensor",
+    "addmm",
+    "check_sparse_tensor_invariants",
+    "log_softmax",
+    "mm",
+    "sampled_addmm",
+    "softmax",
+    "sparse_coo_tensor",
+    "spdiags",
+    "spsolve",
+    "sum",
+]
+
+_TYPES = [name for name in __all__ if name.endswith("Tensor")]
 
 
 @overridable
@@ -117,6 +142,240 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: torch.dtyp
     return made.coalesce()
 
 
+def softmax(input: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """The softmax along a dimension over the stored elements of a sparse tensor; the others count as minus infinity.
+
+    >>> x = torch.sparse_coo_tensor([[0, 0, 1], [0, 2, 1]], [0., 0., 5.], (2, 3))
+    >>> torch.sparse.softmax(x, 1).to_dense()
+    tensor([[0.5000, 0.0000, 0.5000],
+            [0.0000, 1.0000, 0.0000]])
+    """
+    return _softmax("softmax", input, dim, dtype)
+
+
+def log_softmax(input: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """The logarithm of `softmax` at the stored elements of a sparse tensor.
+
+    >>> torch.sparse.log_softmax(torch.eye(2).to_sparse(), 1).values()
+    tensor([0., 0.])
+    """
+    return _softmax("log_softmax", input, dim, dtype)
+
+
+def _softmax(name: str, input: Tensor, dim: int, dtype: torch.dtype | None) -> Tensor:
+    if not input.is_sparse:
+        _unsupported(f"_sparse_{name}", input)
+    if dtype is not None:
+        input = input.to(dtype)
+    if not input.is_floating_point():
+        raise NotImplementedError(f"\"{name}\" not implemented for '{_CLASS_NAMES.get(input.dtype, input.dtype)}'")
+    rank = input.dim()
+    if not -rank <= dim < rank:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})\n"
+            f"The tensor has {rank} dimensions."
+        )
+    dim %= rank
+    input = input.coalesce()
+    indices, values, sparse_dim = input.indices(), input.values(), input.sparse_dim()
+    if dim >= sparse_dim:
+        result = getattr(torch, name)(values, dim - sparse_dim + 1)
+    else:
+        # Elements whose other indices are equal are normalised together.
+        keys = torch.zeros(indices.shape[1], dtype=torch.int64)
+        for other in range(sparse_dim):
+            if other != dim:
+                keys = keys * input.shape[other] + indices[other]
+        found, groups = keys.unique(return_inverse=True)
+        shape = (len(found), *values.shape[1:])
+        most = values.new_full(shape, -torch.inf).index_reduce(0, groups, values.detach(), "amax")
+        shifted = values - most[groups]
+        exponentials = shifted.exp()
+        sums = values.new_zeros(shape).index_add(0, groups, exponentials)
+        result = exponentials / sums[groups] if name == "softmax" else shifted - sums.log()[groups]
+    return sparse_coo_tensor(indices, result, input.shape, is_coalesced=True)
+
+
+_CLASS_NAMES = {
+    torch.uint8: "Byte",
+    torch.int8: "Char",
+    torch.int16: "Short",
+    torch.int32: "Int",
+    torch.int64: "Long",
+    torch.bool: "Bool",
+}
+
+
+def _unsupported(name: str, input: Tensor) -> None:
+    backend = "CPU" if input.layout is torch.strided else "SparseCPU" if input.is_sparse else "SparseCsrCPU"
+    raise NotImplementedError(
+        f"Could not run 'aten::{name}' with arguments from the '{backend}' backend. This could be because the operator "
+        "doesn't exist for this backend, or was omitted during the selective/custom build process (if using custom "
+        "build)."
+    )
+
+
+def sampled_addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0, out: Tensor | None = None
+) -> Tensor:
+    """The elements of ``alpha * (mat1 @ mat2)`` at the indices of a CSR tensor, plus `beta` times its values.
+
+    >>> pattern = torch.eye(2).to_sparse_csr()
+    >>> torch.sparse.sampled_addmm(pattern, torch.ones(2, 3), torch.ones(3, 2), beta=0.).values()
+    tensor([3., 3.])
+    """
+    if input.layout is torch.strided or input.is_sparse:
+        _unsupported("sparse_sampled_addmm", input)
+    if input.layout is not torch.sparse_csr:
+        raise RuntimeError(
+            "sampled_addmm: Expected result to have sparse csr layout, but got "
+            f"Sparse{str(input.layout).rpartition('_')[2].title()}"
+        )
+    for name, factor in (("mat1", mat1), ("mat2", mat2)):
+        if factor.layout is not torch.strided:
+            kind = str(factor.layout).rpartition("_")[2].title().replace("Coo", "")
+            raise RuntimeError(f"sampled_addmm: Expected {name} to have strided layout, but got Sparse{kind}")
+        if factor.dim() < 2:
+            raise RuntimeError(f"sampled_addmm: Expected {name} to be a matrix, got {factor.dim()}-D tensor")
+    if mat1.dtype != mat2.dtype:
+        names = [torch.empty(0, dtype=own.dtype).type().rpartition(".")[2] for own in (mat1, mat2)]
+        first, second = (name.removesuffix("Tensor") for name in names)
+        raise RuntimeError(
+            f"sampled_addmm: Expected mat1 and mat2 to have the same dtype, but got {first} and {second}"
+        )
+    if mat1.shape[-1] != mat2.shape[-2]:
+        sizes = f"{mat1.shape[-2]}x{mat1.shape[-1]} and {mat2.shape[-2]}x{mat2.shape[-1]}"
+        raise RuntimeError(f"sampled_addmm: mat1 and mat2 shapes cannot be multiplied ({sizes})")
+    if input.shape[-2] != mat1.shape[-2]:
+        raise RuntimeError("sampled_addmm: self.shape[-2] must match mat1.shape[-2]")
+    if input.shape[-1] != mat2.shape[-1]:
+        raise RuntimeError("sampled_addmm: self.shape[-1] must match mat2.shape[-1]")
+    *batch, rows, columns = input.detach().to_sparse_coo()._indices()
+    sampled = (mat1[(*batch, rows)] * mat2.mT[(*batch, columns)]).sum(-1)
+    stored = input.values()
+    values = stored * beta + sampled.reshape(stored.shape) * alpha
+    result = torch.sparse_csr_tensor(input.crow_indices(), input.col_indices(), values, input.shape)
+    return result if out is None else out.copy_(result)
+
+
+def spdiags(
+    diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: torch.layout | None = None
+) -> Tensor:
+    """A sparse matrix with the rows of `diagonals` on the diagonals of these offsets, each element in its column.
+
+    >>> torch.sparse.spdiags(torch.tensor([[1., 2., 3.]]), torch.tensor([1]), (3, 3)).to_dense()
+    tensor([[0., 2., 0.],
+            [0., 0., 3.],
+            [0., 0., 0.]])
+    """
+    if diagonals.dim() > 2:
+        raise RuntimeError("Diagonals must be vector or matrix")
+    if offsets.dim() > 1:
+        raise RuntimeError("Offsets must be scalar or vector")
+    if len(shape) != 2:
+        raise RuntimeError("Output shape must be 2d")
+    if offsets.dtype != torch.int64:
+        kind = _CLASS_NAMES.get(offsets.dtype) or offsets.type().rpartition(".")[2].removesuffix("Tensor")
+        raise RuntimeError(f"Offset Tensor must have dtype Long but got {kind}")
+    diagonals, places = torch.atleast_2d(diagonals), offsets.reshape(-1).tolist()
+    if len(places) != len(diagonals):
+        raise RuntimeError(
+            f"Number of diagonals ({len(diagonals)}) does not match the number of offsets ({len(places)})"
+        )
+    if len(set(places)) != len(places):
+        raise RuntimeError("Offset tensor contains duplicate values")
+    if layout not in (None, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
+        kind = str(layout).rpartition("_")[2].title()
+        name = "Strided" if layout is torch.strided else f"Sparse{kind}"
+        raise RuntimeError(f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {name}")
+    indices, values = [], []
+    for place, diagonal in zip(places, diagonals):
+        first, last = max(place, 0), min(shape[1], shape[0] + place, len(diagonal))
+        columns = torch.arange(first, max(first, last))
+        indices.append(torch.stack([columns - place, columns]))
+        values.append(diagonal[first : max(first, last)])
+    made = sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values), shape, is_coalesced=len(places) == 1)
+    return made if layout in (None, torch.sparse_coo) else made.to_sparse(layout=layout)
+
+
+def spsolve(input: Tensor, other: Tensor, *, left: bool = True) -> Tensor:
+    """torch's solver for CSR matrices on a GPU. It raises an error on the CPU, as in torch."""
+    del other, left
+    _unsupported("_spsolve", input)
+    return input
+
+
+@overridable
+def spmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of two matrices, of which one may be sparse: `torch.mm`.
+
+    >>> torch.spmm(torch.eye(2).to_sparse(), torch.ones(2, 1))
+    tensor([[1.],
+            [1.]])
+    """
+    return torch.mm(input, mat2)
+
+
+@overridable
+def dsmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of two matrices, of which one may be sparse: `torch.mm`.
+
+    >>> torch.dsmm(torch.eye(2).to_sparse(), torch.ones(2, 1))
+    tensor([[1.],
+            [1.]])
+    """
+    return torch.mm(input, mat2)
+
+
+@overridable
+def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
+    """The product of a sparse matrix and a dense one as a sparse tensor of rows.
+
+    >>> torch.hspmm(torch.eye(2).to_sparse(), torch.ones(2, 1))._values()
+    tensor([[1.],
+            [1.]])
+    """
+    rows, values = _rows(mat1, mat2)
+    return sparse_coo_tensor(rows[None], values, (mat1.shape[0], mat2.shape[1]), is_coalesced=True)
+
+
+@overridable
+def smm(input: Tensor, mat: Tensor) -> Tensor:
+    """The product of a sparse matrix and a dense one as a sparse matrix.
+
+    >>> torch.smm(torch.eye(2).to_sparse(), torch.ones(2, 1))._values()
+    tensor([1., 1.])
+    """
+    rows, values = _rows(input, mat)
+    columns = torch.arange(mat.shape[1])
+    indices = torch.stack([rows.repeat_interleave(len(columns)), columns.repeat(len(rows))])
+    return sparse_coo_tensor(indices, values.reshape(-1), (input.shape[0], mat.shape[1]))
+
+
+@overridable
+def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """A sparse matrix plus the product of a sparse matrix and a dense one, as a sparse matrix.
+
+    >>> swap = torch.tensor([[0., 1.], [1., 0.]]).to_sparse()
+    >>> torch.sspaddmm(swap, swap, torch.eye(2)).to_dense()
+    tensor([[0., 2.],
+            [2., 0.]])
+    """
+    if not input.is_sparse:
+        _unsupported("sspaddmm", input)
+    first, second = input * beta, smm(mat1, mat2) * alpha
+    indices = torch.cat([first._indices(), second._indices()], 1)
+    return sparse_coo_tensor(indices, torch.cat([first._values(), second._values()]), input.shape)
+
+
+def _rows(mat1: Tensor, mat2: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of a product that have elements, and their numbers."""
+    if not mat1.is_sparse:
+        _unsupported("hspmm", mat1)
+    rows = mat1._indices()[0].unique()
+    return rows, torch.mm(mat1, mat2)[rows]
+
+
 class check_sparse_tensor_invariants:
     """torch's switch for checks of indices. It has no effect, because rushlight always checks them.
 
@@ -149,6 +408,19 @@ class check_sparse_tensor_invariants:
 
     def __call__(self, function: Any) -> Any:
         return function
+
+
+for _function in (dsmm, hspmm, smm, sparse_coo_tensor, spmm, sspaddmm):
+    set_module("rushlight", _function)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _TYPES:
+        from rushlight._names import missing_from
+
+        raise missing_from("torch.sparse", name, lambda: __all__)
+    globals()[name] = made = load("rushlight._legacy").sparse_type(name)
+    return made
 
 
 def __dir__() -> list[str]:

@@ -517,3 +517,30 @@ def test_a_dense_tensor_is_dense():
     x = torch.ones(2, requires_grad=True)
     (x.to_dense() * 3).sum().backward()
     assert x.grad.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.nn.functional.pixel_shuffle(x.view(1, 4, 1, 1), 2),
+        lambda x: torch.nn.functional.channel_shuffle(x.view(1, 4, 1, 1), 2),
+        torch.diag,
+        lambda x: x.view(2, 2).rot90(),
+        lambda x: x.view(2, 2).trace(),
+    ],
+)
+def test_a_graph_that_saves_nothing_runs_twice(function):
+    x = torch.rand(4, requires_grad=True)
+    result = function(x).sum()
+    result.backward()
+    once = x.grad.clone()
+    result.backward()
+    assert torch.equal(x.grad, 2 * once)
+
+
+def test_a_part_of_a_node_that_saves_something_runs_once():
+    x = torch.rand(4, requires_grad=True)
+    result = torch.nn.functional.softplus(x).sum() + torch.logsumexp(x, 0)
+    result.backward()
+    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+        result.backward()

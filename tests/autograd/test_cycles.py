@@ -48,6 +48,66 @@ def hook_of_a_node(mark):
     y.grad_fn.register_prehook(lambda outputs: (y, mark) and None)
 
 
+def hooks_of_a_node_with_the_node(mark):
+    node = (leaf() * 2).grad_fn
+    node.register_hook(lambda inputs, outputs: (node, mark) and None)
+    node.register_prehook(lambda outputs: (node, mark) and None)
+
+
+def hook_of_a_tensor_with_its_node(mark):
+    y = leaf() * 2
+    node = y.grad_fn
+    y.register_hook(lambda grad: (node, mark) and None)
+
+
+def hook_of_an_accumulator(mark):
+    x = leaf()
+    node = x.view_as(x).grad_fn.next_functions[0][0]
+    node.register_hook(lambda inputs, outputs: (node, mark) and None)
+
+
+def metadata_with_the_result(mark):
+    y = leaf() * 2
+    y.grad_fn.metadata["own"], y.grad_fn.metadata["mark"] = y, mark
+
+
+def what_a_hook_packed(mark):
+    saved = leaf().exp().grad_fn._raw_saved_result
+    saved.register_hooks(lambda tensor: (tensor, saved, mark), lambda packed: packed[0])
+
+
+def what_a_context_packed(mark):
+    contexts = []
+
+    class Packs(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            contexts.append(ctx)
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: (tensor, contexts, mark), lambda packed: packed[0]):
+        Packs.apply(leaf())
+
+
+def attribute_of_a_storage(mark):
+    storage = torch.ones(2).untyped_storage()
+    storage.own, storage.mark = storage, mark
+
+
+def attribute_of_a_tensor_that_came_back(mark):
+    x = leaf()
+    x.own, x.mark = x, mark
+    y = x * x
+    del x
+    gc.collect()
+    assert y.grad_fn._saved_self.mark is mark
+
+
 def attribute_of_a_node(mark):
     node = (leaf() * 2).grad_fn
     node.metadata["own"], node.metadata["mark"] = node, mark
@@ -114,6 +174,14 @@ CYCLES = [
     hook_of_a_parameter,
     hook_of_a_result,
     hook_of_a_node,
+    hooks_of_a_node_with_the_node,
+    hook_of_a_tensor_with_its_node,
+    hook_of_an_accumulator,
+    metadata_with_the_result,
+    what_a_hook_packed,
+    what_a_context_packed,
+    attribute_of_a_storage,
+    attribute_of_a_tensor_that_came_back,
     attribute_of_a_node,
     attribute,
     step_within_backward,
@@ -149,6 +217,89 @@ def test_what_is_in_use_is_not_collected():
     gc.collect()
     (x * 3).sum().backward()
     assert len(calls) == 3
+
+
+class TestATensorThatOnlyTheEngineHolds:
+    """Its object is the same when it is needed again, with attributes and weak references."""
+
+    def test_attributes_in_cycles(self):
+        holder, x, y = leaf(), torch.ones(3), torch.ones(3)
+        x.tag, x.me, x.other, y.other = 1, x, y, x
+        holder.grad = x
+        del x, y
+        gc.collect()
+        assert holder.grad.tag == 1 and holder.grad.me is holder.grad and holder.grad.other.other is holder.grad
+
+    def test_attributes_within_a_graph(self):
+        x, mark = leaf(), Mark()
+        seen = weakref.ref(mark)
+        x.tag, x.me = mark, x
+        y = x * x
+        del x, mark
+        gc.collect()
+        assert seen() is not None and y.grad_fn._saved_self.tag is seen()
+        del y
+        gc.collect()
+        assert seen() is None
+
+    @pytest.mark.parametrize("make", [leaf, lambda: torch.nn.Parameter(torch.ones(3))])
+    def test_weak_references(self, make):
+        ends = []
+        x = make()
+        first, second = weakref.ref(x, ends.append), weakref.WeakKeyDictionary({x: 5})
+        y = x * x
+        del x
+        for _ in range(3):
+            gc.collect()
+            assert not ends and len(second) == 1 and first() is y.grad_fn._saved_self
+            assert type(first()) is type(make()) and first().requires_grad
+        again = first()
+        del y
+        gc.collect()
+        assert again.tolist() == [1.0, 1.0, 1.0] and (again * 2).sum() == 6 and first() is again
+        del again
+        assert first() is None and len(ends) == 1 and not second
+
+    def test_a_gradient(self):
+        holder, x = leaf(), torch.ones(3)
+        seen = weakref.ref(x)
+        holder.grad = x
+        del x
+        assert seen() is holder.grad
+        holder.grad = None
+        gc.collect()
+        assert seen() is None
+
+    def test_without_anything_of_its_own_it_leaves_no_object(self):
+        x = torch.ones(3)
+        seen = weakref.ref(x)
+        del x
+        assert seen() is None
+
+    def test_threads_drop_it(self):
+        import threading
+
+        for _ in range(50):
+            x = leaf()
+            x.tag = 1
+            seen = weakref.ref(x)
+            graphs = [x * x for _ in range(4)]
+            del x
+            threads = [threading.Thread(target=graph.sum().backward) for graph in graphs]
+            del graphs
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+            del threads
+            gc.collect()
+            assert seen() is None
+
+
+def test_metadata_stays_with_its_node():
+    y = leaf() * 2
+    y.grad_fn.metadata["note"] = [1]
+    gc.collect()
+    assert y.grad_fn.metadata == {"note": [1]} and (y + 1).grad_fn.next_functions[0][0].metadata["note"] == [1]
+    assert (y + 1).grad_fn.metadata == {}
 
 
 def test_a_result_that_was_saved_dies_at_once():

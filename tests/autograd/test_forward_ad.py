@@ -533,3 +533,35 @@ def test_what_jvp_finds_in_its_context():
     seen = []
     pushed(function_with(doubled, lambda ctx, v: seen.append(ctx.saved_tensors) or v * 2), (X, V))
     assert seen == [()]
+
+
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda x: torch.igamma(x, X), "igamma that does not support it because it has not been implemented yet."),
+        (lambda x: torch.special.zeta(x, X), "zeta that does not support it because it has not been implemented yet."),
+        (lambda x: torch.unique(x), "_unique2 that does not support it because it has not been implemented yet."),
+        (lambda x: torch.heaviside(x, X), "aten::heaviside that does not support it."),
+        (lambda x: x.clone().heaviside_(X), "aten::heaviside that does not support it."),
+    ],
+)
+def test_tangents_without_a_derivative_are_refused_at_the_call(call, name):
+    with fwAD.dual_level():
+        dual = fwAD.make_dual(X, V)
+        with pytest.raises(NotImplementedError, match=f"^Trying to use forward AD with {name}"):
+            call(dual)
+        assert torch.igamma(X, dual).shape == X.shape
+
+
+def test_the_tangent_of_a_dual_tensor_is_the_given_one():
+    with fwAD.dual_level():
+        dual = fwAD.make_dual(X, V)
+        assert fwAD.unpack_dual(dual).tangent is V
+        assert torch.equal(fwAD.unpack_dual(dual.view_as(dual)).tangent, V)
+        changed = fwAD.make_dual(X.clone(), V)
+        changed.mul_(2)
+        assert torch.equal(fwAD.unpack_dual(changed).tangent, 2 * V)
+        # A tangent has the strides of its tensor.
+        turned = torch.arange(6.0).view(3, 2).t()
+        found = fwAD.unpack_dual(fwAD.make_dual(torch.ones(2, 3), turned)).tangent
+        assert torch.equal(found, turned) and found.stride() == (3, 1)

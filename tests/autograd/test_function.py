@@ -572,3 +572,40 @@ def test_what_is_marked_dirty_must_be_an_input():
         Marks.apply(x * 1, True)
     with pytest.warns(UserWarning, match=r"ctx.mark_dirty\(\) received a tensor that was not an input"):
         Marks.apply(x * 1, False)
+
+
+def test_results_that_are_no_tensors_have_no_gradient():
+    found = []
+
+    class Mixed(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2, 5, None, "a", x * 3
+
+        @staticmethod
+        def backward(ctx, *grads):
+            found.extend(grads)
+            return grads[0]
+
+    first, *others = Mixed.apply(torch.ones(2, requires_grad=True))
+    first.sum().backward()
+    assert others[:3] == [5, None, "a"] and found[1:4] == [None] * 3 and found[4].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_an_argument_that_is_returned_keeps_its_class(requires_grad):
+    class Own(torch.Tensor):
+        pass
+
+    class Same(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    x = torch.ones(2).as_subclass(Own).requires_grad_(requires_grad)
+    assert type(Same.apply(x)) is Own and Same.apply(x) is not x
+    assert type(Same.apply(torch.nn.Parameter(torch.ones(2), requires_grad))) is torch.Tensor

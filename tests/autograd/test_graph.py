@@ -99,12 +99,84 @@ class TestHooks:
             (y * 2).sum().backward()
         assert x.grad is None
 
-    def test_a_hook_cannot_make_a_gradient_out_of_none(self):
+    @pytest.mark.parametrize("of_node", [True, False])
+    def test_a_hook_cannot_make_a_gradient_out_of_none(self, of_node):
         x = torch.ones(2, 2, requires_grad=True)
-        part, _ = x.unbind()
-        part.grad_fn.register_prehook(lambda grads: tuple(torch.ones(2) for _ in grads))
+        part, other = x.unbind()
+        if of_node:
+            part.grad_fn.register_prehook(lambda grads: tuple(torch.ones(2) for _ in grads))
+        else:
+            other.register_hook(lambda grad: torch.ones(2))
         with pytest.raises(RuntimeError, match=r"can't replace a None gradient with a non-None value"):
             part.sum().backward()
+
+    def test_a_hook_of_a_result_without_gradient_gets_none(self):
+        calls = []
+        for split in (torch.unbind, lambda x: x.split(1), lambda x: x.chunk(2), torch.var_mean):
+            x = torch.ones(2, requires_grad=True)
+            first, second = split(x)
+            first.register_hook(lambda grad: calls.append(grad.tolist() is None))
+            second.register_hook(calls.append)
+            first.sum().backward()
+        assert calls == [False, None] * 4
+
+    def test_a_leaf_without_gradient_calls_its_hooks(self):
+        class First(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, y):
+                return x * y
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad, None
+
+        calls = []
+        x, y = leaf(1.0), leaf(2.0)
+        y.register_hook(calls.append)
+        y.register_post_accumulate_grad_hook(lambda y: calls.append("after"))
+        First.apply(x, y).backward()
+        assert calls == [None, "after"] and y.grad is None
+        calls.clear()
+        torch.autograd.graph.register_multi_grad_hook([x, y], calls.append)
+        First.apply(x, y).backward()
+        assert calls[-1] == [torch.ones(1), None]
+
+    def test_a_chosen_input_that_is_no_leaf_runs_with_its_hooks(self):
+        calls = []
+
+        def hooked(y):
+            y.register_hook(lambda grad: calls.append("tensor"))
+            y.grad_fn.register_prehook(lambda grads: calls.append("before"))
+            y.grad_fn.register_hook(lambda inputs, outputs: calls.append(inputs))
+            return y
+
+        x = leaf(1.0)
+        root = hooked((x * 2).sum())
+        root.backward(inputs=[root])
+        assert calls == ["tensor", "before", (None,)] and root.grad == 1 and x.grad is None
+        calls.clear()
+        inner = hooked(x * 2)
+        (inner * 3).sum().backward(inputs=[inner])
+        assert calls == ["tensor", "before", (None, None)] and inner.grad == 3 and x.grad is None
+        calls.clear()
+        inner = hooked(x * 2)
+        torch.autograd.grad((inner * 3).sum(), inner)
+        assert calls == ["tensor"]
+
+    def test_saved_tensor_hooks_of_an_unpack_hook_end_with_the_pass(self):
+        packed, contexts = [], []
+
+        def unpack(tensor):
+            context = torch.autograd.graph.saved_tensors_hooks(packed.append, lambda _: None)
+            contexts.append(context)
+            context.__enter__()
+            return tensor
+
+        x = leaf(1.0)
+        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
+            y = x.exp()
+        y.backward()
+        assert contexts and x.sin().grad_fn._saved_self is x and not packed
 
 
 class TestFunctions:

@@ -259,3 +259,32 @@ def test_inference_tensors_are_not_written():
         torch.mul(torch.ones(2), 2, out=made)
     with torch.inference_mode():
         assert torch.mul(torch.ones(2), 2, out=made).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("use", [lambda y: y.sin(), lambda y: y * y, lambda y: y @ y])
+def test_what_was_saved_may_not_be_detached_in_place(use):
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    result = use(y)
+    y.detach_()
+    with pytest.raises(RuntimeError, match="^Trying to use a saved tensor that has been detached in-place"):
+        result.sum().backward()
+
+
+@pytest.mark.parametrize("use", [lambda y: y.exp(), lambda y: y * 2, lambda y: y + y])
+def test_what_was_not_saved_may_be_detached_in_place(use):
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    result = use(y)
+    y.detach_()
+    result.sum().backward()
+    assert x.grad is not None and not y.requires_grad
+
+
+def test_views_of_inference_tensors_are_leaves():
+    with torch.inference_mode():
+        x = torch.ones(3, requires_grad=True)
+    for view in (x.view(3), x[1:], x.expand(2, 3), x.t(), *x.unbind()):
+        assert view.is_inference() and not view.requires_grad and view.is_leaf and view.grad_fn is None
+        assert not (view * 2).requires_grad
+    assert (x * 2).requires_grad and x.clone().requires_grad

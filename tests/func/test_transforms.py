@@ -1,5 +1,7 @@
 """Function transforms (`torch.func`)."""
 
+import re
+
 import pytest
 
 import rushlight as torch
@@ -24,8 +26,7 @@ def test_gradients():
     assert torch.equal(func.grad(lambda x: (x.detach() * x).sum())(X), X)
     with torch.no_grad():
         assert torch.equal(func.grad(lambda x: (x**2).sum())(X), 2 * X)
-    before = X.clone()
-    assert torch.equal(func.grad(lambda x: (x.mul_(2) ** 2).sum())(before), 8 * X)
+    assert torch.equal(func.grad(lambda x: (x.clone().mul_(2) ** 2).sum())(X), 8 * X)
 
 
 def test_results_stay_in_the_graph_of_others():
@@ -137,6 +138,9 @@ def test_calling_a_module_with_other_weights():
     func.functional_call(layer, (parameters, buffers), batch)
     assert all(torch.equal(tensor, own[name]) for name, tensor in layer.state_dict().items())
     assert int(buffers["1.num_batches_tracked"]) == 1
+    with pytest.raises(RuntimeError, match="aten::add_.Tensor. that would mutate a captured Tensor"):
+        func.grad(lambda p: func.functional_call(layer, p, (batch,)).pow(2).sum())(parameters)
+    layer.eval()
     found = func.grad(lambda p: func.functional_call(layer, p, (batch,)).pow(2).sum())(parameters)
     assert found["0.weight"].shape == (2, 3) and not found["0.weight"].requires_grad
     with pytest.raises(RuntimeError, match=r"Unexpected key\(s\): '0.weigh'"):
@@ -308,13 +312,15 @@ def test_tangents_pass_tensors_of_inference_mode():
     assert func.jvp(lambda t: t * c, (x,), (ones,))[1].tolist() == [2, 3]
 
     def changing(t):
-        y = t * c
         with torch.inference_mode():
-            c.zero_()
+            own = c.clone()
+        y = t * own
+        with torch.inference_mode():
+            own.zero_()
         return y
 
     # The values before the change are used.
-    assert func.jvp(changing, (x,), (ones,))[1].tolist() == [2, 3] and c.tolist() == [0, 0]
+    assert func.jvp(changing, (x,), (ones,))[1].tolist() == [2, 3]
 
 
 @pytest.mark.parametrize("transform", [func.jacrev, func.hessian, lambda f: lambda x: func.vjp(f, x)])
@@ -352,3 +358,64 @@ def test_gradients_pass_inference_mode():
             assert func.grad(lambda x: (x**3).sum())(x).tolist() == [3.0, 12.0]
         rows = func.vmap(func.grad(lambda x: (x**3).sum()))(torch.ones(2, 2))
         assert rows.tolist() == [[3.0, 3.0], [3.0, 3.0]]
+
+
+TRANSFORMS = [
+    lambda f: func.grad(f)(X),
+    lambda f: func.vjp(f, X),
+    lambda f: func.jvp(f, (X,), (V,)),
+    lambda f: func.jacrev(f)(X),
+    lambda f: func.jacfwd(f)(X),
+    lambda f: func.hessian(f)(X),
+    lambda f: func.grad(lambda y: func.grad(f)(X).sum() + y.sum())(X),
+]
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (lambda c: c.mul_(2), "mul_.Tensor"),
+        (lambda c: c[0].add_(1), "add_.Tensor"),
+        (lambda c: c.detach().sub_(1), "sub_.Tensor"),
+        (lambda c: c.data.mul_(2), "mul_.Tensor"),
+        (lambda c: c.zero_(), "zero_"),
+        (lambda c: c.copy_(X), "copy_"),
+        (lambda c: c.__setitem__(0, 5.0), "copy_"),
+        (lambda c: c.normal_(), "normal_"),
+        (lambda c: torch.no_grad()(lambda: c.add_(1))(), "add_.Tensor"),
+    ],
+)
+def test_a_captured_tensor_is_not_changed(transform, change, name):
+    captured = X.clone()
+    message = rf"call in-place operation \(aten::{re.escape(name)}\) that would mutate a captured Tensor"
+    with pytest.raises(RuntimeError, match=message):
+        transform(lambda x: (change(captured), (x * x).sum())[1])
+    assert torch.equal(captured, X)
+    captured.mul_(2)
+
+
+def test_tensors_of_the_function_itself_are_changed():
+    def function(x):
+        room = torch.zeros(3, dtype=torch.float64)
+        room.add_(1)
+        room.add_(x)
+        room[0].mul_(2)
+        y = (x * 2).add_(1)
+        return room.sum() + y.relu_().sum() + func.vmap(lambda z: z.mul(2).add_(1))(x).sum()
+
+    assert func.grad(function)(X).tolist() == [6, 5, 5]
+    assert torch.equal(func.jvp(lambda x: x.mul_(2), (X.clone(),), (V,))[1], 2 * V)
+    # Not those that the function of an inner transform only captures.
+    with pytest.raises(RuntimeError, match="would mutate a captured Tensor"):
+        func.grad(lambda x: (func.grad(lambda y: (x * 1).sum() + x.mul_(1).sum() + y.sum())(X), x.sum())[1])(X)
+
+
+@pytest.mark.parametrize("transform", [func.grad, func.jacrev, func.grad_and_value])
+def test_an_argument_is_a_leaf(transform):
+    before = X.clone()
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        transform(lambda x: x.mul_(2).sum())(before)
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-place"):
+        transform(lambda x: (x[0].mul_(2), x.sum())[1])(before)
+    assert torch.equal(before, X)

@@ -336,14 +336,6 @@ def test_exceptions_and_threads_leave_no_map_behind():
     assert shapes == [(2,)]
 
 
-def test_a_tensor_that_escapes():
-    kept = []
-    torch.vmap(lambda x: kept.append(x) or x)(A)
-    assert kept[0].shape == (3,) and (kept[0] * 2).shape == (3,)
-    with pytest.raises(RuntimeError, match="Cannot access data pointer of Tensor"):
-        kept[0].tolist()
-
-
 def test_text():
     texts = []
     torch.vmap(torch.vmap(lambda x: texts.append(repr(x)) or x))(torch.tensor([[1.0, 2.0]]))
@@ -456,3 +448,42 @@ def test_slices_by_indices_of_each_sample():
     assert torch._C._vmap_fallbacks()[0] == before
     with pytest.raises(RuntimeError, match="index 5 is out of bounds for dimension 1 with size 5"):
         func.vmap(lambda x, i, s: x.index_add(1, i + 2, s))(x, index, source)
+
+
+def test_one_mask_for_all_samples_selects():
+    x, mask = torch.arange(6.0).reshape(2, 3), torch.tensor([True, False, True])
+    select = torch.func.vmap(lambda x, mask: x.masked_select(mask), in_dims=(0, None))
+    assert select(x, mask).tolist() == [[0, 2], [3, 5]]
+    assert select(x, torch.tensor([[True, False, False], [True, True, False]])).tolist() == [[0, 0, 1], [3, 3, 4]]
+    assert select(x[:, 0], torch.tensor([True, False, True])).tolist() == [[0, 0], [3, 3]]
+    x.requires_grad_()
+    select(x, mask).sum().backward()
+    assert x.grad.tolist() == [[1, 0, 1], [1, 0, 1]]
+
+
+def test_a_tensor_that_outlives_its_vmap_is_refused():
+    escaped = []
+    torch.vmap(lambda x: (escaped.append(x), x * 2)[1])(A)
+    (x,) = escaped
+    assert x.shape == (3,) and x.dim() == 1 and not x.requires_grad and "tensor" in repr(x)
+    with pytest.raises(RuntimeError, match="Cannot access data pointer of Tensor"):
+        x.tolist()
+    uses = [
+        lambda: x + 1,
+        x.sin,
+        x.clone,
+        lambda: x.view(3, 1),
+        lambda: torch.ones(3).double() + x,
+        lambda: x.mul_(2),
+        lambda: torch.vmap(lambda y: y + x)(A),
+    ]
+    for use in uses:
+        with pytest.raises(
+            RuntimeError, match="^Either your tensor may have escaped from inside a function being vmapped"
+        ):
+            use()
+    # Derivatives after the end of a vmap use what was saved inside.
+    leaf = A.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(torch.vmap(lambda x: (x.sin() * x).sum())(leaf).sum(), leaf, create_graph=True)
+    gradient.sum().backward()
+    assert torch.allclose(leaf.grad, 2 * A.cos() - A * A.sin())

@@ -213,3 +213,15 @@ def test_a_future_is_set_from_another_thread():
     future = torch.futures.Future()
     threading.Timer(0.05, future.set_result, [5]).start()
     assert future.then(lambda done: done.value()).wait() == 5
+
+
+def test_settings_of_the_compiler_are_kept():
+    before = torch.jit.set_fusion_strategy([("STATIC", 3)])
+    assert torch.jit.set_fusion_strategy(before) == [("STATIC", 3)] and before == [("STATIC", 2), ("DYNAMIC", 10)]
+    with pytest.raises(ValueError, match="FusionBehavior only supported 'STATIC' or 'DYNAMIC', got: X"):
+        torch.jit.set_fusion_strategy([("X", 1)])
+    torch.jit.enable_onednn_fusion(True)
+    assert torch.jit.onednn_fusion_enabled()
+    torch.jit.enable_onednn_fusion(False)
+    with pytest.warns(UserWarning, match="Only works in script mode"), torch.jit.strict_fusion():
+        pass

@@ -266,3 +266,51 @@ def test_grids_of_no_place(place):
     end = 6 if place == math.inf else 4
     assert sampled("nearest", "border") == sampled("bilinear", "border") == end
     assert sampled("nearest", "reflection") == sampled("bilinear", "reflection") == 4
+
+
+INTEGERS = [
+    ((1, 1, 4), "nearest", torch.int8, "\"compute_indices_weights_nearest\" not implemented for 'Char'"),
+    ((1, 1, 4), "linear", torch.uint8, "\"compute_indices_weights_linear\" not implemented for 'Byte'"),
+    ((1, 1, 4, 4), "nearest-exact", torch.bool, "\"upsample_nearest2d_channels_last\" not implemented for 'Bool'"),
+    ((1, 1, 4, 4), "bilinear", torch.int64, "\"upsample_bilinear2d_channels_last\" not implemented for 'Long'"),
+    ((1, 1, 4, 4), "bicubic", torch.int16, "\"compute_indices_weights_cubic\" not implemented for 'Short'"),
+    ((1, 5, 4, 4, 4), "trilinear", torch.int32, "\"compute_indices_weights_linear\" not implemented for 'Int'"),
+    ((1, 1, 4), "nearest", torch.complex64, "\"compute_indices_weights_nearest\" not implemented for 'ComplexFloat'"),
+]
+
+
+@pytest.mark.parametrize("shape, mode, dtype, sentence", INTEGERS)
+def test_images_of_whole_numbers_keep_their_size(shape, mode, dtype, sentence):
+    with pytest.raises(NotImplementedError, match=f"^{sentence}"):
+        F.interpolate(torch.zeros(shape, dtype=dtype), size=2, mode=mode)
+
+
+def test_sizes_of_images_are_whole():
+    assert F.interpolate(torch.ones(1, 1, 2), size=(torch.tensor(4),)).shape == (1, 1, 4)
+    with pytest.raises(TypeError, match="but got size with types"):
+        F.interpolate(torch.ones(1, 1, 2), size=(torch.tensor(4.0),))
+
+
+@pytest.mark.parametrize(
+    "padding, values", [("zeros", [0] * 5), ("border", [15, 15, 13, 27, 23]), ("reflection", [15, 15, 15, 27, 23])]
+)
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_points_of_volumes_that_are_no_numbers(mode, padding, values):
+    inf, nan = math.inf, math.nan
+    points = [[nan, 0, 0], [inf, 0, 0], [-inf, 0, 0], [nan, nan, nan], [0, 0, nan]]
+    volume, grid = torch.arange(1.0, 28).reshape(1, 1, 3, 3, 3), torch.tensor(points).reshape(1, 1, 1, 5, 3)
+    for corners in (False, True):
+        sampled = F.grid_sample(volume, grid, mode=mode, padding_mode=padding, align_corners=corners)
+        assert sampled.flatten().tolist() == values
+
+
+@pytest.mark.parametrize("dims, place", [(1, 1), (2, 2), (3, 3)])
+def test_windows_in_the_padding_alone(dims, place):
+    pool = getattr(F, f"max_pool{dims}d")
+    best, places = pool(torch.ones((2, 3) + (1,) * dims), 2, 1, 1, 2, return_indices=True)
+    assert (best == -math.inf).all() and (places == place).all() and best.shape[2:] == (1,) * dims
+    x = torch.arange(3.0).reshape(1, 1, 3)
+    assert F.max_pool1d(x, 2, 1, 1, 4).tolist() == [[[-math.inf]]] or dims != 1
+    if dims == 2:
+        whole = torch.ones(1, 1, 1, 1, dtype=torch.int64)
+        assert F.max_pool2d(whole, 2, 1, 1, 2).item() == torch.iinfo(torch.int64).min

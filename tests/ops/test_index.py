@@ -584,6 +584,18 @@ def test_what_cannot_be_written_or_read(write, kind, sentence):
         write(torch.zeros(2, 2))
 
 
+def test_masks_of_bytes_have_the_shape_of_what_they_index():
+    mask = torch.ones(3, dtype=torch.uint8)
+    for write in (
+        lambda x: x.__setitem__(mask, 1),
+        lambda x: x.index_put_((mask,), torch.tensor(1.0)),
+    ):
+        with pytest.raises(
+            IndexError, match=re.escape("The shape of the mask [3] at index 0 does not match the shape")
+        ):
+            write(torch.ones(2))
+
+
 def test_numbers_that_can_be_written():
     x = torch.zeros(4)
     x[0], x[1], x[2], x[3] = np.float64(1.5), np.int64(2), True, 2

@@ -262,3 +262,50 @@ def test_factors_of_an_outer_product_fit_its_dtype():
             torch.addr(matrix, vector, vector, **{name: 1j})
         with pytest.raises(RuntimeError, match=f"Boolean {name} only supported for Boolean results."):
             torch.addr(matrix, vector, vector, **{name: True})
+
+
+OUT = [
+    ("torch.linalg.cond(a, out=whole)", "linalg.cond: Expected result to be safely castable from Float"),
+    ("torch.linalg.pinv(a, out=whole)", "linalg.pinv: Expected result to be safely castable from Float"),
+    ("torch.linalg.eigvals(a, out=real)", "torch.linalg.eigvals: Expected eigenvalues to be safely castable from Comp"),
+    ("torch.linalg.eig(a, out=(real, b))", "torch.linalg.eig: Expected eigenvalues to be safely castable from Complex"),
+    ("torch.linalg.eig(a, out=(b, real))", "torch.linalg.eig: Expected eigenvectors to be safely castable from Compl"),
+    ("torch.linalg.tensorinv(a, ind=1, out=whole)", "tensorinv: Expected result to be safely castable from Float"),
+    ("torch.linalg.tensorsolve(a, a[0], out=whole)", "tensorsolve: Expected result to be safely castable from Float"),
+    ("torch.orgqr(a, a[0], out=whole)", "torch.linalg.householder_product: Expected result to be safely castable"),
+    ("torch.cholesky_inverse(a, out=whole)", "cholesky_inverse: Expected result to be safely castable from Float"),
+    ("torch.cholesky_solve(a, a, out=whole)", "cholesky_solve: Expected result to be safely castable from Float"),
+    ("torch.triangular_solve(a, a, out=(a[:0], whole))", "Expected out tensor to have dtype float, but got long int"),
+    ("torch.frexp(a, out=(a[:0].double(), whole))", "torch.frexp() expects mantissa to have dtype float but got doub"),
+    ("torch.frexp(a, out=(a[:0], whole))", "torch.frexp() expects exponent to have int dtype but got long int"),
+    ("torch.linalg.tensorsolve(a, torch.ones(3))", "Expected self to satisfy the requirement prod(self.shape[other.n"),
+    ("torch.diff(a, prepend=torch.ones(2))", "diff expects prepend or append to be the same dimension as input"),
+    ("torch.diff(a, append=torch.ones(3, 1))", "diff expects the shape of tensor to prepend or append to match that"),
+    ("torch.lerp(a, a, 1j)", "value cannot be converted to type float without overflow"),
+    ("torch.linalg.vander(a > 0)", "linalg.vander supports floating point, complex, and integer tensors, but got Bool"),
+    ("torch.linspace(0, 1j, 3, dtype=torch.float32)", "torch.linspace(): inferred dtype c10::complex<float> can't be"),
+    ("torch.searchsorted(a[0], a[0], sorter=torch.tensor([0, 2]))", "torch.searchsorted(): sorter index out of range"),
+    ("torch.empty(1).resize_((2**62,))", "Storage size calculation overflowed with sizes=[4611686018427387904]"),
+    ("torch.empty_strided((2,), (2**62,))", "Storage size calculation overflowed with sizes=[2] and strides=[461168"),
+]
+
+
+@pytest.mark.filterwarnings("ignore:torch.triangular_solve is deprecated")
+@pytest.mark.parametrize("call, sentence", OUT)
+def test_torchs_sentences(call, sentence):
+    whole, real = torch.empty(0, dtype=torch.int64), torch.empty(0)
+    names = {
+        "torch": torch,
+        "a": torch.eye(2),
+        "b": torch.empty(0, dtype=torch.complex64),
+        "whole": whole,
+        "real": real,
+    }
+    with pytest.raises(RuntimeError) as caught:
+        eval(call, names)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_powers_of_bools():
+    assert torch.vander(torch.tensor([True, False]), 3, increasing=True).tolist() == [[1, 1, 1], [1, 0, 0]]
+    assert torch.roll(torch.arange(4), 1, dims=None).tolist() == [3, 0, 1, 2]

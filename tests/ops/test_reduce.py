@@ -392,3 +392,20 @@ def test_trapezoids_count_dimensions_from_the_front():
     assert torch.trapezoid(y, x, dim=0).tolist() == [[8.0] * 4]
     assert torch.trapezoid(torch.tensor([1.0, float("inf"), float("inf")])).isnan()
     assert torch.cumulative_trapezoid(torch.tensor([1, 2, 4])).tolist() == [1.5, 4.5]
+
+
+def test_unique_slices_with_nan_are_apart():
+    nan = math.nan
+    x = torch.tensor([[1, nan], [1, 2], [1, nan], [1, 2]])
+    values, places, counts = torch.unique(x, dim=0, return_inverse=True, return_counts=True)
+    assert counts.tolist() == [2, 1, 1] and places.tolist() == [1, 0, 2, 0] and values.isnan().sum() == 2
+    assert torch.unique_consecutive(x[[0, 2, 1, 3]], dim=0).shape == (3, 2)
+
+
+def test_means_of_complex_numbers_with_an_infinite_part():
+    inf = math.inf
+    mean = torch.tensor([complex(inf, 1), 2 + 1j]).mean()
+    assert mean.real == inf and mean.imag.isnan()
+    assert torch.view_as_real(torch.tensor([complex(inf, inf), 2 + 1j]).mean(0)).isnan().all()
+    x = torch.randn(7, dtype=torch.complex128)
+    assert torch.equal(x.mean(), x.sum() / 7)

@@ -163,3 +163,74 @@ def test_ambiguous_orders_of_dimensions():
             tensor.dim_order(ambiguity_check=check)
     with pytest.raises(TypeError, match="must be a bool or a list of memory formats"):
         torch.empty(2).dim_order(ambiguity_check=1)
+
+
+def test_orders_of_dimensions_where_one_memory_format_says_it():
+    formats = [torch.contiguous_format, torch.channels_last]
+    assert torch.ones(2, 1).dim_order(ambiguity_check=formats) == (0, 1)
+    assert torch.ones(2, 1, 3).dim_order(ambiguity_check=[torch.contiguous_format]) == (0, 1, 2)
+    assert torch.empty(2, 1, 4, 5).to(memory_format=torch.channels_last).dim_order() == (0, 2, 3, 1)
+
+
+LAST = {"whole": slice(None), "columns": slice(4, -4), "steps": slice(None, None, 2)}
+
+
+@pytest.mark.parametrize("part", LAST)
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.cat([x, x]),
+        lambda x: F.interpolate(x, size=(2, 3)),
+        lambda x: F.interpolate(x, size=(2, 3), mode="bicubic"),
+        lambda x: F.batch_norm(x, None, None, training=True),
+        lambda x: F.max_pool2d(x, 2),
+    ],
+)
+def test_slices_of_channels_last_images_give_such_images(call, channels, part):
+    x = torch.rand(2, 3, 8, 16).contiguous(memory_format=torch.channels_last)[:, :channels, :, LAST[part]]
+    result = call(x)
+    _, c, h, w = result.shape
+    assert result.stride() == (h * w * c, 1, w * c, c)
+    assert torch.allclose(result, call(x.contiguous()))
+
+
+def test_an_image_without_its_batch_dimension_is_not_channels_last():
+    x = torch.rand(2, 3, 8, 16).contiguous(memory_format=torch.channels_last)[0][None]
+    assert torch.cat([x, x], 1).stride() == (768, 128, 16, 1)
+    assert F.interpolate(x, scale_factor=2).stride() == (1536, 512, 32, 1)
+
+
+# Sizes, strides, the call, and torch's strides of its result.
+ONES = [
+    ((1, 1, 8), (32, 8, 1), "x.clone()", (32, 8, 1)),
+    ((1, 1, 8), (32, 8, 1), "torch.empty_like(x)", (32, 8, 1)),
+    ((1, 1, 8), (32, 8, 1), "torch.frexp(x)[0]", (32, 8, 1)),
+    ((1, 1, 8), (32, 8, 1), "x.exp()", (8, 8, 1)),
+    ((1, 4, 4, 1, 4), (16, 16, 4, 128, 1), "x > 0", (16, 16, 4, 64, 1)),
+    ((1, 4, 4, 1, 4), (16, 16, 4, 128, 1), "x + x", (64, 16, 4, 4, 1)),
+    ((1, 4, 4, 1, 4), (16, 16, 4, 128, 1), "x[[0]]", (64, 16, 4, 64, 1)),
+    ((1, 4, 4, 1, 4), (16, 16, 4, 128, 1), "x[:, [0]]", (16, 16, 4, 16, 1)),
+    ((8, 2, 2, 1), (6, 2, 3, 3), "x.exp()", (4, 1, 2, 2)),
+    ((3, 3, 1, 2), (6, 1, 0, 0), "x + x.contiguous(memory_format=torch.channels_last)", (6, 1, 6, 3)),
+    ((4, 1, 4, 1, 1), (4, 4, 1, 16, 4), "x + x[:1]", (4, 4, 1, 16, 4)),
+    ((1, 3, 8, 16), (3, 1, 48, 3), "x.exp()", (384, 1, 48, 3)),
+    ((1, 3, 8, 16), (768, 1, 48, 3), "x.exp()", (384, 1, 48, 3)),
+    ((2, 1, 8, 16), (384, 1, 48, 3), "x.exp()", (128, 1, 16, 1)),
+]
+
+
+@pytest.mark.parametrize("sizes, strides, call, expected", ONES)
+def test_dimensions_of_size_one_lie_as_torchs(sizes, strides, call, expected):
+    assert eval(call, {"torch": torch, "x": torch.ones(800).as_strided(sizes, strides)}).stride() == expected
+
+
+def test_a_conversion_to_a_memory_format_asks_the_strides():
+    last = torch.channels_last
+    x = torch.ones(2, 1, 4, 5)
+    assert x.to(memory_format=last).stride() == (20, 1, 5, 1) and x.to(memory_format=torch.contiguous_format) is x
+    gaps = torch.ones(2, 3, 4, 6).to(memory_format=last)[..., ::2]
+    assert gaps.to(memory_format=last) is gaps
+    assert gaps.to(memory_format=torch.contiguous_format).stride() == (36, 12, 3, 1)
+    rows = torch.ones(2, 3, 4, 6)[..., ::2]
+    assert rows.to(memory_format=torch.contiguous_format) is rows

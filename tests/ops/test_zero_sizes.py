@@ -157,3 +157,64 @@ def test_sums_into_slices_that_are_not_there():
         torch.index_add(torch.ones(3, 2), 1, torch.tensor([5]), torch.ones(3, 1))
     with pytest.raises(IndexError, match="^index out of range in self"):
         torch.index_add(torch.ones(3), 0, torch.tensor([5]), torch.ones(1))
+    # The outermost and the innermost dimension have other messages than those between, and int32 indices too.
+    for dim, dtype, error in (
+        (0, torch.int64, RuntimeError),
+        (1, torch.int64, IndexError),
+        (0, torch.int32, IndexError),
+    ):
+        sizes = [3, 2, 2]
+        sizes[dim] = 1
+        with pytest.raises(error):
+            torch.zeros(3, 2, 2).index_add_(dim, torch.tensor([-1], dtype=dtype), torch.ones(sizes))
+
+
+@pytest.mark.parametrize("needs", ["x", "w", "b"])
+def test_gradients_of_convolutions_without_input_channels(needs):
+    operands = {"x": torch.ones(1, 0, 4), "w": torch.ones(2, 0, 3), "b": torch.ones(2)}
+    operands[needs].requires_grad_()
+    F.conv1d(*operands.values()).sum().backward()
+    assert torch.equal(operands[needs].grad, torch.zeros_like(operands[needs]))
+
+
+ADAPTIVE = [
+    ("avg", 2, (1, 2, 4, 4), 0, "[1, 2, 0, 0] with dimension 2"),
+    ("avg", 2, (2, 4, 4), (2, 0), "[2, 2, 0] with dimension 2"),
+    ("avg", 1, (1, 2, 4), 0, "[1, 2, 1, 0] with dimension 3"),
+    ("avg", 3, (1, 2, 4, 4, 4), 0, "[1, 2, 0, 0, 0] with dimension 2"),
+    ("max", 1, (2, 4), 0, "[2, 1, 0] with dimension 2"),
+    ("max", 2, (1, 2, 4, 4), 0, "[1, 2, 0, 0] with dimension 2"),
+    ("max", 3, (2, 4, 4, 4), (2, 0, 2), "[2, 2, 0, 2] with dimension 2"),
+]
+
+
+@pytest.mark.parametrize("kind, dims, shape, size, told", ADAPTIVE)
+def test_gradients_of_pooling_to_nothing(kind, dims, shape, size, told):
+    x = torch.ones(shape, requires_grad=True)
+    result = getattr(F, f"adaptive_{kind}_pool{dims}d")(x, size)
+    with pytest.raises(RuntimeError) as caught:
+        result.sum().backward()
+    assert str(caught.value).startswith(
+        f"adaptive_{kind}_pool{max(dims, 2)}d_backward(): Expected grad_output to have non-zero size for non-batch "
+        f"dimensions, but grad_output has sizes {told} being empty"
+    )
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize(
+    "shape, widths, told",
+    [
+        ((3, 0, 10), 1, "2D or 3D"),
+        ((0, 10), 1, "2D or 3D"),
+        ((0, 3, 10), 2, "3D or 4D"),
+        ((2, 3, 0, 10), 2, "3D or 4D"),
+    ],
+)
+def test_padding_of_empty_channels(shape, widths, told, mode):
+    with pytest.raises(RuntimeError) as caught:
+        F.pad(torch.ones(shape), (1, 1) * widths, mode=mode)
+    assert str(caught.value).startswith(
+        f"Expected {told} (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: "
+        f"{list(shape)}"
+    )
+    assert F.pad(torch.ones(0, *[3] * (widths + 1)), (1, 1) * widths, mode=mode).shape[0] == 0

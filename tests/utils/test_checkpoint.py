@@ -271,3 +271,32 @@ def test_a_reentrant_checkpoint_is_not_for_chosen_inputs():
         checkpoint(torch.sin, x, use_reentrant=True).sum().backward(inputs=[x])
     checkpoint(torch.sin, x, use_reentrant=True).sum().backward()
     assert torch.allclose(x.grad, x.cos())
+
+
+class Saves(torch.autograd.Function):
+    """A function that saves two tensors, and notes what it reads in backward."""
+
+    times = 1
+    found: list = []
+
+    @staticmethod
+    def forward(ctx, x, constant):
+        ctx.save_for_backward(x, constant)
+        return x * constant
+
+    @staticmethod
+    def backward(ctx, grad):
+        Saves.found[:] = [ctx.saved_tensors for _ in range(Saves.times)]
+        return grad * Saves.found[0][1], None
+
+
+def test_a_function_reads_its_saved_tensors_once(monkeypatch):
+    x, constant = torch.ones(3, requires_grad=True), torch.full((3,), 2.0)
+    y = checkpoint(Saves.apply, x, constant, use_reentrant=False)
+    y.sum().backward(retain_graph=True)
+    # A tensor without gradient is the object that was saved.
+    assert x.grad.tolist() == [2, 2, 2] and Saves.found[0][1] is constant
+    y.sum().backward(retain_graph=True)
+    monkeypatch.setattr(Saves, "times", 2)
+    with pytest.raises(CheckpointError, match="Unpack is being triggered for a tensor that was already unpacked once"):
+        y.sum().backward()

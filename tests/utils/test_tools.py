@@ -58,3 +58,14 @@ def test_a_statement_runs_with_the_threads_it_asks_for():
     assert torch.get_num_threads() == before
     with pytest.raises(ValueError, match="Currently only a `str` stmt is supported"):
         torch.utils.benchmark.Timer(print)
+
+
+def test_graphs_that_lead_to_swapped_tensors_are_refused():
+    first, second = nn.Parameter(torch.ones(2)), nn.Parameter(torch.zeros(2))
+    before = first * 2
+    torch.utils.swap_tensors(first, second)
+    with pytest.raises(RuntimeError, match="^Trying to execute AccumulateGrad node that was poisoned by swap_tensors"):
+        before.sum().backward()
+    del before
+    (first * 3).sum().backward()
+    assert first.grad.tolist() == [3, 3] and second.grad is None

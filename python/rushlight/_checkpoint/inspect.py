@@ -13,6 +13,7 @@ import zipfile
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._utils import is_sparse
 
 from .errors import translated
 from .locations import restorer
@@ -162,7 +163,7 @@ def _listed(tensors):
 
 
 def _described(tensor):
-    if tensor.is_sparse:
+    if is_sparse(tensor):
         return f"{str(tensor.dtype).rpartition('.')[2]} {tuple(tensor.shape)}, sparse with {tensor._nnz()} places"
     strides = "" if tensor.is_contiguous() else f", strides {tuple(tensor.stride())}"
     return f"{str(tensor.dtype).rpartition('.')[2]} {tuple(tensor.shape)}{strides}"

@@ -8,7 +8,7 @@ import types
 from typing import ClassVar
 
 import rushlight as torch
-from rushlight._utils import sparse_parts
+from rushlight._utils import is_sparse, sparse_parts
 from rushlight.storage import TypedStorage
 
 from .locations import location_tag
@@ -125,7 +125,7 @@ class Pickler(pickle._Pickler):
             return named("torch._utils", "_rebuild_meta_tensor_no_storage"), shape
         requires_grad = tensor.requires_grad
         tensor = tensor.detach()
-        if tensor.is_sparse:
+        if is_sparse(tensor):
             return named("torch._utils", "_rebuild_sparse_tensor"), (tensor.layout, sparse_parts(tensor))
         stride = tuple(tensor.stride())
         if self._compact or any(step < 0 for step in stride):

@@ -7,7 +7,7 @@ import importlib
 
 import rushlight as torch
 from rushlight import _C
-from rushlight._utils import set_state, view_of
+from rushlight._utils import set_state, sparse_of, view_of
 from rushlight.storage import TypedStorage
 
 from .pickler import Global
@@ -58,21 +58,22 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
 
 
 def _rebuild_sparse_tensor(layout, data):
-    if layout is not torch.sparse_coo:
+    if not isinstance(layout, torch.layout) or layout is torch.strided:
         raise NotImplementedError(
             f"the checkpoint contains a tensor of layout {layout}, which rushlight does not support yet"
         )
-    indices, values, size, *coalesced = data
-    if not (isinstance(indices, torch.Tensor) and isinstance(values, torch.Tensor)):
+    parts = 2 if layout is torch.sparse_coo else 3
+    if len(data) <= parts or not all(isinstance(part, torch.Tensor) for part in data[:parts]):
         raise TypeError("a sparse tensor needs indices and values")
-    return torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced == [True])
+    return sparse_of(layout, data)
 
 
 def _get_layout(name: str):
     """The layout for torch's name. Names of unsupported layouts raise an error when a tensor uses them."""
     if not isinstance(name, str):
         raise TypeError(f"the name of a layout must be a str, not {name!r}")
-    return {"torch.strided": torch.strided, "torch.sparse_coo": torch.sparse_coo}.get(name, name)
+    known = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+    return {str(layout): layout for layout in known}.get(name, name)
 
 
 #: The modules of rushlight that have torch's built-in functions, and the prefix of their names.

@@ -53,6 +53,18 @@ class forward_recording(_Mode):
         _C._set_inference_enabled(self._inference)
 
 
+class transforming(_Mode):
+    """Inside the block, the function of a transform runs. It must not change tensors from outside in place."""
+
+    __slots__ = ("_running",)
+
+    def __enter__(self) -> None:
+        self._running = _C._set_transforms(_C._transforms() + 1)
+
+    def __exit__(self, *exception: object) -> None:
+        _C._set_transforms(self._running)
+
+
 class tangents_visible(_Mode):
     """Inside the block, operations that were recorded only for tangents are visible. Elsewhere they are hidden."""
 
@@ -83,7 +95,10 @@ def tracked(tensor: Tensor, forward: bool = False) -> tuple[Tensor, Tensor]:
         place = tensor.view_as(tensor) if tensor.requires_grad else None
         if place is None or _is_dead_end(place.grad_fn):
             place = _C._tangent_leaf(tensor) if forward else tensor.detach().requires_grad_()
-    return place, _Alias.apply(place)
+    # In reverse mode a new leaf is not changed in place, as in torch.
+    own = place if place.is_leaf and not forward else _Alias.apply(place)
+    _C._enter_transform(own)
+    return place, own
 
 
 def _savable(tensor: Tensor) -> Tensor:

@@ -40,6 +40,8 @@ class _Level:
     def __init__(self) -> None:
         self.places: list[Tensor] = []
         self.tangents: list[Tensor] = []
+        #: Each dual tensor by its id, its version, and the tangent that it was made with.
+        self.duals: dict[int, tuple[Tensor, int, Tensor]] = {}
         # The graph refers to the level by this key, because the level itself would keep all points alive.
         self.key = object()
         self.recording = _C._is_recording()
@@ -84,6 +86,9 @@ def _without_tangent(tensor: Tensor, level: _Level) -> Tensor:
 
 def _tangent(tensor: Tensor, level: _Level) -> Tensor | None:
     global _asked
+    dual, version, given = level.duals.get(id(tensor), (None, 0, tensor))
+    if dual is tensor and dual._version == version:
+        return given
     before, _asked = _asked, level.key
     try:
         with torch.enable_grad():
@@ -182,6 +187,9 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     _current.places.append(place)
     # A copy, so that later changes of the tangent do not affect results.
     _current.tangents.append(tangent.clone())
+    if tangent.stride() != tensor.stride():
+        tangent = torch.empty_like(tensor).copy_(tangent)
+    _current.duals[id(dual)] = dual, dual._version, tangent
     return dual
 
 

@@ -230,7 +230,7 @@ class _Pass:
 
     def __init__(self, fn: Callable[[Any], None] | None, count: int) -> None:
         self.fn, self.count = fn, count
-        self.found: dict[int, Tensor] = {}
+        self.found: dict[int, Tensor | None] = {}
 
     def finish(self) -> None:
         found, self.found = self.found, {}
@@ -279,8 +279,10 @@ def register_multi_grad_hook(
     count = len(tensors)
     passes = _Passes()
 
-    def hook_of(place: int) -> Callable[[Tensor], None]:
-        def hook(grad: Tensor) -> None:
+    def hook_of(place: int) -> Callable[[Tensor | None], None]:
+        def hook(grad: Tensor | None) -> None:
+            if grad is None:
+                return
             current = passes.current()
             if current is None:
                 current = passes.begin(fn if mode == "all" else None, count)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     _P = ParamSpec("_P")
     _R = TypeVar("_R")
 
-__all__ = ["EventList", "FunctionEvent", "profile", "record_function"]
+__all__ = ["EventList", "FunctionEvent", "emit_itt", "emit_nvtx", "profile", "record_function"]
 
 
 def note_left_out(on_a_card: bool, **asked: bool) -> None:
@@ -150,6 +150,66 @@ class profile:
     def self_cpu_time_total(self) -> float:
         """The time of all events without their children."""
         return self._events().self_cpu_time_total
+
+
+class _Emit:
+    """A context manager that would send the events of operators to a profiler of a vendor.
+
+    Args:
+        enabled: False does nothing.
+        record_shapes: whether to send the sizes of arguments.
+    """
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
+        self.enabled, self.record_shapes = enabled, record_shapes
+        self.entered = False
+
+    def _begin(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self | None:
+        if not self.enabled:
+            return None
+        if self.entered:
+            raise RuntimeError("emit context manager is not reentrant")
+        self._begin()
+        self.entered = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        pass
+
+
+class emit_nvtx(_Emit):
+    """A context manager that sends the events of operators to NVIDIA's profilers. There is no support for them.
+
+    Raises:
+        RuntimeError: on entry, unless ``enabled`` is False.
+
+    >>> with torch.autograd.profiler.emit_nvtx(enabled=False):
+    ...     torch.ones(1)
+    tensor([1.])
+    """
+
+    def _begin(self) -> None:
+        _C._refuse_cuda()
+
+
+class emit_itt(_Emit):
+    """A context manager that sends the events of operators to Intel's profilers. There is no support for them.
+
+    Raises:
+        RuntimeError: on entry, unless ``enabled`` is False.
+
+    >>> with torch.autograd.profiler.emit_itt(enabled=False):
+    ...     torch.ones(1)
+    tensor([1.])
+    """
+
+    def _begin(self) -> None:
+        raise RuntimeError("ITT functions not installed. Are you sure you have a ITT build?")
 
 
 class record_function:

@@ -148,10 +148,13 @@ class FunctionEventAvg(_Timed):
         self.cpu_time_total = 0.0
         self.self_cpu_time_total = 0.0
 
-    def add(self, event: FunctionEvent) -> None:
-        """Adds a call."""
-        self.count += 1
+    def add(self, event: FunctionEvent | FunctionEventAvg) -> None:
+        """Adds a call, or the calls of another average."""
+        self.count += event.count
         self.self_cpu_time_total += event.self_cpu_time_total
+        if isinstance(event, FunctionEventAvg):
+            self.cpu_time_total += event.cpu_time_total
+            return
         # The time of a recursive call is counted once.
         parent = event.cpu_parent
         while parent is not None and parent.name != event.name:

@@ -19,6 +19,7 @@ from rushlight.autograd._tangents import (
     pushforward,
     released,
     tracked,
+    transforming,
 )
 
 from . import _tree
@@ -115,7 +116,8 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
         keep = _C._is_recording()
         with torch.enable_grad():
             places, replaced = _choose(argnums, args)
-            output, aux = _split(func(*replaced, **kwargs), has_aux, api)
+            with transforming():
+                output, aux = _split(func(*replaced, **kwargs), has_aux, api)
             if not isinstance(output, torch.Tensor):
                 raise RuntimeError(f"{api}: Expected f(*args) to return a Tensor, got {type(output)}")
             if output.dim() != 0:
@@ -189,7 +191,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     keep = _C._is_recording()
     with torch.enable_grad():
         places = _TransformLeaves(primals)
-        output, aux = _split(func(*places.chosen), has_aux, _BACK)
+        with transforming():
+            output, aux = _split(func(*places.chosen), has_aux, _BACK)
         outputs, _ = _tree.flatten(output)
         _check_outputs(_BACK, outputs)
 
@@ -234,7 +237,8 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     keep = _C._is_recording()
     with forward_recording():
         places = _TransformLeaves(primals, forward=True)
-        output, aux = _split(func(*places.chosen), has_aux, api)
+        with transforming():
+            output, aux = _split(func(*places.chosen), has_aux, api)
         outputs, around = _tree.flatten(output)
         _check_outputs(api, outputs)
         steps = _tree.flatten(tangents)[0]
@@ -320,7 +324,8 @@ def _jacobian(
             forward = rows is jacobian_by_columns
             with forward_recording() if forward else torch.enable_grad():
                 places, replaced = _choose(argnums, args, forward=forward)
-                output, aux = _split(func(*replaced, **kwargs), has_aux, api)
+                with transforming():
+                    output, aux = _split(func(*replaced, **kwargs), has_aux, api)
                 outputs, around = _tree.flatten(output)
                 _check_outputs(_ALONG if forward else _BACK, outputs)
                 _check_real(api, "outputs", outputs)

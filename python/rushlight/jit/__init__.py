@@ -5,16 +5,20 @@ are not compiled, so that `script` and `trace` return their argument and accept 
 """
 
 import atexit
+import operator
 
 from rushlight import _C
 from rushlight._C import _Future as Future
+from rushlight._warnings import warn
 
 __all__ = [
     "Attribute",
+    "Error",
     "Final",
     "Future",
     "ScriptModule",
     "annotate",
+    "enable_onednn_fusion",
     "export",
     "fork",
     "freeze",
@@ -23,10 +27,13 @@ __all__ = [
     "is_scripting",
     "is_tracing",
     "isinstance",
+    "onednn_fusion_enabled",
     "optimize_for_inference",
     "script",
     "script_if_tracing",
     "script_method",
+    "set_fusion_strategy",
+    "strict_fusion",
     "trace",
     "trace_module",
     "unused",
@@ -129,6 +136,70 @@ def _as_it_is(obj):
     4
     """
     return obj
+
+
+class Error(Exception):
+    """The error of a compiled program. It is never raised, because nothing is compiled.
+
+    >>> issubclass(torch.jit.Error, Exception)
+    True
+    """
+
+
+_settings = {"strategy": [("STATIC", 2), ("DYNAMIC", 10)], "onednn": False}
+
+
+def set_fusion_strategy(strategy):
+    """Sets how a compiler would fuse operators, and returns the former setting. It has no effect.
+
+    Args:
+        strategy: pairs of ``"STATIC"`` or ``"DYNAMIC"`` and a number.
+
+    >>> torch.jit.set_fusion_strategy([("STATIC", 2), ("DYNAMIC", 10)])
+    [('STATIC', 2), ('DYNAMIC', 10)]
+    """
+    pairs = [(kind, operator.index(depth)) for kind, depth in strategy]
+    for kind, _ in pairs:
+        if kind not in ("STATIC", "DYNAMIC"):
+            raise ValueError(f"FusionBehavior only supported 'STATIC' or 'DYNAMIC', got: {kind}")
+    before, _settings["strategy"] = _settings["strategy"], pairs
+    return before
+
+
+def enable_onednn_fusion(enabled):
+    """Sets whether a compiler would use oneDNN. It has no effect.
+
+    >>> torch.jit.enable_onednn_fusion(False)
+    """
+    _settings["onednn"] = bool(enabled)
+
+
+def onednn_fusion_enabled():
+    """The setting of `enable_onednn_fusion`.
+
+    >>> torch.jit.onednn_fusion_enabled()
+    False
+    """
+    return _settings["onednn"]
+
+
+class strict_fusion:
+    """A context manager inside of which a compiled program would have to be fused. It only gives a warning, as in torch.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings(action="ignore"), torch.jit.strict_fusion():
+    ...     torch.ones(1)
+    tensor([1.])
+    """
+
+    def __init__(self):
+        warn("Only works in script mode")
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, kind, value, traceback):
+        pass
 
 
 script_method = script_if_tracing = export = interface = _as_it_is

@@ -81,6 +81,8 @@ def interpolate(
         pooling = (_nn.adaptive_avg_pool1d, _nn.adaptive_avg_pool2d, _nn.adaptive_avg_pool3d)[dimensions - 1]
         return pooling(input, size)
     _check(input, size)
+    if not antialias:
+        _check_dtype(input, mode)
     align = bool(align_corners)
     return _C._as_one_node(
         _node(mode, dimensions, antialias), lambda x: _interpolated(x, size, factors, mode, align, antialias), input
@@ -104,7 +106,11 @@ def _interpolated(
     for axis, wanted in reversed(axes) if antialias or _is_fixed(input, mode) else axes:
         given = None if factors is None else factors[axis]
         result = _resized(result, axis + 2, wanted, given, mode, align, antialias)
-    return result.clone() if result is input else result.contiguous(memory_format=_format(input))
+    if result is input:
+        return result.clone()
+    # With one channel an order may be right without saying so in its strides.
+    order = _format(input)
+    return result.contiguous(memory_format=order).to(memory_format=order)
 
 
 def upsample(
@@ -165,7 +171,7 @@ def _sizes(
                 f"{list(input.shape[2:])} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) "
                 "format and output size in (o1, o2, ...,oK) format."
             )
-        if not all(isinstance(length, (Integral, torch.Tensor)) for length in size):
+        if not all(isinstance(length, Integral) or _is_whole(length) for length in size):
             raise TypeError(
                 "expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, int], but got size with "
                 f"types {[type(length) for length in size]}"
@@ -184,6 +190,10 @@ def _sizes(
     return None, list(scale_factor)
 
 
+def _is_whole(length: object) -> bool:
+    return isinstance(length, torch.Tensor) and not (length.is_floating_point() or length.is_complex())
+
+
 def _length(size: object, mode: str, dimensions: int) -> int:
     """Converts one length for all dimensions to an index. Booleans raise an error."""
     try:
@@ -195,6 +205,25 @@ def _length(size: object, mode: str, dimensions: int) -> int:
     raise TypeError(f"{kernel}() received an invalid combination of arguments - got (Tensor, list, NoneType)")
 
 
+def _check_dtype(input: Tensor, mode: str) -> None:
+    rank, block = input.dim(), mode in _BLOCKS
+    if input.is_floating_point() or (input.dtype == torch.uint8 and (block or rank == 4)):
+        return
+    kind = "nearest" if block else mode
+    if rank == 4 and mode != "bicubic":
+        kernel = f"upsample_{kind}2d_channels_last"
+    elif rank == 5 and input.shape[1] > 3 and _C._has_channels_last(input):
+        kernel = f"upsample_{kind}3d_channels_last"
+    else:
+        kernel = f"compute_indices_weights_{'nearest' if block else 'cubic' if mode == 'bicubic' else 'linear'}"
+    raise _not_implemented(kernel, input)
+
+
+def _not_implemented(kernel: str, input: Tensor) -> NotImplementedError:
+    kind = torch.empty(0, dtype=input.dtype).type().removeprefix("torch.").removesuffix("Tensor")
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{kind}'")
+
+
 def _check_mode(input: Tensor, mode: str, align_corners: bool, antialias: bool) -> None:
     rank = input.dim()
     if 3 <= rank <= 5 and (mode in _BLOCKS or rank == _RANKS.get(mode)):
@@ -203,8 +232,7 @@ def _check_mode(input: Tensor, mode: str, align_corners: bool, antialias: bool) 
         if mode == "lanczos" and not antialias:
             raise ValueError("Lanczos mode requires antialias=True")
         if antialias and not (input.is_floating_point() or input.dtype == torch.uint8):
-            kind = torch.empty(0, dtype=input.dtype).type().removeprefix("torch.").removesuffix("Tensor")
-            raise NotImplementedError(f"\"compute_index_ranges_weights\" not implemented for '{kind}'")
+            raise _not_implemented("compute_index_ranges_weights", input)
     elif 3 <= rank <= 5 and "linear" in mode and mode in _RANKS:
         raise NotImplementedError(f"Got {rank}D input, but {mode} mode needs {_RANKS[mode]}D input")
     else:
@@ -215,11 +243,10 @@ def _check_mode(input: Tensor, mode: str, align_corners: bool, antialias: bool) 
 
 
 def _format(input: Tensor) -> torch.memory_format:
-    """The memory order of an input whose channels are contiguous (channels last). The result has the same order."""
-    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(input.dim())
-    if last is not None and not input.is_contiguous() and input.is_contiguous(memory_format=last):
-        return last
-    return torch.contiguous_format
+    """The memory order that the result takes from the input's strides."""
+    if not _C._has_channels_last(input):
+        return torch.contiguous_format
+    return torch.channels_last if input.dim() == 4 else torch.channels_last_3d
 
 
 def _check(input: Tensor, size: Sequence[int]) -> None:

@@ -9,6 +9,7 @@ _SUBMODULES = (
     "collect_env",
     "cpp_extension",
     "data",
+    "deterministic",
     "dlpack",
     "flop_counter",
     "hooks",
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from rushlight.utils import collect_env as collect_env
     from rushlight.utils import cpp_extension as cpp_extension
     from rushlight.utils import data as data
+    from rushlight.utils import deterministic as deterministic
     from rushlight.utils import dlpack as dlpack
     from rushlight.utils import flop_counter as flop_counter
     from rushlight.utils import hooks as hooks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 
 from rushlight._set_module import set_module
+from rushlight.autograd.graph import get_gradient_edge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,8 +16,7 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     """Exchanges all properties of two leaves: elements, dtype, device, class, gradient, attributes. Every reference to
     one of them then refers to the contents of the other.
 
-    A graph that leads to one of them uses its contents after the swap. Swap before a forward pass, or after its
-    backward pass.
+    Swap before a forward pass, or after its backward pass: backward through a graph that leads to one of them raises.
 
     Raises:
         RuntimeError: a tensor is not a leaf, has weak references, or the devices differ.
@@ -35,9 +35,23 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
             )
     if t1.device != t2.device:
         raise RuntimeError(f"Cannot swap a tensor on {t1.device} with one on {t2.device}")
+    for tensor in (t1, t2):
+        if tensor.requires_grad:
+            get_gradient_edge(tensor).node.register_prehook(_refuse_swapped)
     first, second = _take_contents(t1), _take_contents(t2)
     _put_contents(t1, second)
     _put_contents(t2, first)
+
+
+def _refuse_swapped(gradients: object) -> None:
+    """A hook before a gradient is added to a tensor whose contents are another's now."""
+    raise RuntimeError(
+        "Trying to execute AccumulateGrad node that was poisoned by swap_tensors this can happen when you try to run "
+        "backward on a tensor that was swapped. For a module m with "
+        "`torch.__future__.set_swap_module_params_on_conversion(True)` you should not change the device or dtype of the "
+        "module (e.g. `m.cpu()` or `m.half()`) between running forward and backward. To resolve this, please only change "
+        "the device/dtype before running forward (or after both forward and backward)."
+    )
 
 
 def _take_contents(tensor: Tensor) -> tuple[type, Tensor, bool, Tensor | None, dict[str, object]]:

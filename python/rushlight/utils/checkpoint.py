@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 import rushlight as torch
 from rushlight._set_module import set_public_module
 from rushlight._warnings import warn
-from rushlight.autograd.graph import saved_tensors_hooks
+from rushlight.autograd.graph import _Passes, saved_tensors_hooks
 
 from ._selective_checkpoint import CheckpointPolicy, SelectiveCheckpointContext, create_selective_checkpoint_contexts
 
@@ -258,6 +258,7 @@ class _Recomputation:
         self.early_stop = early_stop
         self.saved: list[dict[str, Any]] = []
         self.found: dict[int, tuple[Tensor, int]] = {}
+        self.passes = _Passes()
         #: Whether the first call has ended. A backward pass inside of it needs only what was saved so far.
         self.complete = False
 
@@ -266,6 +267,7 @@ class _Recomputation:
         return len(self.saved) - 1
 
     def unpack(self, number: int) -> Tensor:
+        self._note_use(number)
         if number not in self.found:
             self._recompute()
         # Each tensor is needed once in a backward pass. A second pass computes everything again.
@@ -277,6 +279,22 @@ class _Recomputation:
                 "instead.\nThe checkpointed function changes a tensor in place that its derivative needs."
             )
         return tensor
+
+    def _note_use(self, number: int) -> None:
+        """Raises CheckpointError if the current backward pass, if any, has used the tensor already."""
+        current = self.passes.current()
+        if current is None:
+            try:
+                current = self.passes.begin(None, len(self.saved))
+            except RuntimeError:  # outside of a backward pass
+                return
+        if number in current.found:
+            raise CheckpointError(
+                "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. If you are "
+                "calling ctx.saved_tensors in backward, make sure to do so only once. Otherwise please open an issue with "
+                "details on your use case."
+            )
+        current.found[number] = None
 
     def _recompute(self) -> None:
         count = 0

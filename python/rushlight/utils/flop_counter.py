@@ -107,11 +107,11 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[_For
     The formula is called with the size of each argument, which is empty for those that are not tensors, and returns the number
     of operations.
 
-    >>> @torch.utils.flop_counter.register_flop_formula(torch.dot)
+    >>> @torch.utils.flop_counter.register_flop_formula(torch.vdot)
     ... def dot_flop(a_shape, b_shape, **kwargs):
     ...     return 2 * a_shape[0]
     >>> with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
-    ...     _ = torch.dot(torch.ones(3), torch.ones(3))
+    ...     _ = torch.vdot(torch.ones(3), torch.ones(3))
     >>> counter.get_total_flops()
     6
     """

@@ -64,14 +64,21 @@ impl Backward for AccumulateGrad {
             return Ok(grads);
         }
         // A leaf that was frozen since the graph was built gets no gradient.
-        if let Some(grad) = grads.pop().flatten().filter(|_| self.variable.is_tracked()) {
-            accumulate(&self.variable, grad)?;
+        if self.variable.is_tracked() {
+            if let Some(grad) = grads.pop().flatten() {
+                accumulate(&self.variable, grad)?;
+            }
             self.variable.autograd_meta().after_accumulate.each(|hook| hook(&self.variable))?;
         }
         Ok(Gradients::from_elem(None, call.needs.len()))
     }
 
     fn release(&self) {}
+
+    /// Hooks after the accumulation are called without a gradient too.
+    fn runs_without_gradients(&self) -> bool {
+        true
+    }
 }
 
 /// A gradient that is stored in its tensor has no tangent, unless its graph is kept too: that graph leads to the

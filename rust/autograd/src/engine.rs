@@ -20,6 +20,7 @@ use crate::accumulate::{add_gradients, is_sole_owner};
 use crate::arithmetic::arithmetic;
 use crate::graph::{BackwardCall, Edge, Gradients, Node, Tensor};
 use crate::modes::{self, GradMode};
+use crate::saved::HooksGuard;
 use crate::{source_location, validate};
 
 /// The options of a backward pass.
@@ -49,10 +50,7 @@ pub fn backward(
             for input in inputs {
                 input.retain_grad()?;
                 if let Some(edge) = input.gradient_edge()? {
-                    targets.push(Target {
-                        edge,
-                        action: if input.is_leaf() { TargetAction::Accumulate } else { TargetAction::Reach },
-                    });
+                    targets.push(Target { edge, action: TargetAction::Run });
                 }
             }
             Some(targets)
@@ -107,10 +105,8 @@ pub(crate) fn between(roots: Vec<(Edge, Tensor)>, targets: &[Option<Edge>]) -> R
 enum TargetAction {
     /// Returns the gradient to the caller.
     Capture,
-    /// Runs the leaf's accumulator.
-    Accumulate,
-    /// Runs only the hooks, one of which keeps the gradient.
-    Reach,
+    /// Runs the node with its hooks: a leaf's accumulator, or a node with a hook that keeps the gradient.
+    Run,
 }
 
 struct Target {
@@ -231,6 +227,7 @@ fn run_graph(
     let (edges, weights): (Vec<Edge>, Vec<Tensor>) = roots.into_iter().unzip();
     let callbacks = Callbacks::open();
     let _mode = GradMode::for_backward(options.create_graph);
+    let _hooks = HooksGuard::begin();
     let mut graph_task = GraphTask::list(&edges, &[]);
     match &targets {
         None => graph_task.tasks.iter_mut().for_each(|task| task.executes = true),
@@ -307,9 +304,8 @@ impl<'g> GraphTask<'g> {
             let task = &mut self.tasks[task as usize];
             task.reached = true;
             match target.action {
-                TargetAction::Accumulate => task.executes = true,
+                TargetAction::Run => task.executes = true,
                 TargetAction::Capture => task.captures.push((target.edge.output, place)),
-                TargetAction::Reach => {}
             }
         }
         for task in self.topological_order().into_iter().rev() {

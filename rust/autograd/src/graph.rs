@@ -8,7 +8,7 @@ use std::any::Any;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32};
 use std::sync::{Arc, Weak};
 
 use once_cell::race::OnceBox;
@@ -41,6 +41,8 @@ pub enum Form {
     LazyConj,
     /// The elements are stored elsewhere, with their indices.
     Sparse(Arc<Coo>),
+    /// The elements are stored elsewhere, row by row or column by column, with their indices.
+    Compressed(Arc<Compressed>),
     /// The elements are those of one sample of a batch; the others lie in the same storage.
     Batched(Arc<[BatchDim]>),
 }
@@ -68,6 +70,30 @@ pub struct SparseParts {
 /// The parts of one sparse tensor, which in-place changes replace.
 pub struct Coo(pub(crate) Slot<Arc<SparseParts>>);
 
+/// What a compressed sparse tensor compresses, rows or columns, and whether its entries are blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CompressedFormat {
+    pub columns: bool,
+    pub blocks: bool,
+}
+
+/// The parts of a compressed sparse tensor: rows (or columns) of entries, which are elements or blocks of them. Batch
+/// dimensions are first in each part, and have the same number of entries in every batch.
+#[derive(Clone)]
+pub struct CompressedParts {
+    pub format: CompressedFormat,
+    /// For each row its first entry, and after them the number of entries. A program may write to the indices, so every
+    /// reader checks them.
+    pub compressed: Tensor,
+    /// For each entry its column.
+    pub plain: Tensor,
+    /// The entries: with the two sizes of a block if the format has blocks, and those of the dense dimensions.
+    pub values: Tensor,
+}
+
+/// The parts of one compressed sparse tensor, which in-place changes replace.
+pub struct Compressed(pub(crate) Slot<Arc<CompressedParts>>);
+
 /// A leaf for which gradients are accumulated.
 pub(crate) const REQUIRES_GRAD: u8 = 1;
 /// A result of a recorded operator.
@@ -81,15 +107,16 @@ pub(crate) const FOR_TANGENTS: u8 = 32;
 pub(crate) struct TensorImpl {
     pub(crate) meta: UnsafeCell<TensorMeta>,
     pub(crate) flags: AtomicU8,
+    /// `Modes::transforms` when the tensor was made: a function of a transform must not change tensors from outside.
+    pub(crate) transforms: AtomicU8,
     /// The node that made this tensor.
     pub(crate) history: Slot<Edge>,
     /// Unused in a view, which uses the base's counter.
     pub(crate) version: Counter,
     pub(crate) view: Option<View>,
     pub(crate) autograd_meta: OnceBox<AutogradMeta>,
-    /// The tensor's Python object: borrowed, unless `owns_python`.
+    /// The tensor's Python object: borrowed, unless `keeps_python`.
     pub(crate) python: AtomicPtr<c_void>,
-    pub(crate) owns_python: AtomicBool,
 }
 
 // SAFETY: `meta` is the only unsynchronised field. It is changed only through `set_meta`, whose callers guarantee that
@@ -174,6 +201,11 @@ pub trait Backward: Any + Send + Sync {
         None
     }
 
+    /// Drops what `objects` visits, as far as that is needed to break every cycle.
+    fn forget_objects(&self) {
+        self.release();
+    }
+
     /// Whether the function runs even if none of its outputs has a gradient.
     fn runs_without_gradients(&self) -> bool {
         false
@@ -222,8 +254,10 @@ pub struct AccumulateGrad {
     pub(crate) variable: Tensor,
 }
 
-/// Receives a gradient and may replace it.
-pub type TensorHook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
+/// Receives a gradient, or `None` if none arrived at the tensor, and may replace it.
+pub type TensorHook = Arc<dyn Fn(Option<&Tensor>) -> Result<Option<Tensor>> + Send + Sync>;
+/// A value that a node keeps for the user.
+pub type Attachment = Arc<dyn Any + Send + Sync>;
 /// Receives a node's incoming gradients before its function runs, and may replace them.
 pub type PreHook = Arc<dyn Fn(&Gradients) -> Result<Option<Gradients>> + Send + Sync>;
 /// Receives a node's results and its incoming gradients, and may replace the results.
@@ -238,4 +272,6 @@ pub struct NodeHooks {
     pub(crate) retained: HookList<(u32, WeakTensor)>,
     pub pre: HookList<PreHook>,
     pub post: HookList<PostHook>,
+    /// The node's `metadata`: one dictionary, once it was asked for.
+    pub metadata: HookList<Attachment>,
 }

@@ -11,7 +11,7 @@ use smallvec::smallvec;
 
 use crate::graph::{
     AccumulateGrad, AfterAccumulate, AutogradMeta, Backward, BackwardCall, Edge, Edges, FOR_TANGENTS, Gradients,
-    HISTORY, Node, NodeHooks, OutputMeta, REQUIRES_GRAD, RETAINS_GRAD, Tensor, TensorHook, VIEW,
+    HISTORY, Node, OutputMeta, REQUIRES_GRAD, RETAINS_GRAD, Tensor, TensorHook, VIEW,
 };
 use crate::hook_list::HookHandle;
 use crate::modes::{self, GradMode, InferenceMode};
@@ -160,6 +160,12 @@ impl Tensor {
     /// The index of this tensor among its node's outputs.
     pub fn output_nr(&self) -> Result<u32> {
         Ok(self.history()?.map_or(0, |edge| edge.output))
+    }
+
+    /// Whether a recorded operator made this tensor, or changed it.
+    #[inline]
+    pub(crate) fn has_history(&self) -> bool {
+        self.flag(HISTORY)
     }
 
     #[inline]
@@ -395,7 +401,7 @@ impl Tensor {
             autograd_meta.hooks.get().into_iter().for_each(|hooks| hooks.clear());
         }
         if let Some(edge) = self.stored_history().filter(|edge| Arc::strong_count(edge.node()) == 2) {
-            edge.node().existing_hooks().into_iter().for_each(NodeHooks::clear);
+            edge.node().forget_objects();
         }
     }
 

@@ -27,21 +27,24 @@ impl NodeHooks {
         self.tensor.objects(visit);
         self.pre.objects(visit);
         self.post.objects(visit);
+        self.metadata.objects(visit);
     }
 
     pub(crate) fn clear(&self) {
         self.tensor.clear();
         self.pre.clear();
         self.post.clear();
+        self.metadata.clear();
     }
 
     /// Runs the tensors' hooks over the gradients that arrived at their node, and stores those of `retain_grad`.
     pub(crate) fn run_tensor_hooks(&self, grads: &mut Gradients) -> Result<()> {
         self.tensor.each_named(|(output, hook), name| {
-            let Some(Some(place)) = grads.get_mut(*output as usize) else { return Ok(()) };
-            if let Some(new) = hook(place)? {
-                crate::validate::check_hook_result(name, place, &new)?;
-                *place = new;
+            let Some(place) = grads.get_mut(*output as usize) else { return Ok(()) };
+            if let Some(new) = hook(place.as_ref())? {
+                let Some(old) = place else { return Err(crate::validate::gradient_out_of_none()) };
+                crate::validate::check_hook_result(name, old, &new)?;
+                *old = new;
             }
             Ok(())
         })?;

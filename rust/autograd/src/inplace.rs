@@ -171,6 +171,10 @@ impl<F: Backward> Backward for CopySlices<F> {
         self.function.objects(visit);
     }
 
+    fn forget_objects(&self) {
+        self.function.forget_objects();
+    }
+
     fn slice(&self) -> Option<&Slice> {
         Some(&self.slice)
     }

@@ -35,8 +35,8 @@ mod view;
 pub use arithmetic::{Arithmetic, install};
 pub use engine::{backward, grad, queue_callback};
 pub use graph::{
-    AccumulateGrad, Backward, BackwardCall, BatchDim, Coo, Edge, Edges, Form, Gradients, Node, OutputMeta, Replay,
-    SparseParts, Tensor, TensorMeta, ViewKind, WeakTensor,
+    AccumulateGrad, Backward, BackwardCall, BatchDim, Compressed, CompressedFormat, CompressedParts, Coo, Edge, Edges,
+    Form, Gradients, Node, OutputMeta, Replay, SparseParts, Tensor, TensorMeta, ViewKind, WeakTensor,
 };
 pub use hook_list::HookHandle;
 pub use inplace::{InPlace, inference_update};
@@ -45,5 +45,5 @@ pub use record::{collect_edges, record, should_record};
 pub use saved::{SavedTensor, released};
 pub use source_location::SourceLocation;
 pub use subgraph::Subgraph;
-pub use tensor::set_python_release;
+pub use tensor::set_left_alone;
 pub use version::Version;

@@ -14,6 +14,8 @@ pub struct Modes {
     pub tangents: bool,
     /// Whether records for tangents only are visible, to backward passes and to `requires_grad`.
     pub tangents_visible: bool,
+    /// How many functions that transforms (`func.grad`) differentiate are running, one inside the other.
+    pub transforms: u8,
 }
 
 impl Modes {
@@ -25,7 +27,7 @@ impl Modes {
 
 thread_local! {
     static MODES: Cell<Modes> =
-        const { Cell::new(Modes { grad: true, inference: false, tangents: false, tangents_visible: false }) };
+        const { Cell::new(Modes { grad: true, inference: false, tangents: false, tangents_visible: false, transforms: 0 }) };
 }
 
 /// Whether any thread ever enabled tangents: until then nothing is recorded for them.
@@ -58,6 +60,11 @@ pub fn set_tangents_enabled(enabled: bool) -> bool {
 /// Sets whether records for tangents only are visible to this thread and returns the old state.
 pub fn set_tangents_visible(tangents_visible: bool) -> bool {
     MODES.replace(Modes { tangents_visible, ..current() }).tangents_visible
+}
+
+/// Begins the function of a transform on this thread, or ends it; returns how many were running.
+pub fn set_transforms(running: u8) -> u8 {
+    MODES.replace(Modes { transforms: running, ..current() }).transforms
 }
 
 static ANOMALY: AtomicBool = AtomicBool::new(false);

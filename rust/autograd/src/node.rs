@@ -11,7 +11,9 @@ use rushlight_core::layout::copied;
 use smallvec::SmallVec;
 
 use crate::arithmetic::arithmetic;
-use crate::graph::{Backward, BackwardCall, Edge, Edges, Gradients, Node, NodeHooks, OutputMeta, Tensor};
+use crate::graph::{
+    AccumulateGrad, Backward, BackwardCall, Edge, Edges, Gradients, Node, NodeHooks, OutputMeta, Tensor,
+};
 use crate::modes;
 use crate::source_location::{self, SourceLocation};
 
@@ -164,19 +166,37 @@ impl<F: Backward + ?Sized> Node<F> {
     pub(crate) fn existing_hooks(&self) -> Option<&NodeHooks> {
         self.hooks.get().map(|hooks| &**hooks)
     }
-
-    pub(crate) fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
-        self.function.objects(visit);
-        if let Some(hooks) = self.existing_hooks() {
-            hooks.objects(visit);
-        }
-    }
 }
 
 impl Node {
     /// The function as its concrete type, if it is of type `T`.
     pub fn function_as<T: Backward>(&self) -> Option<&T> {
         (&self.function as &dyn Any).downcast_ref()
+    }
+
+    /// The hooks, unless they outlive the node because its leaf has them too.
+    fn own_hooks(&self) -> Option<&NodeHooks> {
+        let hooks = self.hooks.get()?;
+        let leaf = self.function_as::<AccumulateGrad>();
+        let dies = leaf.is_none_or(|leaf| leaf.variable().owners() == 1);
+        (Arc::strong_count(hooks) == 1 || dies).then_some(&**hooks)
+    }
+
+    /// Visits the Python objects that are freed with the node, as far as they are found at once. It serves Python's
+    /// garbage collector, which may rely on the result only if the caller has the only handle on the node.
+    pub fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        self.function.objects(visit);
+        if let Some(hooks) = self.own_hooks() {
+            hooks.objects(visit);
+        }
+    }
+
+    /// Drops hooks and saved tensors, which Python's garbage collector found to be unreachable.
+    pub fn forget_objects(&self) {
+        if let Some(hooks) = self.own_hooks() {
+            hooks.clear();
+        }
+        self.function.forget_objects();
     }
 }
 

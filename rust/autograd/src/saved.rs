@@ -8,6 +8,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -28,6 +29,16 @@ pub type Packed = Box<dyn Any + Send + Sync>;
 pub trait SavedTensorHooks: Send + Sync {
     fn pack(&self, tensor: Tensor) -> Result<Packed>;
     fn unpack(&self, packed: &Packed) -> Result<Tensor>;
+
+    /// Visits the Python objects that keep a packed tensor.
+    fn objects(&self, packed: &Packed, visit: &mut dyn FnMut(*mut c_void)) {
+        let _ = (packed, visit);
+    }
+
+    /// Visits the Python objects of the hooks themselves.
+    fn own_objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        let _ = visit;
+    }
 }
 
 thread_local! {
@@ -46,12 +57,30 @@ pub fn pop_hooks() {
     drop(last);
 }
 
+/// Restores this thread's hooks when it is dropped: what a backward pass installs ends with it.
+pub(crate) struct HooksGuard(Vec<Arc<dyn SavedTensorHooks>>);
+
+impl HooksGuard {
+    pub(crate) fn begin() -> HooksGuard {
+        HooksGuard(HOOKS.with_borrow(Vec::clone))
+    }
+}
+
+impl Drop for HooksGuard {
+    fn drop(&mut self) {
+        let ended = HOOKS.replace(std::mem::take(&mut self.0));
+        drop(ended);
+    }
+}
+
 pub struct SavedTensor {
     /// Empty once released.
     content: Slot<Content>,
     version: u32,
     /// The index of the output of the saving node, if it is one.
     output: Option<u32>,
+    /// Whether it is an input with a history, which it must still have when it is needed.
+    has_history: bool,
 }
 
 #[derive(Clone)]
@@ -190,7 +219,8 @@ impl SavedTensor {
             None => Content::Tensor(kept),
             Some(hooks) => Content::pack(kept, output, hooks)?,
         };
-        Ok(SavedTensor { content: Slot::new(Some(content)), version, output })
+        let has_history = output.is_none() && tensor.has_history();
+        Ok(SavedTensor { content: Slot::new(Some(content)), version, output, has_history })
     }
 
     /// Packs this saved tensor with hooks of its own.
@@ -216,6 +246,18 @@ impl SavedTensor {
         drop(content);
     }
 
+    /// Visits the Python objects that are freed with this saved tensor.
+    pub fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        let Some(Content::Packed(saved)) = self.content.get() else { return };
+        // A backward pass that uses it, or a copy of the content, holds it too.
+        if Arc::strong_count(&saved) == 2 {
+            saved.hooks.objects(&saved.packed, visit);
+            if Arc::strong_count(&saved.hooks) == 1 {
+                saved.hooks.own_objects(visit);
+            }
+        }
+    }
+
     /// The tensor as it was when the forward function saved it.
     pub(crate) fn unpack(&self, call: &BackwardCall<'_>) -> Result<Tensor> {
         let Some(content) = self.content.get() else { return Err(released()) };
@@ -227,7 +269,12 @@ impl SavedTensor {
             return Err(self.changed(call.node, &content));
         }
         let (tensor, history) = match content {
-            Content::Tensor(tensor) if self.output.is_none() => return Ok(tensor),
+            Content::Tensor(tensor) if self.output.is_none() => {
+                if self.has_history && !is_copy && !tensor.has_history() {
+                    return Err(detached());
+                }
+                return Ok(tensor);
+            }
             // A derivative that is not recorded does not need its output's history.
             Content::Tensor(tensor) if !modes::recording() && !call.needs.is_empty() => return Ok(tensor),
             Content::Tensor(tensor) => (tensor, None),
@@ -249,6 +296,7 @@ impl SavedTensor {
                 tensor.set_history(call.node.clone(), output);
                 Ok(tensor)
             }
+            (None, _) if history.is_none() && !tensor.is_tracked() => Ok(tensor),
             (None, _) => {
                 let tensor = tensor.detach();
                 if let Some(edge) = history {
@@ -314,6 +362,15 @@ pub fn released() -> Error {
     Error::runtime(
         "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after calling backward.",
     )
+}
+
+/// The error for an input that lost its history after it was saved.
+#[cold]
+fn detached() -> Error {
+    Error::runtime(
+        "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This is not supported, please use out-of-place `.detach()` instead",
+    )
+    .hint("y = y.detach() makes a new tensor and leaves the saved one as it is.")
 }
 
 /// torch's old name of a tensor's type, which its messages still use.

@@ -5,14 +5,13 @@
 //! from the inner results to the subgraph's inputs.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rushlight_core::Result;
 
 use crate::engine;
-use crate::graph::{Backward, BackwardCall, Edge, Edges, Gradients};
-use crate::lock::Slot;
-use crate::saved::released;
+use crate::graph::{Backward, BackwardCall, Edge, Edges, Gradients, Node};
 
 /// The inner graph: where it begins for each result of the node, and where it ends for each input.
 struct Boundary {
@@ -23,13 +22,28 @@ struct Boundary {
 /// The derivative of a composite operator.
 pub struct Subgraph {
     name: Cow<'static, str>,
-    inside: Slot<Arc<Boundary>>,
+    inside: Boundary,
 }
 
 impl Subgraph {
     /// `results` are the histories of the body's results, `inputs` those of the aliases that it was given.
     pub fn new(name: impl Into<Cow<'static, str>>, results: Edges, inputs: Edges) -> Subgraph {
-        Subgraph { name: name.into(), inside: Slot::new(Some(Arc::new(Boundary { results, inputs }))) }
+        Subgraph { name: name.into(), inside: Boundary { results, inputs } }
+    }
+
+    fn each_part(&self, mut visit: impl FnMut(&Node)) {
+        // The parts were recorded after the aliases of the inputs, and nothing else that they lead to was.
+        let Boundary { results, inputs } = &self.inside;
+        let begin = inputs.iter().flatten().map(|edge| edge.node().sequence()).min();
+        let ends = |node: &Arc<Node>| inputs.iter().flatten().any(|edge| Arc::ptr_eq(edge.node(), node));
+        let is_part = |node: &&Arc<Node>| begin.is_some_and(|begin| node.sequence() >= begin) && !ends(node);
+        let mut found: Vec<&Arc<Node>> = results.iter().flatten().map(Edge::node).filter(is_part).collect();
+        let mut seen: HashSet<usize> = found.iter().map(|node| Arc::as_ptr(node).addr()).collect();
+        while let Some(node) = found.pop() {
+            visit(node);
+            let next = node.edges().iter().flatten().map(Edge::node).filter(is_part);
+            found.extend(next.filter(|node| seen.insert(Arc::as_ptr(node).addr())));
+        }
     }
 }
 
@@ -39,7 +53,7 @@ impl Backward for Subgraph {
     }
 
     fn apply(&self, call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
-        let Some(part) = self.inside.get() else { return Err(released()) };
+        let part = &self.inside;
         let begins = part.results.iter().cloned().zip(grads);
         let roots: Vec<(Edge, _)> = begins.filter_map(|(edge, grad)| Some((edge?, grad?))).collect();
         let wanted = |(index, edge): (usize, &Option<Edge>)| edge.clone().filter(|_| call.needs(index));
@@ -47,7 +61,8 @@ impl Backward for Subgraph {
         engine::between(roots, &targets)
     }
 
+    /// Releases what the parts saved. Parts that saved nothing can run again.
     fn release(&self) {
-        drop(self.inside.replace(None));
+        self.each_part(|node| node.function().release());
     }
 }

@@ -7,11 +7,11 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use once_cell::race::OnceBox;
-use rushlight_core::counted::Counted;
+use rushlight_core::counted::{self, Counted};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Storage};
 
@@ -41,37 +41,35 @@ impl WeakTensor {
     }
 }
 
-static PYTHON_RELEASE: OnceLock<fn(*mut c_void)> = OnceLock::new();
+static LEFT_ALONE: OnceLock<fn(Tensor)> = OnceLock::new();
 
-/// Installs the function that is called with the Python object that a dropped `TensorImpl` owns. It may be called on
-/// any thread, with or without the GIL.
-pub fn set_python_release(release: fn(*mut c_void)) {
-    let _ = PYTHON_RELEASE.set(release);
+/// Installs the function that receives the last handle of a tensor besides that of its Python object, which the tensor
+/// keeps alive (see `keep_python`). It is called on any thread, with or without the GIL.
+pub fn set_left_alone(function: fn(Tensor)) {
+    let _ = LEFT_ALONE.set(function);
 }
 
-impl Drop for TensorImpl {
-    #[inline]
-    fn drop(&mut self) {
-        if *self.owns_python.get_mut()
-            && let Some(release) = PYTHON_RELEASE.get()
-        {
-            release(*self.python.get_mut());
+impl counted::Value for TensorImpl {
+    fn left_alone(last: Counted<TensorImpl>) {
+        match LEFT_ALONE.get() {
+            Some(function) => function(Tensor(last)),
+            None => std::mem::forget(last),
         }
     }
 }
 
 impl Tensor {
     #[inline(always)]
-    fn build(meta: TensorMeta, flags: u8, version: Counter, view: Option<View>) -> Tensor {
+    fn build(meta: TensorMeta, flags: u8, transforms: u8, version: Counter, view: Option<View>) -> Tensor {
         Tensor(Counted::new(TensorImpl {
             meta: UnsafeCell::new(meta),
             flags: AtomicU8::new(flags),
+            transforms: AtomicU8::new(transforms),
             history: Slot::new(None),
             version,
             view,
             autograd_meta: OnceBox::new(),
             python: AtomicPtr::new(std::ptr::null_mut()),
-            owns_python: AtomicBool::new(false),
         }))
     }
 
@@ -84,8 +82,9 @@ impl Tensor {
     /// The same with any form.
     #[inline]
     pub fn with_meta(meta: TensorMeta) -> Tensor {
-        let flags = if modes::inference_enabled() { INFERENCE } else { 0 };
-        Tensor::build(meta, flags, Counter::default(), None)
+        let modes = modes::current();
+        let flags = if modes.inference { INFERENCE } else { 0 };
+        Tensor::build(meta, flags, modes.transforms, Counter::default(), None)
     }
 
     /// Another geometry over the elements of `base`, of the same dtype. The caller records the history.
@@ -107,7 +106,7 @@ impl Tensor {
     #[inline(always)]
     fn view(base: &Tensor, meta: TensorMeta, replay: Option<Replay>, many: bool) -> Tensor {
         if base.is_inference() {
-            return Tensor::build(meta, INFERENCE, Counter::default(), None);
+            return Tensor::build(meta, INFERENCE, base.transforms(), Counter::default(), None);
         }
         let modes = modes::current();
         let kind = if modes.inference {
@@ -127,7 +126,7 @@ impl Tensor {
                 View::new(parent.base.clone(), chain(base, parent, replay, &meta.layout), kind)
             }
         };
-        Tensor::build(meta, VIEW, Counter::default(), Some(view))
+        Tensor::build(meta, VIEW, base.transforms(), Counter::default(), Some(view))
     }
 
     /// The same elements without history; the version counter is shared.
@@ -138,14 +137,31 @@ impl Tensor {
     /// The same bytes with another dtype or geometry, without history; the version counter is shared.
     pub fn detach_as(&self, meta: TensorMeta) -> Tensor {
         if self.is_inference() {
-            return Tensor::build(meta, INFERENCE, Counter::default(), None);
+            return Tensor::build(meta, INFERENCE, self.transforms(), Counter::default(), None);
         }
-        Tensor::build(meta, 0, Counter::shared(self.shared_version()), None)
+        Tensor::build(meta, 0, self.transforms(), Counter::shared(self.shared_version()), None)
     }
 
     /// The same elements without history and with a version counter of their own: torch's `.data`.
     pub fn data(&self) -> Tensor {
-        Tensor::build(self.meta().clone(), self.0.flags.load(Ordering::Relaxed) & INFERENCE, Counter::default(), None)
+        let flags = self.0.flags.load(Ordering::Relaxed) & INFERENCE;
+        Tensor::build(self.meta().clone(), flags, self.transforms(), Counter::default(), None)
+    }
+
+    #[inline]
+    fn transforms(&self) -> u8 {
+        self.0.transforms.load(Ordering::Relaxed)
+    }
+
+    /// Whether the function of a transform runs that began after this tensor, or the one it is a view of, was made.
+    #[inline]
+    pub fn is_captured(&self) -> bool {
+        self.transforms() < modes::current().transforms
+    }
+
+    /// Makes this new tensor one of the function of the transform that is about to begin.
+    pub fn enter_transform(&self) {
+        self.0.transforms.store(modes::current().transforms.saturating_add(1), Ordering::Relaxed);
     }
 
     #[inline]
@@ -304,7 +320,7 @@ impl Tensor {
         }
     }
 
-    /// The tensor's Python object, or null. The pointer is borrowed unless `owns_python`.
+    /// The tensor's Python object, or null. The pointer is borrowed unless `keeps_python`.
     #[inline]
     pub fn python(&self) -> *mut c_void {
         self.0.python.load(Ordering::Acquire)
@@ -315,15 +331,20 @@ impl Tensor {
         self.0.python.store(object, Ordering::Release);
     }
 
-    /// Whether the `TensorImpl` keeps its Python object alive (instead of the reverse).
+    /// Whether the tensor keeps its Python object alive (instead of the reverse).
     #[inline]
-    pub fn owns_python(&self) -> bool {
-        self.0.owns_python.load(Ordering::Acquire)
+    pub fn keeps_python(&self) -> bool {
+        Counted::is_kept(&self.0)
     }
 
-    #[inline]
-    pub fn set_owns_python(&self, owns: bool) {
-        self.0.owns_python.store(owns, Ordering::Release);
+    /// Makes the tensor keep its Python object alive, unless the object's handle is the only one: then it returns false.
+    pub fn keep_python(&self) -> bool {
+        Counted::keep(&self.0)
+    }
+
+    /// The tensor keeps its Python object no longer; the caller gets the reference.
+    pub fn release_python(&self) {
+        Counted::release_kept(&self.0);
     }
 }
 

@@ -112,9 +112,15 @@ pub(crate) fn check_hook_results(name: &str, old: &Gradients, new: &Gradients) -
     }
     old.iter().zip(new).try_for_each(|pair| match pair {
         (_, None) => Ok(()),
-        (None, Some(_)) => Err(Error::runtime("can't replace a None gradient with a non-None value")),
+        (None, Some(_)) => Err(gradient_out_of_none()),
         (Some(old), Some(new)) => check_hook_result(name, old, new),
     })
+}
+
+/// The error for a hook that returns a gradient where none arrived.
+#[cold]
+pub(crate) fn gradient_out_of_none() -> Error {
+    Error::runtime("can't replace a None gradient with a non-None value")
 }
 
 /// torch's name for tensors of this dtype and device.

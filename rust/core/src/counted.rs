@@ -17,6 +17,8 @@ use crate::sync::atomic::{AtomicU64, Ordering, fence};
 const STRONG: u64 = 1;
 const WEAK: u64 = 1 << 32;
 const ONLY: u64 = STRONG + WEAK;
+/// Set while one of the strong handles is kept (see `Counted::keep`).
+const KEPT: u64 = 1 << 63;
 /// The most handles. Forgotten handles (`mem::forget`) could make the count wrap; the process aborts long before.
 const MOST: u64 = 1 << 31;
 
@@ -33,29 +35,38 @@ fn strong(counts: u64) -> u64 {
 
 #[inline]
 fn weak(counts: u64) -> u64 {
-    counts >> 32
+    (counts & !KEPT) >> 32
+}
+
+/// A value behind counted handles.
+pub trait Value: Sized {
+    /// Receives the last handle besides the kept one, instead of it being dropped; on any thread. Only values of which
+    /// a handle is kept need this.
+    fn left_alone(last: Counted<Self>) {
+        std::mem::forget(last);
+    }
 }
 
 /// A handle that keeps the value alive; clones are handles on the same value.
-pub struct Counted<T> {
+pub struct Counted<T: Value> {
     inner: NonNull<Inner<T>>,
     _owns: PhantomData<Inner<T>>,
 }
 
 /// A handle that does not keep the value alive.
-pub struct WeakCounted<T> {
+pub struct WeakCounted<T: Value> {
     inner: NonNull<Inner<T>>,
     _owns: PhantomData<Inner<T>>,
 }
 
 // SAFETY: handles on several threads share the value and may drop it on any of them, as with `Arc`.
-unsafe impl<T: Send + Sync> Send for Counted<T> {}
+unsafe impl<T: Value + Send + Sync> Send for Counted<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for Counted<T> {}
+unsafe impl<T: Value + Send + Sync> Sync for Counted<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send + Sync> Send for WeakCounted<T> {}
+unsafe impl<T: Value + Send + Sync> Send for WeakCounted<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for WeakCounted<T> {}
+unsafe impl<T: Value + Send + Sync> Sync for WeakCounted<T> {}
 
 impl<T> Inner<T> {
     /// The list that the memory comes from, known at compile time.
@@ -65,7 +76,7 @@ impl<T> Inner<T> {
     };
 }
 
-impl<T> Counted<T> {
+impl<T: Value> Counted<T> {
     #[inline(always)]
     pub fn new(value: T) -> Self {
         let Some(memory) = alloc::allocate_value(Inner::<T>::CLASS) else {
@@ -98,6 +109,26 @@ impl<T> Counted<T> {
     #[inline]
     pub fn owners(this: &Self) -> usize {
         strong(this.inner().counts.load(Ordering::Acquire)) as usize
+    }
+
+    /// Keeps one handle from now on, unless the caller's is the only one; returns whether it is kept. Somebody outside
+    /// owns that handle, and the value refers to its owner in turn: so the owner must learn that no other handle is left.
+    /// Then `Value::left_alone` receives the last other handle.
+    pub fn keep(this: &Self) -> bool {
+        let counts = &this.inner().counts;
+        let kept = |now| (strong(now) > 1).then_some(now | KEPT);
+        counts.fetch_update(Ordering::AcqRel, Ordering::Relaxed, kept).is_ok()
+    }
+
+    /// Keeps no handle any more.
+    pub fn release_kept(this: &Self) {
+        this.inner().counts.fetch_and(!KEPT, Ordering::AcqRel);
+    }
+
+    /// Whether a handle is kept.
+    #[inline]
+    pub fn is_kept(this: &Self) -> bool {
+        this.inner().counts.load(Ordering::Acquire) & KEPT != 0
     }
 
     #[inline]
@@ -146,7 +177,7 @@ unsafe fn drop_weak<T>(inner: NonNull<Inner<T>>) {
     }
 }
 
-impl<T> Deref for Counted<T> {
+impl<T: Value> Deref for Counted<T> {
     type Target = T;
 
     #[inline]
@@ -155,7 +186,7 @@ impl<T> Deref for Counted<T> {
     }
 }
 
-impl<T> Clone for Counted<T> {
+impl<T: Value> Clone for Counted<T> {
     #[inline]
     fn clone(&self) -> Self {
         // A new handle is made from a living one, so no ordering is needed.
@@ -165,23 +196,33 @@ impl<T> Clone for Counted<T> {
     }
 }
 
-impl<T> Drop for Counted<T> {
+impl<T: Value> Drop for Counted<T> {
     #[inline]
     fn drop(&mut self) {
         let counts = &self.inner().counts;
         // Both counts are read at once. If there is one handle in all, no other thread can make another. The acquire
         // load makes the writes of earlier owners visible.
-        if counts.load(Ordering::Acquire) == ONLY {
-            return self.end(true);
-        }
-        if strong(counts.fetch_sub(STRONG, Ordering::Release)) == 1 {
-            fence(Ordering::Acquire);
-            self.end(false);
+        let mut now = counts.load(Ordering::Acquire);
+        loop {
+            if now == ONLY {
+                return self.end(true);
+            }
+            if now & KEPT != 0 && strong(now) == 2 {
+                return T::left_alone(Counted { inner: self.inner, _owns: PhantomData });
+            }
+            match counts.compare_exchange_weak(now, now - STRONG, Ordering::Release, Ordering::Acquire) {
+                Ok(_) if strong(now) == 1 => {
+                    fence(Ordering::Acquire);
+                    return self.end(false);
+                }
+                Ok(_) => return,
+                Err(newer) => now = newer,
+            }
         }
     }
 }
 
-impl<T> WeakCounted<T> {
+impl<T: Value> WeakCounted<T> {
     /// A strong handle, if another one still exists.
     #[inline]
     pub fn upgrade(&self) -> Option<Counted<T>> {
@@ -201,7 +242,7 @@ impl<T> WeakCounted<T> {
     }
 }
 
-impl<T> Clone for WeakCounted<T> {
+impl<T: Value> Clone for WeakCounted<T> {
     fn clone(&self) -> Self {
         // SAFETY: a weak handle keeps the counts alive.
         let before = unsafe { self.inner.as_ref() }.counts.fetch_add(WEAK, Ordering::Relaxed);
@@ -210,7 +251,7 @@ impl<T> Clone for WeakCounted<T> {
     }
 }
 
-impl<T> Drop for WeakCounted<T> {
+impl<T: Value> Drop for WeakCounted<T> {
     fn drop(&mut self) {
         // SAFETY: this handle owns one weak count.
         unsafe { drop_weak(self.inner) }
@@ -224,6 +265,8 @@ mod tests {
     use super::*;
 
     struct Noted<'a>(&'a AtomicUsize);
+
+    impl Value for Noted<'_> {}
 
     impl Drop for Noted<'_> {
         fn drop(&mut self) {
@@ -256,6 +299,34 @@ mod tests {
         drop(again);
         assert_eq!(ends.load(Ordering::Relaxed), 1);
         assert!(weak.upgrade().is_none() && other.upgrade().is_none());
+    }
+
+    static LEFT: std::sync::Mutex<Vec<Counted<Owned>>> = std::sync::Mutex::new(Vec::new());
+
+    struct Owned;
+
+    impl Value for Owned {
+        fn left_alone(last: Counted<Self>) {
+            LEFT.lock().unwrap().push(last);
+        }
+    }
+
+    #[test]
+    fn the_owner_of_a_kept_handle_learns_that_it_is_alone() {
+        let mut kept = Counted::new(Owned);
+        assert!(!Counted::keep(&kept), "there is no other handle");
+        let mut rounds = 0;
+        for _ in 0..200 {
+            let others = [kept.clone(), kept.clone(), kept.clone()];
+            assert!(Counted::keep(&kept) && Counted::is_kept(&kept));
+            std::thread::scope(|scope| others.map(|other| scope.spawn(move || drop((other.clone(), other)))).map(drop));
+            let last = LEFT.lock().unwrap().pop().expect("one of the threads was the last");
+            assert!(LEFT.lock().unwrap().is_empty() && Counted::owners(&last) == 2);
+            Counted::release_kept(&kept);
+            drop(std::mem::replace(&mut kept, last));
+            rounds += Counted::owners(&kept);
+        }
+        assert_eq!(rounds, 200);
     }
 
     #[test]

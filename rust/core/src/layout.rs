@@ -507,13 +507,8 @@ impl Layout {
 
     /// Strides for a new result that keeps the order in memory, as `torch.preserve_format` does.
     pub fn preserved_strides(&self) -> Dims {
-        if self.is_contiguous() {
-            contiguous_strides(&self.sizes)
-        } else if self.is_dense() {
-            self.strides.clone()
-        } else {
-            self.packed_strides()
-        }
+        let kept = self.is_dense() && self.strides.iter().all(|&stride| stride >= 0);
+        if kept { self.strides.clone() } else { self.packed_strides() }
     }
 
     /// Strides without gaps, with the dimensions in the order of their strides. A dimension of stride zero keeps its
@@ -542,7 +537,7 @@ impl Layout {
         let (mut strides, mut step) = (Dims::from_elem(1, rank), 1isize);
         for dim in order {
             strides[dim] = step;
-            step = step.wrapping_mul(self.sizes[dim]);
+            step = step.wrapping_mul(self.sizes[dim].max(1));
         }
         strides
     }

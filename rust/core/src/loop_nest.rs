@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use crate::dims::Dims;
 use crate::layout::{Layout, product};
+use crate::memory_format;
 
 type Strides<const N: usize> = SmallVec<[[isize; N]; 6]>;
 
@@ -183,31 +184,40 @@ fn inner_first<const N: usize>(a: &[isize; N], b: &[isize; N]) -> bool {
 
 /// The layout of a new result: dense, with its dimensions in the operands' order in memory.
 ///
-/// The first operand that moves along two dimensions decides which of them is the outer one; if none does, the earlier
-/// dimension is.
+/// Operands of the result's sizes that agree give it their format. Otherwise the first operand that moves along two
+/// dimensions decides which of them is the outer one; if none does, the earlier dimension is. Sizes of one count with
+/// their strides, as in torch.
 pub fn result_layout<'a>(sizes: &[isize], operands: impl IntoIterator<Item = &'a Layout>) -> Layout {
-    let mut kept: SmallVec<[&Layout; 4]> = SmallVec::new();
-    let mut in_order = true;
-    for operand in operands {
-        in_order &= descends(operand);
-        kept.push(operand);
-    }
-    if in_order {
+    let operands: SmallVec<[&Layout; 4]> = operands.into_iter().collect();
+    let all = |holds: fn(&Layout) -> bool| operands.iter().all(|operand| holds(operand));
+    if all(|operand| operand.row_major().is_some()) {
         return Layout::contiguous(sizes);
     }
-    let first = kept[0];
-    if first.sizes.as_slice() == sizes && first.is_dense() {
-        return Layout { sizes: Dims::from_slice(sizes), strides: first.strides.clone(), offset: 0 };
+    if operands.iter().all(|operand| operand.sizes.as_slice() == sizes) {
+        if all(Layout::is_contiguous) {
+            return Layout::contiguous(sizes);
+        }
+        let strides = if all(memory_format::is_channels_last_2d) {
+            Some(memory_format::channels_last(sizes))
+        } else {
+            let first = &operands[0].strides;
+            (operands.iter().all(|operand| operand.strides == *first) && all(Layout::is_dense)).then(|| first.clone())
+        };
+        if let Some(strides) = strides {
+            return Layout { sizes: Dims::from_slice(sizes), strides, offset: 0 };
+        }
     }
     // Insertion sort from the innermost dimension outwards: the relation "outer" is not a total order.
     let mut order: SmallVec<[usize; 8]> = (0..sizes.len()).rev().collect();
+    let mut in_order = true;
     for moved in 1..order.len() {
         let mut at = moved;
         for inner in (0..moved).rev() {
-            match further_out(&kept, sizes, order[inner], order[at]) {
+            match further_out(&operands, sizes, order[inner], order[at]) {
                 Ordering::Greater => {
                     order.swap(inner, at);
                     at = inner;
+                    in_order = false;
                 }
                 Ordering::Less => break,
                 Ordering::Equal => {}
@@ -215,26 +225,14 @@ pub fn result_layout<'a>(sizes: &[isize], operands: impl IntoIterator<Item = &'a
         }
     }
     let mut layout = Layout::contiguous(sizes);
-    let mut step = 1isize;
-    for dim in order {
-        layout.strides[dim] = step;
-        step = step.saturating_mul(sizes[dim].max(1));
-    }
-    layout
-}
-
-/// Whether an operand's dimensions lie in memory in their order, not counting those of stride zero.
-fn descends(operand: &Layout) -> bool {
-    let mut inner = 0;
-    for (&size, &stride) in operand.sizes.iter().zip(&operand.strides).rev() {
-        if size != 1 && stride != 0 {
-            if stride.abs() < inner {
-                return false;
-            }
-            inner = stride.abs();
+    if !in_order {
+        let mut step = 1isize;
+        for dim in order {
+            layout.strides[dim] = step;
+            step = step.saturating_mul(sizes[dim]);
         }
     }
-    true
+    layout
 }
 
 /// Which of two dimensions is the outer one in memory; the larger of two with equal strides.
@@ -242,7 +240,7 @@ fn further_out(operands: &[&Layout], sizes: &[isize], a: usize, b: usize) -> Ord
     for operand in operands {
         let step = |dim: usize| {
             let own = (dim + operand.rank()).checked_sub(sizes.len())?;
-            let moves = operand.sizes[own] != 1 && operand.strides[own] != 0;
+            let moves = (operand.sizes[own] != 1 || sizes[dim] == 1) && operand.strides[own] != 0;
             moves.then(|| operand.strides[own].abs())
         };
         if let (Some(x), Some(y)) = (step(a), step(b)) {

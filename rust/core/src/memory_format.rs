@@ -34,6 +34,16 @@ pub fn has_channels_last(layout: &Layout) -> bool {
     true
 }
 
+/// Whether an image's elements lie in channels-last order without gaps.
+pub fn is_channels_last_2d(layout: &Layout) -> bool {
+    is_contiguous(layout, Some("channels_last")).unwrap_or(false)
+}
+
+/// The memory format of a layout's strides, if it is not row-major; gaps do not matter.
+pub fn channels_last_format(layout: &Layout) -> Option<&'static str> {
+    has_channels_last(layout).then_some(if layout.rank() == 4 { "channels_last" } else { "channels_last_3d" })
+}
+
 /// Strides of a new tensor in a memory format; `like` is the layout that `preserve_format` preserves.
 pub fn strides(sizes: &[isize], format: Option<&str>, like: Option<&Layout>) -> Result<Dims> {
     let wanted = match format {

@@ -6,12 +6,12 @@
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
 use crate::block::{Block, Owner};
-use crate::counted::{Counted, WeakCounted};
+use crate::counted::{self, Counted, WeakCounted};
 use crate::device::Device;
 use crate::device_memory::StreamId;
 use crate::error::{Error, Result};
@@ -42,6 +42,22 @@ struct Cell {
     exports: AtomicU32,
     /// Blocks that were replaced while kernels used them.
     retired: AtomicPtr<Retired>,
+}
+
+static LEFT_ALONE: OnceLock<fn(Storage)> = OnceLock::new();
+
+/// Installs the function that receives the last handle on a storage besides a kept one; on any thread.
+pub fn set_left_alone(function: fn(Storage)) {
+    let _ = LEFT_ALONE.set(function);
+}
+
+impl counted::Value for Cell {
+    fn left_alone(last: Counted<Cell>) {
+        match LEFT_ALONE.get() {
+            Some(function) => function(Storage(last)),
+            None => std::mem::forget(last),
+        }
+    }
 }
 
 // SAFETY: `first` is read through `block` only, and dropped once, by the code that takes it out of the cell.
@@ -379,7 +395,7 @@ impl Storage {
     pub fn address(&self) -> usize {
         let hold = self.hold();
         let block = hold.block();
-        if let Owner::Meta = block.owner { 0 } else { block.pointer.as_ptr() as usize }
+        if block.bytes == 0 || matches!(block.owner, Owner::Meta) { 0 } else { block.pointer.as_ptr() as usize }
     }
 
     pub fn same(&self, other: &Storage) -> bool {
@@ -403,5 +419,18 @@ impl Storage {
 
     pub fn owners(&self) -> usize {
         Counted::owners(&self.0)
+    }
+
+    /// See `Counted::keep`: the caller's handle is the kept one.
+    pub fn keep(&self) -> bool {
+        Counted::keep(&self.0)
+    }
+
+    pub fn release_kept(&self) {
+        Counted::release_kept(&self.0);
+    }
+
+    pub fn is_kept(&self) -> bool {
+        Counted::is_kept(&self.0)
     }
 }

@@ -63,11 +63,15 @@ impl WindowDim {
         start..(self.place(window, self.kernel).max(0) as usize).min(self.input)
     }
 
+    /// Whether there are windows with taps, over at least one element.
+    pub fn is_valid(&self) -> bool {
+        let sane = self.kernel > 0 && self.stride > 0 && self.dilation > 0;
+        sane && (self.output == 0 || self.input > 0)
+    }
+
     /// Whether every window reads at least one element.
     pub fn all_read(&self) -> bool {
-        let sane = self.kernel > 0 && self.stride > 0 && self.dilation > 0;
-        let reads = |window| !self.elements(window).is_empty();
-        sane && (self.output == 0 || self.input > 0 && (0..self.output).all(reads))
+        (0..self.output).all(|window| !self.elements(window).is_empty())
     }
 }
 
@@ -121,8 +125,10 @@ mod tests {
         assert!(!dim.all_read());
         assert!(WindowDim { padding: 1, ..dim }.all_read());
         assert!(!WindowDim { padding: 1, output: 4, ..dim }.all_read());
-        assert!(!WindowDim { stride: 0, ..WindowDim::FLAT }.all_read());
-        assert!(WindowDim { input: 0, output: 0, ..dim }.all_read());
+        assert!(dim.is_valid());
+        assert!(!WindowDim { stride: 0, ..WindowDim::FLAT }.is_valid());
+        assert!(!WindowDim { input: 0, ..dim }.is_valid());
+        assert!(WindowDim { input: 0, output: 0, ..dim }.is_valid());
     }
 
     #[test]

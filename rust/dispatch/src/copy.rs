@@ -28,7 +28,7 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
     }
     if !to.is_plain() || !from.is_plain() {
         if to.is_sparse() || from.is_sparse() {
-            return Err(crate::sparse::no_memory());
+            return Err(crate::sparse::no_memory(if to.is_sparse() { to } else { from }));
         }
         if to.is_batched() || from.is_batched() {
             return copy_batched(to, target, from, source);

@@ -25,6 +25,17 @@ impl Derivative {
         }
     }
 
+    /// torch's name of the gradient of the argument at `place`, if it is not implemented.
+    pub fn missing(&self, place: usize) -> Option<&'static str> {
+        match self {
+            Derivative::Formulas(list) => {
+                list.iter().find(|formula| formula.input.position() == place).and_then(|formula| formula.missing)
+            }
+            Derivative::NotImplemented(operator) => Some(operator),
+            _ => None,
+        }
+    }
+
     /// Whether the argument at `place` has a gradient.
     pub fn has_gradient(&self, place: usize) -> bool {
         match self {

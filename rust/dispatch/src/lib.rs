@@ -12,7 +12,7 @@
 //!   `sparse`, `call::lazy_conj` (lazy conjugates), `profile` (the profiler) and `call_cache` (saved calls).
 //! - `fast_path` and `call`: the fast path and the steps of a call; `arithmetic`: the operators of derivatives.
 //!
-//! `backcompat` has optional warnings.
+//! `backcompat` has optional warnings; `deterministic` is torch's mode of that name.
 
 pub mod allocate;
 pub mod args;
@@ -24,6 +24,7 @@ pub mod call_cache;
 pub mod copy;
 pub mod create;
 pub mod derivative;
+pub mod deterministic;
 pub mod expr;
 pub mod fast_path;
 pub mod generator;

@@ -1,14 +1,15 @@
 //! The graph node of a call: what it saves for its derivative, and how the derivative runs.
 
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use rushlight_autograd::{Backward, BackwardCall, Gradients, InPlace, SavedTensor, Tensor};
-use rushlight_core::{Dims, Result};
+use rushlight_core::{Dims, Error, Result};
 use smallvec::SmallVec;
 
 use crate::derivative::fit;
 use crate::naming::{names, node_name};
-use crate::operator::{Args, BackwardContext, Derivative, Operator, Saves, Tags};
+use crate::operator::{Args, BackwardContext, Derivative, Implementation, Operator, Saves, Tags};
 use crate::primitives::primitives;
 use crate::saved_meta::SavedMeta;
 use crate::signature::{Kind, Param, Returns};
@@ -100,6 +101,10 @@ impl Backward for OperatorNode {
         }
         self.number.release();
     }
+
+    fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        self.saved_inputs.iter().chain(&self.saved_results).flatten().for_each(|saved| saved.objects(visit));
+    }
 }
 
 impl OperatorNode {
@@ -145,6 +150,9 @@ impl OperatorNode {
                         continue;
                     };
                     let formula = list.iter().find(|formula| wanted[input] && formula.input.position() == meta.place);
+                    if let Some(name) = formula.and_then(|formula| formula.missing) {
+                        return Err(Derivative::not_implemented(name));
+                    }
                     gradients.push(match formula.map(|formula| (formula.gradient)(&derive).gradient()) {
                         Some(found) => self.fitted(found?, meta)?,
                         None => None,
@@ -251,6 +259,25 @@ struct Argument<'a> {
 }
 
 type Arguments<'a> = SmallVec<[Argument<'a>; 4]>;
+
+/// Returns an error for a tangent that no derivative carries on.
+fn check_tangents(args: &Args, arguments: &Arguments) -> Result<()> {
+    if !rushlight_autograd::modes::current().tangents {
+        return Ok(());
+    }
+    let has_tangent = |argument: &&Argument| argument.requires_grad && !argument.tensor.requires_grad();
+    match arguments.iter().filter(has_tangent).find_map(|argument| args.op.derivative.missing(argument.place)) {
+        Some(operator) => {
+            let named = operator.split_once(": ").map_or(operator, |(name, _)| name);
+            let reason = if named.starts_with("aten::") { "" } else { " because it has not been implemented yet" };
+            Err(Error::not_implemented(format!(
+                "Trying to use forward AD with {named} that does not support it{reason}."
+            ))
+            .hint("Use backward, or detach the argument."))
+        }
+        None => Ok(()),
+    }
+}
 
 fn arguments<'a>(args: &'a Args, in_place: bool) -> Arguments<'a> {
     let derivative = &args.op.derivative;
@@ -392,11 +419,17 @@ pub fn is_tracked(args: &Args) -> bool {
 pub(crate) fn record_node(args: &Args, output: &Output) -> Result<()> {
     let arguments = arguments(args, false);
     let results = output.tensors();
+    // Outside of inference mode a view of an inference tensor is one too, and has no history.
+    let modes = rushlight_autograd::modes::current();
+    if !modes.inference && !modes.tangents && results.iter().any(Tensor::is_inference) {
+        return Ok(());
+    }
     if !arguments.iter().any(|argument| argument.covered && argument.requires_grad)
         || !results.iter().any(|result| result.dtype().is_differentiable())
     {
         return Ok(());
     }
+    check_tangents(args, &arguments)?;
     let mut node = OperatorNode::new(args, &arguments, false);
     node.keep(args, &arguments, results, None)?;
     let mut outputs: SmallVec<[&Tensor; 1]> = SmallVec::with_capacity(node.outputs.len());
@@ -405,6 +438,25 @@ pub(crate) fn record_node(args: &Args, output: &Output) -> Result<()> {
     }
     let ends = ends(&arguments, &node.edges);
     rushlight_autograd::record(node, &ends, &outputs)
+}
+
+/// Returns an error inside the function of a transform (`func.grad`) that would change a tensor from outside.
+#[inline]
+pub(crate) fn check_captured(own: &Tensor, op: &Operator) -> Result<()> {
+    if own.is_captured() && !rushlight_autograd::engine::in_backward() { Err(captured_error(op)) } else { Ok(()) }
+}
+
+#[cold]
+fn captured_error(op: &Operator) -> Error {
+    let overload = match (&op.implementation, op.schema().params.get(1)) {
+        (Implementation::Pointwise(_), Some(second)) if second.kind == Kind::Operand => ".Tensor",
+        _ => "",
+    };
+    let name = op.python_name();
+    Error::runtime(format!(
+        "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation (aten::{}_{overload}) that would mutate a captured Tensor. This is not supported; please rewrite the function being transformed to explicitly accept the mutated Tensor(s) as inputs.",
+        name.trim_end_matches('_')
+    ))
 }
 
 /// An in-place call, from before its kernel runs until after.
@@ -420,10 +472,12 @@ impl<'a, 'v> InPlaceCall<'a, 'v> {
     /// Returns an error for a tensor that may not be changed, and saves the values that the change will overwrite.
     pub fn begin(args: &'a Args<'v>) -> Result<InPlaceCall<'a, 'v>> {
         let own = args.tensor(Arg::FIRST)?;
+        check_captured(own, args.op)?;
         if !is_tracked(args) || args.op.tags.has(Tags::NO_GRAD_IN_PLACE) {
             return Ok(InPlaceCall { args, own, inner: InPlace::begin(own, &[])?, original: None });
         }
         let arguments = arguments(args, true);
+        check_tangents(args, &arguments)?;
         let inner = InPlace::begin(own, &ends(&arguments, &edges(args, &arguments)))?;
         let original = if inner.is_recorded() && needed_saves(args, &arguments).has_input(0) {
             let copy = crate::copy::clone(own)?;

@@ -544,11 +544,18 @@ pub struct Formula {
     pub input: Arg,
     pub saves: Saves,
     pub gradient: fn(&BackwardContext) -> Expr,
+    /// torch's name of a gradient that is not implemented.
+    pub missing: Option<&'static str>,
 }
 
 /// `formula(INPUT, Saves::RESULT, |d| d.grad() * d.result())`
 pub const fn formula(input: Arg, saves: Saves, gradient: fn(&BackwardContext) -> Expr) -> Formula {
-    Formula { input, saves, gradient }
+    Formula { input, saves, gradient, missing: None }
+}
+
+/// The place of a formula that is not known: backward raises an error that has this name.
+pub const fn missing_formula(input: Arg, name: &'static str) -> Formula {
+    Formula { input, saves: Saves::NOTHING, gradient: |_| Expr::Nothing, missing: Some(name) }
 }
 
 /// Gradients of several arguments, computed together.

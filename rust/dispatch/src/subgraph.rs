@@ -6,7 +6,7 @@ use rushlight_core::{Error, Result};
 use smallvec::SmallVec;
 
 use crate::naming::{in_place_name, node_name};
-use crate::node::is_tracked;
+use crate::node::{check_captured, is_tracked};
 use crate::operator::{Args, Derivative};
 use crate::primitives::primitives;
 
@@ -43,6 +43,7 @@ fn compose_recorded(body: Body, args: &Args) -> Result<Output> {
 /// The same for a call in place.
 pub fn compose_in_place(body: Body, args: &Args) -> Result<Output> {
     let own = args.tensor(Arg::FIRST)?;
+    check_captured(own, args.op)?;
     let change = InPlace::begin(own, &ends(args))?;
     // Tensors that the parts save must not be overwritten.
     let input = SubgraphCall::of(args, |tensor| {

@@ -169,7 +169,9 @@ pub fn resize(tensor: &Tensor, layout: Layout) -> Result<()> {
     let numel = rushlight_core::layout::checked_numel(&layout.sizes)?;
     let layout = Layout { offset: tensor.layout().offset, ..layout };
     let end = (layout.offset.max(0) as usize).saturating_add(numel);
-    let needed = end.saturating_mul(tensor.dtype().size());
+    let Some(needed) = end.checked_mul(tensor.dtype().size()) else {
+        return Err(Error::runtime(format!("Storage size calculation overflowed with sizes={}", Shape(&layout.sizes))));
+    };
     let storage = tensor.storage();
     if numel > 0 && needed > storage.len() {
         // SAFETY: in-place calls and `out=` come from the interpreter with the GIL held, so that no other thread

@@ -9,7 +9,7 @@ use rushlight::view::{complex, transpose};
 use rushlight::{Device, Tensor};
 use rushlight_dispatch::{interpreter, op};
 
-use crate::dtype::{device_object, dtype_object, sparse_coo, strided};
+use crate::dtype::{device_object, dtype_object, layout_name, layout_object};
 use crate::errors::{kind_of, raise};
 use crate::object;
 use crate::overrides::{self, Public};
@@ -58,14 +58,12 @@ static ATTRIBUTES: &[Attribute] = &[
         Ok(dtype_object(py, t.dtype())?.into_bound(py).into_any())
     }),
     attribute(c"device", c"Where the elements are.", |py, t| device_object(py, t.device())),
-    attribute(c"layout", c"How the elements are stored.", |py, t| {
-        give(py, if t.is_sparse() { sparse_coo(py)? } else { strided(py)? })
-    }),
+    attribute(c"layout", c"How the elements are stored.", |py, t| give(py, layout_object(py, layout_name(t))?)),
     attribute(c"shape", c"The sizes of the dimensions.", |py, t| crate::size::make(py, t.sizes())),
     attribute(c"ndim", c"The number of dimensions.", |py, t| give(py, t.rank())),
     attribute(c"itemsize", c"The bytes of one element.", |py, t| give(py, t.dtype().size())),
     attribute(c"nbytes", c"The bytes of all elements.", |py, t| {
-        if t.is_sparse() {
+        if t.parts().is_some() {
             return Err(PyRuntimeError::new_err(
                 "nbytes is not defined for sparse tensors.  If you want the size of the constituent tensors, add the nbytes of the indices and values.  If you want the size of the  equivalent dense tensor, multiply numel() by element_size()",
             ));
@@ -79,10 +77,14 @@ static ATTRIBUTES: &[Attribute] = &[
     attribute(c"is_meta", c"Whether the tensor has sizes only, and no elements.", |py, t| {
         give(py, t.device() == Device::Meta)
     }),
-    attribute(c"is_sparse", c"Whether only the indices and values of some elements are stored.", |py, t| {
-        give(py, t.is_sparse())
+    attribute(
+        c"is_sparse",
+        c"Whether the layout is torch.sparse_coo: the indices and values of some elements.",
+        |py, t| give(py, t.parts().is_some()),
+    ),
+    attribute(c"is_sparse_csr", c"Whether the layout is torch.sparse_csr.", |py, t| {
+        give(py, layout_name(t) == "sparse_csr")
     }),
-    attribute(c"is_sparse_csr", c"Always false.", |py, _| give(py, false)),
     attribute(c"is_quantized", c"Always false.", |py, _| give(py, false)),
     attribute(c"is_nested", c"Always false.", |py, _| give(py, false)),
     attribute(c"is_mkldnn", c"Always false.", |py, _| give(py, false)),
@@ -201,6 +203,19 @@ extern "C" fn write(own: *mut ffi::PyObject, value: *mut ffi::PyObject, closure:
                     ffi::Py_DecRef(answer);
                     return Ok(0);
                 }
+            }
+        }
+        if value.is_null() {
+            // SAFETY: as in `read`.
+            let attribute = unsafe { &*closure.cast::<Attribute>() };
+            if attribute.name == c"data" {
+                return Err(PyRuntimeError::new_err("Deleting tensor data is not allowed. Delete tensor instead!"));
+            }
+            if matches!(attribute.name.to_bytes(), b"real" | b"imag") {
+                return Err(PyRuntimeError::new_err(format!(
+                    "cannot delete the attribute '{}'",
+                    attribute.display_name()
+                )));
             }
         }
         // SAFETY: as in `read`; a null value means deletion.

@@ -6,10 +6,12 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use rushlight_dispatch::operator::Operator;
+use rushlight_dispatch::signature::Kind;
 use rushlight_dispatch::warn_once;
 use smallvec::SmallVec;
 
 use crate::errors::raise;
+use crate::object;
 use crate::parse::{Call, Raw};
 use crate::scalars;
 
@@ -53,17 +55,63 @@ pub fn reordered<'py>(
     method: bool,
     call: &Call<'_, 'py>,
 ) -> PyResult<Option<Reordered<'py>>> {
+    for order in orders(op.python_name(), method) {
+        if fits(order, op, method, call)? {
+            warn_once!(&deprecation(op, name, method, order)).map_err(raise)?;
+            return moved(order, call).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+/// Whether each argument of an order is given, at its position or by its keyword, and those for numbers are numbers.
+fn fits(order: &[OldArgument], op: &Operator, method: bool, call: &Call<'_, '_>) -> PyResult<bool> {
+    let given: Vec<_> = call.positional().collect();
+    if given.len() > order.len() {
+        return Ok(false);
+    }
+    let mut tensors = op.schema().params.iter().filter(|param| !param.keyword_only).skip(usize::from(method));
+    for (at, place) in order.iter().enumerate() {
+        let param = if place.is_none() { tensors.next() } else { None };
+        let keyword = match (place, param) {
+            (Some(keyword), _) => keyword,
+            (None, Some(param)) if param.name != "self" => param.name,
+            _ => "input",
+        };
+        let object = match given.get(at) {
+            Some(object) => Some(object.clone()),
+            None => call
+                .keywords()
+                .find(|(name, _)| name.to_str().is_ok_and(|name| name == keyword))
+                .map(|(_, value)| value),
+        };
+        let Some(object) = object else { return Ok(false) };
+        let fits = match param {
+            Some(param) => param.kind != Kind::Tensor || object::is_tensor(&object),
+            None => is_number(&object)?,
+        };
+        if !fits {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether an object is a number, or a tensor that may stand for one.
+fn is_number(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    match object::as_tensor(object.as_borrowed()) {
+        Some(tensor) => Ok(tensor.rank() == 0 && !tensor.requires_grad()),
+        None => Ok(scalars::number(object)?.is_some()),
+    }
+}
+
+fn moved<'py>(order: &[OldArgument], call: &Call<'_, 'py>) -> PyResult<Reordered<'py>> {
     let py = call.py;
-    let fitting = |order: &&&[OldArgument]| order.len() == call.positional.len();
-    let Some(order) = orders(op.python_name(), method).iter().find(fitting) else { return Ok(None) };
     let (mut positional, mut names, mut values) = (SmallVec::new(), Vec::new(), SmallVec::new());
     for (place, object) in order.iter().zip(call.positional()) {
         match place {
             None => positional.push(object.as_ptr()),
             Some(keyword) => {
-                if scalars::number(&object)?.is_none() {
-                    return Ok(None);
-                }
                 names.push(PyString::intern(py, keyword));
                 values.push(object.as_ptr());
             }
@@ -73,8 +121,7 @@ pub fn reordered<'py>(
         names.push(keyword.to_owned());
         values.push(value.as_ptr());
     }
-    warn_once!(&deprecation(op, name, method, order)).map_err(raise)?;
-    Ok(Some(Reordered { positional, names: PyTuple::new(py, names)?, values }))
+    Ok(Reordered { positional, names: PyTuple::new(py, names)?, values })
 }
 
 /// torch's sentence: the signature that was used, and the present one.

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple};
-use rushlight::{DType, Device};
+use rushlight::{DType, Device, Tensor};
 
 use crate::errors::{kind_of, raise};
 use crate::{errors, scalars};
@@ -306,7 +306,7 @@ fn ordinal(index: i64) -> PyResult<u8> {
     })
 }
 
-/// How a tensor stores its elements: `torch.strided` or `torch.sparse_coo`.
+/// How a tensor stores its elements, such as `torch.strided` or `torch.sparse_coo`.
 ///
 /// >>> torch.zeros(1).layout
 /// torch.strided
@@ -339,19 +339,23 @@ macro_rules! named {
 
 named! { PyLayout PyMemoryFormat }
 
-/// The only object `torch.strided`: programs compare layouts by identity.
-pub fn strided(py: Python<'_>) -> PyResult<Py<PyAny>> {
-    static STRIDED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    STRIDED
-        .get_or_try_init(py, || Py::new(py, PyLayout("strided")).map(Py::into_any))
-        .map(|object| object.clone_ref(py))
+const LAYOUTS: [&str; 6] = ["strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"];
+
+/// The name of a tensor's layout.
+pub fn layout_name(tensor: &Tensor) -> &'static str {
+    match (tensor.compressed_parts(), tensor.is_sparse()) {
+        (Some(parts), _) => parts.format.name(),
+        (None, true) => "sparse_coo",
+        (None, false) => "strided",
+    }
 }
 
-/// The only object `torch.sparse_coo`.
-pub fn sparse_coo(py: Python<'_>) -> PyResult<Py<PyAny>> {
-    static SPARSE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    SPARSE
-        .get_or_try_init(py, || Py::new(py, PyLayout("sparse_coo")).map(Py::into_any))
+/// The only object of a layout: programs compare layouts by identity.
+pub fn layout_object(py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
+    static OBJECTS: [PyOnceLock<Py<PyAny>>; 6] = [const { PyOnceLock::new() }; 6];
+    let place = LAYOUTS.iter().position(|own| *own == name).unwrap_or(0);
+    OBJECTS[place]
+        .get_or_try_init(py, || Py::new(py, PyLayout(LAYOUTS[place])).map(Py::into_any))
         .map(|object| object.clone_ref(py))
 }
 
@@ -366,8 +370,9 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     for dtype in DType::ALL {
         module.add(dtype.name(), dtype_object(py, dtype)?)?;
     }
-    module.add("strided", strided(py)?)?;
-    module.add("sparse_coo", sparse_coo(py)?)?;
+    for name in LAYOUTS {
+        module.add(name, layout_object(py, name)?)?;
+    }
     for name in MEMORY_FORMATS {
         module.add(name, PyMemoryFormat(name))?;
     }

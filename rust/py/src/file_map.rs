@@ -10,8 +10,6 @@ use rushlight::Storage;
 use rushlight_core::block::Block;
 use rushlight_core::file_map::{FileMap, MapMode};
 
-use crate::storage::PyStorage;
-
 /// A mapped file; storages over parts of it keep it alive.
 #[pyclass(frozen, name = "_FileMap", module = "rushlight._C")]
 struct PyFileMap(Arc<FileMap>);
@@ -40,10 +38,10 @@ impl PyFileMap {
     }
 
     /// The bytes from `offset` on.
-    fn storage(&self, offset: usize, nbytes: usize) -> PyResult<PyStorage> {
+    fn storage<'py>(&self, py: Python<'py>, offset: usize, nbytes: usize) -> PyResult<Bound<'py, PyAny>> {
         let block = Block::file(&self.0, offset, nbytes, false);
         let block = block.ok_or_else(|| PyRuntimeError::new_err("the file was truncated while it was read"))?;
-        Ok(PyStorage(Storage::new(block)))
+        crate::storage::wrap(py, Storage::new(block))
     }
 }
 

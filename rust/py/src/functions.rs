@@ -4,15 +4,17 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyInt, PyMemoryView};
-use rushlight::{DType, Device, Tensor};
+use rushlight::{DType, Device, Layout, Tensor};
 use rushlight_core::dtype as settings;
+use rushlight_core::memory_format::has_channels_last;
 use rushlight_dispatch::promote::PromotionState;
-use rushlight_dispatch::{autocast, backcompat, copy, create, interpreter, op, warn_once};
+use rushlight_dispatch::{autocast, backcompat, copy, create, deterministic, interpreter, op, warn_once};
 
 use crate::dtype::{
     PyDType, PyDevice, default_device, dtype_object, extract_dtype, set_default_device, wanted_device, wanted_dtype,
 };
 use crate::errors::{kind_of, raise};
+use crate::storage::PyStorage;
 use crate::{buffer, dlpack, nested, numpy, numpy_types, object, overrides};
 
 /// The tensor on the given device and in the given dtype; itself if nothing changes.
@@ -37,15 +39,16 @@ fn placed(tensor: Tensor, dtype: Option<DType>, device: Option<PyDevice>) -> PyR
 /// tensor([[1., 2.],
 ///         [3., 4.]])
 #[pyfunction]
-#[pyo3(signature = (data, *, dtype=None, device=None, requires_grad=false, pin_memory=false))]
+#[pyo3(signature = (data, *, dtype=None, device=None, requires_grad=None, pin_memory=false), text_signature = "(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False)")]
 fn tensor<'py>(
     py: Python<'py>,
     data: &Bound<'py, PyAny>,
     dtype: Option<&Bound<'py, PyAny>>,
     device: Option<&Bound<'py, PyAny>>,
-    requires_grad: bool,
+    requires_grad: Option<&Bound<'py, PyAny>>,
     pin_memory: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let requires_grad = wants_gradient(requires_grad)?;
     let flag = |flag: bool| flag.then(|| PyBool::new(py, true).to_owned().into_any());
     let keywords = [
         ("dtype", dtype.cloned()),
@@ -63,6 +66,14 @@ fn tensor<'py>(
     finished(py, rushlight::convert::to_device(&made, device).map_err(raise)?, requires_grad)
 }
 
+/// The argument `requires_grad` of `tensor`.
+fn wants_gradient(argument: Option<&Bound<'_, PyAny>>) -> PyResult<bool> {
+    let Some(argument) = argument else { return Ok(false) };
+    argument.extract().map_err(|_| {
+        PyTypeError::new_err(format!("tensor(): argument 'requires_grad' must be bool, not {}", kind_of(argument)))
+    })
+}
+
 /// Numbers, nested sequences, arrays or tensors as a new tensor; `function` is the called function's name.
 pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>, function: &str) -> PyResult<Tensor> {
     let shared = if object::is_tensor(data) {
@@ -75,6 +86,8 @@ pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>, function: &str) -> 
         numpy::import(data)?
     } else if exports(data)? {
         dlpack::import(data, None, None)?
+    } else if let Some(tensor) = over_storage(data, dtype) {
+        tensor
     } else {
         return nested::read(data, dtype);
     };
@@ -88,6 +101,14 @@ pub fn copied(data: &Bound<'_, PyAny>, dtype: Option<DType>, function: &str) -> 
 /// Whether data is a DLPack capsule, or an object that exports one; NumPy's numbers count as plain numbers.
 fn exports(data: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(dlpack::is_capsule(data) || (data.hasattr(intern!(data.py(), "__dlpack__"))? && !numpy_types::is_scalar(data)?))
+}
+
+/// The bytes of an untyped storage as elements of the dtype, which is int64 if none is given, as in torch.
+fn over_storage(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> Option<Tensor> {
+    let storage = data.cast::<PyStorage>().ok()?.get().0.clone();
+    let dtype = dtype.unwrap_or(DType::I64);
+    let (count, device) = (storage.len() / dtype.size(), storage.device());
+    Some(Tensor::new(storage, Layout::contiguous(&[count as isize]), dtype, device))
 }
 
 fn finished(py: Python<'_>, tensor: Tensor, requires_grad: bool) -> PyResult<Bound<'_, PyAny>> {
@@ -105,6 +126,9 @@ fn aliased(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Tensor, b
     }
     if exports(data)? {
         return Ok((dlpack::import(data, None, None)?, true));
+    }
+    if let Some(tensor) = over_storage(data, dtype) {
+        return Ok((tensor, true));
     }
     Ok((nested::read(data, dtype)?, false))
 }
@@ -504,6 +528,18 @@ fn _set_backcompat_warnings(broadcast: bool, keepdim: bool, ambiguous: bool, str
     backcompat::set(broadcast, keepdim, ambiguous, strict);
 }
 
+/// Switches torch's deterministic mode.
+#[pyfunction]
+fn _set_deterministic(enabled: bool, warn_only: bool, fill: bool) {
+    deterministic::set(enabled, warn_only, fill);
+}
+
+/// Whether the strides of images or volumes say channels last, with gaps or without.
+#[pyfunction]
+fn _has_channels_last(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(has_channels_last(object::tensor(tensor)?.layout()))
+}
+
 /// The number of cores that this process may use.
 #[pyfunction]
 fn _usable_cores() -> usize {
@@ -562,6 +598,8 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         _broadcast_shapes,
         _result_type,
         _set_backcompat_warnings,
+        _set_deterministic,
+        _has_channels_last,
         _usable_cores,
         _cuda_device_count,
         _refuse_cuda,

@@ -14,7 +14,7 @@ use crate::{object, scalars};
 /// members.
 #[pyfunction]
 fn _join_group(count: &Bound<'_, PyStorage>) -> PyResult<()> {
-    let storage = &count.get().0;
+    let storage = &count.get().storage;
     if !storage.is_shared()
         || storage.len() < size_of::<AtomicUsize>()
         || !storage.address().is_multiple_of(align_of::<AtomicUsize>())

@@ -11,7 +11,7 @@ use crate::errors::raise;
 /// Returns an error for a sparse tensor, whose elements are in two others, and for a batched one.
 pub fn with_memory(tensor: &Tensor) -> PyResult<()> {
     match tensor.meta().form {
-        Form::Sparse(_) => Err(raise(sparse::no_memory())),
+        Form::Sparse(_) | Form::Compressed(_) => Err(raise(sparse::no_memory(tensor))),
         Form::Batched(_) => Err(raise(vmap::storage_error())),
         Form::Plain | Form::LazyConj => Ok(()),
     }
@@ -19,7 +19,7 @@ pub fn with_memory(tensor: &Tensor) -> PyResult<()> {
 
 /// The address of the element whose indices are all zero; zero if there are no elements.
 pub fn address(tensor: &Tensor) -> usize {
-    if tensor.storage().is_empty() || tensor.device() == Device::Meta {
+    if tensor.numel() == 0 || tensor.device() == Device::Meta {
         return 0;
     }
     tensor.storage().address().wrapping_add_signed(tensor.layout().offset * tensor.dtype().size() as isize)
@@ -37,7 +37,10 @@ pub fn exportable(tensor: &Tensor) -> PyResult<()> {
         return Err(raise(vmap::data_error()));
     }
     if tensor.is_sparse() {
-        return Err(PyTypeError::new_err("can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first."));
+        return Err(PyTypeError::new_err(format!(
+            "can't convert {} layout tensor to numpy. Use Tensor.to_dense() first.",
+            tensor.layout_name()
+        )));
     }
     if tensor.requires_grad() && modes::grad_enabled() {
         return Err(PyRuntimeError::new_err(

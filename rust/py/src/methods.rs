@@ -119,6 +119,13 @@ macro_rules! methods {
     };
 }
 
+/// torch's error for the geometry of compressed sparse tensors.
+fn without_strides(own: &Own, what: &str) -> PyResult<()> {
+    let Some(parts) = own.tensor.compressed_parts() else { return Ok(()) };
+    let name = parts.format.layout_name().trim_start_matches("Sparse").to_uppercase();
+    Err(PyRuntimeError::new_err(format!("Sparse {name} tensors do not have {what}")))
+}
+
 methods! {
     fn size(own, dim) "The sizes of all dimensions, or of one." {
         match dim.filter(|dim| !dim.is_none()) {
@@ -127,6 +134,7 @@ methods! {
         }
     }
     fn stride(own, dim) "The strides of all dimensions, or of one, in elements." {
+        without_strides(own, "strides")?;
         let strides = &own.tensor.layout().strides;
         match dim.filter(|dim| !dim.is_none()) {
             None => Ok(PyTuple::new(own.py(), strides.iter())?.into_any()),
@@ -151,6 +159,10 @@ methods! {
         own.give(if let Device::Cuda(index) = own.tensor.device() { i64::from(index) } else { -1 })
     }
     fn is_contiguous(own, memory_format) "Whether the elements lie in memory in the order of a format, without gaps." {
+        without_strides(own, "is_contiguous")?;
+        if own.tensor.is_sparse() {
+            return own.give(false);
+        }
         let format = memory_format.map(|format| named_format(&format)).transpose()?;
         own.give(rushlight_core::memory_format::is_contiguous(own.tensor.layout(), format).map_err(raise)?)
     }

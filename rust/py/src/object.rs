@@ -1,9 +1,9 @@
 //! The Python object of a tensor, which holds a handle on a `TensorImpl`.
 //!
-//! A `TensorImpl` always has the same object. The `TensorImpl` keeps a borrowed pointer to it, cleared when the object
-//! is destroyed. Some of them outlive their objects (for example, a parameter that only the graph still holds). If such
-//! an object has a subclass or attributes, it hands both to a successor, which the `TensorImpl` owns until the object
-//! is needed again.
+//! A `TensorImpl` always has the same object. The `TensorImpl` has a borrowed pointer to it, cleared when the object is
+//! destroyed. Some of them outlive the last reference to their objects (for example, a parameter that only the graph
+//! still holds). If such an object has a subclass, attributes or weak references, it is not destroyed: the `TensorImpl`
+//! keeps it until the object is needed again, or until the object has the last handle on the `TensorImpl`.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -22,7 +22,7 @@ use crate::reclaim::{DeferredDrop, Owned};
 #[repr(C)]
 pub struct Object {
     head: ffi::PyObject,
-    /// Empty only between a hand-over and the end of the old object.
+    /// Empty only while the object is destroyed.
     tensor: ManuallyDrop<Option<Tensor>>,
     pub dict: *mut ffi::PyObject,
     pub weakrefs: *mut ffi::PyObject,
@@ -38,24 +38,29 @@ pub fn class() -> *mut ffi::PyTypeObject {
 
 pub fn set_class(class: *mut ffi::PyTypeObject) {
     CLASS.store(class, Ordering::Release);
-    rushlight_autograd::set_python_release(release);
+    rushlight_autograd::set_left_alone(left_alone);
 }
 
-/// Called when a `TensorImpl` that owns its object is dropped; on any thread, and while the interpreter exits.
-fn release(object: *mut c_void) {
-    drop(DeferredDrop::new(Successor(object.cast())));
+/// Called with the last handle on a `TensorImpl` besides that of its object, which it keeps; on any thread, and while
+/// the interpreter exits.
+fn left_alone(last: Tensor) {
+    drop(DeferredDrop::new(LastHandle(last)));
 }
 
-/// An object whose `TensorImpl` was dropped. It holds no handle on a `TensorImpl`, because its `TensorImpl` held it.
-struct Successor(*mut ffi::PyObject);
+/// The last handle on a `TensorImpl` besides that of its object.
+struct LastHandle(Tensor);
 
-// SAFETY: only moved; the reference is dropped by a thread that holds the GIL.
-unsafe impl Send for Successor {}
-
-impl Owned for Successor {
+impl Owned for LastHandle {
     fn end(self: Box<Self>, py: Python<'_>) {
-        // SAFETY: the `TensorImpl` owned one reference.
-        drop(unsafe { Bound::from_owned_ptr(py, self.0) });
+        let tensor = self.0;
+        // The object may have been needed again meanwhile, and other handles may have been made from it.
+        if tensor.keeps_python() && tensor.owners() == 2 {
+            let object = tensor.python().cast::<ffi::PyObject>();
+            tensor.release_python();
+            drop(tensor);
+            // SAFETY: the `TensorImpl` owned one reference.
+            drop(unsafe { Bound::from_owned_ptr(py, object) });
+        }
     }
 }
 
@@ -102,11 +107,9 @@ pub fn wrap(py: Python<'_>, tensor: Tensor) -> PyResult<*mut ffi::PyObject> {
     if known.is_null() {
         return allocate(py, class(), tensor);
     }
-    if tensor.owns_python() {
-        // The `TensorImpl`'s reference becomes the caller's, and the object holds the `TensorImpl` again.
-        tensor.set_owns_python(false);
-        // SAFETY: an owned object holds no handle of its own, so there is nothing to drop.
-        unsafe { ptr::write(&raw mut (*known.cast::<Object>()).tensor, ManuallyDrop::new(Some(tensor))) };
+    if tensor.keeps_python() {
+        // The `TensorImpl`'s reference becomes the caller's.
+        tensor.release_python();
     } else {
         // SAFETY: a `TensorImpl`'s pointer is cleared before its object is destroyed.
         unsafe { ffi::Py_IncRef(known) };
@@ -193,34 +196,15 @@ pub fn wrap_as<'py>(class: &Bound<'py, PyAny>, tensor: Tensor) -> PyResult<Bound
     // SAFETY: checked to be a type before the check that it derives from the class of tensors.
     let derived = unsafe { ffi::PyType_Check(class.as_ptr()) != 0 && ffi::PyType_IsSubtype(kind, self::class()) != 0 };
     if !derived {
-        return Err(PyTypeError::new_err("cls must be a type (not an instance) derived from Tensor"));
+        return Err(PyTypeError::new_err(if class.is_instance_of::<pyo3::types::PyType>() {
+            "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class inherits from Tensor.".to_string()
+        } else {
+            format!("cls must be a type (got {})", kind_of(class))
+        }));
     }
     let object = allocate(py, kind, tensor)?;
     // SAFETY: a new reference.
     Ok(unsafe { Bound::from_owned_ptr(py, object) })
-}
-
-/// Hands class and attributes to a successor that the `TensorImpl` owns. The old object keeps nothing.
-///
-/// # Safety
-/// The GIL is held, and the reference is the object's last.
-unsafe fn hand_over(object: *mut Object) {
-    // SAFETY: the caller holds the GIL and the object's last reference.
-    unsafe {
-        let Some(tensor) = (*object).tensor.take() else { return };
-        let kind = ffi::Py_TYPE(object.cast());
-        let heir = ffi::PyType_GenericAlloc(kind, 0).cast::<Object>();
-        if heir.is_null() {
-            ffi::PyErr_Clear();
-            tensor.set_python(ptr::null_mut());
-            return;
-        }
-        (*heir).dict = std::mem::replace(&mut (*object).dict, ptr::null_mut());
-        tensor.set_python(heir.cast());
-        tensor.set_owns_python(true);
-        // The successor refers to the `TensorImpl` without owning it: the `TensorImpl` owns the successor.
-        ptr::write(&raw mut (*heir).tensor, ManuallyDrop::new(None));
-    }
 }
 
 /// Whether an object has state besides its address.
@@ -230,7 +214,9 @@ unsafe fn hand_over(object: *mut Object) {
 unsafe fn has_own(object: *mut Object) -> bool {
     // SAFETY: a living object.
     unsafe {
-        ffi::Py_TYPE(object.cast()) != class() || (!(*object).dict.is_null() && ffi::PyDict_Size((*object).dict) > 0)
+        ffi::Py_TYPE(object.cast()) != class()
+            || !(*object).weakrefs.is_null()
+            || (!(*object).dict.is_null() && ffi::PyDict_Size((*object).dict) > 0)
     }
 }
 
@@ -242,8 +228,11 @@ pub unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         let own = object.cast::<Object>();
         let kind = ffi::Py_TYPE(object);
         ffi::PyObject_GC_UnTrack(object.cast());
-        if has_own(own) && (*own).tensor.as_ref().is_some_and(|tensor| tensor.owners() > 1) {
-            hand_over(own);
+        if has_own(own) && (*own).tensor.as_ref().is_some_and(Tensor::keep_python) {
+            // Not destroyed: the `TensorImpl` has this reference now.
+            ffi::Py_IncRef(object);
+            ffi::PyObject_GC_Track(object.cast());
+            return;
         }
         // Done before any of the user's code runs: if that code gets the `TensorImpl`'s object, it gets a new one.
         let tensor = (*own).tensor.take();
@@ -274,7 +263,11 @@ pub unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitp
     // SAFETY: called by the garbage collector with a living object, with the GIL; only its own references are visited.
     unsafe {
         let own = object.cast::<Object>();
-        if !(*own).dict.is_null() {
+        let shared = (*own).tensor.as_ref().is_some_and(|tensor| tensor.owners() > 1 && !tensor.keeps_python());
+        // Attributes live as long as the `TensorImpl`. So a cycle through them is not shown to the collector while there
+        // are other handles, which it does not know: such a cycle is reachable. An object that the `TensorImpl` keeps is
+        // reachable anyway.
+        if !(*own).dict.is_null() && !shared {
             let stop = visit((*own).dict, arg);
             if stop != 0 {
                 return stop;
@@ -302,7 +295,10 @@ pub unsafe extern "C" fn clear(object: *mut ffi::PyObject) -> c_int {
     // SAFETY: called by the garbage collector with a living object, with the GIL.
     unsafe {
         let own = object.cast::<Object>();
-        if let Some(tensor) = (*own).tensor.as_ref().filter(|tensor| tensor.owners() == 1) {
+        if let Some(tensor) = (*own).tensor.as_ref() {
+            if tensor.owners() > 1 {
+                return 0;
+            }
             tensor.forget_objects();
         }
         let dict = std::mem::replace(&mut (*own).dict, ptr::null_mut());

@@ -184,6 +184,12 @@ unsafe fn overrides(py: Python<'_>, raw: Raw) -> bool {
     }
 }
 
+/// Whether an object's class has a `__torch_function__` that is not disabled, whether or not handlers are enabled here.
+pub fn has_handler(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a living object.
+    unsafe { overrides(object.py(), object.as_ptr()) }
+}
+
 /// _overrides(object)
 /// --
 ///

@@ -13,6 +13,7 @@ use rushlight_core::{Element, dispatch};
 use rushlight_dispatch::copy::readable;
 use rushlight_dispatch::vmap;
 
+use crate::dtype::layout_name;
 use crate::{attach, object};
 
 static PRECISION: AtomicUsize = AtomicUsize::new(4);
@@ -253,8 +254,8 @@ pub fn text(class: &str, tensor: &Tensor) -> String {
     let dtype = tensor.dtype();
     let default = default_dtype();
     let mut suffixes = Vec::new();
-    if let Some(parts) = tensor.parts() {
-        return sparse(prefix, tensor, &parts);
+    if tensor.is_sparse() {
+        return sparse(prefix, tensor);
     }
     if tensor.is_batched() {
         return batched(class, tensor);
@@ -329,7 +330,20 @@ fn source_location(tensor: &Tensor) -> Option<String> {
 }
 
 /// The text of a sparse tensor: its parts on separate lines, and the suffixes.
-fn sparse(prefix: String, tensor: &Tensor, parts: &rushlight_autograd::SparseParts) -> String {
+fn sparse(prefix: String, tensor: &Tensor) -> String {
+    let (layout, size) = (layout_name(tensor), format!("size={}", tuple(tensor.sizes())));
+    let (parts, count) = match (tensor.parts(), tensor.compressed_parts()) {
+        (Some(own), _) => {
+            let count = own.indices.sizes()[1];
+            (vec![("indices", own.indices.clone()), ("values", own.values.clone())], count)
+        }
+        (None, Some(own)) => {
+            let [compressed, plain] = own.format.index_names();
+            let indices = [(compressed, own.compressed.clone()), (plain, own.plain.clone())];
+            (indices.into_iter().chain([("values", own.values.clone())]).collect(), own.count())
+        }
+        (None, None) => (Vec::new(), 0),
+    };
     let indent = prefix.len();
     let part = |name: &str, part: &Tensor| {
         let head = format!("{name}=tensor(");
@@ -341,15 +355,21 @@ fn sparse(prefix: String, tensor: &Tensor, parts: &rushlight_autograd::SparsePar
         with_suffixes(head + &elements(part, column), &own, column)
     };
     let gap = format!(",\n{}", " ".repeat(indent));
-    let text = [prefix + &part("indices", &parts.indices), part("values", &parts.values)].join(&gap);
-    let mut suffixes = vec![format!("nnz={}", parts.indices.sizes()[1])];
+    let mut text = prefix.clone() + &parts.iter().map(|(name, own)| part(name, own)).collect::<Vec<_>>().join(&gap);
+    let mut suffixes = vec![format!("nnz={count}")];
+    // Behind coordinates the size is on a line of its own.
+    if tensor.parts().is_some() {
+        text = format!("{text}{gap}{size}");
+    } else {
+        suffixes.insert(0, size);
+    }
     let dtype = tensor.dtype();
     if ![default_dtype(), default_dtype().to_complex(), DType::I64, DType::Bool].contains(&dtype) {
         suffixes.push(format!("dtype={dtype}"));
     }
-    suffixes.push("layout=torch.sparse_coo".into());
+    suffixes.push(format!("layout=torch.{layout}"));
     suffixes.extend(history(tensor));
-    with_suffixes(format!("{text}{gap}size={}", tuple(tensor.sizes())), &suffixes, indent)
+    with_suffixes(text, &suffixes, indent)
 }
 
 /// Adds the suffixes after the elements, on new lines if they do not fit.

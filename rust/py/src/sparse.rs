@@ -2,11 +2,15 @@
 
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use rushlight::sparse::{COALESCE, FROM_PARTS, TO_DENSE, TO_SPARSE, VALUES, convert::MASKED, product::times};
-use rushlight_autograd::SparseParts;
+use rushlight::sparse::compressed::convert::to_layout;
+use rushlight::sparse::{
+    COALESCE, FROM_COMPRESSED, FROM_PARTS, TO_DENSE, TO_SPARSE, VALUES, convert::MASKED, product::times,
+};
+use rushlight_autograd::{CompressedParts, SparseParts};
 use rushlight_dispatch::op;
 use rushlight_dispatch::value::{Value, sizes_value};
 
+use crate::dtype::PyLayout;
 use crate::errors::raise;
 use crate::methods::Own;
 use crate::tensor_methods::given;
@@ -15,15 +19,49 @@ use crate::{methods, object, scalars};
 /// The parts of a sparse tensor; the error for others has the name of a public method.
 fn parts(own: &Own, name: &str) -> PyResult<std::sync::Arc<SparseParts>> {
     own.tensor.parts().ok_or_else(|| {
-        PyRuntimeError::new_err(format!("{name} expected sparse coordinate tensor layout but got Strided"))
+        PyRuntimeError::new_err(format!(
+            "{name} expected sparse coordinate tensor layout but got {}",
+            own.tensor.layout_name()
+        ))
     })
+}
+
+/// The parts of a compressed sparse tensor that compresses rows, or columns.
+fn compressed(own: &Own, name: &str, columns: bool) -> PyResult<std::sync::Arc<CompressedParts>> {
+    own.tensor.compressed_parts().filter(|parts| parts.format.columns == columns).ok_or_else(|| {
+        PyRuntimeError::new_err(format!(
+            "{name} expected sparse {} compressed tensor layout but got {}",
+            if columns { "column" } else { "row" },
+            own.tensor.layout_name()
+        ))
+    })
+}
+
+/// The tensor in another layout; the block size is one number or two.
+fn converted<'py>(
+    own: &Own<'_, 'py>,
+    layout: &str,
+    blocksize: Option<Bound<'py, PyAny>>,
+    dense_dim: Option<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let blocksize = match blocksize.filter(|size| !size.is_none()) {
+        Some(size) => Some(match scalars::int(&size)? {
+            Some(size) => vec![size, size],
+            None => size.extract::<Vec<i64>>()?,
+        }),
+        None => None,
+    };
+    let dense_dim = dense_dim.filter(|dims| !dims.is_none()).map(|dims| dims.extract::<i64>()).transpose()?;
+    let result = to_layout(own.tensor, layout, blocksize.as_deref(), dense_dim).map_err(raise)?;
+    if result.id() == own.tensor.id() { own.same() } else { own.wrap(result) }
 }
 
 /// The same for methods that exist in torch only for sparse tensors.
 fn inner(own: &Own, name: &str) -> PyResult<std::sync::Arc<SparseParts>> {
     own.tensor.parts().ok_or_else(|| {
         PyNotImplementedError::new_err(format!(
-            "Could not run 'aten::{name}' with arguments from the 'CPU' backend. This could be because the operator doesn't exist for this backend, or was omitted during the selective/custom build process (if using custom build)."
+            "Could not run 'aten::{name}' with arguments from the '{}' backend. This could be because the operator doesn't exist for this backend, or was omitted during the selective/custom build process (if using custom build).",
+            if own.tensor.is_sparse() { "SparseCsrCPU" } else { "CPU" }
         ))
     })
 }
@@ -45,7 +83,19 @@ methods! {
         }
         own.wrap(parts.indices.detach())
     }
-    fn values(own) "The values of a coalesced tensor." {
+    fn crow_indices(own) "For each row of a CSR or BSR tensor its first value, and after them the number of values." {
+        own.wrap(compressed(own, "crow_indices", false)?.compressed.detach())
+    }
+    fn col_indices(own) "For each value of a CSR or BSR tensor its column." {
+        own.wrap(compressed(own, "col_indices", false)?.plain.detach())
+    }
+    fn ccol_indices(own) "For each column of a CSC or BSC tensor its first value, and after them the number of values." {
+        own.wrap(compressed(own, "ccol_indices", true)?.compressed.detach())
+    }
+    fn row_indices(own) "For each value of a CSC or BSC tensor its row." {
+        own.wrap(compressed(own, "row_indices", true)?.plain.detach())
+    }
+    fn values(own) "The values of a coalesced tensor, or of a compressed one." {
         if !own.tensor.is_sparse() {
             return Err(PyRuntimeError::new_err("values expected sparse tensor layout but got Strided"));
         }
@@ -55,24 +105,35 @@ methods! {
         own.wrap(inner(own, "_indices")?.indices.detach())
     }
     fn _values(own) "The stored values." { own.wrap(inner(own, "_values")?.values.detach()) }
-    fn _nnz(own) "The number of values." { own.give(inner(own, "_nnz")?.indices.sizes()[1]) }
+    fn _nnz(own) "The number of values; in each batch of a compressed tensor." {
+        match own.tensor.compressed_parts() {
+            Some(parts) => own.give(parts.count()),
+            None => own.give(inner(own, "_nnz")?.indices.sizes()[1]),
+        }
+    }
     fn sparse_dim(own) "The number of sparse dimensions; zero for a dense tensor." {
+        if own.tensor.compressed_parts().is_some() {
+            return own.give(2);
+        }
         own.give(own.tensor.parts().map_or(0, |parts| parts.indices.sizes()[0]))
     }
     fn dense_dim(own) "The number of dense dimensions; all of a dense tensor's." {
+        if let Some(parts) = own.tensor.compressed_parts() {
+            return own.give(parts.dense_dims());
+        }
         own.give(own.tensor.parts().map_or(own.tensor.rank(), |parts| parts.values.rank() - 1))
     }
     fn _coalesced_(own, coalesced = required) "Marks the indices as sorted and unique, which is checked, or as possibly not." {
         let parts = parts(own, "_coalesced_")?;
-        let wanted = given("_coalesced_", coalesced)?.is_truthy()?;
+        let wanted = given("_coalesced_", "coalesced", coalesced)?.is_truthy()?;
         let sizes = sizes_value(own.tensor.sizes());
         op!(FROM_PARTS, &parts.indices, &parts.values.detach(), sizes, wanted).map_err(raise)?;
         own.tensor.set_parts(SparseParts { coalesced: wanted, ..(*parts).clone() });
         own.same()
     }
-    fn to_dense(own, dtype, masked_grad) "The dense form of a sparse tensor; a dense tensor itself." {
-        let _ = masked_grad;
-        let whole = op!(TO_DENSE, own.tensor).map_err(raise)?;
+    fn to_dense(own, dtype, masked_grad) "The dense form of a sparse tensor; a dense tensor itself. The gradient has the tensor's indices, unless `masked_grad` is false." {
+        let masked = masked_grad.filter(|masked| !masked.is_none()).map_or(Ok(true), |masked| masked.is_truthy())?;
+        let whole = op!(TO_DENSE, own.tensor, masked).map_err(raise)?;
         match dtype.filter(|dtype| !dtype.is_none()) {
             None if !own.tensor.is_sparse() => own.same(),
             None => own.wrap(whole),
@@ -82,18 +143,50 @@ methods! {
             },
         }
     }
-    fn to_sparse(own, sparse_dim) "The non-zero elements as a sparse tensor; with `sparse_dim`, blocks of them." {
-        let dims = match sparse_dim.filter(|dims| !dims.is_none()) {
-            Some(dims) => match scalars::int(&dims)? {
-                Some(dims) => Value::Int(dims),
-                None => return Err(PyNotImplementedError::new_err("to_sparse() only makes tensors of layout torch.sparse_coo")),
-            },
-            None => Value::None,
+    fn to_sparse(own, sparse_dim, layout, blocksize, dense_dim) "The non-zero elements as a sparse tensor; with `sparse_dim`, blocks of them. `layout` may be any sparse one." {
+        let Some(dims) = sparse_dim.filter(|dims| !dims.is_none()) else {
+            let layout = match layout.filter(|layout| !layout.is_none()) {
+                Some(layout) => layout.cast::<PyLayout>().map(|layout| layout.get().0).map_err(|_| {
+                    PyTypeError::new_err("to_sparse(): argument 'layout' must be torch.layout")
+                })?,
+                None => "sparse_coo",
+            };
+            return converted(own, layout, blocksize, dense_dim);
         };
-        own.wrap(op!(TO_SPARSE, own.tensor, dims).map_err(raise)?)
+        let Some(dims) = scalars::int(&dims)? else {
+            return Err(PyTypeError::new_err("to_sparse(): argument 'sparse_dim' must be int"));
+        };
+        let (held, name) = match (own.tensor.parts(), own.tensor.compressed_parts()) {
+            (Some(parts), _) => (Some(parts.indices.sizes()[0] as i64), ("to_sparse", "self.sparse_dim()")),
+            (_, Some(_)) => (Some(2), ("sparse_compressed_to_sparse", "2")),
+            _ => (None, ("", "")),
+        };
+        match held {
+            Some(held) if held != dims => Err(PyRuntimeError::new_err(format!(
+                "{}: conversion from {} to Sparse with sparse_dim argument !={} is not supported",
+                name.0,
+                own.tensor.layout_name(),
+                name.1
+            ))),
+            Some(_) => converted(own, "sparse_coo", None, None),
+            None => own.wrap(op!(TO_SPARSE, own.tensor, Value::Int(dims)).map_err(raise)?),
+        }
+    }
+    fn to_sparse_coo(own) "The tensor in layout torch.sparse_coo." { converted(own, "sparse_coo", None, None) }
+    fn to_sparse_csr(own, dense_dim) "The tensor in layout torch.sparse_csr." {
+        converted(own, "sparse_csr", None, dense_dim)
+    }
+    fn to_sparse_csc(own, dense_dim) "The tensor in layout torch.sparse_csc." {
+        converted(own, "sparse_csc", None, dense_dim)
+    }
+    fn to_sparse_bsr(own, blocksize = required, dense_dim) "The tensor in layout torch.sparse_bsr." {
+        converted(own, "sparse_bsr", Some(given("to_sparse_bsr", blocksize)?), dense_dim)
+    }
+    fn to_sparse_bsc(own, blocksize = required, dense_dim) "The tensor in layout torch.sparse_bsc." {
+        converted(own, "sparse_bsc", Some(given("to_sparse_bsc", blocksize)?), dense_dim)
     }
     fn sparse_mask(own, mask = required) "The elements at the indices of a sparse tensor." {
-        let mask = given("sparse_mask", mask)?;
+        let mask = given("sparse_mask", "mask", mask)?;
         own.wrap(op!(MASKED, own.tensor, object::tensor(&mask)?).map_err(raise)?)
     }
 }
@@ -113,6 +206,24 @@ fn _sparse_coo_tensor<'py>(
     object::wrap_bound(py, op!(FROM_PARTS, indices, values, size, is_coalesced).map_err(raise)?)
 }
 
+/// Implements `torch.sparse_compressed_tensor`: a sparse tensor from both indices, values and, if given, a size.
+#[pyfunction]
+#[pyo3(signature = (layout, compressed_indices, plain_indices, values, size=None))]
+fn _sparse_compressed_tensor<'py>(
+    py: Python<'py>,
+    layout: &Bound<'py, PyAny>,
+    compressed_indices: &Bound<'py, PyAny>,
+    plain_indices: &Bound<'py, PyAny>,
+    values: &Bound<'py, PyAny>,
+    size: Option<Vec<i64>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let layout = layout.cast::<PyLayout>()?.get().0;
+    let size = size.map_or(Value::None, |size| Value::from(size.as_slice()));
+    let (compressed, plain) = (object::tensor(compressed_indices)?, object::tensor(plain_indices)?);
+    let made = op!(FROM_COMPRESSED, compressed, plain, object::tensor(values)?, layout, size).map_err(raise)?;
+    object::wrap_bound(py, made)
+}
+
 /// Implements `torch.sparse.mm`: the product of two matrices of which at least one is sparse.
 #[pyfunction]
 fn _sparse_mm<'py>(py: Python<'py>, a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -121,5 +232,6 @@ fn _sparse_mm<'py>(py: Python<'py>, a: &Bound<'py, PyAny>, b: &Bound<'py, PyAny>
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_sparse_coo_tensor, module)?)?;
+    module.add_function(wrap_pyfunction!(_sparse_compressed_tensor, module)?)?;
     module.add_function(wrap_pyfunction!(_sparse_mm, module)?)
 }

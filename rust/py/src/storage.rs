@@ -1,14 +1,20 @@
 //! `UntypedStorage`: a tensor's bytes as an object of their own, and their transfer between processes.
+//!
+//! A storage has at most one object, which it keeps alive as long as anything else has a handle on the storage.
 
 use rushlight_dispatch::allocate::storage;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyType};
 use rushlight::{Device, Storage};
 use rushlight_core::block::Block;
 use rushlight_core::file_map::MapMode;
@@ -20,18 +26,112 @@ use crate::buffer::Memory;
 use crate::dtype::{PyDevice, wanted_device};
 use crate::errors::{kind_of, raise};
 use crate::foreign_buffer::{Buffer, block_over};
+use crate::reclaim::{DeferredDrop, Owned};
 use crate::scalars;
 
 /// The pickle of a storage: the function that rebuilds it, and its arguments, the content and the type of device.
 type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyAny>, &'static str));
 
-/// Bytes without a dtype, shared by every tensor that views them.
-///
-/// >>> storage = torch.tensor([1, 2], dtype=torch.int16).untyped_storage()
-/// >>> storage.nbytes(), list(storage)
-/// (4, [1, 0, 2, 0])
-#[pyclass(frozen, weakref, name = "UntypedStorage", module = "rushlight")]
-pub struct PyStorage(pub Storage);
+/// The base of `UntypedStorage`, which is derived from it in Python and so has attributes that the garbage collector
+/// sees.
+#[pyclass(frozen, subclass, weakref, name = "_StorageBase", module = "rushlight._C")]
+pub struct PyStorage {
+    pub storage: Storage,
+    /// The object's address, once it is in `ALIVE`.
+    object: AtomicUsize,
+}
+
+/// The objects by the identity of their storages. Used only with the GIL.
+static ALIVE: ForkMutex<Option<HashMap<usize, usize>>> = ForkMutex::new(Rank::Tables, None);
+
+/// The class `UntypedStorage`.
+static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+thread_local! {
+    /// The storage of the object under construction.
+    static COMING: RefCell<Option<Storage>> = const { RefCell::new(None) };
+}
+
+impl From<Storage> for PyStorage {
+    fn from(storage: Storage) -> Self {
+        PyStorage { storage, object: AtomicUsize::new(0) }
+    }
+}
+
+impl Drop for PyStorage {
+    fn drop(&mut self) {
+        let object = *self.object.get_mut();
+        if object == 0 {
+            return;
+        }
+        let identity = self.storage.identity();
+        if let Some(alive) = ALIVE.lock().as_mut()
+            && alive.get(&identity) == Some(&object)
+        {
+            alive.remove(&identity);
+        }
+    }
+}
+
+/// The Python object of a storage: the existing one, or a new one.
+pub fn wrap(py: Python<'_>, storage: Storage) -> PyResult<Bound<'_, PyAny>> {
+    let known = ALIVE.lock().as_ref().and_then(|alive| alive.get(&storage.identity()).copied());
+    let known = known.map(|object| object as *mut ffi::PyObject);
+    // SAFETY: an object leaves the table before its memory is freed, and the GIL is held. One without references is being
+    // destroyed.
+    let living = known.filter(|&object| unsafe { ffi::Py_REFCNT(object) } > 0);
+    let object = match living {
+        // SAFETY: as above.
+        Some(object) => unsafe { Bound::from_borrowed_ptr(py, object) },
+        None => {
+            let class = CLASS.get(py).ok_or_else(|| PyRuntimeError::new_err("UntypedStorage does not exist yet"))?;
+            COMING.set(Some(storage.clone()));
+            let made = py.get_type::<PyStorage>().call_method1(intern!(py, "__new__"), (class.bind(py),));
+            COMING.set(None);
+            made?
+        }
+    };
+    adopt(object.cast::<PyStorage>()?);
+    Ok(object)
+}
+
+/// Makes a storage keep this object, which becomes its only one, as long as anything else has a handle on the storage.
+pub fn adopt(object: &Bound<'_, PyStorage>) {
+    let own = object.get();
+    let address = object.as_ptr() as usize;
+    if own.object.swap(address, Ordering::Relaxed) == 0 {
+        ALIVE.lock().get_or_insert_default().insert(own.storage.identity(), address);
+    }
+    if !own.storage.is_kept() && own.storage.keep() {
+        // SAFETY: a living object; `LastStorage` drops this reference.
+        unsafe { ffi::Py_IncRef(object.as_ptr()) };
+    }
+}
+
+/// The last handle on a storage besides that of its object.
+struct LastStorage(Storage);
+
+impl Owned for LastStorage {
+    fn end(self: Box<Self>, py: Python<'_>) {
+        let storage = self.0;
+        if !storage.is_kept() || storage.owners() > 2 {
+            return;
+        }
+        let object = ALIVE.lock().as_ref().and_then(|alive| alive.get(&storage.identity()).copied());
+        storage.release_kept();
+        drop(storage);
+        if let Some(object) = object {
+            // SAFETY: the storage kept one reference.
+            drop(unsafe { Bound::from_owned_ptr(py, object as *mut ffi::PyObject) });
+        }
+    }
+}
+
+/// Sets the class of storages' objects.
+#[pyfunction]
+fn _set_storage_class(storage_class: Bound<'_, PyType>) {
+    let _ = CLASS.set(storage_class.py(), storage_class.unbind());
+}
 
 #[pymethods]
 impl PyStorage {
@@ -39,15 +139,22 @@ impl PyStorage {
     #[new]
     #[pyo3(signature = (size=0, *, device=None))]
     fn new(size: usize, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        if let Some(coming) = COMING.take() {
+            return Ok(coming.into());
+        }
         let device = wanted_device("UntypedStorage", device)?.map_or(Device::Cpu, |device| device.device);
-        storage(device, size).map(PyStorage).map_err(raise)
+        storage(device, size).map(PyStorage::from).map_err(raise)
     }
 
     /// The bytes of an object with the buffer protocol, without a copy; the object is kept alive as long as they are
     /// used.
     #[staticmethod]
     #[pyo3(signature = (buffer, offset=0, nbytes=None))]
-    fn _from_buffer(buffer: &Bound<'_, PyAny>, offset: usize, nbytes: Option<usize>) -> PyResult<Self> {
+    fn _from_buffer<'py>(
+        buffer: &Bound<'py, PyAny>,
+        offset: usize,
+        nbytes: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let held = Buffer::get(buffer, ffi::PyBUF_SIMPLE)?;
         let (start, length) = (held.view().buf.cast::<u8>(), held.view().len as usize);
         let nbytes = nbytes.unwrap_or(length.saturating_sub(offset));
@@ -58,23 +165,23 @@ impl PyStorage {
         }
         // SAFETY: the range lies within the buffer.
         let block = unsafe { block_over(buffer, held, start.add(offset), nbytes)? };
-        Ok(PyStorage(Storage::new(block)))
+        wrap(buffer.py(), Storage::new(block))
     }
 
     fn nbytes(&self) -> usize {
-        self.0.len()
+        self.storage.len()
     }
 
     fn size(&self) -> usize {
-        self.0.len()
+        self.storage.len()
     }
 
     fn __len__(&self) -> usize {
-        self.0.len()
+        self.storage.len()
     }
 
     fn __getitem__(&self, index: isize) -> PyResult<u8> {
-        let pin = self.0.pin().map_err(raise)?;
+        let pin = self.storage.pin().map_err(raise)?;
         let length = pin.block().len() as isize;
         let place = if index < 0 { index + length } else { index };
         if place < 0 || place >= length {
@@ -101,62 +208,65 @@ impl PyStorage {
         let Ok(wanted) = usize::try_from(wanted) else {
             return Err(PyRuntimeError::new_err(format!("a storage cannot have {wanted} bytes")));
         };
-        if !slf.0.is_resizable() {
+        if !slf.storage.is_resizable() {
             return Err(PyRuntimeError::new_err("Trying to resize storage that is not resizable"));
         }
-        if wanted != slf.0.len() {
+        if wanted != slf.storage.len() {
             // SAFETY: called from Python, with the GIL.
-            unsafe { slf.0.resize(wanted) }.map_err(raise)?;
+            unsafe { slf.storage.resize(wanted) }.map_err(raise)?;
         }
         Ok(slf)
     }
 
     /// Whether `resize_` may change the size: not if the memory is foreign, or is exported to other objects.
     fn resizable(&self) -> bool {
-        self.0.is_resizable()
+        self.storage.is_resizable()
     }
 
     fn data_ptr(&self) -> usize {
-        self.0.address()
+        self.storage.address()
     }
 
     #[getter]
     fn device(&self) -> PyDevice {
-        self.0.device().into()
+        self.storage.device().into()
     }
 
     #[getter]
     fn is_cuda(&self) -> bool {
-        matches!(self.0.device(), Device::Cuda(_))
+        matches!(self.storage.device(), Device::Cuda(_))
     }
 
     fn is_shared(&self) -> bool {
-        self.0.is_cross_process()
+        self.storage.is_cross_process()
     }
 
     /// The name of the file of a mapped storage, or None.
     #[getter]
     fn filename(&self) -> Option<String> {
-        self.0.file()?.0.file().map(|(_, name, _)| name.to_owned())
+        self.storage.file()?.0.file().map(|(_, name, _)| name.to_owned())
     }
 
     /// For a mapped file that is written through: its descriptor, which the storage keeps, its name, and the bytes'
     /// offset.
     fn _written_through(&self) -> Option<(RawFd, String, usize)> {
-        let (map, offset) = self.0.file()?;
+        let (map, offset) = self.storage.file()?;
         let (file, name, writes) = map.file()?;
         (writes == MapMode::Shared).then(|| (file.as_raw_fd(), name.to_owned(), offset))
     }
 
     /// Moves the bytes to shared memory; all tensors on them follow.
     fn share_memory_(slf: PyRef<'_, Self>) -> PyResult<PyRef<'_, Self>> {
-        share(&slf.0)?;
+        share(&slf.storage)?;
         Ok(slf)
     }
 
     /// The bytes as a Python object, copied.
     fn tobytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let pin = self.0.pin().map_err(raise)?;
+        if self.storage.is_empty() {
+            return Ok(PyBytes::new(py, &[]));
+        }
+        let pin = self.storage.pin().map_err(raise)?;
         PyBytes::new_with(py, pin.block().len(), |copy| {
             // SAFETY: within the pinned block; copied without forming a reference into memory that others may write.
             unsafe { std::ptr::copy_nonoverlapping(pin.as_ptr(), copy.as_mut_ptr(), copy.len()) };
@@ -164,39 +274,39 @@ impl PyStorage {
         })
     }
 
-    fn clone(&self) -> PyResult<PyStorage> {
-        let copy = storage(self.0.device(), self.0.len()).map_err(raise)?;
-        if self.0.device() != Device::Meta {
-            let (to, from) = (copy.pin().map_err(raise)?, self.0.pin().map_err(raise)?);
+    fn clone<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let copy = storage(self.storage.device(), self.storage.len()).map_err(raise)?;
+        if self.storage.device() != Device::Meta && !self.storage.is_empty() {
+            let (to, from) = (copy.pin().map_err(raise)?, self.storage.pin().map_err(raise)?);
             // SAFETY: both blocks are pinned; the new one has the length that was read from the old one.
             unsafe {
                 std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), to.block().len().min(from.block().len()))
             };
         }
-        Ok(PyStorage(copy))
+        wrap(py, copy)
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let rebuild = py.import("rushlight._utils")?.getattr("_rebuild_storage")?;
-        let content = match self.0.device() {
-            Device::Meta => self.0.len().into_pyobject(py)?.into_any(),
+        let content = match self.storage.device() {
+            Device::Meta => self.storage.len().into_pyobject(py)?.into_any(),
             _ => self.tobytes(py)?.into_any(),
         };
-        Ok((rebuild, (content, self.0.device().kind())))
+        Ok((rebuild, (content, self.storage.device().kind())))
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast::<PyStorage>().is_ok_and(|other| self.0.same(&other.get().0))
+        other.cast::<PyStorage>().is_ok_and(|other| self.storage.same(&other.get().storage))
     }
 
     fn __hash__(&self) -> usize {
-        self.0.identity()
+        self.storage.identity()
     }
 
     /// # Safety
     /// Only the interpreter calls it, with a view to fill in.
     unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let memory = Bound::new(slf.py(), Memory::of(&slf.0)?)?;
+        let memory = Bound::new(slf.py(), Memory::of(&slf.storage)?)?;
         // SAFETY: CPython gives a valid structure, which holds the object that keeps the bytes in place.
         let status = unsafe { ffi::PyObject_GetBuffer(memory.as_ptr(), view, flags) };
         if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
@@ -206,7 +316,10 @@ impl PyStorage {
 /// Moves bytes that are private to this process to shared memory.
 pub fn share(storage: &Storage) -> PyResult<()> {
     // A file that is written through is shared already, and writes must continue to reach it.
-    if storage.is_cross_process() { Ok(()) } else { shared::share(storage).map(drop).map_err(raise) }
+    // A file that is written through is shared already, and writes must continue to reach it. An emptied storage has no
+    // bytes that could be shared.
+    let is_emptied = storage.is_empty() && storage.pin().is_err();
+    if storage.is_cross_process() || is_emptied { Ok(()) } else { shared::share(storage).map(drop).map_err(raise) }
 }
 
 type Key = (Identity, usize);
@@ -228,7 +341,7 @@ impl SharedBundle {
     /// Moves a storage to shared memory if necessary; returns the arena's number, the offset and the size.
     fn add(&mut self, storage: &Bound<'_, PyAny>) -> PyResult<(usize, usize, usize)> {
         let storage = storage.cast::<PyStorage>().map_err(|_| PyTypeError::new_err("expected an UntypedStorage"))?;
-        let storage = &storage.get().0;
+        let storage = &storage.get().storage;
         let block = shared::share(storage).map_err(raise)?;
         remember(block.key(), storage);
         let handle = self.0.add(&block).map_err(|error| raise(error.into()))?;
@@ -256,7 +369,7 @@ fn remember(key: Key, storage: &Storage) {
 
 /// The storage that a peer sent: the existing one if it was received before.
 #[pyfunction]
-fn _shared_storage(descriptor: RawFd, offset: usize, nbytes: usize) -> PyResult<PyStorage> {
+fn _shared_storage(py: Python<'_>, descriptor: RawFd, offset: usize, nbytes: usize) -> PyResult<Bound<'_, PyAny>> {
     if descriptor < 0 {
         return Err(PyRuntimeError::new_err("not a handle of shared memory: no descriptor"));
     }
@@ -266,11 +379,11 @@ fn _shared_storage(descriptor: RawFd, offset: usize, nbytes: usize) -> PyResult<
     let key = block.key();
     let living = KNOWN.lock().as_ref().and_then(|known| known.get(&key)?.upgrade());
     if let Some(storage) = living.filter(Storage::is_shared) {
-        return Ok(PyStorage(storage));
+        return wrap(py, storage);
     }
     let storage = Storage::new(Block::shared(block));
     remember(key, &storage);
-    Ok(PyStorage(storage))
+    wrap(py, storage)
 }
 
 /// The shared memory of this process: arenas, blocks, bytes, mapped bytes.
@@ -281,7 +394,9 @@ fn _shared_usage() -> (usize, usize, usize, usize) {
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    rushlight_core::storage::set_left_alone(|last| drop(DeferredDrop::new(LastStorage(last))));
     module.add_class::<PyStorage>()?;
+    module.add_function(wrap_pyfunction!(_set_storage_class, module)?)?;
     module.add_class::<SharedBundle>()?;
     module.add_function(wrap_pyfunction!(_shared_storage, module)?)?;
     module.add_function(wrap_pyfunction!(_shared_usage, module)?)

@@ -13,12 +13,12 @@ use rushlight_dispatch::{interpreter, op, subgraph};
 
 use crate::errors::{kind_of, raise};
 use crate::storage::PyStorage;
-use crate::{errors, memory_access, methods, object, scalars};
+use crate::{errors, memory_access, methods, object, parse, scalars};
 
 methods! {
     fn untyped_storage(own) "The storage of this tensor, shared with all of its views." {
         memory_access::with_memory(own.tensor)?;
-        Ok(Bound::new(own.py(), PyStorage(own.tensor.storage().clone()))?.into_any())
+        crate::storage::wrap(own.py(), own.tensor.storage().clone())
     }
     fn share_memory_(own) "Moves the elements to shared memory; views follow. Does nothing if they are there already." {
         memory_access::with_memory(own.tensor)?;
@@ -39,8 +39,10 @@ methods! {
                 if is_whole { meta } else { within(own.tensor, source.storage(), storage_offset, size, stride)? }
             }
             Some(source) if (is_whole || is_cut) && source.is_instance_of::<PyStorage>() => {
-                let storage = source.cast::<PyStorage>()?;
-                within(own.tensor, &storage.get().0, storage_offset, size, stride)?
+                let source = source.cast::<PyStorage>()?;
+                let meta = within(own.tensor, &source.get().storage, storage_offset, size, stride)?;
+                crate::storage::adopt(source);
+                meta
             }
             _ => {
                 let kinds = [&source, &storage_offset, &size, &stride].into_iter().flatten().map(kind_of);
@@ -54,20 +56,20 @@ methods! {
         own.same()
     }
     fn register_hook(own, hook = required) "Calls `hook(grad)` whenever the gradient is computed; its result replaces the gradient." {
-        own.give(crate::autograd::register_hook(own.tensor, given("register_hook", hook)?)?)
+        own.give(crate::autograd::register_hook(own.tensor, given("register_hook", "hook", hook)?)?)
     }
     fn register_post_accumulate_grad_hook(own, hook = required) "Calls `hook(tensor)` after a gradient was added to `.grad`." {
-        own.give(crate::autograd::register_post_hook(own.tensor, given("register_post_accumulate_grad_hook", hook)?)?)
+        own.give(crate::autograd::register_post_hook(own.tensor, given("register_post_accumulate_grad_hook", "hook", hook)?)?)
     }
     fn as_subclass(own, cls = required) "The same tensor, with its history, as an instance of a class that derives from Tensor." {
-        let class = given("as_subclass", cls)?;
+        let class = given("as_subclass", "cls", cls)?;
         object::wrap_as(&class, op!(narrow::ALIAS, own.tensor).map_err(raise)?)
     }
 }
 
 /// A required argument.
-pub fn given<'py>(name: &str, argument: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-    argument.ok_or_else(|| PyTypeError::new_err(format!("{name}() missing 1 required positional argument")))
+pub fn given<'py>(name: &str, parameter: &str, argument: Option<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    argument.ok_or_else(|| PyTypeError::new_err(parse::missing(name, &[parameter])))
 }
 
 /// The form of the result: a conjugate view stays one regardless of its new elements.

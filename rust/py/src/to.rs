@@ -4,6 +4,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use rushlight::{DType, Device, Tensor};
+use rushlight_core::memory_format::channels_last_format;
 use rushlight_dispatch::create;
 use rushlight_dispatch::value::Value;
 
@@ -34,7 +35,11 @@ fn convert<'py>(own: &Own<'_, 'py>, wanted: &ToOptions) -> PyResult<Bound<'py, P
         && wanted.device.is_none_or(|device| device == tensor.device().into())
         && match wanted.format {
             None | Some("preserve_format") => true,
-            format => rushlight_core::memory_format::is_contiguous(tensor.layout(), format).map_err(raise)?,
+            // The format that the strides say counts, with gaps or without.
+            Some(format) => match channels_last_format(tensor.layout()) {
+                Some(last) => last == format,
+                None => !format.starts_with("channels_last"),
+            },
         };
     if alike && !wanted.copy {
         return own.same();
@@ -152,6 +157,9 @@ methods! {
         let Some(dtype) = given(&dtype) else { return own.give(type_name(own.tensor)) };
         if let Some(dtype) = extract_dtype(dtype) {
             return convert(own, &ToOptions::dtype(dtype));
+        }
+        if dtype.as_ptr() == object::class().cast() {
+            return convert(own, &ToOptions::dtype(rushlight_core::dtype::default_dtype()));
         }
         let text = match dtype.getattr("_type_name") {
             Ok(name) => name.extract::<String>()?,

@@ -7,16 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rushlight_core::alloc::check_available;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::window::WindowDim;
-use rushlight_core::{DType, Error, Result, dispatch};
+use rushlight_core::{DType, Element, Error, Result, Scalar, dispatch};
 use rushlight_simd::multiversion;
 
 /// Elements of windows worth a task of their own.
 const TASK: usize = 1 << 15;
 
-/// The element that a tap of a window reads; in the padding, the nearest one that another tap of the window reads.
+/// The element that a tap of a window reads; in the padding, the nearest one that another tap of the window reads. A
+/// window that reads nothing has the first element, which `mark_empty` overwrites.
 fn nearest(dim: &WindowDim, window: usize, tap: usize) -> usize {
     dim.element(window, tap).unwrap_or_else(|| {
         let own = dim.elements(window);
+        if own.is_empty() {
+            return 0;
+        }
         if dim.place(window, tap) < 0 { own.start } else { own.start + (own.len() - 1) / dim.dilation * dim.dilation }
     })
 }
@@ -45,9 +49,46 @@ pub unsafe fn max(
     ask_for_lists(axes)?;
     dispatch!(dtype, T in [f32, f64, f16_, bf16_, u8, i8, i16, i32, i64] => {
         // SAFETY: guaranteed by the caller (see `# Safety`).
-        unsafe { max_of::<T>(axes, count, Address(input.cast_mut().cast()), Address(output.cast()), Address(places)) }
+        unsafe {
+            max_of::<T>(axes, count, Address(input.cast_mut().cast()), Address(output.cast()), Address(places));
+            mark_empty(axes, count, T::from_scalar(Scalar::Float(f64::NEG_INFINITY)), Address(output.cast()), Address(places));
+        }
     }, else => return Err(Error::unsupported("max_pool", dtype)));
     Ok(())
+}
+
+/// Writes the smallest value for windows that lie in the padding alone, and the index where their elements would begin.
+///
+/// # Safety
+/// Same as for `max`.
+unsafe fn mark_empty<T: Copy + Send + Sync>(
+    axes: &[WindowDim; 3],
+    count: usize,
+    smallest: T,
+    output: Address<T>,
+    places: Address<i64>,
+) {
+    if axes.iter().all(WindowDim::all_read) {
+        return;
+    }
+    let pixels = product(axes, |dim| dim.output);
+    let [depth, height, width] = axes;
+    for pixel in 0..pixels {
+        let (x, y, z) =
+            (pixel % width.output, pixel / width.output % height.output, pixel / width.output / height.output);
+        let own = [depth.elements(z), height.elements(y), width.elements(x)];
+        if own.iter().all(|range| !range.is_empty()) {
+            continue;
+        }
+        let place = (own[0].start * height.input + own[1].start) * width.input + own[2].start;
+        for plane in 0..count {
+            // SAFETY: guaranteed by the caller (see `# Safety`).
+            unsafe {
+                *output.at(plane * pixels + pixel) = smallest;
+                *places.at(plane * pixels + pixel) = place as i64;
+            }
+        }
+    }
 }
 
 /// Windows whose elements are listed at once, for all planes of a task.

@@ -44,7 +44,9 @@ pub unsafe fn distinct_slices<T: Sortable>(from: *const T, n: usize, width: usiz
         // A stable sort would allocate memory.
         order.sort_unstable_by(|&a: &usize, &b: &usize| slice(a).cmp(slice(b)).then(a.cmp(&b)));
     }
-    gather(n, true, |i| order[i], |i| slice(order[i]) != slice(order[i - 1]))
+    // SAFETY: as above. NaN equals nothing, so that a slice with one is a run of its own.
+    let has_nan = |i: usize| (i * width..(i + 1) * width).any(|at| unsafe { from.add(at).read_unaligned() }.is_nan());
+    gather(n, true, |i| order[i], |i| slice(order[i]) != slice(order[i - 1]) || has_nan(order[i]))
 }
 
 /// The runs, from the index of each element in its order and whether it differs from the previous one.

@@ -91,7 +91,16 @@ pub fn pointwise(body: &Pointwise, args: &Args, target: Target, declined: bool) 
     let sizes = common_sizes(args.op, &operands, in_place)?;
     let layout = match args.op.tags.has(Tags::ROW_MAJOR) {
         true => Layout::contiguous(&sizes),
-        false => result_layout(&sizes, layouts(&operands)),
+        false => {
+            // A number is a tensor without dimensions, so that the operands are not all of one shape. For a third
+            // operand (the weight of `lerp`) torch has an overload for numbers.
+            let number = Layout::contiguous(&[]);
+            let each = operands.iter().enumerate().filter_map(|(place, operand)| match operand {
+                Operand::Tensor(tensor) => Some(tensor.layout()),
+                Operand::Number(_) => (place < 2).then_some(&number),
+            });
+            result_layout(&sizes, each)
+        }
     };
     let result = TensorSpec { layout, dtype: body.promote.result(common), device };
     let written = Destination::find(args, target, result)?;
@@ -135,13 +144,6 @@ fn promoted(body: &Pointwise, operands: &Operands, numbers: &Numbers) -> Result<
         _ => common,
     };
     Ok(common)
-}
-
-fn layouts<'a>(operands: &Operands<'a>) -> impl Iterator<Item = &'a Layout> {
-    operands.iter().filter_map(|operand| match operand {
-        Operand::Tensor(tensor) => Some(tensor.layout()),
-        Operand::Number(_) => None,
-    })
 }
 
 /// Runs the loop, if there are elements.

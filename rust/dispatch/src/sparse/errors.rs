@@ -1,28 +1,50 @@
 //! What cannot be done with sparse tensors, in torch's words.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::{Class, Error};
 
-use crate::operator::Operator;
+use crate::operator::{Args, Implementation};
 
-/// torch's error for an operator that does not support sparse tensors.
-pub fn unsupported_operator(op: &Operator) -> Error {
-    unsupported(&op.flat_name())
+/// torch's error for an operator that does not support these sparse tensors.
+pub fn unsupported_operator(args: &Args) -> Error {
+    let compressed = args.each_tensor().find_map(|(_, tensor)| tensor.compressed_parts());
+    match compressed {
+        Some(parts) if matches!(args.op.implementation, Implementation::Pointwise(_)) => {
+            Error::runtime(format!("unsupported tensor layout: {}", parts.format.layout_name())).hint(HINT)
+        }
+        Some(_) => unsupported_by(&args.op.flat_name(), "SparseCsrCPU"),
+        None => unsupported(&args.op.flat_name()),
+    }
 }
+
+const HINT: &str = "Use x.to_dense() for all elements, or x.values() for the stored ones.";
 
 #[cold]
 pub fn unsupported(name: &str) -> Error {
+    unsupported_by(name, "SparseCPU")
+}
+
+/// The error for a tensor of this backend of torch's.
+#[cold]
+pub fn unsupported_by(name: &str, backend: &str) -> Error {
     Error::new(
         Class::NotImplemented,
         format!(
-            "Could not run 'aten::{name}' with arguments from the 'SparseCPU' backend. This could be because the operator doesn't exist for this backend, or was omitted during the selective/custom build process (if using custom build)."
+            "Could not run 'aten::{name}' with arguments from the '{backend}' backend. This could be because the operator doesn't exist for this backend, or was omitted during the selective/custom build process (if using custom build)."
         ),
     )
-    .hint("Use x.to_dense() for all elements, or x.coalesce().values() for the stored ones.")
+    .hint(if backend == "SparseCPU" {
+        "Use x.to_dense() for all elements, or x.coalesce().values() for the stored ones."
+    } else {
+        HINT
+    })
 }
 
 /// The error for access to the memory of a tensor that has none of its own.
 #[cold]
-pub fn no_memory() -> Error {
-    Error::new(Class::NotImplemented, "Cannot access storage of SparseTensorImpl")
-        .hint("Use the memory of x.to_dense(), x._indices() or x._values().")
+pub fn no_memory(tensor: &Tensor) -> Error {
+    let compressed = tensor.compressed_parts().is_some();
+    let class = if compressed { "SparseCsrTensorImpl" } else { "SparseTensorImpl" };
+    Error::new(Class::NotImplemented, format!("Cannot access storage of {class}"))
+        .hint("Use the memory of x.to_dense(), of the indices or of the values.")
 }

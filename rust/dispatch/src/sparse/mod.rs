@@ -8,12 +8,12 @@ mod errors;
 
 use crate::value::{Arg, Output, Target};
 use rushlight_autograd::modes::GradMode;
-use rushlight_autograd::{SparseParts, Tensor};
+use rushlight_autograd::{CompressedParts, SparseParts, Tensor};
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 
 use self::errors::unsupported_operator;
-pub use self::errors::{no_memory, unsupported};
+pub use self::errors::{no_memory, unsupported, unsupported_by};
 use crate::call::through_copy::through_copy;
 use crate::interceptors::Rest;
 use crate::node;
@@ -46,8 +46,8 @@ fn call(args: Args, target: Target) -> Result<Output> {
     let op = args.op;
     let target = if matches!(op.implementation, Implementation::InPlaceFill(_)) { Target::InPlace } else { target };
     match (op.sparse, target) {
-        (Sparse::Unsupported, _) => Err(unsupported_operator(op)),
-        (Sparse::CompositeImplicit, Target::Fresh) => body(op)?(&args),
+        (Sparse::Unsupported, _) => Err(unsupported_operator(&args)),
+        (Sparse::CompositeImplicit, Target::Fresh) => body(&args)?(&args),
         (_, Target::Fresh) => {
             let output = fresh(&args)?;
             node::record(&args, output)
@@ -61,9 +61,9 @@ fn call(args: Args, target: Target) -> Result<Output> {
 }
 
 /// The listed body of an operator.
-fn body(op: &Operator) -> Result<SparseBody> {
-    let found = primitives()?.sparse.bodies.iter().find(|(own, _)| std::ptr::eq(*own, op));
-    found.map(|(_, body)| *body).ok_or_else(|| unsupported_operator(op))
+fn body(args: &Args) -> Result<SparseBody> {
+    let found = primitives()?.sparse.bodies.iter().find(|(own, _)| std::ptr::eq(*own, args.op));
+    found.map(|(_, body)| *body).ok_or_else(|| unsupported_operator(args))
 }
 
 /// All elements of a sparse tensor; any other tensor itself.
@@ -77,8 +77,8 @@ fn fresh(args: &Args) -> Result<Output> {
         Sparse::Linear => (primitives()?.sparse.over_values)(args, false),
         Sparse::ZeroPreserving => (primitives()?.sparse.over_values)(args, true),
         Sparse::Add(sign) => (primitives()?.sparse.sum)(args, sign),
-        Sparse::ExplicitAutograd | Sparse::CompositeImplicit => body(args.op)?(args),
-        Sparse::Unsupported | Sparse::Supported => Err(unsupported_operator(args.op)),
+        Sparse::ExplicitAutograd | Sparse::CompositeImplicit => body(args)?(args),
+        Sparse::Unsupported | Sparse::Supported => Err(unsupported_operator(args)),
     }
 }
 
@@ -88,13 +88,15 @@ fn in_place(args: &Args) -> Result<Output> {
     if !own.is_sparse() {
         // The operator's own error, if it has one.
         if matches!(args.op.sparse, Sparse::ExplicitAutograd) {
-            body(args.op)?(args)?;
+            body(args)?(args)?;
         }
-        return Err(unsupported_operator(args.op));
+        return Err(unsupported_operator(args));
     }
     let change = node::InPlaceCall::begin(args)?;
     let result = fresh(args)?.into_tensor()?;
-    let Some(parts) = result.parts() else { return Err(unsupported_operator(args.op)) };
+    if result.layout_name() != own.layout_name() {
+        return Err(unsupported_operator(args));
+    }
     if result.sizes() != own.sizes() {
         return Err(Error::runtime(format!(
             "output with shape {} doesn't match the broadcast shape {}",
@@ -103,6 +105,12 @@ fn in_place(args: &Args) -> Result<Output> {
         )));
     }
     check_cast(result.dtype(), own.dtype())?;
-    own.set_parts(SparseParts { values: (primitives()?.cast)(&parts.values, own.dtype())?, ..(*parts).clone() });
+    if let Some(parts) = result.parts() {
+        own.set_parts(SparseParts { values: (primitives()?.cast)(&parts.values, own.dtype())?, ..(*parts).clone() });
+    }
+    if let Some(parts) = result.compressed_parts() {
+        let values = (primitives()?.cast)(&parts.values, own.dtype())?;
+        own.set_compressed_parts(CompressedParts { values, ..(*parts).clone() });
+    }
     change.finish()
 }

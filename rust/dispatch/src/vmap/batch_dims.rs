@@ -33,7 +33,7 @@ pub fn gathered(grad: Tensor, results: &[SavedMeta], argument: &SavedMeta) -> Re
 /// Hides a dimension, or makes equal samples.
 pub fn add_batch_dim(tensor: &Tensor, dim: Option<usize>, level: i64, size: isize) -> Result<Tensor> {
     if tensor.is_sparse() {
-        return Err(no_memory());
+        return Err(no_memory(tensor));
     }
     primitives()?.add_batch_dim.tensor([Value::Own(resolve(tensor)?), dim.into(), level.into(), (size as i64).into()])
 }

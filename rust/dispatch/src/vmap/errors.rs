@@ -13,6 +13,15 @@ pub fn in_place_error() -> Error {
     .hint("Use torch.zeros_like(x) or x.new_zeros(sizes) of a batched x, which have room for every sample.")
 }
 
+/// The error for a tensor whose `vmap` has ended.
+#[cold]
+pub fn escaped_error() -> Error {
+    Error::runtime(
+        "Either your tensor may have escaped from inside a function being vmapped and this is a user error (see https://pytorch.org/functorch/stable/ux_limitations.html), or there is an internal functorch error in `gen_vmap_plumbing` Please file an issue if it looks like the latter",
+    )
+    .hint("A tensor inside vmap represents all samples and is of no use after it: return what is needed from the function.")
+}
+
 /// The error for access to the memory of a batched tensor.
 #[cold]
 pub fn storage_error() -> Error {

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
+use rushlight_core::fork::{ForkMutex, Rank};
+
 use crate::interceptors::Modes;
 
 /// The behaviour of random operators inside a `vmap`.
@@ -24,6 +26,9 @@ pub struct Level {
 /// No level is used twice, so that a tensor that outlives its `vmap` is never mistaken for that of another one.
 static NEXT: AtomicI64 = AtomicI64::new(1);
 
+/// The levels of all threads that have not ended; tasks of other threads may compute with tensors of a `vmap`.
+static OPEN: ForkMutex<Vec<i64>> = ForkMutex::new(Rank::Tables, Vec::new());
+
 thread_local! {
     static LEVELS: RefCell<Vec<Level>> = const { RefCell::new(Vec::new()) };
 }
@@ -31,6 +36,7 @@ thread_local! {
 /// Begins a `vmap` over `size` samples; returns its level.
 pub fn enter(size: isize, randomness: Randomness) -> i64 {
     let number = NEXT.fetch_add(1, Relaxed);
+    OPEN.lock().push(number);
     LEVELS.with_borrow_mut(|levels| levels.push(Level { number, size, randomness }));
     Modes::VMAP.enter();
     number
@@ -38,12 +44,17 @@ pub fn enter(size: isize, randomness: Randomness) -> i64 {
 
 /// Ends a `vmap`, and those inside it that were not ended.
 pub fn leave(number: i64) {
-    let ended = LEVELS.with_borrow_mut(|levels| {
-        let before = levels.len();
-        levels.retain(|level| level.number < number);
-        before - levels.len()
+    let ended: Vec<i64> = LEVELS.with_borrow_mut(|levels| {
+        let first = levels.iter().position(|level| level.number >= number).unwrap_or(levels.len());
+        levels.drain(first..).map(|level| level.number).collect()
     });
-    Modes::VMAP.leave(ended);
+    OPEN.lock().retain(|open| !ended.contains(open));
+    Modes::VMAP.leave(ended.len());
+}
+
+/// Whether a level has not ended.
+pub fn is_open(number: i64) -> bool {
+    OPEN.lock().contains(&number)
 }
 
 /// The active `vmap`s of this thread, the outermost first.

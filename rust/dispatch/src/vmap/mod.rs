@@ -25,7 +25,7 @@ pub use self::batch_rules::{broadcast_operands, merge_batch, split_batch, unsque
 use self::batched_call::effective_rule;
 pub use self::batched_call::{RuleResult, one_result};
 pub use self::errors::{
-    control_flow_error, data_error, dynamic_shape_error, in_place_error, item_error, storage_error,
+    control_flow_error, data_error, dynamic_shape_error, escaped_error, in_place_error, item_error, storage_error,
 };
 pub use self::fallback::fallbacks;
 pub use self::physical::{all_logical, all_physical, empty, samples};
@@ -48,10 +48,17 @@ fn innermost(args: &Args, target: &Target) -> Option<BatchDim> {
 #[cold]
 pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     let (op, in_place) = (args.op, matches!(target, Target::InPlace));
+    check_open(&args).map_err(|error| error.operator(op.display_name(in_place)))?;
     if passes_through(&args, &target) {
         return rest.call(args, target);
     }
     call(args, target).map_err(|error| error.operator(op.display_name(in_place)))
+}
+
+/// Returns an error for a tensor whose `vmap` has ended. Derivatives are computed after it with what it saved.
+fn check_open(args: &Args) -> Result<()> {
+    let is_open = |tensor: &Tensor| tensor.batch_dims().iter().all(|batch_dim| levels::is_open(batch_dim.level));
+    if args.all_tensors(is_open) || rushlight_autograd::engine::in_backward() { Ok(()) } else { Err(escaped_error()) }
 }
 
 fn passes_through(args: &Args, target: &Target) -> bool {

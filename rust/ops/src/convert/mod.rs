@@ -9,7 +9,7 @@ use rushlight_dispatch::operator::{
     Variants, formula, operator,
 };
 
-use rushlight_core::memory_format::{has_channels_last, strides};
+use rushlight_core::memory_format::{channels_last_format, strides};
 use rushlight_dispatch::copy::{copy as copy_elements, readable};
 use rushlight_dispatch::value::{Output, Value};
 use rushlight_dispatch::{create, op, vmap, warn_once};
@@ -49,10 +49,10 @@ pub static TO_DTYPE: Operator = Operator {
 
 /// A copy in channels-last order if `like` has it; else the tensor itself.
 pub fn in_format_of(tensor: &Tensor, like: &Tensor) -> Result<Tensor> {
-    if tensor.rank() != like.rank() || !has_channels_last(like.layout()) {
-        return Ok(tensor.clone());
+    match channels_last_format(like.layout()) {
+        Some(format) if tensor.rank() == like.rank() => op!(CLONE, tensor, format),
+        _ => Ok(tensor.clone()),
     }
-    op!(CLONE, tensor, if like.rank() == 4 { "channels_last" } else { "channels_last_3d" })
 }
 
 #[operator]

@@ -6,6 +6,7 @@ use rushlight_core::{DType, Device, Dims, Element, Error, Layout, Result, Scalar
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::create;
 use rushlight_dispatch::create::{check_fits, fill};
+use rushlight_dispatch::deterministic::uninitialized;
 use rushlight_dispatch::operator::{
     Args, BatchRule, DTypes, Derivative, Implementation, Operator, Out, Sparse, TensorSpec, Variants, operator,
 };
@@ -48,7 +49,7 @@ pub static EMPTY: Operator = Operator {
             sizes,
             offset: 0,
         };
-        options.finish(allocate(&TensorSpec { layout, dtype: options.dtype(), device: options.device() })?)
+        options.finish(uninitialized(&TensorSpec { layout, dtype: options.dtype(), device: options.device() })?)
     }),
     samples: &["(2, 3)", "(0, 3)", "(1, 2, 2, 2), memory_format=torch.channels_last"],
     errors: &[("(2, -1)", "RuntimeError", "Trying to create tensor with negative dimension -1: [2, -1]")],
@@ -132,7 +133,8 @@ fn strided(args: &Args, [size, stride]: [Arg; 2], options: &Options, dtype: DTyp
     }
     let mut layout = Layout { sizes, strides, offset: 0 };
     checked_new(&layout.sizes)?;
-    if layout.checked_span().is_none_or(|span| span.is_some_and(|(low, _)| low < 0)) {
+    let no_bytes = layout.checked_bytes(dtype.size()).is_err();
+    if no_bytes || layout.checked_span().is_none_or(|span| span.is_some_and(|(low, _)| low < 0)) {
         return Err(Error::runtime(format!(
             "Storage size calculation overflowed with sizes={} and strides={}",
             Shape(&layout.sizes),
@@ -146,7 +148,7 @@ fn strided(args: &Args, [size, stride]: [Arg; 2], options: &Options, dtype: DTyp
             layout.strides[dim] = inner.map_or(1, |(stride, &size)| stride.saturating_mul(size.max(1)));
         }
     }
-    options.finish(allocate(&TensorSpec { layout, dtype, device })?)
+    options.finish(uninitialized(&TensorSpec { layout, dtype, device })?)
 }
 
 #[operator]
@@ -210,7 +212,7 @@ pub static EMPTY_PERMUTED: Operator = Operator {
             stride = stride.saturating_mul(sizes[dim as usize].max(1));
         }
         let layout = Layout { sizes, strides, offset: 0 };
-        options.finish(allocate(&TensorSpec { layout, dtype: options.dtype(), device: options.device() })?)
+        options.finish(uninitialized(&TensorSpec { layout, dtype: options.dtype(), device: options.device() })?)
     }),
     samples: &["(2, 3), (1, 0)", "(), ()", "(0, 3, 2), (0, 2, 1)"],
     errors: &[
@@ -251,6 +253,11 @@ pub static SCALAR_TENSOR: Operator = Operator {
 
 /// A new tensor like the first argument, with the changes of the keywords.
 pub(super) fn like(args: &Args) -> Result<(Options, Tensor)> {
+    let (options, spec) = spec_like(args)?;
+    Ok((options, allocate(&spec)?))
+}
+
+fn spec_like(args: &Args) -> Result<(Options, TensorSpec)> {
     let (own, options) = (args.tensor(Arg::FIRST)?, Options::of(args)?);
     let format = args.op.schema().arg("memory_format").and_then(|format| args.optional_str(format));
     let layout = Layout {
@@ -260,8 +267,7 @@ pub(super) fn like(args: &Args) -> Result<(Options, Tensor)> {
     };
     let dtype = options.dtype.unwrap_or(own.dtype());
     let device = options.device.unwrap_or(own.device());
-    let tensor = allocate(&TensorSpec { layout, dtype, device })?;
-    Ok((options, tensor))
+    Ok((options, TensorSpec { layout, dtype, device }))
 }
 
 fn filled_like(args: &Args, value: Scalar) -> Result<Output> {
@@ -284,8 +290,8 @@ pub static EMPTY_LIKE: Operator = Operator {
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::ShapeOnly,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (options, tensor) = like(args)?;
-        options.finish(tensor)
+        let (options, spec) = spec_like(args)?;
+        options.finish(uninitialized(&spec)?)
     }),
     samples: &["t(2, 3)", "t(2, 3).t()", "t()"],
     errors: &[(
@@ -320,6 +326,7 @@ pub static ONES_LIKE: Operator = Operator {
 
     >>> torch.ones_like(torch.tensor([1, 2]))
     tensor([1, 1])",
+    sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::ShapeOnly,
     implementation: Implementation::CompositeImplicit(|args| filled_like(args, Scalar::ONE)),
     reference: "np.ones_like(self)",
@@ -348,11 +355,11 @@ fn new(args: &Args, value: Option<Scalar>) -> Result<Output> {
     let (own, options) = (args.tensor(INPUT)?, Options::of(args)?);
     let sizes = sizes(args, SIZE)?;
     let dtype = options.dtype.unwrap_or(own.dtype());
-    let tensor = create::empty(&sizes, dtype, options.device.unwrap_or(own.device()))?;
-    if let Some(value) = value {
-        check_fits(value, dtype)?;
-        fill(&tensor, value)?;
-    }
+    let spec = TensorSpec { layout: Layout::contiguous(&sizes), dtype, device: options.device.unwrap_or(own.device()) };
+    let Some(value) = value else { return options.finish(uninitialized(&spec)?) };
+    let tensor = allocate(&spec)?;
+    check_fits(value, dtype)?;
+    fill(&tensor, value)?;
     options.finish(tensor)
 }
 

@@ -178,6 +178,26 @@ pub fn normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Re
     })
 }
 
+/// Warns about bounds beyond the whole numbers that a float dtype holds.
+fn warn_of_gaps(dtype: DType, from: i64, last: i64) -> Result<()> {
+    let digits = match dtype {
+        DType::F16 => 11,
+        DType::BF16 => 8,
+        DType::F32 => 24,
+        DType::F64 => 53,
+        _ => return Ok(()),
+    };
+    for (name, bound) in [("from", from), ("to - 1", last)] {
+        if bound.unsigned_abs() > 1 << digits {
+            interpreter::warn(&format!(
+                "{name} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision limitations {} can support discrete uniform distribution only within this range. This warning will become an error in version 1.7 release, please fix the code in advance",
+                dtype.c_name()
+            ))?;
+        }
+    }
+    Ok(())
+}
+
 /// Integers in [from, to).
 pub fn integers(tensor: &Tensor, generator: &Generator, from: i64, to: i64) -> Result<()> {
     if tensor.dtype().is_complex() {
@@ -190,6 +210,7 @@ pub fn integers(tensor: &Tensor, generator: &Generator, from: i64, to: i64) -> R
     }
     real!(tensor, "random_from_to", [u16, u32, u64], |T| {
         let range = IntRange::new::<T>(from, to).map_err(refused)?;
+        warn_of_gaps(tensor.dtype(), from, to - 1)?;
         fill::<T>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range))
     })
 }

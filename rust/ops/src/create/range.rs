@@ -181,9 +181,9 @@ fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
     let inferred = if complex { default_dtype().to_complex() } else { default_dtype() };
     let dtype = options.dtype.unwrap_or(inferred);
     if complex && !dtype.is_complex() {
-        let (name, inferred, dtype) = (args.op.python_name(), inferred.display_name(), dtype.display_name());
+        let (name, inferred, dtype) = (args.op.python_name(), inferred.c_name(), dtype.display_name());
         return Err(Error::runtime(format!(
-            "{name}(): inferred dtype {inferred} can't be safely cast to passed dtype {dtype}"
+            "torch.{name}(): inferred dtype {inferred} can't be safely cast to passed dtype {dtype}"
         )));
     }
     if steps > 1 && !args.op.dtypes.has(dtype) {

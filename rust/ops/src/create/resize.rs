@@ -1,11 +1,11 @@
 //! `resize_`: changes the sizes of the tensor itself.
 
 use rushlight_core::layout::checked_numel;
-use rushlight_core::memory_format::{is_contiguous, strides};
+use rushlight_core::memory_format::{channels_last_format, strides};
 use rushlight_core::{Error, Layout, Result};
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator};
 use rushlight_dispatch::value::Output;
-use rushlight_dispatch::{interpreter, sparse, variants};
+use rushlight_dispatch::{deterministic, interpreter, sparse, variants};
 
 use super::sizes;
 
@@ -26,7 +26,11 @@ fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> 
     }
     if own.sizes().as_slice() != sizes {
         checked_numel(sizes)?;
+        let before = own.storage().len();
         variants::resize(own, Layout::contiguous(sizes))?;
+        if own.storage().len() > before {
+            deterministic::fill_grown(own, before)?;
+        }
     } else if format.is_none() {
         return Ok(Output::Tensor(own.clone()));
     }
@@ -38,12 +42,6 @@ fn resize(args: &Args, sizes: &[isize], format: Option<&str>) -> Result<Output> 
     }
     own.bump_version();
     Ok(Output::Tensor(own.clone()))
-}
-
-/// The memory format of the elements, if it is not row-major.
-pub fn format_of(layout: &Layout) -> Option<&'static str> {
-    let ordered = |format: &&str| is_contiguous(layout, Some(format)).unwrap_or(false);
-    ["channels_last", "channels_last_3d"].into_iter().find(|format| !layout.is_contiguous() && ordered(format))
 }
 
 #[operator]
@@ -99,7 +97,7 @@ pub static RESIZE_AS_: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| {
         let template = args.tensor(THE_TEMPLATE)?;
         match args.optional_str(MEMORY_FORMAT) {
-            Some("preserve_format") => resize(args, template.sizes(), format_of(template.layout())),
+            Some("preserve_format") => resize(args, template.sizes(), channels_last_format(template.layout())),
             format => resize(args, template.sizes(), format),
         }
     }),

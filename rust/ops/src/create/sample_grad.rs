@@ -83,10 +83,12 @@ fn gamma_sample_grad_summed(a: f64, x: f64) -> f64 {
         let new = b + p / c;
         dc = -1.0 + dp / c - p * dc / (c * c);
         c = new;
-        let factor = c * d;
-        dh = dh * factor + h * (dc * d + c * dd);
+        let (factor, change) = (c * d, dc * d + c * dd);
+        let added = h * change;
+        dh = dh * factor + added;
         h *= factor;
-        if (factor - 1.0).abs() <= 1e-16 {
+        // For a whole parameter the fraction ends, and its derivative does not.
+        if (factor - 1.0).abs() <= 1e-16 && added.abs() <= 1e-15 * (dh.abs() + h.abs()) {
             break;
         }
     }
@@ -137,6 +139,17 @@ mod tests {
             sum += term;
         }
         sum * (a * x.ln() - x - Base::lgamma(a)).exp()
+    }
+
+    #[test]
+    fn whole_parameters_continue_those_beside_them() {
+        for a in [1.0, 2.0, 3.0, 7.0] {
+            for beyond in [1.0, 1.5, 4.0, 20.0] {
+                let near = |step: f64| gamma_sample_grad(a + step, a + beyond);
+                let wanted = 0.5 * (near(1e-5) + near(-1e-5));
+                assert!((near(0.0) - wanted).abs() < 1e-8, "{a}, {beyond}: {}, wanted {wanted}", near(0.0));
+            }
+        }
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl IndexGeometry {
     pub fn result(&self, own: &Tensor) -> Layout {
         let sizes = self.sizes(own);
         let layout = own.layout();
-        if layout.is_contiguous() && self.indices.iter().all(|index| index.layout().is_contiguous()) {
+        if layout.row_major().is_some() && self.indices.iter().all(|index| index.layout().row_major().is_some()) {
             return Layout::contiguous(&sizes);
         }
         let split = subspace(&self.dims);
@@ -92,12 +92,15 @@ impl IndexGeometry {
             let at = if at < split { at } else { at + self.common.len() };
             rest.strides[at] = layout.strides[dim];
         }
+        // An index is a view with sizes of one for the other dimensions, whose strides count as well.
         let index_layouts = self.indices.iter().map(|index| {
+            let expanded = index.layout().broadcast_to(&self.common).unwrap_or_else(|_| index.layout().clone());
             let mut moved = still.clone();
-            let lead = self.common.len() - index.rank();
-            for (dim, (&size, &stride)) in index.sizes().iter().zip(&index.layout().strides).enumerate() {
-                moved.strides[split + lead + dim] = if size == 1 { 0 } else { stride };
+            for dim in (0..sizes.len()).filter(|&dim| sizes[dim] == 1) {
+                let within = dim < split + self.common.len();
+                moved.strides[dim] = if within && dim < split { index.numel() as isize } else { 1 };
             }
+            moved.strides[split..split + self.common.len()].copy_from_slice(&expanded.strides);
             moved
         });
         let operands: Vec<Layout> = std::iter::once(rest).chain(index_layouts).collect();

@@ -191,7 +191,10 @@ fn selected(d: &BackwardContext) -> Expr {
 
 /// Whether torch adds slices as `scatter_add` does, which has its own messages for indices.
 fn scatters(args: &Args, own: &Tensor) -> bool {
-    own.rank() == 2 && args.op.schema().arg("alpha").is_some_and(|alpha| args.scalar(alpha).is_ok_and(Scalar::is_one))
+    let dim = args.int(INDEX_ADD::DIM).and_then(|dim| wrap_dim(dim, own.rank()));
+    let outermost = dim.is_ok_and(|dim| own.rank() >= 2 && (dim == 0 || dim == own.rank() - 1));
+    let wide = args.tensor(INDEX_ADD::INDEX).is_ok_and(|index| index.dtype() == DType::I64);
+    outermost && wide && args.op.schema().arg("alpha").is_some_and(|alpha| args.scalar(alpha).is_ok_and(Scalar::is_one))
 }
 
 /// Returns an error for an argument that is not a vector of indices.

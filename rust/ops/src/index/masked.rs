@@ -12,7 +12,7 @@ use rushlight_dispatch::operator::{
     Operator, Out, Saves, Tags, TensorSpec, Update, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
-use rushlight_dispatch::vmap::{RuleResult, unsqueeze_to_rank};
+use rushlight_dispatch::vmap::{RuleResult, one_result, unsqueeze_to_rank};
 use rushlight_dispatch::{copy, create, interpreter, op};
 
 use super::nonzero::positions;
@@ -37,7 +37,7 @@ pub static MASKED_SELECT: Operator = Operator {
     out: Out::new(Accepts::Same, &["masked_select(): self and result must have the same scalar type"]).no_alias(),
     dtypes: DTypes::ALL,
     tags: Tags::DATA_DEPENDENT,
-    batch_rule: BatchRule::Unsupported(by_mask),
+    batch_rule: BatchRule::Custom(batched_masked_select),
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let (own, mask) = (args.tensor(INPUT)?, args.valued(MASK)?);
         if mask.dtype() != DType::Bool {
@@ -388,8 +388,32 @@ fn scatter_back_each(grad: &Tensor, mask: &Tensor, sizes: &[isize]) -> Result<Te
     op!(crate::view::RESHAPE, sliced(&whole, 0, 0, numel, 1)?, sizes_value(sizes))
 }
 
+/// One mask for all samples selects equally many elements of each.
+fn batched_masked_select(batch: &BatchedCall) -> RuleResult {
+    use MASKED_SELECT::*;
+
+    if batch.differs_at(MASK) {
+        return Err(by_mask());
+    }
+    let (own, mask) = (batch.args.tensor(INPUT)?, batch.one(MASK)?);
+    if mask.dtype() != DType::Bool {
+        return Ok(None);
+    }
+    let sizes = rushlight_core::broadcast::broadcast(mask.sizes(), own.sizes())?;
+    let places = create::from_slice(&positions(&stretched(&mask, &sizes)?)?)?;
+    let mut aligned = vec![batch.size];
+    aligned.extend(std::iter::repeat_n(1, sizes.len() - own.rank()));
+    aligned.extend_from_slice(own.sizes());
+    let mut whole = vec![batch.size];
+    whole.extend_from_slice(&sizes);
+    let all =
+        op!(EXPAND, op!(crate::view::RESHAPE, batch.tensor(INPUT)?, sizes_value(&aligned))?, sizes_value(&whole))?;
+    let lines = op!(crate::view::RESHAPE, all, sizes_value(&[batch.size, sizes.iter().product()]))?;
+    one_result(op!(crate::index::index_select::INDEX_SELECT, lines, 1i64, places))
+}
+
 #[cold]
-fn by_mask(_: &Operator) -> Error {
+fn by_mask() -> Error {
     Error::runtime(
         "vmap: Attempted to vmap over `mask` in torch.masked_select(self, mask) We cannot support this because for each batch this would return a differently shaped Tensor. Please file an issue at https://github.com/pytorch/pytorch/issues if you need this feature.",
     )

@@ -11,9 +11,10 @@ use crate::convert::to_device;
 
 /// Returns an error for a uint8 mask as the only index: writing one value is done by `masked_fill`, which does not
 /// accept such a mask.
-pub fn refuse_bytes(indices: &[Tensor]) -> Result<()> {
+pub fn refuse_bytes(own: &Tensor, indices: &[Tensor], dims: &[usize]) -> Result<()> {
     match indices {
         [mask] if mask.dtype() == DType::U8 => {
+            check_mask(own, mask, dims.first().copied().unwrap_or(0))?;
             Err(Error::runtime("masked_fill_ only supports boolean masks, but got mask with dtype unsigned char")
                 .hint("Convert the mask: m.bool()."))
         }

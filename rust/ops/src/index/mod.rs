@@ -75,7 +75,7 @@ pub fn put(own: &Tensor, tensors: Vec<Tensor>, dims: &[usize], value: &Tensor) -
         return fill(own, mask, *dim, &op!(crate::view::reshape::VIEW, value, sizes_value(&[]))?);
     }
     if value.numel() == 1 {
-        refuse_bytes(&tensors)?;
+        refuse_bytes(own, &tensors, dims)?;
     }
     let (indices, dims) = prepare(own, tensors, dims)?;
     let common = geometry::common(&indices)?;

@@ -173,7 +173,7 @@ fn arguments<'a>(args: &Args<'a>) -> Result<Args<'a>> {
     // A single number with one mask is cast to the tensor's dtype, as with `masked_fill`, whatever its rank.
     let by_mask = !accumulate && values.numel() == 1 && given.len() == 1 && given[0].dtype() == DType::Bool;
     if !accumulate && values.numel() == 1 {
-        refuse_bytes(&given)?;
+        refuse_bytes(own, &given, &dims)?;
     }
     let mut values = if by_mask {
         if values.dtype() != own.dtype() && !values.is_batched() {

@@ -9,7 +9,7 @@ use rushlight_dispatch::operator::{
     Update, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, sizes_value};
-use rushlight_dispatch::{copy, create, op};
+use rushlight_dispatch::{copy, create, deterministic, op};
 
 use super::get::get_into;
 use super::last_writes::of_last_writes;
@@ -166,7 +166,8 @@ pub static PUT: Operator = Operator {
             if own.numel() == 0 && index.numel() != 0 {
                 return Err(Error::index("put_(): Tried to put elements into an empty tensor"));
             }
-            Ok(())
+            // torch does not determine which of several elements for one place remains.
+            if args.bool(ACCUMULATE)? { Ok(()) } else { deterministic::alert("put_") }
         },
         cpu: |args, target| {
             let merge = if args.bool(ACCUMULATE)? { ScatterOp::Add } else { ScatterOp::Set };

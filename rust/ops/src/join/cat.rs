@@ -113,7 +113,7 @@ fn infer_cat(args: &Args) -> Result<Vec<TensorSpec>> {
 
 /// The strides of a result of channels-last images, which stays channels-last.
 fn with_channels_last(tensors: &[&Tensor], first: &Tensor, sizes: &[isize]) -> Result<Option<Dims>> {
-    let last = |tensor: &Tensor| crate::create::resize::format_of(tensor.layout());
+    let last = |tensor: &Tensor| rushlight_core::memory_format::channels_last_format(tensor.layout());
     match last(first) {
         Some(format) if tensors.iter().all(|tensor| last(tensor) == Some(format)) => {
             rushlight_core::memory_format::strides(sizes, Some(format), None).map(Some)

@@ -95,7 +95,7 @@ flips! {
 #[operator]
 pub static ROLL: Operator = Operator {
     name: "roll",
-    signature: "(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor",
+    signature: "(Tensor self, int[1] shifts, int[1]? dims=[]) -> Tensor",
     doc: "A copy with the elements rolled by `shifts` along `dims`; elements past the end continue at the beginning.
 
 Without `dims` the flattened tensor is rolled.
@@ -107,7 +107,7 @@ Without `dims` the flattened tensor is rolled.
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(INPUT)?;
-            let (shifts, dims) = (args.ints(SHIFTS)?, args.ints(DIMS)?);
+            let (shifts, dims) = (args.ints(SHIFTS)?, args.optional_ints(DIMS).unwrap_or_default());
             if shifts.is_empty() {
                 return Err(Error::runtime("`shifts` required"));
             }
@@ -130,7 +130,7 @@ Without `dims` the flattened tensor is rolled.
         },
         cpu: |args, results| {
             let own = args.tensor(INPUT)?;
-            let (shifts, dims) = (args.ints(SHIFTS)?, args.ints(DIMS)?);
+            let (shifts, dims) = (args.ints(SHIFTS)?, args.optional_ints(DIMS).unwrap_or_default());
             if dims.is_empty() {
                 let flat = op!(crate::view::RESHAPE, own.detach(), sizes_value(&[-1]))?;
                 let row = Layout::contiguous(flat.sizes());

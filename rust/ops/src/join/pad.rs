@@ -277,13 +277,23 @@ fn sources(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>
             own.rank()
         )));
     }
+    // Only a batch may be empty.
+    let batch = usize::from(own.rank() == padded + 2);
+    if mode != Mode::Circular && own.sizes()[batch..].contains(&0) {
+        return Err(Error::runtime(format!(
+            "Expected {}D or {}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: {}",
+            padded + 1,
+            padded + 2,
+            Shape(own.sizes())
+        )));
+    }
     let mut found = Vec::new();
     for (dim, (before, after)) in widths(own, pad)?.into_iter().enumerate() {
         let size = own.sizes()[dim];
         let too_far = match mode {
             Mode::Reflect => before >= size || after >= size,
             Mode::Circular => before > size || after > size,
-            Mode::Replicate => size == 0,
+            Mode::Replicate => false,
         };
         if (before, after) == (0, 0) {
             continue;
@@ -296,8 +306,7 @@ fn sources(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Vec<(usize, Vec<i64>
                     2 + 2 * (own.rank() - dim),
                     Shape(own.sizes())
                 ),
-                Mode::Circular => "Padding value causes wrapping around more than once.".into(),
-                Mode::Replicate => "pad(): the padded dimension is empty".into(),
+                Mode::Circular | Mode::Replicate => "Padding value causes wrapping around more than once.".into(),
             }));
         }
         if size + before + after < 0 {

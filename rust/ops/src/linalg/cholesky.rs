@@ -4,8 +4,8 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves,
-    TensorSpec, Variants, formula, operator,
+    Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out,
+    Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create, warn_once};
@@ -110,6 +110,10 @@ pub static CHOLESKY_SOLVE: Operator = Operator {
     >>> torch.cholesky_solve(torch.tensor([[8.], [12.]]), torch.tensor([[2., 0.], [1., 2.]]))
     tensor([[1.],
             [2.]])",
+    out: Out::new(
+        Accepts::Cast,
+        &["cholesky_solve: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
+    ),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -171,6 +175,12 @@ pub static CHOLESKY_INVERSE: Operator = Operator {
     >>> torch.cholesky_inverse(torch.tensor([[2., 0.], [0., 1.]]))
     tensor([[0.2500, 0.0000],
             [0.0000, 1.0000]])",
+    out: Out::new(
+        Accepts::Cast,
+        &[
+            "cholesky_inverse: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}",
+        ],
+    ),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {

@@ -5,8 +5,8 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_dispatch::create;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves,
-    TensorSpec, Variants, formula, operator,
+    Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out,
+    Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
 
@@ -118,6 +118,13 @@ pub static EIG: Operator = Operator {
 
     >>> torch.linalg.eig(torch.tensor([[2., 0.], [0., 3.]])).eigenvalues.real
     tensor([2., 3.])",
+    out: Out::new(
+        Accepts::Cast,
+        &[
+            "torch.linalg.eig: Expected eigenvalues to be safely castable from {Result} dtype, but got eigenvalues with dtype {Out}",
+            "torch.linalg.eig: Expected eigenvectors to be safely castable from {Result} dtype, but got eigenvectors with dtype {Out}",
+        ],
+    ),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| EIG_KERNEL.call([args.tensor(A)?.into()])),
@@ -140,6 +147,12 @@ pub static EIGVALS: Operator = Operator {
 
     >>> torch.linalg.eigvals(torch.tensor([[0., 1.], [-1., 0.]])).abs()
     tensor([1., 1.])",
+    out: Out::new(
+        Accepts::Cast,
+        &[
+            "torch.linalg.eigvals: Expected eigenvalues to be safely castable from {Result} dtype, but got eigenvalues with dtype {Out}",
+        ],
+    ),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {

@@ -216,6 +216,7 @@ pub static BMM: Operator = Operator {
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::LowerPrecision,
+    sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(|batch| batched_products(batch, [INPUT, MAT2])),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {

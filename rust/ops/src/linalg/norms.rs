@@ -5,7 +5,7 @@ use rushlight_core::layout::wrap_dim;
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, DTypes, Derivative, Implementation, Operator, Out, Variants, operator,
+    Accepts, Args, Autocast, DTypes, Derivative, Implementation, Operator, Out, Variants, operator,
 };
 use rushlight_dispatch::value::{Ints, Output, Value};
 use rushlight_dispatch::{create, op, value};
@@ -193,7 +193,7 @@ pub static COND: Operator = Operator {
 
     >>> torch.linalg.cond(torch.tensor([[2., 0.], [0., 4.]]))
     tensor(2.)",
-    out: Out::EXACT,
+    out: Out::new(Accepts::Cast, &["linalg.cond: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"]),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {

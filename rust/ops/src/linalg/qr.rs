@@ -4,8 +4,8 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{Dims, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves,
-    TensorSpec, Variants, formula, operator,
+    Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out,
+    Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, op, operands, warn_once};
@@ -127,7 +127,12 @@ pub static HOUSEHOLDER_PRODUCT: Operator = Operator {
     >>> torch.linalg.householder_product(torch.tensor([[1.], [2.]]), torch.tensor([0.4]))
     tensor([[ 0.6000],
             [-0.8000]])",
-    out: Out::EXACT,
+    out: Out::new(
+        Accepts::Cast,
+        &[
+            "torch.linalg.householder_product: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}",
+        ],
+    ),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -156,7 +161,12 @@ pub static ORGQR: Operator = Operator {
     >>> torch.tensor([[1.], [2.]]).orgqr(torch.tensor([0.4]))
     tensor([[ 0.6000],
             [-0.8000]])",
-    out: Out::EXACT,
+    out: Out::new(
+        Accepts::Cast,
+        &[
+            "torch.linalg.householder_product: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}",
+        ],
+    ),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {

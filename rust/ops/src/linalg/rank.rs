@@ -81,6 +81,10 @@ pub static PINV: Operator = Operator {
     >>> torch.linalg.pinv(torch.tensor([[2., 0.], [0., 0.]]))
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]])",
+    out: Out::new(
+        Accepts::Cast,
+        &["linalg.pinv: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
+    ),
     dtypes: DTypes::DENSE,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let tolerance = Tolerance { absolute: given(args, ATOL)?, relative: given(args, RTOL)? };

@@ -72,6 +72,7 @@ pub static TRIANGULAR_SOLVE: Operator = Operator {
     >>> torch.triangular_solve(torch.tensor([[4.], [8.]]), torch.tensor([[2., 1.], [0., 4.]])).solution
     tensor([[1.],
             [2.]])",
+    out: Out::EXACT,
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {

@@ -152,6 +152,12 @@ pub static LINALG_VANDER: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| {
         let x = &crate::index::gather::at_least_1d(args.tensor(X)?.layout());
         let x = &crate::view::RESHAPE.tensor([args.tensor(X)?.into(), sizes_value(&x.sizes)])?;
+        if x.dtype() == DType::Bool {
+            return Err(Error::runtime(format!(
+                "linalg.vander supports floating point, complex, and integer tensors, but got {}",
+                x.dtype().display_name()
+            )));
+        }
         let last = x.sizes().last().copied().unwrap_or(1);
         let n = args.optional_int(N).unwrap_or(last as i64);
         if n <= 1 {
@@ -177,7 +183,7 @@ pub static VANDER: Operator = Operator {
     tensor([[1, 1],
             [2, 1],
             [3, 1]])",
-    dtypes: DTypes::NUMBERS,
+    dtypes: DTypes::COMMON,
     implementation: Implementation::CompositeImplicit(|args| {
         let x = args.tensor(X)?;
         if x.rank() != 1 {
@@ -188,6 +194,7 @@ pub static VANDER: Operator = Operator {
             return Err(Error::runtime("N must be non-negative."));
         }
         let grown = rushlight_core::dtype::promote(x.dtype(), DType::I64)?;
+        let x = &if x.dtype() == DType::Bool { crate::convert::to_dtype(x, grown)? } else { x.clone() };
         let rows = if n == 0 { create::zeros(&[x.sizes()[0], 0], grown, x.device())? } else { powers(x, n)? };
         if args.bool(INCREASING)? {
             return Ok(Output::Tensor(rows));
@@ -211,7 +218,10 @@ pub static TENSORINV: Operator = Operator {
 
     >>> torch.linalg.tensorinv(torch.eye(4).reshape(2, 2, 4), ind=2).shape
     torch.Size([4, 2, 2])",
-    out: Out::EXACT,
+    out: Out::new(
+        Accepts::Cast,
+        &["tensorinv: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
+    ),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -253,7 +263,10 @@ pub static TENSORSOLVE: Operator = Operator {
 
     >>> torch.linalg.tensorsolve(torch.eye(4).reshape(2, 2, 4), torch.ones(2, 2))
     tensor([1., 1., 1., 1.])",
-    out: Out::EXACT,
+    out: Out::new(
+        Accepts::Cast,
+        &["tensorsolve: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
+    ),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -270,7 +283,8 @@ pub static TENSORSOLVE: Operator = Operator {
         let at = other.rank().min(own.rank());
         let (front, behind) = own.sizes().split_at(at);
         let (rows, cols) = (front.iter().product::<isize>(), behind.iter().product::<isize>());
-        if rows != cols {
+        if rows != cols || cols != other.numel() as isize {
+            let rows = if rows == cols { other.numel() as isize } else { rows };
             return Err(Error::runtime(format!(
                 "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got {cols} != {rows}"
             )));

@@ -40,6 +40,8 @@ struct SampledDim {
     padding: Padding,
     /// Whether -1 and 1 are the centres of the outermost elements, instead of their outer edges.
     corners: bool,
+    /// Whether it is a dimension of a volume: there a coordinate that is no number reads the last element, or the padding.
+    volume: bool,
 }
 
 impl SampledDim {
@@ -55,6 +57,8 @@ impl SampledDim {
     /// Moves positions outside of the axis into it. A position that was clipped to an end has no gradient.
     fn inside(&self, place: Expr) -> Expr {
         let place = match self.padding {
+            // Outside of a volume no weight of a position matters, not even NaN.
+            Padding::Zeros if self.volume => return place.clone().isfinite().choose(place, -2.0),
             Padding::Zeros => return place,
             Padding::Border => place,
             Padding::Reflection => self.reflected(place),
@@ -62,8 +66,8 @@ impl SampledDim {
         let high = self.size - 1.0;
         let between = place.clone().above(0.0).and(place.clone().below(high));
         let ends = detached(place.clone()).call(&CLAMP, [Scalar::Float(0.0).into(), Scalar::Float(high).into()]);
-        // A position that is no number is that of the first element.
-        let ends = ends.clone().equals(ends.clone()).choose(ends, 0.0);
+        // A position that is no number is that of an outermost element.
+        let ends = ends.clone().equals(ends.clone()).choose(ends, if self.volume { high } else { 0.0 });
         between.choose(place, ends)
     }
 
@@ -144,7 +148,7 @@ fn sample(input: &Tensor, grid: &Tensor, mode: Mode, padding: Padding, corners: 
     // The grid's first coordinate is that of the last dimension.
     let mut mixed: Vec<(Expr, Expr, Option<Expr>)> = Vec::new();
     for (dim, &size) in space.iter().enumerate() {
-        let axis = SampledDim { size: size as f64, padding, corners };
+        let axis = SampledDim { size: size as f64, padding, corners, volume: dims == 3 };
         let coordinate = Expr::from(op!(SELECT, &grid_wide, -1i64, dims - 1 - dim)?);
         let along: Vec<_> = taps(&axis, mode, coordinate)
             .into_iter()

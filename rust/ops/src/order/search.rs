@@ -265,6 +265,10 @@ impl Search {
         let common = rushlight_core::dtype::promote(self.sorted.dtype(), self.values.dtype())?;
         let mut sorted = plain(&self.sorted, common)?;
         if let Some(sorter) = &self.sorter {
+            let size = self.sorted.sizes().last().copied().unwrap_or(0) as i64;
+            if crate::convert::to_vec::<i64>(sorter)?.iter().any(|place| !(0..size).contains(place)) {
+                return Err(Error::runtime("torch.searchsorted(): sorter index out of range"));
+            }
             sorted = op!(crate::index::gather::GATHER, &sorted.detach(), -1i64, sorter)?;
         }
         let values = plain(&self.values, common)?;

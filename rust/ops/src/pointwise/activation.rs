@@ -5,7 +5,7 @@ use rushlight_core::{Class, DType, Error, Scalar};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, Args, DTypes, Derivative, Implementation, Operator, Out, Saves, Tags, Variants, formula, operator,
+    Accepts, Args, DTypes, Derivative, Implementation, Operator, Out, Saves, Sparse, Tags, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Output, Value};
 
@@ -39,6 +39,7 @@ pub static RELU: Operator = Operator {
     tensor([0., 2.])",
     dtypes: DTypes::REAL,
     kernel_name: "clamp_min_scalar_cpu",
+    sparse: Sparse::ZeroPreserving,
     implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x| if x < 0 as T { 0 } else { x });
         for<S> [f32, f64] (|x| if x > 0.0 || x.is_nan() { x } else { 0.0 })

@@ -5,8 +5,8 @@ use rushlight_core::{Bool, Error, Result};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, Args, BackwardContext, DTypes, Derivative, Implementation, Operator, Out, Saves, Tags, Variants, formula,
-    operator,
+    Accepts, Args, BackwardContext, DTypes, Derivative, Implementation, Operator, Out, Saves, Sparse, Tags, Variants,
+    formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output};
 
@@ -155,6 +155,7 @@ pub static ISNAN: Operator = Operator {
     >>> torch.isnan(torch.tensor([1., float('nan')]))
     tensor([False,  True])",
     dtypes: DTypes::ALL,
+    sparse: Sparse::ZeroPreserving,
     implementation: nature!(0, |x| x.is_nan(), |z| z.re.is_nan() | z.im.is_nan()),
     reference: "np.isnan(self)",
     ..NATURE
@@ -168,6 +169,7 @@ pub static ISINF: Operator = Operator {
     >>> torch.isinf(torch.tensor([1., float('inf')]))
     tensor([False,  True])",
     dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
+    sparse: Sparse::ZeroPreserving,
     implementation: nature!(0, |x| x.is_infinite(), |z| z.re.is_infinite() | z.im.is_infinite()),
     reference: "np.isinf(self)",
     kernel_name: "isinf",
@@ -211,6 +213,7 @@ pub static ISPOSINF: Operator = Operator {
     tensor([False,  True])",
     out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
     dtypes: DTypes::COMPUTED.without(DTypes::COMPLEX),
+    sparse: Sparse::ZeroPreserving,
     implementation: nature!(0, |x| x == T::INFINITY, |_z| false),
     check: Some(|args| no_complex(args, || Error::runtime("isposinf does not support complex inputs."))),
     reference: "np.isposinf(self)",
@@ -227,6 +230,7 @@ pub static ISNEGINF: Operator = Operator {
     tensor([ True, False])",
     out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
     dtypes: DTypes::COMPUTED.without(DTypes::COMPLEX),
+    sparse: Sparse::ZeroPreserving,
     implementation: nature!(0, |x| x == T::NEG_INFINITY, |_z| false),
     check: Some(|args| no_complex(args, || Error::runtime("isneginf does not support complex inputs."))),
     reference: "np.isneginf(self)",

@@ -92,6 +92,7 @@ pub static ANGLE: Operator = Operator {
     >>> torch.angle(torch.tensor([1j, -1 + 0j]))
     tensor([1.5708, 3.1416])",
     dtypes: DTypes::COMPUTED,
+    sparse: Sparse::ZeroPreserving,
     batch_rule: BatchRule::Broadcast,
     implementation: Implementation::Kernel(Kernel { infer: infer_angle, cpu: cpu_angle, cuda: None }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {

@@ -201,6 +201,7 @@ pub static FLOOR_DIVIDE: Operator = Operator {
     >>> torch.floor_divide(torch.tensor([7, -7]), 2)
     tensor([ 3, -4])",
     dtypes: DTypes::REAL,
+    sparse: Sparse::ExplicitAutograd,
     implementation: FLOOR,
     check: Some(check_divisor),
     checked_dtypes: DTypes::EXACT,

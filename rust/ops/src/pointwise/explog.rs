@@ -1,6 +1,6 @@
 //! Exponentials and logarithms.
 
-use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Saves, Variants, formula, operator};
+use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Saves, Sparse, Variants, formula, operator};
 use std::f64::consts::{LN_2, LN_10};
 
 use rushlight_core::dtype::{c64, c128};
@@ -62,6 +62,7 @@ pub static EXPM1: Operator = Operator {
 
     >>> torch.expm1(torch.tensor([0., 1.]))
     tensor([0.0000, 1.7183])",
+    sparse: Sparse::ZeroPreserving,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::expm1(x));
         for<S> [c64, c128] (|x| analytic::expm1(x.wide()).narrow())
@@ -146,6 +147,7 @@ pub static LOG1P: Operator = Operator {
 
     >>> torch.log1p(torch.tensor([0., 1.]))
     tensor([0.0000, 0.6931])",
+    sparse: Sparse::ZeroPreserving,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::log1p(x));
         for<S> [c64, c128] (|x| x.wide().log1p().narrow())

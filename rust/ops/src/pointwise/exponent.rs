@@ -3,7 +3,7 @@
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
 use rushlight_dispatch::operator::{
-    Args, DTypes, Derivative, Implementation, Operator, Saves, Tags, Variants, formula, operator,
+    Args, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Tags, Variants, formula, operator,
 };
 use std::f64::consts::PI;
 
@@ -32,6 +32,7 @@ macro_rules! angles {
             name: $name,
             doc: $doc,
             dtypes: REAL,
+            sparse: Sparse::ZeroPreserving,
             check: Some(|args| {
                 no_complex(args, || Error::runtime(concat!($name, " is not supported for complex tensors.")))
             }),

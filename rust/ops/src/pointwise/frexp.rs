@@ -1,12 +1,11 @@
 //! Numbers as mantissa and exponent.
 
 use rushlight_core::dtype::{bf16_, f16_};
-use rushlight_core::loop_nest::result_layout;
-use rushlight_core::{DType, Element, Error, Result, Scalar, dispatch};
+use rushlight_core::{DType, Element, Error, Layout, Result, Scalar, dispatch};
 use rushlight_dispatch::copy;
 use rushlight_dispatch::operator::{
-    Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, TensorSpec, Variants, formula,
-    operator,
+    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, TensorSpec, Variants,
+    formula, operator,
 };
 
 #[operator]
@@ -22,7 +21,13 @@ pub static FREXP: Operator = Operator {
     torch.return_types.frexp(
     mantissa=tensor([ 0.5000, -0.7500]),
     exponent=tensor([1, 2], dtype=torch.int32))",
-    out: Out::EXACT,
+    out: Out::new(
+        Accepts::Same,
+        &[
+            "torch.frexp() expects mantissa to have dtype {result} but got {out}",
+            "torch.frexp() expects exponent to have int dtype but got {out}",
+        ],
+    ),
     dtypes: DTypes::FLOATS,
     check: Some(|args| match args.tensor(INPUT)?.dtype().is_floating() {
         true => Ok(()),
@@ -32,7 +37,7 @@ pub static FREXP: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
             let own = args.tensor(INPUT)?;
-            let layout = result_layout(own.sizes(), [own.layout()]);
+            let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
             let spec = |dtype| TensorSpec { layout: layout.clone(), dtype, device: own.device() };
             Ok(vec![spec(own.dtype()), spec(DType::I32)])
         },

@@ -3,7 +3,7 @@
 use rushlight_core::dtype::{c64, c128};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Saves, formula, operator};
+use rushlight_dispatch::operator::{DTypes, Derivative, Operator, Saves, Sparse, formula, operator};
 
 use super::numbers::{Analytic, Narrow};
 use super::{UNARY, analytic, float};
@@ -17,6 +17,7 @@ pub static SINH: Operator = Operator {
     >>> torch.sinh(torch.tensor([0., 1.]))
     tensor([0.0000, 1.1752])",
     dtypes: DTypes::COMPUTED,
+    sparse: Sparse::ZeroPreserving,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::sinh(x));
         for<S> [c64, c128] (|x| analytic::sinh(x.wide()).narrow())
@@ -56,6 +57,7 @@ pub static TANH: Operator = Operator {
     >>> torch.tanh(torch.tensor([0., 1.]))
     tensor([0.0000, 0.7616])",
     dtypes: DTypes::COMPUTED,
+    sparse: Sparse::ZeroPreserving,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::tanh(x));
         for<S> [c64, c128] (|x| analytic::tanh(x.wide()).narrow())
@@ -78,6 +80,7 @@ pub static ASINH: Operator = Operator {
     >>> torch.asinh(torch.tensor([0., 1.]))
     tensor([0.0000, 0.8814])",
     dtypes: DTypes::COMPUTED,
+    sparse: Sparse::ZeroPreserving,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::asinh(x));
         for<S> [c64, c128] (|x| analytic::asinh(x.wide()).narrow())
@@ -126,6 +129,7 @@ pub static ATANH: Operator = Operator {
     >>> torch.atanh(torch.tensor([0., 0.5]))
     tensor([0.0000, 0.5493])",
     dtypes: DTypes::COMPUTED,
+    sparse: Sparse::ZeroPreserving,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::atanh(x));
         for<S> [c64, c128] (|x| analytic::atanh(x.wide()).narrow())

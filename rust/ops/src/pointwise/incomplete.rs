@@ -5,7 +5,9 @@
 
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::operator::{BackwardContext, DTypes, Derivative, Operator, Saves, formula, operator};
+use rushlight_dispatch::operator::{
+    BackwardContext, DTypes, Derivative, Operator, Saves, formula, missing_formula, operator,
+};
 use rushlight_simd::{Base, Isa};
 
 use super::{BINARY, common};
@@ -130,10 +132,6 @@ fn density(d: &BackwardContext) -> Expr {
     d.grad() * log.exp()
 }
 
-fn unknown(name: &str) -> Expr {
-    Expr::failed(Derivative::not_implemented(&format!("{name}: input")))
-}
-
 #[operator]
 pub static IGAMMA: Operator = Operator {
     name: "igamma",
@@ -147,7 +145,7 @@ pub static IGAMMA: Operator = Operator {
     dtypes: DTypes::FLOATS,
     implementation: common(loops! { for<S> [f32, f64] (|a, x| gamma_lower(f64::from(a), f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[
-        formula(INPUT, Saves::NOTHING, |_| unknown("igamma")),
+        missing_formula(INPUT, "igamma: input"),
         formula(OTHER, Saves::input(INPUT).union(Saves::input(OTHER)), density),
     ]),
     samples: &["pos(2, 3), pos(2, 3)", "pos(3) * 9, pos(3)", "pos(3), pos(2, 1) * 9"],
@@ -166,7 +164,7 @@ pub static IGAMMAC: Operator = Operator {
     dtypes: DTypes::FLOATS,
     implementation: common(loops! { for<S> [f32, f64] (|a, x| gamma_upper(f64::from(a), f64::from(x)) as T) }),
     derivative: Derivative::Formulas(&[
-        formula(INPUT, Saves::NOTHING, |_| unknown("igammac")),
+        missing_formula(INPUT, "igammac: input"),
         formula(OTHER, Saves::input(INPUT).union(Saves::input(OTHER)), |d| -density(d)),
     ]),
     samples: &["pos(2, 3), pos(2, 3)", "pos(3) * 9, pos(3)", "pos(3), pos(2, 1) * 9"],

@@ -3,7 +3,7 @@
 use rushlight_core::Error;
 use rushlight_cpu::loops;
 use rushlight_dispatch::operator::{
-    DTypes, Derivative, Implementation, Operator, Out, Saves, Variants, formula, operator,
+    DTypes, Derivative, Implementation, Operator, Out, Saves, Sparse, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Value;
 
@@ -21,6 +21,7 @@ pub static FLOOR: Operator = Operator {
     tensor([ 1., -2.])",
     out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::REAL.union(DTypes::WIDE),
+    sparse: Sparse::ZeroPreserving,
     implementation: common(
         loops! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.floor()) },
     ),
@@ -40,6 +41,7 @@ pub static CEIL: Operator = Operator {
     tensor([ 2., -1.])",
     out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::REAL.union(DTypes::WIDE),
+    sparse: Sparse::ZeroPreserving,
     implementation: common(
         loops! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.ceil()) },
     ),
@@ -60,6 +62,7 @@ pub static TRUNC: Operator = Operator {
     tensor([ 1., -1.])",
     out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::REAL.union(DTypes::WIDE),
+    sparse: Sparse::ZeroPreserving,
     implementation: common(
         loops! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.trunc()) },
     ),
@@ -79,6 +82,7 @@ pub static FRAC: Operator = Operator {
     tensor([ 0.5000, -0.5000])",
     out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::FLOATS,
+    sparse: Sparse::ZeroPreserving,
     implementation: common(loops! { for<S> [f32, f64] (|x| x - x.trunc()) }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad())]),
     reference: "np.subtract(self, np.trunc(self))",
@@ -96,6 +100,7 @@ point, or before it if negative.
     tensor([0., 2., 3.])",
     out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::REAL.union(DTypes::WIDE),
+    sparse: Sparse::ZeroPreserving,
     implementation: common(loops! { for<S> [u8, i8, i16, i32, i64, u16, u32, u64] (|x| x); for<S> [f32, f64] (|x| x.even()) }),
     kernel_name: "round_vml_cpu",
     derivative: FLAT,

@@ -109,6 +109,7 @@ pub static SIGNBIT: Operator = Operator {
     tensor([ True, False])",
     out: Out::new(Accepts::Same, &["{name} does not support non-boolean outputs."]),
     dtypes: DTypes::COMPUTED.without(DTypes::COMPLEX),
+    sparse: Sparse::ZeroPreserving,
     implementation: question(loops! {
         for<S> [u8, i8, i16, i32, i64, u16, u32, u64 => Bool] (|x| Bool::from(x.is_negative()));
         for<S> [f32, f64 => Bool] (|x| Bool::from(x.is_sign_negative()));

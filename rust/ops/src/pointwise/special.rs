@@ -3,14 +3,13 @@
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
 use rushlight_dispatch::operator::{
-    DTypes, Derivative, Implementation, Operator, Saves, Tags, Variants, formula, operator,
+    DTypes, Derivative, Implementation, Operator, Saves, Sparse, Tags, Variants, formula, missing_formula, operator,
 };
 use std::f64::consts::{FRAC_2_SQRT_PI, PI};
 
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Error, Scalar};
 use rushlight_cpu::loops;
-use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::value::Value;
 
 use super::numbers::{Analytic, ComplexMath, Narrow, polygamma, zeta};
@@ -85,6 +84,7 @@ pub static ERF: Operator = Operator {
     >>> torch.erf(torch.tensor([0., 1.]))
     tensor([0.0000, 0.8427])",
     dtypes: REAL,
+    sparse: Sparse::ZeroPreserving,
     implementation: float(loops! { for<S> [f32, f64] (|x| S::erf(x)) }),
     kernel_name: "erf_vml_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
@@ -121,6 +121,7 @@ pub static ERFINV: Operator = Operator {
     >>> torch.erfinv(torch.tensor([0., 0.5]))
     tensor([0.0000, 0.4769])",
     dtypes: REAL,
+    sparse: Sparse::ZeroPreserving,
     implementation: float(loops! { for<S> [f32, f64] (|x| S::erfinv(x)) }),
     kernel_name: "erfinv_vml_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
@@ -249,7 +250,7 @@ pub static ZETA: Operator = Operator {
     implementation: float(loops! { for<S> [f32, f64] (|x, q| zeta(f64::from(x), f64::from(q)) as T) }),
     kernel_name: "zeta_cpu",
     derivative: Derivative::Formulas(&[
-        formula(INPUT, Saves::NOTHING, |_| Expr::failed(Derivative::not_implemented("zeta"))),
+        missing_formula(INPUT, "zeta"),
         formula(OTHER, Saves::input(INPUT).union(Saves::input(OTHER)), |d| {
             let (s, q) = (d.input(INPUT), d.input(OTHER));
             d.grad() * -s.clone() * (s + 1.0).with(&ZETA, q)

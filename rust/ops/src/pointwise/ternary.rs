@@ -5,7 +5,7 @@ use rushlight_core::{Bool, DType, Error};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, DTypes, Derivative, Implementation, Operator, Out, Saves, Tags, Variants, formula, operator,
+    Accepts, DTypes, Derivative, Implementation, Operator, Out, Saves, Sparse, Tags, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Value;
 
@@ -49,7 +49,10 @@ pub static LERP: Operator = Operator {
             let kernel = if args.has_tensor(WEIGHT) { "lerp_kernel_tensor" } else { "lerp_kernel_scalar" };
             return Err(Error::unsupported(kernel, own));
         }
-        Ok(())
+        match args.optional_scalar(WEIGHT) {
+            Some(weight) if !own.is_complex() => rushlight_dispatch::create::check_fits(weight, own),
+            _ => Ok(()),
+        }
     }),
     kernel_name: "lerp_kernel_scalar",
     derivative: Derivative::Formulas(&[
@@ -163,6 +166,7 @@ pub static NAN_TO_NUM: Operator = Operator {
 
     >>> torch.nan_to_num(torch.tensor([float('nan'), float('inf')]), posinf=9.)
     tensor([0., 9.])",
+    sparse: Sparse::ZeroPreserving,
     implementation: Implementation::Delegate(|mut args| {
         let (low, high) = extremes(args.tensor(INPUT)?.dtype());
         for (arg, default) in [(NAN, 0.0), (POSINF, high), (NEGINF, low)] {

@@ -4,7 +4,7 @@ use rushlight_core::Scalar;
 use rushlight_core::dtype::{c64, c128};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::operator::{BackwardContext, DTypes, Derivative, Operator, Saves, formula, operator};
+use rushlight_dispatch::operator::{BackwardContext, DTypes, Derivative, Operator, Saves, Sparse, formula, operator};
 use rushlight_simd::Math;
 use rushlight_simd::math::slices;
 
@@ -34,6 +34,7 @@ pub static SIN: Operator = Operator {
     >>> torch.sin(torch.tensor([0., 1.]))
     tensor([0.0000, 0.8415])",
     dtypes: DTypes::COMPUTED,
+    sparse: Sparse::ZeroPreserving,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::sin(x)) by sines::<T>;
         for<S> [c64, c128] (|x| analytic::sin(x.wide()).narrow())
@@ -74,6 +75,7 @@ pub static TAN: Operator = Operator {
     >>> torch.tan(torch.tensor([0., 1.]))
     tensor([0.0000, 1.5574])",
     dtypes: DTypes::COMPUTED,
+    sparse: Sparse::ZeroPreserving,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::tan(x)) by tangents::<T>;
         for<S> [c64, c128] (|x| analytic::tan(x.wide()).narrow())
@@ -97,6 +99,7 @@ pub static ASIN: Operator = Operator {
     >>> torch.asin(torch.tensor([0., 1.]))
     tensor([0.0000, 1.5708])",
     dtypes: DTypes::COMPUTED,
+    sparse: Sparse::ZeroPreserving,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::asin(x));
         for<S> [c64, c128] (|x| analytic::asin(x.wide()).narrow())
@@ -141,6 +144,7 @@ pub static ATAN: Operator = Operator {
     >>> torch.atan(torch.tensor([0., 1.]))
     tensor([0.0000, 0.7854])",
     dtypes: DTypes::COMPUTED,
+    sparse: Sparse::ZeroPreserving,
     implementation: float(loops! {
         for<S> [f32, f64] (|x| S::atan(x));
         for<S> [c64, c128] (|x| analytic::atan(x.wide()).narrow())

@@ -100,7 +100,10 @@ fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
     for (_, tensor) in args.each_tensor() {
         sizes = backcompat::broadcast_with_warnings("where", &sizes, tensor.sizes())?;
     }
-    let layout = result_layout(&sizes, args.each_tensor().map(|(_, tensor)| tensor.layout()));
+    // A number is a tensor without dimensions.
+    let number = Layout::contiguous(&[]);
+    let each = [WHERE::CONDITION, WHERE::INPUT, WHERE::OTHER].map(|arg| args.optional_tensor(arg));
+    let layout = result_layout(&sizes, each.into_iter().map(|tensor| tensor.map_or(&number, Tensor::layout)));
     Ok(vec![TensorSpec { layout, dtype: state.result()?, device: condition.device() }])
 }
 

@@ -7,7 +7,8 @@ use rushlight_cpu::folds;
 use rushlight_cpu::folds::Folds;
 use rushlight_cpu::reduce::Fold;
 use rushlight_dispatch::operator::{
-    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, TensorSpec, Variants, operator,
+    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Sparse, TensorSpec, Variants,
+    operator,
 };
 
 use super::ReduceDims;
@@ -90,6 +91,7 @@ pub static ANY: Operator = Operator {
 
     >>> torch.any(torch.tensor([True, False]))
     tensor(True)",
+    sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::FullReduction(&ANY_DIMS),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| infer(args, ReduceDims::ALL),

@@ -4,6 +4,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{c64, c128};
+use rushlight_core::layout::wrap_dim;
 use rushlight_core::{Bool, DType, Device, Error, Result, Scalar, dispatch};
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::operator::{
@@ -209,6 +210,23 @@ pub static LOGCUMSUMEXP: Operator = Operator {
     ..Operator::BASE
 };
 
+/// Returns an error for a tensor that cannot be put before or after the operand of `diff`.
+fn check_ends(own: &Tensor, more: &Tensor, dim: i64) -> Result<()> {
+    if own.rank() != more.rank() {
+        return Err(Error::runtime("diff expects prepend or append to be the same dimension as input"));
+    }
+    let dim = wrap_dim(dim, own.rank())?;
+    match (0..own.rank()).find(|&other| other != dim && own.sizes()[other] != more.sizes()[other]) {
+        Some(other) => Err(Error::runtime(format!(
+            "diff expects the shape of tensor to prepend or append to match that of input except along the differencing dimension; input.size({other}) = {}, but got tensor.size({other}) = {}",
+            own.sizes()[other],
+            more.sizes()[other]
+        ))
+        .shapes([own.sizes().as_slice(), more.sizes().as_slice()])),
+        None => Ok(()),
+    }
+}
+
 #[operator]
 pub static DIFF: Operator = Operator {
     name: "diff",
@@ -229,6 +247,9 @@ pub static DIFF: Operator = Operator {
             return Err(Error::runtime("diff expects input to be at least one-dimensional"));
         }
         let n = args.int(N)?;
+        for more in [PREPEND, APPEND].into_iter().filter_map(|arg| args.optional_tensor(arg)) {
+            check_ends(own, more, args.int(DIM)?)?;
+        }
         if n < 0 {
             return Err(Error::runtime(format!("order must be non-negative but got {n}")));
         }
@@ -278,7 +299,7 @@ fn along(value: Expr, dim: i64, work: impl Fn(&Tensor, usize) -> Result<Tensor>)
         Ok(tensor) => tensor,
         Err(error) => return Expr::failed(error),
     };
-    Expr::new(rushlight_core::layout::wrap_dim(dim, tensor.rank()).and_then(|axis| {
+    Expr::new(wrap_dim(dim, tensor.rank()).and_then(|axis| {
         if tensor.rank() > 0 {
             return work(&tensor, axis);
         }

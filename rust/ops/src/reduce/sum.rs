@@ -55,6 +55,7 @@ pub static SUM_DIM: Operator = Operator {
     tensor([3., 7.])",
     out: Out::REQUESTED_DTYPE,
     dtypes: DTypes::COMPUTED,
+    sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Over(DIM),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| infer(args, ReduceDims::of(args, DIM, KEEPDIM)?, DTYPE),
@@ -273,11 +274,11 @@ pub const NAN_SUMS: Folds = folds! {
     for<S> [f32, f64] (0.0; |a, x| if x.is_nan() { a } else { a + x }; |a, b| a + b; |a, _n| a)
 };
 
-/// Means by compute dtype.
+/// Means by compute dtype. torch multiplies complex sums by a complex number, so that an infinite part makes the other NaN.
 pub const MEANS: Folds = folds! {
     for<S> [f32, f64] (0.0; |a, x| a + x; |a, b| a + b; |a, n| a / n as T);
-    for<S> [c64] (T::default(); |a, x| a + x; |a, b| a + b; |a, n| a / n as f32);
-    for<S> [c128] (T::default(); |a, x| a + x; |a, b| a + b; |a, n| a / n as f64)
+    for<S> [c64] (T::default(); |a, x| a + x; |a, b| a + b; |a, n| a * T::new(1.0 / n as f32, 0.0));
+    for<S> [c128] (T::default(); |a, x| a + x; |a, b| a + b; |a, n| a * T::new(1.0 / n as f64, 0.0))
 };
 
 /// The dtype of a sum: the requested one, int64 for integers, else the operand's.

@@ -12,7 +12,7 @@ use rushlight_dispatch::operator::Args;
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create, node, op, variants};
 
-use super::parts::{build, parts};
+use super::parts::{entries, in_format_of};
 use super::{coalesce, convert};
 use crate::convert::{to_dtype, to_vec};
 use crate::index::index_select::INDEX_ADD;
@@ -37,7 +37,7 @@ pub fn sum(args: &Args, sign: i64) -> Result<Output> {
     check_sizes(own, other)?;
     let dtype = promote(own.dtype(), other.dtype())?;
     let result = if dtype == own.dtype() { copy::clone(own)? } else { to_dtype(own, dtype)? };
-    let parts = parts(other, "add")?;
+    let parts = entries(other, "add")?;
     convert::add_scaled(&result, &parts.indices, &parts.values, factor)?;
     Ok(Output::Tensor(result))
 }
@@ -69,7 +69,7 @@ pub fn into_dense(args: &Args, sign: i64) -> Result<Output> {
     }
     variants::check_in_place(args.op, own, own.sizes(), promote(own.dtype(), other.dtype())?)?;
     let factor = factor(args, sign)?;
-    let parts = parts(other, "add")?;
+    let parts = entries(other, "add")?;
     let change = node::InPlaceCall::begin(args)?;
     {
         let _off = rushlight_autograd::modes::GradMode::new(false);
@@ -81,8 +81,14 @@ pub fn into_dense(args: &Args, sign: i64) -> Result<Output> {
 }
 
 fn of_sparse(own: &Tensor, other: &Tensor, factor: Scalar) -> Result<Tensor> {
-    let Some(second) = other.parts() else { return Err(dense_second()) };
-    let first = parts(own, "add")?;
+    if !other.is_sparse() {
+        if own.compressed_parts().is_none() {
+            return Err(dense_second());
+        }
+        let other = if factor.is_one() { other.clone() } else { op!(MUL, other, factor)? };
+        return op!(ADD, &convert::TO_DENSE.tensor([own.into()])?, &other);
+    }
+    let (first, second) = (entries(own, "add")?, entries(other, "add")?);
     if own.sizes() != other.sizes() {
         return Err(Error::runtime(format!(
             "add: expected sizes of 'self' and 'other' to match, but {} != {}",
@@ -105,7 +111,7 @@ fn of_sparse(own: &Tensor, other: &Tensor, factor: Scalar) -> Result<Tensor> {
     let right = SparseParts { values, ..(*second).clone() };
     let in_rows = first.values.layout().is_contiguous() && second.values.layout().is_contiguous();
     let sum = if in_rows { merged(&left, &right)? } else { behind(&left, &right, own)? };
-    build(own.sizes(), sum)
+    in_format_of(own, sum)
 }
 
 fn cat(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {

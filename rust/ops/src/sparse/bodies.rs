@@ -6,22 +6,24 @@
 use rushlight_dispatch::operator::Operator;
 use rushlight_dispatch::primitives::SparseBody;
 
-use super::{convert, elementwise, product, shape};
+use super::{convert, elementwise, product, reduce, shape};
 use crate::convert::copy::COPY;
 use crate::convert::{CLONE, TO_DTYPE};
-use crate::create::constant::{EMPTY_LIKE, ZEROS_LIKE};
+use crate::create::constant::{EMPTY_LIKE, ONES_LIKE, ZEROS_LIKE};
 use crate::create::fill::ZERO_;
 use crate::index::index_select::INDEX_SELECT;
 use crate::join::cat::{CAT, STACK};
 use crate::linalg::addmm::ADDMM;
-use crate::linalg::matrix::{MATMUL, MM, MV};
+use crate::linalg::matrix::{BMM, MATMUL, MM, MV};
 use crate::pointwise::arith::MUL;
-use crate::pointwise::divide::DIV;
+use crate::pointwise::divide::{DIV, FLOOR_DIVIDE};
 use crate::pointwise::power::POW;
+use crate::reduce::all_any::ANY;
 use crate::reduce::norm::NORM;
-use crate::reduce::sum::SUM;
+use crate::reduce::sum::{SUM, SUM_DIM};
 use crate::view::narrow::{SELECT, SLICE};
 use crate::view::split::UNBIND;
+use crate::view::squeeze::UNSQUEEZE;
 use crate::view::transpose::{PERMUTE, SWAPAXES, T, TRANSPOSE};
 
 pub static BODIES: &[(&Operator, SparseBody)] = &[
@@ -30,6 +32,7 @@ pub static BODIES: &[(&Operator, SparseBody)] = &[
     (&CLONE, elementwise::clone),
     (&EMPTY_LIKE, elementwise::zeros_like),
     (&ZEROS_LIKE, elementwise::zeros_like),
+    (&ONES_LIKE, elementwise::ones_like),
     (&ZERO_, convert::zero),
     (&INDEX_SELECT, shape::index_select),
     (&CAT, shape::cat),
@@ -37,15 +40,20 @@ pub static BODIES: &[(&Operator, SparseBody)] = &[
     (&ADDMM, product::addmm),
     (&MM, |args| product::matmul(args, MM::MAT2)),
     (&MV, |args| product::matmul(args, MV::VEC)),
+    (&BMM, product::bmm),
     (&MATMUL, |args| product::matmul(args, MATMUL::OTHER)),
     (&MUL, elementwise::mul),
     (&DIV, elementwise::div),
+    (&FLOOR_DIVIDE, elementwise::floor_divide),
     (&POW, elementwise::pow),
     (&NORM, elementwise::norm),
-    (&SUM, elementwise::total),
+    (&SUM, reduce::total),
+    (&SUM_DIM, reduce::along),
+    (&ANY, reduce::any),
     (&SELECT, shape::select),
     (&SLICE, shape::slice),
     (&UNBIND, shape::unbind),
+    (&UNSQUEEZE, shape::unsqueeze),
     (&TRANSPOSE, |args| shape::transpose(args, [TRANSPOSE::DIM0, TRANSPOSE::DIM1])),
     (&SWAPAXES, |args| shape::transpose(args, [SWAPAXES::AXIS0, SWAPAXES::AXIS1])),
     (&T, shape::t),

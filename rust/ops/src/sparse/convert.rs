@@ -11,11 +11,11 @@ use rushlight_dispatch::operator::{
     operator,
 };
 use rushlight_dispatch::sparse::dense;
-use rushlight_dispatch::value::{Output, sizes_value};
+use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create, op};
 
-use super::coalesce;
-use super::parts::{build, check_places, empty, parts, scatter, taken, with_values};
+use super::parts::{build, check_places, empty, entries, parts, scatter, taken, with_recorded_values, with_values};
+use super::{coalesce, compressed};
 use crate::convert::{contiguous, to_dtype, to_vec};
 
 const BASE: Operator = Operator { dtypes: DTypes::COMPUTED, sparse: Sparse::Supported, ..Operator::BASE };
@@ -43,7 +43,8 @@ fn checked(indices: &Tensor, values: &Tensor, sizes: Option<&[isize]>, coalesced
     for (name, tensor) in [("indices", indices), ("values", values)] {
         if tensor.is_sparse() {
             return Err(Error::runtime(format!(
-                "expected {name} to be a dense tensor, but got {name} of layout Sparse"
+                "expected {name} to be a dense tensor, but got {name} of layout {}",
+                tensor.layout_name()
             )));
         }
         if tensor.device() != Device::Cpu {
@@ -122,10 +123,13 @@ pub static GATHERED: Operator = Operator {
 #[operator]
 pub static TO_DENSE: Operator = Operator {
     name: "to_dense",
-    signature: "(Tensor self) -> Tensor",
+    signature: "(Tensor self, bool masked_grad=True) -> Tensor",
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let own = args.tensor(INPUT)?;
-        let Some(parts) = own.parts() else { return Ok(Output::Tensor(own.detach())) };
+        if !own.is_sparse() {
+            return Ok(Output::Tensor(own.detach()));
+        }
+        let parts = entries(own, "to_dense")?;
         let whole = create::zeros(own.sizes(), own.dtype(), own.device())?;
         scatter(&whole, &parts.indices, &parts.values)?;
         Ok(Output::Tensor(whole))
@@ -134,7 +138,10 @@ pub static TO_DENSE: Operator = Operator {
         // Repeated indices refer to one element, which has one gradient.
         let gradient = || -> Result<Tensor> {
             match d.input(INPUT).done()? {
-                own if own.is_sparse() => op!(MASKED, &d.grad().done()?, &op!(COALESCE, &own)?),
+                own if own.is_sparse() && !d.flag(TO_DENSE::MASKED_GRAD) => {
+                    compressed::convert::in_layout_of(&d.grad().done()?, &own)
+                }
+                own if own.is_sparse() => op!(MASKED, &d.grad().done()?, &sorted(&own)?),
                 _ => d.grad().done(),
             }
         };
@@ -151,9 +158,10 @@ pub static MASKED: Operator = Operator {
     signature: "(Tensor self, Tensor mask) -> Tensor",
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let (own, mask) = (args.tensor(INPUT)?, args.tensor(MASK)?);
-        let Some(places) = mask.parts() else {
+        if !mask.is_sparse() {
             return Err(Error::runtime("sparse_mask(): the mask must be a sparse tensor"));
-        };
+        }
+        let places = entries(mask, "sparse_mask")?;
         if own.sizes() != mask.sizes() {
             return Err(Error::runtime(format!(
                 "sparse_mask(): operands have incompatible sizes; self has size {} but mask has size {}",
@@ -161,16 +169,17 @@ pub static MASKED: Operator = Operator {
                 rushlight_core::layout::Shape(mask.sizes())
             )));
         }
-        let values = match own.parts() {
-            Some(held) => found(own, &held, &places)?,
-            None => taken(own, &places.indices)?,
+        let values = if own.is_sparse() {
+            found(own, &*entries(own, "sparse_mask")?, &places)?
+        } else {
+            taken(own, &places.indices)?
         };
         with_values(mask, &places, values).map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         let gradient = || -> Result<Tensor> {
             let (own, grad) = (d.input(INPUT).done()?, d.grad().done()?);
-            if own.is_sparse() { op!(MASKED, &grad, &op!(COALESCE, &own)?) } else { dense(&grad) }
+            if own.is_sparse() { op!(MASKED, &grad, &sorted(&own)?) } else { dense(&grad) }
         };
         Expr::new(gradient())
     })]),
@@ -195,6 +204,11 @@ fn found(own: &Tensor, held: &SparseParts, places: &SparseParts) -> Result<Tenso
     op!(crate::index::index_select::INDEX_SELECT, &values, 0i64, &from_slice(&numbers)?)
 }
 
+/// A sparse tensor with unique indices, in a recorded call. Those of compressed tensors always are.
+pub fn sorted(own: &Tensor) -> Result<Tensor> {
+    if own.compressed_parts().is_some() { Ok(own.clone()) } else { op!(COALESCE, own) }
+}
+
 #[operator]
 pub static COALESCE: Operator = Operator {
     name: "coalesce",
@@ -215,6 +229,9 @@ pub static VALUES: Operator = Operator {
     name: "values",
     signature: "(Tensor self) -> Tensor",
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+        if let Some(own) = args.tensor(INPUT)?.compressed_parts() {
+            return Ok(Output::Tensor(own.values.detach()));
+        }
         let parts = parts(args.tensor(INPUT)?, "values")?;
         if !parts.coalesced {
             return Err(Error::runtime("Cannot get values on an uncoalesced tensor, please call .coalesce() first"));
@@ -230,8 +247,7 @@ pub static VALUES: Operator = Operator {
 fn spread(d: &BackwardContext) -> Expr {
     let gradient = || -> Result<Tensor> {
         let own = d.input(VALUES::INPUT).done()?;
-        let places = parts(&own, "values")?;
-        op!(FROM_PARTS, &places.indices, &d.grad().done()?, sizes_value(own.sizes()), places.coalesced)
+        with_recorded_values(&own, &*entries(&own, "values")?, &d.grad().done()?)
     };
     Expr::new(gradient())
 }
@@ -281,6 +297,9 @@ pub fn copy(args: &Args) -> Result<Output> {
     use crate::convert::copy::COPY::*;
 
     let (own, from) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
+    if own.compressed_parts().is_some() || from.compressed_parts().is_some() {
+        return compressed::parts::copied(own, from).map(Output::Tensor);
+    }
     match (own.is_sparse(), from.parts()) {
         (true, Some(places)) => {
             let values = copy::clone(&places.values)?;
@@ -309,6 +328,9 @@ pub(super) fn add_scaled(dense: &Tensor, indices: &Tensor, values: &Tensor, fact
 /// Removes all elements in place: `zero_`.
 pub fn zero(args: &Args) -> Result<Output> {
     let own = args.tensor(crate::create::fill::ZERO_::INPUT)?;
+    if let Some(held) = own.compressed_parts() {
+        return compressed::parts::none(own, &held, own.dtype()).map(Output::Tensor);
+    }
     let places = parts(own, "zero_")?;
     empty(own.sizes(), places.indices.sizes()[0] as usize, own.dtype()).map(Output::Tensor)
 }

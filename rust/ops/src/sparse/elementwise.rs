@@ -6,33 +6,51 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::create::from_slice;
 use rushlight_dispatch::operator::Args;
-use rushlight_dispatch::value::{Arg, Output, Value};
+use rushlight_dispatch::sparse::unsupported;
+use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
 use rushlight_dispatch::{copy, op};
 
-use super::coalesce;
 use super::convert::{COALESCE, VALUES};
-use super::parts::{build, empty, parts, taken, with_values};
+use super::parts::{empty, entries, in_format_of, parts, stored_values, taken, with_values};
+use super::{coalesce, compressed};
 use crate::convert::to_dtype;
 use crate::index::index_select::INDEX_SELECT;
 use crate::pointwise::arith::MUL;
+use crate::view::expand::EXPAND;
 
 /// Applies the operator to the values of its first argument.
 pub fn over_values(args: &Args, coalesced: bool) -> Result<Output> {
     use crate::convert::CLONE::*;
 
     let own = args.tensor(INPUT)?;
+    if own.parts().is_none() {
+        return on_stored(args, INPUT, args.op.python_name()).map(Output::Tensor);
+    }
     let mut parts = (*parts(own, args.op.python_name())?).clone();
     if coalesced {
         parts = coalesce::coalesced(&parts, own.sizes())?;
     }
-    let values = on_values(args, INPUT, &parts)?;
+    let values = on_values(args, INPUT, &parts.values)?;
     with_values(own, &parts, values).map(Output::Tensor)
 }
 
-fn on_values(args: &Args, arg: Arg, parts: &SparseParts) -> Result<Tensor> {
+fn on_values(args: &Args, arg: Arg, values: &Tensor) -> Result<Tensor> {
     let mut inner = args.clone();
-    inner.set(arg, Value::Own(parts.values.detach()));
+    inner.set(arg, Value::Own(values.detach()));
     inner.call()?.into_tensor()
+}
+
+/// Applies the operator to the stored values of an argument, which keeps its indices.
+fn on_stored(args: &Args, arg: Arg, name: &str) -> Result<Tensor> {
+    let own = args.tensor(arg)?;
+    with_stored(own, name, on_values(args, arg, &stored_values(own, name)?)?)
+}
+
+fn with_stored(own: &Tensor, name: &str, values: Tensor) -> Result<Tensor> {
+    match own.compressed_parts() {
+        Some(held) => compressed::parts::with_values(own, &held, &values),
+        None => with_values(own, &*parts(own, name)?, values),
+    }
 }
 
 pub fn pow(args: &Args) -> Result<Output> {
@@ -62,14 +80,8 @@ pub fn mul(args: &Args) -> Result<Output> {
 
     let sparse = |arg| args.optional_tensor(arg).filter(|tensor| tensor.is_sparse());
     match (sparse(INPUT), sparse(OTHER)) {
-        (Some(own), None) if is_number(args, OTHER) => {
-            let parts = parts(own, "mul")?;
-            with_values(own, &parts, on_values(args, INPUT, &parts)?).map(Output::Tensor)
-        }
-        (None, Some(own)) if is_number(args, INPUT) => {
-            let parts = parts(own, "mul")?;
-            with_values(own, &parts, on_values(args, OTHER, &parts)?).map(Output::Tensor)
-        }
+        (Some(_), None) if is_number(args, OTHER) => on_stored(args, INPUT, "mul").map(Output::Tensor),
+        (None, Some(_)) if is_number(args, INPUT) => on_stored(args, OTHER, "mul").map(Output::Tensor),
         (Some(own), None) => times_dense(own, args.tensor(OTHER)?),
         (None, Some(own)) => times_dense(own, args.tensor(INPUT)?),
         _ => times_sparse(args.tensor(INPUT)?, args.tensor(OTHER)?),
@@ -88,16 +100,22 @@ fn check_sizes(a: &Tensor, b: &Tensor) -> Result<()> {
 }
 
 fn times_dense(own: &Tensor, dense: &Tensor) -> Result<Output> {
-    check_sizes(own, dense)?;
-    let parts = parts(own, "mul")?;
-    let values = op!(MUL, &parts.values, &taken(dense, &parts.indices)?)?;
-    with_values(own, &parts, values).map(Output::Tensor)
+    let dense = match dense.layout().broadcast_to(own.sizes()) {
+        Ok(_) => op!(EXPAND, dense, sizes_value(own.sizes()))?,
+        Err(_) => {
+            check_sizes(own, dense)?;
+            dense.clone()
+        }
+    };
+    let held = entries(own, "mul")?;
+    let values = op!(MUL, &held.values, &taken(&dense, &held.indices)?)?;
+    with_values(own, &held, values).map(Output::Tensor)
 }
 
 /// The product at the indices that both have.
 fn times_sparse(a: &Tensor, b: &Tensor) -> Result<Output> {
     check_sizes(a, b)?;
-    let (x, y) = (parts(a, "mul")?, parts(b, "mul")?);
+    let (x, y) = (entries(a, "mul")?, entries(b, "mul")?);
     if x.indices.sizes()[0] != y.indices.sizes()[0] {
         return Err(Error::runtime("mul: expected 'self' and 'other' to have the same number of sparse dimensions"));
     }
@@ -117,7 +135,7 @@ fn times_sparse(a: &Tensor, b: &Tensor) -> Result<Output> {
     let (of_x, of_y) = (from_slice(&of_x)?, from_slice(&of_y)?);
     let values = op!(MUL, &op!(INDEX_SELECT, &x.values, 0i64, &of_x)?, &op!(INDEX_SELECT, &y.values, 0i64, &of_y)?)?;
     let indices = op!(INDEX_SELECT, &x.indices, 1i64, &of_x)?;
-    build(a.sizes(), SparseParts { indices, values, coalesced: true }).map(Output::Tensor)
+    in_format_of(a, SparseParts { indices, values, coalesced: true }).map(Output::Tensor)
 }
 
 /// A quotient by a number.
@@ -136,14 +154,6 @@ pub fn div(args: &Args) -> Result<Output> {
     }
 }
 
-/// The sum of all elements.
-pub fn total(args: &Args) -> Result<Output> {
-    use crate::reduce::sum::SUM::*;
-
-    let parts = parts(args.tensor(INPUT)?, "sum")?;
-    on_values(args, INPUT, &parts).map(Output::Tensor)
-}
-
 /// The norm of all elements.
 pub fn norm(args: &Args) -> Result<Output> {
     use crate::reduce::norm::NORM::*;
@@ -159,16 +169,37 @@ pub fn norm(args: &Args) -> Result<Output> {
     inner.call()
 }
 
+/// `floor_divide` by a number.
+pub fn floor_divide(args: &Args) -> Result<Output> {
+    use crate::pointwise::divide::FLOOR_DIVIDE::*;
+
+    match args.optional_tensor(INPUT) {
+        Some(own) if own.is_sparse() && is_number(args, OTHER) => over_values(args, false),
+        _ => Err(Error::runtime("Sparse floor division requires a scalar or zero-dim dense tensor divisor")),
+    }
+}
+
+/// Ones at the indices of a compressed tensor: `ones_like`.
+pub fn ones_like(args: &Args) -> Result<Output> {
+    let own = args.tensor(crate::create::constant::ONES_LIKE::INPUT)?;
+    if own.compressed_parts().is_none() {
+        return Err(unsupported("fill_.Scalar"));
+    }
+    on_stored(args, crate::create::constant::ONES_LIKE::INPUT, "ones_like").map(Output::Tensor)
+}
+
 /// A tensor without entries, in another's sizes: `zeros_like`.
 pub fn zeros_like(args: &Args) -> Result<Output> {
     let own = args.tensor(crate::create::constant::EMPTY_LIKE::INPUT)?;
-    let parts = parts(own, "zeros_like")?;
     let dtype = args.values.iter().find_map(|value| match value {
         Value::DType(dtype) => Some(*dtype),
         _ => None,
     });
-    let sparse_dims = parts.indices.sizes()[0] as usize;
     let dtype = dtype.unwrap_or(own.dtype());
+    if let Some(held) = own.compressed_parts() {
+        return compressed::parts::none(own, &held, dtype).map(Output::Tensor);
+    }
+    let sparse_dims = parts(own, "zeros_like")?.indices.sizes()[0] as usize;
     empty(own.sizes(), sparse_dims, dtype).map(Output::Tensor)
 }
 
@@ -177,13 +208,13 @@ pub fn cast(args: &Args) -> Result<Output> {
     use crate::convert::TO_DTYPE::*;
 
     let own = args.tensor(INPUT)?;
-    let parts = parts(own, "to")?;
+    let held = stored_values(own, "to")?;
     if args.device(DEVICE).is_some_and(|device| device != own.device()) {
         return Err(Error::not_implemented("sparse tensors live on the host"));
     }
     let values = match args.dtype(DTYPE) {
-        Some(dtype) if dtype != own.dtype() => to_dtype(&parts.values, dtype)?,
-        _ => copy::clone(&parts.values)?,
+        Some(dtype) if dtype != own.dtype() => to_dtype(&held, dtype)?,
+        _ => copy::clone(&held)?,
     };
-    with_values(own, &parts, values).map(Output::Tensor)
+    with_stored(own, "to", values).map(Output::Tensor)
 }

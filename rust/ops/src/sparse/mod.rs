@@ -1,4 +1,4 @@
-//! Sparse tensors (COO): their construction, and how calls handle them.
+//! Sparse tensors, with coordinates (COO) and compressed: their construction, and how calls handle them.
 //!
 //! Their operators are here and not in the table, because code that iterates over the table assumes dense values;
 //! Python has them as methods. A few of the table's operators declare support of sparse operands (`Operator::sparse`), with a
@@ -8,10 +8,12 @@
 pub mod add;
 pub mod bodies;
 pub mod coalesce;
+pub mod compressed;
 pub mod convert;
 pub mod elementwise;
 mod parts;
 pub mod product;
+pub mod reduce;
 pub mod shape;
 pub mod spgemm;
 
@@ -26,8 +28,12 @@ pub static OPERATORS: &[&Operator] = &[
     &convert::COALESCE,
     &convert::VALUES,
     &convert::TO_SPARSE,
+    &compressed::FROM_COMPRESSED,
+    &compressed::convert::TO_COMPRESSED,
+    &compressed::convert::CONVERTED,
     &product::PRODUCT,
     &spgemm::SPARSE_SPARSE_MATMUL,
 ];
 
+pub use compressed::FROM_COMPRESSED;
 pub use convert::{COALESCE, FROM_PARTS, MASKED, TO_DENSE, TO_SPARSE, VALUES};

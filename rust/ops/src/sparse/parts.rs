@@ -6,14 +6,44 @@ use std::sync::Arc;
 use rushlight_autograd::{SparseParts, Tensor};
 use rushlight_core::{DType, Device, Dims, Error, Result, Storage};
 use rushlight_dispatch::operator::Args;
-use rushlight_dispatch::value::{Ints, Target, Value};
+use rushlight_dispatch::sparse::unsupported_by;
+use rushlight_dispatch::value::{Ints, Target, Value, sizes_value};
 use rushlight_dispatch::{create, op};
 
-/// The parts of a tensor that must be sparse; `name` is the caller in the error.
+use super::compressed;
+
+/// The parts of a tensor that must be sparse, with coordinates; `name` is the caller in the error.
 pub fn parts(tensor: &Tensor, name: &str) -> Result<Arc<SparseParts>> {
-    tensor
-        .parts()
-        .ok_or_else(|| Error::runtime(format!("{name} expected sparse coordinate tensor layout but got Strided")))
+    tensor.parts().ok_or_else(|| match tensor.compressed_parts() {
+        Some(_) => unsupported_by(name, "SparseCsrCPU"),
+        None => Error::runtime(format!("{name} expected sparse coordinate tensor layout but got Strided")),
+    })
+}
+
+/// The coordinates and values of a tensor that must be sparse, in any format.
+pub fn entries(tensor: &Tensor, name: &str) -> Result<Arc<SparseParts>> {
+    match tensor.compressed_parts() {
+        Some(own) => compressed::parts::expanded(&own, tensor.sizes()).map(Arc::new),
+        None => parts(tensor, name),
+    }
+}
+
+/// The stored values of a sparse tensor.
+pub fn stored_values(tensor: &Tensor, name: &str) -> Result<Tensor> {
+    match tensor.compressed_parts() {
+        Some(own) => Ok(own.values.detach()),
+        None => Ok(parts(tensor, name)?.values.detach()),
+    }
+}
+
+/// A sparse tensor with other values, in a recorded call; one for each entry of `entries`, which are its own.
+pub fn with_recorded_values(tensor: &Tensor, entries: &SparseParts, values: &Tensor) -> Result<Tensor> {
+    let sizes = sizes_value(tensor.sizes());
+    let Some(own) = tensor.compressed_parts() else {
+        return op!(super::FROM_PARTS, &entries.indices, values, sizes, entries.coalesced);
+    };
+    let values = op!(crate::view::reshape::RESHAPE, values, sizes_value(own.values.sizes()))?;
+    op!(super::FROM_COMPRESSED, &own.compressed, &own.plain, &values, own.format.name(), sizes)
 }
 
 /// A sparse tensor of valid parts.
@@ -24,9 +54,19 @@ pub fn build(sizes: &[isize], parts: SparseParts) -> Result<Tensor> {
     Ok(Tensor::sparse(storage, Dims::from_slice(sizes), parts))
 }
 
-/// The sparse tensor with other values at the indices of `tensor`.
+/// The sparse tensor with other values for its entries, `parts`.
 pub fn with_values(tensor: &Tensor, parts: &SparseParts, values: Tensor) -> Result<Tensor> {
+    if let Some(own) = tensor.compressed_parts() {
+        return compressed::parts::with_values(tensor, &own, &values);
+    }
     build(tensor.sizes(), SparseParts { values, ..parts.clone() })
+}
+
+/// The sparse tensor of these entries, in the format and sizes of `tensor`.
+pub fn in_format_of(tensor: &Tensor, entries: SparseParts) -> Result<Tensor> {
+    let Some(own) = tensor.compressed_parts() else { return build(tensor.sizes(), entries) };
+    let parts = compressed::parts::compress(&entries, tensor.sizes(), own.format, own.batch_dims(), own.block())?;
+    compressed::parts::build(tensor.sizes(), parts)
 }
 
 /// A sparse tensor without elements.

@@ -1,6 +1,7 @@
 //! Products of sparse matrices with dense ones; those of two sparse ones are in `spgemm`.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::create::zeros;
 use rushlight_dispatch::expr::Expr;
@@ -11,13 +12,15 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::value::{Arg, Output, sizes_value};
 
-use super::convert::{COALESCE, FROM_PARTS, VALUES};
-use super::parts::parts;
-use super::spgemm::check_factors;
+use super::compressed::convert::to_layout;
+use super::convert::{FROM_PARTS, VALUES, sorted};
+use super::parts::{entries, with_recorded_values};
+use super::spgemm::{SPARSE_SPARSE_MATMUL, check_factors};
 use crate::index::index_select::{INDEX_ADD, INDEX_SELECT};
 use crate::pointwise::arith::{ADD, MUL};
 use crate::view::complex::conjugate;
 use crate::view::narrow::SELECT;
+use crate::view::reshape::RESHAPE;
 use crate::view::squeeze::UNSQUEEZE;
 use crate::view::transpose::T;
 
@@ -35,9 +38,9 @@ pub static PRODUCT: Operator = Operator {
         formula(INPUT, Saves::input(INPUT).union(Saves::input(MAT2)), |d| Expr::new(of_sparse(d))),
         formula(MAT2, Saves::input(INPUT), |d| {
             let gradient = || -> Result<Tensor> {
-                let own = op!(COALESCE, &d.input(INPUT).done()?)?;
-                let values = conjugate(&op!(VALUES, &own)?)?;
-                spread(&d.grad().done()?, &parts(&own, "mm")?.indices, &values, (1, 0), own.sizes()[1])
+                let own = sorted(&d.input(INPUT).done()?)?;
+                let values = conjugate(&flat_values(&own)?)?;
+                spread(&d.grad().done()?, &entries(&own, "mm")?.indices, &values, (1, 0), own.sizes()[1])
             };
             Expr::new(gradient())
         }),
@@ -47,7 +50,7 @@ pub static PRODUCT: Operator = Operator {
 };
 
 fn product(own: &Tensor, other: &Tensor) -> Result<Tensor> {
-    let places = parts(own, "mm")?;
+    let places = entries(own, "mm")?;
     if places.indices.sizes()[0] != 2 || own.rank() != 2 {
         return Err(Error::runtime(format!("mm: expected a matrix of two sparse dimensions, got {}", own.rank())));
     }
@@ -78,25 +81,37 @@ fn of_sparse(d: &BackwardContext) -> Result<Tensor> {
         return op!(crate::linalg::matrix::MM, &grad, &op!(crate::view::transpose::ADJOINT, &other)?);
     }
     // Repeated indices refer to one element, which has one gradient.
-    let own = op!(COALESCE, &own)?;
-    let places = parts(&own, "mm")?;
+    let own = sorted(&own)?;
+    let places = entries(&own, "mm")?;
     let rows = op!(INDEX_SELECT, &grad, 0i64, &op!(SELECT, &places.indices, 0i64, 0i64)?)?;
     let columns = op!(INDEX_SELECT, &conjugate(&other)?, 0i64, &op!(SELECT, &places.indices, 0i64, 1i64)?)?;
     let values = op!(crate::reduce::sum::SUM_DIM, &op!(MUL, &rows, &columns)?, &[1i64][..])?;
-    op!(FROM_PARTS, &places.indices, &values, sizes_value(own.sizes()), places.coalesced)
+    with_recorded_values(&own, &places, &values)
+}
+
+/// The values of a coalesced tensor, one for each entry.
+fn flat_values(own: &Tensor) -> Result<Tensor> {
+    op!(RESHAPE, &op!(VALUES, own)?, &[-1i64][..])
 }
 
 /// The product of two matrices of which at least one is sparse; if the dense one comes first, both it and the result
 /// are transposed.
 pub fn times(own: &Tensor, other: &Tensor, whole: bool) -> Result<Tensor> {
     if own.is_sparse() && other.is_sparse() {
-        return op!(super::spgemm::SPARSE_SPARSE_MATMUL, own, other);
+        return times_sparse(own, other);
     }
     if own.is_sparse() || !other.is_sparse() {
         return op!(PRODUCT, own, other, whole);
     }
     check_factors(own, other)?;
     op!(T, &op!(PRODUCT, &op!(T, other)?, &op!(T, own)?, whole)?)
+}
+
+/// The product of two sparse matrices: with coordinates, or by rows if the first is compressed.
+fn times_sparse(own: &Tensor, other: &Tensor) -> Result<Tensor> {
+    let with_coordinates = |tensor: &Tensor| to_layout(tensor, "sparse_coo", None, None);
+    let product = op!(SPARSE_SPARSE_MATMUL, &with_coordinates(own)?, &with_coordinates(other)?)?;
+    if own.compressed_parts().is_some() { to_layout(&product, "sparse_csr", None, None) } else { Ok(product) }
 }
 
 /// `mm`, `mv` and `matmul` of a sparse matrix and a dense matrix or vector.
@@ -112,6 +127,45 @@ pub fn matmul(args: &Args, second: Arg) -> Result<Output> {
         return op!(SELECT, &op, 0i64, 0i64).map(Output::Tensor);
     }
     times(own, other, true).map(Output::Tensor)
+}
+
+/// `bmm` of a sparse batch and a dense one: one product, of a matrix with the sparse ones along its diagonal.
+pub fn bmm(args: &Args) -> Result<Output> {
+    use crate::linalg::matrix::BMM::*;
+
+    let (own, other) = (args.tensor(INPUT)?, args.tensor(MAT2)?);
+    if !own.is_sparse() || other.is_sparse() {
+        return Err(Error::runtime("bmm_sparse: Tensor 'mat2' must be dense"));
+    }
+    if own.rank() != 3 || other.rank() != 3 {
+        let number = if own.rank() != 3 { 1 } else { 2 };
+        return Err(Error::runtime(format!("batch{number} must be a 3D tensor")));
+    }
+    let (&[batch, rows, inner], &[batches, height, columns]) = (&own.sizes()[..], &other.sizes()[..]) else {
+        return Err(Error::runtime("bmm_sparse: expected two batches of matrices"));
+    };
+    if batch != batches || inner != height {
+        return Err(Error::runtime(format!(
+            "bmm_sparse: sizes {} and {} cannot be multiplied",
+            Shape(own.sizes()),
+            Shape(other.sizes())
+        )));
+    }
+    let own = sorted(own)?;
+    let held = entries(&own, "bmm")?;
+    if held.indices.sizes()[0] != 3 {
+        return Err(Error::runtime("bmm_sparse: Tensor 'self' must have three sparse dimensions"));
+    }
+    let along = |dim: i64, size: isize| -> Result<Tensor> {
+        let first = op!(MUL, &op!(SELECT, &held.indices, 0i64, 0i64)?, size as i64)?;
+        op!(ADD, &first, &op!(SELECT, &held.indices, 0i64, dim)?)
+    };
+    let indices = op!(crate::join::STACK, vec![along(1, rows)?, along(2, inner)?], 0i64)?;
+    let sizes = [batch * rows, batch * inner];
+    let whole = op!(FROM_PARTS, &indices, &flat_values(&own)?, sizes_value(&sizes))?;
+    let flat = op!(RESHAPE, other, sizes_value(&[batch * inner, columns]))?;
+    let product = op!(PRODUCT, &whole, &flat)?;
+    op!(RESHAPE, &product, sizes_value(&[batch, rows, columns])).map(Output::Tensor)
 }
 
 /// `addmm` with a sparse matrix among the factors.

@@ -11,6 +11,7 @@ use rushlight_dispatch::operator::Args;
 use rushlight_dispatch::value::{Arg, Output};
 use rushlight_dispatch::{copy, op};
 
+use super::compressed;
 use super::parts::{build, check_places, empty, parts};
 use crate::convert::{contiguous, to_dtype, to_vec};
 use crate::index::index_select::INDEX_SELECT;
@@ -46,8 +47,11 @@ fn reordered(own: &Tensor, parts: &SparseParts, order: &[usize]) -> Result<Tenso
 /// `transpose`, `swapaxes`.
 pub fn transpose(args: &Args, [first, second]: [Arg; 2]) -> Result<Output> {
     let own = args.tensor(Arg::FIRST)?;
-    let parts = parts(own, "transpose")?;
     let (first, second) = (wrap_dim(args.int(first)?, own.rank())?, wrap_dim(args.int(second)?, own.rank())?);
+    if let Some(held) = own.compressed_parts() {
+        return compressed::shape::transposed(own, &held, first, second).map(Output::Tensor);
+    }
+    let parts = parts(own, "transpose")?;
     let sparse = sparse_dims(&parts);
     if first != second && (first >= sparse || second >= sparse) {
         return Err(Error::runtime(format!(
@@ -62,6 +66,9 @@ pub fn transpose(args: &Args, [first, second]: [Arg; 2]) -> Result<Output> {
 /// `t`.
 pub fn t(args: &Args) -> Result<Output> {
     let own = args.tensor(crate::view::transpose::T::INPUT)?;
+    if let Some(held) = own.compressed_parts() {
+        return compressed::shape::transposed(own, &held, 0, 1).map(Output::Tensor);
+    }
     let parts = parts(own, "t")?;
     let (sparse, rank) = (sparse_dims(&parts), own.rank());
     if sparse > 2 || sparse < rank {
@@ -135,8 +142,11 @@ pub fn select(args: &Args) -> Result<Output> {
     use crate::view::narrow::SELECT::*;
 
     let own = args.tensor(INPUT)?;
-    let parts = parts(own, "select")?;
     select_at(own.layout(), args.int(DIM)?, args.int(INDEX)?)?;
+    if let Some(held) = own.compressed_parts() {
+        return compressed::shape::select(own, &held, args.int(DIM)?, args.int(INDEX)?).map(Output::Tensor);
+    }
+    let parts = parts(own, "select")?;
     let dim = wrap_dim(args.int(DIM)?, own.rank())?;
     let index = args.int(INDEX)?;
     let index = if index < 0 { index + own.sizes()[dim] as i64 } else { index };
@@ -344,6 +354,15 @@ pub fn stack(args: &Args) -> Result<Output> {
     }
     let raised = tensors.iter().map(|tensor| raised(tensor, dim)).collect::<Result<Vec<_>>>()?;
     joined(&raised.iter().collect::<Vec<_>>(), dim as i64).map(Output::Tensor)
+}
+
+/// `unsqueeze`.
+pub fn unsqueeze(args: &Args) -> Result<Output> {
+    use crate::view::squeeze::UNSQUEEZE::*;
+
+    let own = args.tensor(INPUT)?;
+    parts(own, "unsqueeze")?;
+    raised(own, wrap_dim(args.int(DIM)?, own.rank() + 1)?).map(Output::Tensor)
 }
 
 /// A sparse tensor with a new dimension of size one; a dense tensor unchanged.

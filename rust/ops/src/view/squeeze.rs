@@ -5,8 +5,8 @@ use rushlight_core::layout::{DimSet, wrap_dim};
 use rushlight_core::{Layout, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Tags, Variants,
-    formula, operator,
+    Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, Tags,
+    Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Output, Value, sizes_value};
 
@@ -119,6 +119,7 @@ pub static UNSQUEEZE: Operator = Operator {
     tensor([[1],
             [2]])",
     dtypes: DTypes::ALL,
+    sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::View(|args| unsqueezed(args.tensor(INPUT)?.layout(), args)),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         match wrap_dim(d.int(DIM), d.rank(INPUT) + 1) {

@@ -6,18 +6,27 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 
 use super::number::Number;
-use crate::counted::Counted;
+use crate::counted::{self, Counted};
 use crate::model::Model;
 
 pub const MODELS: &[Model] = &[
     Model { name: "counted-strong", preemptions: 4, run: strong },
     Model { name: "counted-weak", preemptions: 4, run: weak },
+    Model { name: "counted-kept", preemptions: 3, run: kept },
     Model { name: "counted-three-threads", preemptions: 3, run: three },
 ];
 
 struct Value {
     number: Number,
     ends: Arc<AtomicUsize>,
+}
+
+impl counted::Value for Value {
+    /// What the owner of the kept handle does when it learns that it is alone, here at once.
+    fn left_alone(last: Counted<Self>) {
+        last.number.get();
+        Counted::release_kept(&last);
+    }
 }
 
 impl Drop for Value {
@@ -43,6 +52,19 @@ fn strong() {
     first.number.get();
     drop(first);
     other.join().expect("no panic");
+    assert_eq!(ends.load(Relaxed), 1);
+}
+
+/// Both threads drop their handles while a third handle is kept: exactly one of them is told.
+fn kept() {
+    let (first, ends) = value();
+    let (second, third) = (first.clone(), first.clone());
+    assert!(Counted::keep(&first));
+    let other = thread::spawn(move || drop(second));
+    drop(third);
+    other.join().expect("no panic");
+    assert!(!Counted::is_kept(&first) && Counted::owners(&first) == 1);
+    drop(first);
     assert_eq!(ends.load(Relaxed), 1);
 }
 

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rushlight::Tensor;
@@ -12,9 +13,10 @@ use rushlight_autograd::modes::{self, GradMode};
 use rushlight_autograd::{Backward, BackwardCall, Gradients, Node, SavedTensor};
 use rushlight_core::Result;
 
+use super::hooks::traverse;
 use crate::errors::{kind_of, raise};
 use crate::reclaim::PyHandle;
-use crate::{attach, object};
+use crate::{attach, object, overrides};
 
 /// State that forward stores for backward. A function's `ctx` is of a class derived from this one in Python, which adds
 /// attributes that the garbage collector sees.
@@ -76,6 +78,17 @@ impl Context {
     #[new]
     fn new() -> Self {
         Context::default()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> std::result::Result<(), PyTraverseError> {
+        // The lock is free unless another thread, which waits for the GIL, is about to exchange the content.
+        let Ok(saved) = self.saved.try_lock() else { return Ok(()) };
+        let alone = Arc::strong_count(&saved) == 1;
+        traverse(&visit, |show| saved.iter().flatten().filter(|_| alone).for_each(|saved| saved.objects(show)))
+    }
+
+    fn __clear__(&self) {
+        self.saved().iter().flatten().for_each(SavedTensor::release);
     }
 
     /// Saves tensors for backward; changing them in place before then is an error.
@@ -156,15 +169,23 @@ pub struct PythonFunction {
     name: String,
     /// For each argument of forward: whether it was a tensor, which has an edge.
     tensor_arguments: Vec<bool>,
+    /// For each result of forward: whether it was a tensor.
+    tensor_results: Vec<bool>,
 }
 
 impl PythonFunction {
-    fn new(class: &Bound<'_, PyAny>, context: &Bound<'_, Context>, inputs: &[Option<Tensor>]) -> PyResult<Self> {
+    fn new(
+        class: &Bound<'_, PyAny>,
+        context: &Bound<'_, Context>,
+        inputs: &[Option<Tensor>],
+        results: &[Option<Tensor>],
+    ) -> PyResult<Self> {
         Ok(PythonFunction {
             class: PyHandle::new(class.clone().unbind()),
             context: PyHandle::new(context.clone().into_any().unbind()),
             name: format!("{}Backward", class.getattr("__name__")?.extract::<String>()?),
             tensor_arguments: inputs.iter().map(Option::is_some).collect(),
+            tensor_results: results.iter().map(Option::is_some).collect(),
         })
     }
 
@@ -178,7 +199,9 @@ impl PythonFunction {
         let mut arguments = vec![context];
         for (output, grad) in grads.into_iter().enumerate() {
             let grad = match grad {
-                None if materialize => Some(call.zeros(output).map_err(raise)?),
+                None if materialize && self.tensor_results.get(output) != Some(&false) => {
+                    Some(call.zeros(output).map_err(raise)?)
+                }
                 grad => grad,
             };
             arguments.push(object::optional_object(py, grad)?);
@@ -284,7 +307,7 @@ fn _apply_function<'py>(
     let results: Vec<Option<Tensor>> = items.iter().map(tensor).collect();
     // The notes are taken out of the context, because recording may run Python code that uses the context.
     let noted = std::mem::take(&mut *own.noted());
-    let function = recording.then(|| PythonFunction::new(class, context, &inputs)).transpose()?;
+    let function = recording.then(|| PythonFunction::new(class, context, &inputs, &results)).transpose()?;
     let call = CustomCall { inputs: &inputs, results: &results, notes: &noted.notes };
     let (outputs, recorded) = call.finish(function).map_err(raise)?;
     // What the node saved would be stored twice here, and a saved result would keep itself alive.
@@ -298,6 +321,10 @@ fn _apply_function<'py>(
         .into_iter()
         .zip(outputs)
         .map(|(item, output)| match output {
+            // An argument that is returned as it is keeps its class, unless the class has opted out of that.
+            Some(output) if output.python().is_null() && overrides::has_handler(&item) => {
+                object::wrap_as(item.get_type().as_any(), output)
+            }
             Some(output) => object::wrap_bound(py, output),
             None => Ok(item),
         })

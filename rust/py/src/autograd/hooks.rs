@@ -1,9 +1,11 @@
 //! Python callables as hooks.
 
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use rushlight::Tensor;
@@ -55,12 +57,12 @@ pub(super) fn replacement(result: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>>
     })
 }
 
-/// Calls `hook` with the tensor's gradient whenever it is computed.
+/// Calls `hook` with the tensor's gradient whenever a backward pass reaches its node: None if no gradient arrived.
 pub fn register_hook(tensor: &Tensor, hook: Bound<'_, PyAny>) -> PyResult<HookHandle> {
     let (hook, callee) = Callee::of(hook);
-    let call = move |grad: &Tensor| {
+    let call = move |grad: Option<&Tensor>| {
         attach::acquire(|py| {
-            let grad = object::wrap_bound(py, grad.clone())?;
+            let grad = object::optional_object(py, grad.cloned())?;
             replacement(&hook.bind(py).call1((grad,))?)
         })
     };
@@ -116,6 +118,33 @@ impl engine::saved::SavedTensorHooks for SavedHooks {
             })
         })
     }
+
+    fn objects(&self, packed: &engine::saved::Packed, visit: &mut dyn FnMut(*mut c_void)) {
+        if let Some(packed) = packed.downcast_ref::<PyHandle>() {
+            visit(packed.as_ptr());
+        }
+    }
+
+    fn own_objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        visit(self.pack.as_ptr());
+        visit(self.unpack.as_ptr());
+    }
+}
+
+/// Shows the collector the objects that a walk visits.
+pub(super) fn traverse(
+    visit: &PyVisit<'_>,
+    walk: impl FnOnce(&mut dyn FnMut(*mut c_void)),
+) -> Result<(), PyTraverseError> {
+    let mut shown = Ok(());
+    walk(&mut |object| {
+        if shown.is_ok() && !object.is_null() {
+            // SAFETY: the collector runs with the GIL. What is visited is alive, and the reference is not dropped.
+            let object = unsafe { Bound::from_owned_ptr(Python::assume_attached(), object.cast()) };
+            shown = visit.call(&*ManuallyDrop::new(object.unbind()));
+        }
+    });
+    shown
 }
 
 #[pyfunction]

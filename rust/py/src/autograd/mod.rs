@@ -127,6 +127,24 @@ fn _is_recording() -> bool {
     engine::modes::recording()
 }
 
+/// Begins or ends the function of a transform; returns how many were running.
+#[pyfunction]
+fn _set_transforms(running: u8) -> u8 {
+    engine::modes::set_transforms(running)
+}
+
+/// How many functions of transforms are running, one inside the other.
+#[pyfunction]
+fn _transforms() -> u8 {
+    engine::modes::current().transforms
+}
+
+/// Makes a new tensor one of the function of the transform that is about to begin, which may change it in place.
+#[pyfunction]
+fn _enter_transform(tensor: &Bound<'_, PyAny>) -> PyResult<()> {
+    object::tensor(tensor).map(Tensor::enter_transform)
+}
+
 /// A leaf with a tensor's memory, at which tangents begin.
 #[pyfunction]
 fn _tangent_leaf<'py>(py: Python<'py>, tensor: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -208,6 +226,9 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_are_tangents_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(_is_recording, module)?)?;
     module.add_function(wrap_pyfunction!(_tangent_leaf, module)?)?;
+    module.add_function(wrap_pyfunction!(_set_transforms, module)?)?;
+    module.add_function(wrap_pyfunction!(_transforms, module)?)?;
+    module.add_function(wrap_pyfunction!(_enter_transform, module)?)?;
     module.add_function(wrap_pyfunction!(_as_one_node, module)?)?;
     module.add_function(wrap_pyfunction!(is_inference_mode_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(_set_inference_enabled, module)?)?;

@@ -4,20 +4,23 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyAttributeError, PyIndexError, PyTypeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 use rushlight::Tensor;
 use rushlight_autograd as engine;
+use rushlight_autograd::graph::Attachment;
 use rushlight_autograd::{AccumulateGrad, Gradients, OutputMeta};
 use rushlight_dispatch::create;
 
 use super::function::PythonFunction;
-use super::hooks::{Callee, HookHandle, replacement};
+use super::hooks::{Callee, HookHandle, replacement, traverse};
 use super::saved;
 use crate::dtype::{PyDType, device_object, dtype_object};
 use crate::errors::{kind_of, raise};
+use crate::reclaim::PyHandle;
 use crate::{attach, object};
 
 /// A node of the graph, which a recorded operator has made, such as ``tensor.grad_fn``.
@@ -184,16 +187,34 @@ impl PyNode {
         callee.handle(self.0.hooks().pre.add(Arc::new(call)))
     }
 
-    /// A dictionary for the user's own data.
-    #[getter]
-    fn metadata<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let notes = slf.getattr("__dict__")?;
-        let notes = notes.cast::<PyDict>()?;
-        if let Some(known) = notes.get_item("_metadata")? {
-            return Ok(known);
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // What the node holds belongs to this object only while there is no other handle on the node.
+        if Arc::strong_count(&self.0) == 1 { traverse(&visit, |show| self.0.objects(show)) } else { Ok(()) }
+    }
+
+    fn __clear__(&self) {
+        if Arc::strong_count(&self.0) == 1 {
+            self.0.forget_objects();
         }
-        notes.set_item("_metadata", PyDict::new(slf.py()))?;
-        notes.as_any().get_item("_metadata")
+    }
+
+    /// A dictionary for the user's own data, which lives as long as the node.
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let metadata = &self.0.hooks().metadata;
+        let mut known = None;
+        let look = |attached: &Attachment| {
+            known = attached.downcast_ref::<PyHandle>().map(|dictionary| dictionary.bind(py));
+            Ok(())
+        };
+        metadata.each(look).map_err(raise)?;
+        Ok(known.unwrap_or_else(|| {
+            let made = PyDict::new(py).into_any();
+            let attached = PyHandle::new(made.clone().unbind());
+            let object = attached.as_ptr();
+            metadata.add(Arc::new(attached)).owning(object, "metadata");
+            made
+        }))
     }
 
     /// A tensor that represents the node's result, or the leaf: a backward pass may begin or end there. Its elements

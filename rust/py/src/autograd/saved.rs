@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use rushlight_autograd::{BackwardCall, Node};
 use rushlight_dispatch::node::{OperatorNode, SavedIndex, SavedValue};
 use rushlight_dispatch::value::Value;
 
-use super::hooks::SavedHooks;
+use super::hooks::{SavedHooks, traverse};
 use crate::convert::scalar_object;
 use crate::dtype::{device_object, dtype_object};
 use crate::errors::{kind_of, raise};
@@ -33,6 +34,16 @@ impl PySavedTensor {
     #[new]
     fn new() -> PyResult<Self> {
         Err(PyRuntimeError::new_err("Trying to create a SavedTensor object from Python is forbidden."))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if Arc::strong_count(&self.node) == 1 { traverse(&visit, |show| self.node.objects(show)) } else { Ok(()) }
+    }
+
+    fn __clear__(&self) {
+        if Arc::strong_count(&self.node) == 1 {
+            self.node.forget_objects();
+        }
     }
 
     /// Saves `pack_hook(tensor)` instead; `unpack_hook` restores the tensor from it.

@@ -74,8 +74,11 @@ class FlightRecorder:
         return written.rstrip(b"\0").decode("utf-8", "replace").rstrip()
 
     def close(self) -> None:
+        """A second call has no effect."""
         self._page.close()
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def __reduce__(self):
         # Used only while a process is being started. The duplicate has its own descriptor.

@@ -276,10 +276,14 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def reset(self, loader: DataLoader) -> None:
         """Starts a new pass with the same workers. Results of an unfinished pass are dropped when they arrive."""
         with self._taking:
-            with self._whole_or_lost():
+            try:
                 self._begin_pass(loader)
                 self._dataset_pass += 1
                 self._pool.broadcast(Resume(self._dataset_pass, self._randomness))
+            except BaseException as error:
+                self._lost, self.failed = error.__class__.__name__, True
+                self._give_up(error)
+                raise
             self._begin_tasks()
 
     def __next__(self):
@@ -315,7 +319,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._draw()
         except StopIteration:
             return
-        with self._whole_or_lost():
+        try:
             task = self._drawn
             if self._own_datasets:
                 task = task._replace(place=self._places[worker])
@@ -324,6 +328,10 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._owners[task.number] = worker
             self._sizes[task.number] = task.size
             self._pool.assign(worker, task)
+        except BaseException as error:
+            self._lost, self.failed = error.__class__.__name__, True
+            self._give_up(error)
+            raise
 
     def _has_room(self, worker: int) -> bool:
         """Whether a worker may get a task. With `in_order` they take turns; otherwise a slow worker gets few tasks."""
@@ -363,28 +371,31 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         # The handler of a signal may raise here without harm. Anywhere else a result or a task could get lost.
         ready = self._pool.wait_for_result(timeout)
         copies = False
-        with self._whole_or_lost():
+        try:
             worker, result = self._pool.receive(ready, timeout)
             if result.dataset_pass == self._dataset_pass:
                 if isinstance(result.data, StreamEnd):
                     copies = self._end_stream(worker, result)
                 else:
                     self._arrived[result.number] = result.data
+        except BaseException as error:
+            self._lost, self.failed = error.__class__.__name__, True
+            self._give_up(error)
+            raise
         if copies:
             _warn_of_copies(self._loader.num_workers)
         self._deal()
 
-    @contextlib.contextmanager
-    def _whole_or_lost(self):
-        """Ends the workers if the block is left by an exception, because a result or a task may have been lost."""
-        try:
-            yield
-        except BaseException as error:
-            self.failed = True
-            self._lost = type(error).__name__ if not isinstance(error, RuntimeError) else None
-            self._finalizer.detach()
-            self._pool.shutdown(patience=0)
-            raise
+    def _give_up(self, error: BaseException) -> None:
+        """Ends the workers after an exception that may have lost a result or a task.
+
+        Callers first set `_lost` and `failed` themselves, because the handler of another signal may raise in any call.
+        """
+        if isinstance(error, RuntimeError):  # which tells what happened to the workers
+            self._lost = None
+        # If this is interrupted, the finalizer does it.
+        self._pool.shutdown(patience=0)
+        self._finalizer.detach()
 
     def _end_stream(self, worker: int, result) -> bool:
         """Handles the end of a worker's stream: its later tasks are void, and other workers get its turns.

@@ -180,10 +180,12 @@ class WorkerPool:
         raise RuntimeError(dead.describe_death())
 
     def shutdown(self, patience: float | None = None) -> None:
-        """Ends all workers. A second call, or a call in a process that did not start them, has no effect."""
+        """Ends all workers. A second call, or a call in a process that did not start them, has no effect. If an exception
+        of a signal's handler ends a call, the next one does the rest."""
         patience = self._patience if patience is None else patience
-        workers, self.workers = self.workers, []
+        workers = self.workers
         if not self.is_ours:
+            self.workers = []
             return
         processes = [worker.process for worker in workers if worker.process.pid is not None]
         try:
@@ -196,6 +198,7 @@ class WorkerPool:
                 _end(processes)
                 for worker in workers:
                     worker.close()
+                self.workers = []
 
     def abandon(self) -> None:
         """In a forked child: closes the duplicates of the parent's descriptors, which would keep connections open."""

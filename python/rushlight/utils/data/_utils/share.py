@@ -17,6 +17,7 @@ from multiprocessing import reduction
 from typing import Any
 
 import rushlight as torch
+from rushlight._utils import is_sparse, sparse_of, sparse_parts
 
 from ..dataset import Dataset
 
@@ -78,9 +79,9 @@ def _all_are(values, kinds) -> bool:
 
 
 def _shared_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.is_sparse:
-        parts = _shared_tensor(tensor._indices()), _shared_tensor(tensor._values())
-        return torch.sparse_coo_tensor(*parts, tensor.shape, is_coalesced=tensor.is_coalesced())
+    if is_sparse(tensor):
+        parts = [_shared_tensor(part) if isinstance(part, torch.Tensor) else part for part in sparse_parts(tensor)]
+        return sparse_of(tensor.layout, parts)
     if tensor.is_shared():
         return tensor
     # Not a clone that is shared afterwards, because its first memory would stay in the allocator's cache.

@@ -201,8 +201,9 @@ impl ConvParams {
         }
     }
 
-    /// The result of an input without channels: as many windows as usual, and no channels.
-    fn without_channels(&self, weight: &Tensor) -> Result<Output> {
+    /// The result of an input without channels: as many windows as usual, and no channels. All operands take part, for
+    /// their gradients.
+    fn without_channels(&self, weight: &Tensor, bias: Option<&Tensor>) -> Result<Output> {
         let flat = |tensor: &Tensor| op!(crate::view::RESHAPE, tensor, Ints::from_slice(&[-1]));
         let mut sizes = Ints::from_slice(&[self.input.sizes()[0] as i64, 0]);
         for (dim, &size) in self.input.sizes()[2..].iter().enumerate() {
@@ -210,7 +211,14 @@ impl ConvParams {
             let count = output_size(size, weight.sizes()[2 + dim], sides, self.dilation[dim], self.stride[dim]);
             sizes.push(count.ok_or_else(too_many)? as i64);
         }
-        let nothing = op!(crate::pointwise::arith::MUL, &flat(&self.input)?, &flat(weight)?)?;
+        let mut nothing = op!(crate::pointwise::arith::MUL, &flat(&self.input)?, &flat(weight)?)?;
+        if let Some(bias) = bias {
+            nothing = op!(
+                crate::pointwise::arith::ADD,
+                &nothing,
+                &op!(crate::view::narrow::NARROW, bias, 0i64, 0i64, 0i64)?
+            )?;
+        }
         self.finish(op!(crate::view::RESHAPE, &nothing, sizes)?)
     }
 
@@ -298,10 +306,10 @@ fn convolution(args: &Args, dims: usize) -> Result<Output> {
     let weight = args.tensor(WEIGHT)?;
     params.check_fits(weight)?;
     params.check_elements(weight, false)?;
-    if params.input.sizes()[1] == 0 {
-        return params.without_channels(weight);
-    }
     let bias = args.optional_tensor(BIAS);
+    if params.input.sizes()[1] == 0 {
+        return params.without_channels(weight, bias);
+    }
     let result = CONV.tensor([
         (&params.input).into(),
         weight.into(),

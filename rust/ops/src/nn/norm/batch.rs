@@ -2,6 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
+use rushlight_core::memory_format::has_channels_last;
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
@@ -194,11 +195,13 @@ impl<'a> Channels<'a> {
     }
 }
 
-/// The tensor with its channels as the last dimension, if its memory has that order.
+/// The tensor with its channels as the last dimension, if its strides say that order.
 fn channels_last(own: &Tensor) -> Result<Option<Tensor>> {
     let rank = own.rank();
     let order: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
-    if rank < 3 || own.layout().is_contiguous() || !own.layout().permute(&order).is_contiguous() {
+    let layout = own.layout();
+    let dense = || !layout.is_contiguous() && layout.permute(&order).is_contiguous();
+    if !matches!(rank, 4 | 5) || !(has_channels_last(layout) || dense()) {
         return Ok(None);
     }
     op!(PERMUTE, own, order.into_iter().map(|dim| dim as i64).collect::<Ints>()).map(Some)

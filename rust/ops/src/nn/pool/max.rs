@@ -52,7 +52,7 @@ pub static MAX_POOL: Operator = Operator {
                 return Err(window_error(&input));
             }
             let axes = WindowDim::space(&space(&input), &space(&results[0]), lists);
-            if !axes.iter().all(WindowDim::all_read) {
+            if !axes.iter().all(WindowDim::is_valid) {
                 return Err(window_error(&input));
             }
             let count = count_planes(&input, dims);

@@ -12,7 +12,9 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::value::{Ints, Output, Value};
 
-use super::{MEANT, PoolParams, computed, count_planes, even_window, formatted, shown, window_error, with_space};
+use super::{
+    MEANT, PoolParams, check_not_empty, computed, count_planes, even_window, formatted, shown, window_error, with_space,
+};
 use crate::nn::zeros_like_input;
 
 /// Means over windows; the last arguments are the windows, so that forward and backward agree.
@@ -46,8 +48,10 @@ pub static MEANS: Operator = Operator {
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         let list = |arg| Value::from(d.ints(arg));
-        match d.input(INPUT).done() {
-            Ok(like) => d.grad().call(
+        // Only adaptive pooling has empty results.
+        let grad = d.grad().done().and_then(|grad| check_not_empty(&grad, d.ints(OUTPUT).len(), "avg").map(|()| grad));
+        match d.input(INPUT).done().and_then(|like| grad.map(|grad| (like, grad))) {
+            Ok((like, grad)) => Expr::from(grad).call(
                 &SPREAD,
                 [
                     list(STARTS),

@@ -182,6 +182,20 @@ impl PoolParams {
     }
 }
 
+/// Returns torch's error for the gradient of adaptive pooling to an empty size.
+fn check_not_empty(grad: &Tensor, dims: usize, kind: &str) -> Result<()> {
+    let sizes = shown(grad, dims);
+    match sizes.iter().skip(1).position(|&size| size == 0) {
+        Some(at) => Err(Error::runtime(format!(
+            "adaptive_{kind}_pool{}d_backward(): Expected grad_output to have non-zero size for non-batch dimensions, but grad_output has sizes {} with dimension {} being empty",
+            dims.max(2),
+            Shape(&sizes),
+            at + 1
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// A number for each axis in the format of messages, `kH: 2 kW: 3`; a sequence is an image of height one.
 fn by_axis(letter: &str, values: &[i64]) -> String {
     let values: Vec<i64> = if values.len() == 1 { vec![1, values[0]] } else { values.to_vec() };

@@ -4,12 +4,13 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::put;
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::op;
 use rushlight_dispatch::operands::plain;
 use rushlight_dispatch::operator::{
     Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Tags, TensorSpec, Variants,
     formula, operator,
 };
+
+use rushlight_dispatch::{deterministic, op};
 
 use super::max::{GATHER, plane};
 use super::{address, count_planes, window_error, with_space};
@@ -33,6 +34,8 @@ pub static UNPOOL: Operator = Operator {
         infer: |args| {
             let (input, indices, output) = (args.tensor(INPUT)?, args.tensor(INDICES)?, args.ints(OUTPUT_SIZE)?);
             check(args)?;
+            let volumes = output.len() == 3;
+            deterministic::alert(if volumes { "max_unpooling3d_forward_out" } else { "max_unpooling2d_forward_out" })?;
             if indices.dtype() != DType::I64 || output.iter().any(|&n| n < 0) {
                 return Err(window_error(input));
             }

@@ -5,6 +5,7 @@ use rushlight_core::alloc::{collected, list};
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Window, max_windows};
+use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::operator::{
     Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, TensorSpec, Variants,
@@ -13,12 +14,16 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::{Arg, Ints, Output};
 
 use super::max::scattered;
-use super::{address, count_planes, even_window, window_error, with_space};
+use super::{address, check_not_empty, count_planes, even_window, window_error, with_space};
 
 const PLACED: Derivative = {
     use ADAPTIVE::*;
     Derivative::Formulas(&[formula(INPUT, Saves::result(1).union(Saves::input(INPUT)), |d| {
-        scattered(d.grad(), d.result_of(1), d.input(INPUT), d.ints(OUTPUT).len())
+        let dims = d.ints(OUTPUT).len();
+        match d.grad().done().and_then(|grad| check_not_empty(&grad, dims, "max").map(|()| grad)) {
+            Ok(grad) => scattered(grad.into(), d.result_of(1), d.input(INPUT), dims),
+            Err(error) => Expr::Failed(error),
+        }
     })])
 };
 

@@ -1,0 +1,192 @@
+"""The constructors of compressed sparse tensors: ``torch.sparse_csr_tensor`` and its kin."""
+
+from __future__ import annotations
+
+import rushlight as torch
+from rushlight import _C
+from rushlight._overridable import overridable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from rushlight import Tensor
+
+__all__ = [
+    "sparse_bsc_tensor",
+    "sparse_bsr_tensor",
+    "sparse_compressed_tensor",
+    "sparse_csc_tensor",
+    "sparse_csr_tensor",
+]
+
+_CLASSES = {
+    _C.sparse_csr: "SparseCsr",
+    _C.sparse_csc: "SparseCsc",
+    _C.sparse_bsr: "SparseBsr",
+    _C.sparse_bsc: "SparseBsc",
+    _C.sparse_coo: "Sparse",
+    _C.strided: "Strided",
+}
+
+
+@overridable
+def sparse_compressed_tensor(
+    compressed_indices: Any,
+    plain_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | str | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """A sparse tensor in one of the four compressed layouts, which `layout` names.
+
+    `compressed_indices` has for each row (of CSR and BSR; for each column of CSC and BSC) its first value, and after
+    them the number of values; `plain_indices` the column (the row) of each value. The values of BSR and BSC are blocks.
+    All three may begin with batch dimensions. Without `size`, the size is the smallest that contains the indices. They
+    are always checked, whatever `check_invariants` is.
+
+    Raises:
+        RuntimeError: the indices are not valid, or indices, values and size do not match.
+
+    >>> torch.sparse_compressed_tensor([0, 1, 2], [1, 0], [1., 2.], (2, 2), layout=torch.sparse_csr).to_dense()
+    tensor([[0., 1.],
+            [2., 0.]])
+    """
+    if layout is None:
+        raise RuntimeError("sparse_compressed_tensor expected sparse compressed tensor layout but got none")
+    return _made(layout, compressed_indices, plain_indices, values, size, dtype, device, requires_grad)
+
+
+@overridable
+def sparse_csr_tensor(
+    crow_indices: Any,
+    col_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | str | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """A sparse tensor of values row by row, with their columns. See `sparse_compressed_tensor`.
+
+    >>> torch.sparse_csr_tensor([0, 2, 3], [0, 1, 2], [1., 2., 3.], (2, 3)).to_dense()
+    tensor([[1., 2., 0.],
+            [0., 0., 3.]])
+    """
+    _check_layout("sparse_csr_tensor", layout, torch.sparse_csr)
+    return _made(torch.sparse_csr, crow_indices, col_indices, values, size, dtype, device, requires_grad)
+
+
+@overridable
+def sparse_csc_tensor(
+    ccol_indices: Any,
+    row_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | str | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """A sparse tensor of values column by column, with their rows. See `sparse_compressed_tensor`.
+
+    >>> torch.sparse_csc_tensor([0, 1, 2], [1, 0], [1., 2.], (2, 2)).to_dense()
+    tensor([[0., 2.],
+            [1., 0.]])
+    """
+    _check_layout("sparse_csc_tensor", layout, torch.sparse_csc)
+    return _made(torch.sparse_csc, ccol_indices, row_indices, values, size, dtype, device, requires_grad)
+
+
+@overridable
+def sparse_bsr_tensor(
+    crow_indices: Any,
+    col_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | str | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """A sparse tensor of blocks, row by row of blocks, with their columns. See `sparse_compressed_tensor`.
+
+    >>> torch.sparse_bsr_tensor([0, 1], [1], [[[1., 2.], [3., 4.]]], (2, 4)).to_dense()
+    tensor([[0., 0., 1., 2.],
+            [0., 0., 3., 4.]])
+    """
+    _check_layout("sparse_bsr_tensor", layout, torch.sparse_bsr)
+    return _made(torch.sparse_bsr, crow_indices, col_indices, values, size, dtype, device, requires_grad)
+
+
+@overridable
+def sparse_bsc_tensor(
+    ccol_indices: Any,
+    row_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | str | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> Tensor:
+    """A sparse tensor of blocks, column by column of blocks, with their rows. See `sparse_compressed_tensor`.
+
+    >>> torch.sparse_bsc_tensor([0, 1], [1], [[[1., 2.], [3., 4.]]], (4, 2)).to_dense()
+    tensor([[0., 0.],
+            [0., 0.],
+            [1., 2.],
+            [3., 4.]])
+    """
+    _check_layout("sparse_bsc_tensor", layout, torch.sparse_bsc)
+    return _made(torch.sparse_bsc, ccol_indices, row_indices, values, size, dtype, device, requires_grad)
+
+
+def _check_layout(name: str, layout: torch.layout | None, own: torch.layout) -> None:
+    if layout is not None and layout is not own:
+        raise RuntimeError(f"{name}: layout must be {_CLASSES[own]} but got {_CLASSES[layout]}")
+
+
+def _made(
+    layout: torch.layout,
+    compressed: Any,
+    plain: Any,
+    values: Any,
+    size: Sequence[int] | None,
+    dtype: torch.dtype | None,
+    device: torch.device | str | None,
+    requires_grad: bool,
+) -> Tensor:
+    indices = [part if isinstance(part, torch.Tensor) else _index(part) for part in (compressed, plain)]
+    if not isinstance(values, torch.Tensor):
+        values = torch.tensor(values, dtype=dtype, device=device)
+    elif dtype is not None or device is not None:
+        values = values.to(device=device, dtype=dtype)
+    made = _C._sparse_compressed_tensor(layout, *indices, values, None if size is None else tuple(size))
+    return made.requires_grad_() if requires_grad else made
+
+
+def _index(data: Any) -> Tensor:
+    # Without elements, the dtype would be that of floats.
+    made = torch.tensor(data)
+    return made if made.numel() else made.to(torch.int64)

@@ -1,0 +1,216 @@
+//! Conversions to the compressed formats, and from them to others.
+
+use rushlight_autograd::{CompressedFormat, Tensor};
+use rushlight_core::layout::Shape;
+use rushlight_core::{Error, Result};
+use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::op;
+use rushlight_dispatch::operator::{
+    Args, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula, operator,
+};
+use rushlight_dispatch::sparse::dense;
+use rushlight_dispatch::value::{Output, Value};
+
+use super::format_named;
+use super::parts::{build, compress};
+use crate::sparse::convert::{TO_DENSE, TO_SPARSE};
+use crate::sparse::parts::{build as build_coo, entries};
+
+const BASE: Operator = Operator { dtypes: DTypes::ALL, sparse: Sparse::Supported, ..Operator::BASE };
+
+/// torch's name of a layout in Python, in errors.
+fn layout_name(name: &str) -> &'static str {
+    match name {
+        "strided" => "Strided",
+        "sparse_coo" => "Sparse",
+        _ => CompressedFormat::named(name).map_or("Unknown", CompressedFormat::layout_name),
+    }
+}
+
+/// The prefix of torch's errors for conversions of a tensor.
+fn converter(own: &Tensor) -> &'static str {
+    match (own.compressed_parts(), own.is_sparse()) {
+        (Some(_), _) => "sparse_compressed_to_sparse",
+        (None, true) => "sparse_coo_to_sparse",
+        (None, false) => "dense_to_sparse",
+    }
+}
+
+/// The tensor in another layout, with torch's checks of the arguments.
+pub fn to_layout(own: &Tensor, layout: &str, blocksize: Option<&[i64]>, dense_dim: Option<i64>) -> Result<Tensor> {
+    let (from, to) = (own.layout_name(), layout_name(layout));
+    let Some(format) = CompressedFormat::named(layout) else {
+        if blocksize.is_some() {
+            return Err(with_argument(own, to, "with blocksize"));
+        }
+        return match (layout, own.is_sparse()) {
+            ("strided", true) => op!(TO_DENSE, own),
+            ("strided", false) => Ok(own.clone()),
+            (_, true) if own.parts().is_some() => Ok(own.clone()),
+            (_, true) => op!(CONVERTED, own, layout),
+            (_, false) => {
+                let dense_dims = dense_dim.unwrap_or(0);
+                op!(TO_SPARSE, own, Value::Int(own.rank() as i64 - dense_dims))
+            }
+        };
+    };
+    if format.blocks != blocksize.is_some() {
+        return Err(with_argument(own, to, if format.blocks { "without blocksize" } else { "with blocksize" }));
+    }
+    let name = format!(
+        "{}_to_{layout}",
+        match (own.compressed_parts(), own.is_sparse()) {
+            (Some(_), _) => "sparse_compressed",
+            (None, true) => "coo",
+            (None, false) => "dense",
+        }
+    );
+    if let Some(block) = blocksize {
+        if block.len() != 2 {
+            return Err(Error::runtime(format!(
+                "{name}: blocksize needs to be a tuple of size 2, but got {}",
+                block.len()
+            )));
+        }
+        if block.iter().any(|&size| size <= 0) {
+            return Err(Error::runtime(format!(
+                "{name}: blocksize needs to be positive, but got {}",
+                Shape(&rushlight_core::layout::to_dims(block))
+            )));
+        }
+    }
+    if let Some(held) = own.compressed_parts() {
+        let same_format = held.format == format;
+        let block: Vec<i64> = held.block().iter().map(|&size| size as i64).collect();
+        if held.format.blocks && !format.blocks {
+            return Err(Error::runtime(format!("{name}: expected SparseCsr or SparseCsc layout but got {from}")));
+        }
+        if held.format.blocks && blocksize.is_some_and(|wanted| wanted != block) {
+            let name = if same_format { format!("to_{layout}") } else { name };
+            return Err(Error::runtime(format!(
+                "{name}: conversion from {from} to {to} with blocksize changed from {} to {} is not supported",
+                Shape(&held.block()),
+                Shape(&rushlight_core::layout::to_dims(blocksize.unwrap_or_default()))
+            )));
+        }
+        if same_format {
+            return Ok(own.clone());
+        }
+        if !held.format.blocks && format.blocks && held.batch_dims() > 0 {
+            return Err(Error::runtime(format!(
+                "{name}: conversion from {from} to {to} for batched inputs is not supported"
+            )));
+        }
+    }
+    if own.parts().is_some_and(|held| held.indices.sizes()[0] != 2) {
+        return Err(Error::runtime(format!(
+            "{name}: conversion from {from} to {to} for input tensors with sparse_dim()!=2 is not supported"
+        )));
+    }
+    if !own.is_sparse() {
+        let most = own.rank() as i64 - 2;
+        if most < 0 {
+            return Err(Error::index(format!(
+                "{name}: expected a tensor of two dimensions or more, got {}",
+                own.rank()
+            )));
+        }
+        if let Some(dims) = dense_dim.filter(|dims| !(0..=most).contains(dims)) {
+            return Err(Error::runtime(format!(
+                "{name}: dense_dim argument must be in [0,{most}] range, but {dims} is given"
+            )));
+        }
+    }
+    let batch_dims = own.compressed_parts().map_or_else(
+        || if own.is_sparse() { 0 } else { own.rank() - 2 - dense_dim.unwrap_or(0) as usize },
+        |held| held.batch_dims(),
+    );
+    if let Some(&[height, width]) = blocksize {
+        let (rows, columns) = (own.sizes()[batch_dims] as i64, own.sizes()[batch_dims + 1] as i64);
+        if rows % height != 0 || columns % width != 0 {
+            return Err(Error::runtime(format!(
+                "{name}: tensor sparse size ({rows},{columns}) must be divisible by given blocksize ({height},{width})"
+            )));
+        }
+    }
+    let blocksize = blocksize.map_or(Value::None, Value::from);
+    if own.is_sparse() {
+        op!(CONVERTED, own, layout, blocksize)
+    } else {
+        op!(TO_COMPRESSED, own, layout, blocksize, batch_dims as i64)
+    }
+}
+
+#[cold]
+fn with_argument(own: &Tensor, to: &str, argument: &str) -> Error {
+    let from = own.layout_name();
+    let name = if from == to { "to_sparse" } else { converter(own) };
+    Error::runtime(format!("{name}: conversion from {from} to {to} {argument} argument given is not supported"))
+}
+
+fn block_of(args: &Args, arg: rushlight_dispatch::value::Arg) -> [isize; 2] {
+    match args.optional_ints(arg) {
+        Some(&[height, width]) => [height as isize, width as isize],
+        _ => [1, 1],
+    }
+}
+
+/// The entries of a dense tensor in a compressed format.
+#[operator]
+pub static TO_COMPRESSED: Operator = Operator {
+    name: "_to_sparse_compressed",
+    signature: "(Tensor self, str layout, int[]? blocksize=None, int batch_dims=0) -> Tensor",
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+        let own = args.tensor(INPUT)?.detach();
+        let format = format_named(args.optional_str(LAYOUT).unwrap_or_default())?;
+        let (batch_dims, block) = (args.int(BATCH_DIMS)? as usize, block_of(args, BLOCKSIZE));
+        let held = op!(TO_SPARSE, &own, Value::Int(batch_dims as i64 + 2))?;
+        let held = entries(&held, "to_sparse")?;
+        build(own.sizes(), compress(&held, own.sizes(), format, batch_dims, block)?).map(Output::Tensor)
+    })),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
+        Expr::new(d.grad().done().and_then(|grad| dense(&grad)))
+    })]),
+    node: "ToSparseBackward0",
+    ..BASE
+};
+
+/// A sparse tensor in another sparse layout. The gradient gets the layout of the tensor.
+#[operator]
+pub static CONVERTED: Operator = Operator {
+    name: "_to_sparse_layout",
+    signature: "(Tensor self, str layout, int[]? blocksize=None) -> Tensor",
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+        let own = args.tensor(INPUT)?;
+        let layout = args.optional_str(LAYOUT).unwrap_or_default();
+        let batch_dims = own.compressed_parts().map_or(0, |held| held.batch_dims());
+        let held = entries(own, "to_sparse")?;
+        let Some(format) = CompressedFormat::named(layout) else {
+            return build_coo(own.sizes(), (*held).clone()).map(Output::Tensor);
+        };
+        build(own.sizes(), compress(&held, own.sizes(), format, batch_dims, block_of(args, BLOCKSIZE))?)
+            .map(Output::Tensor)
+    })),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
+        let gradient = || in_layout_of(&d.grad().done()?, &d.input(INPUT).done()?);
+        Expr::new(gradient())
+    })]),
+    node: "ToSparseBackward0",
+    ..BASE
+};
+
+/// A gradient in the layout of the sparse tensor that it belongs to.
+pub fn in_layout_of(grad: &Tensor, own: &Tensor) -> Result<Tensor> {
+    if grad.layout_name() == own.layout_name() {
+        return Ok(grad.clone());
+    }
+    let Some(held) = own.compressed_parts() else {
+        return if grad.is_sparse() { op!(CONVERTED, grad, "sparse_coo") } else { op!(TO_SPARSE, grad) };
+    };
+    let block: Vec<i64> = held.block().iter().map(|&size| size as i64).collect();
+    let block = if held.format.blocks { Value::from(&*block) } else { Value::None };
+    if grad.is_sparse() && grad.compressed_parts().is_none_or(|own| own.batch_dims() == held.batch_dims()) {
+        return op!(CONVERTED, grad, held.format.name(), block);
+    }
+    op!(TO_COMPRESSED, &dense(grad)?, held.format.name(), block, held.batch_dims() as i64)
+}
