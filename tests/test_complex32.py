@@ -109,6 +109,7 @@ def test_arithmetic():
     np.testing.assert_array_equal(halves(x + y), rounded(a + b))
     np.testing.assert_array_equal(halves(x - y), rounded(a - b))
     np.testing.assert_array_equal(halves(x * 2), rounded(a * 2))
+    np.testing.assert_array_equal(halves(x * 2.1), halves(x * torch.full((1,), 2.1, dtype=x.dtype)))
     np.testing.assert_array_equal(halves(-x), rounded(-a))
     np.testing.assert_allclose(halves(x * y), rounded(a * b), rtol=2e-3, atol=2e-3)
     np.testing.assert_allclose(x.abs().numpy(), abs(a), rtol=1e-3)

@@ -43,13 +43,11 @@ pub(super) fn in_half(op: &Operator, operands: &Operands, dtype: DType, device: 
     if dtype.compute() == dtype {
         return Ok(Temporaries::new());
     }
+    // Only the half types have such operators.
+    let unrounded = dtype.is_half() && op.tags.has(Tags::UNROUNDED_NUMBERS);
     let rounded = |(at, operand): (usize, &Operand)| match operand {
-        Operand::Number(_) if at > 0 && op.tags.has(Tags::UNROUNDED_NUMBERS) => Ok(None),
-        Operand::Tensor(tensor)
-            if tensor.dtype() == dtype || at > 0 && tensor.rank() == 0 && op.tags.has(Tags::UNROUNDED_NUMBERS) =>
-        {
-            Ok(None)
-        }
+        Operand::Number(_) if at > 0 && unrounded => Ok(None),
+        Operand::Tensor(tensor) if tensor.dtype() == dtype || at > 0 && tensor.rank() == 0 && unrounded => Ok(None),
         Operand::Number(number) => crate::create::scalar_of(*number, dtype, device).map(Some),
         Operand::Tensor(tensor) => (primitives()?.cast)(&tensor.detach(), dtype).map(Some),
     };
