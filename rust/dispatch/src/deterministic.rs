@@ -17,7 +17,7 @@ static MODE: AtomicU8 = AtomicU8::new(0);
 
 /// `fill` is `torch.utils.deterministic.fill_uninitialized_memory`.
 pub fn set(enabled: bool, warn_only: bool, fill: bool) {
-    let mode = u8::from(enabled) * ENABLED | u8::from(warn_only) * WARN_ONLY | u8::from(fill) * FILL;
+    let mode = (u8::from(enabled) * ENABLED) | (u8::from(warn_only) * WARN_ONLY) | (u8::from(fill) * FILL);
     MODE.store(mode, Ordering::Relaxed);
 }
 
@@ -83,6 +83,6 @@ fn unusual(dtype: DType) -> Scalar {
         DType::U16 => Scalar::Int(u16::MAX.into()),
         DType::U32 => Scalar::Int(u32::MAX.into()),
         DType::U64 => Scalar::UInt(u64::MAX),
-        DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::C64 | DType::C128 => Scalar::Float(f64::NAN),
+        _ => Scalar::Float(f64::NAN),
     }
 }

@@ -105,7 +105,7 @@ fn exports(data: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// The bytes of an untyped storage as elements of the dtype, which is int64 if none is given, as in torch.
 fn over_storage(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> Option<Tensor> {
-    let storage = data.cast::<PyStorage>().ok()?.get().0.clone();
+    let storage = data.cast::<PyStorage>().ok()?.get().storage.clone();
     let dtype = dtype.unwrap_or(DType::I64);
     let (count, device) = (storage.len() / dtype.size(), storage.device());
     Some(Tensor::new(storage, Layout::contiguous(&[count as isize]), dtype, device))

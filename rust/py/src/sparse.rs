@@ -180,10 +180,10 @@ methods! {
         converted(own, "sparse_csc", None, dense_dim)
     }
     fn to_sparse_bsr(own, blocksize = required, dense_dim) "The tensor in layout torch.sparse_bsr." {
-        converted(own, "sparse_bsr", Some(given("to_sparse_bsr", blocksize)?), dense_dim)
+        converted(own, "sparse_bsr", Some(given("to_sparse_bsr", "blocksize", blocksize)?), dense_dim)
     }
     fn to_sparse_bsc(own, blocksize = required, dense_dim) "The tensor in layout torch.sparse_bsc." {
-        converted(own, "sparse_bsc", Some(given("to_sparse_bsc", blocksize)?), dense_dim)
+        converted(own, "sparse_bsc", Some(given("to_sparse_bsc", "blocksize", blocksize)?), dense_dim)
     }
     fn sparse_mask(own, mask = required) "The elements at the indices of a sparse tensor." {
         let mask = given("sparse_mask", "mask", mask)?;
