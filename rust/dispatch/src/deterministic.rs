@@ -17,7 +17,7 @@ static MODE: AtomicU8 = AtomicU8::new(0);
 
 /// `fill` is `torch.utils.deterministic.fill_uninitialized_memory`.
 pub fn set(enabled: bool, warn_only: bool, fill: bool) {
-    let mode = u8::from(enabled) * ENABLED | u8::from(warn_only) * WARN_ONLY | u8::from(fill) * FILL;
+    let mode = (u8::from(enabled) * ENABLED) | (u8::from(warn_only) * WARN_ONLY) | (u8::from(fill) * FILL);
     MODE.store(mode, Ordering::Relaxed);
 }
 

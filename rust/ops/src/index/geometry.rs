@@ -97,8 +97,7 @@ impl IndexGeometry {
             let expanded = index.layout().broadcast_to(&self.common).unwrap_or_else(|_| index.layout().clone());
             let mut moved = still.clone();
             for dim in (0..sizes.len()).filter(|&dim| sizes[dim] == 1) {
-                let within = dim < split + self.common.len();
-                moved.strides[dim] = if within && dim < split { index.numel() as isize } else { 1 };
+                moved.strides[dim] = if dim < split { index.numel() as isize } else { 1 };
             }
             moved.strides[split..split + self.common.len()].copy_from_slice(&expanded.strides);
             moved

@@ -200,8 +200,8 @@ fn channels_last(own: &Tensor) -> Result<Option<Tensor>> {
     let rank = own.rank();
     let order: Vec<usize> = [0].into_iter().chain(2..rank).chain([1]).collect();
     let layout = own.layout();
-    let dense = || !layout.is_contiguous() && layout.permute(&order).is_contiguous();
-    if !matches!(rank, 4 | 5) || !(has_channels_last(layout) || dense()) {
+    let last = has_channels_last(layout) || (!layout.is_contiguous() && layout.permute(&order).is_contiguous());
+    if !last || !matches!(rank, 4 | 5) {
         return Ok(None);
     }
     op!(PERMUTE, own, order.into_iter().map(|dim| dim as i64).collect::<Ints>()).map(Some)
