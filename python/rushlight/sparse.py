@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from rushlight import Tensor
 
 __all__ = [
-    "BFloat16Tensor",
-    "ByteTensor",
-    "CharTensor",
-    "DoubleTensor",
-    "FloatTensor",
-    "HalfTensor",
-    "IntTensor",
-    "LongTensor",
-    "ShortTensor",
     "addmm",
     "check_sparse_tensor_invariants",
     "log_softmax",
@@ -42,7 +33,10 @@ __all__ = [
     "sum",
 ]
 
-_TYPES = [name for name in __all__ if name.endswith("Tensor")]
+# The legacy types, which load when they are first used.
+_TYPES = (
+    "BFloat16Tensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor".split()
+)
 
 
 @overridable
@@ -258,9 +252,7 @@ def sampled_addmm(
     return result if out is None else out.copy_(result)
 
 
-def spdiags(
-    diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: torch.layout | None = None
-) -> Tensor:
+def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: torch.layout | None = None) -> Tensor:
     """A sparse matrix with the rows of `diagonals` on the diagonals of these offsets, each element in its column.
 
     >>> torch.sparse.spdiags(torch.tensor([[1., 2., 3.]]), torch.tensor([1]), (3, 3)).to_dense()
@@ -299,7 +291,14 @@ def spdiags(
 
 
 def spsolve(input: Tensor, other: Tensor, *, left: bool = True) -> Tensor:
-    """torch's solver for CSR matrices on a GPU. It raises an error on the CPU, as in torch."""
+    """torch's solver for CSR matrices, which runs on GPUs only: on the CPU it raises an error, as in torch.
+
+    >>> try:
+    ...     torch.sparse.spsolve(torch.eye(2).to_sparse_csr(), torch.ones(2))
+    ... except NotImplementedError:
+    ...     print("not on the CPU")
+    not on the CPU
+    """
     del other, left
     _unsupported("_spsolve", input)
     return input
@@ -418,10 +417,10 @@ def __getattr__(name: str) -> Any:
     if name not in _TYPES:
         from rushlight._names import missing_from
 
-        raise missing_from("torch.sparse", name, lambda: __all__)
+        raise missing_from("torch.sparse", name, __dir__)
     globals()[name] = made = load("rushlight._legacy").sparse_type(name)
     return made
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_TYPES]
