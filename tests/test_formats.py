@@ -222,9 +222,11 @@ def test_inspection(tmp_path):
 def test_inspection_of_what_is_no_plain_tensor(tmp_path):
     path = str(tmp_path / "file")
     sparse = torch.sparse_coo_tensor([[0, 2]], [1.0, 2.0], (4,))
-    torch.save({"sparse": sparse, "set": {torch.ones(2)}, "bytes": torch.ones(3).untyped_storage()}, path)
+    rows = torch.eye(2).to_sparse_csr()
+    torch.save({"sparse": sparse, "rows": rows, "set": {torch.ones(2)}, "bytes": torch.ones(3).untyped_storage()}, path)
     assert inspect(path)[2:] == [
         "  sparse: float32 (4,), sparse with 2 places",
+        "  rows: float32 (2, 2), sparse with 2 places",
         "  set.0: float32 (2,)",
         "  bytes: storage of 12 bytes",
     ]
@@ -252,9 +254,9 @@ def test_data_of_the_format_before_torch_1_6_may_be_left_out(monkeypatch):
 
 
 def test_layouts_that_are_none_yet_are_named():
-    words = "^the checkpoint contains a tensor of layout torch.sparse_csr, which rushlight does not support yet$"
+    words = "^the checkpoint contains a tensor of layout torch.jagged, which rushlight does not support yet$"
     with pytest.raises(NotImplementedError, match=words):
-        rebuild._rebuild_sparse_tensor(rebuild._get_layout("torch.sparse_csr"), ((), (), ()))
+        rebuild._rebuild_sparse_tensor(rebuild._get_layout("torch.jagged"), ((), (), ()))
 
 
 def test_dtypes_that_are_none_yet_are_named():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight import _C
 from rushlight._overridable import overridable
+from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def sparse_compressed_tensor(
     `compressed_indices` has for each row (of CSR and BSR; for each column of CSC and BSC) its first value, and after
     them the number of values; `plain_indices` the column (the row) of each value. The values of BSR and BSC are blocks.
     All three may begin with batch dimensions. Without `size`, the size is the smallest that contains the indices. They
-    are always checked, whatever `check_invariants` is.
+    are always checked; only with ``check_invariants=True`` must the columns of each row also be sorted and unique.
 
     Raises:
         RuntimeError: the indices are not valid, or indices, values and size do not match.
@@ -61,7 +62,9 @@ def sparse_compressed_tensor(
     """
     if layout is None:
         raise RuntimeError("sparse_compressed_tensor expected sparse compressed tensor layout but got none")
-    return _made(layout, compressed_indices, plain_indices, values, size, dtype, device, requires_grad)
+    return _made(
+        layout, compressed_indices, plain_indices, values, size, dtype, device, requires_grad, check_invariants
+    )
 
 
 @overridable
@@ -85,7 +88,9 @@ def sparse_csr_tensor(
             [0., 0., 3.]])
     """
     _check_layout("sparse_csr_tensor", layout, torch.sparse_csr)
-    return _made(torch.sparse_csr, crow_indices, col_indices, values, size, dtype, device, requires_grad)
+    return _made(
+        torch.sparse_csr, crow_indices, col_indices, values, size, dtype, device, requires_grad, check_invariants
+    )
 
 
 @overridable
@@ -109,7 +114,9 @@ def sparse_csc_tensor(
             [1., 0.]])
     """
     _check_layout("sparse_csc_tensor", layout, torch.sparse_csc)
-    return _made(torch.sparse_csc, ccol_indices, row_indices, values, size, dtype, device, requires_grad)
+    return _made(
+        torch.sparse_csc, ccol_indices, row_indices, values, size, dtype, device, requires_grad, check_invariants
+    )
 
 
 @overridable
@@ -133,7 +140,9 @@ def sparse_bsr_tensor(
             [0., 0., 3., 4.]])
     """
     _check_layout("sparse_bsr_tensor", layout, torch.sparse_bsr)
-    return _made(torch.sparse_bsr, crow_indices, col_indices, values, size, dtype, device, requires_grad)
+    return _made(
+        torch.sparse_bsr, crow_indices, col_indices, values, size, dtype, device, requires_grad, check_invariants
+    )
 
 
 @overridable
@@ -159,7 +168,9 @@ def sparse_bsc_tensor(
             [3., 4.]])
     """
     _check_layout("sparse_bsc_tensor", layout, torch.sparse_bsc)
-    return _made(torch.sparse_bsc, ccol_indices, row_indices, values, size, dtype, device, requires_grad)
+    return _made(
+        torch.sparse_bsc, ccol_indices, row_indices, values, size, dtype, device, requires_grad, check_invariants
+    )
 
 
 def _check_layout(name: str, layout: torch.layout | None, own: torch.layout) -> None:
@@ -176,13 +187,16 @@ def _made(
     dtype: torch.dtype | None,
     device: torch.device | str | None,
     requires_grad: bool,
+    ordered: bool | None,
 ) -> Tensor:
-    indices = [part if isinstance(part, torch.Tensor) else _index(part) for part in (compressed, plain)]
+    compressed = compressed if isinstance(compressed, torch.Tensor) else _index(compressed)
+    plain = plain if isinstance(plain, torch.Tensor) else _index(plain)
     if not isinstance(values, torch.Tensor):
         values = torch.tensor(values, dtype=dtype, device=device)
     elif dtype is not None or device is not None:
         values = values.to(device=device, dtype=dtype)
-    made = _C._sparse_compressed_tensor(layout, *indices, values, None if size is None else tuple(size))
+    size = None if size is None else tuple(size)
+    made = _C._sparse_compressed_tensor(layout, compressed, plain, values, size, bool(ordered))
     return made.requires_grad_() if requires_grad else made
 
 
@@ -190,3 +204,8 @@ def _index(data: Any) -> Tensor:
     # Without elements, the dtype would be that of floats.
     made = torch.tensor(data)
     return made if made.numel() else made.to(torch.int64)
+
+
+set_module(
+    "rushlight", sparse_compressed_tensor, sparse_csr_tensor, sparse_csc_tensor, sparse_bsr_tensor, sparse_bsc_tensor
+)

@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from rushlight import Tensor
 
 __all__ = [
-    "BFloat16Tensor",
-    "ByteTensor",
-    "CharTensor",
-    "DoubleTensor",
-    "FloatTensor",
-    "HalfTensor",
-    "IntTensor",
-    "LongTensor",
-    "ShortTensor",
     "addmm",
     "check_sparse_tensor_invariants",
     "log_softmax",
@@ -42,7 +33,10 @@ __all__ = [
     "sum",
 ]
 
-_TYPES = [name for name in __all__ if name.endswith("Tensor")]
+# The legacy types, which load when they are first used.
+_TYPES = (
+    "BFloat16Tensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor".split()
+)
 
 
 @overridable
@@ -297,7 +291,14 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: to
 
 
 def spsolve(input: Tensor, other: Tensor, *, left: bool = True) -> Tensor:
-    """torch's solver for CSR matrices on a GPU. It raises an error on the CPU, as in torch."""
+    """torch's solver for CSR matrices, which runs on GPUs only: on the CPU it raises an error, as in torch.
+
+    >>> try:
+    ...     torch.sparse.spsolve(torch.eye(2).to_sparse_csr(), torch.ones(2))
+    ... except NotImplementedError:
+    ...     print("not on the CPU")
+    not on the CPU
+    """
     del other, left
     _unsupported("_spsolve", input)
     return input
@@ -416,10 +417,10 @@ def __getattr__(name: str) -> Any:
     if name not in _TYPES:
         from rushlight._names import missing_from
 
-        raise missing_from("torch.sparse", name, lambda: __all__)
+        raise missing_from("torch.sparse", name, __dir__)
     globals()[name] = made = load("rushlight._legacy").sparse_type(name)
     return made
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_TYPES]

@@ -30,6 +30,7 @@ def test_processes_change_rows_of_one_weight():
 
 def send(queue):
     queue.put(torch.sparse_coo_tensor([[1, 1]], [2.0, 3.0], (4,)))
+    queue.put(torch.sparse_csr_tensor([0, 1, 2], [1, 0], [2.0, 3.0], (2, 2)))
 
 
 def test_sparse_tensors_travel():
@@ -37,6 +38,7 @@ def test_sparse_tensors_travel():
     queue = context.Queue()
     worker = context.Process(target=send, args=(queue,))
     worker.start()
-    received = queue.get()
+    received, rows = queue.get(), queue.get()
     worker.join()
+    assert rows.layout is torch.sparse_csr and rows.to_dense().tolist() == [[0.0, 2.0], [3.0, 0.0]]
     assert received.is_sparse and received.shape == (4,) and received.to_dense().tolist() == [0.0, 5.0, 0.0, 0.0]

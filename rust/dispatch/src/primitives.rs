@@ -53,6 +53,8 @@ pub struct SparsePrimitives {
     pub add_into_dense: fn(&Args, i64) -> Result<Output>,
     /// All elements of a sparse tensor.
     pub to_dense: &'static Operator,
+    /// A sparse tensor without entries, in a named layout.
+    pub empty: fn(&str, &[isize], DType) -> Result<Tensor>,
     /// The bodies of the operators that declare `Sparse::ExplicitAutograd` or `Sparse::CompositeImplicit`.
     pub bodies: &'static [(&'static Operator, SparseBody)],
 }

@@ -66,6 +66,7 @@ static PRIMITIVES: Primitives = Primitives {
         sum: sparse::add::sum,
         add_into_dense: sparse::add::into_dense,
         to_dense: &sparse::TO_DENSE,
+        empty: sparse::parts::empty_in,
         bodies: sparse::bodies::BODIES,
     },
     table: table::OPERATORS,

@@ -172,7 +172,6 @@ methods! {
             None => own.wrap(op!(TO_SPARSE, own.tensor, Value::Int(dims)).map_err(raise)?),
         }
     }
-    fn to_sparse_coo(own) "The tensor in layout torch.sparse_coo." { converted(own, "sparse_coo", None, None) }
     fn to_sparse_csr(own, dense_dim) "The tensor in layout torch.sparse_csr." {
         converted(own, "sparse_csr", None, dense_dim)
     }
@@ -208,7 +207,7 @@ fn _sparse_coo_tensor<'py>(
 
 /// Implements `torch.sparse_compressed_tensor`: a sparse tensor from both indices, values and, if given, a size.
 #[pyfunction]
-#[pyo3(signature = (layout, compressed_indices, plain_indices, values, size=None))]
+#[pyo3(signature = (layout, compressed_indices, plain_indices, values, size=None, ordered=false))]
 fn _sparse_compressed_tensor<'py>(
     py: Python<'py>,
     layout: &Bound<'py, PyAny>,
@@ -216,11 +215,13 @@ fn _sparse_compressed_tensor<'py>(
     plain_indices: &Bound<'py, PyAny>,
     values: &Bound<'py, PyAny>,
     size: Option<Vec<i64>>,
+    ordered: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let layout = layout.cast::<PyLayout>()?.get().0;
     let size = size.map_or(Value::None, |size| Value::from(size.as_slice()));
     let (compressed, plain) = (object::tensor(compressed_indices)?, object::tensor(plain_indices)?);
-    let made = op!(FROM_COMPRESSED, compressed, plain, object::tensor(values)?, layout, size).map_err(raise)?;
+    let made =
+        op!(FROM_COMPRESSED, compressed, plain, object::tensor(values)?, layout, size, ordered).map_err(raise)?;
     object::wrap_bound(py, made)
 }
 

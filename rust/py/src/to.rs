@@ -86,7 +86,11 @@ fn dtype_of(object: &Bound<'_, PyAny>) -> PyResult<DType> {
 
 /// torch's name of a tensor's type, such as `torch.FloatTensor`.
 fn type_name(tensor: &Tensor) -> String {
-    let home = if let Device::Cuda(_) = tensor.device() { "torch.cuda" } else { "torch" };
+    let home = match tensor.device() {
+        Device::Cuda(_) => "torch.cuda",
+        _ if tensor.is_sparse() => "torch.sparse",
+        _ => "torch",
+    };
     format!("{home}.{}Tensor", tensor.dtype().display_name())
 }
 
@@ -154,7 +158,12 @@ methods! {
     }
     fn r#type(own, dtype, non_blocking = False) "The name of the tensor's type, or the tensor in another type." {
         let _ = non_blocking;
-        let Some(dtype) = given(&dtype) else { return own.give(type_name(own.tensor)) };
+        let Some(dtype) = given(&dtype) else {
+            if own.tensor.compressed_parts().is_some() {
+                return Err(PyRuntimeError::new_err("Unimplemented backend SparseCsrCPU"));
+            }
+            return own.give(type_name(own.tensor));
+        };
         if let Some(dtype) = extract_dtype(dtype) {
             return convert(own, &ToOptions::dtype(dtype));
         }

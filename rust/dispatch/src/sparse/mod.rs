@@ -10,7 +10,7 @@ use crate::value::{Arg, Output, Target};
 use rushlight_autograd::modes::GradMode;
 use rushlight_autograd::{CompressedParts, SparseParts, Tensor};
 use rushlight_core::layout::Shape;
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Error, Result};
 
 use self::errors::unsupported_operator;
 pub use self::errors::{no_memory, unsupported, unsupported_by};
@@ -69,6 +69,11 @@ fn body(args: &Args) -> Result<SparseBody> {
 /// All elements of a sparse tensor; any other tensor itself.
 pub fn dense(tensor: &Tensor) -> Result<Tensor> {
     if tensor.is_sparse() { primitives()?.sparse.to_dense.tensor([tensor.into()]) } else { Ok(tensor.clone()) }
+}
+
+/// A sparse tensor without entries, in a named layout.
+pub fn empty(layout: &str, sizes: &[isize], dtype: DType) -> Result<Tensor> {
+    (primitives()?.sparse.empty)(layout, sizes, dtype)
 }
 
 fn fresh(args: &Args) -> Result<Output> {

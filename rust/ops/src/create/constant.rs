@@ -4,7 +4,6 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, checked_new, to_dims};
 use rushlight_core::{DType, Device, Dims, Element, Error, Layout, Result, Scalar, dispatch, memory_format};
 use rushlight_dispatch::allocate::allocate;
-use rushlight_dispatch::create;
 use rushlight_dispatch::create::{check_fits, fill};
 use rushlight_dispatch::deterministic::uninitialized;
 use rushlight_dispatch::operator::{
@@ -12,6 +11,7 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::promote::number_dtype;
 use rushlight_dispatch::value::{Arg, Output};
+use rushlight_dispatch::{create, sparse};
 
 use super::{Options, factory, sizes};
 
@@ -42,8 +42,11 @@ pub static EMPTY: Operator = Operator {
     >>> torch.empty(2, 3).shape
     torch.Size([2, 3])",
     implementation: Implementation::CompositeImplicit(|args| {
-        let (options, sizes) = (Options::of(args)?, sizes(args, SIZE)?);
+        let (options, sizes) = (Options::of_any_layout(args)?, sizes(args, SIZE)?);
         checked_new(&sizes)?;
+        if let Some(layout) = &options.sparse_layout {
+            return options.finish(sparse::empty(layout, &sizes, options.dtype())?);
+        }
         let layout = Layout {
             strides: memory_format::strides(&sizes, args.optional_str(MEMORY_FORMAT), None)?,
             sizes,
@@ -69,6 +72,10 @@ pub static ZEROS: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| {
         if args.ints(SIZE)?.iter().any(|&size| size < 0) {
             return Err(Error::runtime("zeros: Dimension size must be non-negative."));
+        }
+        let options = Options::of_any_layout(args)?;
+        if let Some(layout) = &options.sparse_layout {
+            return options.finish(sparse::empty(layout, &sizes(args, SIZE)?, options.dtype())?);
         }
         by_size(args, Scalar::ZERO)
     }),
@@ -389,6 +396,7 @@ pub static NEW_ZEROS: Operator = Operator {
 
     >>> torch.tensor([1]).new_zeros(2)
     tensor([0, 0])",
+    sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::ShapeOnly,
     implementation: Implementation::CompositeImplicit(|args| new(args, Some(Scalar::ZERO))),
     samples: &["t(2), (3,)"],

@@ -40,6 +40,8 @@ pub(crate) use factory;
 pub struct Options {
     pub dtype: Option<DType>,
     pub device: Option<Device>,
+    /// The name of a sparse layout.
+    pub sparse_layout: Option<String>,
     requires_grad: bool,
 }
 
@@ -55,16 +57,21 @@ pub fn warn_of_pinning(wanted: bool, device: Device) -> Result<()> {
 
 impl Options {
     pub fn of(args: &Args) -> Result<Options> {
-        let none = || Error::runtime(format!("{} is not declared with `factory!`", args.op.python_name()));
-        let [dtype, layout, device, pinned, gradient] = args.op.schema().options.ok_or_else(none)?;
-        if let Some(layout) = args.optional_str(layout)
-            && layout != "strided"
-        {
+        let options = Options::of_any_layout(args)?;
+        if options.sparse_layout.is_some() {
             return Err(Error::not_implemented(format!("{}() makes strided tensors only", args.op.python_name())));
         }
+        Ok(options)
+    }
+
+    /// The same for a factory that also makes sparse tensors.
+    pub fn of_any_layout(args: &Args) -> Result<Options> {
+        let none = || Error::runtime(format!("{} is not declared with `factory!`", args.op.python_name()));
+        let [dtype, layout, device, pinned, gradient] = args.op.schema().options.ok_or_else(none)?;
         let options = Options {
             dtype: args.dtype(dtype),
             device: args.device(device),
+            sparse_layout: args.optional_str(layout).filter(|layout| *layout != "strided").map(str::to_string),
             requires_grad: args.optional_bool(gradient).unwrap_or(false),
         };
         warn_of_pinning(args.optional_bool(pinned).unwrap_or(false), options.device())?;

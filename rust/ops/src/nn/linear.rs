@@ -85,7 +85,8 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
 /// that are not row-major.
 fn is_in_parts(args: &Args) -> bool {
     let lies_apart = |input: &Tensor| input.rank() > 2 && !input.layout().is_contiguous();
-    (is_tracked(args) || args.tensor(LINEAR::INPUT).is_ok_and(lies_apart))
+    let is_sparse = || !args.all_tensors(|tensor| !tensor.is_sparse());
+    (is_tracked(args) || args.tensor(LINEAR::INPUT).is_ok_and(lies_apart) || is_sparse())
         && args.all_tensors(|tensor| !tensor.is_batched())
 }
 

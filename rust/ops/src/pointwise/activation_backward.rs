@@ -5,7 +5,7 @@ use rushlight_core::dtype::{c64, c128};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    BackwardContext, DTypes, Derivative, Operator, Saves, Tags, Variants, formula, operator,
+    BackwardContext, DTypes, Derivative, Operator, Saves, Sparse, Tags, Variants, formula, operator,
 };
 
 use super::common;
@@ -93,6 +93,7 @@ pub static THRESHOLD_BACKWARD: Operator = Operator {
         for<S> [u8, i8, i16, i32, i64] (|grad, x; threshold| if x <= threshold { 0 } else { grad })
     }),
     dtypes: DTypes::REAL,
+    sparse: Sparse::CompositeImplicit,
     derivative: straight!(THRESHOLD_BACKWARD, THRESHOLD),
     errors: &[(
         "t(2), t(3), 0",

@@ -79,6 +79,7 @@ pub static SGN: Operator = Operator {
     tensor([0.6000+0.8000j])",
     out: Out::COMPUTE_DTYPE,
     dtypes: DTypes::COMMON.union(DTypes::COMPLEX32),
+    sparse: Sparse::ZeroPreserving,
     implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x| x.sign());
         for<S> [f32, f64] (|x| x.sign());

@@ -96,7 +96,9 @@ pub static DIST: Operator = Operator {
                 gap.dtype().display_name()
             )));
         }
-        VECTOR_NORM.call([(&gap).into(), args.scalar(P)?.into()])
+        // Sparse tensors have the older operator only.
+        let norm = if gap.is_sparse() { &NORM } else { &VECTOR_NORM };
+        norm.call([(&gap).into(), args.scalar(P)?.into()])
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), t(3)", "t(3), t(3), 1"],

@@ -9,12 +9,13 @@ use rushlight_dispatch::primitives::SparseBody;
 use super::{convert, elementwise, product, reduce, shape};
 use crate::convert::copy::COPY;
 use crate::convert::{CLONE, TO_DTYPE};
-use crate::create::constant::{EMPTY_LIKE, ONES_LIKE, ZEROS_LIKE};
+use crate::create::constant::{EMPTY_LIKE, NEW_ZEROS, ONES_LIKE, ZEROS_LIKE};
 use crate::create::fill::ZERO_;
 use crate::index::index_select::INDEX_SELECT;
 use crate::join::cat::{CAT, STACK};
 use crate::linalg::addmm::ADDMM;
 use crate::linalg::matrix::{BMM, MATMUL, MM, MV};
+use crate::pointwise::activation_backward::THRESHOLD_BACKWARD;
 use crate::pointwise::arith::MUL;
 use crate::pointwise::divide::{DIV, FLOOR_DIVIDE};
 use crate::pointwise::power::POW;
@@ -32,6 +33,7 @@ pub static BODIES: &[(&Operator, SparseBody)] = &[
     (&CLONE, elementwise::clone),
     (&EMPTY_LIKE, elementwise::zeros_like),
     (&ZEROS_LIKE, elementwise::zeros_like),
+    (&NEW_ZEROS, elementwise::new_zeros),
     (&ONES_LIKE, elementwise::ones_like),
     (&ZERO_, convert::zero),
     (&INDEX_SELECT, shape::index_select),
@@ -46,6 +48,7 @@ pub static BODIES: &[(&Operator, SparseBody)] = &[
     (&DIV, elementwise::div),
     (&FLOOR_DIVIDE, elementwise::floor_divide),
     (&POW, elementwise::pow),
+    (&THRESHOLD_BACKWARD, elementwise::threshold_backward),
     (&NORM, elementwise::norm),
     (&SUM, reduce::total),
     (&SUM_DIM, reduce::along),

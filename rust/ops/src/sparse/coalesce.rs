@@ -6,7 +6,7 @@ use rushlight_core::{Dims, Result};
 use rushlight_dispatch::create::{from_slice, zeros};
 use rushlight_dispatch::op;
 
-use super::parts::check_places;
+use super::indices::check_places;
 use crate::convert::to_vec;
 use crate::index::index_select::{INDEX_ADD, INDEX_SELECT};
 

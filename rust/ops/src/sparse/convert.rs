@@ -11,10 +11,11 @@ use rushlight_dispatch::operator::{
     operator,
 };
 use rushlight_dispatch::sparse::dense;
-use rushlight_dispatch::value::Output;
-use rushlight_dispatch::{copy, create, op};
+use rushlight_dispatch::value::{Output, sizes_value};
+use rushlight_dispatch::{create, op};
 
-use super::parts::{build, check_places, empty, entries, parts, scatter, taken, with_recorded_values, with_values};
+use super::indices::check_places;
+use super::parts::{build, empty, entries, parts, scatter, taken, with_values};
 use super::{coalesce, compressed};
 use crate::convert::{contiguous, to_dtype, to_vec};
 
@@ -138,10 +139,9 @@ pub static TO_DENSE: Operator = Operator {
         // Repeated indices refer to one element, which has one gradient.
         let gradient = || -> Result<Tensor> {
             match d.input(INPUT).done()? {
-                own if own.is_sparse() && !d.flag(TO_DENSE::MASKED_GRAD) => {
-                    compressed::convert::in_layout_of(&d.grad().done()?, &own)
+                own if own.is_sparse() && d.flag(TO_DENSE::MASKED_GRAD) => {
+                    op!(MASKED, &d.grad().done()?, &sorted(&own)?)
                 }
-                own if own.is_sparse() => op!(MASKED, &d.grad().done()?, &sorted(&own)?),
                 _ => d.grad().done(),
             }
         };
@@ -252,6 +252,16 @@ fn spread(d: &BackwardContext) -> Expr {
     Expr::new(gradient())
 }
 
+/// A sparse tensor with other values, in a recorded call; one for each entry of `entries`, which are its own.
+pub fn with_recorded_values(tensor: &Tensor, entries: &SparseParts, values: &Tensor) -> Result<Tensor> {
+    let sizes = sizes_value(tensor.sizes());
+    let Some(own) = tensor.compressed_parts() else {
+        return op!(FROM_PARTS, &entries.indices, values, sizes, entries.coalesced);
+    };
+    let values = op!(crate::view::reshape::RESHAPE, values, sizes_value(own.values.sizes()))?;
+    op!(compressed::FROM_COMPRESSED, &own.compressed, &own.plain, &values, own.format.name(), sizes)
+}
+
 #[operator]
 pub static TO_SPARSE: Operator = Operator {
     name: "to_sparse",
@@ -302,7 +312,7 @@ pub fn copy(args: &Args) -> Result<Output> {
     }
     match (own.is_sparse(), from.parts()) {
         (true, Some(places)) => {
-            let values = copy::clone(&places.values)?;
+            let values = compressed::parts::copied_as(&places.values, own.dtype())?;
             with_values(from, &places, values).map(Output::Tensor)
         }
         _ => Err(Error::runtime(format!(

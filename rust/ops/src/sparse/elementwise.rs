@@ -11,7 +11,7 @@ use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
 use rushlight_dispatch::{copy, op};
 
 use super::convert::{COALESCE, VALUES};
-use super::parts::{empty, entries, in_format_of, parts, stored_values, taken, with_values};
+use super::parts::{empty, empty_in, entries, in_format_of, parts, stored_values, taken, with_values};
 use super::{coalesce, compressed};
 use crate::convert::to_dtype;
 use crate::index::index_select::INDEX_SELECT;
@@ -169,6 +169,19 @@ pub fn norm(args: &Args) -> Result<Output> {
     inner.call()
 }
 
+/// `threshold_backward`: the gradient's elements where the saved one is above the threshold.
+pub fn threshold_backward(args: &Args) -> Result<Output> {
+    use crate::pointwise::activation_backward::THRESHOLD_BACKWARD::*;
+
+    let (grad, own) = (args.tensor(GRAD_OUTPUT)?, args.tensor(INPUT)?);
+    let values = stored_values(own, "threshold_backward")?;
+    let mut inner = args.clone();
+    inner.set(GRAD_OUTPUT, Value::Own(op!(crate::create::constant::ONES_LIKE, &values)?));
+    inner.set(INPUT, Value::Own(values));
+    let mask = with_stored(own, "threshold_backward", inner.call()?.into_tensor()?)?;
+    op!(MUL, grad, &mask).map(Output::Tensor)
+}
+
 /// `floor_divide` by a number.
 pub fn floor_divide(args: &Args) -> Result<Output> {
     use crate::pointwise::divide::FLOOR_DIVIDE::*;
@@ -201,6 +214,20 @@ pub fn zeros_like(args: &Args) -> Result<Output> {
     }
     let sparse_dims = parts(own, "zeros_like")?.indices.sizes()[0] as usize;
     empty(own.sizes(), sparse_dims, dtype).map(Output::Tensor)
+}
+
+/// A tensor without entries, in another's layout: `new_zeros`.
+pub fn new_zeros(args: &Args) -> Result<Output> {
+    use crate::create::constant::NEW_ZEROS::*;
+
+    let own = args.tensor(INPUT)?;
+    let sizes = rushlight_core::layout::to_dims(args.ints(SIZE)?);
+    let dtype = args.values.iter().find_map(|value| match value {
+        Value::DType(dtype) => Some(*dtype),
+        _ => None,
+    });
+    let layout = own.compressed_parts().map_or("sparse_coo", |held| held.format.name());
+    empty_in(layout, &sizes, dtype.unwrap_or(own.dtype())).map(Output::Tensor)
 }
 
 /// Casts to another dtype; sparse tensors are always on the CPU.

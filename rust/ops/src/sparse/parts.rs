@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use rushlight_autograd::{SparseParts, Tensor};
+use rushlight_autograd::{CompressedFormat, SparseParts, Tensor};
+use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Dims, Error, Result, Storage};
 use rushlight_dispatch::operator::Args;
 use rushlight_dispatch::sparse::unsupported_by;
-use rushlight_dispatch::value::{Ints, Target, Value, sizes_value};
+use rushlight_dispatch::value::{Ints, Target, Value};
 use rushlight_dispatch::{create, op};
 
 use super::compressed;
@@ -34,16 +35,6 @@ pub fn stored_values(tensor: &Tensor, name: &str) -> Result<Tensor> {
         Some(own) => Ok(own.values.detach()),
         None => Ok(parts(tensor, name)?.values.detach()),
     }
-}
-
-/// A sparse tensor with other values, in a recorded call; one for each entry of `entries`, which are its own.
-pub fn with_recorded_values(tensor: &Tensor, entries: &SparseParts, values: &Tensor) -> Result<Tensor> {
-    let sizes = sizes_value(tensor.sizes());
-    let Some(own) = tensor.compressed_parts() else {
-        return op!(super::FROM_PARTS, &entries.indices, values, sizes, entries.coalesced);
-    };
-    let values = op!(crate::view::reshape::RESHAPE, values, sizes_value(own.values.sizes()))?;
-    op!(super::FROM_COMPRESSED, &own.compressed, &own.plain, &values, own.format.name(), sizes)
 }
 
 /// A sparse tensor of valid parts.
@@ -78,16 +69,20 @@ pub fn empty(sizes: &[isize], sparse_dims: usize, dtype: DType) -> Result<Tensor
     build(sizes, SparseParts { indices, values, coalesced: true })
 }
 
-/// Checks that all indices along a dimension are in range.
-pub fn check_places(places: &[i64], dim: usize, size: isize) -> Result<()> {
-    if let Some(least) = places.iter().min().filter(|&&least| least < 0) {
-        return Err(Error::runtime(format!("found negative index {least} for dim {dim}")));
-    }
-    match places.iter().max() {
-        Some(&most) if most >= size as i64 => Err(Error::runtime(format!(
-            "size is inconsistent with indices: for dim {dim}, size is {size} but found index {most}"
+/// A sparse tensor without elements in the layout of a name.
+pub fn empty_in(layout: &str, sizes: &[isize], dtype: DType) -> Result<Tensor> {
+    rushlight_core::layout::checked_numel(sizes)?;
+    match CompressedFormat::named(layout) {
+        None => empty(sizes, sizes.len(), dtype),
+        Some(format) if format.blocks => Err(Error::runtime(format!(
+            "zeros_sparse_compressed expected sparse compressed (non-block) tensor layout but got {}",
+            format.layout_name()
         ))),
-        _ => Ok(()),
+        Some(_) if sizes.len() < 2 => Err(Error::runtime(format!(
+            "torch.empty: Only batched sparse compressed (non-block) tensors are supported, but got size {}",
+            Shape(sizes)
+        ))),
+        Some(format) => compressed::parts::empty(sizes, format, sizes.len() - 2, dtype),
     }
 }
 

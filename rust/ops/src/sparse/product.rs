@@ -13,8 +13,8 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::{Arg, Output, sizes_value};
 
 use super::compressed::convert::to_layout;
-use super::convert::{FROM_PARTS, VALUES, sorted};
-use super::parts::{entries, with_recorded_values};
+use super::convert::{FROM_PARTS, VALUES, sorted, with_recorded_values};
+use super::parts::entries;
 use super::spgemm::{SPARSE_SPARSE_MATMUL, check_factors};
 use crate::index::index_select::{INDEX_ADD, INDEX_SELECT};
 use crate::pointwise::arith::{ADD, MUL};
@@ -125,6 +125,14 @@ pub fn matmul(args: &Args, second: Arg) -> Result<Output> {
     if vectors && own.rank() == 1 {
         let op = times(&op!(UNSQUEEZE, own, 0i64)?, other, true)?;
         return op!(SELECT, &op, 0i64, 0i64).map(Output::Tensor);
+    }
+    if vectors && !own.is_sparse() && own.rank() > 2 && other.rank() == 2 {
+        // The rows of all matrices are those of one.
+        let mut sizes = own.sizes().clone();
+        let width = sizes.pop().unwrap_or(1);
+        let rows = op!(RESHAPE, own, sizes_value(&[sizes.iter().product(), width]))?;
+        sizes.push(other.sizes()[1]);
+        return op!(RESHAPE, &times(&rows, other, true)?, sizes_value(&sizes)).map(Output::Tensor);
     }
     times(own, other, true).map(Output::Tensor)
 }

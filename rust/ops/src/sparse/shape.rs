@@ -12,7 +12,8 @@ use rushlight_dispatch::value::{Arg, Output};
 use rushlight_dispatch::{copy, op};
 
 use super::compressed;
-use super::parts::{build, check_places, empty, parts};
+use super::indices::check_places;
+use super::parts::{build, empty, parts};
 use crate::convert::{contiguous, to_dtype, to_vec};
 use crate::index::index_select::INDEX_SELECT;
 use crate::join::{CAT, STACK};
@@ -276,6 +277,9 @@ fn joined(tensors: &[&Tensor], dim: i64) -> Result<Tensor> {
     let mut every = Vec::with_capacity(tensors.len());
     for (at, tensor) in tensors.iter().enumerate() {
         let Some(parts) = tensor.parts() else {
+            if tensor.is_sparse() {
+                parts(tensor, "cat")?;
+            }
             return Err(Error::runtime(format!(
                 "Concatenating sparse tensors, but a dense tensor was found at position {at}."
             )));

@@ -17,7 +17,8 @@ use rushlight_dispatch::op;
 use rushlight_dispatch::value::Output;
 
 use super::convert::{COALESCE, MASKED};
-use super::parts::{build, check_places, parts};
+use super::indices::check_places;
+use super::parts::{build, parts};
 use crate::convert::to_vec;
 use crate::join::STACK;
 use crate::pointwise::complex::CONJ_PHYSICAL;

@@ -15,13 +15,15 @@ fn dtype_name(tensor: &Tensor) -> &'static str {
     tensor.dtype().display_name()
 }
 
-/// Checks the parts and the sizes; without sizes, they are the smallest that contain the indices.
+/// Checks the parts and the sizes; without sizes, they are the smallest that contain the indices. The order of the
+/// indices within a row is checked only on request: products of SciPy's have any.
 pub fn checked(
     format: CompressedFormat,
     compressed: &Tensor,
     plain: &Tensor,
     values: &Tensor,
     sizes: Option<&[isize]>,
+    ordered: bool,
 ) -> Result<(CompressedParts, Dims)> {
     let [compressed_name, plain_name] = format.index_names();
     for (name, tensor) in [(compressed_name, compressed), (plain_name, plain), ("values", values)] {
@@ -73,13 +75,11 @@ pub fn checked(
             Shape(batch)
         ));
     }
-    let block = parts.block();
-    for dim in 0..2 {
+    for (dim, length) in parts.block().into_iter().enumerate() {
         let size = sizes[batch_dims + dim];
-        if block[dim] <= 0 || size % block[dim] != 0 {
+        if length <= 0 || size % length != 0 {
             return failed(format!(
-                "tensor shape[{dim}] (={size}) must be divisible with blocksize[{dim}] (={}) as defined by values shape",
-                block[dim]
+                "tensor shape[{dim}] (={size}) must be divisible with blocksize[{dim}] (={length}) as defined by values shape"
             ));
         }
     }
@@ -109,7 +109,7 @@ pub fn checked(
             Shape(&dense)
         ));
     }
-    check_indices(&parts, &sizes)?;
+    check_indices(&parts, &sizes, ordered)?;
     Ok((parts, sizes))
 }
 
@@ -153,7 +153,7 @@ fn smallest(parts: &CompressedParts) -> Result<Dims> {
     Ok(sizes)
 }
 
-fn check_indices(parts: &CompressedParts, sizes: &[isize]) -> Result<()> {
+fn check_indices(parts: &CompressedParts, sizes: &[isize], ordered: bool) -> Result<()> {
     let [compressed, plain] = parts.format.index_names();
     let batch_dims = parts.batch_dims();
     let [lines, across] = if parts.format.columns { ["ncols", "nrows"] } else { ["nrows", "ncols"] };
@@ -180,7 +180,7 @@ fn check_indices(parts: &CompressedParts, sizes: &[isize]) -> Result<()> {
         }
         let own = &stored[number * count..(number + 1) * count];
         let sorted = |ends: &[i64]| own[ends[0] as usize..ends[1] as usize].is_sorted_by(|a, b| a < b);
-        if !starts.windows(2).all(sorted) {
+        if ordered && !starts.windows(2).all(sorted) {
             return unsatisfied(format!(
                 "{plain}[..., {compressed}[..., i - 1]:{compressed}[..., i]] for all i = 1, ..., {lines} are sorted and distinct along the last dimension values"
             ));

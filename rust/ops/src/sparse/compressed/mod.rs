@@ -8,7 +8,7 @@ pub mod convert;
 pub mod parts;
 pub mod shape;
 
-use rushlight_autograd::CompressedFormat;
+use rushlight_autograd::{CompressedFormat, Tensor};
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
@@ -16,9 +16,10 @@ use rushlight_dispatch::operator::{
     DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula, operator,
 };
 use rushlight_dispatch::sparse::dense;
-use rushlight_dispatch::value::Output;
+use rushlight_dispatch::value::{Output, sizes_value};
 
-use super::convert::MASKED;
+use super::parts::{entries, taken};
+use crate::view::reshape::RESHAPE;
 
 /// The format that an argument names.
 fn format_named(name: &str) -> Result<CompressedFormat> {
@@ -31,20 +32,22 @@ fn format_named(name: &str) -> Result<CompressedFormat> {
 #[operator]
 pub static FROM_COMPRESSED: Operator = Operator {
     name: "sparse_compressed_tensor",
-    signature: "(Tensor compressed_indices, Tensor plain_indices, Tensor values, str layout, int[]? size=None) -> Tensor",
+    signature: "(Tensor compressed_indices, Tensor plain_indices, Tensor values, str layout, int[]? size=None, bool ordered=False) -> Tensor",
     dtypes: DTypes::ALL,
     sparse: Sparse::Supported,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let sizes = args.optional_ints(SIZE).map(rushlight_core::layout::to_dims);
         let format = format_named(args.optional_str(LAYOUT).unwrap_or_default())?;
         let (compressed, plain) = (args.tensor(COMPRESSED_INDICES)?, args.tensor(PLAIN_INDICES)?);
-        let (parts, sizes) = check::checked(format, compressed, plain, args.tensor(VALUES)?, sizes.as_deref())?;
+        let (parts, sizes) =
+            check::checked(format, compressed, plain, args.tensor(VALUES)?, sizes.as_deref(), args.bool(ORDERED)?)?;
         parts::build(&sizes, parts).map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[formula(VALUES, Saves::RESULT, |d| {
-        let gradient = || {
-            let masked = op!(MASKED, &dense(&d.grad().done()?)?, &d.result().done()?)?;
-            op!(super::convert::VALUES, &masked)
+        let gradient = || -> Result<Tensor> {
+            let made = d.result().done()?;
+            let values = taken(&dense(&d.grad().done()?)?, &entries(&made, "values")?.indices)?;
+            op!(RESHAPE, &values, sizes_value(d.sizes(VALUES)))
         };
         Expr::new(gradient())
     })]),

@@ -7,7 +7,7 @@ use rushlight_dispatch::create::{from_slice, zeros};
 use rushlight_dispatch::value::sizes_value;
 use rushlight_dispatch::{copy, op};
 
-use super::super::parts::check_places;
+use super::super::indices::check_places;
 use crate::convert::{contiguous, to_dtype, to_vec};
 use crate::index::index_select::{INDEX_ADD, INDEX_SELECT};
 use crate::view::reshape::RESHAPE;
@@ -24,6 +24,11 @@ pub fn build(sizes: &[isize], parts: CompressedParts) -> Result<Tensor> {
 pub fn with_values(tensor: &Tensor, parts: &CompressedParts, values: &Tensor) -> Result<Tensor> {
     let values = op!(RESHAPE, &values.detach(), sizes_value(parts.values.sizes()))?;
     build(tensor.sizes(), CompressedParts { values, ..parts.clone() })
+}
+
+/// A copy of the values in a dtype.
+pub fn copied_as(values: &Tensor, dtype: DType) -> Result<Tensor> {
+    if values.dtype() == dtype { copy::clone(&values.detach()) } else { to_dtype(&values.detach(), dtype) }
 }
 
 /// `Tensor.copy_` where one of the two is compressed: a copy of the second, in the format of both.
@@ -44,7 +49,8 @@ pub fn copied(own: &Tensor, from: &Tensor) -> Result<Tensor> {
             "torch.copy_: only sparse compressed tensors with the same number of specified elements are supported.",
         ));
     }
-    build(from.sizes(), CompressedParts { values: copy::clone(&given.values.detach())?, ..(*given).clone() })
+    let values = copied_as(&given.values, own.dtype())?;
+    build(from.sizes(), CompressedParts { values, ..(*given).clone() })
 }
 
 fn different(to: &str, from: &str) -> String {
@@ -80,7 +86,7 @@ pub fn empty(sizes: &[isize], format: CompressedFormat, batch_dims: usize, dtype
     };
     let of_values: Dims = batch.iter().copied().chain([0]).chain(sizes[batch_dims + 2..].iter().copied()).collect();
     let values = zeros(&of_values, dtype, Device::Cpu)?;
-    build(sizes, CompressedParts { format, compressed: index(lines + 1)?, plain: index(0)?, values })
+    build(sizes, CompressedParts { format, compressed: index(lines.saturating_add(1))?, plain: index(0)?, values })
 }
 
 fn product(sizes: &[isize]) -> usize {
@@ -112,7 +118,7 @@ pub fn expanded(parts: &CompressedParts, sizes: &[isize]) -> Result<SparseParts>
     }
     let total = product(parts.values.sizes().get(..parts.compressed.rank()).unwrap_or(&[])) * (height * width) as usize;
     let mut places = filled(0i64, (batch_dims + 2) * total)?;
-    let mut entry = 0;
+    let (mut entry, mut ordered) = (0, true);
     for number in 0..batches {
         let at = batch_places(number, batch);
         let starts = &starts[number * lines..(number + 1) * lines];
@@ -120,7 +126,9 @@ pub fn expanded(parts: &CompressedParts, sizes: &[isize]) -> Result<SparseParts>
             return Err(changed(parts));
         }
         for (line, ends) in starts.windows(2).enumerate() {
-            for &place in &plain[number * count + ends[0] as usize..number * count + ends[1] as usize] {
+            let line_places = &plain[number * count + ends[0] as usize..number * count + ends[1] as usize];
+            ordered &= line_places.is_sorted_by(|a, b| a < b);
+            for &place in line_places {
                 let (row, column) = if parts.format.columns { (place, line as i64) } else { (line as i64, place) };
                 for inner in 0..(height * width) as i64 {
                     for (dim, &own) in at.iter().enumerate() {
@@ -137,7 +145,8 @@ pub fn expanded(parts: &CompressedParts, sizes: &[isize]) -> Result<SparseParts>
     let indices = op!(RESHAPE, &from_slice(&places)?, sizes_value(&shape))?;
     let of_values: Dims = [total as isize].into_iter().chain(sizes[batch_dims + 2..].iter().copied()).collect();
     let values = op!(RESHAPE, &contiguous(&parts.values.detach())?, sizes_value(&of_values))?;
-    Ok(SparseParts { indices, values, coalesced: !parts.format.columns && !parts.format.blocks })
+    let by_rows = !parts.format.columns && !parts.format.blocks;
+    Ok(SparseParts { indices, values, coalesced: by_rows && ordered })
 }
 
 /// The error for indices that a program has overwritten.
@@ -165,8 +174,8 @@ pub fn compress(
     // The batch of each entry, and the row and column of its block, which are exchanged for a format of columns.
     let mut order = list(total)?;
     let along = |dim: usize, entry: usize| places[dim * total + entry];
-    for dim in 0..batch_dims + 2 {
-        check_places(&places[dim * total..(dim + 1) * total], dim, sizes[dim])?;
+    for (dim, &size) in sizes.iter().enumerate().take(batch_dims + 2) {
+        check_places(&places[dim * total..(dim + 1) * total], dim, size)?;
     }
     for entry in 0..total {
         let number = (0..batch_dims).fold(0, |number, dim| number * batch[dim] as i64 + along(dim, entry));

@@ -1,0 +1,176 @@
+"""Operators and functions of sparse tensors, compared with dense ones: functions of the values, sums, products, softmax,
+constructors."""
+
+import pytest
+
+import rushlight as torch
+
+WHOLE = torch.tensor([[1.0, 0, 2], [0, 0, -3], [0, 0.5, 0]])
+REPEATED = torch.sparse_coo_tensor([[0, 0, 1, 2], [0, 0, 2, 1]], [0.25, 0.25, -0.75, 0.5], (3, 3))
+
+UNARY = """abs absolute angle arcsin arcsinh arctan arctanh asin asinh atan atanh ceil deg2rad erf erfinv expm1 fix floor frac
+    isinf isnan isneginf isposinf log1p nan_to_num neg negative positive rad2deg relu round sgn sign signbit sin sinh sqrt
+    square tan tanh trunc""".split()
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_of_the_values(name):
+    for own in (REPEATED, REPEATED.to_sparse_csr(), REPEATED.to_dense().to_sparse_bsr((1, 3))):
+        result, expected = getattr(torch, name)(own), getattr(torch, name)(own.to_dense())
+        assert result.layout is own.layout and result.dtype == expected.dtype
+        assert torch.equal(torch.nan_to_num(result.to_dense()), torch.nan_to_num(expected))
+
+
+@pytest.mark.parametrize("name", ["abs", "neg", "relu", "sgn"])
+def test_their_gradients(name):
+    for layout in (torch.sparse_coo, torch.sparse_csr):
+        leaf = WHOLE.to_sparse(layout=layout).requires_grad_()
+        weights = torch.arange(1.0, 10.0).reshape(3, 3)
+        (getattr(torch, name)(leaf).to_dense() * weights).sum().backward()
+        dense = WHOLE.clone().requires_grad_()
+        (getattr(torch, name)(dense) * weights).sum().backward()
+        assert torch.equal(leaf.grad.to_dense(), dense.grad * (WHOLE != 0))
+
+
+def test_functions_that_change_the_tensor():
+    own = WHOLE.to_sparse()
+    assert own.sin_() is own and torch.equal(own.to_dense(), WHOLE.sin())
+    whole = WHOLE.to_sparse().int()
+    assert whole.copy_(WHOLE.to_sparse()) is whole and whole.dtype == torch.int32
+    assert torch.equal(whole.to_dense(), WHOLE.int())
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("dim", [0, 1, -1, (0, 1), 2, (1, 2), (0, 1, 2)])
+def test_sums_along_dimensions(dim, keepdim):
+    whole = torch.arange(12).reshape(2, 3, 2)
+    for own in (whole.to_sparse(), whole.to_sparse(2)):
+        result = torch.sum(own, dim, keepdim=keepdim)
+        assert torch.equal(result.to_dense(), whole.sum(dim, keepdim=keepdim))
+    assert torch.sum(whole.int().to_sparse(), dim).dtype == torch.int64
+    assert torch.sum(whole.to_sparse(), dim, dtype=torch.float32).dtype == torch.float32
+    # A dimension of entries that are blocks, and one of the blocks alone.
+    assert torch.sum(whole.to_sparse(1), 0).layout is torch.strided
+    assert torch.equal(torch.sum(whole.to_sparse(1), 2).to_dense(), whole.sum(2))
+
+
+def test_further_operators():
+    own = WHOLE.to_sparse()
+    assert own.any() and not torch.zeros_like(own).any()
+    assert torch.equal(own.unsqueeze(1).to_dense(), WHOLE.unsqueeze(1))
+    assert torch.equal(own[None].to_dense(), WHOLE[None])
+    assert torch.equal((own // 2).to_dense(), WHOLE // 2)
+    assert torch.equal((own * WHOLE[0]).to_dense(), WHOLE * WHOLE[0])
+    assert torch.equal(torch.dist(own, own * 3), torch.dist(WHOLE, WHOLE * 3))
+    assert own.new_zeros(2, 3).layout is torch.sparse_coo and own.new_zeros(2, 3).shape == (2, 3)
+    assert torch.ones_like(own.to_sparse_csr()).values().tolist() == [1.0] * 4
+    assert own.type() == "torch.sparse.FloatTensor"
+
+
+def test_products():
+    both = torch.stack([WHOLE, WHOLE.t() + 1])
+    factor = torch.arange(12.0).reshape(2, 3, 2)
+    assert torch.equal(torch.bmm(both.to_sparse(), factor), torch.bmm(both, factor))
+    own = WHOLE.to_sparse()
+    for weight in (own, own.to_sparse_csr()):
+        assert torch.equal(torch.nn.functional.linear(WHOLE, weight), WHOLE @ WHOLE.t())
+        assert torch.equal(torch.nn.functional.linear(both, weight), both @ WHOLE.t())
+    biased = torch.nn.functional.linear(WHOLE, own.to_sparse_csr(), WHOLE[0])
+    assert torch.equal(biased, WHOLE @ WHOLE.t() + WHOLE[0])
+    for product in (torch.spmm, torch.dsmm, torch.hspmm, torch.smm):
+        assert torch.equal(product(own, WHOLE).to_dense(), WHOLE @ WHOLE)
+    assert torch.hspmm(own, WHOLE).dense_dim() == 1 and torch.smm(own, WHOLE)._nnz() == 9
+    added = torch.sspaddmm(own, own, WHOLE, beta=2, alpha=3)
+    assert added.is_sparse and torch.equal(added.to_dense(), 2 * WHOLE + 3 * (WHOLE @ WHOLE))
+
+
+def test_gradients_of_batched_products():
+    values = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    factor = torch.arange(8.0, dtype=torch.float64).reshape(2, 2, 2).requires_grad_()
+    places = torch.tensor([[0, 0, 1], [0, 1, 0], [1, 1, 0]])
+
+    def product(values, factor):
+        return torch.bmm(torch.sparse_coo_tensor(places, values, (2, 2, 2)), factor)
+
+    assert torch.autograd.gradcheck(product, (values, factor))
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("sparse_dim", [1, 2, 3])
+def test_softmax(dim, sparse_dim):
+    whole = torch.arange(12.0, dtype=torch.float64).reshape(2, 3, 2) + 1
+    values = whole.to_sparse(sparse_dim).values().clone().requires_grad_()
+    indices = whole.to_sparse(sparse_dim).indices()
+
+    def own(values):
+        return torch.sparse_coo_tensor(indices, values, (2, 3, 2))
+
+    for function, dense in ((torch.sparse.softmax, torch.softmax), (torch.sparse.log_softmax, torch.log_softmax)):
+        result = function(own(values), dim)
+        assert result.sparse_dim() == sparse_dim and torch.allclose(result.to_dense(), dense(whole, dim))
+    assert torch.autograd.gradcheck(lambda values: torch.sparse.softmax(own(values), dim).to_dense(), values)
+
+
+def test_softmax_is_over_the_stored_elements():
+    result = torch.sparse.softmax(WHOLE.to_sparse(), 1)
+    assert torch.equal(result.indices(), WHOLE.to_sparse().indices())
+    assert torch.allclose(result.values(), torch.tensor([0.26894143, 0.73105860, 1.0, 1.0]))
+    assert torch.sparse.softmax(REPEATED, 1).values().tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(NotImplementedError, match="\"softmax\" not implemented for 'Int'"):
+        torch.sparse.softmax(WHOLE.int().to_sparse(), 1)
+    with pytest.raises(IndexError, match=r"Dimension out of range \(expected to be in range of \[-2, 1\], but got 2\)"):
+        torch.sparse.softmax(WHOLE.to_sparse(), 2)
+    with pytest.raises(
+        NotImplementedError, match="Could not run 'aten::_sparse_softmax' with arguments from the 'CPU'"
+    ):
+        torch.sparse.softmax(WHOLE, 1)
+
+
+def test_spdiags():
+    diagonals, offsets = torch.arange(9.0).reshape(3, 3), torch.tensor([0, -1, 1])
+    made = torch.sparse.spdiags(diagonals, offsets, (3, 3))
+    assert made._indices().tolist() == [[0, 1, 2, 1, 2, 0, 1], [0, 1, 2, 0, 1, 1, 2]]
+    assert made._values().tolist() == [0, 1, 2, 3, 4, 7, 8]
+    for layout in (torch.sparse_csr, torch.sparse_csc):
+        other = torch.sparse.spdiags(diagonals, offsets, (3, 3), layout)
+        assert other.layout is layout and torch.equal(other.to_dense(), made.to_dense())
+    wide = torch.sparse.spdiags(torch.arange(1.0, 9.0).reshape(2, 4), torch.tensor([2, -2]), (3, 5))
+    assert wide._indices().tolist() == [[0, 1, 2], [2, 3, 0]] and wide._values().tolist() == [3, 4, 5]
+    with pytest.raises(RuntimeError, match=r"^Number of diagonals \(3\) does not match the number of offsets \(1\)"):
+        torch.sparse.spdiags(diagonals, torch.tensor([0]), (3, 3))
+    with pytest.raises(
+        RuntimeError, match=r"^Only output layouts \(Sparse, SparseCsc, SparseCsr\) are supported, got SparseBsr"
+    ):
+        torch.sparse.spdiags(diagonals, offsets, (3, 3), torch.sparse_bsr)
+
+
+def test_legacy_types():
+    indices, values = torch.tensor([[0, 1]]), torch.tensor([1.0, 2.0])
+    assert torch.sparse.FloatTensor(indices, values, (3,)).to_dense().tolist() == [1.0, 2.0, 0.0]
+    assert torch.sparse.FloatTensor(indices, values).shape == (2,)
+    assert torch.sparse.DoubleTensor(2, 3).shape == (2, 3) and torch.sparse.LongTensor(2).dtype == torch.int64
+    assert torch.sparse.FloatTensor(torch.Size([2, 3]))._nnz() == 0 and torch.sparse.FloatTensor().shape == (0,)
+    own = WHOLE.to_sparse()
+    assert isinstance(own, torch.sparse.FloatTensor) and not isinstance(own, torch.sparse.DoubleTensor)
+    assert not isinstance(own, torch.FloatTensor) and not isinstance(WHOLE, torch.sparse.FloatTensor)
+    assert own.type(torch.sparse.DoubleTensor).dtype == torch.float64
+    assert repr(torch.sparse.FloatTensor) == "<class 'torch.sparse.FloatTensor'>"
+    with pytest.raises(TypeError, match=r"^torch.sparse.SparseTensor\(sequence\) only accepts sizes"):
+        torch.sparse.FloatTensor([1, 2])
+    with pytest.raises(TypeError, match="^only dense types are supported as the default type"):
+        torch.set_default_tensor_type(torch.sparse.FloatTensor)
+    with pytest.raises(AttributeError):
+        torch.sparse.BoolTensor
+
+
+def test_constructors_with_a_layout():
+    for make in (torch.zeros, torch.empty):
+        coo = make(2, 3, layout=torch.sparse_coo, dtype=torch.int64, requires_grad=False)
+        assert coo.layout is torch.sparse_coo and (coo.shape, coo._nnz(), coo.dtype) == ((2, 3), 0, torch.int64)
+        for layout in (torch.sparse_csr, torch.sparse_csc):
+            made = make(2, 3, layout=layout)
+            assert made.layout is layout and made._nnz() == 0 and torch.equal(made.to_dense(), torch.zeros(2, 3))
+    with pytest.raises(RuntimeError, match="expected sparse compressed .non-block. tensor layout but got SparseBsr"):
+        torch.zeros(2, 4, layout=torch.sparse_bsr)
+    with pytest.raises(RuntimeError, match=r"^torch.empty: Only batched sparse compressed .* but got size \[2\]"):
+        torch.zeros(2, layout=torch.sparse_csr)
