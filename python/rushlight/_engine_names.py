@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
     if f"torch._C.{name}" in BUILT_IN:
         made = globals()[name] = _Part(name, *BUILT_IN[f"torch._C.{name}"])
         if name == "_nn":
-            made._parse_to = load("rushlight.nn.modules._convert").parse_to
+            vars(made)["_parse_to"] = load("rushlight.nn.modules._convert").parse_to
         return made
     if name in ("_VariableFunctions", "_VariableFunctionsClass"):
         return load("rushlight._functions")

@@ -66,7 +66,7 @@ def _compile(model=None, **options):
     return model
 
 
-_compile.__absent__ = True
+_compile.__absent__ = True  # type: ignore[attr-defined]
 
 
 def install():

@@ -116,4 +116,5 @@ def find_known(module: str, name: str):
     if module in _OWN_MODULES and name in globals():
         return globals()[name]
     own, name = home("builtins" if module == "__builtin__" else module, name)
-    return getattr(importlib.import_module(own), name, None)
+    found = getattr(importlib.import_module(own), name, None)
+    return None if getattr(found, "__absent__", False) else found

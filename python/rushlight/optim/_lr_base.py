@@ -61,7 +61,7 @@ def _noted(optimizer: Any) -> Any:
 
     @functools.wraps(step)
     def noted(*args: Any, **kwargs: Any) -> Any:
-        optimizer = reference()
+        optimizer: Any = reference()
         optimizer._opt_called = True
         return step(optimizer, *args, **kwargs)
 
