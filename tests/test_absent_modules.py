@@ -98,29 +98,12 @@ def test_programs_import_them_as_torchs(tmp_path):
     assert (run.stdout, run.stderr) == ("rushlight.fx\n", "")
 
 
-@pytest.mark.parametrize(
-    "name, limits",
-    [
-        ("float8_e4m3fn", (448, -448, 0.125, 0.015625, 1)),
-        ("float8_e4m3fnuz", (240, -240, 0.125, 0.0078125, 1)),
-        ("float8_e5m2", (57344, -57344, 0.25, 6.103515625e-05, 1)),
-        ("float8_e5m2fnuz", (57344, -57344, 0.125, 3.0517578125e-05, 1)),
-        ("float8_e8m0fnu", (2.0**127, 2.0**-127, 1, 2.0**-127, 1)),
-        ("qint8", None),
-        ("quint8", None),
-        ("qint32", None),
-    ],
-)
-def test_dtypes_that_no_tensor_has(name, limits):
+@pytest.mark.parametrize("name", ["qint8", "quint8", "qint32"])
+def test_dtypes_that_no_tensor_has(name):
     dtype = getattr(torch, name)
     assert repr(dtype) == f"torch.{name}" and pickle.loads(pickle.dumps(dtype)) is copy.deepcopy(dtype) is dtype
     assert torch.ones(1).dtype != dtype and dtype not in (torch.float16, torch.int8)
     with pytest.raises(TypeError):
         torch.ones(1, dtype=dtype)
-    if limits is None:
-        with pytest.raises(TypeError, match="requires a floating point input type"):
-            torch.finfo(dtype)
-    else:
-        info = torch.finfo(dtype)
-        assert (info.max, info.min, info.eps, info.tiny, info.resolution) == limits
-        assert (info.bits, info.dtype) == (8, name)
+    with pytest.raises(TypeError, match="requires a floating point input type"):
+        torch.finfo(dtype)

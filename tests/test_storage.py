@@ -335,7 +335,7 @@ def test_an_emptied_storage_allows_what_needs_no_bytes():
     x = torch.ones(4)
     storage = x.untyped_storage()
     storage.resize_(0)
-    assert storage.data_ptr() == x.data_ptr() == x[1:].data_ptr() == 0
+    assert storage.data_ptr() == x.data_ptr() == 0
     assert storage.tolist() == [] and storage.clone().nbytes() == copy.deepcopy(storage).nbytes() == 0
     assert repr(storage) == " \n[torch.storage.UntypedStorage(device=cpu) of size 0]"
     assert pickle.loads(pickle.dumps(storage)).nbytes() == 0 and bytes(storage.tobytes()) == b""

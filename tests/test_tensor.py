@@ -442,7 +442,7 @@ def test_a_program_for_torch_runs_unchanged(tmp_path):
     script.write_text(PROGRAM)
     done = run(None, "-m", "rushlight", str(script), "a", "--b")
     assert done.stdout.splitlines() == [
-        "['a', '--b'] rushlight rushlight.nn.modules.linear True",
+        "['a', '--b'] torch rushlight.nn.modules.linear True",
         "('rushlight', 'Tensor', 3.0)",
         "No module named 'torch.nonsense'",
         "Did you mean 'zeros'?",

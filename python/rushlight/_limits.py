@@ -7,7 +7,7 @@ from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar
+    from typing import Any
 
 _RESOLUTIONS = {_C.float16: 1e-3, _C.bfloat16: 1e-2, _C.float32: 1e-6, _C.float64: 1e-15}
 
@@ -37,7 +37,7 @@ class _Info:
 
     __slots__ = ("_dtype",)
     _dtype: _C.dtype
-    _shown: ClassVar[tuple[str, ...]]
+    _shown: tuple[str, ...] = ()
 
     @property
     def bits(self) -> int:

@@ -225,11 +225,17 @@ class Draw:
 
 
 def tensor(values, dtype):
-    """A new tensor with NumPy values. bfloat16, which NumPy lacks, is converted from float32."""
-    values = np.asarray(values)
-    near = values.astype("float32" if dtype == "bfloat16" else dtype)
+    """A new tensor with NumPy values. A dtype that NumPy lacks is converted from a wider one."""
+    near = np.asarray(values).astype(numpys(dtype))
     made = torch.from_numpy(np.array(near, order="C"))
-    return cast(made, dtype) if dtype == "bfloat16" else made
+    return made if numpys(dtype) == dtype else cast(made, dtype)
+
+
+def numpys(dtype):
+    """The dtype itself, or a wider one if NumPy lacks it."""
+    if dtype == "complex32":
+        return "complex64"
+    return "float32" if dtype == "bfloat16" or dtype.startswith("float8") else dtype
 
 
 def cast(x, dtype):
@@ -239,8 +245,9 @@ def cast(x, dtype):
 
 def array(value):
     """A tensor's values for NumPy, in NumPy's corresponding type."""
-    if value.dtype == torch.bfloat16:
-        value = cast(value, "float32")
+    name = str(value.dtype).removeprefix("torch.")
+    if numpys(name) != name:
+        value = cast(value, numpys(name))
     return np.array(value.detach().resolve_conj().resolve_neg().numpy())
 
 

@@ -125,8 +125,8 @@ def combined(operands):
             result = lower
         elif lower is not None and RANK.index(category(lower)) > RANK.index(category(result)):
             # A float keeps its width in an operation with a complex number of lower priority.
-            narrow = category(result) == "float" and result != "float64"
-            result = "complex64" if narrow else join(result, lower)
+            narrow = {"float16": "complex32", "bfloat16": "complex64", "float32": "complex64"}
+            result = narrow.get(result) or join(result, lower)
     return result
 
 
@@ -137,7 +137,7 @@ def expected_dtype(op, operands):
     if op.promote == "IntToFloat" and category(common) in ("bool", "int"):
         return "float32"
     if op.promote == "ComplexToReal" and category(common) == "complex":
-        return {"complex64": "float32", "complex128": "float64"}[common]
+        return {"complex32": "float16", "complex64": "float32", "complex128": "float64"}[common]
     return common
 
 

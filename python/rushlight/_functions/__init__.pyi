@@ -203,18 +203,12 @@ def bitwise_xor(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor
     """The bitwise exclusive or; for bool whether the operands differ."""
 def blackman_window(window_length: _int, periodic: _bool = True, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _DeviceLike | None = None, pin_memory: _bool | None = None, requires_grad: _bool | None = False) -> Tensor:
     """A window of `window_length` numbers; a periodic one is one period without the repeated first number."""
-@overload
-def block_diag(tensors: Sequence[Tensor]) -> Tensor:
+def block_diag(*tensors: Tensor) -> Tensor:
     """A block-diagonal matrix; a vector is one row."""
-@overload
-def block_diag(*tensors: Tensor) -> Tensor: ...
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of the matrices of two batches, pair by pair."""
-@overload
-def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Views of all tensors, expanded to the shape to which they broadcast."""
-@overload
-def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]: ...
 def broadcast_to(input: Tensor, size: Sequence[_int]) -> Tensor:
     """A view expanded to `size`; another name of `expand`."""
 @overload
@@ -222,11 +216,8 @@ def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: _bool = False, ri
     """The index of the interval between `boundaries` in which each element lies."""
 @overload
 def bucketize(input: _Number, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor: ...
-@overload
-def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
+def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of the vectors' elements, a row each."""
-@overload
-def cartesian_prod(*tensors: Tensor) -> Tensor: ...
 def cat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """Concatenates tensors along `dim`; all other sizes must be equal."""
 def cdist(x1: Tensor, x2: Tensor, p: _float = 2.0, compute_mode: _str | None = None) -> Tensor:
@@ -333,10 +324,10 @@ def cov(input: Tensor, *, correction: _int = 1, fweights: Tensor | None = None, 
 def cross(input: Tensor, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
     """The cross product along `dim`, by default the first dimension of size three."""
 @overload
-def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor:
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int = 0, reduction: _int = 0, zero_infinity: _bool = False) -> Tensor:
     """The negative logarithms of the labellings' probabilities, summed over all alignments of labels and blanks with time."""
 @overload
-def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: _int = 0, reduction: _int = 1, zero_infinity: _bool = False) -> Tensor: ...
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: _int = 0, reduction: _int = 0, zero_infinity: _bool = False) -> Tensor: ...
 def cummax(input: Tensor, dim: _int, *, out: tuple[Tensor, ...] | None = None) -> return_types.cummax:
     """The largest element so far along `dim`, and its index (the last of equal ones)."""
 def cummin(input: Tensor, dim: _int, *, out: tuple[Tensor, ...] | None = None) -> return_types.cummin:

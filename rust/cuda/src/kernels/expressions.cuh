@@ -1427,11 +1427,11 @@ DEVICE f64 mean_done_f64(f64 a, usize n) { return a / cast<f64>(n); }
 DEVICE c64 mean_start_c64() { return c64(); }
 DEVICE c64 mean_take_c64(c64 a, c64 x) { return a + x; }
 DEVICE c64 mean_join_c64(c64 a, c64 b) { return a + b; }
-DEVICE c64 mean_done_c64(c64 a, usize n) { return a / cast<f32>(n); }
+DEVICE c64 mean_done_c64(c64 a, usize n) { return a * c64(lit(1.0) / cast<f32>(n), lit(0.0)); }
 DEVICE c128 mean_start_c128() { return c128(); }
 DEVICE c128 mean_take_c128(c128 a, c128 x) { return a + x; }
 DEVICE c128 mean_join_c128(c128 a, c128 b) { return a + b; }
-DEVICE c128 mean_done_c128(c128 a, usize n) { return a / cast<f64>(n); }
+DEVICE c128 mean_done_c128(c128 a, usize n) { return a * c128(lit(1.0) / cast<f64>(n), lit(0.0)); }
 
 // prod
 DEVICE u8 prod_start_u8() { return 1; }

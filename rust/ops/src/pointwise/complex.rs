@@ -212,7 +212,7 @@ fn cpu_pair(args: &Args, second: Arg, results: &[Tensor], loops: Loops) -> Resul
 }
 
 /// The dtypes that parts of complex numbers may have.
-const PARTS: DTypes = DTypes(DTypes::FLOATS.0 & !(1 << DType::BF16 as u32));
+const PARTS: DTypes = DTypes::FLOATS.without(DTypes::of(&[DType::BF16]));
 
 #[operator]
 pub static COMPLEX: Operator = Operator {
@@ -258,7 +258,7 @@ pub static POLAR: Operator = Operator {
         Accepts::Same,
         &["Expected object of scalar type {Result} but got scalar type {Out} for argument 'out'"],
     ),
-    dtypes: PARTS,
+    dtypes: PARTS.without(DTypes::HALVES),
     autocast: Autocast::Fp32,
     tags: Tags::BROADCASTS,
     batch_rule: BatchRule::Broadcast,
