@@ -486,6 +486,7 @@ class Generator:
 
 default_generator: Generator
 
+@disjoint_base
 class _StorageBase:
     def __new__(cls, size: _int = 0, *, device: _DeviceLike | None = None) -> Self: ...
     @staticmethod

@@ -44,7 +44,9 @@ TOLERANCE = {
 
 
 def category(dtype):
-    return "bool" if dtype == "bool" else "complex" if dtype in COMPLEX else "float" if dtype in FLOATS else "int"
+    return next(
+        (name for name in ("bool", "complex") if dtype.startswith(name)), "float" if "float" in dtype else "int"
+    )
 
 
 RANK = ("bool", "int", "float", "complex")

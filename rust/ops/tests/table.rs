@@ -53,7 +53,8 @@ fn param_text(param: &Param) -> String {
     let optional = if param.optional { "?" } else { "" };
     let default = param.default.map(|text| format!("={text}")).unwrap_or_default();
     let variadic = if param.variadic { "*" } else { "" };
-    format!("{}{optional} {variadic}{}{default}", kind_text(param.kind), param.name)
+    let kind = if param.separate { kind_text(Kind::Tensor) } else { kind_text(param.kind) };
+    format!("{kind}{optional} {variadic}{}{default}", param.name)
 }
 
 fn signature_text(schema: &Schema) -> String {

@@ -79,7 +79,7 @@ fn fits(order: &[OldArgument], op: &Operator, method: bool, call: &Call<'_, '_>)
             _ => "input",
         };
         let object = match given.get(at) {
-            Some(object) => Some(object.clone()),
+            Some(object) => Some(*object),
             None => call
                 .keywords()
                 .find(|(name, _)| name.to_str().is_ok_and(|name| name == keyword))

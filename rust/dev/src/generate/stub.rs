@@ -109,7 +109,7 @@ pub fn results(names: &Names) -> String {
     for (name, fields) in classes {
         let _ = write!(
             text,
-            "\nclass {name}(tuple[{}]):\n    def __new__(cls, values: Iterable[Tensor]) -> Self: ...\n",
+            "\nclass {name}(tuple[{}]):\n    def __new__(cls, values: Iterable[Tensor], dict: object = None) -> Self: ...\n",
             vec!["Tensor"; fields.len()].join(", ")
         );
         for field in fields {

@@ -263,7 +263,10 @@ pub static POLAR: Operator = Operator {
     tags: Tags::BROADCASTS,
     batch_rule: BatchRule::Broadcast,
     implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer_pair(args, ANGLE),
+        infer: |args| match args.tensor(ABS)?.dtype() {
+            DType::F16 => Err(Error::unsupported("polar_cpu", DType::F16)),
+            _ => infer_pair(args, ANGLE),
+        },
         cpu: |args, results| cpu_pair(args, ANGLE, results, POLAR_PAIRS),
         cuda: None,
     }),
