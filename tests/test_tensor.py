@@ -443,7 +443,7 @@ def test_a_program_for_torch_runs_unchanged(tmp_path):
     done = run(None, "-m", "rushlight", str(script), "a", "--b")
     assert done.stdout.splitlines() == [
         "['a', '--b'] torch rushlight.nn.modules.linear True",
-        "('rushlight', 'Tensor', 3.0)",
+        "('torch', 'Tensor', 3.0)",
         "No module named 'torch.nonsense'",
         "Did you mean 'zeros'?",
     ], done.stderr
