@@ -358,9 +358,11 @@ DEVICE f64 gamma_sample_grad(f64 a, f64 x) {
         dc = -1.0 + dp / c - p * dc / (c * c);
         c = next;
         const f64 factor = c * d;
-        dh = dh * factor + h * (dc * d + c * dd);
+        const f64 added = h * (dc * d + c * dd);
+        dh = dh * factor + added;
         h *= factor;
-        if (abs(factor - 1.0) <= 1e-16) {
+        // For a whole parameter the fraction ends, and its derivative does not.
+        if (abs(factor - 1.0) <= 1e-16 && abs(added) <= 1e-15 * (abs(dh) + abs(h))) {
             break;
         }
     }
