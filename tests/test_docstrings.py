@@ -30,7 +30,6 @@ WITHOUT_EXAMPLE = {
     "nn.init.*[!_]": "deprecated names of functions with an underscore, which have examples",
     "cpu.amp.*": "deprecated names",
     "export.*": "refuses every call",
-    "fx.*": "refuses every call",
     "library.*": "refuses every call",
     "onnx.*": "refuses every call",
     "package.*": "refuses every call",

@@ -99,7 +99,7 @@ _ELSEWHERE = {
         "_absent_dtypes",
     ),
     **dict.fromkeys(
-        "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "
+        "_assert _check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "
         "_check_value _check_with".split(),
         "_checks",
     ),
@@ -213,6 +213,7 @@ if TYPE_CHECKING:
     from rushlight._absent_names import SymBool as SymBool
     from rushlight._absent_names import SymFloat as SymFloat
     from rushlight._absent_names import SymInt as SymInt
+    from rushlight._checks import _assert as _assert
     from rushlight._checks import _check as _check
     from rushlight._checks import _check_index as _check_index
     from rushlight._checks import _check_is_size as _check_is_size

@@ -6,6 +6,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rushlight import _C
+from rushlight import atleast_1d as atleast_1d
+from rushlight import atleast_2d as atleast_2d
+from rushlight import atleast_3d as atleast_3d
+from rushlight import block_diag as block_diag
+from rushlight import broadcast_shapes as broadcast_shapes
+from rushlight import broadcast_tensors as broadcast_tensors
+from rushlight import cartesian_prod as cartesian_prod
+from rushlight import cdist as cdist
+from rushlight import istft as istft
+from rushlight import meshgrid as meshgrid
+from rushlight import norm as norm
+from rushlight import split as split
+from rushlight import stft as stft
+from rushlight._lowrank import pca_lowrank as pca_lowrank
+from rushlight._lowrank import svd_lowrank as svd_lowrank
 from rushlight._overridable import overridable
 from rushlight._warnings import warn, warn_once
 
@@ -16,12 +31,27 @@ if TYPE_CHECKING:
     from rushlight import Tensor
 
 __all__ = [
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block_diag",
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "cartesian_prod",
+    "cdist",
     "chain_matmul",
     "einsum",
     "gesv",
     "gradient",
     "histogramdd",
+    "istft",
     "lu",
+    "meshgrid",
+    "norm",
+    "pca_lowrank",
+    "split",
+    "stft",
+    "svd_lowrank",
     "tensordot",
     "unique",
     "unique_consecutive",

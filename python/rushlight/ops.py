@@ -81,8 +81,11 @@ class OpOverload:
         qualified = self.overloadpacket._qualified_op_name
         return qualified if self._overloadname == "default" else f"{qualified}.{self._overloadname}"
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return f"{self.overloadpacket}.{self._overloadname}"
+
+    def __repr__(self) -> str:
+        return f"<OpOverload(op='{self.overloadpacket}', overload='{self._overloadname}')>"
 
     def __deepcopy__(self, memo: Any) -> OpOverload:
         return self
@@ -100,13 +103,16 @@ class OpOverloadPacket:
         return self._function(*args, **kwargs)
 
     def __getattr__(self, name: str) -> OpOverload:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(f"The underlying op of '{self}' has no overload name '{name}'")
         value = self.__dict__[name] = OpOverload(self, name)
         return value
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return self._qualified_op_name.replace("::", ".")
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='{self}')>"
 
     def __deepcopy__(self, memo: Any) -> OpOverloadPacket:
         return self
