@@ -21,7 +21,7 @@ from rushlight import split as split
 from rushlight import stft as stft
 from rushlight._lowrank import pca_lowrank as pca_lowrank
 from rushlight._lowrank import svd_lowrank as svd_lowrank
-from rushlight._overridable import overridable
+from rushlight._overridable import call_override, mark_overridable, overridable, overridden
 from rushlight._warnings import warn, warn_once
 
 TYPE_CHECKING = False
@@ -150,7 +150,7 @@ def _equation(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
 _NO_OPERAND = "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
 
 
-@overridable
+@mark_overridable
 def einsum(*args: Any) -> Tensor:
     """Sums of products in Einstein notation.
 
@@ -174,12 +174,16 @@ def einsum(*args: Any) -> Tensor:
         equation, operands = _equation(args)
     elif isinstance(args[0], str):
         equation, operands = args[0], args[1:]
+    elif overridden(args):
+        return call_override(einsum, args, {})
     else:
         raise TypeError(f"einsum(): argument 'equation' (position 1) must be str, not {type(args[0]).__name__}")
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     if not operands:
         raise ValueError(_NO_OPERAND)
+    if overridden(operands):  # overrides see the equation and the operands, in whatever form they were given
+        return call_override(einsum, (equation, *operands), {})
     return _C._functions[""]["_einsum"](equation, operands)
 
 

@@ -434,3 +434,9 @@ def test_functions_of_operator_are_entered_by_name():
         operator.getitem,
         operator.add,
     ]
+
+
+@pytest.mark.parametrize("call", [lambda x, y: torch.einsum("ij,jk", x, y), lambda x, y: torch.einsum("ij,jk", (x, y))])
+def test_operands_in_a_tuple_are_recorded_one_by_one(call):
+    (node,) = fx.symbolic_trace(call).graph.find_nodes(op="call_function")
+    assert node.args[0] == "ij,jk" and [used.name for used in node.args[1:]] == ["x", "y"]
