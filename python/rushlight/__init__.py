@@ -58,6 +58,8 @@ def _of_the_engine(name: str) -> object:
 
 
 _C.__getattr__ = _of_the_engine  # type: ignore[method-assign]
+# Modules below `torch._C` are Python files of this folder.
+_C.__path__ = [f"{__path__[0]}/_built_in"]  # type: ignore[attr-defined]
 
 
 def set_rng_state(new_state: Tensor) -> None:
@@ -105,6 +107,7 @@ _ELSEWHERE = {
     ),
     **dict.fromkeys("PyTorchFileReader PyTorchFileWriter SymBool SymFloat SymInt".split(), "_absent_names"),
     "lobpcg": "_lobpcg",
+    "StorageBase": "_engine_names",
     "AmbiguousReduction": "_warnings",
     **dict.fromkeys(["AcceleratorError", "OutOfMemoryError"], "_errors"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
@@ -354,7 +357,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        if name in _SUBMODULES or name in ("_dynamo", "_jit_internal", "_tensor_str"):
+        if name in _SUBMODULES or name in ("_dynamo", "_functorch", "_jit_internal", "_tensor_str"):
             return _load(f"rushlight.{name}")
         if name == "Storage":  # that of the default dtype
             return _load("rushlight.storage").Storage

@@ -163,6 +163,29 @@ _REBUILDERS = (
 )
 
 
+def _get_available_device_type():
+    """The kind of the accelerator of this machine, or None.
+
+    >>> torch._utils._get_available_device_type() in (None, "cuda")
+    True
+    """
+    return "cuda" if load("rushlight.cuda").is_available() else None
+
+
+def _get_device_module(device_type):
+    """The module for a kind of devices.
+
+    >>> torch._utils._get_device_module("cpu") is torch.cpu
+    True
+    """
+    module = getattr(torch, device_type, None)
+    if module is None:
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
+        )
+    return module
+
+
 def __getattr__(name):
     if name in _REBUILDERS:
         return getattr(load("rushlight._checkpoint.rebuild"), name)
