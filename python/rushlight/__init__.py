@@ -59,7 +59,7 @@ def _of_the_engine(name: str) -> object:
 
 _C.__getattr__ = _of_the_engine  # type: ignore[method-assign]
 # Modules below `torch._C` are Python files of this folder.
-_C.__path__ = [f"{__path__[0]}/_built_in"]  # type: ignore[attr-defined]
+_C.__path__ = [__file__.removesuffix("__init__.py") + "_built_in"]
 
 
 def set_rng_state(new_state: Tensor) -> None:

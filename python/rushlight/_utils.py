@@ -178,7 +178,7 @@ def _get_device_module(device_type):
     >>> torch._utils._get_device_module("cpu") is torch.cpu
     True
     """
-    module = getattr(torch, device_type, None)
+    module = getattr(load("rushlight"), device_type, None)
     if module is None:
         raise RuntimeError(
             f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import rushlight as torch
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+import rushlight as torch
 
 __all__ = ["set_tensor", "swap_tensor"]
 
-_MISSING = object()
+_MISSING: Any = object()
 
 
 def set_tensor(module: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:
@@ -51,7 +49,8 @@ def swap_tensor(module: torch.nn.Module, name: str, tensor: Any, allow_missing: 
         raise KeyError('tensor name can\'t contain "."')
     if name == "":
         raise KeyError('tensor name can\'t be empty string ""')
-    for held in (module._parameters, module._buffers):
+    kinds: Any = (module._parameters, module._buffers)
+    for held in kinds:
         if name in held:
             before, held[name] = held[name], tensor
             return before
