@@ -46,6 +46,9 @@ class WeakIdRef(ref):
         left, right = self(), other()
         return left is not None and left is right
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
 
 class WeakIdKeyDictionary(MutableMapping):
     """A dictionary whose keys are compared by identity, and which forgets an entry when its key is gone.
