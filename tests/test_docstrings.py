@@ -24,6 +24,7 @@ WITHOUT_EXAMPLE = {
     "array_api.*": "the Python array API standard describes them",
     "return_types.*": "operators return them; programs do not create them",
     "PyTorchFile*": "cannot be created",
+    "ScriptObject": "cannot be created",
     "Sym*": "cannot be created",
     "nn.parallel.DistributedDataParallel": "cannot be created",
     "*Tensor": "legacy constructors, all alike",

@@ -105,7 +105,9 @@ _ELSEWHERE = {
         "_check_value _check_with".split(),
         "_checks",
     ),
-    **dict.fromkeys("PyTorchFileReader PyTorchFileWriter SymBool SymFloat SymInt".split(), "_absent_names"),
+    **dict.fromkeys(
+        "PyTorchFileReader PyTorchFileWriter ScriptObject SymBool SymFloat SymInt".split(), "_absent_names"
+    ),
     "lobpcg": "_lobpcg",
     "StorageBase": "_engine_names",
     "AmbiguousReduction": "_warnings",

@@ -20,22 +20,22 @@ _wrapped: dict[tuple[int, str], dict[str, Any]] = {}
 _ABSENT = object()
 
 
-class Patcher:
+class _Patcher:
     """Sets attributes and variables, and restores them at the end of its ``with`` block."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
         self._visited: set[int] = set()
 
-    def __enter__(self) -> Patcher:
+    def __enter__(self) -> _Patcher:
         return self
 
     def __exit__(self, *exception: object) -> None:
         while self._undo:
             self._undo.pop()()
 
-    def patch(self, owner: type, name: str, value: Any) -> None:
-        """Sets an attribute of a class."""
+    def patch_method(self, owner: type, name: str, value: Any, deduplicate: bool = True) -> None:
+        """Sets an attribute of a class. A second value for the same attribute is set as well."""
         before = vars(owner).get(name, _ABSENT)
         self._undo.append(lambda: delattr(owner, name) if before is _ABSENT else setattr(owner, name, before))
         setattr(owner, name, value)
@@ -77,7 +77,7 @@ def _recording(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def autowrap(patcher: Patcher, variables: dict[str, Any], function_ids: set[int]) -> None:
+def _autowrap_check(patcher: _Patcher, variables: dict[str, Any], function_ids: set[int]) -> None:
     """Replaces those of a module's variables that are among the given functions."""
     if not patcher.first_visit(variables):
         return
@@ -86,7 +86,7 @@ def autowrap(patcher: Patcher, variables: dict[str, Any], function_ids: set[int]
             patcher.patch_variable(variables, name, _recording(value))
 
 
-def patch_wrapped(patcher: Patcher) -> None:
+def _patch_wrapped_functions(patcher: _Patcher) -> None:
     """Replaces the functions that `wrap` was called for."""
     for (_, name), variables in list(_wrapped.items()):
         function = variables.get(name, getattr(builtins, name, _ABSENT))

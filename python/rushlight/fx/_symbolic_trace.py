@@ -15,7 +15,8 @@ from rushlight._warnings import warn
 from rushlight.nn import Module, Parameter
 from rushlight.utils import _pytree as pytree
 
-from ._patches import Patcher, autowrap, patch_wrapped
+from ._compatibility import compatibility as compatibility
+from ._patches import _autowrap_check, _patch_wrapped_functions, _Patcher
 from ._patches import wrap as wrap
 from .graph import Graph, _PyTreeCodeGen, _PyTreeInfo
 from .graph_module import GraphModule
@@ -25,6 +26,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+# Libraries with tracers of their own build them from the names of this module.
+ScriptObject = torch.ScriptObject
+_orig_module_call = Module.__call__
+_orig_module_getattr = Module.__getattr__
 
 _is_tracing = False
 
@@ -390,12 +396,12 @@ class Tracer(TracerBase):
         fn_globals = function.__globals__
         called, args = self.create_args_for_root(function, isinstance(root, Module), concrete_args)
         proxies: dict[str, Proxy] = {}
-        with Patcher() as patcher:
+        with _Patcher() as patcher:
             self._patch_modules(patcher, proxies)
-            patch_wrapped(patcher)
-            autowrap(patcher, fn_globals, self._autowrap_function_ids)
+            _patch_wrapped_functions(patcher)
+            _autowrap_check(patcher, fn_globals, self._autowrap_function_ids)
             for module in self._autowrap_search:
-                autowrap(patcher, vars(module), self._autowrap_function_ids)
+                _autowrap_check(patcher, vars(module), self._autowrap_function_ids)
             result = self.create_arg(called(*args))
         annotation = _annotation(function, "return") if called is function else None
         self.create_node("output", "output", (result,), {}, type_expr=annotation)
@@ -408,7 +414,7 @@ class Tracer(TracerBase):
         for name, child in module.named_children():
             self._collect_tensors(child, [*path, name])
 
-    def _patch_modules(self, patcher: Patcher, proxies: dict[str, Proxy]) -> None:
+    def _patch_modules(self, patcher: _Patcher, proxies: dict[str, Proxy]) -> None:
         """Lets reads of parameters and calls of modules come to this tracer."""
         read, call = Module.__getattr__, Module.__call__
 
@@ -421,11 +427,11 @@ class Tracer(TracerBase):
             def forward(*args: Any, **kwargs: Any) -> Any:
                 return call(module, *args, **kwargs)
 
-            autowrap(patcher, getattr(type(module).forward, "__globals__", {}), self._autowrap_function_ids)
+            _autowrap_check(patcher, getattr(type(module).forward, "__globals__", {}), self._autowrap_function_ids)
             return self.call_module(module, forward, args, kwargs)
 
-        patcher.patch(Module, "__getattr__", read_attribute)
-        patcher.patch(Module, "__call__", call_module)
+        patcher.patch_method(Module, "__getattr__", read_attribute)
+        patcher.patch_method(Module, "__call__", call_module)
 
 
 def _annotation(function: Any, name: str) -> Any:
