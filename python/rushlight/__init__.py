@@ -215,6 +215,7 @@ if TYPE_CHECKING:
     from rushlight._absent_dtypes import quint8 as quint8
     from rushlight._absent_names import PyTorchFileReader as PyTorchFileReader
     from rushlight._absent_names import PyTorchFileWriter as PyTorchFileWriter
+    from rushlight._absent_names import ScriptObject as ScriptObject
     from rushlight._absent_names import SymBool as SymBool
     from rushlight._absent_names import SymFloat as SymFloat
     from rushlight._absent_names import SymInt as SymInt
@@ -235,6 +236,7 @@ if TYPE_CHECKING:
     from rushlight._dropouts import feature_alpha_dropout_ as feature_alpha_dropout_
     from rushlight._dropouts import feature_dropout as feature_dropout
     from rushlight._dropouts import feature_dropout_ as feature_dropout_
+    from rushlight._engine_names import StorageBase as StorageBase
     from rushlight._errors import AcceleratorError as AcceleratorError
     from rushlight._errors import OutOfMemoryError as OutOfMemoryError
     from rushlight._legacy import BFloat16Tensor as BFloat16Tensor
