@@ -170,12 +170,12 @@ def einsum(*args: Any) -> Tensor:
     """
     if len(args) < 2:
         raise ValueError(_NO_OPERAND)
-    if isinstance(args[0], _C.Tensor):
-        equation, operands = _equation(args)
-    elif isinstance(args[0], str):
+    if isinstance(args[0], str):
         equation, operands = args[0], args[1:]
     elif overridden(args):
         return call_override(einsum, args, {})
+    elif isinstance(args[0], _C.Tensor):
+        equation, operands = _equation(args)
     else:
         raise TypeError(f"einsum(): argument 'equation' (position 1) must be str, not {type(args[0]).__name__}")
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):

@@ -52,7 +52,7 @@ def _reserved(name: str, obj: object | None) -> bool:
     """Whether a name means something else in generated code than ``obj``."""
     if keyword.iskeyword(name):
         return True
-    if hasattr(builtins, name):
+    if hasattr(builtins, name) and name != "_":  # the last result of an interactive session
         return obj is not getattr(builtins, name)
     return name in _OURS and obj is not builtin_names()[name].obj
 

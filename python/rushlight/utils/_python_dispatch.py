@@ -14,7 +14,7 @@ __all__ = ["is_traceable_wrapper_subclass", "is_traceable_wrapper_subclass_type"
 def is_traceable_wrapper_subclass(t: object) -> bool:
     """Whether an object is a tensor of a class that can be taken apart and put together again.
 
-    >>> from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+    >>> from rushlight.utils._python_dispatch import is_traceable_wrapper_subclass
     >>> is_traceable_wrapper_subclass(torch.ones(1))
     False
     """
@@ -24,7 +24,7 @@ def is_traceable_wrapper_subclass(t: object) -> bool:
 def is_traceable_wrapper_subclass_type(t: type[Any]) -> bool:
     """Whether a class derives from `Tensor` and has ``__tensor_flatten__`` and ``__tensor_unflatten__``.
 
-    >>> from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
+    >>> from rushlight.utils._python_dispatch import is_traceable_wrapper_subclass_type
     >>> is_traceable_wrapper_subclass_type(torch.Tensor)
     False
     """

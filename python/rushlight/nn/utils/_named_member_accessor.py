@@ -14,7 +14,7 @@ _MISSING: Any = object()
 def set_tensor(module: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:
     """Puts a tensor in place of a module's parameter or buffer of that name.
 
-    >>> from torch.nn.utils._named_member_accessor import set_tensor
+    >>> from rushlight.nn.utils._named_member_accessor import set_tensor
     >>> layer = torch.nn.Linear(1, 1)
     >>> set_tensor(layer, "bias", torch.zeros(1))
     >>> layer.bias
@@ -37,7 +37,7 @@ def swap_tensor(module: torch.nn.Module, name: str, tensor: Any, allow_missing: 
         KeyError: the name is empty or has a dot.
         AttributeError: the module has no such tensor.
 
-    >>> from torch.nn.utils._named_member_accessor import swap_tensor
+    >>> from rushlight.nn.utils._named_member_accessor import swap_tensor
     >>> swap_tensor(torch.nn.Linear(1, 1), "bias", torch.zeros(1)).shape
     torch.Size([1])
     """

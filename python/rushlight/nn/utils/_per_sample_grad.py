@@ -38,7 +38,7 @@ def call_for_per_sample_grads(
     Raises:
         RuntimeError: an argument is wrong, or a parameter still has the ``grad_sample`` of an earlier call.
 
-    >>> from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
+    >>> from rushlight.nn.utils._per_sample_grad import call_for_per_sample_grads
     >>> module = torch.nn.Linear(2, 1)
     >>> call_for_per_sample_grads(module)(torch.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
     >>> module.weight.grad_sample
