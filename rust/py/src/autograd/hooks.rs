@@ -132,7 +132,7 @@ impl engine::saved::SavedTensorHooks for SavedHooks {
 }
 
 /// Shows the collector the objects that a walk visits.
-pub(super) fn traverse(
+pub fn traverse(
     visit: &PyVisit<'_>,
     walk: impl FnOnce(&mut dyn FnMut(*mut c_void)),
 ) -> Result<(), PyTraverseError> {
