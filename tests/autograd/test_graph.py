@@ -240,7 +240,7 @@ def run(depth):
     Nested.apply(x, depth).sum().backward()
     return x.grad.item()
 
-found = []
+found = [run(2000)]
 def work():
     found.append(run(40))
     try:
@@ -255,10 +255,61 @@ thread.join()
 print(found)
 """
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-        assert done.stdout == "[1.0, 'maximum recursion depth exceeded']\n", (done.returncode, done.stderr[-500:])
+        assert done.stdout == "[1.0, 1.0, 'maximum recursion depth exceeded']\n", (done.returncode, done.stderr[-500:])
 
 
 class TestThreads:
+    @pytest.mark.parametrize("place", ["forward", "backward", "hook", "pack", "override"])
+    def test_daemons_in_python_code_do_not_disturb_the_end_of_the_process(self, place):
+        """The interpreter unwinds them while the engine's frames are below Python's."""
+        script = f"""
+import threading, time
+import rushlight as torch
+
+met = threading.Barrier(3)
+def stop(where):
+    if where == {place!r}:
+        met.wait()
+        while True:
+            time.sleep(0.001)
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        stop("forward")
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        stop("backward")
+        return grad * 2
+
+class Own(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        stop("override")
+        return super().__torch_function__(function, types, args, kwargs or {{}})
+
+def pack(tensor):
+    stop("pack")
+    return tensor
+
+def work():
+    x = torch.ones(3, requires_grad=True)
+    x.register_hook(lambda grad: stop("hook"))
+    torch.ones(3).as_subclass(Own) + 1
+    with torch.autograd.graph.saved_tensors_hooks(pack, pack):
+        Double.apply(x).exp().sum().backward()
+
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+met.wait()
+time.sleep(0.01)
+print("end")
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr[-500:]
+
     def test_python_nodes_run_where_backward_was_called(self):
         found = []
 
