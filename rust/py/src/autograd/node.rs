@@ -19,6 +19,7 @@ use super::function::PythonFunction;
 use super::hooks::{Callee, HookHandle, replacement, traverse};
 use super::saved;
 use crate::dtype::{PyDType, device_object, dtype_object};
+use crate::attach::call_python;
 use crate::errors::{kind_of, raise};
 use crate::reclaim::PyHandle;
 use crate::{attach, object};
@@ -174,7 +175,7 @@ impl PyNode {
     fn register_hook(&self, hook: Bound<'_, PyAny>) -> HookHandle {
         let (hook, callee) = Callee::of(hook);
         let call = move |results: &Gradients, grads: &Gradients| {
-            attach::acquire(|py| replaced(&hook.bind(py).call1((gradients(py, results)?, gradients(py, grads)?))?))
+            attach::acquire(|py| replaced(&call_python(&hook.bind(py), (gradients(py, results)?, gradients(py, grads)?))?))
         };
         callee.handle(self.0.hooks().post.add(Arc::new(call)))
     }
@@ -183,7 +184,7 @@ impl PyNode {
     fn register_prehook(&self, hook: Bound<'_, PyAny>) -> HookHandle {
         let (hook, callee) = Callee::of(hook);
         let call =
-            move |grads: &Gradients| attach::acquire(|py| replaced(&hook.bind(py).call1((gradients(py, grads)?,))?));
+            move |grads: &Gradients| attach::acquire(|py| replaced(&call_python(&hook.bind(py), (gradients(py, grads)?,))?));
         callee.handle(self.0.hooks().pre.add(Arc::new(call)))
     }
 
