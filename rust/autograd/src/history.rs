@@ -11,7 +11,7 @@ use smallvec::smallvec;
 
 use crate::graph::{
     AccumulateGrad, AfterAccumulate, AutogradMeta, Backward, BackwardCall, Edge, Edges, FOR_TANGENTS, Gradients,
-    HISTORY, Node, OutputMeta, REQUIRES_GRAD, RETAINS_GRAD, Tensor, TensorHook, VIEW, Held,
+    HISTORY, Held, Node, OutputMeta, REQUIRES_GRAD, RETAINS_GRAD, Tensor, TensorHook, VIEW,
 };
 use crate::hook_list::HookHandle;
 use crate::modes::{self, GradMode, InferenceMode};

@@ -72,7 +72,8 @@ fn _grad<'py>(
 ) -> PyResult<Bound<'py, PyTuple>> {
     let (outputs, inputs, grads) = (tensors(outputs)?, tensors(inputs)?, optional_tensors(grads)?);
     let options = Options { retain_graph, create_graph };
-    let found = reentrant::run(py, || engine::grad(&outputs, &inputs, &grads, allow_unused, options))?.map_err(raise)?;
+    let found =
+        reentrant::run(py, || engine::grad(&outputs, &inputs, &grads, allow_unused, options))?.map_err(raise)?;
     PyTuple::new(py, found.into_iter().map(|grad| object::optional_object(py, grad)).collect::<PyResult<Vec<_>>>()?)
 }
 
