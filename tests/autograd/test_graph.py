@@ -259,50 +259,23 @@ print(found)
 
 
 class TestThreads:
-    @pytest.mark.parametrize("place", ["forward", "backward", "hook", "pack", "override"])
-    def test_daemons_in_python_code_do_not_disturb_the_end_of_the_process(self, place):
+    def test_daemons_in_overrides_do_not_disturb_the_end_of_the_process(self):
         """The interpreter unwinds them while the engine's frames are below Python's."""
-        script = f"""
+        script = """
 import threading, time
 import rushlight as torch
 
 met = threading.Barrier(3)
-def stop(where):
-    if where == {place!r}:
-        met.wait()
-        while True:
-            time.sleep(0.001)
-
-class Double(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        stop("forward")
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        stop("backward")
-        return grad * 2
 
 class Own(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        stop("override")
-        return super().__torch_function__(function, types, args, kwargs or {{}})
-
-def pack(tensor):
-    stop("pack")
-    return tensor
-
-def work():
-    x = torch.ones(3, requires_grad=True)
-    x.register_hook(lambda grad: stop("hook"))
-    torch.ones(3).as_subclass(Own) + 1
-    with torch.autograd.graph.saved_tensors_hooks(pack, pack):
-        Double.apply(x).exp().sum().backward()
+        met.wait()
+        while True:
+            time.sleep(0.001)
 
 for _ in range(2):
-    threading.Thread(target=work, daemon=True).start()
+    threading.Thread(target=lambda: torch.ones(3).as_subclass(Own) + 1, daemon=True).start()
 met.wait()
 time.sleep(0.01)
 print("end")

@@ -11,7 +11,7 @@ use smallvec::smallvec;
 
 use crate::graph::{
     AccumulateGrad, AfterAccumulate, AutogradMeta, Backward, BackwardCall, Edge, Edges, FOR_TANGENTS, Gradients,
-    HISTORY, Held, Node, OutputMeta, REQUIRES_GRAD, RETAINS_GRAD, Tensor, TensorHook, VIEW,
+    HISTORY, Node, OutputMeta, REQUIRES_GRAD, RETAINS_GRAD, Tensor, TensorHook, VIEW,
 };
 use crate::hook_list::HookHandle;
 use crate::modes::{self, GradMode, InferenceMode};
@@ -390,8 +390,9 @@ impl Tensor {
                 hooks.objects(visit);
             }
             // The gradient's handles are this one and its object's.
-            if let Some(Held::Object { python, owners: 2 }) = autograd_meta.grad.get().and_then(|grad| grad.held(1)) {
-                visit(python);
+            let grad = autograd_meta.grad.with(|grad| grad.as_ref().and_then(Tensor::keeper));
+            if let Some(grad) = grad.filter(|grad| grad.owners == 2) {
+                visit(grad.python);
             }
         }
         if let Some(edge) = self.stored_history().filter(|edge| Arc::strong_count(edge.node()) == 2) {

@@ -16,7 +16,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 
 use crate::arithmetic::arithmetic;
-use crate::graph::{BackwardCall, Edge, Held, Node, Tensor};
+use crate::graph::{BackwardCall, Edge, Keeper, Node, Tensor};
 use crate::lock::Slot;
 use crate::modes;
 use crate::node::forward_name;
@@ -269,12 +269,12 @@ impl SavedTensor {
         }
     }
 
-    /// What it holds, for the garbage collector.
-    pub fn held(&self) -> Option<Held> {
-        match self.content.get() {
-            Some(Content::Tensor(tensor)) => tensor.held(1),
+    /// The saved tensor, if it keeps its Python object.
+    pub fn keeper(&self) -> Option<Keeper> {
+        self.content.with(|content| match content {
+            Some(Content::Tensor(tensor)) => tensor.keeper(),
             _ => None,
-        }
+        })
     }
 
     /// The tensor as it was when the forward function saved it.

@@ -10,9 +10,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
 use rushlight::Result;
 use rushlight_core::fork::{self, ChildHook};
 
@@ -119,6 +117,9 @@ pub fn on_foreign_thread<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Stops this thread forever when the interpreter unwinds it.
+///
+/// When the interpreter exits, it ends each daemon thread that asks for the GIL, as if by an exception that no frame may
+/// catch. The frames of the engine would release the GIL once more, or stop the exception, and both end the process.
 struct Stop;
 
 impl Drop for Stop {
@@ -129,45 +130,12 @@ impl Drop for Stop {
     }
 }
 
-unsafe extern "C-unwind" {
-    fn PyObject_Call(
-        callable: *mut ffi::PyObject,
-        args: *mut ffi::PyObject,
-        kwargs: *mut ffi::PyObject,
-    ) -> *mut ffi::PyObject;
-}
-
-/// Calls a function of the user's.
-///
-/// When the interpreter exits, it ends each daemon thread that asks for the GIL, by unwinding its stack. The engine's
-/// frames would release the GIL once more, or stop the unwinding, and both end the process. So it ends here, and the
-/// thread with it.
-pub fn call_python<'py, A>(function: &Bound<'py, PyAny>, args: A) -> PyResult<Bound<'py, PyAny>>
-where
-    A: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>>,
-    A::Error: Into<PyErr>,
-{
-    call_python_with(function, args, None)
-}
-
-/// The same with keywords.
-pub fn call_python_with<'py, A>(
-    function: &Bound<'py, PyAny>,
-    args: A,
-    keywords: Option<&Bound<'py, PyDict>>,
-) -> PyResult<Bound<'py, PyAny>>
-where
-    A: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>>,
-    A::Error: Into<PyErr>,
-{
-    let args = args.into_pyobject(function.py()).map_err(Into::into)?;
-    let keywords = keywords.map_or(std::ptr::null_mut(), |keywords| keywords.as_ptr());
+/// Runs `body`, which calls Python.
+pub fn calling_python<T>(body: impl FnOnce() -> T) -> T {
     let stop = Stop;
-    // SAFETY: living objects, and this thread holds the GIL. The frame has nothing to drop before `stop`.
-    let result = unsafe { PyObject_Call(function.as_ptr(), args.as_ptr(), keywords) };
+    let result = body();
     std::mem::forget(stop);
-    // SAFETY: the call returns a new reference, or null with an exception.
-    unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
+    result
 }
 
 /// Runs `body` with the GIL, from any state of the engine.
@@ -180,7 +148,7 @@ pub fn attached<T>(body: impl FnOnce(Python<'_>) -> T) -> T {
     fork::assert_no_lock_held();
     Python::attach(|py| {
         let _flag = Flag::set(false);
-        body(py)
+        calling_python(|| body(py))
     })
 }
 

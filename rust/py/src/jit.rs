@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rushlight_jit::{Future, Progress};
 
-use crate::attach::{attached, call_python_with, idle};
+use crate::attach::{attached, idle};
 use crate::autograd::traverse;
 use crate::reclaim::PyHandle;
 
@@ -121,7 +121,7 @@ fn _fork(func: Py<PyAny>, args: Py<PyTuple>, kwargs: Py<PyDict>) -> PyFuture {
             let called = || {
                 let args = args.bind(py).cast_into::<PyTuple>()?;
                 let kwargs = kwargs.bind(py).cast_into::<PyDict>()?;
-                call_python_with(&func.bind(py), args, Some(&kwargs))
+                func.bind(py).call(args, Some(&kwargs))
             };
             match called() {
                 Ok(value) => Ok(Mutex::new(Some(PyHandle::new(value.unbind())))),

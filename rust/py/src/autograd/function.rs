@@ -14,7 +14,7 @@ use rushlight_autograd::{Backward, BackwardCall, Gradients, Node, SavedTensor, e
 use rushlight_core::Result;
 
 use super::hooks::traverse;
-use crate::attach::call_python;
+use crate::attach::calling_python;
 use crate::errors::{kind_of, raise};
 use crate::reclaim::PyHandle;
 use crate::{attach, object, overrides};
@@ -209,7 +209,7 @@ impl PythonFunction {
             arguments.push(object::optional_object(py, grad)?);
         }
         let (backward, arguments) = (self.class.bind(py).getattr("backward")?, PyTuple::new(py, arguments)?);
-        let result = call_python(&backward, arguments)?;
+        let result = calling_python(|| backward.call1(arguments))?;
         let results: Vec<Bound<'_, PyAny>> = match result.cast::<PyTuple>() {
             Ok(tuple) => tuple.iter().collect(),
             Err(_) => vec![result],
@@ -291,17 +291,18 @@ fn _apply_function<'py>(
     let own = context.get();
     own.noted().needs_input_grad =
         inputs.iter().map(|input| input.as_ref().is_some_and(|input| recording && input.is_tracked())).collect();
-    let result = {
+    let forward = || {
         let _off = GradMode::new(false);
-        if split_setup {
-            let result = call_python(&class.getattr("forward")?, arguments.clone())?;
-            call_python(&class.getattr("setup_context")?, (context, arguments, &result))?;
+        PyResult::Ok(if split_setup {
+            let result = class.getattr("forward")?.call1(arguments.clone())?;
+            class.getattr("setup_context")?.call1((context, arguments, &result))?;
             result
         } else {
             let with_context: Vec<_> = std::iter::once(context.clone().into_any()).chain(arguments.iter()).collect();
-            call_python(&class.getattr("forward")?, PyTuple::new(py, with_context)?)?
-        }
+            class.getattr("forward")?.call1(PyTuple::new(py, with_context)?)?
+        })
     };
+    let result = calling_python(forward)?;
     let single = result.cast::<PyTuple>().is_err();
     let items: Vec<Bound<'py, PyAny>> = match result.cast::<PyTuple>() {
         Ok(tuple) => tuple.iter().collect(),

@@ -11,7 +11,6 @@ use pyo3::prelude::*;
 use rushlight::Tensor;
 use rushlight_autograd as engine;
 
-use crate::attach::call_python;
 use crate::errors::{kind_of, raise};
 use crate::reclaim::PyHandle;
 use crate::{attach, object};
@@ -64,7 +63,7 @@ pub fn register_hook(tensor: &Tensor, hook: Bound<'_, PyAny>) -> PyResult<HookHa
     let call = move |grad: Option<&Tensor>| {
         attach::acquire(|py| {
             let grad = object::optional_object(py, grad.cloned())?;
-            replacement(&call_python(&hook.bind(py), (grad,))?)
+            replacement(&hook.bind(py).call1((grad,))?)
         })
     };
     tensor.register_hook(Arc::new(call)).map(|added| callee.handle(added)).map_err(raise)
@@ -76,7 +75,7 @@ pub fn register_post_hook(tensor: &Tensor, hook: Bound<'_, PyAny>) -> PyResult<H
     let call = move |leaf: &Tensor| {
         attach::acquire(|py| {
             let leaf = object::wrap_bound(py, leaf.clone())?;
-            match replacement(&call_python(&hook.bind(py), (leaf,))?)? {
+            match replacement(&hook.bind(py).call1((leaf,))?)? {
                 None => Ok(()),
                 Some(_) => Err(PyRuntimeError::new_err("Tensor post accumulate grad hooks should return None.")),
             }
@@ -103,14 +102,14 @@ impl engine::saved::SavedTensorHooks for SavedHooks {
         attach::acquire(|py| {
             let tensor = object::wrap_bound(py, tensor)?;
             let _off = engine::modes::GradMode::new(false);
-            Ok(Box::new(PyHandle::new(call_python(&self.pack.bind(py), (tensor,))?.unbind())) as engine::saved::Packed)
+            Ok(Box::new(PyHandle::new(self.pack.bind(py).call1((tensor,))?.unbind())) as engine::saved::Packed)
         })
     }
 
     fn unpack(&self, packed: &engine::saved::Packed) -> rushlight::Result<Tensor> {
         attach::acquire(|py| {
             let packed = packed.downcast_ref::<PyHandle>().map_or_else(|| py.None(), |packed| packed.get(py));
-            let found = call_python(&self.unpack.bind(py), (packed,))?;
+            let found = self.unpack.bind(py).call1((packed,))?;
             object::tensor(&found).cloned().map_err(|_| {
                 let kind = kind_of(&found);
                 pyo3::exceptions::PyTypeError::new_err(format!(
@@ -157,7 +156,7 @@ fn _set_mutation_hook(hook: Option<Py<PyAny>>) {
         Arc::new(move |tensor: &Tensor| {
             attach::acquire(|py| {
                 let tensor = object::wrap_bound(py, tensor.clone())?;
-                call_python(&hook.bind(py), (tensor,)).map(drop)
+                hook.bind(py).call1((tensor,)).map(drop)
             })
         })
     };

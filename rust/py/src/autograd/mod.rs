@@ -80,7 +80,7 @@ fn _grad<'py>(
 /// Runs `callback` when the current backward pass has ended.
 #[pyfunction]
 fn _queue_callback(callback: Py<PyAny>) -> PyResult<()> {
-    let run = move || attach::acquire(|py| attach::call_python(callback.bind(py), ()).map(drop));
+    let run = move || attach::acquire(|py| callback.call0(py).map(drop));
     engine::queue_callback(Box::new(run)).map_err(raise)
 }
 
@@ -160,9 +160,9 @@ fn _as_one_node<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = tensor.py();
     let Some(node) = UnarySubgraph::begin(object::tensor(tensor)?).map_err(raise)? else {
-        return attach::call_python(function, (tensor,));
+        return function.call1((tensor,));
     };
-    let found = attach::call_python(function, (object::wrap_bound(py, node.input().clone())?,))?;
+    let found = function.call1((object::wrap_bound(py, node.input().clone())?,))?;
     object::wrap_bound(py, node.finish(name, object::tensor(&found)?, linear).map_err(raise)?)
 }
 

@@ -18,7 +18,6 @@ use rushlight_dispatch::create;
 use super::function::PythonFunction;
 use super::hooks::{Callee, HookHandle, replacement, traverse};
 use super::saved;
-use crate::attach::call_python;
 use crate::dtype::{PyDType, device_object, dtype_object};
 use crate::errors::{kind_of, raise};
 use crate::reclaim::PyHandle;
@@ -175,9 +174,7 @@ impl PyNode {
     fn register_hook(&self, hook: Bound<'_, PyAny>) -> HookHandle {
         let (hook, callee) = Callee::of(hook);
         let call = move |results: &Gradients, grads: &Gradients| {
-            attach::acquire(|py| {
-                replaced(&call_python(&hook.bind(py), (gradients(py, results)?, gradients(py, grads)?))?)
-            })
+            attach::acquire(|py| replaced(&hook.bind(py).call1((gradients(py, results)?, gradients(py, grads)?))?))
         };
         callee.handle(self.0.hooks().post.add(Arc::new(call)))
     }
@@ -185,9 +182,8 @@ impl PyNode {
     /// Calls `hook(grad_outputs)` before the node runs; its result replaces them.
     fn register_prehook(&self, hook: Bound<'_, PyAny>) -> HookHandle {
         let (hook, callee) = Callee::of(hook);
-        let call = move |grads: &Gradients| {
-            attach::acquire(|py| replaced(&call_python(&hook.bind(py), (gradients(py, grads)?,))?))
-        };
+        let call =
+            move |grads: &Gradients| attach::acquire(|py| replaced(&hook.bind(py).call1((gradients(py, grads)?,))?));
         callee.handle(self.0.hooks().pre.add(Arc::new(call)))
     }
 
