@@ -6,6 +6,7 @@ from threading import local
 
 from rushlight import _C
 from rushlight._C import _queue_callback as _queue_callback
+from rushlight._text import with_shapes
 from rushlight._warnings import warn
 from rushlight.autograd.function import Function
 
@@ -143,10 +144,11 @@ def _batches(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
             )
     sizes = [batch.size(0) for batch in batches]
     if len(set(sizes)) > 1:
-        raise ValueError(
+        sentence = (
             "vmap: Expected all tensors to have the same size in the mapped dimension, "
             f"got sizes {sizes} for the mapped dimension"
         )
+        raise ValueError(with_shapes(sentence, "vmap", *(batch.shape for batch in batches)))
     return batches
 
 

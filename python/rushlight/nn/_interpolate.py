@@ -85,7 +85,10 @@ def interpolate(
         _check_dtype(input, mode)
     align = bool(align_corners)
     return _C._as_one_node(
-        _node(mode, dimensions, antialias), lambda x: _interpolated(x, size, factors, mode, align, antialias), input
+        _node(mode, dimensions, antialias),
+        lambda x: _interpolated(x, size, factors, mode, align, antialias),
+        input,
+        True,
     )
 
 

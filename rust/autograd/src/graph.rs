@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use crate::hook_list::HookList;
 use crate::lock::Slot;
-use crate::source_location::SourceLocation;
+use crate::source_location::{Origin, SourceLocation};
 use crate::version::Counter;
 
 /// The dtype of the elements and where they lie.
@@ -178,6 +178,14 @@ pub type Edges = SmallVec<[Option<Edge>; 2]>;
 /// Gradients in the order of a node's outputs (incoming) or of its inputs (outgoing).
 pub type Gradients = SmallVec<[Option<Tensor>; 2]>;
 
+/// A tensor that keeps its Python object, for the garbage collector: the object, and how many handles the tensor has.
+/// One of them is the object's.
+#[derive(Clone, Copy)]
+pub struct Keeper {
+    pub(crate) python: *mut c_void,
+    pub(crate) owners: usize,
+}
+
 /// The derivative of one recorded call.
 pub trait Backward: Any + Send + Sync {
     /// torch's name of the node: `MulBackward0`.
@@ -192,6 +200,11 @@ pub trait Backward: Any + Send + Sync {
 
     /// Visits the Python objects that the function keeps alive.
     fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        let _ = visit;
+    }
+
+    /// Visits the tensors that the function holds and that keep their Python objects, each as often as it holds it.
+    fn keepers(&self, visit: &mut dyn FnMut(Keeper)) {
         let _ = visit;
     }
 
@@ -226,8 +239,8 @@ pub struct Node<F: ?Sized = dyn Backward> {
     pub(crate) outputs: SmallVec<[OutputMeta; 1]>,
     pub(crate) sequence: u64,
     pub(crate) source_location: SourceLocation,
-    /// The stack of the forward call, if it was recorded under anomaly detection.
-    pub(crate) trace: Option<Box<str>>,
+    /// Where it was made, if it was recorded under anomaly detection.
+    pub(crate) origin: Option<Arc<Origin>>,
     pub(crate) for_tangents: bool,
     pub(crate) hooks: OnceBox<Arc<NodeHooks>>,
     pub(crate) function: F,

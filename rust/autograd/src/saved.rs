@@ -16,7 +16,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 
 use crate::arithmetic::arithmetic;
-use crate::graph::{BackwardCall, Edge, Node, Tensor};
+use crate::graph::{BackwardCall, Edge, Keeper, Node, Tensor};
 use crate::lock::Slot;
 use crate::modes;
 use crate::node::forward_name;
@@ -57,12 +57,23 @@ pub fn pop_hooks() {
     drop(last);
 }
 
+/// This thread's hooks.
+pub fn hooks() -> Vec<Arc<dyn SavedTensorHooks>> {
+    HOOKS.with_borrow(Vec::clone)
+}
+
+/// Sets this thread's hooks to those of another one, for which it works.
+pub fn adopt_hooks(hooks: Vec<Arc<dyn SavedTensorHooks>>) {
+    let before = HOOKS.replace(hooks);
+    drop(before);
+}
+
 /// Restores this thread's hooks when it is dropped: what a backward pass installs ends with it.
 pub(crate) struct HooksGuard(Vec<Arc<dyn SavedTensorHooks>>);
 
 impl HooksGuard {
     pub(crate) fn begin() -> HooksGuard {
-        HooksGuard(HOOKS.with_borrow(Vec::clone))
+        HooksGuard(hooks())
     }
 }
 
@@ -256,6 +267,14 @@ impl SavedTensor {
                 saved.hooks.own_objects(visit);
             }
         }
+    }
+
+    /// The saved tensor, if it keeps its Python object.
+    pub fn keeper(&self) -> Option<Keeper> {
+        self.content.with(|content| match content {
+            Some(Content::Tensor(tensor)) => tensor.keeper(),
+            _ => None,
+        })
     }
 
     /// The tensor as it was when the forward function saved it.

@@ -77,6 +77,8 @@ impl Tags {
     pub const ROW_MAJOR: Tags = Tags(2048);
     /// Its result has the strides of its tensor, including the gaps of a slice.
     pub const KEEPS_STRIDES: Tags = Tags(8192);
+    /// A composite operator with a node that is linear in its tensors: its parts save constants alone.
+    pub const LINEAR: Tags = Tags(16384);
     /// Numbers and 0-d tensors after the first operand are not rounded to the half type of the others.
     pub const UNROUNDED_NUMBERS: Tags = Tags(32768);
     /// The numbers besides its operands are rounded to a half type, as operands are.
@@ -86,7 +88,7 @@ impl Tags {
         Tags(self.0 | other.0)
     }
 
-    const NAMES: [(Tags, &'static str); 16] = [
+    const NAMES: [(Tags, &'static str); 17] = [
         (Tags::BROADCASTS, "broadcasts"),
         (Tags::STRIDE_DEPENDENT, "stride dependent"),
         (Tags::DATA_DEPENDENT, "data dependent"),
@@ -101,6 +103,7 @@ impl Tags {
         (Tags::UNIFORM, "uniform"),
         (Tags::ROW_MAJOR, "row-major"),
         (Tags::KEEPS_STRIDES, "keeps strides"),
+        (Tags::LINEAR, "linear"),
         (Tags::UNROUNDED_NUMBERS, "unrounded numbers"),
         (Tags::ROUNDED_PARAMETERS, "rounded parameters"),
     ];

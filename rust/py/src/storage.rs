@@ -339,13 +339,13 @@ impl SharedBundle {
     }
 
     /// Moves a storage to shared memory if necessary; returns the arena's number, the offset and the size.
-    fn add(&mut self, storage: &Bound<'_, PyAny>) -> PyResult<(usize, usize, usize)> {
+    fn add(&mut self, storage: &Bound<'_, PyAny>) -> PyResult<(usize, usize, usize, usize)> {
         let storage = storage.cast::<PyStorage>().map_err(|_| PyTypeError::new_err("expected an UntypedStorage"))?;
         let storage = &storage.get().storage;
         let block = shared::share(storage).map_err(raise)?;
         remember(block.key(), storage);
         let handle = self.0.add(&block).map_err(|error| raise(error.into()))?;
-        Ok((handle.arena, handle.offset, handle.bytes))
+        Ok((handle.arena, handle.offset, handle.bytes, storage.len().min(handle.bytes)))
     }
 
     /// The descriptor of an arena, which the bundle keeps.
@@ -369,19 +369,25 @@ fn remember(key: Key, storage: &Storage) {
 
 /// The storage that a peer sent: the existing one if it was received before.
 #[pyfunction]
-fn _shared_storage(py: Python<'_>, descriptor: RawFd, offset: usize, nbytes: usize) -> PyResult<Bound<'_, PyAny>> {
+fn _shared_storage(
+    py: Python<'_>,
+    descriptor: RawFd,
+    offset: usize,
+    block: usize,
+    nbytes: usize,
+) -> PyResult<Bound<'_, PyAny>> {
     if descriptor < 0 {
         return Err(PyRuntimeError::new_err("not a handle of shared memory: no descriptor"));
     }
     // SAFETY: the caller owns the descriptor, which is open during the call; the system rejects a closed one.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
-    let block = shared::import(borrowed, offset, nbytes).map_err(|error| raise(error.into()))?;
+    let block = shared::import(borrowed, offset, block).map_err(|error| raise(error.into()))?;
     let key = block.key();
     let living = KNOWN.lock().as_ref().and_then(|known| known.get(&key)?.upgrade());
     if let Some(storage) = living.filter(Storage::is_shared) {
         return wrap(py, storage);
     }
-    let storage = Storage::new(Block::shared(block));
+    let storage = Storage::new(Block::shared_in_part(block, nbytes));
     remember(key, &storage);
     wrap(py, storage)
 }

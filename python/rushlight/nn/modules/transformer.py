@@ -8,6 +8,7 @@ from collections.abc import Callable  # noqa: TC003
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._text import with_shapes
 from rushlight._warnings import warn
 
 from .. import functional as F
@@ -411,9 +412,11 @@ class Transformer(Module):
     ) -> Tensor:
         dim = 0 if self.batch_first else 1
         if src.dim() == 3 and src.size(dim) != tgt.size(dim):
-            raise RuntimeError("the batch number of src and tgt must be equal")
+            sentence = "the batch number of src and tgt must be equal"
+            raise RuntimeError(with_shapes(sentence, "Transformer", src.shape, tgt.shape))
         if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
-            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+            sentence = "the feature number of src and tgt must be equal to d_model"
+            raise RuntimeError(with_shapes(sentence, "Transformer", src.shape, tgt.shape))
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
         return self.decoder(
             tgt,
