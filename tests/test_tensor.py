@@ -232,8 +232,6 @@ def test_set_and_storage():
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("mps", "PyTorch is not linked with support for mps devices"),
-        ("xla:1", "PyTorch is not linked with support for xla devices"),
         ("gpu", "Expected one of cpu, cuda, ipu, xpu,"),
         ("float16", "Invalid device string: 'float16'"),
         ("cuda0", "Invalid device string: 'cuda0'"),
