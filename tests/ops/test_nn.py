@@ -583,3 +583,44 @@ def test_an_empty_batch_of_another_dtype_is_normalised():
     empty = torch.ones(0, 3, dtype=torch.float64)
     assert F.batch_norm(empty, torch.zeros(3), torch.ones(3), torch.ones(3), training=True).shape == (0, 3)
     assert F.batch_norm(empty, torch.zeros(3), torch.ones(3)).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    "call, error, sentence",
+    [
+        (
+            lambda x: F.interpolate(x, scale_factor="a"),
+            TypeError,
+            "upsample_nearest1d() received an invalid combination",
+        ),
+        (
+            lambda x: F.interpolate(x, scale_factor=torch.tensor(2.0)),
+            TypeError,
+            "upsample_nearest1d() received an invalid",
+        ),
+        (
+            lambda x: F.interpolate(x, size=4.0),
+            TypeError,
+            "upsample_nearest1d() received an invalid combination of arguments",
+        ),
+        (
+            lambda x: F.interpolate(x[..., :0], size=2),
+            RuntimeError,
+            "Input and output sizes should be greater than 0, but got",
+        ),
+        (
+            lambda x: F.fractional_max_pool2d(x[None, :, :0], 2, output_size=1),
+            RuntimeError,
+            "fractional_max_pool2d(): Expected input to have non-zero size for non-batch dimensions, but got[1, 2, 0, 4]",
+        ),
+        (
+            lambda x: F.fractional_max_pool3d(x, 2, output_size=1),
+            RuntimeError,
+            "fractional_max_pool3d_out(): Expected 4D or 5D tensor, but got: [2, 3, 4]",
+        ),
+    ],
+)
+def test_sentences_of_resizing(call, error, sentence):
+    with pytest.raises(error) as caught:
+        call(torch.ones(2, 3, 4))
+    assert str(caught.value).startswith(sentence)

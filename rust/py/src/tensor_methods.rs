@@ -180,7 +180,7 @@ fn _make_subclass<'py>(
 
 /// Replaces this tensor's elements by another one's, for `tensor.data = other`.
 pub fn set_data(tensor: &Tensor, other: &Tensor) -> PyResult<()> {
-    if kind(tensor.device()) != kind(other.device()) {
+    if kind(tensor.device()) != kind(other.device()) || tensor.layout_name() != other.layout_name() {
         return Err(PyRuntimeError::new_err(
             "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.",
         ));
