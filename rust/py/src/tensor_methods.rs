@@ -131,8 +131,26 @@ fn within(
     if let Some(offset) = &offset {
         layout.offset = offset.extract()?;
     }
+    grow(storage, &layout, dtype.size())?;
     layout.check_within(storage.len(), dtype.size(), []).map_err(raise)?;
     Ok(TensorMeta { form: form_of(tensor), ..TensorMeta::new(storage.clone(), layout, dtype, storage.device()) })
+}
+
+/// Gives a storage the bytes that a geometry needs, as in torch.
+fn grow(storage: &Storage, layout: &Layout, width: usize) -> PyResult<()> {
+    let valid = layout.offset >= 0 && layout.sizes.len() == layout.strides.len();
+    let needed = match layout.checked_span() {
+        Some(Some((low, high))) if valid && low >= 0 => (high as usize).saturating_add(1).saturating_mul(width),
+        _ => return Ok(()),
+    };
+    if needed <= storage.len() {
+        return Ok(());
+    }
+    if !storage.is_resizable() {
+        return Err(PyRuntimeError::new_err("Trying to resize storage that is not resizable"));
+    }
+    // SAFETY: called from Python, with the GIL.
+    unsafe { storage.resize(needed) }.map_err(raise)
 }
 
 /// An argument that was given, even as None, or that was omitted.

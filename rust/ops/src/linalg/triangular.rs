@@ -5,7 +5,7 @@ use rushlight_core::Result;
 use rushlight_core::broadcast::broadcast;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint, Kernel,
+    Accepts, Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint, Kernel,
     Operator, Out, Saves, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Output, sizes_value};
