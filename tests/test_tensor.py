@@ -221,7 +221,9 @@ def test_set_and_storage():
     assert x.tolist() == [0, 7, 7, 7, 7, 0]
     assert x.untyped_storage().nbytes() == 24 and x.untyped_storage().data_ptr() == x.data_ptr()
     z = torch.ones(1).set_(x.untyped_storage(), 5, (2, 2), (2, 1))
-    assert z.shape == (2, 2) and x.untyped_storage().nbytes() == 36 and x.tolist() == [0, 7, 7, 7, 7, 0] and z[0, 0] == 0
+    assert (
+        z.shape == (2, 2) and x.untyped_storage().nbytes() == 36 and x.tolist() == [0, 7, 7, 7, 7, 0] and z[0, 0] == 0
+    )
     with pytest.raises(RuntimeError, match="Trying to resize storage that is not resizable"):
         y.set_(torch.from_numpy(np.zeros(2, dtype=np.float32)).untyped_storage(), 0, (3,))
     with pytest.raises(RuntimeError, match=r"Could not set tensor of type double to a tensor of type float"):

@@ -217,16 +217,8 @@ def __sizeof__(self):
     return super(UntypedStorage, self).__sizeof__() + len(self)
 
 
-UntypedStorage.is_sparse = UntypedStorage.is_sparse_csr = False
-UntypedStorage.is_hpu = property(lambda self: False, doc="Whether the storage is on such a device: always False.")
-UntypedStorage._cdata = property(hash)
-
-
 def _new_shared(size, *, device="cpu"):
     return UntypedStorage(size, device=device).share_memory_()
-
-
-UntypedStorage._new_shared = staticmethod(_new_shared)
 
 
 @_method
@@ -388,5 +380,10 @@ for _name, _function in (
     ("from_file", staticmethod(from_file)),
     ("from_buffer", staticmethod(from_buffer)),
     ("type", _type),
+    ("_new_shared", staticmethod(_new_shared)),
+    ("_cdata", property(hash)),
+    ("is_hpu", property(lambda self: False, doc="Whether the storage is on such a device: always False.")),
+    ("is_sparse", False),
+    ("is_sparse_csr", False),
 ):
     setattr(UntypedStorage, _name, _function)

@@ -177,7 +177,7 @@ def _uninitialized(kind: Any, requires_grad: bool, device: Any, dtype: Any) -> A
     return Tensor._make_subclass(kind, torch.empty(0, device=device, dtype=dtype), requires_grad)
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc] # no override in Parameter
     """A parameter whose sizes are not known yet. `materialize` sets them.
 
     Args:
