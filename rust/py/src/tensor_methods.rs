@@ -7,7 +7,7 @@ use pyo3::types::PyBool;
 use rushlight::view::narrow;
 use rushlight::{Device, Layout, Storage, Tensor};
 use rushlight_autograd::{Form, TensorMeta};
-use rushlight_core::layout::to_dims;
+use rushlight_core::layout::{checked_numel, to_dims};
 use rushlight_dispatch::allocate::storage;
 use rushlight_dispatch::{interpreter, op, subgraph};
 
@@ -139,13 +139,14 @@ fn within(
 /// Gives a storage the bytes that a geometry needs, as in torch.
 fn grow(storage: &Storage, layout: &Layout, width: usize) -> PyResult<()> {
     let valid = layout.offset >= 0 && layout.sizes.len() == layout.strides.len();
-    let needed = match layout.checked_span() {
-        Some(Some((low, high))) if valid && low >= 0 => (high as usize).saturating_add(1).saturating_mul(width),
-        _ => return Ok(()),
+    let bytes = match layout.checked_span() {
+        Some(Some((low, high))) if valid && low >= 0 && checked_numel(&layout.sizes).is_ok() => {
+            (high as usize).checked_add(1).and_then(|count| count.checked_mul(width))
+        }
+        _ => None,
     };
-    if needed <= storage.len() {
-        return Ok(());
-    }
+    // What is no geometry is refused afterwards.
+    let Some(needed) = bytes.filter(|needed| *needed > storage.len()) else { return Ok(()) };
     if !storage.is_resizable() {
         return Err(PyRuntimeError::new_err("Trying to resize storage that is not resizable"));
     }
