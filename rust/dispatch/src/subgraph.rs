@@ -1,8 +1,7 @@
 //! Composite operators that are one node of the graph, as in torch: those with a `node`.
 
-use crate::value::{Arg, Output, Value};
+use crate::value::{Arg, Output};
 use rushlight_autograd::{Backward, BackwardCall, Edges, Gradients, InPlace, Subgraph, Tensor};
-use rushlight_core::memory_format::channels_last_format;
 use rushlight_core::{Error, Result};
 use smallvec::SmallVec;
 
@@ -115,33 +114,9 @@ impl<'a> UnarySubgraph<'a> {
         if history.is_some() {
             let inputs = std::iter::once(self.alias.gradient_edge()?).collect();
             let node = Subgraph::new(name.to_owned(), std::iter::once(history).collect(), inputs);
-            rushlight_autograd::record(InFormat(node), &[Some(self.own)], &[&result])?;
+            rushlight_autograd::record(node, &[Some(self.own)], &[&result])?;
         }
         Ok(result)
-    }
-}
-
-/// A function of images: if the gradient of the result is channels last, that of the input is.
-struct InFormat(Subgraph);
-
-impl Backward for InFormat {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn apply(&self, call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
-        let format = grads.iter().flatten().find_map(|grad| channels_last_format(grad.layout()));
-        let mut found = self.0.apply(call, grads)?;
-        if let Some(format) = format {
-            for gradient in found.iter_mut().flatten() {
-                *gradient = primitives()?.clone.tensor([(&*gradient).into(), Value::Str(format)])?;
-            }
-        }
-        Ok(found)
-    }
-
-    fn release(&self) {
-        self.0.release();
     }
 }
 
