@@ -5,8 +5,8 @@ use rushlight_core::Result;
 use rushlight_core::broadcast::broadcast;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint, Kernel,
-    Operator, Out, Saves, TensorSpec, Variants, operator,
+    Accepts, Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint,
+    Kernel, Operator, Out, Saves, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, unsqueeze_to_rank};
