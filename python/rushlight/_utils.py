@@ -4,6 +4,8 @@ The functions that checkpoints name are in `_checkpoint/rebuild.py`. They are fo
 The functions for parameters are the same for rushlight's own pickles, so they have torch's names and arguments.
 """
 
+import math
+
 from rushlight._C import Tensor
 from rushlight._loading import load
 
@@ -19,10 +21,26 @@ def view_of(storage, dtype, offset, size, stride, lazy_conj=False):
     """
     import rushlight as torch
 
+    _check_within(storage, dtype, offset, size, stride)
     view = set_storage(torch.empty(0, dtype=dtype, device=storage.device), storage, offset, size, stride)
     if lazy_conj:
         view = (torch._conj if dtype.is_complex else torch._neg_view)(view).detach()
     return view
+
+
+def _check_within(storage, dtype, offset, size, stride):
+    """Raises RuntimeError for a tensor that reaches beyond its storage: `set_` would give the storage more bytes."""
+    numbers = (offset, *size, *stride)
+    # `set_` refuses what is no geometry.
+    if not all(type(number) is int for number in numbers) or min(size, default=1) <= 0 or math.prod(size) >= 2**63:
+        return
+    last = offset + sum((count - 1) * step for count, step in zip(size, stride) if step > 0)
+    needed, held = (last + 1) * dtype.itemsize, storage.nbytes()
+    if needed > held:
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {dtype.itemsize} "
+            f"requiring a storage size of {needed} are out of bounds for storage of size {held}"
+        )
 
 
 def layout_of(tensor):

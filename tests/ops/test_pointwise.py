@@ -546,3 +546,19 @@ def test_powers_of_negative_numbers_have_complex_gradients():
         z = torch.tensor(1.5 + 0.5j, requires_grad=True)
         torch.pow(base, z).backward(torch.tensor(1.0 + 0j))
         assert torch.allclose(z.grad, torch.tensor(0.6531 + 0j), atol=1e-4)
+
+
+def test_clamps_in_place_as_functions_take_tensors():
+    x = torch.tensor([-2.0, 3.0])
+    assert torch.clamp_min_(x, torch.tensor([0.0, 4.0])) is x and x.tolist() == [0, 4]
+    assert torch.clamp_max_(x, torch.tensor([-1.0, 5.0])) is x and x.tolist() == [-1, 4]
+
+
+@pytest.mark.parametrize("name", ["sin", "sigmoid", "erfinv", "rsqrt", "exp2", "lgamma"])
+def test_shared_elements_are_refused_before_dtypes(name):
+    with pytest.raises(
+        RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"
+    ):
+        getattr(torch.ones(1, dtype=torch.int64).expand(3), f"{name}_")()
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+        getattr(torch.ones(3, dtype=torch.int64), f"{name}_")()

@@ -409,3 +409,20 @@ def test_means_of_complex_numbers_with_an_infinite_part():
     assert torch.view_as_real(torch.tensor([complex(inf, inf), 2 + 1j]).mean(0)).isnan().all()
     x = torch.randn(7, dtype=torch.complex128)
     assert torch.equal(x.mean(), x.sum() / 7)
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        ((3, 2, 1), "torch.histc: max must be larger than min"),
+        ((0, 0, 1), "torch.histogram(): bins must be > 0, but got 0 for dimension 0"),
+        ((3, 0, float("inf")), "torch.histc: range of [0, inf] is not finite"),
+    ],
+)
+def test_histograms_of_integers_check_their_range_first(arguments, sentence):
+    for dtype in (torch.float32, torch.int64, torch.bool):
+        with pytest.raises(RuntimeError) as caught:
+            torch.histc(torch.ones(3, dtype=dtype), *arguments)
+        assert str(caught.value).startswith(sentence)
+    with pytest.raises(NotImplementedError, match="histogram_cpu"):
+        torch.histc(torch.ones(3, dtype=torch.int64), 3, 1, 2)

@@ -29,6 +29,9 @@ import rushlight as torch
 #: The warning about an ``out=`` of the wrong size.
 RESIZED = "was resized since it had shape|does not match the computed number of elements"
 
+#: Operators that refuse an `out=` of another dtype with a TypeError, as in torch.
+JOINS = {"cat", "stack", "hstack", "vstack", "dstack", "column_stack"}
+
 #: Operators without this warning, as in torch. Factories have none either, except those that compute their size.
 SILENT = {"addbmm", "bernoulli", "linspace", "logsigmoid", "logspace", "multinomial"}
 COUNTED = {"arange", "arange.start_step", "fftfreq", "rfftfreq"}
@@ -199,9 +202,10 @@ def test_out(op, thorough):
                     continue
                 outs = [torch.zeros(tuple(r.shape), dtype=dtype_of(other)) for r in results]
                 allowed = takes_out(op, kinds[0], other)
+                refusal = TypeError if op.name in JOINS else RuntimeError
                 try:
                     run(outs)
-                except RuntimeError as error:
+                except refusal as error:
                     if allowed:
                         return f"out={other} raised {error}"
                     continue

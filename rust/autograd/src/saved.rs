@@ -395,9 +395,8 @@ fn detached() -> Error {
 /// torch's old name of a tensor's type, which its messages still use.
 fn legacy_type(dtype: DType, device: Device) -> String {
     let module = match device {
-        Device::Cpu => "torch",
-        Device::Cuda(_) => "torch.cuda",
-        Device::Meta => "torch.meta",
+        Device::Cpu => String::new(),
+        other => format!(".{}", other.kind()),
     };
-    format!("{module}.{}Tensor", dtype.display_name())
+    format!("torch{module}.{}Tensor", dtype.display_name())
 }

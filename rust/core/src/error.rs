@@ -22,6 +22,8 @@ pub enum Class {
     Memory,
     Overflow,
     LinAlg,
+    Assertion,
+    ModuleNotFound,
 }
 
 /// A Python exception.

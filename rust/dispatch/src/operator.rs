@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicPtr;
 
 use rushlight_autograd::{Gradients, Tensor, TensorMeta};
 use rushlight_core::memory_format::{channels_last, has_channels_last};
-use rushlight_core::{DType, Device, Error, Layout, Result};
+use rushlight_core::{Class, DType, Device, Error, Layout, Result};
 use rushlight_cpu::loops::Loops;
 pub use rushlight_macros::operator;
 
@@ -422,6 +422,8 @@ pub struct Out {
     pub accepts: Accepts,
     /// torch's sentence for each result; the last one is used for all others.
     pub sentences: &'static [&'static str],
+    /// The class of the error that says them.
+    pub class: Class,
     /// Whether it may share no memory with an argument; otherwise it may be exactly an argument's memory.
     pub no_alias: bool,
     /// Whether a one-dimensional result fills an `out` of any shape with as many elements.

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
 
 use crate::operator::{Args, Operator};
 use crate::value::Output;
@@ -54,7 +54,7 @@ pub struct SparsePrimitives {
     /// All elements of a sparse tensor.
     pub to_dense: &'static Operator,
     /// A sparse tensor without entries, in a named layout.
-    pub empty: fn(&str, &[isize], DType) -> Result<Tensor>,
+    pub empty: fn(&str, &[isize], DType, Device) -> Result<Tensor>,
     /// The bodies of the operators that declare `Sparse::ExplicitAutograd` or `Sparse::CompositeImplicit`.
     pub bodies: &'static [(&'static Operator, SparseBody)],
 }

@@ -23,14 +23,19 @@ pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType
             op.python_name()
         )));
     }
-    check_cast(dtype, own.dtype())?;
-    if op.tags.has(Tags::WRITES_EXPANDED)
+    let writes_expanded = op.tags.has(Tags::WRITES_EXPANDED)
         && own.layout().expanded().next().is_some()
-        && !(own.is_tracked() && modes::recording())
-    {
-        return note_expanded(op);
+        && !(own.is_tracked() && modes::recording());
+    let elementwise = matches!(&op.implementation, Implementation::Pointwise(_));
+    if elementwise && !writes_expanded {
+        check_no_self_overlap(own)?;
     }
-    check_no_self_overlap(own)
+    check_cast(dtype, own.dtype())?;
+    match (writes_expanded, elementwise) {
+        (true, _) => note_expanded(op),
+        (false, true) => Ok(()),
+        (false, false) => check_no_self_overlap(own),
+    }
 }
 
 #[cold]

@@ -106,7 +106,7 @@ pub fn device(tensor: &Tensor) -> PyResult<(i32, i32)> {
     match tensor.device() {
         Device::Cpu => Ok((HOST, 0)),
         Device::Cuda(index) => Ok((2, i32::from(index))),
-        Device::Meta => Err(PyValueError::new_err("Unknown device type meta for Dlpack")),
+        other => Err(PyValueError::new_err(format!("Unknown device type {} for Dlpack", other.kind()))),
     }
 }
 

@@ -117,6 +117,14 @@ impl From<Device> for PyDevice {
 }
 
 impl PyDevice {
+    /// The device for a tensor that moves there; torch's error if there is no support for it.
+    pub fn reachable(self) -> PyResult<Device> {
+        match self.device {
+            Device::Absent(absent) => Err(raise(absent.refusal_of_move(self.index.is_some()))),
+            device => Ok(device),
+        }
+    }
+
     /// Whether it has a number, as `cpu:0`, which no tensor's device has: moving a tensor to it makes a copy on `cpu`.
     pub fn is_numbered(&self) -> bool {
         self.index.is_some() && !matches!(self.device, Device::Cuda(_))

@@ -4,7 +4,8 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use pyo3::exceptions::{
-    PyIndexError, PyMemoryError, PyNotImplementedError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
+    PyAssertionError, PyIndexError, PyMemoryError, PyModuleNotFoundError, PyNotImplementedError, PyOverflowError,
+    PyRuntimeError, PyTypeError, PyValueError,
 };
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -45,6 +46,8 @@ pub fn raise(mut error: Error) -> PyErr {
         Class::NotImplemented => PyNotImplementedError::new_err(message),
         Class::Memory => PyMemoryError::new_err(message),
         Class::Overflow => PyOverflowError::new_err(message),
+        Class::Assertion => PyAssertionError::new_err(message),
+        Class::ModuleNotFound => PyModuleNotFoundError::new_err(message),
         Class::LinAlg => Python::attach(|py| match linalg_error(py) {
             Ok(class) => PyErr::from_type(class.clone(), message),
             Err(error) => error,

@@ -27,7 +27,7 @@ fn placed(tensor: Tensor, dtype: Option<DType>, device: Option<PyDevice>) -> PyR
         Some(device) if device.is_numbered() && device.device == tensor.device() => {
             op!(rushlight::convert::CLONE, &tensor)
         }
-        Some(device) => rushlight::convert::to_device(&tensor, device.device),
+        Some(device) => rushlight::convert::to_device(&tensor, device.reachable()?),
         None => Ok(tensor),
     }
     .map_err(raise)
@@ -60,7 +60,7 @@ fn tensor<'py>(
         return Ok(answer);
     }
     let (dtype, device) = (wanted_dtype("tensor", dtype)?, wanted_device("tensor", device)?.or_else(default_device));
-    let device = device.map_or(Device::Cpu, |device| device.device);
+    let device = device.map_or(Ok(Device::Cpu), PyDevice::reachable)?;
     rushlight::create::warn_of_pinning(pin_memory, device).map_err(raise)?;
     let made = copied(data, dtype, "torch.tensor")?;
     finished(py, rushlight::convert::to_device(&made, device).map_err(raise)?, requires_grad)

@@ -143,7 +143,13 @@ impl PyStorage {
             return Ok(coming.into());
         }
         let device = wanted_device("UntypedStorage", device)?.map_or(Device::Cpu, |device| device.device);
-        storage(device, size).map(PyStorage::from).map_err(raise)
+        match device {
+            Device::Absent(absent) if !absent.needs_module() => Err(PyRuntimeError::new_err(format!(
+                "torch.UntypedStorage(): Storage device not recognized: {}",
+                absent.kind()
+            ))),
+            device => storage(device, size).map(PyStorage::from).map_err(raise),
+        }
     }
 
     /// The bytes of an object with the buffer protocol, without a copy; the object is kept alive as long as they are
@@ -241,10 +247,10 @@ impl PyStorage {
         self.storage.is_cross_process()
     }
 
-    /// The name of the file of a mapped storage, or None.
+    /// The name of the file that is mapped and written through, or None.
     #[getter]
     fn filename(&self) -> Option<String> {
-        self.storage.file()?.0.file().map(|(_, name, _)| name.to_owned())
+        self._written_through().map(|(_, name, _)| name)
     }
 
     /// For a mapped file that is written through: its descriptor, which the storage keeps, its name, and the bytes'

@@ -7,7 +7,7 @@ use pyo3::types::PyBool;
 use rushlight::view::narrow;
 use rushlight::{Device, Layout, Storage, Tensor};
 use rushlight_autograd::{Form, TensorMeta};
-use rushlight_core::layout::to_dims;
+use rushlight_core::layout::{checked_numel, to_dims};
 use rushlight_dispatch::allocate::storage;
 use rushlight_dispatch::{interpreter, op, subgraph};
 
@@ -131,8 +131,27 @@ fn within(
     if let Some(offset) = &offset {
         layout.offset = offset.extract()?;
     }
+    grow(storage, &layout, dtype.size())?;
     layout.check_within(storage.len(), dtype.size(), []).map_err(raise)?;
     Ok(TensorMeta { form: form_of(tensor), ..TensorMeta::new(storage.clone(), layout, dtype, storage.device()) })
+}
+
+/// Gives a storage the bytes that a geometry needs, as in torch.
+fn grow(storage: &Storage, layout: &Layout, width: usize) -> PyResult<()> {
+    let valid = layout.offset >= 0 && layout.sizes.len() == layout.strides.len();
+    let bytes = match layout.checked_span() {
+        Some(Some((low, high))) if valid && low >= 0 && checked_numel(&layout.sizes).is_ok() => {
+            (high as usize).checked_add(1).and_then(|count| count.checked_mul(width))
+        }
+        _ => None,
+    };
+    // What is no geometry is refused afterwards.
+    let Some(needed) = bytes.filter(|needed| *needed > storage.len()) else { return Ok(()) };
+    if !storage.is_resizable() {
+        return Err(PyRuntimeError::new_err("Trying to resize storage that is not resizable"));
+    }
+    // SAFETY: called from Python, with the GIL.
+    unsafe { storage.resize(needed) }.map_err(raise)
 }
 
 /// An argument that was given, even as None, or that was omitted.
@@ -180,7 +199,7 @@ fn _make_subclass<'py>(
 
 /// Replaces this tensor's elements by another one's, for `tensor.data = other`.
 pub fn set_data(tensor: &Tensor, other: &Tensor) -> PyResult<()> {
-    if kind(tensor.device()) != kind(other.device()) {
+    if kind(tensor.device()) != kind(other.device()) || tensor.layout_name() != other.layout_name() {
         return Err(PyRuntimeError::new_err(
             "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.",
         ));

@@ -51,7 +51,7 @@ fn convert<'py>(own: &Own<'_, 'py>, wanted: &ToOptions) -> PyResult<Bound<'py, P
     let arguments = [
         tensor.into(),
         wanted.dtype.into(),
-        wanted.device.map_or(Value::None, |device| Value::Device(device.device)),
+        wanted.device.map(PyDevice::reachable).transpose()?.map_or(Value::None, Value::Device),
         format,
     ];
     object::wrap_bound(own.py(), rushlight::convert::TO_DTYPE.tensor(arguments).map_err(raise)?)
@@ -180,7 +180,7 @@ methods! {
     fn new_tensor(own, data = required, dtype, device, requires_grad = False, pin_memory = False) "A new tensor from Python data, with this tensor's dtype and device." {
         let data = data.ok_or_else(|| PyTypeError::new_err(parse::missing("new_tensor", &["data"])))?;
         let dtype = given(&dtype).map(dtype_of).transpose()?.unwrap_or(own.tensor.dtype());
-        let device = given(&device).map(device_of).transpose()?.map_or(own.tensor.device(), |device| device.device);
+        let device = given(&device).map_or(Ok(own.tensor.device()), |device| device_of(device)?.reachable())?;
         rushlight::create::warn_of_pinning(truth(given(&pin_memory))?, device).map_err(raise)?;
         let made = crate::functions::copied(&data, Some(dtype), "tensor.new_tensor")?;
         let made = rushlight::convert::to_device(&made, device).map_err(raise)?;

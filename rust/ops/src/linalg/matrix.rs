@@ -292,10 +292,7 @@ pub static MV: Operator = Operator {
 
     >>> torch.mv(torch.tensor([[1, 2], [3, 4]]), torch.tensor([5, 6]))
     tensor([17, 39])",
-    out: Out::new(
-        Accepts::Same,
-        &["addmv input tensors must have the same dtype, but got {Out}, {Result}, and {Result}"],
-    ),
+    out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(batched_mv),

@@ -106,15 +106,38 @@ fn counted<T: Element + AddAssign>(bins: isize, values: impl Iterator<Item = (i6
     Ok(result)
 }
 
+fn check_bins(bins: i64) -> Result<()> {
+    if bins > 0 {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("torch.histogram(): bins must be > 0, but got {bins} for dimension 0")))
+}
+
+fn check_range(low: f64, high: f64) -> Result<()> {
+    if !(low.is_finite() && high.is_finite()) {
+        let [low, high] = [low, high].map(crate::create::c_text);
+        return Err(Error::runtime(format!("torch.histc: range of [{low}, {high}] is not finite")));
+    }
+    if low > high {
+        return Err(Error::runtime("torch.histc: max must be larger than min"));
+    }
+    Ok(())
+}
+
 fn histc_infer(args: &Args) -> Result<Vec<TensorSpec>> {
     use HISTC::*;
 
     let own = args.tensor(INPUT)?;
     let bins = args.int(BINS)?;
+    let (low, high) = (args.scalar(MIN)?.f64(), args.scalar(MAX)?.f64());
     if !own.dtype().is_floating() {
         // Errors about the elements' range come first, then about the edges, then about the count.
         let counted = DTypes::INTS.has(own.dtype()) || own.dtype().is_complex();
-        let asked = args.scalar(MIN)?.f64() == args.scalar(MAX)?.f64() && own.numel() > 0;
+        let asked = low == high && own.numel() > 0;
+        if !asked {
+            check_bins(bins)?;
+            check_range(low, high)?;
+        }
         let kernel = match own.dtype() {
             dtype if asked && !DTypes::REAL.union(DTypes::BOOL).has(dtype) => "aminmax_cpu",
             _ if !counted => "linspace_cpu",
@@ -122,9 +145,7 @@ fn histc_infer(args: &Args) -> Result<Vec<TensorSpec>> {
         };
         return Err(Error::unsupported(kernel, own.dtype()));
     }
-    if bins <= 0 {
-        return Err(Error::runtime(format!("torch.histogram(): bins must be > 0, but got {bins} for dimension 0")));
-    }
+    check_bins(bins)?;
     for arg in [MIN, MAX] {
         create::check_fits(args.scalar(arg)?, own.dtype())?;
     }
@@ -147,13 +168,7 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
         low -= 1.0;
         high += 1.0;
     }
-    if !(low.is_finite() && high.is_finite()) {
-        let [low, high] = [low, high].map(crate::create::c_text);
-        return Err(Error::runtime(format!("torch.histc: range of [{low}, {high}] is not finite")));
-    }
-    if low > high {
-        return Err(Error::runtime("torch.histc: max must be larger than min"));
-    }
+    check_range(low, high)?;
     let inside = values.into_iter().filter(|value| (low..=high).contains(value));
     let bin = |value: f64| (((value - low) / (high - low) * bins as f64) as usize).min(bins - 1);
     if bins <= own.numel().max(TABLE) {

@@ -24,8 +24,8 @@ const OUT_KTH: Out = Out::new(
 const OUT_MEDIAN: Out = Out::new(
     Accepts::Same,
     &[
-        "Expected tensor for 'values' to have the same type as tensor for argument #2 'self'; but type torch.{Out}Tensor does not equal torch.{Result}Tensor (while checking arguments for median)",
-        "Expected tensor for argument #1 'indices' to have scalar type Long; but got torch.{Out}Tensor instead (while checking arguments for median)",
+        "Expected tensor for 'values' to have the same type as tensor for argument #2 'self'; but type {Type} does not equal torch.{Result}Tensor (while checking arguments for median)",
+        "Expected tensor for argument #1 'indices' to have scalar type Long; but got {Type} instead (while checking arguments for median)",
     ],
 );
 const OUT_MODE: Out = Out::new(

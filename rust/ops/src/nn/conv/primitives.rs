@@ -163,7 +163,8 @@ pub static CONV_WEIGHT: Operator = Operator {
     batch_rule: BatchRule::Custom(batched_conv_weight),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            Ok(vec![TensorSpec::new(&to_dims(args.ints(SIZE)?), args.tensor(INPUT)?.dtype(), args.tensor(INPUT)?)])
+            let (input, grad) = (args.tensor(INPUT)?, args.tensor(GRAD)?);
+            Ok(vec![formatted(TensorSpec::new(&to_dims(args.ints(SIZE)?), input.dtype(), input), input, grad)])
         },
         cpu: |args, results| run(Target::Weight, args, [args.tensor(INPUT)?, &results[0], args.tensor(GRAD)?], None),
         cuda: None,
