@@ -73,6 +73,7 @@ sparse_csr: layout
 sparse_csc: layout
 sparse_bsr: layout
 sparse_bsc: layout
+jagged: layout
 
 @final
 class memory_format:
