@@ -119,7 +119,8 @@ def _binary(func: Any, changes: bool, args: tuple[Any, ...], kwargs: dict[str, A
             func(*args)
         return args[0]  # type: ignore[no-any-return] # changed in place
     made = func(*map(_data, args))
-    return wrap(made, own[0]._masked_mask.expand(made.shape))
+    mask = own[0]._masked_mask
+    return wrap(made, mask if made.shape == mask.shape else mask.expand(made.shape))
 
 
 def _same_masks(first: Tensor, second: Tensor) -> bool:
@@ -185,6 +186,8 @@ def _reduced(func: Any, input: MaskedTensor, *args: Any, **kwargs: Any) -> Maske
     given = {**dict(zip(("dim", "keepdim", "dtype"), args)), **kwargs}
     dim, keepdim, dtype = given.get("dim"), bool(given.get("keepdim", False)), given.get("dtype")
     data, mask = data_of(input), input._masked_mask
+    if data.layout is not torch.strided:
+        data, mask = data.to_dense(), mask.to_dense()
     if name == "all":
         made = _all(data, mask, dim, keepdim)
     else:

@@ -8,7 +8,7 @@ from rushlight._aten_names import aten_name
 from rushlight._C import DisableTorchFunctionSubclass
 
 from .nested_tensor import NestedTensor, from_padded, like, padded, size_of, values_of
-from .registry import handles, nested_among, same_parts
+from .registry import handles, must_be_plain, nested_among, same_parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def pointwise(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any
         elif one.dim() > first.dim():
             raise RuntimeError("NYI: broadcasting NT with T with larger dim")
         elif one.dim() == first.dim() and any(size != 1 for size in one.shape[: first._ragged_idx + 1]):
-            if one.shape[0] not in (1, shape[0]):
+            if one.shape[0] not in (1, shape[0]) or first._ragged_idx != 1:
                 raise _mismatch(name, args, first, one, sizes=True)
             stacked = True
         elif first._ragged_idx >= first.dim() - len(_without_leading_ones(one).shape):
@@ -122,6 +122,7 @@ def _where(func: Any, *args: Any, **kwargs: Any) -> Any:
 def _dropout(func: Any, input: NestedTensor, *args: Any, **kwargs: Any) -> Any:
     if kwargs.get("inplace") or func.__name__ == "dropout_":
         return in_place(func, input, (input, *args), kwargs)
+    must_be_plain(input, "native_dropout_default(self: jt, float: any, train: any?)")
     made = func(values_of(input), *args, **kwargs)
     return like(made, input) if isinstance(made, Tensor) else tuple(like(one, input) for one in made)
 

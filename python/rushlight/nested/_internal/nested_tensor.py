@@ -57,11 +57,21 @@ class Raggedness:
         return self._counts
 
     @property
+    def longest(self) -> int:
+        """The largest length."""
+        return max(self.counts, default=0)
+
+    @property
     def bounds(self) -> tuple[int, int]:
-        """The smallest and the largest length."""
+        """The smallest and the largest length, which are known from then on."""
         if self._bounds is None:
-            self._bounds = min(self.counts, default=0), max(self.counts, default=0)
+            self._bounds = min(self.counts, default=0), self.longest
         return self._bounds
+
+    @property
+    def known_longest(self) -> int | None:
+        """The largest length, if it was given or asked for. `to_padded_tensor` pads to the sum of lengths otherwise."""
+        return None if self._bounds is None else self._bounds[1]
 
     def rows(self) -> tuple[Tensor, Tensor, Tensor]:
         """For each row of the values that belongs to a part: its number in the values, its part, its place in the part."""
@@ -236,9 +246,11 @@ def without_holes(nested: NestedTensor) -> NestedTensor:
 def padded(nested: NestedTensor, fill: float, longest: int | None = None) -> Tensor:
     """The samples stacked, with ``fill`` behind those that are shorter. Rows behind ``longest`` are left out."""
     along, ragged = nested._ragged_idx, nested._ragged
+    if ragged.lengths is not None:
+        raise RuntimeError("to_padded_tensor(): not supported for nested tensors with holes")
     row, part, place = ragged.rows()
-    size = ragged.bounds[1] if longest is None else longest
-    if size < ragged.bounds[1]:
+    size = ragged.longest if longest is None else longest
+    if size < ragged.longest:
         kept = place < size
         row, part, place = row[kept], part[kept], place[kept]
     rows = values_of(nested).movedim(along - 1, 0)[row]

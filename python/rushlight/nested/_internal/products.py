@@ -5,8 +5,8 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight import Tensor
 
-from .nested_tensor import NestedTensor, from_padded, is_contiguous, like, padded, size_of, values_of
-from .registry import handles
+from .nested_tensor import NestedTensor, from_padded, like, padded, size_of, values_of
+from .registry import handles, must_be_plain
 from .sdpa import jagged_attention
 
 TYPE_CHECKING = False
@@ -53,11 +53,10 @@ def same_parts_of_sizes(first: NestedTensor, second: NestedTensor) -> bool:
 
 @handles("linear", "_linear")
 def _linear(func: Any, input: Any, weight: Any, bias: Any = None) -> NestedTensor:
-    form = "NestedTensor linear_default(input: jt, weight: t, bias: t?): expected"
+    form = "linear_default(input: jt, weight: t, bias: t?)"
     if isinstance(weight, NestedTensor):
-        raise ValueError(f"{form} weight to be a tensor")
-    if not isinstance(input, NestedTensor) or not is_contiguous(input):
-        raise ValueError(f"{form} input to be a contiguous jagged layout NestedTensor")
+        raise ValueError(f"NestedTensor {form}: expected weight to be a tensor")
+    must_be_plain(input, form)
     return like(func(values_of(input), weight, bias), input)
 
 
@@ -79,6 +78,10 @@ def _rms_norm(func: Any, input: NestedTensor, normalized_shape: Any, *args: Any,
 @handles("embedding")
 def _embedding(func: Any, input: Any, weight: Any, *args: Any, **kwargs: Any) -> NestedTensor:
     nested = input if isinstance(input, NestedTensor) else weight
+    must_be_plain(
+        nested,
+        "embedding_default(weight: t, indices: jt, padding_idx: any?, scale_grad_by_freq: any?, sparse: any?)",
+    )
     plain = [values_of(one) if isinstance(one, NestedTensor) else one for one in (input, weight)]
     return like(func(*plain, *args, **kwargs), nested)
 

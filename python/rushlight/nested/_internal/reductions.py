@@ -69,6 +69,10 @@ def _along(func: Any, name: str, input: NestedTensor, dims: list[int], keepdim: 
         raise RuntimeError(
             f"{name}(): reducing along the batch dimension but not the ragged dimension is not supported for nested tensors"
         )
+    if ragged in dims and input._ragged.lengths is not None:
+        raise RuntimeError(
+            f"{name}(): reducing across the ragged dimension is not supported for non-contiguous nested tensors with holes"
+        )
     if 0 in dims:
         inner = [dim - 1 for dim in dims if dim]
         made = func(values_of(input), inner[0] if single else inner, keepdim, **options)
@@ -77,11 +81,6 @@ def _along(func: Any, name: str, input: NestedTensor, dims: list[int], keepdim: 
         if len(dims) > 1:
             raise RuntimeError(
                 f"{name}(): reducing along a ragged and non-batch dimension is not supported for nested tensors"
-            )
-        if input._ragged.lengths is not None:
-            raise RuntimeError(
-                f"{name}(): reducing across the ragged dimension is not supported for non-contiguous nested tensors "
-                "with holes"
             )
         return _across(func, name, input, keepdim, options)
     inner = [dim - 1 for dim in dims]
@@ -98,7 +97,7 @@ def _across(func: Any, name: str, input: NestedTensor, keepdim: bool, options: d
         total = torch.sum(padded(input, 0), ragged, keepdim, dtype=kind)
         counts = input._ragged.lengths_tensor().to(values.device)
         return total / counts.reshape(-1, *[1] * (total.dim() - 1))
-    stacked = padded(input, _FILL[name](values.dtype), max(input._ragged.bounds[1], 1))
+    stacked = padded(input, _FILL[name](values.dtype), max(input._ragged.longest, 1))
     return func(stacked, ragged, keepdim, **options)
 
 
@@ -132,5 +131,10 @@ def _softmax(func: Any, input: NestedTensor, dim: int, *args: Any, **kwargs: Any
                 f"{name}(): not supported where lengths is not None if reducing across the ragged dimension for "
                 "NestedTensor"
             )
+        if input._ragged_idx > 1:
+            raise RuntimeError(
+                f"{name}(): not supported when reducing along the ragged dimension for ragged_idx > 1 for NestedTensor"
+            )
+        input._ragged.bounds  # noqa: B018 # known from here on, as in torch
         return from_padded(func(padded(input, -float("inf")), place, *args, **kwargs), input)
     return like(func(values_of(input), place - 1, *args, **kwargs), input)

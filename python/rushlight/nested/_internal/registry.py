@@ -57,3 +57,14 @@ def inner(input: NestedTensor, dim: int, name: str) -> int:
 def same_parts(first: NestedTensor, second: NestedTensor) -> bool:
     """Whether two tensors have their jagged dimension at the same place, with the same offsets."""
     return first._ragged.size == second._ragged.size and first._ragged_idx == second._ragged_idx
+
+
+def must_be_plain(input: Any, form: str) -> None:
+    """Checks that a tensor has no holes and is jagged in its second dimension. ``form`` is torch's signature.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(input, NestedTensor) or input._ragged.lengths is not None or input._ragged_idx != 1:
+        name = "indices" if form.startswith("embedding") else "input" if "(input" in form else "self"
+        raise ValueError(f"NestedTensor {form}: expected {name} to be a contiguous jagged layout NestedTensor")

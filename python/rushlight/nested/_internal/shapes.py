@@ -17,7 +17,7 @@ from .nested_tensor import (
     values_of,
     wrap,
 )
-from .registry import dimension, handles, inner, nested_among, same_parts
+from .registry import dimension, handles, inner, must_be_plain, nested_among, same_parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _unbind(func: Any, input: NestedTensor, dim: int = 0) -> tuple[Tensor, ...]:
         and max(map(sum, zip(input._ragged.starts, input._ragged.counts)))
         > (values_of(input).shape[input._ragged_idx - 1])
     ):
-        raise RuntimeError("unbind(): nested tensor offsets and lengths do not match ragged_idx dimension")
+        raise RuntimeError("Expected cond to be True, but got False. The offsets and lengths reach beyond the values.")
     return tuple(parts_of(input))
 
 
@@ -44,13 +44,10 @@ def _iter(func: Any, input: NestedTensor) -> Any:
 
 @handles("to_padded_tensor")
 def _to_padded(func: Any, input: NestedTensor, padding: float, output_size: Any = None) -> Tensor:
-    if input._ragged.lengths is not None:
-        raise RuntimeError("to_padded_tensor(): not supported for nested tensors with holes")
-    longest = None if output_size is None else output_size[input._ragged_idx]
-    if longest is not None and longest > input._ragged.bounds[1]:
-        made = padded(input, padding, longest)
-        return made
-    return padded(input, padding, longest)
+    if output_size is not None:
+        return padded(input, padding, output_size[input._ragged_idx])
+    longest = input._ragged.known_longest
+    return padded(input, padding, values_of(input).shape[input._ragged_idx - 1] if longest is None else longest)
 
 
 @handles("masked_select")
@@ -70,6 +67,8 @@ def _select(func: Any, input: NestedTensor, dim: int, index: int) -> Tensor:
             raise IndexError("tuple index out of range")
         return part_of(input, index)
     along = inner(input, place, "select")
+    if input._ragged.lengths is not None:
+        raise ValueError("select(): not yet supported on dim != 0 for non-contiguous nested tensor with holes")
     return like(values_of(input).select(along, index), input, input._ragged_idx - (place < input._ragged_idx))
 
 
@@ -99,6 +98,7 @@ def _item(func: Any, input: NestedTensor, index: Any) -> Tensor:
 
 
 def _sliced(input: NestedTensor, place: int, part: slice) -> NestedTensor:
+    must_be_plain(input, "slice_tensor(self: jt, dim: any?, start: any?, end: any?, step: any?)")
     along = inner(input, place, "slice")
     return like(values_of(input)[(slice(None),) * along + (part,)], input)
 
@@ -115,22 +115,24 @@ def _set_item(func: Any, input: NestedTensor, index: Any, value: Any) -> None:
 
 @handles("narrow")
 def _narrow(func: Any, input: NestedTensor, dim: int, start: int, length: int) -> NestedTensor:
+    must_be_plain(input, "narrow(self: jt, dim: any, start: any, length: any)")
     return like(func(values_of(input), inner(input, dim, "narrow"), start, length), input)
 
 
 @handles("split", "split_with_sizes")
 def _split(func: Any, input: NestedTensor, split_size: Any, dim: int = 0) -> tuple[NestedTensor, ...]:
     name = "split" if isinstance(split_size, int) else "split_with_sizes"
+    form = "split_tensor(self: jt, split_size" if name == "split" else "split_with_sizes_default(self: jt, split_sizes"
+    must_be_plain(input, f"{form}: any, dim: any?)")
     parts = func(values_of(input), split_size, inner(input, dim, name))
     return tuple(like(one, input) for one in parts)
 
 
 @handles("chunk")
 def _chunk(func: Any, input: NestedTensor, chunks: int, dim: int = 0) -> tuple[NestedTensor, ...]:
+    must_be_plain(input, "chunk_default(self: jt, chunks: any, dim: any?)")
     if dimension(input, dim) != 0:
         return tuple(like(one, input) for one in func(values_of(input), chunks, inner(input, dim, "chunk")))
-    if input._ragged.lengths is not None:
-        raise RuntimeError("chunk(): not supported for NestedTensor with holes on dim=0")
     count = len(input._ragged)
     step = -(-count // chunks)
     offsets, values, along = input._ragged.offsets, values_of(input), input._ragged_idx - 1
@@ -149,6 +151,8 @@ def _transpose(func: Any, input: NestedTensor, dim0: int, dim1: int) -> NestedTe
     if first == second:
         return like(values_of(input), input)
     if 0 in (first, second):
+        if input._ragged_idx != 1:
+            raise RuntimeError("transpose(): not supported for NestedTensor on dim=0")
         raise ValueError("Transpose is not supported on the batch dimension for jagged NT")
     ragged = {first: second, second: first}.get(input._ragged_idx, input._ragged_idx)
     return like(values_of(input).transpose(first - 1, second - 1), input, ragged)
@@ -203,6 +207,7 @@ def _unsqueeze(func: Any, input: NestedTensor, dim: int) -> NestedTensor:
 def _squeeze(func: Any, input: NestedTensor, dim: Any = None) -> NestedTensor:
     if not isinstance(dim, int):
         raise NotImplementedError(f"aten.squeeze.{'default' if dim is None else 'dims'}")
+    must_be_plain(input, "squeeze_dim(self: jt, dim: any)")
     place = dimension(input, dim)
     along = inner(input, place, "squeeze")
     values = values_of(input)
@@ -210,7 +215,7 @@ def _squeeze(func: Any, input: NestedTensor, dim: Any = None) -> NestedTensor:
     return like(values.squeeze(along), input, input._ragged_idx - gone)
 
 
-def _inner_sizes(name: str, input: NestedTensor, sizes: Any) -> tuple[list[int], int] | None:
+def _inner_sizes(input: NestedTensor, sizes: Any) -> tuple[list[int], int] | None:
     """Sizes of the values for sizes of the tensor, and the place of the jagged dimension; None if they do not fit."""
     own = size_of(input)
     ragged = input._ragged_idx
@@ -235,7 +240,12 @@ def _view(func: Any, input: NestedTensor, *sizes: Any, **kwargs: Any) -> NestedT
     wanted = _sizes_of(sizes or tuple(kwargs.values()))
     if len(wanted) == 1 and isinstance(wanted[0], torch.dtype):
         raise NotImplementedError("aten.view.dtype")
-    inside = _inner_sizes("view", input, wanted)
+    inside = _inner_sizes(input, wanted)
+    if input._ragged_idx != 1 and tuple(wanted) != input._size:
+        raise RuntimeError(
+            f"view(): does not support ragged_idx != 1 except when inp._size == size. inp._size is ({input._size}) and size is "
+            f"({wanted})"
+        )
     if inside is None:
         raise RuntimeError(f"view(): cannot view shape {input._size} as {wanted}")
     function = Tensor.reshape if func.__name__ == "reshape" else Tensor.view
@@ -251,7 +261,7 @@ def _view_as(func: Any, input: NestedTensor, other: Tensor) -> Tensor:
 @handles("expand", "broadcast_to")
 def _expand(func: Any, input: NestedTensor, *sizes: Any, **kwargs: Any) -> NestedTensor:
     wanted = _sizes_of(sizes or tuple(kwargs.values()))
-    inside = _inner_sizes("expand", input, wanted) if len(wanted) == input.dim() else None
+    inside = _inner_sizes(input, wanted) if len(wanted) == input.dim() else None
     if inside is None or inside[1] != input._ragged_idx:
         raise RuntimeError(f"expand(): cannot expand shape {input._size} -> {wanted}")
     return like(values_of(input).expand(inside[0]), input)

@@ -7,8 +7,8 @@ from rushlight import Tensor
 from rushlight._aten_names import aten_name
 from rushlight._C import DisableTorchFunctionSubclass
 
-from .registry import NO_SIZES, handles, like, packed
-from .tensor import Geometry, StridedNestedTensor, buffer_of, pack, refusal, samples_of, wrap
+from .registry import handles, like, packed
+from .tensor import NO_SIZES, Geometry, StridedNestedTensor, buffer_of, pack, refusal, samples_of, wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 def _unary(func: Any, input: Nested, *args: Any, **kwargs: Any) -> Nested:
     if kwargs.pop("inplace", False):
         return in_place(func, input, *args, inplace=True, **kwargs)
-    own = packed(input)
-    return like(func(buffer_of(own), *args, **kwargs), own)
+    return like(func(buffer_of(input), *args, **kwargs), input)
 
 
 @handles(*"abs_ gelu_ logical_not_ neg_ relu_ sgn_ silu_ tanh_ zero_ fill_ normal_".split())
@@ -63,13 +62,15 @@ def _operands(name: str, input: Any, other: Any) -> tuple[Nested, Any, Any]:
             if one.is_nested:
                 raise RuntimeError(NO_SIZES)
             raise RuntimeError(f"Expected both self and other to be nested, but got {words}")
-    nested = [packed(one) for one in (input, other) if isinstance(one, StridedNestedTensor)]
+    nested = [one for one in (input, other) if isinstance(one, StridedNestedTensor)]
     if len({tuple(one._geometry.shapes) for one in nested}) > 1:
         raise RuntimeError(f"{name} does not support broadcasting when given a NestedTensor")
+    if not nested[0]._geometry.places_as(nested[-1]._geometry):
+        nested = [input, other] = [packed(input), packed(other)]
 
     def plain(one: Any) -> Any:
         if isinstance(one, StridedNestedTensor):
-            return buffer_of(packed(one))
+            return buffer_of(one)
         # A number as a tensor keeps the dtype of the buffer, as a tensor of no dimension.
         return one.reshape(()) if isinstance(one, Tensor) else one
 
@@ -91,6 +92,9 @@ def _compared(func: Any, input: Nested, other: Any) -> Nested:
 def _masked_fill(func: Any, input: Any, mask: Any, value: Any) -> Nested:
     if isinstance(value, Tensor):
         raise refusal("masked_fill.Tensor")
+    for one, words in ((input, "a non-nested self and nested other"), (mask, "a nested self and non-nested other")):
+        if not isinstance(one, StridedNestedTensor):
+            raise RuntimeError(f"Expected both self and other to be nested, but got {words}")
     nested, first, second = _operands("masked_fill", input, mask)
     return like(func(first, second, value), nested)
 

@@ -40,7 +40,8 @@ def answer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     handler = HANDLERS.get(name)
     if handler is None:
         name = {"norm": "linalg_vector_norm"}.get(name, name)
-        raise refusal(aten_name(name, args, kwargs).removesuffix(".default"))
+        operator = aten_name(name, args, kwargs).removesuffix(".default")
+        raise refusal(operator, args)
     if "self" in kwargs:
         kwargs = {"input" if key == "self" else key: value for key, value in kwargs.items()}
     return handler(func, *args, **kwargs)

@@ -77,7 +77,7 @@ def _matmul(func: Any, input: Any, other: Any) -> Nested:
         if left.shape[-1] != right.shape[-2]:
             raise RuntimeError(
                 "matmul: Nested tensors cannot be matrix multiplied, last dimension of self has sizes "
-                f"{left.shape[-1]} and second to last dimension of mat2 has sizes {right.shape[-2]}. These must match."
+                f"{left.shape[-1]}\nThe second to last dimension of mat2 has sizes {right.shape[-2]}. These must match."
             )
     return pack([left @ right for left, right in zip(first, second)])
 

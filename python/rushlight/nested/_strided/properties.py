@@ -8,8 +8,8 @@ from rushlight._C import DisableTorchFunctionSubclass
 from rushlight._handlers import own_node
 
 from .elementwise import in_place
-from .registry import NO_SIZES, dimension, handles, like, packed
-from .tensor import StridedNestedTensor, buffer_of, refusal, samples_of, wrap
+from .registry import dimension, handles, like, packed
+from .tensor import NO_SIZES, StridedNestedTensor, buffer_of, refusal, samples_of, wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

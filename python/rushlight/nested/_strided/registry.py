@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 HANDLERS: dict[str, Callable[..., Any]] = {}
 handles = registering(HANDLERS)
 
-NO_SIZES = "Internal error: NestedTensorImpl doesn't support sizes. Please file an issue."
-
 
 def dimension(input: Nested, dim: int, more: int = 0) -> int:
     rank = input._geometry.rank + more

@@ -7,8 +7,8 @@ from math import prod
 import rushlight as torch
 from rushlight import Tensor
 
-from .registry import NO_SIZES, dimension, handles, view
-from .tensor import Geometry, StridedNestedTensor, buffer_of, pack, refusal, sample_of, samples_of
+from .registry import dimension, handles, view
+from .tensor import NO_SIZES, Geometry, StridedNestedTensor, buffer_of, pack, refusal, sample_of, samples_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _without(sizes: list[tuple[int, ...]], place: int) -> list[tuple[int, ...]]:
 def _item(func: Any, input: Nested, index: Any) -> Tensor:
     items = list(index) if isinstance(index, tuple) else [index]
     if any(isinstance(one, (Tensor, list)) for one in items):
-        raise refusal("index.Tensor")
+        raise refusal("index.Tensor", (input,))
     taken = sum(one is not None and one is not Ellipsis for one in items)
     made: Tensor = input
     place = 0
@@ -91,7 +91,7 @@ def _item(func: Any, input: Nested, index: Any) -> Tensor:
             made = made.unsqueeze(place)
             place += 1
         elif isinstance(one, slice):
-            raise refusal("slice.Tensor")
+            raise refusal("slice.Tensor", (input,))
         else:
             made = made.select(place, one)
     return made
@@ -149,6 +149,8 @@ def _unsqueeze(func: Any, input: Nested, dim: int) -> Nested:
 def _squeeze(func: Any, input: Nested, dim: Any = None) -> Nested:
     words = "is not supported at the moment if you need this feature, please open an issue on github describing your use case."
     if dim is None:
+        if input.requires_grad and torch.is_grad_enabled():
+            raise RuntimeError(NO_SIZES)
         raise RuntimeError(
             "squeeze(): For nested tensors, squeeze without the dim argument is not supported at the moment, however you "
             "can use squeeze(Tensor self, int dim) instead if you need this feature, please open an issue on github "
@@ -184,7 +186,7 @@ def _chunk(func: Any, input: Nested, chunks: int, dim: int = 0) -> tuple[Nested,
 @handles("split_with_sizes", "split")
 def _split(func: Any, input: Nested, split_size: Any, dim: int = 0) -> tuple[Nested, ...]:
     if isinstance(split_size, int):
-        raise refusal("split.Tensor")
+        raise refusal("split.Tensor", (input,))
     place = dimension(input, dim)
     if place != input._geometry.rank - 1 or place == 0:
         raise RuntimeError("split_with_sizes for nested tensors is currently only supported for the last dimension.")

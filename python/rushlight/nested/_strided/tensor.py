@@ -46,6 +46,10 @@ class Geometry:
             end += prod(shape)
         return True
 
+    def places_as(self, other: Geometry) -> bool:
+        """Whether elements of the same index have the same place in both buffers."""
+        return (self.shapes, self.steps, self.starts) == (other.shapes, other.steps, other.starts)
+
     @property
     def rank(self) -> int:
         """The number of dimensions of the nested tensor."""
@@ -126,8 +130,16 @@ def _rebuild_nested_tensor(
     return view_from_buffer(buffer, sizes, strides, offsets).requires_grad_(requires_grad)
 
 
-def refusal(operator: str) -> NotImplementedError:
-    """The error of an operator that has no form for such tensors."""
+#: Operators whose derivative asks for the sizes first, so that torch refuses them with another error.
+_ASKING = {"expand", "index.Tensor", "max.dim", "mean.dim", "min.dim", "slice.Tensor", "sort", "split.Tensor", "topk"}
+NO_SIZES = "Internal error: NestedTensorImpl doesn't support sizes. Please file an issue."
+
+
+def refusal(operator: str, args: Sequence[Any] = ()) -> NotImplementedError | RuntimeError:
+    """The error of an operator that has no form for such tensors, among the arguments of which they are."""
+    if operator in _ASKING and torch.is_grad_enabled():
+        if any(isinstance(one, Tensor) and one.requires_grad for one in args):
+            return RuntimeError(NO_SIZES)
     return NotImplementedError(
         f"Could not run 'aten::{operator}' with arguments from the 'NestedTensorCPU' backend. The layout torch.strided of "
         "nested tensors supports few functions.\nThe layout torch.jagged supports more. Otherwise, use unbind() or "
