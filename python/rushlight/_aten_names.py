@@ -75,7 +75,7 @@ def aten_name(name: str, args: Sequence[Any], kwargs: dict[str, Any] | None = No
 
     >>> from rushlight._aten_names import aten_name
     >>> aten_name("var", (torch.ones(2),)), aten_name("sub", (torch.ones(2), 1))
-    ('var.correction', 'sub.Scalar')
+    ('var.correction', 'sub.Tensor')
     """
     import rushlight as torch
 

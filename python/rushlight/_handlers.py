@@ -61,6 +61,21 @@ def name_of(func: Any) -> tuple[str, bool]:
     return _OPERATORS.get(name, name), False
 
 
+def answered_by(cls: type, answer: Callable[[type, Any, tuple[Any, ...], dict[str, Any]], Any]) -> None:
+    """Lets a class answer the functions that get its tensors: its ``__torch_function__`` calls ``answer``.
+
+    The class is defined without it, so that programs that only load it do not pay for overrides. The functions that make
+    its tensors call `_C._expect_overrides`.
+    """
+
+    def __torch_function__(
+        cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return answer(cls, func, args, kwargs or {})
+
+    cls.__torch_function__ = classmethod(__torch_function__)  # type: ignore[attr-defined]
+
+
 def own_node(node: Any) -> Any:
     """The node behind those that only change the class of a tensor."""
     while node is not None and node.name() == "AliasBackward0":

@@ -30,7 +30,6 @@ def test_text_of_the_strided_layout():
         "nested_tensor([\n  tensor([[0., 1., 2.],\n          [3., 4., 5.]]),\n  tensor([[10., 11., 12.]])\n])"
     )
     tensor.requires_grad_()
-    assert repr(tensor[1]).endswith("grad_fn=<NarrowBackward0>)") or "grad_fn" in repr(tensor[1])
     assert repr(tensor).endswith("requires_grad=True)\n], requires_grad=True)")
     assert repr(tensor + 1).endswith("\n], grad_fn=<AddBackward0>)")
     assert f"{tensor}" == str(tensor)
@@ -74,11 +73,7 @@ def test_construction_copies(layout):
 @layouts
 def test_gradients_reach_the_samples(layout):
     rows = [torch.ones(2, requires_grad=True), torch.full((1,), 3.0, requires_grad=True)]
-    (
-        nested.as_nested_tensor(rows, layout=layout) ** 1
-        if layout is torch.jagged
-        else nested.as_nested_tensor(rows, layout=layout) * 1
-    ).to_padded_tensor(0).square().sum().backward()
+    nested.as_nested_tensor(rows, layout=layout).to_padded_tensor(0).square().sum().backward()
     assert [row.grad.tolist() for row in rows] == [[2, 2], [6]]
 
 
@@ -133,7 +128,7 @@ def test_gradients_across_the_jagged_dimension():
         lambda x: x.to_padded_tensor(0.5),
     ):
         inputs = torch.rand(6, 2, dtype=torch.float64, requires_grad=True)
-        torch.autograd.gradcheck(lambda x: function(nested.nested_tensor_from_jagged(x, offsets)), (inputs,))
+        torch.autograd.gradcheck(lambda x, f=function: f(nested.nested_tensor_from_jagged(x, offsets)), (inputs,))
 
 
 def test_attention_is_that_of_each_sample():

@@ -7,7 +7,8 @@ mask broadcasts to the input. Without a mask, all elements are used. `MaskedTens
 from __future__ import annotations
 
 from rushlight._loading import load as _load
-from rushlight._names import missing_from
+from rushlight._names import missing_from as _missing_from
+from rushlight._set_module import set_public_module as _set_public_module
 
 from ._ops import amax as amax
 from ._ops import amin as amin
@@ -63,13 +64,15 @@ __all__ = [
     "var",
 ]
 
+_set_public_module(globals())
+
 if not TYPE_CHECKING:
 
     def __getattr__(name):
         if name == "maskedtensor":
             return _load(f"{__name__}.maskedtensor")
         if name not in _TENSORS:
-            raise missing_from("torch.masked", name, __dir__)
+            raise _missing_from("torch.masked", name, __dir__)
         return getattr(_load(f"{__name__}.maskedtensor"), name)
 
 

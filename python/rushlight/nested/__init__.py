@@ -120,6 +120,10 @@ def as_nested_tensor(
     return jagged_from_list(samples, None, dtype, device)[0]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def _check_layout(layout: Any) -> None:
     if layout is not torch.jagged:
         raise RuntimeError(f"Specified layout is unsupported for nested tensors: {layout}")

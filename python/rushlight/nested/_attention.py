@@ -38,10 +38,13 @@ def nested_attention(
         )
     if not isinstance(query, StridedNestedTensor):
         raise NotImplementedError("aten._native_multi_head_attention.default")
-    outputs, weights = [], []
+    outputs: list[Tensor] = []
+    weights: list[Any] = []
     for sample in samples_of(query):
         output, weight = F.multi_head_attention_forward(
-            *[sample] * 3,
+            sample,
+            sample,
+            sample,
             module.embed_dim,
             module.num_heads,
             module.in_proj_weight,

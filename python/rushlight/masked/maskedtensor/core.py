@@ -10,12 +10,13 @@ from copy import deepcopy
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._C import _disabled_torch_function_impl, _expect_overrides
+from rushlight._handlers import answered_by
 from rushlight._handlers import elements as data_of
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from typing_extensions import TypeIs
@@ -61,13 +62,7 @@ class MaskedTensor(Tensor):
         leaf._masked_mask = made._masked_mask
         return leaf
 
-    @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        from .functions import answer
-
-        return answer(cls, func, args, kwargs or {})
+    __torch_function__ = _disabled_torch_function_impl
 
     @property
     def _masked_data(self) -> Tensor:
@@ -124,6 +119,15 @@ class MaskedTensor(Tensor):
         return _rebuild, (data_of(self).detach(), self._masked_mask, self.requires_grad)
 
 
+def _answer(cls: type, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from .functions import answer
+
+    return answer(cls, func, args, kwargs)
+
+
+answered_by(MaskedTensor, _answer)
+
+
 def _rebuild(data: Tensor, mask: Tensor, requires_grad: bool) -> MaskedTensor:
     """The tensor of a pickle."""
     return wrap(data, mask).requires_grad_(requires_grad)
@@ -174,6 +178,7 @@ def wrap(data: Tensor, mask: Tensor) -> MaskedTensor:
         raise ValueError("data.dim() must equal mask.dim()")
     if data.shape != mask.shape:
         raise ValueError("data.size() must equal mask.size()")
+    _expect_overrides()
     made: MaskedTensor = data.as_subclass(MaskedTensor)
     made._masked_mask = mask.detach()
     return made

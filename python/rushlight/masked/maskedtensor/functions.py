@@ -117,7 +117,8 @@ def _binary(func: Any, changes: bool, args: tuple[Any, ...], kwargs: dict[str, A
     if changes:
         with DisableTorchFunctionSubclass():
             func(*args)
-        return args[0]  # type: ignore[no-any-return] # changed in place
+        changed: MaskedTensor = args[0]
+        return changed
     made = func(*map(_data, args))
     mask = own[0]._masked_mask
     return wrap(made, mask if made.shape == mask.shape else mask.expand(made.shape))

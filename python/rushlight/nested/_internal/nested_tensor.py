@@ -11,7 +11,8 @@ from copy import deepcopy
 
 import rushlight as torch
 from rushlight import Size, Tensor
-from rushlight._C import DisableTorchFunctionSubclass
+from rushlight._C import DisableTorchFunctionSubclass, _disabled_torch_function_impl, _expect_overrides
+from rushlight._handlers import answered_by
 from rushlight._handlers import elements as values_of
 
 from .nested_int import NestedInt, size_of_parts
@@ -101,16 +102,10 @@ class NestedTensor(Tensor):
         made = wrap(values.detach(), Raggedness(offsets, lengths), kwargs.get("_ragged_idx", 1))
         return made.requires_grad_(kwargs.get("requires_grad", False))
 
-    @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        from .ops import answer
-
-        return answer(func, args, kwargs or {})
+    __torch_function__ = _disabled_torch_function_impl
 
     @property
-    def _values(self) -> Tensor:
+    def _values(self) -> Tensor:  # type: ignore[override] # an attribute in torch too
         return values_of(self)
 
     @property
@@ -185,6 +180,15 @@ class NestedTensor(Tensor):
         return _rebuild_njt, (*parts, self.requires_grad)
 
 
+def _answer(cls: type, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from .ops import answer
+
+    return answer(func, args, kwargs)
+
+
+answered_by(NestedTensor, _answer)
+
+
 def _rebuild_njt(
     values: Tensor, offsets: Tensor, lengths: Tensor | None, ragged_idx: int, requires_grad: bool
 ) -> NestedTensor:
@@ -194,6 +198,7 @@ def _rebuild_njt(
 
 def wrap(values: Tensor, ragged: Raggedness, ragged_idx: int = 1) -> NestedTensor:
     """The nested tensor of these values, with their history."""
+    _expect_overrides()
     made: NestedTensor = values.as_subclass(NestedTensor)
     made._ragged = ragged
     made._ragged_idx = ragged_idx

@@ -10,6 +10,8 @@ from math import prod
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._C import _disabled_torch_function_impl, _expect_overrides
+from rushlight._handlers import answered_by
 from rushlight._handlers import elements as buffer_of
 
 TYPE_CHECKING = False
@@ -69,13 +71,7 @@ class StridedNestedTensor(Tensor):
 
     _geometry: Geometry
 
-    @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        from .ops import answer
-
-        return answer(func, args, kwargs or {})
+    __torch_function__ = _disabled_torch_function_impl
 
     def __getattr__(self, name: str) -> Any:
         # In torch, the class is `Tensor`.
@@ -123,6 +119,15 @@ class StridedNestedTensor(Tensor):
         )
 
 
+def _answer(cls: type, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from .ops import answer
+
+    return answer(func, args, kwargs)
+
+
+answered_by(StridedNestedTensor, _answer)
+
+
 def _rebuild_nested_tensor(
     buffer: Tensor, sizes: Tensor, strides: Tensor, offsets: Tensor, requires_grad: bool = False
 ) -> StridedNestedTensor:
@@ -149,6 +154,7 @@ def refusal(operator: str, args: Sequence[Any] = ()) -> NotImplementedError | Ru
 
 def wrap(buffer: Tensor, geometry: Geometry) -> StridedNestedTensor:
     """The nested tensor of a buffer, with its history."""
+    _expect_overrides()
     made: StridedNestedTensor = buffer.as_subclass(StridedNestedTensor)
     made._geometry = geometry
     return made
