@@ -38,6 +38,12 @@ _TYPES = (
     "BFloat16Tensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor".split()
 )
 
+# Functions and classes for CUDA devices
+_SEMI_STRUCTURED = (
+    "SparseSemiStructuredTensor SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS "
+    "to_sparse_semi_structured".split()
+)
+
 
 @overridable
 def sparse_coo_tensor(
@@ -414,6 +420,8 @@ for _function in (dsmm, hspmm, smm, sparse_coo_tensor, spmm, sspaddmm):
 
 
 def __getattr__(name: str) -> Any:
+    if name in _SEMI_STRUCTURED:
+        return getattr(load("rushlight._sparse_semi_structured"), name)
     if name not in _TYPES:
         from rushlight._names import missing_from
 
@@ -423,4 +431,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_TYPES]
+    return [*__all__, *_TYPES, *_SEMI_STRUCTURED]

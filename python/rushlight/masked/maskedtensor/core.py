@@ -62,7 +62,7 @@ class MaskedTensor(Tensor):
         leaf._masked_mask = made._masked_mask
         return leaf
 
-    __torch_function__ = _disabled_torch_function_impl
+    __torch_function__ = _disabled_torch_function_impl  # type: ignore[assignment] # until the class is complete
 
     @property
     def _masked_data(self) -> Tensor:

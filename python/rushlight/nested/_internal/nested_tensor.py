@@ -102,7 +102,7 @@ class NestedTensor(Tensor):
         made = wrap(values.detach(), Raggedness(offsets, lengths), kwargs.get("_ragged_idx", 1))
         return made.requires_grad_(kwargs.get("requires_grad", False))
 
-    __torch_function__ = _disabled_torch_function_impl
+    __torch_function__ = _disabled_torch_function_impl  # type: ignore[assignment] # until the class is complete
 
     @property
     def _values(self) -> Tensor:  # type: ignore[override] # an attribute in torch too

@@ -71,7 +71,7 @@ class StridedNestedTensor(Tensor):
 
     _geometry: Geometry
 
-    __torch_function__ = _disabled_torch_function_impl
+    __torch_function__ = _disabled_torch_function_impl  # type: ignore[assignment] # until the class is complete
 
     def __getattr__(self, name: str) -> Any:
         # In torch, the class is `Tensor`.
