@@ -32,6 +32,7 @@ WITHOUT_EXAMPLE = {
     "export.*": "refuses every call",
     "fx.*": "refuses every call",
     "library.*": "refuses every call",
+    "sparse.SparseSemiStructuredTensorCU*": "refuses every call",
     "onnx.*": "refuses every call",
     "package.*": "refuses every call",
     "utils.collect_env.*": "asks programs and the machine, whose answers differ",

@@ -28,7 +28,7 @@ class SparseSemiStructuredTensorCUTLASS(SparseSemiStructuredTensor):
     @classmethod
     def from_dense(cls, original_tensor: Tensor) -> NoReturn:
         """Raises an error: the tensor is not on a CUDA device."""
-        raise _refusal(original_tensor)
+        raise refusal(original_tensor)
 
 
 class SparseSemiStructuredTensorCUSPARSELT(SparseSemiStructuredTensor):
@@ -37,22 +37,11 @@ class SparseSemiStructuredTensorCUSPARSELT(SparseSemiStructuredTensor):
     @classmethod
     def from_dense(cls, original_tensor: Tensor) -> NoReturn:
         """Raises an error: the tensor is not on a CUDA device."""
-        raise _refusal(original_tensor)
+        raise refusal(original_tensor)
 
 
-def to_sparse_semi_structured(original_tensor: Tensor, transposed: bool = False) -> SparseSemiStructuredTensor:
-    """Raises torch's error: the tensor is not on a CUDA device.
-
-    >>> try:
-    ...     torch.sparse.to_sparse_semi_structured(torch.zeros(64, 64))
-    ... except RuntimeError as error:
-    ...     print(error)
-    Error original_tensor.device= cpu is not supported! Only CUDA tensors are currently supported.
-    """
-    raise _refusal(original_tensor)
-
-
-def _refusal(tensor: Tensor) -> RuntimeError:
+def refusal(tensor: Tensor) -> RuntimeError:
+    """torch's error for a tensor that is not on a CUDA device."""
     return RuntimeError(
         f"Error original_tensor.device= {tensor.device} is not supported! Only CUDA tensors are currently supported."
     )
@@ -63,5 +52,4 @@ set_module(
     SparseSemiStructuredTensor,
     SparseSemiStructuredTensorCUTLASS,
     SparseSemiStructuredTensorCUSPARSELT,
-    to_sparse_semi_structured,
 )

@@ -16,7 +16,7 @@ from rushlight._set_module import set_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
     from rushlight import Tensor
 
@@ -31,6 +31,7 @@ __all__ = [
     "spdiags",
     "spsolve",
     "sum",
+    "to_sparse_semi_structured",
 ]
 
 # The legacy types, which load when they are first used.
@@ -40,8 +41,7 @@ _TYPES = (
 
 # Functions and classes for CUDA devices
 _SEMI_STRUCTURED = (
-    "SparseSemiStructuredTensor SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS "
-    "to_sparse_semi_structured".split()
+    "SparseSemiStructuredTensor SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS".split()
 )
 
 
@@ -413,6 +413,18 @@ class check_sparse_tensor_invariants:
 
     def __call__(self, function: Any) -> Any:
         return function
+
+
+def to_sparse_semi_structured(original_tensor: Tensor, transposed: bool = False) -> NoReturn:
+    """Raises torch's error: the tensor is not on a CUDA device.
+
+    >>> try:
+    ...     torch.sparse.to_sparse_semi_structured(torch.zeros(64, 64))
+    ... except RuntimeError as error:
+    ...     print(error)
+    Error original_tensor.device= cpu is not supported! Only CUDA tensors are currently supported.
+    """
+    raise load("rushlight._sparse_semi_structured").refusal(original_tensor)
 
 
 for _function in (dsmm, hspmm, smm, sparse_coo_tensor, spmm, sspaddmm):
