@@ -50,6 +50,26 @@ def registering(table: dict[str, Handler]) -> Callable[..., Callable[[Handler], 
     return handles
 
 
+def fits(handler: Handler, args: tuple[Any, ...], cls: type) -> bool:
+    """Whether a call's first argument is one that a handler takes: an instance of the class, unless ``input`` is Any."""
+    of_the_class = handler.__annotations__.get("input", "Any") != "Any"
+    return not (of_the_class and args and not isinstance(args[0], cls))
+
+
+def where_operands(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """The condition and the two operands of a call of `torch.where`, or of the method, which has the condition second.
+
+    Raises:
+        TypeError: one is missing.
+    """
+    names = ("input", "condition", "other") if func is Tensor.where else ("condition", "input", "other")
+    given = {**dict(zip(names, args)), **kwargs}
+    for name in names:
+        if name not in given:
+            raise TypeError(f'where() missing 1 required positional arguments: "{name}"')
+    return given["condition"], given["input"], given["other"]
+
+
 def name_of(func: Any) -> tuple[str, bool]:
     """The name of a function, method or attribute, and whether the attribute is written."""
     owner = getattr(func, "__self__", None)

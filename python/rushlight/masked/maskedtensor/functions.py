@@ -6,7 +6,7 @@ import rushlight as torch
 from rushlight import Tensor, masked
 from rushlight._aten_names import aten_name
 from rushlight._C import DisableTorchFunctionSubclass
-from rushlight._handlers import OF_THE_ELEMENTS, name_of, own_node, registering, write_attribute
+from rushlight._handlers import OF_THE_ELEMENTS, fits, name_of, own_node, registering, where_operands, write_attribute
 
 from .core import MaskedTensor, data_of, wrap
 
@@ -60,7 +60,7 @@ def answer(cls: type, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if "self" in kwargs:
         kwargs = {"input" if key == "self" else key: value for key, value in kwargs.items()}
     handler = HANDLERS.get(name)
-    if handler is not None:
+    if handler is not None and fits(handler, args, MaskedTensor):
         return handler(func, *args, **kwargs)
     changes = name.endswith("_") and not name.endswith("__")
     plain = name[:-1] if changes else name
@@ -95,7 +95,7 @@ def _mask(one: Any) -> Any:
     return type(one)(map(_mask, one)) if type(one) in (list, tuple) else one
 
 
-def _unary(func: Any, changes: bool, input: MaskedTensor, *args: Any, **kwargs: Any) -> MaskedTensor:
+def _unary(func: Any, changes: bool, input: MaskedTensor, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(input, MaskedTensor) or any(isinstance(one, Tensor) for one in args):
         raise TypeError("MaskedTensor unary ops do not support additional Tensor arguments")
     if kwargs and func.__name__ == "round":
@@ -104,10 +104,11 @@ def _unary(func: Any, changes: bool, input: MaskedTensor, *args: Any, **kwargs: 
         with DisableTorchFunctionSubclass():
             func(input, *args, **kwargs)
         return input
-    return wrap(func(data_of(input), *args, **kwargs), input._masked_mask)
+    made = func(data_of(input), *args, **kwargs)
+    return wrap(made, input._masked_mask) if isinstance(made, Tensor) else made
 
 
-def _binary(func: Any, changes: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> MaskedTensor:
+def _binary(func: Any, changes: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if kwargs.keys() - {"input", "other"}:
         raise ValueError("len(kwargs) must equal 0")
     args = (*args, *kwargs.values())
@@ -117,9 +118,10 @@ def _binary(func: Any, changes: bool, args: tuple[Any, ...], kwargs: dict[str, A
     if changes:
         with DisableTorchFunctionSubclass():
             func(*args)
-        changed: MaskedTensor = args[0]
-        return changed
+        return args[0]
     made = func(*map(_data, args))
+    if not isinstance(made, Tensor):
+        return made  # NotImplemented, of Python's operators
     mask = own[0]._masked_mask
     return wrap(made, mask if made.shape == mask.shape else mask.expand(made.shape))
 
@@ -157,9 +159,7 @@ def _joined(func: Any, tensors: Any, *args: Any, **kwargs: Any) -> MaskedTensor:
 
 @handles("where")
 def _where(func: Any, *args: Any, **kwargs: Any) -> MaskedTensor:
-    names = ("input", "condition", "other") if func is Tensor.where else ("condition", "input", "other")
-    given = {**dict(zip(names, args)), **kwargs}
-    condition, first, second = (given[name] for name in ("condition", "input", "other"))
+    condition, first, second = where_operands(func, args, kwargs)
     if isinstance(condition, MaskedTensor) or not all(isinstance(one, Tensor) for one in (first, second)):
         raise TypeError("where() of masked tensors takes a plain condition and two tensors")
     masks = [

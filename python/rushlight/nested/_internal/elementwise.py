@@ -6,6 +6,7 @@ import rushlight as torch
 from rushlight import _C, Tensor
 from rushlight._aten_names import aten_name
 from rushlight._C import DisableTorchFunctionSubclass
+from rushlight._handlers import where_operands
 
 from .nested_tensor import NestedTensor, from_padded, like, padded, size_of, values_of
 from .registry import handles, must_be_plain, nested_among, same_parts
@@ -62,6 +63,8 @@ def pointwise(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any
     if writes:
         return in_place(func, first, args, kwargs)
     made = _applied(func, args, kwargs, values_of)
+    if made is NotImplemented:
+        return made  # of Python's operators
     return like(made, first) if isinstance(made, Tensor) else type(made)([like(one, first) for one in made])
 
 
@@ -107,9 +110,7 @@ def _mismatch(name: str, args: Any, first: Any, second: Any, sizes: bool = False
 @handles("where")
 def _where(func: Any, *args: Any, **kwargs: Any) -> Any:
     # The method has the condition second.
-    names = ("input", "condition", "other") if func is Tensor.where else ("condition", "input", "other")
-    given = {**dict(zip(names, args)), **kwargs}
-    condition, first, second = (given[name] for name in ("condition", "input", "other"))
+    condition, first, second = where_operands(func, args, kwargs)
     if not isinstance(condition, NestedTensor):
         raise ValueError(
             "NestedTensor where_self(condition: jt_all, self: any, other: any): expected condition to be a jagged layout "
@@ -142,7 +143,7 @@ def _created(func: Any, input: NestedTensor, *args: Any, layout: Any = None, **k
 
 @handles(*"new_empty new_zeros new_ones new_full".split())
 def _new(func: Any, input: NestedTensor, *size: Any, **kwargs: Any) -> Tensor:
-    if size[:1] != ((),):
+    if len(size) != 1 or not isinstance(size[0], tuple) or size[0]:
         raise RuntimeError("new_empty() not supported for NJT with shape != ()")
     made: Tensor = func(values_of(input), *size, **kwargs)
     return made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rushlight._aten_names import aten_name
 from rushlight._C import DisableTorchFunctionSubclass
-from rushlight._handlers import OF_THE_ELEMENTS, name_of, write_attribute
+from rushlight._handlers import OF_THE_ELEMENTS, fits, name_of, write_attribute
 
 # The modules whose functions answer calls
 from . import products as products
@@ -16,6 +16,7 @@ from . import properties as properties
 from . import reductions as reductions
 from . import shapes as shapes
 from .elementwise import ELEMENTWISE_SLOTS, POINTWISE, pointwise
+from .nested_tensor import NestedTensor
 from .registry import HANDLERS
 
 TYPE_CHECKING = False
@@ -36,7 +37,7 @@ def answer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
     handler = HANDLERS.get(name)
-    if handler is not None:
+    if handler is not None and fits(handler, args, NestedTensor):
         if "axis" in kwargs:
             kwargs = {"dim" if key == "axis" else key: value for key, value in kwargs.items()}
         if "self" in kwargs:

@@ -51,7 +51,7 @@ def _reduced(
 ) -> Any:
     options: dict[str, Any] = {} if dtype is None else {"dtype": dtype}
     name = func.__name__
-    if dim is None or dim == () or dim == []:
+    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
         return func(values_of(input), **options)
     dims = sorted({dimension(input, one) for one in ([dim] if isinstance(dim, int) else dim)})
     return _along(func, name, input, dims, keepdim, options)

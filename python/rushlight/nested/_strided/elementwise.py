@@ -6,6 +6,7 @@ import rushlight as torch
 from rushlight import Tensor
 from rushlight._aten_names import aten_name
 from rushlight._C import DisableTorchFunctionSubclass
+from rushlight._handlers import where_operands
 
 from .registry import handles, like, packed
 from .tensor import NO_SIZES, Geometry, StridedNestedTensor, buffer_of, pack, refusal, samples_of, wrap
@@ -36,9 +37,10 @@ def in_place(func: Any, input: Nested, *args: Any, **kwargs: Any) -> Nested:
 
 
 @handles(*"add sub mul div subtract multiply divide true_divide __add__ __sub__ __mul__ __truediv__".split())
-def _binary(func: Any, input: Any, other: Any, **kwargs: Any) -> Nested:
+def _binary(func: Any, input: Any, other: Any, **kwargs: Any) -> Any:
     nested, first, second = _operands(func.__name__, input, other)
-    return like(func(first, second, **kwargs), nested)
+    made = func(first, second, **kwargs)
+    return like(made, nested) if isinstance(made, Tensor) else made  # NotImplemented, of Python's operators
 
 
 @handles(*"add_ mul_ __iadd__ __imul__".split())
@@ -101,9 +103,7 @@ def _masked_fill(func: Any, input: Any, mask: Any, value: Any) -> Nested:
 
 @handles("where")
 def _where(func: Any, *args: Any, **kwargs: Any) -> Nested:
-    names = ("input", "condition", "other") if func is Tensor.where else ("condition", "input", "other")
-    given = {**dict(zip(names, args)), **kwargs}
-    condition, first, second = (given[name] for name in ("condition", "input", "other"))
+    condition, first, second = where_operands(func, args, kwargs)
     for name, one, wanted in (("condition", condition, True), ("self", first, False), ("other", second, True)):
         if isinstance(one, StridedNestedTensor) is not wanted:
             raise RuntimeError(f"{name} must {'' if wanted else 'not '}be nested")

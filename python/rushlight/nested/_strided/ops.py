@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rushlight._aten_names import aten_name
 from rushlight._C import DisableTorchFunctionSubclass
-from rushlight._handlers import OF_THE_ELEMENTS, name_of, write_attribute
+from rushlight._handlers import OF_THE_ELEMENTS, fits, name_of, write_attribute
 
 # The modules whose functions answer calls
 from . import elementwise as elementwise
@@ -16,7 +16,7 @@ from . import products as products
 from . import properties as properties
 from . import shapes as shapes
 from .registry import HANDLERS
-from .tensor import refusal
+from .tensor import StridedNestedTensor, refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def answer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
     handler = HANDLERS.get(name)
-    if handler is None:
+    if handler is None or not fits(handler, args, StridedNestedTensor):
         name = {"norm": "linalg_vector_norm"}.get(name, name)
         operator = aten_name(name, args, kwargs).removesuffix(".default")
         raise refusal(operator, args)

@@ -213,6 +213,8 @@ def _cut(input: Nested, sizes: Any) -> tuple[Nested, ...]:
 def _reshape(func: Any, input: Nested, *sizes: Any) -> Nested:
     name = func.__name__.strip("_")
     if name == "reshape_as":
+        if not isinstance(sizes[0], StridedNestedTensor):
+            raise RuntimeError("get_nested_tensor_impl requires a NestedTensor.")
         shapes = list(sizes[0]._geometry.shapes)
         wanted = list(shapes[0])
     else:

@@ -13,6 +13,7 @@ from rushlight import Tensor
 from rushlight._C import _disabled_torch_function_impl, _expect_overrides
 from rushlight._handlers import answered_by
 from rushlight._handlers import elements as buffer_of
+from rushlight._warnings import warn_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,6 +156,11 @@ def refusal(operator: str, args: Sequence[Any] = ()) -> NotImplementedError | Ru
 def wrap(buffer: Tensor, geometry: Geometry) -> StridedNestedTensor:
     """The nested tensor of a buffer, with its history."""
     _expect_overrides()
+    warn_once(
+        "The PyTorch API of nested tensors is in prototype stage and will change in the near future. We recommend specifying "
+        "layout=torch.jagged when constructing a nested tensor, as this layout receives active development, has better "
+        "operator coverage, and works with torch.compile."
+    )
     made: StridedNestedTensor = buffer.as_subclass(StridedNestedTensor)
     made._geometry = geometry
     return made
