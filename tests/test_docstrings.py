@@ -32,6 +32,7 @@ WITHOUT_EXAMPLE = {
     "cpu.amp.*": "deprecated names",
     "export.*": "refuses every call",
     "library.*": "refuses every call",
+    "sparse.SparseSemiStructuredTensorCU*": "refuses every call",
     "onnx.*": "refuses every call",
     "package.*": "refuses every call",
     "utils.collect_env.*": "asks programs and the machine, whose answers differ",

@@ -81,7 +81,7 @@ def set_rng_state(new_state: Tensor) -> None:
 # Names that load when they are first used: modules, and functions in modules of their own.
 _SUBMODULES = frozenset(
     "accelerator amp ao array_api autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit "
-    "library linalg masked monitor mps mtia multiprocessing nn npz onnx ops optim overrides package profiler quasirandom random return_types safetensors serialization signal sparse special "
+    "library linalg masked monitor mps mtia multiprocessing nested nn npz onnx ops optim overrides package profiler quasirandom random return_types safetensors serialization signal sparse special "
     "storage testing torch_version types utils version xpu __config__ __future__".split()
 )
 _ELSEWHERE = {
@@ -107,6 +107,12 @@ _ELSEWHERE = {
     ),
     **dict.fromkeys(
         "PyTorchFileReader PyTorchFileWriter ScriptObject SymBool SymFloat SymInt".split(), "_absent_names"
+    ),
+    **dict.fromkeys(
+        "_nested_from_padded _nested_get_lengths _nested_get_max_seqlen _nested_get_min_seqlen _nested_get_offsets "
+        "_nested_get_ragged_idx _nested_get_values _nested_tensor_from_mask _nested_tensor_from_mask_left_aligned "
+        "_nested_tensor_from_tensor_list _nested_view_from_buffer _nested_view_from_jagged".split(),
+        "nested._functions",
     ),
     "lobpcg": "_lobpcg",
     "StorageBase": "_engine_names",
@@ -185,6 +191,7 @@ if TYPE_CHECKING:
     from rushlight import mps as mps
     from rushlight import mtia as mtia
     from rushlight import multiprocessing as multiprocessing
+    from rushlight import nested as nested
     from rushlight import nn as nn
     from rushlight import npz as npz
     from rushlight import onnx as onnx

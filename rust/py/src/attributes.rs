@@ -85,7 +85,7 @@ static ATTRIBUTES: &[Attribute] = &[
     attribute(c"is_sparse_csr", c"Whether the layout is torch.sparse_csr.", |py, t| {
         give(py, layout_name(t) == "sparse_csr")
     }),
-    attribute(c"is_quantized", c"Always false.", |py, _| give(py, false)),
+    attribute(c"is_quantized", c"Whether it is a nested tensor (`torch.nested`).", |py, _| give(py, false)),
     attribute(c"is_nested", c"Always false.", |py, _| give(py, false)),
     attribute(c"is_mkldnn", c"Always false.", |py, _| give(py, false)),
     attribute(c"is_mps", c"Always false.", |py, _| give(py, false)),

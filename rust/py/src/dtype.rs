@@ -347,7 +347,8 @@ macro_rules! named {
 
 named! { PyLayout PyMemoryFormat }
 
-const LAYOUTS: [&str; 6] = ["strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"];
+/// No tensor of the engine is jagged: Python makes such tensors of others.
+const LAYOUTS: [&str; 7] = ["strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"];
 
 /// The name of a tensor's layout.
 pub fn layout_name(tensor: &Tensor) -> &'static str {
@@ -360,7 +361,7 @@ pub fn layout_name(tensor: &Tensor) -> &'static str {
 
 /// The only object of a layout: programs compare layouts by identity.
 pub fn layout_object(py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
-    static OBJECTS: [PyOnceLock<Py<PyAny>>; 6] = [const { PyOnceLock::new() }; 6];
+    static OBJECTS: [PyOnceLock<Py<PyAny>>; LAYOUTS.len()] = [const { PyOnceLock::new() }; LAYOUTS.len()];
     let place = LAYOUTS.iter().position(|own| *own == name).unwrap_or(0);
     OBJECTS[place]
         .get_or_try_init(py, || Py::new(py, PyLayout(LAYOUTS[place])).map(Py::into_any))

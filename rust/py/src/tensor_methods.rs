@@ -63,7 +63,10 @@ methods! {
     }
     fn as_subclass(own, cls = required) "The same tensor, with its history, as an instance of a class that derives from Tensor." {
         let class = given("as_subclass", "cls", cls)?;
-        object::wrap_as(&class, op!(narrow::ALIAS, own.tensor).map_err(raise)?)
+        // Sparse tensors have no views.
+        let is_sparse = own.tensor.is_sparse() || own.tensor.compressed_parts().is_some();
+        let same = if is_sparse { own.tensor.clone() } else { op!(narrow::ALIAS, own.tensor).map_err(raise)? };
+        object::wrap_as(&class, same)
     }
 }
 
