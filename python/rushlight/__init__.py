@@ -95,6 +95,7 @@ _ELSEWHERE = {
         "_dropouts",
     ),
     **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
+    **dict.fromkeys(["_grouped_mm", "_scaled_mm"], "nn._grouped_mm"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     **dict.fromkeys(
         "qint32 qint8 quint2x4 quint4x2 quint8".split(),
@@ -342,6 +343,8 @@ if TYPE_CHECKING:
     from rushlight.jit import ScriptModule as ScriptModule
     from rushlight.jit import fork as fork
     from rushlight.jit import wait as wait
+    from rushlight.nn._grouped_mm import _grouped_mm as _grouped_mm
+    from rushlight.nn._grouped_mm import _scaled_mm as _scaled_mm
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save
     from rushlight.sparse import dsmm as dsmm

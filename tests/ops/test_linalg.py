@@ -379,3 +379,29 @@ def test_least_squares_with_a_large_bound(driver, solution, rank):
     a, b = torch.diag(torch.tensor([3.0, 2.0, 1.0])), torch.tensor([[3.0], [2.0], [1.0]])
     found = torch.linalg.lstsq(a, b, rcond=1.0, driver=driver)
     assert found.rank == rank and torch.allclose(found.solution, torch.tensor(solution).float()[:, None], atol=1e-5)
+
+
+@pytest.mark.parametrize("call", [torch.matmul, lambda v, m, out: torch.nn.functional.linear(v, m.t(), out=out)])
+def test_a_row_is_written_as_a_matrix(call):
+    v, m = torch.tensor([1.0, 2.0]), torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    storage = torch.zeros(6)
+    out = storage[::2]
+    with pytest.warns(
+        UserWarning, match=r"it had shape \[3\], which does not match the required output shape \[1, 3\]"
+    ):
+        assert call(v, m, out=out) is out
+    assert (out.stride(), storage.tolist()) == ((1,), [9, 12, 15, 0, 0, 0])
+    out = torch.zeros(3, 2).t()[:1]
+    assert call(v, m, out=out) is out and (out.shape, out.stride()) == ((3,), (2,))
+    assert call(v, m, out=torch.empty(0)).tolist() == [9, 12, 15]
+    # A matrix with a vector keeps the strides.
+    out = torch.zeros(4)[::2]
+    assert torch.matmul(m, torch.ones(3), out=out).stride() == (2,) and out.tolist() == [6, 15]
+
+
+def test_sums_of_products_in_place_have_their_shape():
+    x = torch.ones(1, requires_grad=True)
+    y = x.clone()
+    result = y.addbmm_(torch.ones(2, 2, 3), torch.ones(2, 3, 2))
+    assert result is y and y.tolist() == [[7, 7], [7, 7]]
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [4]

@@ -562,3 +562,12 @@ def test_shared_elements_are_refused_before_dtypes(name):
         getattr(torch.ones(1, dtype=torch.int64).expand(3), f"{name}_")()
     with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
         getattr(torch.ones(3, dtype=torch.int64), f"{name}_")()
+
+
+def test_the_gradient_of_an_exponent_is_rounded_after_each_product():
+    x = torch.tensor([[1.7, -2.3], [3.1, 0.7], [-1.9, 2.2]], dtype=torch.bfloat16)
+    y = torch.tensor([1.3, -0.6], dtype=torch.bfloat16, requires_grad=True)
+    direction = torch.tensor([[0.3, 0.7], [-1.1, 0.9], [0.45, -0.35]], dtype=torch.bfloat16)
+    result = torch.ldexp(x, y)
+    expected = (direction * result.detach() * 0.6931471805599453).sum(0)
+    assert torch.autograd.grad(result, y, direction)[0].tolist() == expected.tolist() == [-6.40625, -0.8046875]

@@ -426,3 +426,32 @@ def test_histograms_of_integers_check_their_range_first(arguments, sentence):
         assert str(caught.value).startswith(sentence)
     with pytest.raises(NotImplementedError, match="histogram_cpu"):
         torch.histc(torch.ones(3, dtype=torch.int64), 3, 1, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int8])
+def test_the_last_of_the_most_frequent(dtype):
+    # torch's numbers: which of the equal elements comes last follows from the steps of its sort.
+    for n, values, index in [(16, 3, 15), (17, 3, 12), (40, 4, 16), (300, 5, 235), (1000, 2, 224)]:
+        found = (torch.arange(n) * 7919 % values).to(dtype).mode()
+        assert (found.values.item(), found.indices.item()) == (0, index)
+
+
+def test_nan_is_never_frequent():
+    found = torch.tensor([1.0, math.nan, math.nan, 0.0]).mode()
+    assert (found.values.item(), found.indices.item()) == (0, 3)
+    assert torch.tensor([math.nan, math.nan]).mode().indices.item() == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool])
+def test_a_sum_of_floats_without_nan_is_no_integer(dtype):
+    x, out = torch.tensor([[1.0, math.nan]]), torch.zeros((), dtype=dtype)
+    with pytest.raises(NotImplementedError, match="^\"nansum_cpu\" not implemented for '(Long|Byte|Bool)'"):
+        torch.nansum(x, out=out)
+    assert torch.nansum(x, dtype=dtype, out=out).item() == 1
+    assert torch.nansum(x.nan_to_num().int(), out=out).item() == 1
+
+
+def test_bins_of_bfloat16_are_computed_in_it():
+    x = (torch.arange(400) * 7919 % 1000).float() / 100
+    found = torch.histc(x.bfloat16(), bins=100, min=0, max=10)[:16].tolist()
+    assert found == [6, 3, 4, 4, 4, 5, 3, 3, 5, 4, 4, 4, 3, 5, 4, 3]

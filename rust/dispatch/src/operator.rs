@@ -143,6 +143,8 @@ impl DTypes {
     pub const COMPUTED: DTypes = DTypes::COMMON.union(DTypes::WIDE);
     pub const FLOAT8: DTypes = DTypes::of(&DType::FLOAT8);
     pub const COMPLEX32: DTypes = DTypes::of(&[DType::C32]);
+    /// The 8-bit floats of which matrices may be multiplied.
+    pub const FLOAT8_MATRICES: DTypes = DTypes::FLOAT8.without(DTypes::of(&[DType::F8E8M0Fnu]));
     pub const ALL: DTypes = DTypes::of(&DType::ALL);
     /// The dtypes of matrix factorisations.
     pub const DENSE: DTypes = DTypes::of(&[DType::F32, DType::F64, DType::C64, DType::C128]);
@@ -404,6 +406,8 @@ pub enum Accepts {
     Any,
     /// Every dtype: the result is computed in it, unless `dtype=` gives another.
     Requested,
+    /// The same, if this accepts the dtype of `out=` for the call.
+    RequestedIf(fn(&Args, DType) -> Result<()>),
 }
 
 /// The warning if `out=` has elements, but not the result's sizes, and is resized.
@@ -415,6 +419,9 @@ pub enum Resized {
     Silently,
     /// Warns that the number of elements differs.
     Counted,
+    /// For calls for which this is true, the result is computed as the only row of a matrix, to which `out=` is resized
+    /// before the row is taken. `Deprecated` for all others.
+    RowIf(fn(&Args) -> bool),
 }
 
 #[derive(Clone, Copy)]

@@ -64,6 +64,10 @@ impl Out {
         Out { resized: Resized::Silently, ..self }
     }
 
+    pub const fn row_if(self, such: fn(&Args) -> bool) -> Out {
+        Out { resized: Resized::RowIf(such), ..self }
+    }
+
     pub const fn no_alias(self) -> Out {
         Out { no_alias: true, ..self }
     }
@@ -80,7 +84,7 @@ impl Out {
         };
         let fits = match rule.accepts {
             Accepts::Cast => can_cast(result, out),
-            Accepts::Same | Accepts::CastIf(_) | Accepts::Requested => false,
+            Accepts::Same | Accepts::CastIf(_) | Accepts::Requested | Accepts::RequestedIf(_) => false,
             Accepts::Also(dtypes) => dtypes.has(out),
             Accepts::Any => true,
         };
@@ -112,12 +116,17 @@ impl Out {
     /// The arguments of a call whose result takes the dtype of `out`; those of other calls are unchanged.
     pub fn towards<'a>(&self, args: &Args<'a>, out: DType) -> Result<Args<'a>> {
         let mut args = args.clone();
-        if matches!(self.accepts, Accepts::Requested)
+        if matches!(self.accepts, Accepts::Requested | Accepts::RequestedIf(_))
             && let Some(dtype) = args.op.schema().arg("dtype")
         {
-            match args.dtype(dtype) {
-                Some(asked) => self.check(&args, 0, asked, out)?,
-                None => args.set(dtype, Value::DType(out)),
+            match (args.dtype(dtype), self.accepts) {
+                (Some(asked), _) => self.check(&args, 0, asked, out)?,
+                (None, accepts) => {
+                    if let Accepts::RequestedIf(check) = accepts {
+                        check(&args, out)?;
+                    }
+                    args.set(dtype, Value::DType(out));
+                }
             }
         }
         Ok(args)

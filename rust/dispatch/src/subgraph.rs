@@ -53,6 +53,7 @@ pub fn compose_in_place(body: Body, args: &Args) -> Result<Output> {
         if tensor.ptr_eq(own) { primitives()?.clone.tensor([tensor.into()]) } else { alias_in_subgraph(tensor) }
     })?;
     let result = body(&input.args)?.into_tensor()?;
+    crate::variants::fit_in_place(args.op, own, result.sizes())?;
     crate::variants::check_in_place(args.op, own, &result.layout().sizes, result.dtype())?;
     crate::copy::copy(own, &result.detach())?;
     let histories = histories(std::slice::from_ref(&result))?;

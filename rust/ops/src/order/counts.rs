@@ -8,6 +8,7 @@ use std::ops::AddAssign;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{filled, list};
+use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create};
@@ -170,7 +171,15 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
     }
     check_range(low, high)?;
     let inside = values.into_iter().filter(|value| (low..=high).contains(value));
-    let bin = |value: f64| (((value - low) / (high - low) * bins as f64) as usize).min(bins - 1);
+    // As in torch, each step is rounded to the elements' dtype.
+    let rounded = |value: f64| match own.dtype() {
+        DType::F16 => f16_::from_f64(value).to_f64(),
+        DType::BF16 => bf16_::from_f64(value).to_f64(),
+        DType::F32 => f64::from(value as f32),
+        _ => value,
+    };
+    let (width, count) = (rounded(high - low), rounded(bins as f64));
+    let bin = |value: f64| (rounded(rounded(rounded(value - low) / width) * count) as usize).min(bins - 1);
     if bins <= own.numel().max(TABLE) {
         let mut counts = filled(0f64, bins)?;
         inside.for_each(|value| counts[bin(value)] += 1.0);
