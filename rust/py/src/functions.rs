@@ -4,6 +4,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyInt, PyMemoryView};
+use rushlight::quantized::convert::display_name;
 use rushlight::{DType, Device, Layout, Tensor};
 use rushlight_core::dtype as settings;
 use rushlight_core::memory_format::has_channels_last;
@@ -11,7 +12,7 @@ use rushlight_dispatch::promote::PromotionState;
 use rushlight_dispatch::{autocast, backcompat, copy, create, deterministic, interpreter, op, warn_once};
 
 use crate::dtype::{
-    PyDType, PyDevice, default_device, dtype_object, extract_dtype, set_default_device, wanted_device, wanted_dtype,
+    PyDType, PyDevice, default_device, dtype_object, extract_dtype, extract_quantized, set_default_device, wanted_device, wanted_dtype,
 };
 use crate::errors::{kind_of, raise};
 use crate::storage::PyStorage;
@@ -365,7 +366,10 @@ fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     let dtype = d.cast::<PyDType>().map_err(|_| {
         PyTypeError::new_err("invalid dtype object: only floating-point types are supported as the default type")
     })?;
-    settings::set_default_dtype(dtype.get().0).map_err(raise)
+    if dtype.get().quantized {
+        return Err(PyTypeError::new_err("only floating-point types are supported as the default type"));
+    }
+    settings::set_default_dtype(dtype.get().dtype).map_err(raise)
 }
 
 /// The dtype of products under mixed precision on this thread, or None if it is off.
@@ -378,7 +382,7 @@ fn _autocast(py: Python<'_>) -> PyResult<Option<Py<PyDType>>> {
 #[pyfunction]
 #[pyo3(signature = (dtype))]
 fn _set_autocast(py: Python<'_>, dtype: Option<&Bound<'_, PyDType>>) -> PyResult<Option<Py<PyDType>>> {
-    let before = autocast::set(dtype.map(|dtype| dtype.get().0));
+    let before = autocast::set(dtype.map(|dtype| dtype.get().dtype));
     before.map(|dtype| dtype_object(py, dtype)).transpose()
 }
 
@@ -477,8 +481,19 @@ fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
     object::is_tensor(obj)
 }
 
+/// torch's error for the promotion of a quantised dtype.
+fn unpromoted(dtype: DType) -> PyErr {
+    PyRuntimeError::new_err(format!(
+        "promoteTypes with quantized numbers is not handled yet; figure out what the correct rules should be, offending types: {}",
+        display_name(dtype)
+    ))
+}
+
 /// A required dtype; `place` is its position, counted from one.
 fn dtype_at(function: &str, name: &str, place: usize, object: &Bound<'_, PyAny>) -> PyResult<DType> {
+    if let Some(dtype) = extract_quantized(object) {
+        return Err(unpromoted(dtype));
+    }
     extract_dtype(object).ok_or_else(|| {
         let kind = kind_of(object);
         PyTypeError::new_err(format!(
@@ -510,6 +525,9 @@ fn _result_type(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyA
     let mut state = PromotionState::default();
     for operand in [first, second] {
         if let Some(tensor) = object::as_tensor(operand.as_borrowed()) {
+            if tensor.is_quantized() {
+                return Err(unpromoted(tensor.dtype()));
+            }
             state.tensor(tensor.dtype(), tensor.rank()).map_err(raise)?;
         } else {
             let wrong = || {

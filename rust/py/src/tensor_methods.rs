@@ -74,7 +74,10 @@ pub fn given<'py>(name: &str, parameter: &str, argument: Option<Bound<'py, PyAny
 
 /// The form of the result: a conjugate view stays one regardless of its new elements.
 fn form_of(tensor: &Tensor) -> Form {
-    if tensor.is_lazy_conj() { Form::LazyConj } else { Form::Plain }
+    match tensor.meta().form {
+        Form::LazyConj => Form::LazyConj,
+        _ => Form::Plain,
+    }
 }
 
 /// Another tensor's elements, which have the same dtype.
