@@ -20,16 +20,25 @@ if TYPE_CHECKING:
 __all__ = ["fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine", "fused_moving_avg_obs_fake_quant"]
 
 
-def _rounded(input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> tuple[Tensor, Tensor]:
-    """The rounded numbers, and where the integers were within the limits. Computed in float32, or in float64."""
+def _rounded(
+    input: Tensor, scale: Any, zero_point: Any, limits: tuple[int, int], ends: bool = True
+) -> tuple[Tensor, Tensor]:
+    """The rounded numbers, and where the integers were within the limits.
+
+    Scales are float32, whatever the dtype of the tensor. With `ends`, positive infinity is the greatest integer. Without,
+    numbers beyond 64 bits are the least, as a processor converts them.
+    """
     wide = input if input.dtype is torch.float64 else input.float()
-    inverse = 1 / torch.as_tensor(scale, dtype=wide.dtype)
-    integers = (wide * inverse).round()
-    # NaN and infinities are the ends of the range, as in torch.
-    integers = torch.nan_to_num(integers, nan=-(2.0**62), posinf=2.0**62, neginf=-(2.0**62)) + zero_point
-    within = (integers >= quant_min) & (integers <= quant_max)
-    numbers = (integers.clamp(quant_min, quant_max) - zero_point) * torch.as_tensor(scale, dtype=wide.dtype)
+    scale = torch.as_tensor(scale, dtype=torch.float32)
+    integers = (wide * (1 / scale).to(wide.dtype)).round() + zero_point
+    beyond = integers.abs() < 2.0**63
+    integers = torch.where(beyond | ((integers > 0) & ends), integers, -_INFINITE)
+    within = (integers >= limits[0]) & (integers <= limits[1])
+    numbers = (integers.clamp(*limits).to(torch.float32) - zero_point) * scale
     return numbers.to(input.dtype), within
+
+
+_INFINITE = float("inf")
 
 
 class FakeQuantizePerTensorAffineCachemask(Function):
@@ -37,7 +46,7 @@ class FakeQuantizePerTensorAffineCachemask(Function):
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Tensor:
-        numbers, within = _rounded(input, scale, zero_point, quant_min, quant_max)
+        numbers, within = _rounded(input, scale, zero_point, (quant_min, quant_max), not isinstance(scale, torch.Tensor) or scale.numel() == 1)
         ctx.save_for_backward(within)
         return numbers
 
@@ -72,7 +81,7 @@ class FakeQuantizeLearnable(Function):
         zeros = zero_point.round().clamp(quant_min, quant_max).view(shape)
         ctx.save_for_backward(input, scale, zeros)
         ctx.rest = shape, quant_min, quant_max, grad_factor
-        return _rounded(input, scale.view(shape), zeros, quant_min, quant_max)[0]
+        return _rounded(input, scale.view(shape), zeros, (quant_min, quant_max))[0]
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -80,7 +89,7 @@ class FakeQuantizeLearnable(Function):
         shape, quant_min, quant_max, factor = ctx.rest
         grad, wide = grads[0], scale.view(shape)
         integers = (input * (1 / wide) + zeros).round()
-        numbers, within = _rounded(input, wide, zeros, quant_min, quant_max)
+        numbers, within = _rounded(input, wide, zeros, (quant_min, quant_max))
         below, above = integers < quant_min, integers > quant_max
         dims = [dim for dim, size in enumerate(shape) if size == 1]
         of_scale = torch.where(

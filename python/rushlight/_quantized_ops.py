@@ -262,7 +262,10 @@ def add_scalar(qa: Tensor, b: float) -> Tensor:
         return _C._quantized_over(qa.int_repr(), scale, moved)
     # The range that holds all sums.
     ends = (most - moved) if moved < least else (moved - least)
-    return _quantized(qa.dequantize() + b, ends / (most - least) * scale, least if moved < least else most, qa)
+    wide, zero = ends / (most - least) * scale, least if moved < least else most
+    ratio = torch.tensor(scale, dtype=torch.float32) / torch.tensor(wide, dtype=torch.float32)
+    integers = ((qa.int_repr().int() - moved).float() * ratio).round() + zero
+    return _C._quantized_over(integers.clamp(least, most).to(qa.int_repr().dtype), wide, zero)
 
 
 def mul_scalar(qa: Tensor, b: float) -> Tensor:

@@ -21,13 +21,22 @@ use crate::value::{Arg, Output, Target};
 pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     let op = args.op;
     let in_place = matches!(target, Target::InPlace);
+    let makes_dtypes = op.schema().arg("dtype").is_some();
     let called = match (body(&args)?, &op.implementation, target) {
         (Some(body), Implementation::InPlaceFill(_), _) => body(&args),
         (Some(body), _, Target::Fresh) => body(&args),
         (Some(body), _, Target::InPlace) => changed(&args, body),
         (None, Implementation::View(layout), Target::Fresh) => view(&args, *layout),
         (None, Implementation::MultiView(layouts), Target::Fresh) => views(&args, *layouts),
-        (None, Implementation::View(_) | Implementation::CompositeImplicit(_) | Implementation::Delegate(_), target) => {
+        // Their parts would take the integers' dtype.
+        (None, Implementation::CompositeImplicit(_) | Implementation::Delegate(_), _) if makes_dtypes => {
+            Err(unsupported(&args))
+        }
+        (
+            None,
+            Implementation::View(_) | Implementation::CompositeImplicit(_) | Implementation::Delegate(_),
+            target,
+        ) => {
             return rest.call(args, target);
         }
         _ => Err(unsupported(&args)),
@@ -55,7 +64,11 @@ pub fn dequantized(tensor: &Tensor) -> Result<Tensor> {
 /// A quantised tensor takes the integers of a new result, which has the same quantizer.
 fn changed(args: &Args, body: QuantizedBody) -> Result<Output> {
     let own = args.tensor(Arg::FIRST)?;
-    let Some(quantizer) = own.quantizer() else { return Err(unsupported(args)) };
+    let Some(quantizer) = own.quantizer() else {
+        // The operator's own error, if it has one.
+        body(args)?;
+        return Err(unsupported(args));
+    };
     crate::variants::check_writable(own)?;
     let result = body(args)?.into_tensor()?;
     if result.ptr_eq(own) {
@@ -100,10 +113,16 @@ fn viewed(args: &Args, own: &Tensor, layout: &Layout) -> Result<Form> {
 }
 
 fn view(args: &Args, layout: fn(&Args) -> Result<Layout>) -> Result<Output> {
-    let own = args.tensor(Arg::FIRST)?;
     let layout = layout(args)?;
+    let form = viewed(args, args.tensor(Arg::FIRST)?, &layout)?;
+    view_with(args, layout, form)
+}
+
+/// A view of the first argument with another geometry and another quantizer.
+pub fn view_with(args: &Args, layout: Layout, form: Form) -> Result<Output> {
+    let own = args.tensor(Arg::FIRST)?;
     layout.checked_bytes(own.dtype().size())?;
-    let meta = TensorMeta { form: viewed(args, own, &layout)?, ..own.meta_with(layout.clone()) };
+    let meta = TensorMeta { form, ..own.meta_with(layout.clone()) };
     let replay = move |base: &Tensor| Ok(base.detach_as(base.meta_with(layout.clone())));
     node::record(args, Output::Tensor(Tensor::view_with(own, meta, Arc::new(replay))))
 }

@@ -70,10 +70,7 @@ static PRIMITIVES: Primitives = Primitives {
         empty: sparse::parts::empty_in,
         bodies: sparse::bodies::BODIES,
     },
-    quantized: QuantizedPrimitives {
-        dequantize: quantized::convert::dequantize,
-        bodies: quantized::bodies::BODIES,
-    },
+    quantized: QuantizedPrimitives { dequantize: quantized::convert::dequantize, bodies: quantized::bodies::BODIES },
     table: table::OPERATORS,
 };
 

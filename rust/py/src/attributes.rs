@@ -54,9 +54,7 @@ fn optional(py: Python<'_>, tensor: Option<Tensor>) -> PyResult<Bound<'_, PyAny>
 }
 
 static ATTRIBUTES: &[Attribute] = &[
-    attribute(c"dtype", c"The type of the elements.", |py, t| {
-        Ok(dtype_of(py, t)?.into_bound(py).into_any())
-    }),
+    attribute(c"dtype", c"The type of the elements.", |py, t| Ok(dtype_of(py, t)?.into_bound(py).into_any())),
     attribute(c"device", c"Where the elements are.", |py, t| device_object(py, t.device())),
     attribute(c"layout", c"How the elements are stored.", |py, t| give(py, layout_object(py, layout_name(t))?)),
     attribute(c"shape", c"The sizes of the dimensions.", |py, t| crate::size::make(py, t.sizes())),

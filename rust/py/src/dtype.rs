@@ -81,7 +81,8 @@ static OBJECTS: [PyOnceLock<Py<PyDType>>; DType::ALL.len()] = [const { PyOnceLoc
 
 /// The only object of a dtype.
 pub fn dtype_object(py: Python<'_>, dtype: DType) -> PyResult<Py<PyDType>> {
-    OBJECTS[dtype as usize].get_or_try_init(py, || Py::new(py, PyDType { dtype, quantized: false }))
+    OBJECTS[dtype as usize]
+        .get_or_try_init(py, || Py::new(py, PyDType { dtype, quantized: false }))
         .map(|object| object.clone_ref(py))
 }
 
@@ -301,6 +302,13 @@ pub fn extract_device(object: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
     Ok(read_device(object)?.map(|device| device.device))
 }
 
+/// torch's error for a conversion to a quantised dtype.
+pub fn to_quantized() -> PyErr {
+    PyRuntimeError::new_err(
+        "empty_strided not supported on quantized tensors yet see https://github.com/pytorch/pytorch/issues/74540",
+    )
+}
+
 /// A `dtype=` argument.
 pub fn wanted_dtype(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
     wanted(function, "dtype", object, |object| Ok(extract_dtype(object)))
@@ -319,6 +327,9 @@ fn wanted<T>(
     read: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<Option<T>>,
 ) -> PyResult<Option<T>> {
     let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
+    if extract_quantized(object).is_some() {
+        return Err(to_quantized());
+    }
     read(object)?.map(Some).ok_or_else(|| {
         let kind = kind_of(object);
         PyTypeError::new_err(format!("{function}(): argument '{name}' must be torch.{name}, not {kind}"))

@@ -12,7 +12,8 @@ use rushlight_dispatch::promote::PromotionState;
 use rushlight_dispatch::{autocast, backcompat, copy, create, deterministic, interpreter, op, warn_once};
 
 use crate::dtype::{
-    PyDType, PyDevice, default_device, dtype_object, extract_dtype, extract_quantized, set_default_device, wanted_device, wanted_dtype,
+    PyDType, PyDevice, default_device, dtype_object, extract_dtype, extract_quantized, set_default_device,
+    wanted_device, wanted_dtype,
 };
 use crate::errors::{kind_of, raise};
 use crate::storage::PyStorage;
@@ -482,18 +483,24 @@ fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
 }
 
 /// torch's error for the promotion of a quantised dtype.
-fn unpromoted(dtype: DType) -> PyErr {
+fn unpromoted(names: &[&str]) -> PyErr {
     PyRuntimeError::new_err(format!(
         "promoteTypes with quantized numbers is not handled yet; figure out what the correct rules should be, offending types: {}",
-        display_name(dtype)
+        names.join(" ")
     ))
+}
+
+/// torch's name of a dtype in errors.
+fn dtype_name(dtype: &Bound<'_, PyAny>) -> &'static str {
+    match (extract_quantized(dtype), extract_dtype(dtype)) {
+        (Some(dtype), _) => display_name(dtype),
+        (None, Some(dtype)) => dtype.display_name(),
+        (None, None) => "Undefined",
+    }
 }
 
 /// A required dtype; `place` is its position, counted from one.
 fn dtype_at(function: &str, name: &str, place: usize, object: &Bound<'_, PyAny>) -> PyResult<DType> {
-    if let Some(dtype) = extract_quantized(object) {
-        return Err(unpromoted(dtype));
-    }
     extract_dtype(object).ok_or_else(|| {
         let kind = kind_of(object);
         PyTypeError::new_err(format!(
@@ -509,6 +516,9 @@ fn _can_cast(from: &Bound<'_, PyAny>, to: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 #[pyfunction]
 fn _promote_types(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyAny>) -> PyResult<Py<PyDType>> {
+    if extract_quantized(first).is_some() || extract_quantized(second).is_some() {
+        return Err(unpromoted(&[first, second].map(dtype_name)));
+    }
     let first = dtype_at("promote_types", "type1", 1, first)?;
     let second = dtype_at("promote_types", "type2", 2, second)?;
     dtype_object(py, settings::promote(first, second).map_err(raise)?)
@@ -526,7 +536,12 @@ fn _result_type(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyA
     for operand in [first, second] {
         if let Some(tensor) = object::as_tensor(operand.as_borrowed()) {
             if tensor.is_quantized() {
-                return Err(unpromoted(tensor.dtype()));
+                let name = |operand: &Bound<'_, PyAny>| match object::as_tensor(operand.as_borrowed()) {
+                    Some(tensor) if tensor.is_quantized() => display_name(tensor.dtype()),
+                    Some(tensor) => tensor.dtype().display_name(),
+                    None => rushlight_core::dtype::default_dtype().display_name(),
+                };
+                return Err(unpromoted(&[first, second].map(name)));
             }
             state.tensor(tensor.dtype(), tensor.rank()).map_err(raise)?;
         } else {

@@ -305,10 +305,13 @@ fn quantized(prefix: String, tensor: &Tensor, quantizer: &Quantizer) -> String {
         Err(_) => "...".into(),
     };
     let mut suffixes = vec![
-        format!("size={}", match tensor.rank() {
-            0 => "()".into(),
-            _ => tuple(tensor.sizes()),
-        }),
+        format!(
+            "size={}",
+            match tensor.rank() {
+                0 => "()".into(),
+                _ => tuple(tensor.sizes()),
+            }
+        ),
         format!("dtype=torch.q{}", tensor.dtype().name()),
         format!("quantization_scheme=torch.{}", scheme_name(quantizer)),
     ];
@@ -328,7 +331,8 @@ fn quantized(prefix: String, tensor: &Tensor, quantizer: &Quantizer) -> String {
 
 /// A float as Python writes it.
 fn python_float(value: f64) -> String {
-    attach::acquire(|py| value.into_pyobject(py)?.repr()?.extract::<String>()).unwrap_or_else(|_: rushlight::Error| value.to_string())
+    attach::acquire(|py| value.into_pyobject(py)?.repr()?.extract::<String>())
+        .unwrap_or_else(|_: rushlight::Error| value.to_string())
 }
 
 /// The text of a batched tensor: all samples, with the hidden dimensions first.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use rushlight::Tensor;
 use rushlight::quantized::{choose, convert, linear};
+use rushlight::{Device, Tensor};
 use rushlight_autograd::Quantizer;
 use rushlight_dispatch::sparse::unsupported_by;
 
@@ -19,7 +19,10 @@ use crate::{methods, object};
 fn quantizer<'a>(own: &Own<'a, '_>, name: &str) -> PyResult<&'a Quantizer> {
     match own.tensor.quantizer() {
         Some(quantizer) => Ok(quantizer),
-        None => Err(raise(unsupported_by(name, "CPU"))),
+        None => {
+            let backend = if own.tensor.device() == Device::Meta { "Meta" } else { "CPU" };
+            Err(raise(unsupported_by(name, backend)))
+        }
     }
 }
 
@@ -84,10 +87,9 @@ methods! {
 /// The integers of a quantised dtype.
 fn stored_dtype(dtype: &Bound<'_, PyAny>) -> PyResult<rushlight::DType> {
     extract_quantized(dtype).ok_or_else(|| match extract_dtype(dtype) {
-        Some(dtype) => PyRuntimeError::new_err(format!(
-            "ScalarType {} is not supported in new_qtensor.",
-            dtype.display_name()
-        )),
+        Some(dtype) => {
+            PyRuntimeError::new_err(format!("ScalarType {} is not supported in new_qtensor.", dtype.display_name()))
+        }
         None => PyTypeError::new_err(format!(
             "quantize_per_tensor(): argument 'dtype' must be torch.dtype, not {}",
             crate::errors::kind_of(dtype)
@@ -136,9 +138,7 @@ fn _quantized_over<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let integers = object::tensor(integers)?;
     if !integers.is_plain() || !convert::STORED.contains(&integers.dtype()) {
-        return Err(PyRuntimeError::new_err(
-            "Creation of quantized tensor requires quantized dtype like torch.quint8",
-        ));
+        return Err(PyRuntimeError::new_err("Creation of quantized tensor requires quantized dtype like torch.quint8"));
     }
     let quantizer = match axis {
         None => Quantizer::PerTensor { scale: scale.extract()?, zero_point: zero_point.extract()? },

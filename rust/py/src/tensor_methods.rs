@@ -9,6 +9,7 @@ use rushlight::{Device, Layout, Storage, Tensor};
 use rushlight_autograd::{Form, TensorMeta};
 use rushlight_core::layout::to_dims;
 use rushlight_dispatch::allocate::storage;
+use rushlight_dispatch::sparse::unsupported_by;
 use rushlight_dispatch::{interpreter, op, subgraph};
 
 use crate::errors::{kind_of, raise};
@@ -27,6 +28,9 @@ methods! {
     }
     fn set_(own, source, storage_offset, size, stride) "Sets the storage and geometry of this tensor: those of a tensor, or of a storage from an offset on." {
         memory_access::with_memory(own.tensor)?;
+        if own.tensor.is_quantized() {
+            return Err(raise(unsupported_by("set_", "QuantizedCPU")));
+        }
         let other = source.as_ref().and_then(|source| object::tensor(source).ok());
         let is_whole = storage_offset.is_none() && size.is_none() && stride.is_none();
         let is_cut = matches!((&storage_offset, &size), (Some(offset), Some(size))

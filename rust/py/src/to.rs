@@ -8,7 +8,7 @@ use rushlight_core::memory_format::channels_last_format;
 use rushlight_dispatch::create;
 use rushlight_dispatch::value::Value;
 
-use crate::dtype::{PyDevice, extract_dtype, extract_quantized, read_device};
+use crate::dtype::{PyDevice, extract_dtype, extract_quantized, read_device, to_quantized};
 use crate::errors::{kind_of, raise};
 use crate::methods::{Own, named_format};
 use crate::{errors, methods, object, parse};
@@ -32,9 +32,7 @@ impl ToOptions {
 fn convert<'py>(own: &Own<'_, 'py>, wanted: &ToOptions) -> PyResult<Bound<'py, PyAny>> {
     let tensor = own.tensor;
     if tensor.is_quantized() && wanted.dtype.is_some() {
-        return Err(PyRuntimeError::new_err(
-            "Creation of quantized tensor requires quantized dtype like torch.quint8",
-        ));
+        return Err(PyRuntimeError::new_err("Creation of quantized tensor requires quantized dtype like torch.quint8"));
     }
     let alike = wanted.dtype.is_none_or(|dtype| dtype == tensor.dtype())
         && wanted.device.is_none_or(|device| device == tensor.device().into())
@@ -92,11 +90,9 @@ fn dtype_of(object: &Bound<'_, PyAny>) -> PyResult<DType> {
     extract_dtype(object).ok_or_else(|| PyTypeError::new_err("to(): argument 'dtype' must be torch.dtype"))
 }
 
-/// torch's error for a conversion to a quantised dtype.
-fn to_quantized() -> PyErr {
-    PyRuntimeError::new_err(
-        "empty_strided not supported on quantized tensors yet see https://github.com/pytorch/pytorch/issues/74540",
-    )
+/// A conversion to the dtype of a quantised tensor, which changes nothing or is an error.
+fn same_quantized(own: &Tensor, like: &Tensor) -> PyResult<Option<DType>> {
+    if own.is_quantized() && own.dtype() == like.dtype() { Ok(None) } else { Err(to_quantized()) }
 }
 
 /// torch's name of a tensor's type, such as `torch.FloatTensor`.
@@ -145,6 +141,7 @@ methods! {
         let like = first.filter(|_| is_like).map(object::tensor).transpose()?;
         let wanted = ToOptions {
             dtype: match (like, moved) {
+                (Some(like), _) if like.is_quantized() => same_quantized(own.tensor, like)?,
                 (Some(like), _) => Some(like.dtype()),
                 (None, true) => first.and_then(extract_dtype),
                 (None, false) => given(&dtype).and_then(extract_dtype),
@@ -175,7 +172,8 @@ methods! {
     fn type_as(own, other = required) "The tensor in another tensor's dtype and on its device." {
         let other = other.ok_or_else(|| PyTypeError::new_err(parse::missing("type_as", &["other"])))?;
         let like = object::tensor(&other)?;
-        convert(own, &ToOptions { dtype: Some(like.dtype()), device: Some(like.device().into()), ..ToOptions::default() })
+        let dtype = if like.is_quantized() { same_quantized(own.tensor, like)? } else { Some(like.dtype()) };
+        convert(own, &ToOptions { dtype, device: Some(like.device().into()), ..ToOptions::default() })
     }
     fn r#type(own, dtype, non_blocking = False) "The name of the tensor's type, or the tensor in another type." {
         let _ = non_blocking;

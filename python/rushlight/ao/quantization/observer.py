@@ -51,6 +51,10 @@ __all__ = [
 ]
 
 _INFINITE = float("inf")
+#: torch's sentence, with its spaces.
+_NO_REDUCTION = "Cannot reduce range for symmetric" + 40 * " " + "quantization for quint8"
+#: The parts of a bin that are moved to bins of another width.
+_PARTS = 16
 _EPS = torch.finfo(torch.float32).eps
 _SYMMETRIC = torch.per_tensor_symmetric, torch.per_channel_symmetric
 _DTYPES = (
@@ -293,7 +297,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         self.register_buffer("min_val", torch.tensor(_INFINITE, **self._made))
         self.register_buffer("max_val", torch.tensor(-_INFINITE, **self._made))
         if qscheme is torch.per_tensor_symmetric and reduce_range and dtype is torch.quint8:
-            raise NotImplementedError("Cannot reduce range for symmetric quantization for quint8")
+            raise NotImplementedError(_NO_REDUCTION)
 
     def forward(self, x_orig: Tensor) -> Tensor:
         if x_orig.numel():
@@ -388,7 +392,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         self.register_buffer("min_val", torch.tensor([], **self._made))
         self.register_buffer("max_val", torch.tensor([], **self._made))
         if qscheme is torch.per_channel_symmetric and reduce_range and dtype is torch.quint8:
-            raise NotImplementedError("Cannot reduce range for symmetric quantization for quint8")
+            raise NotImplementedError(_NO_REDUCTION)
 
     def _ends(self, x: Tensor) -> tuple[Tensor, Tensor]:
         rows = x.detach().to(self.min_val.dtype).movedim(self.ch_axis, 0).flatten(1)
@@ -512,20 +516,15 @@ class HistogramObserver(UniformQuantizationObserverBase):
         return x_orig
 
     def _widened(self, ends: tuple[float, float]) -> Tensor:
-        """The histogram over a wider range: each new bin takes its part of the old one in which its middle lies."""
+        """The histogram over a wider range: each part of a bin moves to the new bin in which its middle lies."""
         low, high = float(self.min_val), float(self.max_val)
         if low == high:
             return torch.histc(self.min_val, self.bins, min=ends[0], max=ends[1]) * self.histogram.sum()
-        borders = torch.linspace(*ends, self.bins + 1)
-        middles = (borders[:-1] + borders[1:]) / 2
-        old = torch.linspace(low, high, self.bins + 1)
-        places = torch.bucketize(middles, old, right=True) - 1
-        inside = (middles >= low) & (middles <= high)
-        ratio = (ends[1] - ends[0]) / (high - low)
-        taken = self.histogram[places.clamp(0, self.bins - 1)] * inside
-        # As many elements as before.
-        taken = taken * ratio
-        return taken * (self.histogram.sum() / taken.sum())
+        fine = torch.linspace(low, high, self.bins * _PARTS + 1)
+        middles = (fine[:-1] + fine[1:]) / 2
+        places = torch.bucketize(middles, torch.linspace(*ends, self.bins + 1), right=True) - 1
+        parts = self.histogram.repeat_interleave(_PARTS) / _PARTS
+        return torch.bincount(places.clamp(0, self.bins - 1), weights=parts, minlength=self.bins).to(parts.dtype)
 
     def calculate_qparams(self, **keywords: Any) -> Any:
         if float(self.min_val) == _INFINITE and float(self.max_val) == -_INFINITE:

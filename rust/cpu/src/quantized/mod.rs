@@ -51,7 +51,8 @@ macro_rules! byte {
 
             #[inline(always)]
             fn by_sum(sum: f32) -> Self {
-                if sum.is_nan() { 0 } else { sum.round_ties_even() as $type }
+                // The conversion of the processor gives the least integer for numbers beyond 32 bits.
+                if sum.abs() < 2_147_483_648.0 { sum.round_ties_even() as $type } else { <$type>::MIN }
             }
 
             #[inline(always)]
@@ -164,7 +165,7 @@ pub enum ZeroPoints<'a> {
 /// A scale and a zero point for each channel; a channel is `inner` consecutive elements.
 #[derive(Clone, Copy)]
 pub struct Channels<'a> {
-    pub scales: &'a [f32],
+    pub scales: &'a [f64],
     pub zero_points: ZeroPoints<'a>,
     pub inner: usize,
 }
@@ -186,7 +187,7 @@ impl Channels<'_> {
 pub unsafe fn quantize_channels<T: Quantum>(to: *mut T, from: *const f32, count: usize, channels: Channels) {
     let (to, from) = (Address(to), Address(from.cast_mut()));
     channels.each(count, |channel, first| {
-        let scale = channels.scales[channel];
+        let scale = channels.scales[channel] as f32;
         for i in first..first + channels.inner {
             // SAFETY: the run lies within the elements, and each is written by one task.
             unsafe {
@@ -208,13 +209,15 @@ pub unsafe fn dequantize_channels<T: Quantum>(to: *mut f32, from: *const T, coun
     let (to, from) = (Address(to), Address(from.cast_mut()));
     channels.each(count, |channel, first| {
         let scale = channels.scales[channel];
-        let zero_point = match channels.zero_points {
-            ZeroPoints::Ints(list) => list[channel] as f32,
-            ZeroPoints::Floats(list) => list[channel],
-        };
         for i in first..first + channels.inner {
             // SAFETY: as in `quantize_channels`.
-            unsafe { to.at(i).write((from.at(i).read().to_f32() - zero_point) * scale) }
+            unsafe {
+                let integer = from.at(i).read().to_f32();
+                to.at(i).write(match channels.zero_points {
+                    ZeroPoints::Ints(list) => (f64::from(integer - list[channel] as f32) * scale) as f32,
+                    ZeroPoints::Floats(list) => (integer - list[channel]) * scale as f32,
+                });
+            }
         }
     });
 }

@@ -72,13 +72,7 @@ pub unsafe fn products(
             for row in 0..count {
                 // SAFETY: the block lies within the weights, and the row within the rows.
                 unsafe {
-                    row_products(
-                        sums.as_mut_ptr(),
-                        rows.at(row * length),
-                        weights.at(first * length),
-                        size,
-                        length,
-                    );
+                    row_products(sums.as_mut_ptr(), rows.at(row * length), weights.at(first * length), size, length);
                 }
                 done(row, first, &sums[..size]);
             }

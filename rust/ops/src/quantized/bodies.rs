@@ -13,6 +13,7 @@ use rushlight_dispatch::quantized::{dequantized, unsupported};
 use rushlight_dispatch::value::{Arg, Output, Value};
 
 use super::convert::{dequantize, limits, quantize_like, quantize_per_tensor};
+use super::views;
 use crate::convert::copy::COPY;
 use crate::convert::{CLONE, TO_DTYPE};
 use crate::create::constant::EMPTY_LIKE;
@@ -24,8 +25,11 @@ use crate::index::masked::{MASKED_FILL, MASKED_SELECT};
 use crate::join::cat::{CAT, STACK};
 use crate::join::flip::FLIP;
 use crate::join::pad::CONSTANT_PAD;
+use crate::join::repeat::REPEAT;
 use crate::nn::pool::max::MAX_POOL;
-use crate::nn::pool::mean::MEANS;
+use crate::nn::pool::mean::{
+    ADAPTIVE_AVG_POOL1D, ADAPTIVE_AVG_POOL2D, ADAPTIVE_AVG_POOL3D, AVG_POOL1D, AVG_POOL2D, AVG_POOL3D,
+};
 use crate::order::sort::{SORT, SORT_STABLE};
 use crate::order::topk::TOPK;
 use crate::pointwise::activation::{GELU_ERF, GELU_TANH, HARDSIGMOID, HARDTANH, LEAKY_RELU, RELU};
@@ -36,6 +40,7 @@ use crate::pointwise::hyperbolic::TANH;
 use crate::pointwise::special::SIGMOID;
 use crate::reduce::extreme::{MAX, MAX_DIM, MIN, MIN_DIM};
 use crate::reduce::sum::{MEAN, MEAN_DIM};
+use crate::view::narrow::{SELECT, SLICE};
 use crate::view::reshape::{COPIED, UNSAFE_VIEW};
 
 pub static BODIES: &[(&Operator, QuantizedBody)] = &[
@@ -45,6 +50,9 @@ pub static BODIES: &[(&Operator, QuantizedBody)] = &[
     (&EMPTY_LIKE, every_integer),
     (&FILL_, |args| fill(args, FILL_::VALUE)),
     (&FILL_TENSOR_, |args| fill(args, FILL_TENSOR_::VALUE)),
+    (&SELECT, views::select),
+    (&SLICE, views::slice),
+    (&REPEAT, integers),
     (&INDEX, integers),
     (&INDEX_SELECT, integers),
     (&GATHER, integers),
@@ -74,7 +82,12 @@ pub static BODIES: &[(&Operator, QuantizedBody)] = &[
     (&GELU_TANH, requantized),
     (&MEAN, requantized),
     (&MEAN_DIM, requantized),
-    (&MEANS, averaged),
+    (&AVG_POOL1D, averaged),
+    (&AVG_POOL2D, averaged),
+    (&AVG_POOL3D, averaged),
+    (&ADAPTIVE_AVG_POOL1D, averaged),
+    (&ADAPTIVE_AVG_POOL2D, averaged),
+    (&ADAPTIVE_AVG_POOL3D, averaged),
     (&SIGMOID, |args| in_unit_range(args, false)),
     (&HARDSIGMOID, |args| in_unit_range(args, false)),
     (&TANH, |args| in_unit_range(args, true)),
@@ -180,8 +193,7 @@ fn in_unit_range(args: &Args, signed: bool) -> Result<Output> {
     let (own, ..) = uniform(args)?;
     let (least, most) = limits(own.dtype());
     let steps = (most - least + 1) as f64;
-    let (scale, zero_point) =
-        if signed { (2.0 / steps, least + (most - least + 1) / 2) } else { (1.0 / steps, least) };
+    let (scale, zero_point) = if signed { (2.0 / steps, least + (most - least + 1) / 2) } else { (1.0 / steps, least) };
     quantize_per_tensor(&numbers(args)?.into_tensor()?, scale, zero_point, own.dtype()).map(Output::Tensor)
 }
 

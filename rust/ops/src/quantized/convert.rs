@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rushlight_autograd::{Quantizer, Tensor};
 use rushlight_core::{DType, Device, Error, Layout, Result};
+use rushlight_core::memory_format::{channels_last_format, strides};
 use rushlight_cpu::quantized::{Channels, ZeroPoints};
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::operator::TensorSpec;
@@ -79,10 +80,11 @@ fn numbers(tensor: &Tensor, function: &str) -> Result<Tensor> {
     copy::readable(tensor)
 }
 
-/// The tensor with its elements next to each other, in its own order of dimensions, and the layout of a new tensor of
-/// that order.
+/// The tensor with its elements next to each other, channels-last or row-major, and the layout of a new tensor of that
+/// order.
 fn packed(tensor: &Tensor) -> Result<(Tensor, Layout)> {
-    let strides = tensor.layout().preserved_strides();
+    let format = channels_last_format(tensor.layout()).unwrap_or("contiguous_format");
+    let strides = strides(tensor.sizes(), Some(format), None)?;
     let layout = Layout { sizes: tensor.sizes().clone(), strides, offset: 0 };
     let same = tensor.layout().strides == layout.strides;
     Ok((if same { tensor.clone() } else { copy::laid_out(tensor, layout.clone())? }, layout))
@@ -140,7 +142,7 @@ pub fn channel_quantizer(sizes: &[isize], scales: &Tensor, zero_points: &Tensor,
 
 /// The parameters of channels for the kernels.
 struct ChannelLists {
-    scales: Vec<f32>,
+    scales: Vec<f64>,
     ints: Vec<i64>,
     floats: Option<Vec<f32>>,
     inner: usize,
@@ -150,7 +152,7 @@ impl ChannelLists {
     fn new(sizes: &[isize], scales: &Tensor, zero_points: &Tensor, axis: usize) -> Result<ChannelLists> {
         let floating = zero_points.dtype().is_floating();
         Ok(ChannelLists {
-            scales: to_vec::<f32>(scales)?,
+            scales: to_vec::<f64>(scales)?,
             ints: if floating { Vec::new() } else { to_vec::<i64>(zero_points)? },
             floats: if floating { Some(to_vec::<f32>(zero_points)?) } else { None },
             inner: sizes[axis + 1..].iter().map(|size| *size as usize).product(),

@@ -44,12 +44,7 @@ impl Weights {
 }
 
 /// For each row of integers and each output the sum of `(x - zero_point) * (weight - its zero point)`.
-fn sums(
-    rows: &[i16],
-    weights: &Weights,
-    count: usize,
-    done: impl Fn(usize, usize, &[i32]) + Sync,
-) -> Result<()> {
+fn sums(rows: &[i16], weights: &Weights, count: usize, done: impl Fn(usize, usize, &[i32]) + Sync) -> Result<()> {
     let (outputs, inputs) = weights.sizes();
     // The zero points of weights are nearly always zero.
     let centred = weights.zero_points.iter().all(|point| *point == 0);
@@ -64,11 +59,8 @@ fn sums(
             return done(row, first, sums);
         }
         let points = &weights.zero_points[first..first + sums.len()];
-        let list: Vec<i32> = sums
-            .iter()
-            .zip(points)
-            .map(|(sum, point)| sum.wrapping_sub(point.wrapping_mul(totals[row])))
-            .collect();
+        let list: Vec<i32> =
+            sums.iter().zip(points).map(|(sum, point)| sum.wrapping_sub(point.wrapping_mul(totals[row]))).collect();
         done(row, first, &list);
     };
     interpreter::while_detached(count * outputs * inputs, || {
@@ -96,7 +88,11 @@ fn centred(tensor: &Tensor, inputs: usize) -> Result<(Vec<i16>, usize)> {
     for value in &mut rows {
         *value -= zero_point;
     }
-    let count = if inputs == 0 { tensor.sizes()[..tensor.rank() - 1].iter().product::<isize>() as usize } else { rows.len() / inputs };
+    let count = if inputs == 0 {
+        tensor.sizes()[..tensor.rank() - 1].iter().product::<isize>() as usize
+    } else {
+        rows.len() / inputs
+    };
     Ok((rows, count))
 }
 

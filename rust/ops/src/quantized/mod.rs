@@ -5,5 +5,6 @@ pub mod bodies;
 pub mod convert;
 pub mod linear;
 mod params;
+mod views;
 
 pub use params::choose;

@@ -220,8 +220,9 @@ class RNNBase(nn.Module):
         states = self._states(batch, data, hx, order)
         flat, ends = self._layers(flat, counts, states)
         hidden = ends if back is None else tuple(end.index_select(1, back) for end in ends)
-        result: Any = PackedSequence(flat, sizes, order, back)
-        if not packed:
+        if packed:
+            result: Any = PackedSequence(flat, sizes, order, back)
+        else:
             result = flat.view(len(counts), batch, -1)
             result = result.transpose(0, 1) if self.batch_first else result
         return result, hidden if self.mode == "LSTM" else hidden[0]
