@@ -30,12 +30,18 @@ def _rounded(
     """
     wide = input if input.dtype is torch.float64 else input.float()
     scale = torch.as_tensor(scale, dtype=torch.float32)
-    integers = (wide * (1 / scale).to(wide.dtype)).round() + zero_point
+    integers = wide * (1 / scale).to(wide.dtype)
+    if isinstance(zero_point, torch.Tensor) and zero_point.is_floating_point():
+        integers = (integers + zero_point).round()
+    else:
+        integers = integers.round() + zero_point
     beyond = integers.abs() < 2.0**63
     integers = torch.where(beyond | ((integers > 0) & ends), integers, -_INFINITE)
     within = (integers >= limits[0]) & (integers <= limits[1])
-    numbers = (integers.clamp(*limits).to(torch.float32) - zero_point) * scale
-    return numbers.to(input.dtype), within
+    limited = integers.clamp(*limits)
+    if isinstance(zero_point, torch.Tensor) and zero_point.is_floating_point():
+        return ((limited.double() - zero_point) * scale).to(input.dtype), within
+    return ((limited.float() - zero_point) * scale).to(input.dtype), within
 
 
 _INFINITE = float("inf")
@@ -77,9 +83,12 @@ class FakeQuantizeLearnable(Function):
         quant_min: int,
         quant_max: int,
         grad_factor: float,
+        per_channel: bool,
     ) -> Tensor:
         zeros = zero_point.round().clamp(quant_min, quant_max).view(shape)
-        ctx.save_for_backward(input, scale, zeros)
+        # torch rounds a single zero point differently for the gradients.
+        rounded = zeros if per_channel else (zero_point + 0.5).clamp(quant_min, quant_max).trunc().view(shape)
+        ctx.save_for_backward(input, scale, rounded)
         ctx.rest = shape, quant_min, quant_max, grad_factor
         return _rounded(input, scale.view(shape), zeros, (quant_min, quant_max))[0]
 
@@ -89,15 +98,15 @@ class FakeQuantizeLearnable(Function):
         shape, quant_min, quant_max, factor = ctx.rest
         grad, wide = grads[0], scale.view(shape)
         integers = (input * (1 / wide) + zeros).round()
-        numbers, within = _rounded(input, wide, zeros, (quant_min, quant_max))
         below, above = integers < quant_min, integers > quant_max
+        numbers, within = (integers - zeros) * wide, ~(below | above)
         dims = [dim for dim, size in enumerate(shape) if size == 1]
         of_scale = torch.where(
             below, quant_min - zeros, torch.where(above, quant_max - zeros, (numbers - input) * (1 / wide))
         )
         of_zero = torch.where(within, torch.zeros_like(input), -wide.expand_as(input))
         sums = [(grad * own * factor).sum(dims).view(scale.shape) for own in (of_scale, of_zero)]
-        return grad * within, *sums, None, None, None, None
+        return grad * within, *sums, None, None, None, None, None
 
 
 def _check_limits(quant_min: int, quant_max: int) -> None:
@@ -194,7 +203,7 @@ def _fake_quantize_learnable_per_tensor_affine(
     tensor([15.4000])
     """
     shape = [1] * max(input.dim(), 1)
-    return FakeQuantizeLearnable.apply(input, scale, zero_point, shape, quant_min, quant_max, grad_factor)
+    return FakeQuantizeLearnable.apply(input, scale, zero_point, shape, quant_min, quant_max, grad_factor, False)
 
 
 @overridable
@@ -215,7 +224,7 @@ def _fake_quantize_learnable_per_channel_affine(
     tensor([0., 0.])
     """
     shape = _channel_shape(input, scale, zero_point, axis)
-    return FakeQuantizeLearnable.apply(input, scale, zero_point, shape, quant_min, quant_max, grad_factor)
+    return FakeQuantizeLearnable.apply(input, scale, zero_point, shape, quant_min, quant_max, grad_factor, True)
 
 
 def choose_qparams(low: Tensor, high: Tensor, limits: tuple[int, int], symmetric: bool) -> tuple[Tensor, Tensor]:
@@ -225,11 +234,14 @@ def choose_qparams(low: Tensor, high: Tensor, limits: tuple[int, int], symmetric
     quant_min, quant_max = limits
     scales, zeros = [], []
     for least, most in zip(low.reshape(-1).tolist(), high.reshape(-1).tolist()):
-        if symmetric:
-            greatest = max(abs(least), abs(most))
-            # The range of integers is signed, and zero stands for zero.
-            least, most = -greatest, greatest
-        scale, zero = _C._choose_qparams(least, most, quant_min, quant_max)
+        if symmetric and least < 0 < most:
+            # The range of integers is signed, and its middle stands for zero.
+            ends = -((quant_max - quant_min) // 2 + 1), (quant_max - quant_min) // 2
+            step = max(abs(least / ends[0]), abs(most / ends[1]))
+            scale, _ = _C._choose_qparams(step * ends[0], step * ends[1], quant_min, quant_max)
+            zero = round((quant_min + quant_max) / 2)
+        else:
+            scale, zero = _C._choose_qparams(least, most, quant_min, quant_max)
         scales.append(scale)
         zeros.append(zero)
     return torch.tensor(scales, dtype=torch.float32), torch.tensor(zeros, dtype=torch.int32)
@@ -282,7 +294,7 @@ def fused_moving_avg_obs_fake_quant(
 def _observe(input: Tensor, low: Tensor, high: Tensor, constant: float, axis: int | None) -> None:
     """Moves the running ends of the range towards those of a tensor."""
     if axis is None:
-        ends = [end.reshape(1) for end in input.aminmax()]
+        ends = [end.reshape(low.shape if low.numel() == 1 else 1) for end in input.aminmax()]
     else:
         flat = input.movedim(axis, 0).reshape(input.size(axis), -1)
         ends = list(flat.aminmax(dim=1))

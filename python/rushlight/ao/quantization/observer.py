@@ -392,7 +392,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         self.register_buffer("min_val", torch.tensor([], **self._made))
         self.register_buffer("max_val", torch.tensor([], **self._made))
         if qscheme is torch.per_channel_symmetric and reduce_range and dtype is torch.quint8:
-            raise NotImplementedError(_NO_REDUCTION)
+            raise NotImplementedError("Cannot reduce range for symmetric quantization for quint8")
 
     def _ends(self, x: Tensor) -> tuple[Tensor, Tensor]:
         rows = x.detach().to(self.min_val.dtype).movedim(self.ch_axis, 0).flatten(1)
@@ -520,9 +520,9 @@ class HistogramObserver(UniformQuantizationObserverBase):
         low, high = float(self.min_val), float(self.max_val)
         if low == high:
             return torch.histc(self.min_val, self.bins, min=ends[0], max=ends[1]) * self.histogram.sum()
-        fine = torch.linspace(low, high, self.bins * _PARTS + 1)
-        middles = (fine[:-1] + fine[1:]) / 2
-        places = torch.bucketize(middles, torch.linspace(*ends, self.bins + 1), right=True) - 1
+        fine = _edges(low, high, self.bins * _PARTS)
+        middles = fine[:-1] + (high - low) / self.bins / _PARTS / 2
+        places = torch.bucketize(middles, _edges(*ends, self.bins), right=True) - 1
         parts = self.histogram.repeat_interleave(_PARTS) / _PARTS
         return torch.bincount(places.clamp(0, self.bins - 1), weights=parts, minlength=self.bins).to(parts.dtype)
 
@@ -589,6 +589,14 @@ class HistogramObserver(UniformQuantizationObserverBase):
         self.min_val.fill_(_INFINITE)
         self.max_val.fill_(-_INFINITE)
         self.histogram.zero_()
+
+
+def _edges(low: float, high: float, count: int) -> Tensor:
+    """The edges of bins in float32, each rounded once, from both ends to the middle."""
+    step = float((torch.tensor(high) - torch.tensor(low)) / count)
+    places = torch.arange(count + 1, dtype=torch.float64)
+    edges = torch.where(places < (count + 1) // 2, low + step * places, high - step * (count - places))
+    return edges.float()
 
 
 _INTEGERS = torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32
