@@ -505,15 +505,23 @@ class HistogramObserver(UniformQuantizationObserverBase):
         before = float(self.min_val), float(self.max_val)
         if before == (_INFINITE, -_INFINITE):
             ends = low, high
-            histogram = torch.histc(x, self.bins, min=low, max=high)
+            histogram = self._counted(x, ends)
         else:
             ends = min(low, before[0]), max(high, before[1])
-            histogram = torch.histc(x, self.bins, min=ends[0], max=ends[1])
+            histogram = self._counted(x, ends)
             histogram += self.histogram if ends == before else self._widened(ends)
         self.histogram.resize_(histogram.shape).copy_(histogram)
         self.min_val.resize_(()).fill_(ends[0])
         self.max_val.resize_(()).fill_(ends[1])
         return x_orig
+
+    def _counted(self, x: Tensor, ends: tuple[float, float]) -> Tensor:
+        """The number of elements in each bin, which is computed in the elements' precision."""
+        low, high = (torch.tensor(end, dtype=x.dtype) for end in ends)
+        if low == high:
+            return torch.histc(x, self.bins, min=ends[0], max=ends[1])
+        places = ((x - low) * self.bins / (high - low)).long().clamp(0, self.bins - 1)
+        return torch.bincount(places.reshape(-1), minlength=self.bins).to(x.dtype)
 
     def _widened(self, ends: tuple[float, float]) -> Tensor:
         """The histogram over a wider range: each part of a bin moves to the new bin in which its middle lies."""

@@ -15,7 +15,7 @@ use rushlight_dispatch::value::{Arg, Output, Value};
 use super::convert::{dequantize, limits, quantize_like, quantize_per_tensor};
 use super::views;
 use crate::convert::copy::COPY;
-use crate::convert::{CLONE, TO_DTYPE};
+use crate::convert::{CLONE, TO_DTYPE, to_dtype};
 use crate::create::constant::EMPTY_LIKE;
 use crate::create::fill::{FILL_, FILL_TENSOR_};
 use crate::index::gather::GATHER;
@@ -33,10 +33,12 @@ use crate::nn::pool::mean::{
 use crate::order::sort::{SORT, SORT_STABLE};
 use crate::order::topk::TOPK;
 use crate::pointwise::activation::{GELU_ERF, GELU_TANH, HARDSIGMOID, HARDTANH, LEAKY_RELU, RELU};
+use crate::pointwise::arith::{ADD, MUL};
 use crate::pointwise::clamp::{BOTH, ONLY_MAX, ONLY_MIN};
 use crate::pointwise::compare::{EQ, GE, GT, LE, LT, NE};
 use crate::pointwise::equal::EQUAL;
 use crate::pointwise::hyperbolic::TANH;
+use crate::pointwise::round::ROUND;
 use crate::pointwise::special::SIGMOID;
 use crate::reduce::extreme::{MAX, MAX_DIM, MIN, MIN_DIM};
 use crate::reduce::sum::{MEAN, MEAN_DIM};
@@ -77,9 +79,9 @@ pub static BODIES: &[(&Operator, QuantizedBody)] = &[
     (&BOTH, |args| limited(args, Some(args.scalar(BOTH::MIN)?), Some(args.scalar(BOTH::MAX)?))),
     (&ONLY_MIN, |args| limited(args, Some(args.scalar(ONLY_MIN::MIN)?), None)),
     (&ONLY_MAX, |args| limited(args, None, Some(args.scalar(ONLY_MAX::MAX)?))),
-    (&LEAKY_RELU, requantized),
-    (&GELU_ERF, requantized),
-    (&GELU_TANH, requantized),
+    (&LEAKY_RELU, rounded_first),
+    (&GELU_ERF, rounded_first),
+    (&GELU_TANH, rounded_first),
     (&MEAN, requantized),
     (&MEAN_DIM, requantized),
     (&AVG_POOL1D, averaged),
@@ -139,6 +141,20 @@ fn numbers(args: &Args) -> Result<Output> {
 fn requantized(args: &Args) -> Result<Output> {
     let (own, ..) = uniform(args)?;
     quantize_like(&numbers(args)?.into_tensor()?, own).map(Output::Tensor)
+}
+
+/// The same, where the zero point is added to rounded quotients, as torch's vectorised loops do.
+fn rounded_first(args: &Args) -> Result<Output> {
+    let (own, scale, zero_point) = uniform(args)?;
+    if own.dtype() == DType::I32 {
+        return requantized(args);
+    }
+    let (least, most) = limits(own.dtype());
+    let quotients = op!(MUL, numbers(args)?.into_tensor()?, Scalar::Float(f64::from(1.0 / scale as f32)))?;
+    let moved = op!(ADD, op!(ROUND, quotients)?, Scalar::Int(zero_point))?;
+    let integers = to_dtype(&op!(BOTH, moved, Scalar::Int(least), Scalar::Int(most))?, own.dtype())?;
+    let Some(quantizer) = own.quantizer() else { return Err(unsupported(args)) };
+    Ok(Output::Tensor(integers.quantized(quantizer.clone())))
 }
 
 /// The operator over integers less the zero point, for results that are averages.

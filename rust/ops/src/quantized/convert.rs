@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rushlight_autograd::{Quantizer, Tensor};
-use rushlight_core::{DType, Device, Error, Layout, Result};
 use rushlight_core::memory_format::{channels_last_format, strides};
+use rushlight_core::{DType, Device, Error, Layout, Result};
 use rushlight_cpu::quantized::{Channels, ZeroPoints};
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::operator::TensorSpec;
