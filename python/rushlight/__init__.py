@@ -240,6 +240,15 @@ if TYPE_CHECKING:
     from rushlight._dropouts import feature_dropout_ as feature_dropout_
     from rushlight._errors import AcceleratorError as AcceleratorError
     from rushlight._errors import OutOfMemoryError as OutOfMemoryError
+    from rushlight._fake_quantize import (
+        _fake_quantize_learnable_per_channel_affine as _fake_quantize_learnable_per_channel_affine,
+    )
+    from rushlight._fake_quantize import (
+        _fake_quantize_learnable_per_tensor_affine as _fake_quantize_learnable_per_tensor_affine,
+    )
+    from rushlight._fake_quantize import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine
+    from rushlight._fake_quantize import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
+    from rushlight._fake_quantize import fused_moving_avg_obs_fake_quant as fused_moving_avg_obs_fake_quant
     from rushlight._legacy import BFloat16Tensor as BFloat16Tensor
     from rushlight._legacy import BoolTensor as BoolTensor
     from rushlight._legacy import ByteTensor as ByteTensor
@@ -279,17 +288,6 @@ if TYPE_CHECKING:
     from rushlight._native import view_as_real_copy as view_as_real_copy
     from rushlight._printing import get_printoptions as get_printoptions
     from rushlight._printing import set_printoptions as set_printoptions
-    from rushlight._removed import eig as eig
-    from rushlight._removed import lstsq as lstsq
-    from rushlight._removed import matrix_rank as matrix_rank
-    from rushlight._removed import range as range
-    from rushlight._removed import solve as solve
-    from rushlight._removed import symeig as symeig
-    from rushlight._fake_quantize import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine
-    from rushlight._fake_quantize import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
-    from rushlight._fake_quantize import fused_moving_avg_obs_fake_quant as fused_moving_avg_obs_fake_quant
-    from rushlight._fake_quantize import _fake_quantize_learnable_per_channel_affine as _fake_quantize_learnable_per_channel_affine
-    from rushlight._fake_quantize import _fake_quantize_learnable_per_tensor_affine as _fake_quantize_learnable_per_tensor_affine
     from rushlight._quantized import _empty_affine_quantized as _empty_affine_quantized
     from rushlight._quantized import _empty_per_channel_affine_quantized as _empty_per_channel_affine_quantized
     from rushlight._quantized import _make_per_channel_quantized_tensor as _make_per_channel_quantized_tensor
@@ -304,6 +302,12 @@ if TYPE_CHECKING:
     from rushlight._quantized import quantize_per_channel as quantize_per_channel
     from rushlight._quantized import quantize_per_tensor as quantize_per_tensor
     from rushlight._quantized import quantize_per_tensor_dynamic as quantize_per_tensor_dynamic
+    from rushlight._removed import eig as eig
+    from rushlight._removed import lstsq as lstsq
+    from rushlight._removed import matrix_rank as matrix_rank
+    from rushlight._removed import range as range
+    from rushlight._removed import solve as solve
+    from rushlight._removed import symeig as symeig
     from rushlight._scalars import get_device_module as get_device_module
     from rushlight._scalars import init_num_threads as init_num_threads
     from rushlight._scalars import is_distributed as is_distributed

@@ -52,7 +52,9 @@ class FakeQuantizePerTensorAffineCachemask(Function):
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Tensor:
-        numbers, within = _rounded(input, scale, zero_point, (quant_min, quant_max), not isinstance(scale, torch.Tensor) or scale.numel() == 1)
+        numbers, within = _rounded(
+            input, scale, zero_point, (quant_min, quant_max), not isinstance(scale, torch.Tensor) or scale.numel() == 1
+        )
         ctx.save_for_backward(within)
         return numbers
 

@@ -67,9 +67,7 @@ def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: torch.dt
 
 
 @overridable
-def quantize_per_channel(
-    input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: torch.dtype
-) -> Tensor:
+def quantize_per_channel(input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: torch.dtype) -> Tensor:
     """A quantised tensor with a scale and a zero point for each index of dimension `axis`.
 
     Raises:

@@ -155,7 +155,9 @@ def _requantized(
     integers = (numbers * (products / torch.tensor(scale, dtype=torch.float32))).round() + zero_point
     least, most = limits(input.dtype)
     integers = integers.clamp(max(least, zero_point) if relu else least, most)
-    return _C._quantized_over(integers.to(torch.uint8 if input.dtype is torch.quint8 else torch.int8), scale, zero_point)
+    return _C._quantized_over(
+        integers.to(torch.uint8 if input.dtype is torch.quint8 else torch.int8), scale, zero_point
+    )
 
 
 def _linear(X: Tensor, packed: LinearPackedParams, scale: float, zero_point: int, relu: bool) -> Tensor:

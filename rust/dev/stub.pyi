@@ -20,6 +20,7 @@ _dtype: TypeAlias = dtype
 _device: TypeAlias = device
 _layout: TypeAlias = layout
 _memory_format: TypeAlias = memory_format
+_qscheme: TypeAlias = qscheme
 
 @final
 class dtype:

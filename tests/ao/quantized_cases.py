@@ -205,9 +205,7 @@ def products(torch):
         )
         scales = weight.abs().amax(1) / 127
         whole = torch.quantize_per_tensor(weight, 0.009, 5, torch.qint8)
-        channels = torch.quantize_per_channel(
-            weight, scales, torch.zeros(outputs, dtype=torch.int64), 0, torch.qint8
-        )
+        channels = torch.quantize_per_channel(weight, scales, torch.zeros(outputs, dtype=torch.int64), 0, torch.qint8)
         q = torch.quantize_per_tensor(x, 0.03, 100, torch.quint8)
         ops = torch.ops.quantized
         for own in (whole, channels):

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-
 import quantized_cases
+
 import rushlight as torch
 
 RECORD = json.loads(quantized_cases.RECORD.read_text())

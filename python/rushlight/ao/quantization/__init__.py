@@ -22,7 +22,16 @@ from .observer import *  # noqa: F403
 from .qconfig import *  # noqa: F403
 from .qconfig_mapping import *  # noqa: F403
 from .quantization_mappings import *  # noqa: F403
-from .quantize import *  # noqa: F403
+from .quantize import (
+    add_quant_dequant,
+    convert,
+    default_eval_fn,
+    prepare,
+    propagate_qconfig_,
+    quantize,
+    quantize_dynamic,
+    swap_module,
+)
 from .stubs import *  # noqa: F403
 
 TYPE_CHECKING = False

@@ -119,9 +119,7 @@ def range_of(
         least, most = quant_min, quant_max
         wide = dtype in (torch.qint32, torch.int32)
         if not 0 < most - least + 1 <= (2**32 if wide else 256 if dtype not in (torch.int16, torch.uint16) else 2**16):
-            raise AssertionError(
-                "quantization range should be positive and not exceed the maximum bit range (=256)."
-            )
+            raise AssertionError("quantization range should be positive and not exceed the maximum bit range (=256).")
     elif dtype is torch.quint4x2:
         return 0, 15
     elif dtype in (torch.float8_e5m2, torch.float8_e4m3fn):
@@ -341,9 +339,7 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
                 "MovingAverageMinMaxObserver doesn't support dynamic quantization for "
                 f"averaging constant of {averaging_constant}"
             )
-        super().__init__(
-            dtype, qscheme, reduce_range, quant_min, quant_max, eps=eps, is_dynamic=is_dynamic, **keywords
-        )
+        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps=eps, is_dynamic=is_dynamic, **keywords)
 
     def forward(self, x_orig: Tensor) -> Tensor:
         if x_orig.numel():
@@ -494,7 +490,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         self.register_buffer("histogram", torch.zeros(bins, **self._made))
         self.register_buffer("min_val", torch.tensor(_INFINITE, **self._made))
         self.register_buffer("max_val", torch.tensor(-_INFINITE, **self._made))
-        self.dst_nbins = 2 ** torch.iinfo(dtype).bits if dtype in _INTEGERS else 256
+        self.dst_nbins = 2 ** (8 * dtype.itemsize)
 
     def forward(self, x_orig: Tensor) -> Tensor:
         if x_orig.numel() == 0:
@@ -607,9 +603,6 @@ def _edges(low: float, high: float, count: int) -> Tensor:
     return edges.float()
 
 
-_INTEGERS = torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32
-
-
 class FixedQParamsObserver(ObserverBase):
     """Has a scale and a zero point that are given, such as those of a sigmoid's result.
 
@@ -666,7 +659,9 @@ class PlaceholderObserver(ObserverBase):
     ) -> None:
         super().__init__(dtype=dtype, is_dynamic=is_dynamic)
         if compute_dtype:
-            warn("Please use `is_dynamic` instead of `compute_dtype`. `compute_dtype` will be deprecated in a future release of PyTorch.")
+            warn(
+                "Please use `is_dynamic` instead of `compute_dtype`. `compute_dtype` will be deprecated in a future release of PyTorch."
+            )
             is_dynamic = True
         self.qscheme = torch.per_tensor_affine if qscheme is None else qscheme
         self.custom_op, self.quant_min, self.quant_max = custom_op_name, quant_min, quant_max

@@ -49,9 +49,7 @@ class QConfigMapping:
         self.module_name_qconfigs[module_name] = qconfig
         return self
 
-    def set_module_name_object_type_order(
-        self, module_name: str, object_type: Any, index: int, qconfig: Any
-    ) -> Self:
+    def set_module_name_object_type_order(self, module_name: str, object_type: Any, index: int, qconfig: Any) -> Self:
         """Sets the configuration of the call of that number in a module."""
         self.module_name_object_type_order_qconfigs[module_name, object_type, index] = qconfig
         return self

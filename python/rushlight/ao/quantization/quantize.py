@@ -143,9 +143,7 @@ def _specification(spec: Any, dtype: Any) -> dict[Any, Any]:
     elif dtype is torch.quint8:
         config, kinds = float_qparams_weight_only_qconfig, (nn.EmbeddingBag, nn.Embedding)
     else:
-        raise ValueError(
-            f"Don't know how to quantize with default settings for {dtype}. Provide full qconfig please"
-        )
+        raise ValueError(f"Don't know how to quantize with default settings for {dtype}. Provide full qconfig please")
     return dict.fromkeys(kinds if spec is None else spec, config)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import rushlight as torch
-from rushlight import nn
 from rushlight import _quantized_ops as ops
+from rushlight import nn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -148,9 +148,7 @@ class Linear(nn.Module):
         version = local_metadata.get("version", None)
         if version is None or version == 1:
             weight, bias = state_dict.pop(prefix + "weight"), state_dict.pop(prefix + "bias")
-            state_dict.update(
-                {prefix + "_packed_params.weight": weight, prefix + "_packed_params.bias": bias}
-            )
+            state_dict.update({prefix + "_packed_params.weight": weight, prefix + "_packed_params.bias": bias})
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, False, missing_keys, unexpected_keys, error_msgs
         )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import rushlight as torch
-from rushlight import nn
 from rushlight import _quantized_ops as ops
+from rushlight import nn
 
 from ...modules import linear as static
 
@@ -63,12 +63,13 @@ class Linear(static.Linear):
         from rushlight.ao.quantization.qconfig import default_dynamic_qconfig
 
         qconfig = getattr(mod, "qconfig", None)
-        weight = qconfig.weight if qconfig is not None and qconfig.weight is not None else default_dynamic_qconfig.weight
+        weight = (
+            qconfig.weight if qconfig is not None and qconfig.weight is not None else default_dynamic_qconfig.weight
+        )
         observer = weight()
         if observer.dtype not in (torch.qint8, torch.float16):
             raise AssertionError(
-                "The only supported dtypes for dynamic quantized linear are qint8 and float16 got: "
-                f"{observer.dtype}"
+                f"The only supported dtypes for dynamic quantized linear are qint8 and float16 got: {observer.dtype}"
             )
         observer(mod.weight)
         taken = mod.weight.float() if observer.dtype is torch.float16 else static.quantized_weight(mod.weight, observer)

@@ -113,9 +113,7 @@ def _dtype_of(mod: Any) -> tuple[Any, Callable[[], Any]]:
     factory = qconfig.weight if qconfig is not None and qconfig.weight is not None else default_dynamic_qconfig.weight
     dtype = factory().dtype
     if dtype not in (torch.qint8, torch.float16):
-        raise AssertionError(
-            f"The only supported dtypes for dynamic quantized LSTM are qint8 and float16 got: {dtype}"
-        )
+        raise AssertionError(f"The only supported dtypes for dynamic quantized LSTM are qint8 and float16 got: {dtype}")
     return dtype, factory
 
 
@@ -356,9 +354,7 @@ class RNNCellBase(nn.Module):
 
     def _step(self, input: Tensor, state: State) -> State:
         if input.size(1) != self.input_size:
-            raise RuntimeError(
-                f"input has inconsistent input_size: got {input.size(1)}, expected {self.input_size}"
-            )
+            raise RuntimeError(f"input has inconsistent input_size: got {input.size(1)}, expected {self.input_size}")
         params = CellParams(self._packed_weight_ih, self._packed_weight_hh, self.weight_dtype)
         return _STEPS[self.mode](params.times(0, input), params.times(1, state[0]), state)
 
@@ -371,9 +367,7 @@ class RNNCellBase(nn.Module):
         dtype, factory = _dtype_of(mod)
         kind: Any = {nn.LSTMCell: LSTMCell, nn.GRUCell: GRUCell, nn.RNNCell: RNNCell}.get(type(mod))
         if kind is None:
-            raise NotImplementedError(
-                "Only LSTMCell, GRUCell and RNNCell are supported for QuantizedRNN for now"
-            )
+            raise NotImplementedError("Only LSTMCell, GRUCell and RNNCell are supported for QuantizedRNN for now")
         more = {"nonlinearity": mod.nonlinearity} if kind is RNNCell else {}
         made = kind(mod.input_size, mod.hidden_size, bias=mod.bias, dtype=dtype, **more)
         if mod.bias:
