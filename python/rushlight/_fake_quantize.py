@@ -169,7 +169,8 @@ def fake_quantize_per_channel_affine(
         RuntimeError: there are not as many scales and zero points as indices, or a zero point is not between the limits.
 
     >>> x = torch.tensor([[0.3, 0.8], [0.3, 0.8]])
-    >>> torch.fake_quantize_per_channel_affine(x, torch.tensor([0.5, 1.0]), torch.tensor([0, 0]), 0, 0, 255)
+    >>> zeros = torch.zeros(2, dtype=torch.int32)
+    >>> torch.fake_quantize_per_channel_affine(x, torch.tensor([0.5, 1.0]), zeros, 0, 0, 255)
     tensor([[0.5000, 1.0000],
             [0.0000, 1.0000]])
     """

@@ -87,6 +87,7 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: torch.dtype, reduce_range:
     """A quantised tensor with the scale and the zero point that its own range needs.
 
     Args:
+        input: a tensor of float32.
         dtype: ``torch.quint8`` or ``torch.qint8``.
         reduce_range: uses seven bits, so that sums of two products fit in sixteen.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import rushlight as torch
-from rushlight import nn
+from rushlight import Tensor, nn
 
 from .observer import (
     FixedQParamsObserver,
@@ -15,12 +17,6 @@ from .observer import (
     default_fixed_qparams_range_0to1_observer,
     default_fixed_qparams_range_neg1to1_observer,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from rushlight import Tensor
 
 __all__ = [
     "FakeQuantize",
@@ -107,6 +103,7 @@ class FakeQuantize(FakeQuantizeBase):
     Args:
         observer: the class of the observer, or a factory.
         quant_min, quant_max: the range of integers, if it is not the dtype's.
+        is_dynamic: for inputs that are quantised by their own range.
         observer_kwargs: arguments of the observer.
 
     >>> rounding = torch.ao.quantization.FakeQuantize()
@@ -396,3 +393,7 @@ fused_per_channel_wt_fake_quant_range_neg_127_to_127 = FusedMovingAvgObsFakeQuan
     qscheme=torch.per_channel_symmetric,
     eps=2**-12,
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

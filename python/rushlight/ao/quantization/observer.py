@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 from inspect import isclass
+from typing import Any
 
 import rushlight as torch
-from rushlight import nn
+from rushlight import Tensor, nn
 from rushlight._quantized import limits as _dtype_limits
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
-    from rushlight import Tensor
 
 __all__ = [
     "FixedQParamsObserver",
@@ -171,7 +170,9 @@ class UniformQuantizationObserverBase(ObserverBase):
             ``per_channel_symmetric`` or ``per_channel_affine_float_qparams``.
         reduce_range: uses one bit less.
         quant_min, quant_max: the range of integers, if it is not the dtype's.
+        factory_kwargs: ``dtype`` and ``device`` of the buffers.
         eps: the least scale.
+        is_dynamic: for inputs that are quantised by their own range.
     """
 
     min_val: Tensor
@@ -314,6 +315,8 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
 
     Args:
         averaging_constant: the weight of a new tensor.
+        dtype, qscheme, reduce_range, quant_min, quant_max, eps, is_dynamic: as for all observers of a
+            range; see `UniformQuantizationObserverBase`.
 
     >>> observer = torch.ao.quantization.MovingAverageMinMaxObserver(averaging_constant=0.5)
     >>> _ = observer(torch.tensor([0.0, 2.0])), observer(torch.tensor([0.0, 4.0]))
@@ -455,6 +458,8 @@ class HistogramObserver(UniformQuantizationObserverBase):
 
     Args:
         bins: the number of bins.
+        dtype, qscheme, reduce_range, quant_min, quant_max, factory_kwargs, eps, is_dynamic: as for all observers of a
+            range; see `UniformQuantizationObserverBase`.
 
     >>> observer = torch.ao.quantization.HistogramObserver(bins=8)
     >>> _ = observer(torch.tensor([0.0, 0.5, 1.0]))
@@ -607,7 +612,7 @@ class FixedQParamsObserver(ObserverBase):
     """Has a scale and a zero point that are given, such as those of a sigmoid's result.
 
     >>> torch.ao.quantization.FixedQParamsObserver(scale=1 / 256, zero_point=0).calculate_qparams()
-    (tensor([0.0039]), tensor([0]))
+    (tensor([0.0039]), tensor([0], dtype=torch.int32))
     """
 
     scale: Tensor
@@ -802,3 +807,7 @@ default_fixed_qparams_range_0to1_observer = FixedQParamsObserver.with_args(
 default_symmetric_fixed_qparams_observer = default_fixed_qparams_range_neg1to1_observer
 default_affine_fixed_qparams_observer = default_fixed_qparams_range_0to1_observer
 default_reuse_input_observer = ReuseInputObserver
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from typing import Any
 
 import rushlight as torch
 from rushlight import nn
@@ -10,10 +11,6 @@ from rushlight._warnings import warn
 
 from . import fake_quantize as fakes
 from . import observer as observers
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = [
     "QConfig",
@@ -160,10 +157,14 @@ def _same_factory(one: Any, other: Any) -> bool:
 def qconfig_equals(q1: Any, q2: Any) -> bool:
     """Whether two configurations make the same observers.
 
-    >>> from torch.ao.quantization import default_qconfig, get_default_qconfig, qconfig_equals
-    >>> qconfig_equals(get_default_qconfig("x86"), get_default_qconfig("fbgemm")), qconfig_equals(default_qconfig, None)
-    (True, False)
+    >>> own = torch.ao.quantization
+    >>> own.qconfig_equals(own.get_default_qconfig("x86"), own.get_default_qconfig("fbgemm"))
+    True
     """
     if q1 is None or q2 is None:
         return q1 is q2
     return _same_factory(q1.activation, q2.activation) and _same_factory(q1.weight, q2.weight)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any, Self
 
 from .qconfig import default_reuse_input_qconfig, get_default_qat_qconfig, get_default_qconfig
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Self
 
 __all__ = ["QConfigMapping", "get_default_qat_qconfig_mapping", "get_default_qconfig_mapping"]
 
@@ -16,9 +13,9 @@ __all__ = ["QConfigMapping", "get_default_qat_qconfig_mapping", "get_default_qco
 class QConfigMapping:
     """Configurations for all modules, for those of a class, and for those of a name. The most specific one applies.
 
-    >>> from torch.ao.quantization import QConfigMapping, default_qconfig
-    >>> mapping = QConfigMapping().set_global(default_qconfig).set_module_name("last", None)
-    >>> mapping.global_qconfig is default_qconfig
+    >>> own = torch.ao.quantization
+    >>> mapping = own.QConfigMapping().set_global(own.default_qconfig).set_module_name("last", None)
+    >>> mapping.global_qconfig is own.default_qconfig
     True
     """
 
@@ -98,3 +95,7 @@ def get_default_qat_qconfig_mapping(backend: str = "x86", version: int = 1) -> Q
     """
     made = QConfigMapping().set_global(get_default_qat_qconfig(backend, version))
     return made.set_object_type("reshape", default_reuse_input_qconfig)
+
+
+def __dir__() -> list[str]:
+    return __all__

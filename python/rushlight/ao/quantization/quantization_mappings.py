@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rushlight import nn
 from rushlight.ao.nn import quantized
 from rushlight.ao.nn.quantized import dynamic
 
 from .stubs import DeQuantStub, QuantStub
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = [
     "get_default_dynamic_quant_module_mappings",
@@ -111,3 +109,7 @@ def no_observer_set() -> set[Any]:
     False
     """
     return {quantized.Quantize, quantized.DeQuantize}
+
+
+def __dir__() -> list[str]:
+    return __all__

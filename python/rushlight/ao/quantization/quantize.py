@@ -7,6 +7,7 @@ runs the model on data, and then replaces the layers (`convert`).
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import rushlight as torch
 from rushlight import nn
@@ -25,7 +26,7 @@ from .stubs import DeQuantStub, QuantWrapper
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+
 
 __all__ = [
     "add_quant_dequant",
@@ -113,6 +114,9 @@ def convert(
     Args:
         mapping: the classes and those that replace them.
         inplace: changes the model itself, and not a copy.
+        remove_qconfig: removes the configurations from the modules.
+        is_reference: must be False.
+        convert_custom_config_dict, use_precomputed_fake_quant: have no effect.
 
     >>> model = torch.ao.quantization.QuantWrapper(torch.nn.Linear(2, 3)).eval()
     >>> model.qconfig = torch.ao.quantization.default_qconfig
@@ -260,3 +264,7 @@ def default_eval_fn(model: Any, calib_data: Any) -> None:
     """Runs a model on pairs of an input and a target, for `quantize`."""
     for data, _ in calib_data:
         model(data)
+
+
+def __dir__() -> list[str]:
+    return __all__

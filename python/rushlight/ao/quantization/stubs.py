@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from rushlight import nn
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from rushlight import Tensor
+from rushlight import Tensor, nn
 
 __all__ = ["DeQuantStub", "QuantStub", "QuantWrapper"]
 
@@ -66,3 +62,7 @@ class QuantWrapper(nn.Module):
 
     def forward(self, X: Tensor) -> Tensor:
         return self.dequant(self.module(self.quant(X)))
+
+
+def __dir__() -> list[str]:
+    return __all__

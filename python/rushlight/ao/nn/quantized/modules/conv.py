@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import rushlight as torch
+from rushlight import Tensor, nn
 from rushlight import _quantized_ops as ops
-from rushlight import nn
 
 from .linear import quantized_weight
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from rushlight import Tensor
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d"]
 
@@ -146,3 +142,7 @@ class Conv3d(_ConvNd):
     """
 
     _dims, _float = 3, nn.Conv3d
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import rushlight as torch
+from rushlight import Tensor, nn
 from rushlight import _quantized_ops as ops
-from rushlight import nn
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from rushlight import Tensor
 
 __all__ = ["FXFloatFunctional", "FloatFunctional", "QFunctional"]
 
@@ -145,3 +141,7 @@ class QFunctional(nn.Module):
         made = cls()
         made.scale, made.zero_point = float(scale), int(zero_point)
         return made
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import rushlight as torch
-from rushlight import nn
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from rushlight import Tensor
+from rushlight import Tensor, nn
 
 __all__ = ["DeQuantize", "Quantize"]
 
@@ -61,3 +57,7 @@ class DeQuantize(nn.Module):
     def from_float(mod: Any, use_precomputed_fake_quant: bool = False) -> DeQuantize:
         """The module for a prepared `DeQuantStub`."""
         return DeQuantize()
+
+
+def __dir__() -> list[str]:
+    return __all__

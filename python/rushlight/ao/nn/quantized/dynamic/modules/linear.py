@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import rushlight as torch
+from rushlight import Tensor, nn
 from rushlight import _quantized_ops as ops
-from rushlight import nn
 
 from ...modules import linear as static
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from rushlight import Tensor
 
 __all__ = ["Linear"]
 
@@ -21,6 +17,7 @@ class Linear(static.Linear):
     """A linear layer that quantises its input by the input's own range in each call.
 
     Args:
+        bias_: adds a bias.
         dtype: that of the weight, ``torch.qint8`` or ``torch.float16``.
 
     >>> model = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(torch.nn.Linear(3, 4)))
@@ -76,3 +73,7 @@ class Linear(static.Linear):
         made = cls(mod.in_features, mod.out_features, dtype=observer.dtype)
         made.set_weight_bias(taken, mod.bias)
         return made
+
+
+def __dir__() -> list[str]:
+    return __all__

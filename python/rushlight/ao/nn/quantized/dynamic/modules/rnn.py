@@ -6,9 +6,11 @@ weight of a layer, and the hidden state in each step for the second. All else is
 
 from __future__ import annotations
 
+from typing import Any
+
 import rushlight as torch
+from rushlight import Tensor, nn
 from rushlight import _quantized_ops as ops
-from rushlight import nn
 from rushlight.nn.utils.rnn import PackedSequence
 
 from ...modules.linear import quantized_weight
@@ -16,9 +18,7 @@ from ...modules.linear import quantized_weight
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
-    from rushlight import Tensor
 
 __all__ = ["GRU", "LSTM", "GRUCell", "LSTMCell", "PackedParameter", "RNNBase", "RNNCell", "RNNCellBase"]
 
@@ -467,3 +467,7 @@ class GRUCell(RNNCellBase):
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         state: Tensor = self._step(input, (self._zeros(input) if hx is None else hx,))[0]
         return state
+
+
+def __dir__() -> list[str]:
+    return __all__
