@@ -140,10 +140,11 @@ def convert(
 
 def _specification(spec: Any, dtype: Any) -> dict[Any, Any]:
     """The configurations of `quantize_dynamic` by class or name."""
+    kinds: tuple[Any, ...] = nn.Linear, nn.LSTM, nn.GRU, nn.LSTMCell, nn.RNNCell, nn.GRUCell
     if dtype is torch.qint8:
-        config, kinds = default_dynamic_qconfig, (nn.Linear, nn.LSTM, nn.GRU, nn.LSTMCell, nn.RNNCell, nn.GRUCell)
+        config = default_dynamic_qconfig
     elif dtype is torch.float16:
-        config, kinds = float16_dynamic_qconfig, (nn.Linear, nn.LSTM, nn.GRU, nn.LSTMCell, nn.RNNCell, nn.GRUCell)
+        config = float16_dynamic_qconfig
     elif dtype is torch.quint8:
         config, kinds = float_qparams_weight_only_qconfig, (nn.EmbeddingBag, nn.Embedding)
     else:

@@ -39,7 +39,8 @@ class CellParams:
         return ops.linear_dynamic(x, self.packed[place], reduce_range=True)
 
     def __deepcopy__(self, memo: Any) -> CellParams:
-        return CellParams(*(packed.__deepcopy__(memo) for packed in self.packed), self.dtype)
+        input, hidden = self.packed
+        return CellParams(input.__deepcopy__(memo), hidden.__deepcopy__(memo), self.dtype)
 
 
 def _lstm_step(gates: Tensor, products: Tensor, state: State) -> State:
@@ -205,6 +206,8 @@ class RNNBase(nn.Module):
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         packed = isinstance(input, PackedSequence)
+        data: Any
+        sizes: Any
         data, sizes, order, back = input if packed else (input, None, None, None)
         self.check_input(data, sizes)
         if not packed:
@@ -436,8 +439,8 @@ class LSTMCell(RNNCellBase):
 
     mode = "LSTM"
 
-    def __init__(self, *args: Any, **keywords: Any) -> None:
-        super().__init__(*args, num_chunks=4, **keywords)
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, dtype: Any = torch.qint8) -> None:
+        super().__init__(input_size, hidden_size, bias, num_chunks=4, dtype=dtype)
 
     def _get_name(self) -> str:
         return "DynamicQuantizedLSTMCell"
