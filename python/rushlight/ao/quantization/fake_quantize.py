@@ -7,13 +7,12 @@ from typing import Any
 import rushlight as torch
 from rushlight import Tensor, nn
 
+from ._observer_base import PartialWrapper, with_args
 from .observer import (
     FixedQParamsObserver,
     HistogramObserver,
     MovingAverageMinMaxObserver,
     MovingAveragePerChannelMinMaxObserver,
-    _PartialWrapper,
-    _with_args,
     default_fixed_qparams_range_0to1_observer,
     default_fixed_qparams_range_neg1to1_observer,
 )
@@ -90,11 +89,8 @@ class FakeQuantizeBase(nn.Module):
         self.enable_observer(False)
 
     @classmethod
-    def with_args(cls, **keywords: Any) -> _PartialWrapper:
-        made = _with_args(cls, **keywords)
-        # Programs ask the factory too.
-        made.with_args = lambda **more: cls.with_args(**{**keywords, **more})  # type: ignore[method-assign]
-        return made
+    def with_args(cls, **keywords: Any) -> PartialWrapper:
+        return with_args(cls, **keywords)
 
 
 class FakeQuantize(FakeQuantizeBase):

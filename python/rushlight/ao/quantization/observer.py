@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-from inspect import isclass
 from typing import Any
 
 import rushlight as torch
 from rushlight import Tensor, nn
-from rushlight._quantized import limits as _dtype_limits
+from rushlight._set_module import set_public_module
 from rushlight._warnings import warn
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
+from ._histogram_observer import HistogramObserver
+from ._observer_base import EPS, INFINITE, ObserverBase, UniformQuantizationObserverBase
 
 __all__ = [
     "FixedQParamsObserver",
@@ -49,219 +45,8 @@ __all__ = [
     "weight_observer_range_neg_127_to_127",
 ]
 
-_INFINITE = float("inf")
 #: torch's sentence, with its spaces.
 _NO_REDUCTION = "Cannot reduce range for symmetric" + 40 * " " + "quantization for quint8"
-#: The parts of a bin that are moved to bins of another width.
-_PARTS = 16
-_EPS = torch.finfo(torch.float32).eps
-_SYMMETRIC = torch.per_tensor_symmetric, torch.per_channel_symmetric
-_DTYPES = (
-    torch.qint8,
-    torch.quint8,
-    torch.quint4x2,
-    torch.qint32,
-    torch.int8,
-    torch.uint8,
-    torch.int16,
-    torch.int32,
-    torch.float8_e5m2,
-    torch.float8_e4m3fn,
-    torch.uint16,
-)
-
-
-class _PartialWrapper:
-    """A function with some arguments given, which is shown and extended as torch's are: ``with_args``."""
-
-    def __init__(self, function: Any) -> None:
-        self.p = function
-        self.callable_args: dict[str, Any] = {}
-
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
-        made = {name: make() for name, make in self.callable_args.items() if name not in keywords}
-        return self.p(*args, **keywords, **made)
-
-    def __repr__(self) -> str:
-        return repr(self.p) + repr(self.callable_args)
-
-    def with_args(self, *args: Any, **keywords: Any) -> _PartialWrapper:
-        return _with_args(self, *args, **keywords)
-
-    def with_callable_args(self, **keywords: Any) -> _PartialWrapper:
-        result = _with_args(self)
-        result.callable_args = {**self.callable_args, **keywords}
-        return result
-
-
-def _with_args(factory: Any, *args: Any, **keywords: Any) -> _PartialWrapper:
-    if isinstance(factory, _PartialWrapper):
-        result = _PartialWrapper(partial(factory.p, *args, **keywords))
-        result.callable_args = dict(factory.callable_args)
-        return result
-    return _PartialWrapper(partial(factory, *args, **keywords))
-
-
-def _with_callable_args(factory: Any, **keywords: Any) -> _PartialWrapper:
-    return _with_args(factory).with_callable_args(**keywords)
-
-
-def range_of(
-    dtype: Any, reduce_range: bool = False, quant_min: int | None = None, quant_max: int | None = None
-) -> tuple[int, int]:
-    """The least and the greatest integer: those given, or those of the dtype; half of them with `reduce_range`."""
-    if quant_min is not None and quant_max is not None:
-        if not quant_min <= 0 <= quant_max:
-            raise AssertionError("Used-specified quantization range must include 0.")
-        if quant_min >= quant_max:
-            raise AssertionError("qmin must be strictly less than qmax for user-specified quantization range.")
-        least, most = quant_min, quant_max
-        wide = dtype in (torch.qint32, torch.int32)
-        if not 0 < most - least + 1 <= (2**32 if wide else 256 if dtype not in (torch.int16, torch.uint16) else 2**16):
-            raise AssertionError("quantization range should be positive and not exceed the maximum bit range (=256).")
-    elif dtype is torch.quint4x2:
-        return 0, 15
-    elif dtype in (torch.float8_e5m2, torch.float8_e4m3fn):
-        return 0, 15
-    else:
-        least, most = _dtype_limits(dtype)
-    if reduce_range and dtype not in (torch.qint32, torch.int32):
-        return least // 2, most // 2
-    return least, most
-
-
-class ObserverBase(nn.Module):
-    """The base of all observers: a module whose call records a tensor and returns it.
-
-    ``with_args`` gives a factory of observers with these arguments, from which modules make one each.
-
-    >>> make = torch.ao.quantization.MinMaxObserver.with_args(dtype=torch.qint8)
-    >>> make().dtype
-    torch.qint8
-    """
-
-    def __init__(self, dtype: Any, is_dynamic: bool = False) -> None:
-        super().__init__()
-        self.dtype = dtype
-        self.is_dynamic = is_dynamic
-
-    def forward(self, x: Tensor) -> Tensor:
-        raise NotImplementedError(f"{type(self).__name__} has no forward")
-
-    def calculate_qparams(self, **keywords: Any) -> Any:
-        """The scale and the zero point for what was recorded."""
-        raise NotImplementedError(f"{type(self).__name__} has no calculate_qparams")
-
-    @classmethod
-    def with_args(cls, *args: Any, **keywords: Any) -> _PartialWrapper:
-        return _with_args(cls, *args, **keywords)
-
-    @classmethod
-    def with_callable_args(cls, **keywords: Any) -> _PartialWrapper:
-        return _with_callable_args(cls, **keywords)
-
-
-class UniformQuantizationObserverBase(ObserverBase):
-    """The base of observers of a range, with a scale for the whole tensor or for each channel.
-
-    Args:
-        dtype: the dtype of the quantised tensor.
-        qscheme: ``torch.per_tensor_affine``, ``per_tensor_symmetric``, ``per_channel_affine``,
-            ``per_channel_symmetric`` or ``per_channel_affine_float_qparams``.
-        reduce_range: uses one bit less.
-        quant_min, quant_max: the range of integers, if it is not the dtype's.
-        factory_kwargs: ``dtype`` and ``device`` of the buffers.
-        eps: the least scale.
-        is_dynamic: for inputs that are quantised by their own range.
-    """
-
-    min_val: Tensor
-    max_val: Tensor
-    eps: Tensor
-
-    def __init__(
-        self,
-        dtype: Any = torch.quint8,
-        qscheme: Any = torch.per_tensor_affine,
-        reduce_range: bool = False,
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-        factory_kwargs: dict[str, Any] | None = None,
-        eps: float = _EPS,
-        is_dynamic: bool = False,
-        **keywords: Any,
-    ) -> None:
-        super().__init__(dtype=dtype, is_dynamic=is_dynamic, **keywords)
-        self.qscheme = qscheme
-        if reduce_range:
-            warn(
-                "Please use quant_min and quant_max to specify the range for observers. "
-                "reduce_range will be deprecated in a future release of PyTorch."
-            )
-        self.reduce_range = reduce_range
-        self._made = {key: value for key, value in (factory_kwargs or {}).items() if value is not None}
-        self.register_buffer("eps", torch.tensor([eps], **self._made))
-        if not isinstance(qscheme, torch.qscheme):
-            raise AssertionError(
-                "Default Observer only works for per_tensor_affine, per_tensor_symmetric, per_channel_affine, "
-                "per_channel_symmetric and per_channel_float_qparams quantization scheme"
-            )
-        if dtype not in _DTYPES:
-            raise AssertionError(f"Default Observer only works for {_DTYPES} data type")
-        self.has_customized_qrange = quant_min is not None and quant_max is not None
-        self.quant_min, self.quant_max = range_of(dtype, reduce_range, quant_min, quant_max)
-
-    def _calculate_qparams(self, min_val: Tensor, max_val: Tensor) -> tuple[Tensor, Tensor]:
-        """The scales and the zero points for ranges."""
-        if not _is_valid(min_val, max_val):
-            return torch.tensor([1.0]), torch.tensor([0])
-        zero = torch.zeros_like(min_val)
-        low, high = torch.minimum(min_val, zero), torch.maximum(max_val, zero)
-        steps = float(self.quant_max - self.quant_min)
-        if self.qscheme in _SYMMETRIC:
-            scale = torch.maximum(torch.maximum(-low, high) / (steps / 2), self.eps)
-            zeros = torch.full(scale.shape, self._middle(), dtype=torch.int64)
-        elif self.qscheme is torch.per_channel_affine_float_qparams:
-            scale = (max_val - min_val) / steps
-            scale = torch.where(scale > self.eps, scale, torch.ones_like(scale))
-            zeros = -min_val / scale
-        else:
-            scale = torch.maximum((high - low) / steps, self.eps)
-            zeros = self.quant_min - (low / scale).round().to(torch.int32)
-            zeros = zeros.clamp(self.quant_min, self.quant_max)
-        return scale.reshape(-1), zeros.expand_as(scale).reshape(-1)
-
-    def _middle(self) -> int:
-        """The integer that stands for zero if the range of numbers is symmetric."""
-        if self.dtype in (torch.quint8, torch.uint8):
-            return (self.quant_min + self.quant_max) // 2 if self.has_customized_qrange else 128
-        return 2**15 if self.dtype is torch.uint16 else 0
-
-    def calculate_qparams(self, **keywords: Any) -> Any:
-        return self._calculate_qparams(self.min_val, self.max_val)
-
-    def reset_min_max_vals(self) -> None:
-        """Forgets what was recorded."""
-        raise NotImplementedError("Cannot reset min/max values in the given observer.")
-
-    def extra_repr(self) -> str:
-        return f"min_val={self.min_val}, max_val={self.max_val}"
-
-
-def _is_valid(min_val: Tensor, max_val: Tensor) -> bool:
-    """Whether a range was recorded; warns if not."""
-    if min_val.numel() == 0 or max_val.numel() == 0:
-        warn("must run observer before calling calculate_qparams. Returning default values.")
-        return False
-    if min_val.dim() == 0 or max_val.dim() == 0:
-        if min_val == _INFINITE and max_val == -_INFINITE:
-            warn("must run observer before calling calculate_qparams. Returning default values.")
-            return False
-        if min_val > max_val:
-            raise AssertionError(f"min {min_val} should be less than max {max_val}")
-    elif bool((min_val > max_val).any()):
-        raise AssertionError(f"min {min_val} should be less than max {max_val}")
-    return True
 
 
 class MinMaxObserver(UniformQuantizationObserverBase):
@@ -282,7 +67,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         quant_min: int | None = None,
         quant_max: int | None = None,
         factory_kwargs: dict[str, Any] | None = None,
-        eps: float = _EPS,
+        eps: float = EPS,
         is_dynamic: bool = False,
         **keywords: Any,
     ) -> None:
@@ -293,8 +78,8 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         super().__init__(
             dtype, qscheme, reduce_range, quant_min, quant_max, factory_kwargs, eps, is_dynamic, **keywords
         )
-        self.register_buffer("min_val", torch.tensor(_INFINITE, **self._made))
-        self.register_buffer("max_val", torch.tensor(-_INFINITE, **self._made))
+        self.register_buffer("min_val", torch.tensor(INFINITE, **self._made))
+        self.register_buffer("max_val", torch.tensor(-INFINITE, **self._made))
         if qscheme is torch.per_tensor_symmetric and reduce_range and dtype is torch.quint8:
             raise NotImplementedError(_NO_REDUCTION)
 
@@ -306,8 +91,8 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         return x_orig
 
     def reset_min_max_vals(self) -> None:
-        self.min_val.fill_(_INFINITE)
-        self.max_val.fill_(-_INFINITE)
+        self.min_val.fill_(INFINITE)
+        self.max_val.fill_(-INFINITE)
 
 
 class MovingAverageMinMaxObserver(MinMaxObserver):
@@ -332,7 +117,7 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
         reduce_range: bool = False,
         quant_min: int | None = None,
         quant_max: int | None = None,
-        eps: float = _EPS,
+        eps: float = EPS,
         is_dynamic: bool = False,
         **keywords: Any,
     ) -> None:
@@ -347,7 +132,7 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
     def forward(self, x_orig: Tensor) -> Tensor:
         if x_orig.numel():
             low, high = x_orig.detach().to(self.min_val.dtype).aminmax()
-            if not (self.min_val == _INFINITE and self.max_val == -_INFINITE):
+            if not (self.min_val == INFINITE and self.max_val == -INFINITE):
                 low = self.min_val + self.averaging_constant * (low - self.min_val)
                 high = self.max_val + self.averaging_constant * (high - self.max_val)
             self.min_val.copy_(low)
@@ -373,7 +158,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         quant_min: int | None = None,
         quant_max: int | None = None,
         factory_kwargs: dict[str, Any] | None = None,
-        eps: float = _EPS,
+        eps: float = EPS,
         is_dynamic: bool = False,
         **keywords: Any,
     ) -> None:
@@ -435,7 +220,7 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
         reduce_range: bool = False,
         quant_min: int | None = None,
         quant_max: int | None = None,
-        eps: float = _EPS,
+        eps: float = EPS,
         is_dynamic: bool = False,
         **keywords: Any,
     ) -> None:
@@ -451,161 +236,6 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
             own + self.averaging_constant * (new - own) for own, new in ((self.min_val, low), (self.max_val, high))
         ]
         return moved[0], moved[1]
-
-
-class HistogramObserver(UniformQuantizationObserverBase):
-    """Records a histogram, and chooses the part of its range that is quantised with the least squared error.
-
-    Args:
-        bins: the number of bins.
-        dtype, qscheme, reduce_range, quant_min, quant_max, factory_kwargs, eps, is_dynamic: as for all observers of a
-            range; see `UniformQuantizationObserverBase`.
-
-    >>> observer = torch.ao.quantization.HistogramObserver(bins=8)
-    >>> _ = observer(torch.tensor([0.0, 0.5, 1.0]))
-    >>> observer.histogram
-    tensor([1., 0., 0., 0., 1., 0., 0., 1.])
-    """
-
-    histogram: Tensor
-
-    def __init__(
-        self,
-        bins: int = 2048,
-        dtype: Any = torch.quint8,
-        qscheme: Any = torch.per_tensor_affine,
-        reduce_range: bool = False,
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-        factory_kwargs: dict[str, Any] | None = None,
-        eps: float = _EPS,
-        is_dynamic: bool = False,
-        **keywords: Any,
-    ) -> None:
-        if qscheme not in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-            raise NotImplementedError(
-                "HistogramObserver's qscheme only support torch.per_tensor_symmetric and torch.per_tensor_affine."
-            )
-        if is_dynamic:
-            raise NotImplementedError("HistogramObserver doesn't support dynamic quantization")
-        super().__init__(
-            dtype, qscheme, reduce_range, quant_min, quant_max, factory_kwargs, eps, is_dynamic, **keywords
-        )
-        self.bins = bins
-        self.register_buffer("histogram", torch.zeros(bins, **self._made))
-        self.register_buffer("min_val", torch.tensor(_INFINITE, **self._made))
-        self.register_buffer("max_val", torch.tensor(-_INFINITE, **self._made))
-        self.dst_nbins = 2 ** (8 * dtype.itemsize)
-
-    def forward(self, x_orig: Tensor) -> Tensor:
-        if x_orig.numel() == 0:
-            return x_orig
-        x = x_orig.detach().to(self.min_val.dtype)
-        x = x[x.isfinite()] if not bool(x.isfinite().all()) else x
-        low, high = (float(end) for end in x.aminmax())
-        before = float(self.min_val), float(self.max_val)
-        if before == (_INFINITE, -_INFINITE):
-            ends = low, high
-            histogram = self._counted(x, ends)
-        else:
-            ends = min(low, before[0]), max(high, before[1])
-            histogram = self._counted(x, ends)
-            histogram += self.histogram if ends == before else self._widened(ends)
-        self.histogram.resize_(histogram.shape).copy_(histogram)
-        self.min_val.resize_(()).fill_(ends[0])
-        self.max_val.resize_(()).fill_(ends[1])
-        return x_orig
-
-    def _counted(self, x: Tensor, ends: tuple[float, float]) -> Tensor:
-        """The number of elements in each bin, which is computed in the elements' precision."""
-        low, high = (torch.tensor(end, dtype=x.dtype) for end in ends)
-        if low == high:
-            return torch.histc(x, self.bins, min=ends[0], max=ends[1])
-        places = ((x - low) * self.bins / (high - low)).long().clamp(0, self.bins - 1)
-        return torch.bincount(places.reshape(-1), minlength=self.bins).to(x.dtype)
-
-    def _widened(self, ends: tuple[float, float]) -> Tensor:
-        """The histogram over a wider range: each part of a bin moves to the new bin in which its middle lies."""
-        low, high = float(self.min_val), float(self.max_val)
-        if low == high:
-            return torch.histc(self.min_val, self.bins, min=ends[0], max=ends[1]) * self.histogram.sum()
-        fine = _edges(low, high, self.bins * _PARTS)
-        middles = fine[:-1] + (high - low) / self.bins / _PARTS / 2
-        places = torch.bucketize(middles, _edges(*ends, self.bins), right=True) - 1
-        parts = self.histogram.repeat_interleave(_PARTS) / _PARTS
-        return torch.bincount(places.clamp(0, self.bins - 1), weights=parts, minlength=self.bins).to(parts.dtype)
-
-    def calculate_qparams(self, **keywords: Any) -> Any:
-        if float(self.min_val) == _INFINITE and float(self.max_val) == -_INFINITE:
-            warn("must run observer before calling calculate_qparams. Returning default scale and zero point ")
-            return torch.tensor([1.0]), torch.tensor([0])
-        if self.bins != len(self.histogram):
-            raise AssertionError("The number of bins in histogram should be equal to the number of bins supplied")
-        return self._calculate_qparams(*self._best_range())
-
-    def _best_range(self) -> tuple[Tensor, Tensor]:
-        """Cuts off outer bins, in steps of a hundred-thousandth of the elements, as long as the error falls."""
-        width = (self.max_val - self.min_val) / self.bins
-        total = float(self.histogram.sum())
-        sums = self.histogram.cumsum(0).tolist()
-        step, alpha, beta = 1e-5, 0.0, 1.0
-        first, last, least = 0, self.bins - 1, _INFINITE
-        while alpha < beta:
-            left, right = first, last
-            while left < last and sums[left] < (alpha + step) * total:
-                left += 1
-            while right > first and sums[right] > (beta - step) * total:
-                right -= 1
-            # The side on which more bins fall away.
-            if left - first > last - right:
-                cut, alpha = (left, last), alpha + step
-            else:
-                cut, beta = (first, right), beta - step
-            if cut == (first, last):
-                continue
-            error = self._error(width, *cut)
-            if error > least:
-                break
-            least, (first, last) = error, cut
-        return self.min_val + width * first, self.min_val + width * (last + 1)
-
-    def _error(self, width: Tensor, first: int, last: int) -> float:
-        """The squared error of quantising the histogram to the range of these bins, with elements spread evenly."""
-        wide = width * (last - first + 1) / self.dst_nbins
-        if wide == 0.0:
-            return 0.0
-        begin = (torch.arange(self.bins) - first) * width
-        end = begin + width
-        of_begin, of_end = (
-            torch.clamp(torch.div(edge, wide, rounding_mode="floor"), 0, self.dst_nbins - 1) for edge in (begin, end)
-        )
-        density = self.histogram / width
-
-        def squared(low: Tensor, high: Tensor) -> Tensor:
-            return density * (high * high * high - low * low * low) / 3
-
-        half = wide / 2
-        halves = half * torch.ones(self.bins)
-        error = squared(begin - (of_begin + 0.5) * wide, halves)
-        error = error + (of_end - of_begin - 1) * squared(-half, half)
-        error = error + squared(-half, end - (of_end * wide + half))
-        return float(error.sum())
-
-    def extra_repr(self) -> str:
-        return f"min_val={self.min_val}, max_val={self.max_val}"
-
-    def reset_min_max_vals(self) -> None:
-        self.min_val.fill_(_INFINITE)
-        self.max_val.fill_(-_INFINITE)
-        self.histogram.zero_()
-
-
-def _edges(low: float, high: float, count: int) -> Tensor:
-    """The edges of bins in float32, each rounded once, from both ends to the middle."""
-    step = float((torch.tensor(high) - torch.tensor(low)) / count)
-    places = torch.arange(count + 1, dtype=torch.float64)
-    edges = torch.where(places < (count + 1) // 2, low + step * places, high - step * (count - places))
-    return edges.float()
 
 
 class FixedQParamsObserver(ObserverBase):
@@ -744,10 +374,6 @@ class ReuseInputObserver(ObserverBase):
         raise Exception("calculate_qparams should not be called for ReuseInputObserver")
 
 
-def _is_observer(module: Any) -> bool:
-    return isinstance(module, ObserverBase)
-
-
 def get_observer_state_dict(mod: nn.Module) -> dict[str, Any]:
     """The part of a model's state that belongs to observers and fake quantisation.
 
@@ -768,11 +394,6 @@ def load_observer_state_dict(mod: nn.Module, obs_dict: dict[str, Any]) -> None:
     wanted = [name for name in missing if name in get_observer_state_dict(mod)]
     if wanted or unexpected:
         raise Exception(f"Missing keys for observer {wanted} in state_dict")
-
-
-def is_factory(thing: Callable[..., Any]) -> bool:
-    """Whether a thing makes observers: a class, or one with arguments."""
-    return isclass(thing) or isinstance(thing, (_PartialWrapper, partial))
 
 
 default_observer = MinMaxObserver.with_args(quant_min=0, quant_max=127)
@@ -811,3 +432,6 @@ default_reuse_input_observer = ReuseInputObserver
 
 def __dir__() -> list[str]:
     return __all__
+
+
+set_public_module(globals())

@@ -11,6 +11,7 @@ from rushlight._warnings import warn
 
 from . import fake_quantize as fakes
 from . import observer as observers
+from ._observer_base import PartialWrapper
 
 __all__ = [
     "QConfig",
@@ -146,7 +147,7 @@ def get_default_qat_qconfig(backend: str = "x86", version: int | None = 1) -> QC
 
 
 def _same_factory(one: Any, other: Any) -> bool:
-    if isinstance(one, observers._PartialWrapper) and isinstance(other, observers._PartialWrapper):
+    if isinstance(one, PartialWrapper) and isinstance(other, PartialWrapper):
         same = one.p.func == other.p.func and one.p.args == other.p.args
         keywords, others = dict(one.p.keywords), dict(other.p.keywords)
         inner = keywords.pop("observer", None), others.pop("observer", None)

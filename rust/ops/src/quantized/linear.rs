@@ -6,8 +6,8 @@ use rushlight_cpu::quantized::product::products;
 use rushlight_dispatch::{copy, create, interpreter, quantized};
 use rushlight_par::Address;
 
-use super::choose;
 use super::convert::quantize_per_tensor;
+use super::params::choose;
 use crate::convert::{contiguous, to_dtype, to_vec};
 
 /// The weights of a layer: `[outputs, inputs]` bytes, and a scale and a zero point for each output.
