@@ -279,6 +279,7 @@ def fused_moving_avg_obs_fake_quant(
     >>> scale
     tensor([0.0078])
     """
+    _check_limits(quant_min, quant_max)
     if int(observer_on):
         with torch.no_grad():
             _observe(input.detach(), running_min, running_max, averaging_const, ch_axis if per_row_fake_quant else None)

@@ -158,8 +158,11 @@ fn _integers<'py>(py: Python<'py>, tensor: &Bound<'py, PyAny>) -> PyResult<Bound
 
 /// The scale and the zero point for a range of numbers and a range of integers.
 #[pyfunction]
-fn _choose_qparams(low: f32, high: f32, least: i32, most: i32) -> (f64, i64) {
-    choose(low, high, least, most)
+fn _choose_qparams(low: f32, high: f32, least: i32, most: i32) -> PyResult<(f64, i64)> {
+    if least > most {
+        return Err(PyRuntimeError::new_err("the range of integers is empty"));
+    }
+    Ok(choose(low, high, least, most))
 }
 
 /// `input @ weight.T + bias` with products of bytes; the input is quantised by its own range.

@@ -6,7 +6,7 @@ use rushlight_cpu::quantized::product::products;
 use rushlight_dispatch::{copy, create, interpreter, quantized};
 use rushlight_par::Address;
 
-use super::convert::quantize_per_tensor;
+use super::convert::{limits, quantize_per_tensor};
 use super::params::choose;
 use crate::convert::{contiguous, to_dtype, to_vec};
 
@@ -51,7 +51,7 @@ fn sums(rows: &[i16], weights: &Weights, count: usize, done: impl Fn(usize, usiz
     let totals: Vec<i32> = match centred {
         true => Vec::new(),
         false => (0..count)
-            .map(|row| rows[row * inputs..(row + 1) * inputs].iter().map(|value| i32::from(*value)).sum())
+            .map(|row| rows[row * inputs..(row + 1) * inputs].iter().fold(0i32, |sum, value| sum.wrapping_add(i32::from(*value))))
             .collect(),
     };
     let corrected = |row: usize, first: usize, sums: &[i32]| {
@@ -77,16 +77,20 @@ fn sums(rows: &[i16], weights: &Weights, count: usize, done: impl Fn(usize, usiz
 /// Bytes less their zero point, and the number of rows of the given length.
 fn centred(tensor: &Tensor, inputs: usize) -> Result<(Vec<i16>, usize)> {
     let zero_point = match tensor.quantizer().map(|quantizer| &**quantizer) {
-        Some(Quantizer::PerTensor { zero_point, .. }) if tensor.dtype() != DType::I32 => *zero_point as i16,
+        Some(Quantizer::PerTensor { zero_point, .. }) if tensor.dtype() != DType::I32 => *zero_point,
         _ => return Err(Error::runtime("a linear layer takes bytes with one scale, torch.quint8 or torch.qint8")),
     };
+    let (least, most) = limits(tensor.dtype());
+    if zero_point < least || zero_point > most {
+        return Err(Error::runtime(format!("the zero point {zero_point} is not an integer of the tensor's dtype")));
+    }
     if tensor.rank() == 0 || tensor.sizes()[tensor.rank() - 1] as usize != inputs {
         return Err(Error::runtime("The size of tensor's last dimension must match the weight's number of inputs")
             .shapes([tensor.sizes().as_slice()]));
     }
     let mut rows = to_vec::<i16>(&tensor.integers())?;
     for value in &mut rows {
-        *value -= zero_point;
+        *value -= zero_point as i16;
     }
     let count = if inputs == 0 {
         tensor.sizes()[..tensor.rank() - 1].iter().product::<isize>() as usize
