@@ -51,7 +51,11 @@ fn sums(rows: &[i16], weights: &Weights, count: usize, done: impl Fn(usize, usiz
     let totals: Vec<i32> = match centred {
         true => Vec::new(),
         false => (0..count)
-            .map(|row| rows[row * inputs..(row + 1) * inputs].iter().fold(0i32, |sum, value| sum.wrapping_add(i32::from(*value))))
+            .map(|row| {
+                rows[row * inputs..(row + 1) * inputs]
+                    .iter()
+                    .fold(0i32, |sum, value| sum.wrapping_add(i32::from(*value)))
+            })
             .collect(),
     };
     let corrected = |row: usize, first: usize, sums: &[i32]| {
