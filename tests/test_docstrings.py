@@ -113,8 +113,7 @@ def test_methods_of_tensors_have_examples():
         for name, method in vars(torch.Tensor).items()
         if isinstance(method, types.FunctionType) and not name.startswith("_") and ">>>" not in text_of(method)
     }
-    refused = "eig ipu lstsq masked_copy_ mtia solve symeig xpu int_repr q_scale q_zero_point qscheme".split()
-    refused += ["q_per_channel_axis", "q_per_channel_scales", "q_per_channel_zero_points"]
+    refused = "eig ipu lstsq masked_copy_ mtia solve symeig xpu".split()
     needs_a_gpu = ["cuda", "pin_memory", "record_stream"]
     assert without == {*refused, *needs_a_gpu, "storage"}, "these only raise an error or give a warning, or need a GPU"
 

@@ -6,6 +6,7 @@ The functions for parameters are the same for rushlight's own pickles, so they h
 
 import math
 
+from rushlight import _C
 from rushlight._C import Tensor
 from rushlight._loading import load
 
@@ -13,16 +14,23 @@ from rushlight._loading import load
 set_storage = Tensor.set_
 
 
-def view_of(storage, dtype, offset, size, stride, lazy_conj=False):
+def stored(dtype):
+    """The dtype of the stored elements: for a quantised dtype that of its integers."""
+    return {_C.quint8: _C.uint8, _C.qint8: _C.int8, _C.qint32: _C.int32}.get(dtype, dtype)
+
+
+def view_of(storage, dtype, offset, size, stride, lazy_conj=False, quantizer=None):
     """A tensor over the bytes of an untyped storage. Copies, pickles, messages and checkpoints use it.
 
     If it is a `lazy_conj` (a lazy conjugate or negative), the stored bytes are the conjugates or negatives of its
-    elements.
+    elements. If it is quantised, `quantizer` has the scheme and its parameters.
     """
     import rushlight as torch
 
     _check_within(storage, dtype, offset, size, stride)
-    view = set_storage(torch.empty(0, dtype=dtype, device=storage.device), storage, offset, size, stride)
+    view = set_storage(torch.empty(0, dtype=stored(dtype), device=storage.device), storage, offset, size, stride)
+    if quantizer is not None:
+        return load("rushlight._quantized").over(view, quantizer)
     if lazy_conj:
         view = (torch._conj if dtype.is_complex else torch._neg_view)(view).detach()
     return view
@@ -46,7 +54,8 @@ def _check_within(storage, dtype, offset, size, stride):
 def layout_of(tensor):
     """The arguments of `view_of` that recreate this tensor from its storage."""
     lazy_conj = tensor.is_conj() or tensor.is_neg()
-    return tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), lazy_conj
+    layout = tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), lazy_conj
+    return (*layout, load("rushlight._quantized").parameters_of(tensor)) if tensor.is_quantized else layout
 
 
 def is_sparse(tensor):
@@ -174,6 +183,7 @@ def _element_size(dtype):
 
 _REBUILDERS = (
     "_rebuild_meta_tensor_no_storage",
+    "_rebuild_qtensor",
     "_rebuild_sparse_tensor",
     "_rebuild_tensor",
     "_rebuild_tensor_v2",

@@ -124,11 +124,18 @@ class _OpNamespace(ModuleType):
         self._name = name
 
     def __getattr__(self, name: str) -> OpOverloadPacket:
-        function = _find(name) if self._name == "aten" and not name.startswith("__") else None
+        function = None if name.startswith("__") else _find_in(self._name, name)
         if function is None:
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
         value = self.__dict__[name] = OpOverloadPacket(self._name, name, function)
         return value
+
+
+def _find_in(namespace: str, name: str) -> Callable[..., Any] | None:
+    if namespace == "quantized":
+        found = getattr(load("rushlight._quantized_ops"), name, None)
+        return found if callable(found) and not name.startswith("_") else None
+    return _find(name) if namespace == "aten" else None
 
 
 def _find(name: str) -> Callable[..., Any] | None:

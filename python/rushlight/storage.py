@@ -10,7 +10,7 @@ from copy import deepcopy
 import rushlight as torch
 from rushlight import dtype
 from rushlight._C import UntypedStorage as UntypedStorage
-from rushlight._utils import view_of
+from rushlight._utils import stored, view_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class TypedStorage:
         return self._untyped_storage
 
     def _elements(self) -> Tensor:
-        return torch.empty(0, dtype=self.dtype, device=self.device).set_(self._untyped_storage)
+        return torch.empty(0, dtype=stored(self.dtype), device=self.device).set_(self._untyped_storage)
 
     @property
     def device(self) -> device:

@@ -2,7 +2,7 @@
 //!
 //! They are in one file because they contain each other: a tensor refers to the node that made it, a node to other nodes
 //! and to hooks, and hooks to tensors. Their methods are in `tensor`, `view`, `history`, `edge`, `node`, `hooks`,
-//! `inplace`, `accumulate`, `sparse` and `batched`.
+//! `inplace`, `accumulate`, `sparse`, `quantized` and `batched`.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -43,8 +43,25 @@ pub enum Form {
     Sparse(Arc<Coo>),
     /// The elements are stored elsewhere, row by row or column by column, with their indices.
     Compressed(Arc<Compressed>),
+    /// The elements are numbers, and integers that stand for them are stored.
+    Quantized(Arc<Quantizer>),
     /// The elements are those of one sample of a batch; the others lie in the same storage.
     Batched(Arc<[BatchDim]>),
+}
+
+/// What number an integer of a quantised tensor stands for: `(integer - zero_point) * scale`.
+#[derive(Clone)]
+pub enum Quantizer {
+    PerTensor {
+        scale: f64,
+        zero_point: i64,
+    },
+    /// A scale and a zero point for each index of one dimension: float64 and int64, or both float32.
+    PerChannel {
+        scales: Tensor,
+        zero_points: Tensor,
+        axis: usize,
+    },
 }
 
 /// One hidden dimension. Its level identifies one `vmap`, and no level is used twice.

@@ -39,6 +39,7 @@ pub struct Primitives {
     /// Sums broadcast dimensions down to these sizes.
     pub sum_to: fn(&Tensor, &[isize]) -> Result<Tensor>,
     pub sparse: SparsePrimitives,
+    pub quantized: QuantizedPrimitives,
     /// All operators of the table: the names of nodes depend on the order of overloads.
     pub table: &'static [&'static Operator],
 }
@@ -61,6 +62,17 @@ pub struct SparsePrimitives {
 
 /// What an operator does instead if an operand is sparse.
 pub type SparseBody = fn(&Args) -> Result<Output>;
+
+/// Operations on quantised tensors.
+pub struct QuantizedPrimitives {
+    /// The numbers, as float32.
+    pub dequantize: fn(&Tensor) -> Result<Tensor>,
+    /// The bodies of the operators that support quantised tensors.
+    pub bodies: &'static [(&'static Operator, QuantizedBody)],
+}
+
+/// What an operator does instead if an operand is quantised.
+pub type QuantizedBody = fn(&Args) -> Result<Output>;
 
 static PRIMITIVES: AtomicPtr<Primitives> = AtomicPtr::new(std::ptr::null_mut());
 

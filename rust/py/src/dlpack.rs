@@ -228,6 +228,9 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: ExportOptions<'py>)
     if tensor.is_batched() {
         return Err(raise(vmap::data_error()));
     }
+    if tensor.is_quantized() {
+        return Err(PyBufferError::new_err("QUInt/QInt types are not supported by dlpack"));
+    }
     memory_access::with_memory(tensor)?;
     let copy = read::<bool>(wanted.copy, "copy", "bool")?;
     let copied = copy == Some(true) || (copy.is_none() && new && steps_back(tensor.layout()));

@@ -2,7 +2,7 @@
 //!
 //! - `class` and `object` make `Tensor`, `reclaim` frees it.
 //! - `attributes`, `methods` (geometry, values, history), `tensor_methods` (storage, hooks, class), `protocol`, `number`
-//!   and `index` are its interface; `sparse` has the methods of sparse tensors, `vmap` the entry points of `vmap`,
+//!   and `index` are its interface; `sparse` and `quantized` have the methods of sparse and quantised tensors, `vmap` the entry points of `vmap`,
 //!   `print` the text.
 //! - `entry` turns the operator table into functions and methods; `parse` and `convert` convert arguments and results
 //!   (`size`, `results`, `nested` lists), `errors` exceptions; `overrides` calls `__torch_function__`; `deprecated`
@@ -48,6 +48,7 @@ mod parse;
 mod print;
 mod profile;
 mod protocol;
+mod quantized;
 mod reclaim;
 mod results;
 mod scalars;
@@ -84,6 +85,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     functions::add(module)?;
     overrides::add(module)?;
     sparse::add(module)?;
+    quantized::add(module)?;
     vmap::add(module)?;
     storage::add(module)?;
     file_map::add(module)?;

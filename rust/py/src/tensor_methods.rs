@@ -9,6 +9,7 @@ use rushlight::{Device, Layout, Storage, Tensor};
 use rushlight_autograd::{Form, TensorMeta};
 use rushlight_core::layout::{checked_numel, to_dims};
 use rushlight_dispatch::allocate::storage;
+use rushlight_dispatch::sparse::unsupported_by;
 use rushlight_dispatch::{interpreter, op, subgraph};
 
 use crate::errors::{kind_of, raise};
@@ -27,6 +28,9 @@ methods! {
     }
     fn set_(own, source, storage_offset, size, stride) "Sets the storage and geometry of this tensor: those of a tensor, or of a storage from an offset on." {
         memory_access::with_memory(own.tensor)?;
+        if own.tensor.is_quantized() {
+            return Err(raise(unsupported_by("set_", "QuantizedCPU")));
+        }
         let other = source.as_ref().and_then(|source| object::tensor(source).ok());
         let is_whole = storage_offset.is_none() && size.is_none() && stride.is_none();
         let is_cut = matches!((&storage_offset, &size), (Some(offset), Some(size))
@@ -77,7 +81,10 @@ pub fn given<'py>(name: &str, parameter: &str, argument: Option<Bound<'py, PyAny
 
 /// The form of the result: a conjugate view stays one regardless of its new elements.
 fn form_of(tensor: &Tensor) -> Form {
-    if tensor.is_lazy_conj() { Form::LazyConj } else { Form::Plain }
+    match tensor.meta().form {
+        Form::LazyConj => Form::LazyConj,
+        _ => Form::Plain,
+    }
 }
 
 /// Another tensor's elements, which have the same dtype.
