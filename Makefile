@@ -7,7 +7,7 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 # A checkout of data-apis/array-api-tests, with its submodule.
 SUITE ?= ../array-api-tests
 
-.PHONY: help digits test check build tools format generate wheel standard
+.PHONY: help digits test check build tools format generate wheel standard softcuda
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -35,6 +35,12 @@ format: $(BIN)/pytest ## format Rust and Python
 
 generate: ## write the stubs and reference pages from the operator table
 	cargo dev generate
+
+softcuda: ## build the card made of software, for tests, into target/softcuda
+	cargo build --quiet --locked --package rushlight-softcuda
+	mkdir -p target/softcuda
+	cp target/debug/libsoftcuda.so target/softcuda/libcuda.so.1
+	ln -sf libcuda.so.1 target/softcuda/libnvrtc.so.13
 
 wheel: $(BIN)/pytest ## build the wheel for Linux with glibc 2.28 or later, into dist/
 	PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --zig --compatibility manylinux_2_28 --out dist

@@ -1,0 +1,106 @@
+//! Queues of work, and events.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::c_int;
+use std::time::Instant;
+
+use crate::modules::Launch;
+
+pub enum Work {
+    Launch(Launch),
+    Copy {
+        to: usize,
+        from: Source,
+        bytes: usize,
+    },
+    /// Repeats a pattern.
+    Fill {
+        to: usize,
+        pattern: Vec<u8>,
+        count: usize,
+    },
+    Record {
+        event: usize,
+        ticket: u64,
+    },
+    Wait {
+        event: usize,
+        ticket: u64,
+    },
+}
+
+pub enum Source {
+    /// Memory that is read when the work runs.
+    Address(usize),
+    /// Bytes that were read when the work was enqueued, as a driver does with memory that is not page-locked.
+    Bytes(Vec<u8>),
+}
+
+pub struct Stream {
+    pub device: c_int,
+    pub queue: VecDeque<Work>,
+}
+
+pub struct Event {
+    pub device: c_int,
+    /// The number of records that were enqueued and that have run, and the stream of the last one.
+    pub recorded: u64,
+    pub done: u64,
+    pub stream: usize,
+    pub time: Option<Instant>,
+}
+
+#[derive(Default)]
+pub struct Streams {
+    pub streams: HashMap<usize, Stream>,
+    pub events: HashMap<usize, Event>,
+    last: usize,
+}
+
+/// The key of a stream: the default stream of each device has the handle 0.
+fn key(device: c_int, handle: usize) -> usize {
+    if handle == 0 { device as usize + 1 } else { handle }
+}
+
+impl Streams {
+    fn new_handle(&mut self) -> usize {
+        self.last = self.last.max(0x10_0000) + 0x10;
+        self.last
+    }
+
+    pub fn create(&mut self, device: c_int) -> usize {
+        let handle = self.new_handle();
+        self.streams.insert(handle, Stream { device, queue: VecDeque::new() });
+        handle
+    }
+
+    pub fn create_event(&mut self, device: c_int) -> usize {
+        let handle = self.new_handle();
+        self.events.insert(handle, Event { device, recorded: 0, done: 0, stream: 0, time: None });
+        handle
+    }
+
+    pub fn remove(&mut self, handle: usize) {
+        self.streams.remove(&handle);
+    }
+
+    /// The stream of a handle in the context of a device; `None` if it does not exist or belongs to another device.
+    pub fn find(&mut self, device: c_int, handle: usize) -> Option<usize> {
+        let key = key(device, handle);
+        if handle == 0 {
+            self.streams.entry(key).or_insert(Stream { device, queue: VecDeque::new() });
+        }
+        self.streams.get(&key).filter(|stream| stream.device == device).map(|_| key)
+    }
+
+    pub fn is_idle(&self, stream: usize) -> bool {
+        self.streams.get(&stream).is_none_or(|stream| stream.queue.is_empty())
+    }
+
+    pub fn keys(&self, device: Option<c_int>) -> Vec<usize> {
+        let wanted = self.streams.iter().filter(|(_, stream)| device.is_none_or(|device| stream.device == device));
+        let mut keys: Vec<usize> = wanted.map(|(&key, _)| key).collect();
+        keys.sort_unstable();
+        keys
+    }
+}
