@@ -22,8 +22,9 @@ class ProcessGroup:
     `init_process_group` and `new_group` make them.
     """
 
-    def __init__(self, engine, store, ranks, rank, timeout, config, backend, name, description):
-        self._engine, self._store, self._ranks, self._rank = engine, store, ranks, rank
+    def __init__(self, engine, store, root_store, ranks, rank, timeout, config, backend, name, description):
+        self._engine, self._store, self._root_store = engine, store, root_store
+        self._ranks, self._rank = ranks, rank
         self._timeout, self._config, self._backend = timeout, config, backend
         self.group_name, self.group_desc = name, description
         self.bound_device_id = None
@@ -247,8 +248,7 @@ def _begin(store, ranks, rank, timeout, config, backend, name, description):
     count = store.add(f"{description}/{name}/made by {rank}", 1)
     own = PrefixStore(f"{description}/{name}/{count}", store)
     engine = _engine_group.join(own, ranks.index(rank), len(ranks), timeout)
-    group = ProcessGroup(engine, own, ranks, ranks.index(rank), timeout, config, backend, name, description)
-    group._root_store = store
+    group = ProcessGroup(engine, own, store, ranks, ranks.index(rank), timeout, config, backend, name, description)
     _world.groups[name] = group
     return group
 
@@ -271,6 +271,8 @@ def destroy_process_group(group=None):
         del _world.groups[ended[0].group_name]
     for one in ended:
         one._engine.leave()
+        # A store ends with its last user, and its port is free for the next group.
+        one._store = one._root_store = None
 
 
 def get_rank(group=None):
