@@ -110,7 +110,9 @@ def _reduce(group, name, tensor, op, root=0, async_op=False):
         raise ValueError(f"all_reduce does not support {kind} on complex tensors")
     if kind == RedOpType.PREMUL_SUM:
         if factor is None:
-            raise ValueError("a multiplied sum needs a factor\n  Make it by torch.distributed._make_nccl_premul_sum(factor).")
+            raise ValueError(
+                "a multiplied sum needs a factor\n  Make it by torch.distributed._make_nccl_premul_sum(factor)."
+            )
         with torch.no_grad():
             tensor.detach().mul_(factor)
         kind = RedOpType.SUM
@@ -395,9 +397,7 @@ def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False
     return call(group, "all_to_all", input_tensor_list, output_tensor_list, async_op=async_op)
 
 
-def all_to_all_single(
-    output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False
-):
+def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=None, group=None, async_op=False):
     """Sends a part of a tensor along the first dimension to every rank and receives one from each.
 
     Args:

@@ -410,7 +410,9 @@ def new_group(
         if not 0 <= one < world.size():
             raise ValueError("the new group's rank should be within the world_size set by init_process_group")
     if len(chosen) > world.size():
-        raise ValueError("the new group's world size should be less or equal to the world size set by init_process_group")
+        raise ValueError(
+            "the new group's world size should be less or equal to the world size set by init_process_group"
+        )
     if use_local_synchronization:
         taken = sum(1 for one in _world.groups.values() if one._ranks == chosen)
         name = hashlib.sha1(f"{chosen} {taken}".encode(), usedforsecurity=False).hexdigest()
@@ -443,9 +445,7 @@ def new_subgroups(group_size=None, group=None, timeout=None, backend=None, pg_op
     return new_subgroups_by_enumeration(ranks, timeout, backend, pg_options, group_desc)
 
 
-def new_subgroups_by_enumeration(
-    ranks_per_subgroup_list, timeout=None, backend=None, pg_options=None, group_desc=None
-):
+def new_subgroups_by_enumeration(ranks_per_subgroup_list, timeout=None, backend=None, pg_options=None, group_desc=None):
     """Makes groups of the given ranks. Returns this process's group (None if it has none) and the list of all."""
     if not ranks_per_subgroup_list:
         raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")

@@ -21,14 +21,14 @@ MONITORED, OBJECTS = LIMIT, LIMIT + 1
 
 def _check_tag(tag):
     if not 0 <= tag < LIMIT:
-        raise ValueError(f"Tag can not be used for this message: {tag}\n  Tags are whole numbers from 0 to {LIMIT - 1}.")
+        raise ValueError(
+            f"Tag can not be used for this message: {tag}\n  Tags are whole numbers from 0 to {LIMIT - 1}."
+        )
 
 
 def _not_self(group, rank, kind):
     if group._rank == rank:
-        raise ValueError(
-            f"Invalid {kind} rank: {kind} rank should not be the same as the rank of the current process."
-        )
+        raise ValueError(f"Invalid {kind} rank: {kind} rank should not be the same as the rank of the current process.")
 
 
 def begin_send(tensor, to, group, tag, background, timeout=None):
@@ -184,5 +184,15 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     return None
 
 
-__all__ = ["P2POp", "_groups", "batch_isend_irecv", "get_group_rank", "irecv", "isend", "monitored_barrier", "recv", "send"]
+__all__ = [
+    "P2POp",
+    "_groups",
+    "batch_isend_irecv",
+    "get_group_rank",
+    "irecv",
+    "isend",
+    "monitored_barrier",
+    "recv",
+    "send",
+]
 set_module("rushlight.distributed", P2POp)

@@ -94,7 +94,9 @@ def scatter_object_list(
     else:
         given = [nothing] * group.size()
     size = torch.zeros(1, dtype=torch.int64)
-    _collectives.scatter(size, [torch.tensor([one.numel()]) for one in given] if mine else None, group=group, group_src=root)
+    _collectives.scatter(
+        size, [torch.tensor([one.numel()]) for one in given] if mine else None, group=group, group_src=root
+    )
     parts = [torch.empty(int(size) if rank == root else 0, dtype=torch.uint8) for rank in range(group.size())]
     _collectives.call(group, "all_to_all", given, parts)
     scatter_object_output_list[0] = _unpickled(parts[root])

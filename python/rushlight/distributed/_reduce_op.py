@@ -76,7 +76,13 @@ def supports_complex(reduceOp):
     >>> torch.distributed.distributed_c10d.supports_complex(torch.distributed.ReduceOp.MAX)
     False
     """
-    return kind_of(reduceOp)[0] in (RedOpType.SUM, RedOpType.AVG, RedOpType.PRODUCT, RedOpType.PREMUL_SUM, RedOpType.UNUSED)
+    return kind_of(reduceOp)[0] in (
+        RedOpType.SUM,
+        RedOpType.AVG,
+        RedOpType.PRODUCT,
+        RedOpType.PREMUL_SUM,
+        RedOpType.UNUSED,
+    )
 
 
 class _ReduceOpMembers(type):

@@ -173,6 +173,10 @@ class Reducer:
             self._unused = [i for i, p in enumerate(self._parameters) if id(p) not in reached]
             self._unused_marked = False
 
+    def needs_sink(self):
+        """Whether the outputs of this pass go through `Sink`."""
+        return self._static and self._expected is None
+
     def skip(self):
         """Begins a pass whose gradients stay on this rank."""
         self._active = False
@@ -188,9 +192,7 @@ class Reducer:
                     for unused in self._unused:
                         self._mark(unused, used=False)
             if self._static and self._expected is None:
-                # The first pass finds out how often each parameter takes part. Everything is reduced at its end.
-                if not any(self._seen):
-                    _queue_callback(self._finish_first)
+                # The first pass finds out how often each parameter takes part. `Sink` reduces everything at its end.
                 self._seen[index] += 1
                 return
             self._mark(index, used=True)
@@ -304,6 +306,26 @@ class Reducer:
                     parameter.grad = view.clone()
                 else:
                     parameter.grad.detach().copy_(view)
+
+
+class Sink(torch.autograd.Function):
+    """Returns tensors as they are, and has the gradients reduced at the end of the whole backward pass.
+
+    The hooks of parameters cannot do this: a checkpoint runs them in a backward pass of its own.
+    """
+
+    @staticmethod
+    def forward(ctx, reducer, *tensors):
+        """The tensors."""
+        ctx.reducer = reducer
+        ctx.set_materialize_grads(False)
+        return tensors
+
+    @staticmethod
+    def backward(ctx, *grads):
+        """The gradients."""
+        _queue_callback(ctx.reducer._finish_first)
+        return None, *grads
 
 
 class _Sparse:

@@ -97,7 +97,9 @@ def _streams(text: str, count: int) -> list[int]:
     for pair in text.split(","):
         found = re.fullmatch(r"(\d+):([0-3])", pair.strip())
         if found is None or int(found[1]) >= count:
-            raise ValueError(f"{text} does not say which streams to redirect\n  Write 0 to 3, or pairs of rank and number.")
+            raise ValueError(
+                f"{text} does not say which streams to redirect\n  Write 0 to 3, or pairs of rank and number."
+            )
         chosen[int(found[1])] = int(found[2])
     return chosen
 
@@ -189,7 +191,9 @@ class _Launch:
                 streams[name] = files.enter_context(file)
         process = subprocess.Popen(self.command(), env=self.environment(rank, attempt), **streams)
         copiers = [
-            threading.Thread(target=self._copy, args=(rank, getattr(process, name), file, getattr(sys, name)), daemon=True)
+            threading.Thread(
+                target=self._copy, args=(rank, getattr(process, name), file, getattr(sys, name)), daemon=True
+            )
             for name, file in copied
         ]
         for copier in copiers:

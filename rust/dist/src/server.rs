@@ -75,17 +75,18 @@ impl Drop for Server {
             return;
         }
         self.shared.closing.store(true, Ordering::Release);
-        for (_, stream) in self.shared.peers.lock().unwrap_or_else(PoisonError::into_inner).drain() {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-        // The accepting thread wakes up and sees the shutdown. The standard library shuts down streams only; for the
-        // system both are sockets.
+        // The accepting thread wakes up and sees the flag. The standard library shuts down streams only; for the system
+        // both are sockets.
         if let Ok(listening) = self.listening.try_clone()
             && TcpStream::from(OwnedFd::from(listening)).shutdown(Shutdown::Both).is_ok()
             && let Some(accepting) = self.accepting.take()
         {
             // It closes its socket, so that the port is free as soon as this one is closed too.
             let _ = accepting.join();
+        }
+        // No peer is added any more.
+        for (_, stream) in self.shared.peers.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+            let _ = stream.shutdown(Shutdown::Both);
         }
     }
 }

@@ -9,9 +9,10 @@ import rushlight as torch
 from rushlight import distributed as dist
 from rushlight.distributed._collectives import broadcast
 from rushlight.distributed._objects import all_gather_object
-from rushlight.distributed._reducer import Reducer, bytes_of
+from rushlight.distributed._reducer import Reducer, Sink, bytes_of
 from rushlight.nn.modules.module import Module
 from rushlight.nn.parameter import UninitializedBuffer, UninitializedParameter
+from rushlight.utils._pytree import tree_flatten, tree_unflatten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -184,6 +185,8 @@ class DistributedDataParallel(Module):
         if reduces:
             self.require_forward_param_sync = True
             self.reducer.prepare(list(_tensors(output)))
+            if self.reducer.needs_sink():
+                output = _through_sink(output, self.reducer)
         else:
             if torch.is_grad_enabled():
                 self.require_forward_param_sync = False
@@ -259,6 +262,14 @@ class DistributedDataParallel(Module):
         super().__setstate__(state)
         self.process_group = dist._groups.resolve(None)
         self._build()
+
+
+def _through_sink(output: Any, reducer: Reducer) -> Any:
+    leaves, spec = tree_flatten(output)
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    for place, tensor in zip(places, Sink.apply(reducer, *(leaves[place] for place in places)) if places else ()):
+        leaves[place] = tensor
+    return tree_unflatten(leaves, spec)
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
