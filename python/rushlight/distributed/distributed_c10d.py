@@ -51,7 +51,6 @@ from rushlight.distributed._groups import (
     split_group,
 )
 from rushlight.distributed._groups import get_default_group as _get_default_group
-from rushlight.distributed._groups import set_timeout as _set_pg_timeout
 from rushlight.distributed._messages import (
     P2POp,
     batch_isend_irecv,
@@ -70,7 +69,6 @@ from rushlight.distributed._objects import (
     send_object_list,
 )
 from rushlight.distributed._reduce_op import ReduceOp, reduce_op, supports_complex
-from rushlight.distributed._reduce_op import premul_sum as _make_nccl_premul_sum
 from rushlight.distributed._work import Work
 from rushlight.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 from rushlight.distributed.rendezvous import register_rendezvous_handler, rendezvous

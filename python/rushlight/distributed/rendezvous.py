@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlparse, urlunparse
 
-from rushlight.distributed.constants import default_pg_timeout
 from rushlight.distributed._file_store import FileStore
+from rushlight.distributed.constants import default_pg_timeout
 from rushlight.distributed.store import PrefixStore, TCPStore
 
 _handlers: dict[str, Callable[..., Iterator[Any]]] = {}
