@@ -1,8 +1,17 @@
-"""`torch.distributed`: the stores through which processes on one or several machines find each other."""
+"""`torch.distributed`: processes that train together.
+
+`init_process_group` begins a group of processes of one machine, which exchange tensors through shared memory. The stores
+through which they find each other also work between machines.
+"""
 
 from rushlight._loading import load as _load
 from rushlight._names import missing_from
 from rushlight._set_module import set_module
+from rushlight.distributed import distributed_c10d
+from rushlight.distributed._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
+from rushlight.distributed._engine_group import DistBackendError
+from rushlight.distributed._file_store import FileStore
+from rushlight.distributed.distributed_c10d import *
 from rushlight.distributed.store import (
     DistError,
     DistNetworkError,
@@ -14,72 +23,31 @@ from rushlight.distributed.store import (
 )
 
 __all__ = [
+    *distributed_c10d.__all__,
+    "DebugLevel",
+    "DistBackendError",
     "DistError",
     "DistNetworkError",
     "DistStoreError",
+    "FileStore",
     "HashStore",
-    "PrefixStore",
-    "Store",
     "TCPStore",
-    "get_rank",
-    "get_world_size",
+    "get_debug_level",
     "is_available",
-    "is_initialized",
+    "set_debug_level",
+    "set_debug_level_from_env",
 ]
 
 set_module(__name__, DistError, DistNetworkError, DistStoreError)
 
 
 def is_available():
-    """Whether there are process groups: always False, because only the stores exist yet.
+    """Whether there are process groups: True.
 
     >>> torch.distributed.is_available()
-    False
+    True
     """
-    return False
-
-
-def is_initialized():
-    """Whether the default process group is initialised: always False.
-
-    >>> torch.distributed.is_initialized()
-    False
-    """
-    return False
-
-
-def _group():
-    raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
-
-
-def get_rank(group=None):
-    """The rank of this process in its group.
-
-    Raises:
-        ValueError: there is no process group.
-
-    >>> try:
-    ...     torch.distributed.get_rank()
-    ... except ValueError:
-    ...     print("no group")
-    no group
-    """
-    return _group()
-
-
-def get_world_size(group=None):
-    """The number of processes in the group.
-
-    Raises:
-        ValueError: there is no process group.
-
-    >>> try:
-    ...     torch.distributed.get_world_size()
-    ... except ValueError:
-    ...     print("no group")
-    no group
-    """
-    return _group()
+    return True
 
 
 _SUBMODULES = ("algorithms", "checkpoint", "device_mesh", "fsdp", "nn", "optim", "rpc", "tensor")

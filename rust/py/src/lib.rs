@@ -46,6 +46,7 @@ mod object;
 mod overrides;
 mod parse;
 mod print;
+mod process_group;
 mod profile;
 mod protocol;
 mod quantized;
@@ -95,6 +96,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     jit::add(module)?;
     profile::add(module)?;
     dist::add(module)?;
+    process_group::add(module)?;
     errors::make_panics_catchable(py)?;
     tensor_methods::add(module, class)?;
     entry::install(module, class)?;
