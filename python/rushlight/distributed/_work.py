@@ -29,7 +29,7 @@ class Work:
 
     def is_completed(self):
         """Whether the call is over, with or without success."""
-        if not all([part.is_completed() for part in self._parts]):
+        if not all(part.is_completed() for part in self._parts):
             return False
         if self.is_success():
             self._complete()

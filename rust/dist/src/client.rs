@@ -81,7 +81,9 @@ impl Client {
                     });
                 }
                 // The token is wrong, or the wait was interrupted.
-                Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Other) => return Err(error),
+                Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Other) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     pause()?;
                     if Instant::now() + POLL_INTERVAL >= deadline {

@@ -119,14 +119,7 @@ impl PyGroup {
 
     /// Begins to send a tensor. `background` if the caller does not wait at once.
     #[pyo3(signature = (tensor, to, tag, timeout, background, /))]
-    fn send(
-        &self,
-        tensor: &Bound<'_, PyAny>,
-        to: usize,
-        tag: u32,
-        timeout: f64,
-        background: bool,
-    ) -> PyResult<PyWork> {
+    fn send(&self, tensor: &Bound<'_, PyAny>, to: usize, tag: u32, timeout: f64, background: bool) -> PyResult<PyWork> {
         let span = span(object::tensor(tensor)?, false)?;
         let work = self.0.send(span, to, tag, seconds(timeout)?).map_err(raise)?;
         self.begun(work, background)

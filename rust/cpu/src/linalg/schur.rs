@@ -164,7 +164,8 @@ impl Balance {
                     (f, c, ca, r, ra) = (f / 2.0, c / 2.0, ca / 2.0, r * 2.0, ra * 2.0);
                 }
                 let own = self.scale[i];
-                let lost = f < 1.0 && own < 1.0 && f * own <= least / 2.0 || f > 1.0 && own > 1.0 && own >= greatest * 2.0 / f;
+                let lost =
+                    f < 1.0 && own < 1.0 && f * own <= least / 2.0 || f > 1.0 && own > 1.0 && own >= greatest * 2.0 / f;
                 if c + r >= 0.95 * sum || lost {
                     continue;
                 }
@@ -354,7 +355,12 @@ fn sweep(h: &mut Square, turned: &mut Option<&mut Square>, (first, i): (usize, u
     };
     let m = (first + 1..i).rev().find(begins).unwrap_or(first);
     for k in m..i {
-        let (x, y) = if k > m { (h[(k, k - 1)], h[(k + 1, k - 1)]) } else { let (x, y) = start(h, m); (x, y.into()) };
+        let (x, y) = if k > m {
+            (h[(k, k - 1)], h[(k + 1, k - 1)])
+        } else {
+            let (x, y) = start(h, m);
+            (x, y.into())
+        };
         let mut rest = [y];
         let (t1, length) = reflection(x, &mut rest);
         if k > m {

@@ -38,17 +38,8 @@ pub enum Collective {
     Barrier,
 }
 
-const NAMES: [&str; 9] = [
-    "all_reduce",
-    "reduce",
-    "broadcast",
-    "all_gather",
-    "gather",
-    "scatter",
-    "reduce_scatter",
-    "all_to_all",
-    "barrier",
-];
+const NAMES: [&str; 9] =
+    ["all_reduce", "reduce", "broadcast", "all_gather", "gather", "scatter", "reduce_scatter", "all_to_all", "barrier"];
 
 /// The numbers that ranks compare before they exchange bytes: the call, its root, reduction and dtype, its bytes, and
 /// the longest of the messages.
@@ -110,9 +101,7 @@ impl Collective {
         let most = |spans: &[Span]| spans.iter().map(|span| span.bytes as u64).max().unwrap_or(0);
         let (bytes, (dtype, reduction), root, longest) = match self {
             Collective::AllReduce { span, dtype, reduction } => (span.bytes, of(dtype, reduction), None, 0),
-            Collective::Reduce { span, dtype, reduction, root } => {
-                (span.bytes, of(dtype, reduction), Some(*root), 0)
-            }
+            Collective::Reduce { span, dtype, reduction, root } => (span.bytes, of(dtype, reduction), Some(*root), 0),
             Collective::Broadcast { span, root } => (span.bytes, none, Some(*root), 0),
             Collective::AllGather { input, .. } => (input.bytes, none, None, 0),
             Collective::Gather { input, root, .. } => (input.bytes, none, Some(*root), 0),
@@ -361,7 +350,8 @@ impl Steps<'_, '_> {
         let key = |rank| Announced { longest: 0, ..self.announced(rank) };
         let first = key(0);
         let Some(odd) = (1..self.arena.ranks).find(|&rank| key(rank) != first) else { return Ok(()) };
-        let (other, what) = (key(odd), if first.sequence == key(odd).sequence { "" } else { " (another call in order)" });
+        let (other, what) =
+            (key(odd), if first.sequence == key(odd).sequence { "" } else { " (another call in order)" });
         Err(Error::runtime(format!(
             "Detected mismatch between collectives on ranks: rank 0 calls {}, rank {odd} calls {}{what}",
             first.describe(),

@@ -208,13 +208,8 @@ impl Mailbox {
 
     pub fn receive(&mut self, span: Span, from: Option<usize>, tag: u32, timeout: Duration) -> Arc<Work> {
         let work = Arc::new(Work::default());
-        let receive = Receive {
-            span,
-            from,
-            tag,
-            work: work.clone(),
-            deadline: Deadline { began: Instant::now(), timeout },
-        };
+        let receive =
+            Receive { span, from, tag, work: work.clone(), deadline: Deadline { began: Instant::now(), timeout } };
         let known = |aside: &Aside| aside.tag == tag && from.is_none_or(|from| from == aside.from);
         match self.aside.iter().position(known).and_then(|index| self.aside.remove(index)) {
             Some(aside) => receive.take_aside(&aside),
@@ -373,7 +368,8 @@ impl Mailbox {
             }
         }
         for from in 0..arena.ranks {
-            let waits = matches!(&self.arriving[from], Some(Arriving { destination: Some(Destination::Tensor(_)), .. }));
+            let waits =
+                matches!(&self.arriving[from], Some(Arriving { destination: Some(Destination::Tensor(_)), .. }));
             if !waits {
                 continue;
             }

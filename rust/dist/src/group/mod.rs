@@ -148,7 +148,9 @@ impl Group {
 
     fn other(&self, rank: usize, what: &str) -> Result<()> {
         if rank == self.rank() {
-            return Err(Error::value(format!("Invalid {what} rank: {what} rank should not be the same as the rank of the current process.")));
+            return Err(Error::value(format!(
+                "Invalid {what} rank: {what} rank should not be the same as the rank of the current process."
+            )));
         }
         if rank >= self.ranks() {
             return Err(Error::value(format!("{what} rank {rank} is not in a group of {}", self.ranks())));
@@ -231,7 +233,9 @@ impl Group {
             }
             if patience.is_some_and(|patience| began.elapsed() >= patience) {
                 let milliseconds = patience.unwrap_or_default().as_millis();
-                return Err(Error::runtime(format!("Timed out waiting {milliseconds}ms for the operation to complete")));
+                return Err(Error::runtime(format!(
+                    "Timed out waiting {milliseconds}ms for the operation to complete"
+                )));
             }
         }
     }

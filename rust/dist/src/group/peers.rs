@@ -163,9 +163,8 @@ impl Arena {
             if before.elapsed() < PATIENCE && !limit.is_over() {
                 continue;
             }
-            let late = (0..self.ranks).filter(|&rank| {
-                self.cell(rank).meetings.load(Ordering::Relaxed) != turn.wrapping_add(1)
-            });
+            let late = (0..self.ranks)
+                .filter(|&rank| self.cell(rank).meetings.load(Ordering::Relaxed) != turn.wrapping_add(1));
             let late: Vec<usize> = late.collect();
             if let Some(why) = late.iter().find_map(|&rank| self.gone(rank)) {
                 return Err(self.fail(Error::runtime(format!("Connection closed by peer: {why}, in {}", what()))));

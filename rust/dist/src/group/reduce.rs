@@ -202,7 +202,10 @@ pub fn check(reduction: Reduction, dtype: DType) -> Result<()> {
         return Err(Error::runtime(format!("Cannot use ReduceOp.{} with non-integral dtype", reduction.name())));
     }
     if dtype.is_complex() && matches!(reduction, Reduction::Min | Reduction::Max) {
-        return Err(Error::value(format!("all_reduce does not support ReduceOp.{} on complex tensors", reduction.name())));
+        return Err(Error::value(format!(
+            "all_reduce does not support ReduceOp.{} on complex tensors",
+            reduction.name()
+        )));
     }
     Ok(())
 }

@@ -155,7 +155,13 @@ pub fn product(out: Matrix, alpha: Scalar, a: Matrix, b: Matrix, addend: Option<
 }
 
 /// The product of matrices of 8-bit floats: computed in float32 and rounded once.
-fn product_in_floats(out: &Matrix, alpha: Scalar, a: &Matrix, b: &Matrix, addend: Option<(Scalar, Matrix)>) -> Result<()> {
+fn product_in_floats(
+    out: &Matrix,
+    alpha: Scalar,
+    a: &Matrix,
+    b: &Matrix,
+    addend: Option<(Scalar, Matrix)>,
+) -> Result<()> {
     let (place, a, b) = (create::empty(out.sizes(), DType::F32, out.tensor.device())?, a.in_floats()?, b.in_floats()?);
     let addend = addend.map(|(beta, operand)| operand.in_floats().map(|tensor| (beta, tensor))).transpose()?;
     let addend = addend.as_ref().map(|(beta, tensor)| (*beta, Matrix::of(tensor)));

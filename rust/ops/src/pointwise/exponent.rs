@@ -86,9 +86,7 @@ pub static LDEXP: Operator = Operator {
         to_dtype(&product.done()?, dtype).map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[
-        formula(INPUT, Saves::input(OTHER), |d| {
-            d.grad().with_tensor(&LDEXP, d.input(OTHER).conj())
-        }),
+        formula(INPUT, Saves::input(OTHER), |d| d.grad().with_tensor(&LDEXP, d.input(OTHER).conj())),
         formula(OTHER, Saves::RESULT, |d| d.grad() * d.result().conj() * std::f64::consts::LN_2),
     ]),
     samples: &["t(2, 3), unit(2, 3)", "t(5, 1, 4), unit(3, 1)", "t(2, 3), i(4, 2, 3)"],
