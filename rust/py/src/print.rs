@@ -16,7 +16,6 @@ use rushlight_dispatch::quantized::dequantized;
 use rushlight_dispatch::vmap;
 
 use crate::dtype::layout_name;
-use crate::quantized::scheme_name;
 use crate::{attach, object};
 
 static PRECISION: AtomicUsize = AtomicUsize::new(4);
@@ -433,4 +432,15 @@ fn with_suffixes(mut text: String, suffixes: &[String], indent: usize) -> String
     }
     text.push(')');
     text
+}
+
+/// The name of a quantizer's scheme.
+pub fn scheme_name(quantizer: &Quantizer) -> &'static str {
+    match quantizer {
+        Quantizer::PerTensor { .. } => "per_tensor_affine",
+        Quantizer::PerChannel { zero_points, .. } if zero_points.dtype().is_floating() => {
+            "per_channel_affine_float_qparams"
+        }
+        Quantizer::PerChannel { .. } => "per_channel_affine",
+    }
 }

@@ -95,7 +95,6 @@ impl PyGroup {
 
     /// Makes a collective call of all ranks; begins it only, and returns its work, if `asynchronous`.
     #[pyo3(signature = (name, inputs, outputs, root, reduction, timeout, asynchronous, /))]
-    #[expect(clippy::too_many_arguments, reason = "one door for all calls")]
     fn call(
         &self,
         py: Python<'_>,

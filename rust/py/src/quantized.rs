@@ -13,6 +13,7 @@ use rushlight_dispatch::sparse::unsupported_by;
 use crate::dtype::{extract_dtype, extract_quantized, qscheme_object};
 use crate::errors::raise;
 use crate::methods::Own;
+use crate::print::scheme_name;
 use crate::{methods, object};
 
 /// The quantizer of a tensor that must have one.
@@ -46,17 +47,6 @@ fn channels(own: &Own, name: &str) -> PyResult<(Tensor, Tensor, usize)> {
         Quantizer::PerTensor { .. } => Err(wrong_scheme(
             "quantizer->qscheme() == kPerChannelAffine || quantizer->qscheme() == kPerChannelAffineFloatQParams",
         )),
-    }
-}
-
-/// The name of a quantizer's scheme.
-pub fn scheme_name(quantizer: &Quantizer) -> &'static str {
-    match quantizer {
-        Quantizer::PerTensor { .. } => "per_tensor_affine",
-        Quantizer::PerChannel { zero_points, .. } if zero_points.dtype().is_floating() => {
-            "per_channel_affine_float_qparams"
-        }
-        Quantizer::PerChannel { .. } => "per_channel_affine",
     }
 }
 

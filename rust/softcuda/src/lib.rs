@@ -1,7 +1,7 @@
 //! A card made of software, for tests: a shared library in place of `libcuda.so.1` and `libnvrtc.so`.
 //!
 //! The dynamic loader finds it through `LD_LIBRARY_PATH`, so that the same program runs on it and on a card. `make softcuda` puts
-//! it into `target/softcuda` under both names. It is not part of the installed package.
+//! it into a folder of cargo's output under both names. It is not part of the installed package.
 //!
 //! - `driver` and `nvrtc` are the entry points. Those that rushlight does not call are absent.
 //! - `machine` is the state: devices, their contexts, faults; `status` has the statuses of functions.

@@ -296,7 +296,7 @@ fn normalise<T: Field>(mut matrix: MatMut<T>) {
         let z = matrix[(largest, j)];
         if z.im() != T::Real::default() {
             let phase = T::of(z.re() / size(z), -z.im() / size(z));
-            (0..matrix.nrows()).for_each(|i| matrix[(i, j)] = matrix[(i, j)] * phase);
+            (0..matrix.nrows()).for_each(|i| matrix[(i, j)] *= phase);
             matrix[(largest, j)] = T::real(matrix[(largest, j)].re());
         }
     }

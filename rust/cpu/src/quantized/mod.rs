@@ -173,7 +173,7 @@ pub struct Channels<'a> {
 impl Channels<'_> {
     /// Calls `task(channel, first)` with the first element of each run of each channel.
     fn each(&self, count: usize, task: impl Fn(usize, usize) + Sync) {
-        let runs = if self.inner == 0 { 0 } else { count / self.inner };
+        let runs = count.checked_div(self.inner).unwrap_or(0);
         rushlight_par::parallel_for(runs, TASK.div_ceil(self.inner.max(1)), |range| {
             range.for_each(|run| task(run % self.scales.len(), run * self.inner));
         });

@@ -119,7 +119,7 @@ impl Arena {
 
     /// Ends the group for all ranks and returns the error.
     pub fn fail(&self, error: Error) -> Error {
-        self.give_up(&error.sentence());
+        self.give_up(error.sentence());
         self.wake_all();
         error
     }

@@ -173,6 +173,9 @@ multiversion! {
 }
 
 /// Products of complex numbers, which are no sums of their parts.
+///
+/// # Safety
+/// `n` elements lie behind each pointer.
 unsafe fn multiply<T: Number<Wide = W>, W: Copy>(
     dst: *mut Complex<T>,
     sources: &[*const Complex<T>],
@@ -226,9 +229,9 @@ pub unsafe fn reduce(reduction: Reduction, dtype: DType, dst: *mut u8, sources: 
     }
     macro_rules! product {
         ($type:ty) => {{
+            let (first, count) = (sources.as_ptr().cast::<*const Complex<$type>>(), sources.len());
             // SAFETY: pointers to elements have the layout of pointers to bytes.
-            let sources =
-                unsafe { std::slice::from_raw_parts(sources.as_ptr().cast::<*const Complex<$type>>(), sources.len()) };
+            let sources = unsafe { std::slice::from_raw_parts(first, count) };
             // SAFETY: the caller's contract.
             unsafe { multiply::<$type, _>(dst.cast(), sources, n, |a, b| a * b) }
         }};
@@ -268,6 +271,9 @@ pub unsafe fn reduce(reduction: Reduction, dtype: DType, dst: *mut u8, sources: 
 }
 
 /// As `fold_bits`, of truths: any byte but zero is true.
+///
+/// # Safety
+/// `n` bytes lie behind each pointer.
 unsafe fn fold_truths(dst: *mut u8, sources: &[*const u8], n: usize, reduction: Reduction) {
     for i in 0..n {
         // SAFETY: the caller gives n bytes behind each pointer.

@@ -96,11 +96,8 @@ fn centred(tensor: &Tensor, inputs: usize) -> Result<(Vec<i16>, usize)> {
     for value in &mut rows {
         *value -= zero_point as i16;
     }
-    let count = if inputs == 0 {
-        tensor.sizes()[..tensor.rank() - 1].iter().product::<isize>() as usize
-    } else {
-        rows.len() / inputs
-    };
+    let product_of_sizes = || tensor.sizes()[..tensor.rank() - 1].iter().product::<isize>() as usize;
+    let count = rows.len().checked_div(inputs).unwrap_or_else(product_of_sizes);
     Ok((rows, count))
 }
 

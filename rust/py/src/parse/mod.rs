@@ -1,13 +1,14 @@
 //! Binds the arguments of a call to a signature: positional ones first, then keywords, by the address of their interned
-//! name or else by their text and torch's synonyms. `python` has what CPython says about calls of functions that torch
+//! name or else by their text and torch's synonyms. `call` has both sides of a call, `messages` the sentences about
+//! arguments that do not fit, `python` what CPython says about calls of functions that torch
 //! writes in Python.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
+use pyo3::Borrowed;
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
-use pyo3::{Borrowed, ffi};
 use rushlight::Tensor;
 use rushlight_dispatch::backcompat;
 use rushlight_dispatch::backcompat::OmittedArguments;
@@ -19,220 +20,14 @@ use smallvec::SmallVec;
 use crate::errors::{kind_of, raise};
 use crate::{convert, errors, object, scalars};
 
-/// One overload in the parser's form: the parameters with interned names.
-pub struct Overload {
-    pub op: &'static Operator,
-    /// The number of visible parameters: only functions of `torch.nn.functional` have `inplace`.
-    shown: usize,
-    names: Vec<Raw>,
-    /// Whether it accepts `out=`, which signatures do not list.
-    pub takes_out: bool,
-    /// Whether some overload of the name takes a `dim`.
-    is_one_with_dim: bool,
-    /// Whether torch writes the function in Python.
-    in_python: bool,
-}
+mod call;
+mod messages;
+pub mod python;
 
-// SAFETY: the names are interned strings that live as long as the interpreter.
-unsafe impl Send for Overload {}
-// SAFETY: see above.
-unsafe impl Sync for Overload {}
-
-fn intern(text: &str) -> Raw {
-    let text = CString::new(text).unwrap_or_default();
-    // SAFETY: a null-terminated string; the reference is kept forever.
-    unsafe { ffi::PyUnicode_InternFromString(text.as_ptr()) }
-}
-
-/// torch's other spellings of a parameter's name. A function written in Python has none.
-fn synonyms(overload: &Overload, name: &str) -> &'static [&'static str] {
-    match name {
-        // The function `torch.split` has other names than the method.
-        "self" if overload.op.python_name() == "split" => &["tensor", "input"],
-        "split_size" => &["split_size_or_sections"],
-        _ if overload.in_python => &[],
-        "self" => &["input", "x", "a", "x1"],
-        "input" => &["x", "a", "x1"],
-        "dim" => &["axis"],
-        "keepdim" => &["keepdims"],
-        "other" => &["x2"],
-        "dims" => &["axis"],
-        _ => &[],
-    }
-}
-
-impl Overload {
-    pub fn new(op: &'static Operator, params: &[Param], takes_out: bool, is_one_with_dim: bool) -> Overload {
-        let names = params.iter().map(|param| intern(shown(param))).collect();
-        Overload { op, shown: params.len(), names, takes_out, is_one_with_dim, in_python: false }
-    }
-
-    /// The overload of a function that torch writes in Python.
-    pub fn in_python(self, in_python: bool) -> Overload {
-        Overload { in_python, ..self }
-    }
-
-    /// Whether it takes as many arguments as the call has.
-    fn may_mean(&self, call: &Call) -> bool {
-        let given = call.given() + call.values.len();
-        let needed = self.params().iter().filter(|param| param.default.is_none()).count();
-        (needed..=self.shown + usize::from(self.takes_out)).contains(&given)
-    }
-
-    /// Whether torch has several overloads that take as many arguments as the call has, where this is the only one: for
-    /// a number beside a tensor (arithmetic operators accept either in one), for a generator, for another dtype.
-    fn stands_for_several(&self, call: &Call) -> bool {
-        let given = call.given() + call.values.len();
-        match self.op.python_name() {
-            "add" | "sub" | "mul" | "copy" => false,
-            "bmm" | "mm" | "div" | "floor_divide" => given != 2,
-            "count_nonzero" => given != 1,
-            "eye" | "rand" | "randn" | "rand_like" | "randint_like" | "randperm" | "movedim" | "view_copy" => true,
-            name if name.ends_with("_window") => true,
-            _ => self.params().iter().skip(1).any(|param| param.kind == Kind::Operand),
-        }
-    }
-
-    /// The visible parameters.
-    pub fn params(&self) -> &'static [Param] {
-        &self.op.schema().params[..self.shown]
-    }
-
-    /// How many of them are positional.
-    fn positional(&self) -> usize {
-        self.op.schema().positional.min(self.shown)
-    }
-
-    /// The index of the parameter with a keyword's name.
-    fn place(&self, keyword: Borrowed<'_, '_, PyString>) -> Option<usize> {
-        let params = self.params();
-        let is_unnamed = |param: &Param| param.separate || (self.in_python && param.kind == Kind::Tensors);
-        if let Some(place) = self.names.iter().position(|name| *name == keyword.as_ptr()) {
-            return (!is_unnamed(&params[place])).then_some(place);
-        }
-        let same = |text: &str| CString::new(text).is_ok_and(|text| says(keyword, &text));
-        params
-            .iter()
-            .position(|p| !is_unnamed(p) && same(shown(p)))
-            .or_else(|| params.iter().position(|p| synonyms(self, p.name).iter().any(|s| same(s))))
-    }
-}
-
-/// Whether a string equals this text.
-fn says(string: Borrowed<'_, '_, PyString>, text: &CStr) -> bool {
-    // SAFETY: a living string and a terminated text.
-    unsafe { ffi::PyUnicode_CompareWithASCIIString(string.as_ptr(), text.as_ptr()) == 0 }
-}
-
-pub type Raw = *mut ffi::PyObject;
-type Object<'a, 'py> = Borrowed<'a, 'py, PyAny>;
-
-/// The arguments of a vectorcall, alive for `'a`.
-#[derive(Clone, Copy)]
-pub struct Call<'a, 'py> {
-    pub py: Python<'py>,
-    /// The object before the dot, for a method.
-    receiver: Option<Raw>,
-    pub positional: &'a [Raw],
-    /// A tuple of the keywords, or null.
-    names: Raw,
-    /// A value for each keyword.
-    pub values: &'a [Raw],
-}
-
-impl<'a, 'py> Call<'a, 'py> {
-    /// A call without keywords.
-    ///
-    /// # Safety
-    /// All are living objects, and stay so for `'a`.
-    #[inline]
-    pub unsafe fn new(py: Python<'py>, positional: &'a [Raw]) -> Call<'a, 'py> {
-        Call { py, receiver: None, positional, names: std::ptr::null_mut(), values: &[] }
-    }
-
-    /// # Safety
-    /// All are living objects, and stay so for `'a`; `names` is a tuple of strings, with as many as there are values.
-    #[inline]
-    pub unsafe fn with_keywords(
-        py: Python<'py>,
-        receiver: Option<Raw>,
-        positional: &'a [Raw],
-        names: Raw,
-        values: &'a [Raw],
-    ) -> Call<'a, 'py> {
-        Call { py, receiver, positional, names, values }
-    }
-
-    /// The arguments in the form of CPython's protocol: `count` positional ones, then a value for each name.
-    ///
-    /// # Safety
-    /// CPython passed the arguments and keeps them alive for `'a`.
-    #[inline]
-    pub unsafe fn fastcall(
-        py: Python<'py>,
-        receiver: Option<Raw>,
-        args: *const Raw,
-        count: ffi::Py_ssize_t,
-        names: Raw,
-    ) -> Call<'a, 'py> {
-        let count = count as usize;
-        // SAFETY: guaranteed by the caller.
-        unsafe {
-            let positional = if count == 0 { &[] } else { std::slice::from_raw_parts(args, count) };
-            let values = if names.is_null() {
-                &[]
-            } else {
-                std::slice::from_raw_parts(args.add(count), ffi::PyTuple_Size(names) as usize)
-            };
-            Call { py, receiver, positional, names, values }
-        }
-    }
-
-    /// The number of positional arguments, including the receiver.
-    #[inline]
-    fn given(&self) -> usize {
-        self.positional.len() + usize::from(self.receiver.is_some())
-    }
-
-    #[inline]
-    fn at(&self, place: usize) -> Option<Object<'a, 'py>> {
-        let raw = match self.receiver {
-            Some(receiver) if place == 0 => Some(receiver),
-            Some(_) => self.positional.get(place - 1).copied(),
-            None => self.positional.get(place).copied(),
-        };
-        // SAFETY: guaranteed by the caller of `new`.
-        raw.map(|raw| unsafe { Borrowed::from_ptr(self.py, raw) })
-    }
-
-    /// The positional arguments after the receiver.
-    #[inline]
-    pub fn positional(&self) -> impl ExactSizeIterator<Item = Object<'a, 'py>> + use<'a, 'py> {
-        let py = self.py;
-        // SAFETY: guaranteed by the caller of `new`.
-        self.positional.iter().map(move |raw| unsafe { Borrowed::from_ptr(py, *raw) })
-    }
-
-    /// All positional arguments, including the receiver.
-    pub fn all_positional(&self) -> impl Iterator<Item = Object<'a, 'py>> + use<'a, 'py> {
-        let call = *self;
-        (0..self.given()).filter_map(move |place| call.at(place))
-    }
-
-    #[inline]
-    pub fn keywords(
-        &self,
-    ) -> impl DoubleEndedIterator<Item = (Borrowed<'a, 'py, PyString>, Object<'a, 'py>)> + use<'a, 'py> {
-        let (py, names) = (self.py, self.names);
-        self.values.iter().enumerate().map(move |(at, value)| {
-            // SAFETY: guaranteed by the caller of `new`; the tuple keeps its strings alive.
-            unsafe {
-                let keyword = ffi::PyTuple_GetItem(names, at as ffi::Py_ssize_t);
-                (Borrowed::from_ptr(py, keyword).cast_unchecked(), Borrowed::from_ptr(py, *value))
-            }
-        })
-    }
-}
+pub use call::{Call, Overload, Raw};
+use call::{Object, says, shown};
+use messages::{is_list_of_ints, items_of, takes_fewer, takes_no_keywords, twice, unexpected, wrong, wrong_item};
+pub use messages::{missing, takes_none};
 
 /// Assigns the arguments after the receiver to parameters by name. All parameters are optional here.
 pub fn sort<'py, const N: usize>(
@@ -466,118 +261,6 @@ fn inner(name: &str) -> &str {
     }
 }
 
-/// torch's message for a parameter that gets two values.
-fn twice(name: &str, param: &str) -> String {
-    format!("{name}() got multiple values for argument '{param}'")
-}
-
-/// torch's message for a keyword that is not a parameter.
-fn unexpected(name: &str, keyword: &str) -> String {
-    format!("{name}() got an unexpected keyword argument '{keyword}'")
-}
-
-/// torch's sentence about missing arguments; for a single one it uses the plural.
-pub fn missing(name: &str, wanted: &[&str]) -> String {
-    let plural = if wanted.len() == 1 { "s" } else { "" };
-    format!("{name}() missing {} required positional argument{plural}: \"{}\"", wanted.len(), wanted.join("\", \""))
-}
-
-/// torch's sentence about arguments of a method that takes none.
-pub fn takes_none(name: &str, given: usize) -> String {
-    format!("TensorBase.{name}() takes no arguments ({given} given)")
-}
-
-/// torch's sentence about keywords of a method that takes no arguments.
-fn takes_no_keywords(name: &str) -> String {
-    format!("TensorBase.{name}() takes no keyword arguments")
-}
-
-/// Whether an object is a list or tuple of integers.
-fn is_list_of_ints(object: &Bound<'_, PyAny>) -> bool {
-    let is_list = object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>();
-    is_list && items_of(object).iter().all(|item| matches!(scalars::int(item), Ok(Some(_))))
-}
-
-/// The sentence of torch and CPython about more arguments than a function takes, of which it needs some.
-fn takes_fewer(name: &str, needed: usize, takes: usize, given: usize) -> String {
-    let were = if given == 1 && needed == takes { "was" } else { "were" };
-    let takes = match takes {
-        _ if needed != takes => format!("from {needed} to {takes} positional arguments"),
-        1 => "1 positional argument".to_owned(),
-        _ => format!("{takes} positional arguments"),
-    };
-    format!("{name}() takes {takes} but {given} {were} given")
-}
-
-/// The items of a tuple or list; empty for other objects.
-fn items_of<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
-    match object.cast::<PyTuple>() {
-        Ok(tuple) => tuple.iter().collect(),
-        Err(_) => object.cast::<PyList>().map(|list| list.iter().collect()).unwrap_or_default(),
-    }
-}
-
-/// Describes the fault of an argument; `position` counts from one, as in torch, and is `None` for a keyword.
-fn wrong(object: &Bound<'_, PyAny>, name: &str, param: &Param, position: Option<usize>) -> PyResult<String> {
-    if let Some(sentence) = wrong_item(&items_of(object), name, param, position)? {
-        return Ok(sentence);
-    }
-    if matches!(param.kind, Kind::Ints | Kind::IntOrInts)
-        && let Err(error) = scalars::int(object)
-    {
-        let (param, error) = (shown(param), error.value(object.py()));
-        return Ok(format!("{name}(): argument '{param}' failed to unpack the object at pos 1 with error \"{error}"));
-    }
-    let (kind, display_name) = (kind_of(object), param.kind.display_name());
-    Ok(format!("{name}(): argument '{}'{} must be {display_name}, not {kind}", shown(param), at(position)))
-}
-
-/// Describes the fault of the first bad item of a list.
-fn wrong_item(
-    items: &[Bound<'_, PyAny>],
-    name: &str,
-    param: &Param,
-    position: Option<usize>,
-) -> PyResult<Option<String>> {
-    let bad = items.iter().position(|item| match param.kind {
-        Kind::Ints | Kind::IntOrInts => scalars::int(item).ok().flatten().is_none(),
-        Kind::Tensors => !object::is_tensor(item),
-        _ => false,
-    });
-    let Some(place) = bad else { return Ok(None) };
-    let (kind, display_name, param_name) = (kind_of(&items[place]), param.kind.display_name(), shown(param));
-    if param.kind != Kind::Tensors
-        && let Err(error) = scalars::int(&items[place])
-    {
-        return Ok(Some(format!(
-            "{name}(): argument '{param_name}' failed to unpack the object at pos {} with error \"{}",
-            place + 1,
-            error.value(items[place].py())
-        )));
-    }
-    Ok(Some(match (param.kind, place) {
-        (Kind::Tensors, _) => {
-            format!("expected Tensor as element {place} in argument {}, but got {kind}", position.unwrap_or(1) - 1)
-        }
-        (_, 0) => format!(
-            "{name}(): argument '{param_name}'{} must be {display_name}, but found element of type {kind} at pos 0",
-            at(position)
-        ),
-        _ => format!(
-            "{name}(): argument '{param_name}' failed to unpack the object at pos {} with error \"type must be {display_name},but got {kind}\"",
-            place + 1
-        ),
-    }))
-}
-
-fn shown(param: &Param) -> &str {
-    if param.name == "self" { "input" } else { param.name }
-}
-
-fn at(position: Option<usize>) -> String {
-    position.map_or_else(String::new, |position| format!(" (position {position})"))
-}
-
 /// `x.view(2, 3)`, `meshgrid(a, b)`: separate numbers or tensors that together are the last positional parameter, a
 /// list of them.
 #[inline]
@@ -686,6 +369,5 @@ pub fn out_tensors<'a, 'py>(
     }
 }
 
-pub mod python;
 #[cfg(test)]
 mod tests;

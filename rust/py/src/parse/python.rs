@@ -4,7 +4,8 @@
 use pyo3::Borrowed;
 use rushlight_dispatch::signature::{Kind, Param};
 
-use super::{Call, Overload, items_of, says, shown, takes_fewer, twice, unexpected, wrong_item};
+use super::call::{Call, Overload, says, shown};
+use super::messages::{items_of, takes_fewer, twice, unexpected, wrong_item};
 
 /// The functions of `torch.nn.functional` that are not written in Python.
 const COMPILED: &[&str] = &[
