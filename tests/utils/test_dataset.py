@@ -43,7 +43,7 @@ def test_tensor_dataset():
     dataset = pairs()
     assert len(dataset) == 10
     assert [part.item() for part in dataset[3]] == [3.0, 6.0]
-    with pytest.raises(AssertionError, match=r"^Size mismatch between tensors$"):
+    with pytest.raises(AssertionError, match=r"^Size mismatch between tensors\n"):
         TensorDataset(torch.zeros(2), torch.zeros(3))
 
 

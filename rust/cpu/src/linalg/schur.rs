@@ -418,7 +418,9 @@ fn of_triangle(t: &Square, turned: &Square) -> Result<Square> {
         (0..k).for_each(|i| x[i] = -t[(i, k)]);
         for j in (0..k).rev() {
             let gap = t[(j, j)] - own;
-            x[j] /= if size(gap) < least { C::from(least) } else { gap };
+            // Both are divided by the size first, because the square of a small number is zero.
+            let by = size(gap).max(least);
+            x[j] = if size(gap) < least { x[j] / by } else { (x[j] / by) / (gap / by) };
             // Large elements are scaled down, so that none overflows.
             let most = size(x[j]);
             if most > 1e100 {

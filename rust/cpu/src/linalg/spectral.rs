@@ -201,7 +201,7 @@ macro_rules! general {
                 mut vectors: Option<MatMut<Self>>,
             ) -> Result<bool> {
                 let n = a.nrows();
-                if n <= schur::LARGEST {
+                let small = |values: &mut [Self], vectors: Option<MatMut<Self>>| {
                     let mut wide = schur::Square::zeros(n)?;
                     let wide_of = |z: Self| Complex::new(f64::from(z.re), f64::from(z.im));
                     let narrow = |z: Complex<f64>| Complex::new(z.re as $real, z.im as $real);
@@ -212,7 +212,10 @@ macro_rules! general {
                         normalise(turned.columns());
                         (0..n).for_each(|i| (0..n).for_each(|j| vectors[(i, j)] = narrow(turned[(i, j)])));
                     }
-                    return Ok(true);
+                    Ok(true)
+                };
+                if n <= schur::LARGEST {
+                    return small(values, vectors);
                 }
                 let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
                 let (none, par) = (ComputeEigenvectors::No, Par::Seq);
@@ -221,8 +224,13 @@ macro_rules! general {
                     let to = DiagMut::from_slice_mut(values);
                     evd::evd_cplx(a, to, None, vectors.as_mut().map(MatMut::as_mut), par, stack, Default::default())
                 })?;
-                if let Some(vectors) = vectors {
-                    normalise(vectors);
+                if let Some(mut vectors) = vectors {
+                    normalise(vectors.as_mut());
+                    // Vectors of a defective matrix may overflow on the way.
+                    let is_finite = |z: Self| z.re.is_finite() && z.im.is_finite();
+                    if !(0..n).all(|j| (0..n).all(|i| is_finite(vectors[(i, j)]))) {
+                        return small(values, Some(vectors));
+                    }
                 }
                 Ok(done.is_ok())
             }

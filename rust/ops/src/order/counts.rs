@@ -179,7 +179,7 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
         _ => value,
     };
     let (width, count) = (rounded(high - low), rounded(bins as f64));
-    let bin = |value: f64| (rounded(rounded(rounded(value - low) / width) * count) as usize).min(bins - 1);
+    let bin = |value: f64| (rounded(rounded(rounded(value - low) * count) / width) as usize).min(bins - 1);
     if bins <= own.numel().max(TABLE) {
         let mut counts = filled(0f64, bins)?;
         inside.for_each(|value| counts[bin(value)] += 1.0);

@@ -29,6 +29,7 @@ The largest element is subtracted first, so that nothing overflows.
     >>> torch.softmax(torch.tensor([0., 0., 0., 0.]), dim=0)
     tensor([0.2500, 0.2500, 0.2500, 0.2500])",
     out: Out::EXACT,
+    kernel_name: "softmax_lastdim_kernel_impl",
     dtypes: DTypes::FLOATS,
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel {
@@ -56,6 +57,7 @@ pub static LOG_SOFTMAX: Operator = Operator {
     >>> torch.log_softmax(torch.tensor([0., 0.]), dim=0)
     tensor([-0.6931, -0.6931])",
     out: Out::EXACT,
+    kernel_name: "log_softmax_lastdim_kernel_impl",
     dtypes: DTypes::FLOATS,
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Kernel(Kernel {
