@@ -39,6 +39,73 @@ def text_of(nvrtc, program, what):
     return text.raw
 
 
+#: A kernel of each skeleton, as the engine writes them.
+SKELETONS = {
+    "elementwise": """
+        #include "elementwise.cuh"
+        #include "prelude.cuh"
+        using namespace rushlight;
+        struct Function {
+            static DEVICE auto value(const Numbers& numbers, f32 x0, f32 x1) { return x0 * x1 + number<f32>(numbers, 0); }
+        };
+        typedef Elementwise<Function, f32, f16, bf16, Bool> Loop;
+        extern "C" __global__ void contiguous(Pointers<3> operands, Numbers numbers, u64 count, u32 aligned) {
+            Loop::contiguous(operands, numbers, count, aligned);
+        }
+        extern "C" __global__ void strided(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
+            Loop::strided<u32>(operands, numbers, count, loops);
+        }
+    """,
+    "reduce": """
+        #include "reduce.cuh"
+        using namespace rushlight;
+        struct Fold {
+            typedef c128 T;
+            typedef c128 A;
+            static DEVICE A start() { return A(); }
+            static DEVICE A take(A a, T x, const Numbers& numbers) { return a + x; }
+            static DEVICE A join(A a, A b) { return a + b; }
+            static DEVICE auto done(A a, u64 n, const Numbers& numbers) { return a; }
+        };
+        typedef Reduction<Fold, c128, c64> Rows;
+        extern "C" __global__ void rows(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
+                                        u64 piece, Fold::A* partial, Numbers numbers) {
+            Rows::rows(out, input, outer, inner, results, length, piece, partial, numbers);
+        }
+        extern "C" __global__ void pieces(u8* out, const Fold::A* partial, Loops<2> outer, u64 results, u64 count, u64 length,
+                                          Numbers numbers) {
+            Rows::pieces(out, partial, outer, results, count, length, numbers);
+        }
+    """,
+    "matmul": """
+        #include "matmul.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void multiply(Matrices matrices, Loops<4> batch, u64 batches, Sizes sizes, u32 has_addend,
+                                            Numbers numbers) {
+            rushlight::multiply<f16, f32>(matrices, batch, batches, sizes, has_addend, numbers);
+        }
+    """,
+}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("skeleton", SKELETONS)
+def test_skeletons_compile(nvrtc, skeleton, architecture):
+    """Kernels are compiled for cards without spilling registers."""
+    program = ctypes.c_void_p()
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), SKELETONS[skeleton].encode(), b"kernel.cu", 0, None, None) == 0
+    texts = ("--std=c++17", "--fmad=false", "--ptxas-options=-v", f"--include-path={KERNELS}")
+    options = [option.encode() for option in (*texts, f"--gpu-architecture=sm_{architecture}")]
+    try:
+        status = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+        log = text_of(nvrtc, program, "ProgramLog").decode()
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    assert status == 0, log
+    spilled = re.findall(r"(\d+) bytes spill stores", log)
+    assert spilled and set(spilled) == {"0"}, log
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_device_functions_compile(nvrtc, architecture):
     """Every function of the generated header is in the machine code for a card."""

@@ -14,7 +14,7 @@ const LEVELS: [&[&str]; 6] = [
     &["autograd"],
     &["dispatch"],
     &["ops", "jit", "dist"],
-    &["py", "dev", "proofs"],
+    &["py", "dev", "proofs", "softcuda"],
 ];
 
 /// The one dependency within a level: the pool registers with the fork registry.

@@ -117,6 +117,14 @@ impl From<Device> for PyDevice {
 }
 
 impl PyDevice {
+    /// The device of a tensor that is put there: the current one, if the number of a CUDA device is not given.
+    pub fn placed(&self) -> Device {
+        match (self.device, self.index) {
+            (Device::Cuda(_), None) => Device::Cuda(rushlight_cuda::card::current()),
+            (device, _) => device,
+        }
+    }
+
     /// Whether it has a number, as `cpu:0`, which no tensor's device has: moving a tensor to it makes a copy on `cpu`.
     pub fn is_numbered(&self) -> bool {
         self.index.is_some() && !matches!(self.device, Device::Cuda(_))
@@ -235,7 +243,7 @@ pub fn default_device() -> Option<PyDevice> {
 
 /// Sets the device on which this thread creates tensors; returns the previous setting.
 pub fn set_default_device(device: Option<PyDevice>) -> Option<PyDevice> {
-    rushlight_core::device::set_default_device(device.map(|device| device.device));
+    rushlight_core::device::set_default_device(device.map(|device| device.placed()));
     DEFAULT.replace(device)
 }
 
@@ -263,7 +271,7 @@ pub fn read_device(object: &Bound<'_, PyAny>) -> PyResult<Option<PyDevice>> {
 
 /// Reads a device in the form that tensors have.
 pub fn extract_device(object: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
-    Ok(read_device(object)?.map(|device| device.device))
+    Ok(read_device(object)?.map(|device| device.placed()))
 }
 
 /// A `dtype=` argument.

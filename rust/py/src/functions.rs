@@ -24,10 +24,10 @@ fn placed(tensor: Tensor, dtype: Option<DType>, device: Option<PyDevice>) -> PyR
         None => tensor,
     };
     match device {
-        Some(device) if device.is_numbered() && device.device == tensor.device() => {
+        Some(device) if device.is_numbered() && device.placed() == tensor.device() => {
             op!(rushlight::convert::CLONE, &tensor)
         }
-        Some(device) => rushlight::convert::to_device(&tensor, device.device),
+        Some(device) => rushlight::convert::to_device(&tensor, device.placed()),
         None => Ok(tensor),
     }
     .map_err(raise)
@@ -60,7 +60,7 @@ fn tensor<'py>(
         return Ok(answer);
     }
     let (dtype, device) = (wanted_dtype("tensor", dtype)?, wanted_device("tensor", device)?.or_else(default_device));
-    let device = device.map_or(Device::Cpu, |device| device.device);
+    let device = device.map_or(Device::Cpu, |device| device.placed());
     rushlight::create::warn_of_pinning(pin_memory, device).map_err(raise)?;
     let made = copied(data, dtype, "torch.tensor")?;
     finished(py, rushlight::convert::to_device(&made, device).map_err(raise)?, requires_grad)
@@ -315,7 +315,7 @@ fn from_dlpack<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     object::wrap_bound(
         py,
-        dlpack::import(ext_tensor, wanted_device("from_dlpack", device)?.map(|device| device.device), copy)?,
+        dlpack::import(ext_tensor, wanted_device("from_dlpack", device)?.map(|device| device.placed()), copy)?,
     )
 }
 
@@ -546,12 +546,6 @@ fn _usable_cores() -> usize {
     rushlight_par::cores().get()
 }
 
-/// The number of CUDA devices; zero if there is no driver.
-#[pyfunction]
-fn _cuda_device_count() -> usize {
-    rushlight_cuda::device_count()
-}
-
 /// The device on which this thread creates tensors; None if it was not set.
 #[pyfunction]
 fn _default_device() -> Option<PyDevice> {
@@ -562,12 +556,6 @@ fn _default_device() -> Option<PyDevice> {
 #[pyo3(signature = (device, /))]
 fn _set_default_device(device: Option<&Bound<'_, PyDevice>>) {
     set_default_device(device.map(|device| *device.get()));
-}
-
-/// The reason why no tensor can be on a CUDA device.
-#[pyfunction]
-fn _refuse_cuda() -> PyResult<()> {
-    Err(raise(rushlight_cuda::unsupported()))
 }
 
 /// Adds functions to a module.
@@ -601,8 +589,6 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         _set_deterministic,
         _has_channels_last,
         _usable_cores,
-        _cuda_device_count,
-        _refuse_cuda,
         _default_device,
         _set_default_device,
         crate::results::_return_types,

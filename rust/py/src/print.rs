@@ -10,7 +10,7 @@ use rushlight::{DType, Device, Layout, Scalar, Tensor};
 use rushlight_autograd::modes::current;
 use rushlight_core::dtype::default_dtype;
 use rushlight_core::{Element, dispatch};
-use rushlight_dispatch::copy::readable;
+use rushlight_dispatch::copy::{on_host, readable};
 use rushlight_dispatch::vmap;
 
 use crate::dtype::layout_name;
@@ -219,7 +219,7 @@ fn elements(tensor: &Tensor, indent: usize) -> String {
     }
     let options = options();
     let summarize = tensor.numel() > options.threshold;
-    let Ok(tensor) = readable(tensor) else { return "...".into() };
+    let Ok(tensor) = on_host(tensor).and_then(|tensor| readable(&tensor)) else { return "...".into() };
     let layout = tensor.layout();
     let Ok(pin) = tensor.storage().pin() else { return "...".into() };
     let read = |offset: isize| -> Scalar {

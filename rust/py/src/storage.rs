@@ -142,7 +142,7 @@ impl PyStorage {
         if let Some(coming) = COMING.take() {
             return Ok(coming.into());
         }
-        let device = wanted_device("UntypedStorage", device)?.map_or(Device::Cpu, |device| device.device);
+        let device = wanted_device("UntypedStorage", device)?.map_or(Device::Cpu, |device| device.placed());
         storage(device, size).map(PyStorage::from).map_err(raise)
     }
 

@@ -32,7 +32,7 @@ impl ToOptions {
 fn convert<'py>(own: &Own<'_, 'py>, wanted: &ToOptions) -> PyResult<Bound<'py, PyAny>> {
     let tensor = own.tensor;
     let alike = wanted.dtype.is_none_or(|dtype| dtype == tensor.dtype())
-        && wanted.device.is_none_or(|device| device == tensor.device().into())
+        && wanted.device.is_none_or(|device| !device.is_numbered() && device.placed() == tensor.device())
         && match wanted.format {
             None | Some("preserve_format") => true,
             // The format that the strides say counts, with gaps or without.
@@ -51,7 +51,7 @@ fn convert<'py>(own: &Own<'_, 'py>, wanted: &ToOptions) -> PyResult<Bound<'py, P
     let arguments = [
         tensor.into(),
         wanted.dtype.into(),
-        wanted.device.map_or(Value::None, |device| Value::Device(device.device)),
+        wanted.device.map_or(Value::None, |device| Value::Device(device.placed())),
         format,
     ];
     object::wrap_bound(own.py(), rushlight::convert::TO_DTYPE.tensor(arguments).map_err(raise)?)
@@ -144,12 +144,14 @@ methods! {
         convert(own, &ToOptions { device: Some(Device::Cpu.into()), format, ..ToOptions::default() })
     }
     fn cuda(own, device, non_blocking = False, memory_format) "The tensor on a CUDA device." {
-        let _ = (&non_blocking, &memory_format);
-        let device = given(&device).map_or(Ok(Device::Cuda(0).into()), device_of)?;
+        let _ = &non_blocking;
+        let format = given(&memory_format).map(named_format).transpose()?;
+        let current = || Ok(Device::Cuda(rushlight_cuda::card::current()).into());
+        let device = given(&device).map_or_else(current, device_of)?;
         if !matches!(device.device, Device::Cuda(_)) {
             return Err(PyRuntimeError::new_err("Invalid device, must be cuda device"));
         }
-        convert(own, &ToOptions { device: Some(device), ..ToOptions::default() })
+        convert(own, &ToOptions { device: Some(device), format, ..ToOptions::default() })
     }
     fn type_as(own, other = required) "The tensor in another tensor's dtype and on its device." {
         let other = other.ok_or_else(|| PyTypeError::new_err(parse::missing("type_as", &["other"])))?;
@@ -180,7 +182,7 @@ methods! {
     fn new_tensor(own, data = required, dtype, device, requires_grad = False, pin_memory = False) "A new tensor from Python data, with this tensor's dtype and device." {
         let data = data.ok_or_else(|| PyTypeError::new_err(parse::missing("new_tensor", &["data"])))?;
         let dtype = given(&dtype).map(dtype_of).transpose()?.unwrap_or(own.tensor.dtype());
-        let device = given(&device).map(device_of).transpose()?.map_or(own.tensor.device(), |device| device.device);
+        let device = given(&device).map(device_of).transpose()?.map_or(own.tensor.device(), |device| device.placed());
         rushlight::create::warn_of_pinning(truth(given(&pin_memory))?, device).map_err(raise)?;
         let made = crate::functions::copied(&data, Some(dtype), "tensor.new_tensor")?;
         let made = rushlight::convert::to_device(&made, device).map_err(raise)?;

@@ -1,0 +1,418 @@
+//! The entry points of the driver that rushlight calls. NVIDIA's documentation of the CUDA driver API describes them.
+#![allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ushort, c_void};
+
+use crate::machine::{
+    INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, Machine, NOT_INITIALIZED, NOT_READY, SUCCESS, Status,
+    device_count, start, with,
+};
+use crate::memory::HOST;
+use crate::streams::{Source, Work};
+
+/// Contexts are the numbers of their devices, after this one.
+const CONTEXTS: usize = 0x1000;
+const VERSION: c_int = 13000;
+const MOST_THREADS: c_uint = 1024;
+
+thread_local! {
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The device of this thread's context.
+fn current() -> Result<c_int, Status> {
+    match CURRENT.get() {
+        0 => Err(INVALID_CONTEXT),
+        context => Ok((context - CONTEXTS) as c_int),
+    }
+}
+
+/// Runs a function on the device of this thread's context, unless an error has stopped it.
+fn on_device(run: impl FnOnce(&mut Machine, c_int) -> Status) -> Status {
+    let device = match current() {
+        Ok(device) => device,
+        Err(status) => return status,
+    };
+    with(|machine| match machine.fault(device) {
+        SUCCESS => run(machine, device),
+        fault => fault,
+    })
+}
+
+/// Runs a function on a stream of this thread's context.
+fn on_stream(stream: usize, run: impl FnOnce(&mut Machine, usize) -> Status) -> Status {
+    on_device(|machine, device| match machine.streams.find(device, stream) {
+        Some(stream) => run(machine, stream),
+        None => INVALID_HANDLE,
+    })
+}
+
+/// Defines entry points. Pointers are valid as the documentation of the driver requires of its callers.
+macro_rules! entries {
+    ($($name:ident($($parameter:ident: $kind:ty),*) $body:block)*) => {
+        $(#[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($parameter: $kind),*) -> Status {
+            // SAFETY: callers pass valid pointers, as the driver requires.
+            #[allow(unused_unsafe)]
+            unsafe { $body }
+        })*
+    };
+}
+
+entries! {
+    cuInit(_flags: c_uint) { start() }
+
+    cuDriverGetVersion(version: *mut c_int) { *version = VERSION; SUCCESS }
+
+    cuDeviceGetCount(count: *mut c_int) { with(|_| { *count = device_count(); SUCCESS }) }
+
+    cuDeviceGet(device: *mut c_int, index: c_int) {
+        with(|_| {
+            if !(0..device_count()).contains(&index) { return INVALID_DEVICE; }
+            *device = index;
+            SUCCESS
+        })
+    }
+
+    cuDeviceGetName(name: *mut c_char, length: c_int, _device: c_int) {
+        let text = c"Software card";
+        let count = text.count_bytes().min(length.max(1) as usize - 1);
+        name.copy_from_nonoverlapping(text.as_ptr(), count);
+        *name.add(count) = 0;
+        SUCCESS
+    }
+
+    cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) {
+        *uuid = *b"softcuda device\0";
+        (*uuid)[15] = device as u8;
+        SUCCESS
+    }
+
+    cuDeviceTotalMem_v2(bytes: *mut usize, _device: c_int) { with(|machine| { *bytes = machine.memory.capacity; SUCCESS }) }
+
+    cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _device: c_int) {
+        *value = match attribute {
+            1 | 2 | 3 => MOST_THREADS as c_int, // threads of a block, and its sizes
+            5 => 0x7fff_ffff,                   // sizes of a grid
+            6 | 7 => 65535,
+            8 | 81 | 97 => 48 << 10,            // shared memory of a block and of a multiprocessor
+            10 => 32,                           // the size of a warp
+            12 | 82 => 65536,                   // registers
+            16 => 4,                            // multiprocessors
+            38 => 1 << 22,                      // second-level cache
+            39 => 2048,                         // threads of a multiprocessor
+            41 => 1,                            // unified addressing
+            75 => 9,                            // compute capability
+            _ => 0,
+        };
+        SUCCESS
+    }
+
+    cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) { *can = c_int::from(device != peer); SUCCESS }
+
+    cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) {
+        with(|_| {
+            if !(0..device_count()).contains(&device) { return INVALID_DEVICE; }
+            *context = CONTEXTS + device as usize;
+            SUCCESS
+        })
+    }
+
+    cuCtxSetCurrent(context: usize) { with(|_| { CURRENT.set(context); SUCCESS }) }
+
+    cuCtxGetCurrent(context: *mut usize) { with(|_| { *context = CURRENT.get(); SUCCESS }) }
+
+    cuCtxSynchronize() { on_device(|machine, device| machine.drain_device(device)) }
+
+    cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) { *least = 0; *greatest = -5; SUCCESS }
+
+    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
+        on_device(|machine, device| {
+            *total = machine.memory.capacity;
+            *free = *total - machine.memory.used(device);
+            SUCCESS
+        })
+    }
+
+    cuMemAlloc_v2(address: *mut usize, bytes: usize) {
+        on_device(|machine, device| give(machine.memory.allocate(device, bytes), address))
+    }
+
+    cuMemFree_v2(address: usize) { free(address, false) }
+
+    cuMemHostAlloc(address: *mut usize, bytes: usize, _flags: c_uint) {
+        on_device(|machine, _| give(machine.memory.allocate(HOST, bytes), address))
+    }
+
+    cuMemFreeHost(address: usize) { free(address, true) }
+
+    cuMemcpyHtoDAsync_v2(to: usize, from: *const u8, bytes: usize, stream: usize) {
+        on_stream(stream, |machine, stream| {
+            if !is_on_device(machine, to, bytes) { return INVALID_VALUE; }
+            let from = match machine.memory.device_of(from as usize, bytes) {
+                Some(HOST) => Source::Address(from as usize),
+                _ => Source::Bytes(std::slice::from_raw_parts(from, bytes).to_vec()),
+            };
+            machine.enqueue(stream, Work::Copy { to, from, bytes });
+            SUCCESS
+        })
+    }
+
+    cuMemcpyDtoHAsync_v2(to: usize, from: usize, bytes: usize, stream: usize) {
+        on_stream(stream, |machine, stream| {
+            if !is_on_device(machine, from, bytes) { return INVALID_VALUE; }
+            machine.enqueue(stream, Work::Copy { to, from: Source::Address(from), bytes });
+            if machine.memory.device_of(to, bytes) == Some(HOST) { return SUCCESS; }
+            // A driver copies to other memory of the host before it returns.
+            machine.drain(stream);
+            current().map_or_else(|status| status, |device| machine.fault(device))
+        })
+    }
+
+    cuMemcpyDtoDAsync_v2(to: usize, from: usize, bytes: usize, stream: usize) { copy(to, from, bytes, stream) }
+
+    cuMemcpyPeerAsync(to: usize, _to_context: usize, from: usize, _from_context: usize, bytes: usize, stream: usize) {
+        copy(to, from, bytes, stream)
+    }
+
+    cuMemsetD8Async(to: usize, value: u8, count: usize, stream: usize) { fill(to, &value.to_ne_bytes(), count, stream) }
+
+    cuMemsetD16Async(to: usize, value: c_ushort, count: usize, stream: usize) { fill(to, &value.to_ne_bytes(), count, stream) }
+
+    cuMemsetD32Async(to: usize, value: c_uint, count: usize, stream: usize) { fill(to, &value.to_ne_bytes(), count, stream) }
+
+    cuStreamCreateWithPriority(stream: *mut usize, _flags: c_uint, _priority: c_int) {
+        on_device(|machine, device| { *stream = machine.streams.create(device); SUCCESS })
+    }
+
+    cuStreamDestroy_v2(stream: usize) {
+        on_stream(stream, |machine, stream| {
+            machine.drain(stream);
+            machine.streams.remove(stream);
+            SUCCESS
+        })
+    }
+
+    cuStreamSynchronize(stream: usize) {
+        on_stream(stream, |machine, stream| {
+            machine.drain(stream);
+            current().map_or_else(|status| status, |device| machine.fault(device))
+        })
+    }
+
+    cuStreamQuery(stream: usize) {
+        on_stream(stream, |machine, stream| {
+            machine.progress();
+            if machine.streams.is_idle(stream) { SUCCESS } else { NOT_READY }
+        })
+    }
+
+    cuStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) {
+        // The event may belong to another device.
+        on_stream(stream, |machine, stream| {
+            let Some(state) = machine.streams.events.get(&event) else { return INVALID_HANDLE };
+            let ticket = state.recorded;
+            machine.enqueue(stream, Work::Wait { event, ticket });
+            SUCCESS
+        })
+    }
+
+    cuEventCreate(event: *mut usize, _flags: c_uint) {
+        on_device(|machine, device| { *event = machine.streams.create_event(device); SUCCESS })
+    }
+
+    cuEventDestroy_v2(event: usize) {
+        with(|machine| {
+            // What waits for the event must still find its record.
+            let Some(state) = machine.streams.events.get(&event) else { return INVALID_HANDLE };
+            let ticket = state.recorded;
+            machine.reach(event, ticket);
+            machine.streams.events.remove(&event);
+            SUCCESS
+        })
+    }
+
+    cuEventRecord(event: usize, stream: usize) {
+        on_stream(stream, |machine, key| {
+            let device = current().unwrap_or(HOST);
+            match machine.streams.events.get(&event) {
+                Some(state) if state.device == device => {}
+                _ => return INVALID_HANDLE,
+            }
+            machine.record(event, key);
+            SUCCESS
+        })
+    }
+
+    cuEventQuery(event: usize) {
+        with(|machine| {
+            if !machine.streams.events.contains_key(&event) { return INVALID_HANDLE; }
+            machine.progress();
+            if machine.has_passed(event) { SUCCESS } else { NOT_READY }
+        })
+    }
+
+    cuEventSynchronize(event: usize) {
+        with(|machine| {
+            let Some(state) = machine.streams.events.get(&event) else { return INVALID_HANDLE };
+            let (ticket, device) = (state.recorded, state.device);
+            machine.reach(event, ticket);
+            machine.fault(device)
+        })
+    }
+
+    cuEventElapsedTime_v2(milliseconds: *mut f32, from: usize, to: usize) {
+        with(|machine| {
+            if !machine.has_passed(from) || !machine.has_passed(to) { return NOT_READY; }
+            let time = |event: usize| machine.streams.events.get(&event).and_then(|event| event.time);
+            let (Some(from), Some(to)) = (time(from), time(to)) else { return INVALID_HANDLE };
+            let apart = |later: std::time::Instant, earlier| later.duration_since(earlier).as_secs_f32() * 1e3;
+            *milliseconds = if to >= from { apart(to, from) } else { -apart(from, to) };
+            SUCCESS
+        })
+    }
+
+    cuModuleLoadData(module: *mut usize, image: *const u8) {
+        on_device(|machine, device| give(machine.modules.load(image, device), module))
+    }
+
+    cuModuleUnload(module: usize) {
+        on_device(|machine, _| if machine.modules.unload(module) { SUCCESS } else { INVALID_HANDLE })
+    }
+
+    cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) {
+        on_device(|machine, _| give(machine.modules.function(module, CStr::from_ptr(name)), function))
+    }
+
+    cuLaunchKernel(
+        function: usize, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint,
+        shared: c_uint, stream: usize, arguments: *mut *mut c_void, _extra: *mut *mut c_void
+    ) {
+        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        let threads = block.iter().try_fold(1, |all: c_uint, &size| all.checked_mul(size));
+        let fits = threads.is_some_and(|threads| (1..=MOST_THREADS).contains(&threads));
+        if !fits || grid.contains(&0) || grid_y > 65535 || grid_z > 65535 || shared > 0 {
+            return INVALID_VALUE;
+        }
+        on_stream(stream, |machine, stream| {
+            let Some(function) = machine.modules.find(function) else { return INVALID_HANDLE };
+            if Ok(function.device) != current() { return INVALID_HANDLE; }
+            let launch = function.launch(arguments.cast(), grid, block);
+            machine.enqueue(stream, Work::Launch(launch));
+            SUCCESS
+        })
+    }
+
+    cuGetErrorName(status: Status, text: *mut *const c_char) { *text = name_of(status).as_ptr(); SUCCESS }
+
+    cuGetErrorString(status: Status, text: *mut *const c_char) { *text = sentence_of(status).as_ptr(); SUCCESS }
+}
+
+/// Stores a new handle or address.
+///
+/// # Safety
+/// `to` can be written.
+unsafe fn give(made: Result<usize, Status>, to: *mut usize) -> Status {
+    match made {
+        Ok(made) => {
+            // SAFETY: guaranteed by the caller.
+            unsafe { *to = made };
+            SUCCESS
+        }
+        Err(status) => status,
+    }
+}
+
+fn is_on_device(machine: &Machine, address: usize, bytes: usize) -> bool {
+    machine.memory.device_of(address, bytes).is_some_and(|device| device != HOST)
+}
+
+fn copy(to: usize, from: usize, bytes: usize, stream: usize) -> Status {
+    on_stream(stream, |machine, stream| {
+        if !is_on_device(machine, to, bytes) || !is_on_device(machine, from, bytes) {
+            return INVALID_VALUE;
+        }
+        machine.enqueue(stream, Work::Copy { to, from: Source::Address(from), bytes });
+        SUCCESS
+    })
+}
+
+fn fill(to: usize, pattern: &[u8], count: usize, stream: usize) -> Status {
+    on_stream(stream, |machine, stream| {
+        if !is_on_device(machine, to, pattern.len() * count) {
+            return INVALID_VALUE;
+        }
+        machine.enqueue(stream, Work::Fill { to, pattern: pattern.to_vec(), count });
+        SUCCESS
+    })
+}
+
+/// Frees memory once all work has run, as a driver does.
+fn free(address: usize, host: bool) -> Status {
+    with(|machine| {
+        for device in 0..device_count() {
+            machine.drain_device(device);
+        }
+        match machine.memory.free(address, host) {
+            Ok(true) => SUCCESS,
+            Ok(false) => {
+                let device = current().unwrap_or(0);
+                machine.stop(device, crate::machine::ILLEGAL_ADDRESS, "something wrote behind the end of a block");
+                SUCCESS
+            }
+            Err(status) => status,
+        }
+    })
+}
+
+fn name_of(status: Status) -> &'static CStr {
+    match status {
+        SUCCESS => c"CUDA_SUCCESS",
+        INVALID_VALUE => c"CUDA_ERROR_INVALID_VALUE",
+        crate::machine::OUT_OF_MEMORY => c"CUDA_ERROR_OUT_OF_MEMORY",
+        NOT_INITIALIZED => c"CUDA_ERROR_NOT_INITIALIZED",
+        INVALID_DEVICE => c"CUDA_ERROR_INVALID_DEVICE",
+        INVALID_CONTEXT => c"CUDA_ERROR_INVALID_CONTEXT",
+        INVALID_HANDLE => c"CUDA_ERROR_INVALID_HANDLE",
+        crate::machine::ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
+        crate::machine::LAUNCH_FAILED => c"CUDA_ERROR_LAUNCH_FAILED",
+        _ => c"CUDA_ERROR_UNKNOWN",
+    }
+}
+
+fn sentence_of(status: Status) -> &'static CStr {
+    match status {
+        SUCCESS => c"no error",
+        INVALID_VALUE => c"invalid argument",
+        crate::machine::OUT_OF_MEMORY => c"out of memory",
+        NOT_INITIALIZED => c"initialization error",
+        INVALID_DEVICE => c"invalid device ordinal",
+        INVALID_CONTEXT => c"invalid device context",
+        INVALID_HANDLE => c"invalid resource handle",
+        crate::machine::ILLEGAL_ADDRESS => c"an illegal memory access was encountered",
+        crate::machine::LAUNCH_FAILED => c"unspecified launch failure",
+        _ => c"unknown error",
+    }
+}
+
+/// For tests: how many blocks of memory were given out.
+#[unsafe(no_mangle)]
+pub extern "C" fn softcuda_allocations() -> u64 {
+    counter(|machine| machine.memory.allocations)
+}
+
+/// For tests: how many kernels have run.
+#[unsafe(no_mangle)]
+pub extern "C" fn softcuda_launches() -> u64 {
+    counter(|machine| machine.launches)
+}
+
+fn counter(read: impl FnOnce(&Machine) -> u64) -> u64 {
+    let mut count = 0;
+    with(|machine| {
+        count = read(machine);
+        SUCCESS
+    });
+    count
+}

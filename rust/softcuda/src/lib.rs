@@ -1,0 +1,26 @@
+//! A card made of software, for tests: a shared library in place of `libcuda.so.1` and `libnvrtc.so`.
+//!
+//! The dynamic loader finds it through `LD_LIBRARY_PATH`, so that the same program runs on it and on a card. `make softcuda` puts
+//! it into `target/softcuda` under both names. It is not part of the installed package.
+//!
+//! - `driver` and `nvrtc` are the entry points. Those that rushlight does not call are absent.
+//! - `machine` is the state: devices, their contexts, faults.
+//! - `memory` gives out memory between pages that may not be touched. Freed memory may not be touched either.
+//! - `streams` are queues. Work runs late: when something waits for it, or at random moments.
+//! - `modules` loads kernels. CUDA C++ is compiled as host C++ over `host.h`, where the threads of a block are fibres.
+//!
+//! What it does not model: the order in which threads see each other's writes, and work that truly runs at the same time.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `SOFTCUDA_DEVICES` | the number of devices, 1 by default; `CUDA_VISIBLE_DEVICES` applies as usual |
+//! | `SOFTCUDA_MEMORY` | the bytes of memory of each device, 1 GiB by default |
+//! | `SOFTCUDA_SEED` | the order of threads and the moments at which work runs; 0 runs work as late as possible |
+//! | `SOFTCUDA_CXX` | the C++ compiler, `c++` by default |
+
+mod driver;
+mod machine;
+mod memory;
+mod modules;
+mod nvrtc;
+mod streams;

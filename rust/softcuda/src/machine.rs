@@ -1,0 +1,107 @@
+//! The state of the driver, behind one lock.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::memory::Memory;
+use crate::modules::Modules;
+use crate::streams::Streams;
+
+/// A status of the driver's interface (`CUresult`).
+pub type Status = c_int;
+
+pub const SUCCESS: Status = 0;
+pub const INVALID_VALUE: Status = 1;
+pub const OUT_OF_MEMORY: Status = 2;
+pub const NOT_INITIALIZED: Status = 3;
+pub const NO_DEVICE: Status = 100;
+pub const INVALID_DEVICE: Status = 101;
+pub const INVALID_IMAGE: Status = 200;
+pub const INVALID_CONTEXT: Status = 201;
+pub const INVALID_HANDLE: Status = 400;
+pub const NOT_FOUND: Status = 500;
+pub const NOT_READY: Status = 600;
+pub const ILLEGAL_ADDRESS: Status = 700;
+pub const LAUNCH_FAILED: Status = 719;
+
+pub struct Machine {
+    pub process: u32,
+    pub memory: Memory,
+    pub streams: Streams,
+    pub modules: Modules,
+    /// The error of each device, which every later call returns.
+    pub faults: HashMap<c_int, Status>,
+    pub launches: u64,
+    random: u64,
+}
+
+static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
+
+/// Runs a function on the state; an error before `cuInit`, and in a process forked after it.
+pub fn with(run: impl FnOnce(&mut Machine) -> Status) -> Status {
+    match lock().as_mut() {
+        Some(machine) if machine.process == std::process::id() => run(machine),
+        _ => NOT_INITIALIZED,
+    }
+}
+
+fn lock() -> MutexGuard<'static, Option<Machine>> {
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `cuInit`.
+pub fn start() -> Status {
+    if device_count() == 0 {
+        return NO_DEVICE;
+    }
+    let mut machine = lock();
+    let made = machine.get_or_insert_with(|| Machine {
+        process: std::process::id(),
+        memory: Memory::new(number("SOFTCUDA_MEMORY").unwrap_or(1 << 30) as usize),
+        streams: Streams::default(),
+        modules: Modules::default(),
+        faults: HashMap::new(),
+        launches: 0,
+        random: number("SOFTCUDA_SEED").unwrap_or(0),
+    });
+    if made.process == std::process::id() { SUCCESS } else { NOT_INITIALIZED }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// The number of devices that the process sees.
+pub fn device_count() -> c_int {
+    let all = number("SOFTCUDA_DEVICES").unwrap_or(1) as c_int;
+    match std::env::var("CUDA_VISIBLE_DEVICES") {
+        // The list ends at the first device that does not exist.
+        Ok(list) => {
+            let named = list.split(',').map(|name| name.trim().parse::<c_int>());
+            named.take_while(|index| index.as_ref().is_ok_and(|&index| (0..all).contains(&index))).count() as c_int
+        }
+        Err(_) => all,
+    }
+}
+
+impl Machine {
+    /// A random number; always 0 without a seed.
+    pub fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    /// The error of a device, if it has one.
+    pub fn fault(&self, device: c_int) -> Status {
+        self.faults.get(&device).copied().unwrap_or(SUCCESS)
+    }
+
+    /// Stops a device with an error.
+    pub fn stop(&mut self, device: c_int, status: Status, reason: &str) {
+        eprintln!("softcuda: device {device}: {reason}");
+        self.faults.entry(device).or_insert(status);
+    }
+}

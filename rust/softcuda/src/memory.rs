@@ -1,0 +1,103 @@
+//! Memory of the devices, and page-locked memory of the host.
+//!
+//! A block ends at a page that may not be touched. The alignment may leave a few bytes before this page; they hold a
+//! pattern that is checked when the block is freed. New memory is full of ones, so that its floats are NaN.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+
+use crate::machine::{INVALID_VALUE, OUT_OF_MEMORY, Status};
+
+const PAGE: usize = 4096;
+const ALIGNMENT: usize = 256;
+const PATTERN: u8 = 0xa5;
+/// In place of a device, for memory of the host.
+pub const HOST: c_int = -1;
+
+struct Block {
+    bytes: usize,
+    device: c_int,
+    /// The pages of the block, and those around it.
+    pages: usize,
+    length: usize,
+}
+
+pub struct Memory {
+    blocks: BTreeMap<usize, Block>,
+    used: BTreeMap<c_int, usize>,
+    pub capacity: usize,
+    /// The number of blocks that were given out.
+    pub allocations: u64,
+}
+
+impl Memory {
+    pub fn new(capacity: usize) -> Memory {
+        Memory { blocks: BTreeMap::new(), used: BTreeMap::new(), capacity, allocations: 0 }
+    }
+
+    /// The bytes in use on a device.
+    pub fn used(&self, device: c_int) -> usize {
+        self.used.get(&device).copied().unwrap_or(0)
+    }
+
+    /// New memory on a device, or of the host.
+    pub fn allocate(&mut self, device: c_int, bytes: usize) -> Result<usize, Status> {
+        if bytes == 0 {
+            return Err(INVALID_VALUE);
+        }
+        if device != HOST && bytes > self.capacity - self.used(device) {
+            return Err(OUT_OF_MEMORY);
+        }
+        let aligned = bytes.next_multiple_of(ALIGNMENT);
+        let inner = aligned.next_multiple_of(PAGE);
+        let length = inner + 2 * PAGE;
+        // SAFETY: a new mapping; the pages between the first and the last become accessible.
+        let address = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            let pages = libc::mmap(std::ptr::null_mut(), length, libc::PROT_NONE, flags, -1, 0);
+            if pages == libc::MAP_FAILED {
+                return Err(OUT_OF_MEMORY);
+            }
+            let open = pages.byte_add(PAGE);
+            if libc::mprotect(open, inner, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+                return Err(OUT_OF_MEMORY);
+            }
+            let start = open.byte_add(inner - aligned).cast::<u8>();
+            start.write_bytes(0xff, bytes);
+            start.add(bytes).write_bytes(PATTERN, aligned - bytes);
+            start as usize
+        };
+        let pages = address + aligned - inner - PAGE;
+        self.blocks.insert(address, Block { bytes, device, pages, length });
+        *self.used.entry(device).or_default() += bytes;
+        self.allocations += 1;
+        Ok(address)
+    }
+
+    /// Makes a block inaccessible for ever. False if something was written behind its end.
+    pub fn free(&mut self, address: usize, host: bool) -> Result<bool, Status> {
+        match self.blocks.get(&address) {
+            Some(block) if (block.device == HOST) == host => {}
+            _ => return Err(INVALID_VALUE),
+        }
+        let Some(block) = self.blocks.remove(&address) else { return Err(INVALID_VALUE) };
+        *self.used.entry(block.device).or_default() -= block.bytes;
+        let rest = block.bytes.next_multiple_of(ALIGNMENT) - block.bytes;
+        // SAFETY: the block is mapped with its rest, and nothing else uses it; the new mapping covers the same pages, which thereby
+        // stay reserved.
+        let intact = unsafe {
+            let end = std::ptr::with_exposed_provenance::<u8>(address + block.bytes);
+            let intact = std::slice::from_raw_parts(end, rest).iter().all(|&byte| byte == PATTERN);
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+            libc::mmap(block.pages as *mut _, block.length, libc::PROT_NONE, flags, -1, 0);
+            intact
+        };
+        Ok(intact)
+    }
+
+    /// The device of a range of memory; `None` if no block contains it.
+    pub fn device_of(&self, address: usize, bytes: usize) -> Option<c_int> {
+        let (&start, block) = self.blocks.range(..=address).next_back()?;
+        (address + bytes <= start + block.bytes).then_some(block.device)
+    }
+}

@@ -1,0 +1,45 @@
+"""The card made of software (`rust/softcuda`): whether it can run here, and programs that run on it in processes of their own."""
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "target" / "softcuda"
+COMPILER = os.environ.get("SOFTCUDA_CXX", "c++")
+
+
+def why_not():
+    """Why programs cannot run on it, or None."""
+    if not (FOLDER / "libcuda.so.1").exists():
+        return "the card made of software is not built: make softcuda"
+    if shutil.which(COMPILER) is None:
+        return f"the card made of software needs a C++ compiler, and there is no {COMPILER}"
+    return None
+
+
+needs_soft_card = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+
+def environment(**variables):
+    settings = {
+        "LD_LIBRARY_PATH": str(FOLDER),
+        "RUSHLIGHT_KERNEL_CACHE": str(FOLDER / "kernels"),
+        "SOFTCUDA_SEED": "0",
+        **{name: str(value) for name, value in variables.items()},
+    }
+    return {**os.environ, **settings}
+
+
+def run(program, **variables):
+    """What a program prints; an error if it fails."""
+    text = "import rushlight as torch\n" + textwrap.dedent(program)
+    command = [sys.executable, "-c", text]
+    done = subprocess.run(command, env=environment(**variables), capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
