@@ -40,6 +40,8 @@ def run(program, **variables):
     """What a program prints; an error if it fails."""
     text = "import rushlight as torch\n" + textwrap.dedent(program)
     command = [sys.executable, "-c", text]
-    done = subprocess.run(command, env=environment(**variables), capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, env=environment(**variables), capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

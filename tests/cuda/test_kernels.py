@@ -93,7 +93,9 @@ SKELETONS = {
 def test_skeletons_compile(nvrtc, skeleton, architecture):
     """Kernels are compiled for cards without spilling registers."""
     program = ctypes.c_void_p()
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), SKELETONS[skeleton].encode(), b"kernel.cu", 0, None, None) == 0
+    assert (
+        nvrtc.nvrtcCreateProgram(ctypes.byref(program), SKELETONS[skeleton].encode(), b"kernel.cu", 0, None, None) == 0
+    )
     texts = ("--std=c++17", "--fmad=false", "--ptxas-options=-v", f"--include-path={KERNELS}")
     options = [option.encode() for option in (*texts, f"--gpu-architecture=sm_{architecture}")]
     try:

@@ -159,7 +159,10 @@ def test_devices():
         """,
         SOFTCUDA_DEVICES=3,
     )
-    assert run("print(torch.cuda.device_count(), torch.cuda.is_available())", CUDA_VISIBLE_DEVICES="").split() == ["0", "False"]
+    assert run("print(torch.cuda.device_count(), torch.cuda.is_available())", CUDA_VISIBLE_DEVICES="").split() == [
+        "0",
+        "False",
+    ]
 
 
 def test_a_forked_child_is_told():
@@ -201,6 +204,8 @@ def test_a_part_of_the_operator_table():
     part = " or ".join(f"[{name}]" for name in ("add", "exp", "where", "sum.dim", "mean", "clone", "copy", "mm", "cat"))
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", part]
     table = Path(__file__).with_name("test_table_on_device.py")
-    done = subprocess.run([*command, str(table)], env=environment(), capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        [*command, str(table)], env=environment(), capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "9 passed" in done.stdout, done.stdout

@@ -1,6 +1,5 @@
 """The card made of software finds planted mistakes of kernels: without them its results are those of a card."""
 
-import ctypes
 import subprocess
 import sys
 import textwrap
@@ -73,7 +72,12 @@ def launch(source, seed):
     """The status of a kernel, and the sum of its 1024 results."""
     program = f"SOURCE = {source!r}\n" + textwrap.dedent(PROGRAM)
     done = subprocess.run(
-        [sys.executable, "-c", program], env=environment(SOFTCUDA_SEED=seed), capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", program],
+        env=environment(SOFTCUDA_SEED=seed),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     status, total = done.stdout.split()

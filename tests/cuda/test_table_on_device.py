@@ -68,7 +68,9 @@ def test_results_are_those_of_the_cpu(op, thorough):
             if op.reference.startswith("np.empty"):
                 return None
             return difference(found, [*tensors_in(wanted), *before]) or (
-                None if is_tensor(got) or isinstance(got, (list, tuple)) or got == wanted else f"{got} instead of {wanted}"
+                None
+                if is_tensor(got) or isinstance(got, (list, tuple)) or got == wanted
+                else f"{got} instead of {wanted}"
             )
 
         report.guard(dtype, sample, check)

@@ -13,6 +13,8 @@ from rushlight._set_module import set_public_module
 from ._contexts import StreamContext, device, device_of, stream
 from ._devices import (
     _CudaDeviceProperties as _CudaDeviceProperties,
+)
+from ._devices import (
     current_device,
     device_count,
     get_device_capability,
@@ -53,8 +55,7 @@ def _refuse(name: str) -> NoReturn:
         raise NotImplementedError(f"torch.cuda.{name} is not available yet.")
     if name in ("CUDAGraph", "ExternalStream", "MemPool"):
         raise RuntimeError(f"Tried to instantiate dummy base class {name}")
-    _C._cuda_init()
-    raise RuntimeError("there is no GPU")
+    _C._refuse_cuda()
 
 
 default_generators: tuple[()] = ()

@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::device_memory::StreamId;
+use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Result};
 
 use crate::card::Card;
@@ -91,7 +91,8 @@ pub unsafe fn run<const N: usize>(
     let mut count = loops.count();
     for offsets in outer_offsets(nest) {
         let addresses: [u64; N] = std::array::from_fn(|n| memory[n].address.wrapping_add_signed(offsets[n]) as u64);
-        let is_aligned = |(operand, address): (&Memory, &u64)| address.is_multiple_of((ITEMS * operand.kind.size() as u64).min(16));
+        let is_aligned =
+            |(operand, address): (&Memory, &u64)| address.is_multiple_of((ITEMS * operand.kind.size() as u64).min(16));
         let mut aligned = u32::from(memory.iter().zip(&addresses).all(is_aligned));
         let mut pointers = Pointers(addresses);
         let (grid, kernel, last) = match is_contiguous {

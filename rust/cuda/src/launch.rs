@@ -146,7 +146,13 @@ fn is_blocking() -> bool {
 ///
 /// # Safety
 /// The arguments point to values of the kernel's types, and the memory that it uses is held for the stream.
-pub unsafe fn launch(card: &Card, kernel: CUfunction, grid: [u32; 2], stream: StreamId, arguments: &mut [*mut c_void]) -> Result<()> {
+pub unsafe fn launch(
+    card: &Card,
+    kernel: CUfunction,
+    grid: [u32; 2],
+    stream: StreamId,
+    arguments: &mut [*mut c_void],
+) -> Result<()> {
     let queue = stream::handle(stream);
     // SAFETY: guaranteed by the caller.
     check(unsafe {

@@ -117,7 +117,7 @@ impl Drop for Memory {
         if self.shared.load(Ordering::Acquire) {
             let others = self.others.get_mut().unwrap_or_else(PoisonError::into_inner);
             for &other in others.iter() {
-                // A stream that cannot record an event was destroyed, after its work.
+                // A device that cannot record an event runs no work any more.
                 if let Ok(event) = Event::new(self.device, false)
                     && event.record(other).is_ok()
                 {

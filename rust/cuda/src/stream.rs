@@ -1,21 +1,29 @@
 //! Streams and events. A stream is a queue of work on one device; each thread has a current stream for each device.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use cudarc::driver::sys::{self, CUevent, CUresult, CUstream};
+use rushlight_core::Result;
 use rushlight_core::device_memory::StreamId;
-use rushlight_core::{Result, fork};
+use rushlight_core::fork::{self, ForkMutex, Rank};
 
 use crate::card;
 use crate::driver::check;
 
 /// The stream that is current until a program sets another.
 pub const DEFAULT: StreamId = StreamId(0);
+/// The most streams of a device and priority. Programs that create more share them, as in torch.
+const MOST: usize = 32;
+
+/// The streams of each device and priority, and how often one was asked for. They are never destroyed, because blocks of memory
+/// refer to the streams that use them.
+type Streams = BTreeMap<(u8, i32), (Vec<usize>, usize)>;
+static STREAMS: ForkMutex<Streams> = ForkMutex::new(Rank::Pool, BTreeMap::new());
 
 thread_local! {
     /// The current streams of this thread that are not the default stream, by device.
-    static CURRENT: RefCell<Vec<(u8, Arc<Owned>)>> = const { RefCell::new(Vec::new()) };
+    static CURRENT: RefCell<Vec<(u8, StreamId)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The handle of a stream, as the driver takes it.
@@ -23,94 +31,83 @@ pub fn handle(stream: StreamId) -> CUstream {
     std::ptr::with_exposed_provenance_mut(stream.0)
 }
 
-/// A stream of its own, destroyed with the last value that refers to it.
-struct Owned {
-    device: u8,
-    id: StreamId,
-    generation: u64,
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        if self.generation == fork::generation() && card::select(self.device).is_ok() {
-            // SAFETY: the stream was created by `Stream::new`, and this is its last owner.
-            unsafe { sys::cuStreamDestroy_v2(handle(self.id)) };
-        }
-    }
-}
-
 /// A stream of a device.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub struct Stream {
     device: u8,
-    owned: Option<Arc<Owned>>,
+    id: StreamId,
 }
 
 impl Stream {
-    /// A new stream, which does not wait for the default stream. A lower number is a higher priority.
+    /// A stream that does not wait for the default stream. A lower number is a higher priority.
     pub fn new(device: u8, priority: i32) -> Result<Stream> {
         card::select(device)?;
-        let mut made = std::ptr::null_mut();
-        let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: a context is current, and the pointer is that of a local variable.
-        check(unsafe { sys::cuStreamCreateWithPriority(&raw mut made, flags, priority) })?;
-        let id = StreamId(made.expose_provenance());
-        Ok(Stream { device, owned: Some(Arc::new(Owned { device, id, generation: fork::generation() })) })
+        let mut streams = STREAMS.lock();
+        let (made, asked) = streams.entry((device, priority)).or_default();
+        if made.len() < MOST {
+            let mut stream = std::ptr::null_mut();
+            let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+            // SAFETY: a context is current, and the pointer is that of a local variable.
+            check(unsafe { sys::cuStreamCreateWithPriority(&raw mut stream, flags, priority) })?;
+            made.push(stream.expose_provenance());
+        }
+        let id = StreamId(made[*asked % made.len()]);
+        *asked += 1;
+        Ok(Stream { device, id })
     }
 
     /// The default stream of a device.
     pub fn default_of(device: u8) -> Stream {
-        Stream { device, owned: None }
+        Stream { device, id: DEFAULT }
     }
 
     /// This thread's current stream on a device.
     pub fn current(device: u8) -> Stream {
-        let owned = CURRENT.with_borrow(|all| all.iter().find(|(of, _)| *of == device).map(|(_, owned)| owned.clone()));
-        Stream { device, owned }
+        Stream { device, id: current(device) }
     }
 
     /// Makes this the current stream of its device in this thread.
-    pub fn set_current(&self) {
+    pub fn set_current(self) {
         CURRENT.with_borrow_mut(|all| {
             all.retain(|(of, _)| *of != self.device);
-            if let Some(owned) = &self.owned {
-                all.push((self.device, owned.clone()));
+            if self.id != DEFAULT {
+                all.push((self.device, self.id));
             }
         });
     }
 
-    pub fn device(&self) -> u8 {
+    pub fn device(self) -> u8 {
         self.device
     }
 
-    pub fn id(&self) -> StreamId {
-        self.owned.as_ref().map_or(DEFAULT, |owned| owned.id)
+    pub fn id(self) -> StreamId {
+        self.id
     }
 
     /// Waits until the work enqueued so far has run.
-    pub fn synchronize(&self) -> Result<()> {
-        synchronize(self.device, self.id())
+    pub fn synchronize(self) -> Result<()> {
+        synchronize(self.device, self.id)
     }
 
     /// Whether the work enqueued so far has run.
-    pub fn query(&self) -> Result<bool> {
+    pub fn query(self) -> Result<bool> {
         card::select(self.device)?;
-        // SAFETY: a context is current and the stream is alive.
-        finished(unsafe { sys::cuStreamQuery(handle(self.id())) })
+        // SAFETY: a context is current, and streams are never destroyed.
+        finished(unsafe { sys::cuStreamQuery(handle(self.id)) })
     }
 
     /// Makes later work of the stream wait for an event.
-    pub fn wait(&self, event: &Event) -> Result<()> {
+    pub fn wait(self, event: &Event) -> Result<()> {
         card::select(self.device)?;
-        // SAFETY: a context is current; the stream and the event are alive.
-        check(unsafe { sys::cuStreamWaitEvent(handle(self.id()), event.event, 0) })
+        // SAFETY: a context is current, and the event is alive.
+        check(unsafe { sys::cuStreamWaitEvent(handle(self.id), event.event, 0) })
     }
 }
 
 /// The id of this thread's current stream on a device.
 #[inline]
 pub fn current(device: u8) -> StreamId {
-    CURRENT.with_borrow(|all| all.iter().find(|(of, _)| *of == device).map_or(DEFAULT, |(_, owned)| owned.id))
+    CURRENT.with_borrow(|all| all.iter().find(|(of, _)| *of == device).map_or(DEFAULT, |(_, id)| *id))
 }
 
 /// Waits until the work enqueued on a stream has run.

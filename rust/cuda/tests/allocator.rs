@@ -41,9 +41,14 @@ impl Source for Numbers {
 
 #[test]
 fn segments_have_torchs_sizes() {
-    for (bytes, segment) in
-        [(1, 2 * MIB), (MIB, 2 * MIB), (MIB + 1, 20 * MIB), (10 * MIB - 512, 20 * MIB), (10 * MIB, 10 * MIB), (33 * MIB, 34 * MIB)]
-    {
+    for (bytes, segment) in [
+        (1, 2 * MIB),
+        (MIB, 2 * MIB),
+        (MIB + 1, 20 * MIB),
+        (10 * MIB - 512, 20 * MIB),
+        (10 * MIB, 10 * MIB),
+        (33 * MIB, 34 * MIB),
+    ] {
         let (mut allocator, mut source) = (Allocator::default(), Numbers::new(1 << 40));
         allocator.allocate(bytes, StreamId(0), &mut source).unwrap();
         assert_eq!(source.used(), segment, "for {bytes} bytes");
@@ -104,7 +109,10 @@ fn random_requests() {
         assert_eq!(statistics.blocks.current, live.len());
         assert!(statistics.bytes.current >= live.values().sum());
         assert_eq!(statistics.reserved.current, source.used());
-        assert_eq!(allocator.pieces().filter(|piece| !piece.free).map(|piece| piece.size).sum::<usize>(), statistics.bytes.current);
+        assert_eq!(
+            allocator.pieces().filter(|piece| !piece.free).map(|piece| piece.size).sum::<usize>(),
+            statistics.bytes.current
+        );
     }
     for address in live.into_keys() {
         allocator.give_back(address);

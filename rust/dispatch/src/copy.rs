@@ -158,7 +158,8 @@ pub fn from_host(tensor: &Tensor, write: impl FnOnce(&Tensor) -> Result<()>) -> 
         Device::Cpu => write(tensor),
         Device::Meta => Ok(()),
         Device::Cuda(_) => {
-            let spec = TensorSpec { layout: Layout::contiguous(tensor.sizes()), dtype: tensor.dtype(), device: Device::Cpu };
+            let spec =
+                TensorSpec { layout: Layout::contiguous(tensor.sizes()), dtype: tensor.dtype(), device: Device::Cpu };
             let buffer = allocate(&spec)?;
             write(&buffer)?;
             copy(tensor, &buffer)

@@ -22,13 +22,7 @@ struct View<'a> {
 
 /// Computes every element of `out` from those of the operands, which broadcast. The number of an operand on the host is read;
 /// `dtype` is that of the computation.
-pub fn compute(
-    out: &Tensor,
-    function: Function,
-    operands: &Operands,
-    numbers: &[Scalar],
-    dtype: DType,
-) -> Result<()> {
+pub fn compute(out: &Tensor, function: Function, operands: &Operands, numbers: &[Scalar], dtype: DType) -> Result<()> {
     let mut views: SmallVec<[View; 5]> = SmallVec::new();
     views.push(View { tensor: out, layout: out.layout().clone() });
     let mut inputs: SmallVec<[Input; 4]> = SmallVec::new();
@@ -48,7 +42,13 @@ pub fn compute(
 }
 
 /// Computes an operator whose loops belong to no pointwise operator.
-pub fn compute_loops(out: &Tensor, name: &'static str, loops: &Loops, operands: &Operands, compute: DType) -> Result<()> {
+pub fn compute_loops(
+    out: &Tensor,
+    name: &'static str,
+    loops: &Loops,
+    operands: &Operands,
+    compute: DType,
+) -> Result<()> {
     let Some((_, dtype)) = loops.expression(compute) else { return Err(Error::unsupported(name, compute)) };
     if out.numel() == 0 {
         return Ok(());
@@ -75,8 +75,7 @@ pub fn convert(out: &Tensor, target: &Layout, from: &Tensor, source: &Layout) ->
         }
         false => (Function::Element(Kind::Of(to_dtype)), [Kind::Of(to_dtype), Kind::Of(from_dtype)]),
     };
-    let views =
-        [View { tensor: out, layout: target.clone() }, View { tensor: from, layout: source.clone() }];
+    let views = [View { tensor: out, layout: target.clone() }, View { tensor: from, layout: source.clone() }];
     launch(function, &views, &kinds, &[Input::Memory], &[])
 }
 
@@ -115,7 +114,8 @@ fn run<const N: usize>(
     let card = card::of(views[0].tensor.device())?;
     let stream = stream::current(card.index);
     let nest = LoopNest::new(std::array::from_fn(|n| &views[n].layout), std::array::from_fn(|n| kinds[n].size()));
-    let pins = views.iter().map(|view| view.tensor.storage().pin_on(stream)).collect::<Result<SmallVec<[DevicePin; 5]>>>()?;
+    let pins =
+        views.iter().map(|view| view.tensor.storage().pin_on(stream)).collect::<Result<SmallVec<[DevicePin; 5]>>>()?;
     let memory: [Memory; N] = std::array::from_fn(|n| Memory { address: pins[n].address(), kind: kinds[n] });
     // SAFETY: every layout stays within its storage (tensors are constructed that way), which is pinned on the stream.
     unsafe { elementwise::run(card, stream, function, &nest, &memory, inputs, numbers) }

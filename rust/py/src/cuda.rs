@@ -1,5 +1,6 @@
 //! `torch.cuda`: devices, their memory, streams and events.
 
+use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rushlight_cuda::allocator::Count;
@@ -30,6 +31,13 @@ fn _cuda_is_initialized() -> bool {
 #[pyfunction]
 fn _cuda_init() -> PyResult<()> {
     driver::initialize().map(drop).map_err(raise)
+}
+
+/// The error for what rushlight does not have on CUDA devices: torch's for a machine without a driver, if there is none.
+#[pyfunction]
+fn _refuse_cuda() -> PyResult<()> {
+    driver::initialize().map_err(raise)?;
+    Err(PyNotImplementedError::new_err("rushlight does not have this for CUDA yet"))
 }
 
 #[pyfunction]
@@ -110,7 +118,9 @@ fn _cuda_empty_cache(py: Python<'_>) {
 #[pyfunction]
 fn _cuda_memory_blocks(device: u8) -> Vec<(usize, usize, usize, usize, usize, bool)> {
     let blocks = memory::snapshot(device).into_iter();
-    blocks.map(|piece| (piece.address, piece.size, piece.requested, piece.segment, piece.stream.0, piece.free)).collect()
+    blocks
+        .map(|piece| (piece.address, piece.size, piece.requested, piece.segment, piece.stream.0, piece.free))
+        .collect()
 }
 
 /// Records that work on a stream uses the memory of a tensor.
@@ -211,6 +221,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(_cuda_is_in_bad_fork, module)?,
         wrap_pyfunction!(_cuda_is_initialized, module)?,
         wrap_pyfunction!(_cuda_init, module)?,
+        wrap_pyfunction!(_refuse_cuda, module)?,
         wrap_pyfunction!(_cuda_current_device, module)?,
         wrap_pyfunction!(_cuda_set_device, module)?,
         wrap_pyfunction!(_cuda_synchronize, module)?,

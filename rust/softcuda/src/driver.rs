@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ushort, c_void};
 
 use crate::machine::{
-    INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, Machine, NOT_INITIALIZED, NOT_READY, SUCCESS, Status,
-    device_count, start, with,
+    INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, Machine, NOT_INITIALIZED, NOT_READY, SUCCESS,
+    Status, device_count, start, with,
 };
 use crate::memory::HOST;
 use crate::streams::{Source, Work};

@@ -73,7 +73,9 @@ fn compute_on_cuda(
     };
     let (numbers_of, optional) = (expression.numbers.len(), expression.optional.len());
     let function = Function::Operator { name: op.name, dtype, numbers: numbers_of, optional };
-    through_result(out, body.promote.result(common), |out| device_loops::compute(out, function, operands, numbers, dtype))
+    through_result(out, body.promote.result(common), |out| {
+        device_loops::compute(out, function, operands, numbers, dtype)
+    })
 }
 
 /// Runs a loop whose result has a dtype. If that is narrow and not the target's, the result is rounded to it first, as if it were a

@@ -23,7 +23,13 @@ pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) -> Res
             let (start, end) = (first(&packed) as usize, first(&arrived));
             // SAFETY: both tensors are row-major, of one size and dtype, and pinned.
             unsafe {
-                bytes::from_host(index, written.address().wrapping_add_signed(end), read.as_ptr().add(start), length, stream)?;
+                bytes::from_host(
+                    index,
+                    written.address().wrapping_add_signed(end),
+                    read.as_ptr().add(start),
+                    length,
+                    stream,
+                )?;
             }
             drop(written);
             settle(to, target, &arrived)

@@ -29,11 +29,8 @@ pub fn product(out: View, alpha: Scalar, a: View, b: View, addend: Option<(Scala
         rows: views.map(|view| bytes(view, rank - 2)),
         columns: views.map(|view| bytes(view, rank - 1)),
     };
-    let sizes = Sizes {
-        rows: out.1.sizes[rank - 2] as u64,
-        columns: out.1.sizes[rank - 1] as u64,
-        inner: inner as u64,
-    };
+    let sizes =
+        Sizes { rows: out.1.sizes[rank - 2] as u64, columns: out.1.sizes[rank - 1] as u64, inner: inner as u64 };
     let batch = views.map(|view| Layout {
         sizes: Dims::from_slice(&out.1.sizes[..rank - 2]),
         strides: Dims::from_slice(&view.1.strides[..rank - 2]),

@@ -154,7 +154,8 @@ fn cuda_angle(args: &Args, results: &[Tensor]) -> Result<()> {
 }
 
 fn cuda_pair(args: &Args, second: Arg, results: &[Tensor], loops: Loops) -> Result<()> {
-    let operands = Operands::from_slice(&[Operand::Tensor(args.tensor(Arg::FIRST)?), Operand::Tensor(args.tensor(second)?)]);
+    let operands =
+        Operands::from_slice(&[Operand::Tensor(args.tensor(Arg::FIRST)?), Operand::Tensor(args.tensor(second)?)]);
     let compute = results[0].dtype().compute().to_real();
     device_loops::compute_loops(&results[0], args.op.name, &loops, &operands, compute)
 }

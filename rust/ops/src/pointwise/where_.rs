@@ -138,12 +138,14 @@ fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
 
 fn cuda(args: &Args, results: &[Tensor]) -> Result<()> {
     let out = &results[0];
-    let operand = |arg| match args.optional_tensor(arg) {
-        Some(tensor) => Ok(Operand::Tensor(tensor)),
-        None => {
-            let number = args.scalar(arg)?;
-            create::check_fits(number, out.dtype())?;
-            Ok(Operand::Number(number))
+    let operand = |arg| -> Result<Operand> {
+        match args.optional_tensor(arg) {
+            Some(tensor) => Ok(Operand::Tensor(tensor)),
+            None => {
+                let number = args.scalar(arg)?;
+                create::check_fits(number, out.dtype())?;
+                Ok(Operand::Number(number))
+            }
         }
     };
     let condition = Operand::Tensor(args.tensor(WHERE::CONDITION)?);

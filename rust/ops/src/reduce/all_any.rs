@@ -188,12 +188,7 @@ fn infer(args: &Args, over: ReduceDims) -> Result<Vec<TensorSpec>> {
     Ok(vec![over.spec(args, dtype)?])
 }
 
-fn run(
-    args: &Args,
-    over: ReduceDims,
-    results: &[rushlight_autograd::Tensor],
-    folds: Folds,
-) -> Result<()> {
+fn run(args: &Args, over: ReduceDims, results: &[rushlight_autograd::Tensor], folds: Folds) -> Result<()> {
     let dtype = args.tensor(ALL::INPUT)?.dtype();
     // Signedness does not affect whether an element is zero.
     let compute = if dtype.is_wide_unsigned() { dtype.signed() } else { dtype.compute() };

@@ -453,12 +453,7 @@ fn run_arg(args: &Args, results: &[rushlight_autograd::Tensor], up: bool) -> Res
     super::reduce(&flat, ReduceDims::of(args, DIM, KEEPDIM)?.dims, results, fold, &[])
 }
 
-fn run(
-    args: &Args,
-    over: ReduceDims,
-    results: &[rushlight_autograd::Tensor],
-    folds: Folds,
-) -> Result<()> {
+fn run(args: &Args, over: ReduceDims, results: &[rushlight_autograd::Tensor], folds: Folds) -> Result<()> {
     super::fold(args, over, results, folds, results[0].dtype().compute(), &[])
 }
 

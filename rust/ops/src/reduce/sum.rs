@@ -310,12 +310,7 @@ fn infer(args: &Args, over: ReduceDims, dtype: Arg) -> Result<Vec<TensorSpec>> {
     Ok(vec![over.spec(args, result_dtype(args, dtype)?)?])
 }
 
-fn run(
-    args: &Args,
-    over: ReduceDims,
-    results: &[rushlight_autograd::Tensor],
-    folds: Folds,
-) -> Result<()> {
+fn run(args: &Args, over: ReduceDims, results: &[rushlight_autograd::Tensor], folds: Folds) -> Result<()> {
     super::fold(args, over, results, folds, results[0].dtype().compute(), &[])
 }
 
