@@ -4,11 +4,12 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ushort, c_void};
 
-use crate::machine::{
-    INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, Machine, NOT_INITIALIZED, NOT_READY, SUCCESS,
-    Status, device_count, start, with,
-};
+use crate::machine::{Machine, device_count, start, with};
 use crate::memory::HOST;
+use crate::status::{
+    ILLEGAL_ADDRESS, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, LAUNCH_FAILED, NOT_INITIALIZED,
+    NOT_READY, OUT_OF_MEMORY, SUCCESS, Status,
+};
 use crate::streams::{Source, Work};
 
 /// Contexts are the numbers of their devices, after this one.
@@ -358,7 +359,7 @@ fn free(address: usize, host: bool) -> Status {
             Ok(true) => SUCCESS,
             Ok(false) => {
                 let device = current().unwrap_or(0);
-                machine.stop(device, crate::machine::ILLEGAL_ADDRESS, "something wrote behind the end of a block");
+                machine.stop(device, ILLEGAL_ADDRESS, "something wrote behind the end of a block");
                 SUCCESS
             }
             Err(status) => status,
@@ -370,13 +371,13 @@ fn name_of(status: Status) -> &'static CStr {
     match status {
         SUCCESS => c"CUDA_SUCCESS",
         INVALID_VALUE => c"CUDA_ERROR_INVALID_VALUE",
-        crate::machine::OUT_OF_MEMORY => c"CUDA_ERROR_OUT_OF_MEMORY",
+        OUT_OF_MEMORY => c"CUDA_ERROR_OUT_OF_MEMORY",
         NOT_INITIALIZED => c"CUDA_ERROR_NOT_INITIALIZED",
         INVALID_DEVICE => c"CUDA_ERROR_INVALID_DEVICE",
         INVALID_CONTEXT => c"CUDA_ERROR_INVALID_CONTEXT",
         INVALID_HANDLE => c"CUDA_ERROR_INVALID_HANDLE",
-        crate::machine::ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
-        crate::machine::LAUNCH_FAILED => c"CUDA_ERROR_LAUNCH_FAILED",
+        ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
+        LAUNCH_FAILED => c"CUDA_ERROR_LAUNCH_FAILED",
         _ => c"CUDA_ERROR_UNKNOWN",
     }
 }
@@ -385,13 +386,13 @@ fn sentence_of(status: Status) -> &'static CStr {
     match status {
         SUCCESS => c"no error",
         INVALID_VALUE => c"invalid argument",
-        crate::machine::OUT_OF_MEMORY => c"out of memory",
+        OUT_OF_MEMORY => c"out of memory",
         NOT_INITIALIZED => c"initialization error",
         INVALID_DEVICE => c"invalid device ordinal",
         INVALID_CONTEXT => c"invalid device context",
         INVALID_HANDLE => c"invalid resource handle",
-        crate::machine::ILLEGAL_ADDRESS => c"an illegal memory access was encountered",
-        crate::machine::LAUNCH_FAILED => c"unspecified launch failure",
+        ILLEGAL_ADDRESS => c"an illegal memory access was encountered",
+        LAUNCH_FAILED => c"unspecified launch failure",
         _ => c"unknown error",
     }
 }

@@ -4,9 +4,9 @@
 //! it into `target/softcuda` under both names. It is not part of the installed package.
 //!
 //! - `driver` and `nvrtc` are the entry points. Those that rushlight does not call are absent.
-//! - `machine` is the state: devices, their contexts, faults.
+//! - `machine` is the state: devices, their contexts, faults; `status` has the statuses of functions.
 //! - `memory` gives out memory between pages that may not be touched. Freed memory may not be touched either.
-//! - `streams` are queues. Work runs late: when something waits for it, or at random moments.
+//! - `streams` are queues. `schedule` runs their work late: when something waits for it, or at random moments.
 //! - `modules` loads kernels. CUDA C++ is compiled as host C++ over `host.h`, where the threads of a block are fibres.
 //!
 //! What it does not model: the order in which threads see each other's writes, and work that truly runs at the same time.
@@ -23,4 +23,6 @@ mod machine;
 mod memory;
 mod modules;
 mod nvrtc;
+mod schedule;
+mod status;
 mod streams;

@@ -6,24 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::memory::Memory;
 use crate::modules::Modules;
+use crate::status::{NO_DEVICE, NOT_INITIALIZED, SUCCESS, Status};
 use crate::streams::Streams;
-
-/// A status of the driver's interface (`CUresult`).
-pub type Status = c_int;
-
-pub const SUCCESS: Status = 0;
-pub const INVALID_VALUE: Status = 1;
-pub const OUT_OF_MEMORY: Status = 2;
-pub const NOT_INITIALIZED: Status = 3;
-pub const NO_DEVICE: Status = 100;
-pub const INVALID_DEVICE: Status = 101;
-pub const INVALID_IMAGE: Status = 200;
-pub const INVALID_CONTEXT: Status = 201;
-pub const INVALID_HANDLE: Status = 400;
-pub const NOT_FOUND: Status = 500;
-pub const NOT_READY: Status = 600;
-pub const ILLEGAL_ADDRESS: Status = 700;
-pub const LAUNCH_FAILED: Status = 719;
 
 pub struct Machine {
     pub process: u32,

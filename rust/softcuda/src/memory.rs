@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 
-use crate::machine::{INVALID_VALUE, OUT_OF_MEMORY, Status};
+use crate::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
 
 const PAGE: usize = 4096;
 const ALIGNMENT: usize = 256;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libloading::Library;
 
-use crate::machine::{INVALID_IMAGE, NOT_FOUND, Status};
+use crate::status::{INVALID_IMAGE, NOT_FOUND, Status};
 
 /// The beginning of an image, before its length.
 pub const MAGIC: [u8; 8] = *b"SOFTCUDA";

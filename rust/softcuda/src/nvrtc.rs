@@ -107,8 +107,8 @@ impl Program {
         for name in kernels(&self.source) {
             text += &format!(
                 "extern \"C\" const char* softcuda_run_{name}(void** arguments, const unsigned* grid, const unsigned* block, \
-                 uint64_t seed) {{ return softcuda::launch({name}, arguments, grid, block, seed); }}\n\
-                 extern \"C\" unsigned softcuda_sizes_{name}(unsigned* sizes) {{ return softcuda::argument_sizes({name}, sizes); }}\n"
+                 uint64_t seed) {{ return softcuda::launch(::{name}, arguments, grid, block, seed); }}\n\
+                 extern \"C\" unsigned softcuda_sizes_{name}(unsigned* sizes) {{ return softcuda::argument_sizes(::{name}, sizes); }}\n"
             );
         }
         text

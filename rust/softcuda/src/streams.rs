@@ -4,7 +4,6 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
 use std::time::Instant;
 
-use crate::machine::{ILLEGAL_ADDRESS, LAUNCH_FAILED, Machine, SUCCESS, Status};
 use crate::modules::Launch;
 
 pub enum Work {
@@ -39,21 +38,21 @@ pub enum Source {
 
 pub struct Stream {
     pub device: c_int,
-    queue: VecDeque<Work>,
+    pub queue: VecDeque<Work>,
 }
 
 pub struct Event {
     pub device: c_int,
     /// The number of records that were enqueued and that have run, and the stream of the last one.
     pub recorded: u64,
-    done: u64,
-    stream: usize,
+    pub done: u64,
+    pub stream: usize,
     pub time: Option<Instant>,
 }
 
 #[derive(Default)]
 pub struct Streams {
-    streams: HashMap<usize, Stream>,
+    pub streams: HashMap<usize, Stream>,
     pub events: HashMap<usize, Event>,
     last: usize,
 }
@@ -98,114 +97,10 @@ impl Streams {
         self.streams.get(&stream).is_none_or(|stream| stream.queue.is_empty())
     }
 
-    fn keys(&self, device: Option<c_int>) -> Vec<usize> {
+    pub fn keys(&self, device: Option<c_int>) -> Vec<usize> {
         let wanted = self.streams.iter().filter(|(_, stream)| device.is_none_or(|device| stream.device == device));
         let mut keys: Vec<usize> = wanted.map(|(&key, _)| key).collect();
         keys.sort_unstable();
         keys
-    }
-}
-
-impl Machine {
-    /// Adds work to a stream, and perhaps runs some work of any stream.
-    pub fn enqueue(&mut self, stream: usize, work: Work) {
-        if let Some(stream) = self.streams.streams.get_mut(&stream) {
-            stream.queue.push_back(work);
-        }
-        self.progress();
-    }
-
-    /// Runs a little work at random.
-    pub fn progress(&mut self) {
-        let draw = self.random();
-        if draw == 0 || !draw.is_multiple_of(4) {
-            return;
-        }
-        let keys = self.streams.keys(None);
-        let Some(&chosen) = keys.get((draw >> 8) as usize % keys.len().max(1)) else { return };
-        for _ in 0..(draw >> 32) % 4 {
-            self.run_next(chosen);
-        }
-    }
-
-    /// Enqueues the record of an event.
-    pub fn record(&mut self, event: usize, stream: usize) {
-        let Some(state) = self.streams.events.get_mut(&event) else { return };
-        state.recorded += 1;
-        state.stream = stream;
-        let ticket = state.recorded;
-        self.enqueue(stream, Work::Record { event, ticket });
-    }
-
-    /// Whether the last record of an event has run.
-    pub fn has_passed(&self, event: usize) -> bool {
-        self.streams.events.get(&event).is_none_or(|event| event.done >= event.recorded)
-    }
-
-    /// Runs everything before a record of an event.
-    pub fn reach(&mut self, event: usize, ticket: u64) {
-        loop {
-            let Some(state) = self.streams.events.get(&event) else { return };
-            let stream = state.stream;
-            if state.done >= ticket || !self.run_next(stream) {
-                return;
-            }
-        }
-    }
-
-    /// Runs all work of a stream.
-    pub fn drain(&mut self, stream: usize) {
-        while self.run_next(stream) {}
-    }
-
-    /// Runs all work of a device; returns the device's error.
-    pub fn drain_device(&mut self, device: c_int) -> Status {
-        for stream in self.streams.keys(Some(device)) {
-            self.drain(stream);
-        }
-        self.fault(device)
-    }
-
-    /// Runs the next work of a stream; false if there is none. A device with an error runs nothing.
-    fn run_next(&mut self, stream: usize) -> bool {
-        let Some(state) = self.streams.streams.get_mut(&stream) else { return false };
-        let (device, Some(work)) = (state.device, state.queue.pop_front()) else { return false };
-        let stopped = self.fault(device) != SUCCESS;
-        match work {
-            Work::Record { event, ticket } => {
-                if let Some(event) = self.streams.events.get_mut(&event) {
-                    event.done = event.done.max(ticket);
-                    event.time = Some(Instant::now());
-                }
-            }
-            Work::Wait { event, ticket } => self.reach(event, ticket),
-            _ if stopped => {}
-            Work::Launch(launch) => {
-                self.launches += 1;
-                let seed = self.random();
-                if let Some(fault) = launch.run(seed) {
-                    let status = if fault.starts_with("illegal") { ILLEGAL_ADDRESS } else { LAUNCH_FAILED };
-                    self.stop(device, status, &fault);
-                }
-            }
-            Work::Copy { to, from, bytes } => {
-                let from = match &from {
-                    Source::Address(address) => std::ptr::with_exposed_provenance::<u8>(*address),
-                    Source::Bytes(bytes) => bytes.as_ptr(),
-                };
-                // SAFETY: both ranges were checked when the work was enqueued, and freeing memory waits for its device.
-                unsafe { std::ptr::copy(from, std::ptr::with_exposed_provenance_mut(to), bytes) };
-            }
-            Work::Fill { to, pattern, count } => {
-                for n in 0..count {
-                    // SAFETY: as above.
-                    unsafe {
-                        let to = std::ptr::with_exposed_provenance_mut::<u8>(to + n * pattern.len());
-                        to.copy_from_nonoverlapping(pattern.as_ptr(), pattern.len());
-                    }
-                }
-            }
-        }
-        true
     }
 }

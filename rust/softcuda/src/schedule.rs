@@ -1,0 +1,112 @@
+//! When work runs: at the latest when something waits for it, and at random moments before.
+
+use std::ffi::c_int;
+use std::time::Instant;
+
+use crate::machine::Machine;
+use crate::status::{ILLEGAL_ADDRESS, LAUNCH_FAILED, SUCCESS, Status};
+use crate::streams::{Source, Work};
+
+impl Machine {
+    /// Adds work to a stream, and perhaps runs some work of any stream.
+    pub fn enqueue(&mut self, stream: usize, work: Work) {
+        if let Some(stream) = self.streams.streams.get_mut(&stream) {
+            stream.queue.push_back(work);
+        }
+        self.progress();
+    }
+
+    /// Runs a little work at random.
+    pub fn progress(&mut self) {
+        let draw = self.random();
+        if draw == 0 || !draw.is_multiple_of(4) {
+            return;
+        }
+        let keys = self.streams.keys(None);
+        let Some(&chosen) = keys.get((draw >> 8) as usize % keys.len().max(1)) else { return };
+        for _ in 0..(draw >> 32) % 4 {
+            self.run_next(chosen);
+        }
+    }
+
+    /// Enqueues the record of an event.
+    pub fn record(&mut self, event: usize, stream: usize) {
+        let Some(state) = self.streams.events.get_mut(&event) else { return };
+        state.recorded += 1;
+        state.stream = stream;
+        let ticket = state.recorded;
+        self.enqueue(stream, Work::Record { event, ticket });
+    }
+
+    /// Whether the last record of an event has run.
+    pub fn has_passed(&self, event: usize) -> bool {
+        self.streams.events.get(&event).is_none_or(|event| event.done >= event.recorded)
+    }
+
+    /// Runs everything before a record of an event.
+    pub fn reach(&mut self, event: usize, ticket: u64) {
+        loop {
+            let Some(state) = self.streams.events.get(&event) else { return };
+            let stream = state.stream;
+            if state.done >= ticket || !self.run_next(stream) {
+                return;
+            }
+        }
+    }
+
+    /// Runs all work of a stream.
+    pub fn drain(&mut self, stream: usize) {
+        while self.run_next(stream) {}
+    }
+
+    /// Runs all work of a device; returns the device's error.
+    pub fn drain_device(&mut self, device: c_int) -> Status {
+        for stream in self.streams.keys(Some(device)) {
+            self.drain(stream);
+        }
+        self.fault(device)
+    }
+
+    /// Runs the next work of a stream; false if there is none. A device with an error runs nothing.
+    fn run_next(&mut self, stream: usize) -> bool {
+        let Some(state) = self.streams.streams.get_mut(&stream) else { return false };
+        let (device, Some(work)) = (state.device, state.queue.pop_front()) else { return false };
+        let stopped = self.fault(device) != SUCCESS;
+        match work {
+            Work::Record { event, ticket } => {
+                if let Some(event) = self.streams.events.get_mut(&event) {
+                    event.done = event.done.max(ticket);
+                    event.time = Some(Instant::now());
+                }
+            }
+            Work::Wait { event, ticket } => self.reach(event, ticket),
+            _ if stopped => {}
+            Work::Launch(launch) => {
+                self.launches += 1;
+                let seed = self.random();
+                if let Some(fault) = launch.run(seed) {
+                    let status = if fault.starts_with("illegal") { ILLEGAL_ADDRESS } else { LAUNCH_FAILED };
+                    self.stop(device, status, &fault);
+                }
+            }
+            Work::Copy { to, from, bytes } => {
+                let from = match &from {
+                    Source::Address(address) => std::ptr::with_exposed_provenance::<u8>(*address),
+                    Source::Bytes(bytes) => bytes.as_ptr(),
+                };
+                // SAFETY: both ranges were checked when the work was enqueued, and freeing memory waits for its device.
+                unsafe { std::ptr::copy(from, std::ptr::with_exposed_provenance_mut(to), bytes) };
+            }
+            Work::Fill { to, pattern, count } => {
+                for n in 0..count {
+                    // SAFETY: as above.
+                    unsafe {
+                        let to = std::ptr::with_exposed_provenance_mut::<u8>(to + n * pattern.len());
+                        to.copy_from_nonoverlapping(pattern.as_ptr(), pattern.len());
+                    }
+                }
+            }
+        }
+        true
+    }
+}
