@@ -96,10 +96,12 @@ pub fn rounded(bytes: usize) -> usize {
 }
 
 fn segment_size(size: usize) -> usize {
-    match size {
-        ..=SMALL => SMALL_SEGMENT,
-        ..MEDIUM => MEDIUM_SEGMENT,
-        _ => size.next_multiple_of(LARGE_UNIT),
+    if size <= SMALL {
+        SMALL_SEGMENT
+    } else if size < MEDIUM {
+        MEDIUM_SEGMENT
+    } else {
+        size.next_multiple_of(LARGE_UNIT)
     }
 }
 

@@ -34,7 +34,6 @@ const MOST_BATCHES: usize = 65535;
 ///
 /// # Safety
 /// The matrices at all places of the batch stay within memory that is held for the stream.
-#[expect(clippy::too_many_arguments)]
 pub unsafe fn multiply(
     card: &Card,
     stream: StreamId,

@@ -94,7 +94,7 @@ entries! {
 
     cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _device: c_int) {
         *value = match attribute {
-            1 | 2 | 3 => MOST_THREADS as c_int, // threads of a block, and its sizes
+            1..=3 => MOST_THREADS as c_int, // threads of a block, and its sizes
             5 => 0x7fff_ffff,                   // sizes of a grid
             6 | 7 => 65535,
             8 | 81 | 97 => 48 << 10,            // shared memory of a block and of a multiprocessor

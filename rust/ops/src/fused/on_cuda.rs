@@ -44,7 +44,7 @@ pub fn adam_step([param, grad, mean, square]: [&Tensor; 4], largest: Option<&Ten
         let parts = [param, grad, mean, square].map(parts);
         let largest = largest.map(self::parts);
         adam_step(parts.each_ref(), largest.as_ref(), c)?;
-        [param, mean, square].map(Tensor::bump_version);
+        [param, mean, square].into_iter().for_each(Tensor::bump_version);
         return Ok(());
     }
     let _off = autocast::disable();
