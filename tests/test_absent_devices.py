@@ -1,6 +1,8 @@
 """Devices that rushlight does not support: their modules answer questions, and refuse calls with torch's errors."""
 
 import inspect
+import io
+import pickle
 
 import pytest
 
@@ -130,3 +132,136 @@ def test_declared_names_are_functions_and_classes_of_their_module():
     assert names["Thing"].__module__ == names["place"].__module__ == "rushlight.example"
     assert names["Thing"].__doc__ == "Cannot be instantiated, because it isn't there."
     assert names["count"].__doc__.startswith("Returns ``0``, because it isn't there.\n\n>>> torch.example.count()\n0")
+
+
+KINDS = "ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps hpu mtia privateuseone".split()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_of_torchs_devices_are_devices(kind):
+    device, numbered = torch.device(kind), torch.device(f"{kind}:3")
+    assert (device.type, device.index, str(device)) == (kind, None, kind)
+    assert (numbered.type, numbered.index, str(numbered)) == (kind, 3, f"{kind}:3")
+    assert device == torch.device(device) and hash(device) == hash(torch.device(kind)) and device != torch.device("cpu")
+    assert (
+        torch.device(kind, 3) == numbered == pickle.loads(pickle.dumps(numbered))
+        and repr(device) == f"device(type='{kind}')"
+    )
+
+
+@pytest.mark.parametrize(
+    "kind, error, sentence",
+    [
+        (
+            "mps",
+            NotImplementedError,
+            "Could not run 'aten::empty.memory_format' with arguments from the 'MPS' backend.",
+        ),
+        (
+            "vulkan:1",
+            NotImplementedError,
+            "Could not run 'aten::empty.memory_format' with arguments from the 'Vulkan' backend",
+        ),
+        ("xpu", AssertionError, "Torch not compiled with XPU enabled"),
+        ("mtia:1", AssertionError, "Torch not compiled with MTIA enabled. Ensure you have"),
+        ("hpu", ModuleNotFoundError, "No module named 'torch.hpu'"),
+        ("privateuseone", ModuleNotFoundError, "No module named 'torch.privateuseone'"),
+        ("opencl", RuntimeError, "This is a grandfathered Caffe2 device type opencl, it shouldn't ever convert"),
+    ],
+)
+def test_tensors_on_absent_devices_are_refused(kind, error, sentence):
+    x = torch.ones(2)
+    before = torch.get_default_device()
+    for call in (
+        lambda device: torch.empty(2, device=device),
+        lambda device: torch.rand(2, device=device),
+        lambda device: torch.arange(2, device=device),
+        lambda device: torch.eye(2, device=device),
+        lambda device: x.new_zeros(2, device=device),
+        lambda device: torch.nn.Linear(1, 1, device=device),
+    ):
+        with pytest.raises(error) as caught:
+            call(kind)
+        assert type(caught.value) is error and str(caught.value).startswith(sentence)
+    with pytest.raises(error), torch.device(kind):
+        torch.ones(2)
+    assert torch.get_default_device() == before
+
+
+@pytest.mark.parametrize(
+    "kind, error, sentence",
+    [
+        ("mps", RuntimeError, "PyTorch is not linked with support for mps devices"),
+        ("mps:0", NotImplementedError, "Could not run 'aten::empty_strided' with arguments from the 'MPS' backend."),
+        (
+            "lazy",
+            NotImplementedError,
+            "Could not run 'aten::empty.memory_format' with arguments from the 'Lazy' backend.",
+        ),
+        ("xla:1", NotImplementedError, "Could not run 'aten::empty_strided' with arguments from the 'XLA' backend."),
+        ("xpu:1", AssertionError, "Torch not compiled with XPU enabled"),
+        ("hpu", ModuleNotFoundError, "No module named 'torch.hpu'"),
+    ],
+)
+def test_nothing_moves_to_absent_devices(kind, error, sentence):
+    x, layer = torch.ones(2), torch.nn.Linear(1, 1)
+    for call in (
+        x.to,
+        lambda device: torch.tensor([1], device=device),
+        lambda device: torch.as_tensor([1], device=device),
+        lambda device: torch.asarray([1], device=device),
+        lambda device: x.new_tensor([1], device=device),
+        layer.to,
+    ):
+        with pytest.raises(error) as caught:
+            call(kind)
+        assert type(caught.value) is error and str(caught.value).startswith(sentence)
+    with pytest.raises((NotImplementedError, error), match="empty_strided|Torch not compiled|No module named"):
+        torch.zeros_like(x, device=kind)
+    assert layer.weight.device == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    "call, error, sentence",
+    [
+        (lambda: torch.Generator("mps"), RuntimeError, "Cannot execute getNewGenerator() without MPS backend."),
+        (lambda: torch.Generator("xpu"), RuntimeError, "Cannot get XPU generator without ATen_xpu library."),
+        (lambda: torch.Generator("hip"), RuntimeError, "Backend doesn`t support getNewGenerator()"),
+        (lambda: torch.Generator("meta"), RuntimeError, "META device type not an accelerator."),
+        (
+            lambda: torch.UntypedStorage(2, device="mps"),
+            RuntimeError,
+            "torch.UntypedStorage(): Storage device not recognized: mps",
+        ),
+        (lambda: torch.UntypedStorage(2, device="xpu"), AssertionError, "Torch not compiled with XPU enabled"),
+        (
+            lambda: torch.Tensor(2, device="mps"),
+            RuntimeError,
+            "legacy constructor expects device type: cpu but device type: mps",
+        ),
+        (lambda: loaded("mps"), RuntimeError, "torch.UntypedStorage(): Storage device not recognized: mps"),
+        (
+            lambda: loaded("xpu:1"),
+            RuntimeError,
+            "Attempting to deserialize object on a XPU device but torch.xpu.is_available()",
+        ),
+        (lambda: loaded("mtia"), RuntimeError, "Cannot execute getCurrentDevice() without MTIA backend."),
+        (lambda: loaded("hpu"), RuntimeError, "The HPU device module is not registered."),
+        (
+            lambda: loaded("xla"),
+            RuntimeError,
+            "don't know how to restore data location of torch.storage.UntypedStorage (tagged with xla)",
+        ),
+    ],
+)
+def test_what_else_is_refused_on_absent_devices(call, error, sentence):
+    with pytest.raises(error) as caught:
+        call()
+    assert str(caught.value).startswith(sentence)
+
+
+def loaded(device):
+    file = io.BytesIO()
+    torch.save(torch.ones(2), file)
+    file.seek(0)
+    return torch.load(file, map_location=device)

@@ -124,6 +124,56 @@ def test_arithmetic():
     ]
 
 
+def test_norms_and_moments():
+    a = numbers(seed=3).reshape(20, 20)
+    x = torch.from_numpy(a).chalf()
+    for norm in (torch.linalg.vector_norm, torch.norm):
+        assert norm(x).dtype is torch.float16
+        np.testing.assert_allclose(norm(x, 2, 1).numpy(), np.linalg.norm(a, 2, 1), rtol=1e-3)
+    for order in (0, 1, 3, float("inf"), -float("inf")):
+        np.testing.assert_allclose(
+            torch.linalg.vector_norm(x, order, 0).numpy(), np.linalg.norm(a, order, 0), rtol=1e-3
+        )
+    assert torch.equal(torch.dist(x, x.conj()), torch.linalg.vector_norm(x - x.conj()))
+    deviation, mean = torch.std_mean(x, 0)
+    np.testing.assert_allclose(deviation.numpy(), a.std(0, ddof=1), rtol=2e-3)
+    np.testing.assert_allclose(torch.var(x, 1, correction=0).numpy(), a.var(1), rtol=2e-3)
+    np.testing.assert_allclose(halves(mean), rounded(a.mean(0)), atol=1e-3)
+    assert (deviation.dtype, mean.dtype) == (torch.float16, torch.complex32)
+
+
+def test_convolutions():
+    random = np.random.default_rng(4)
+    a, b = (random.normal(size=(2, 3, 8, 2)) @ [1, 1j] for _ in range(2))
+    x, w = (torch.from_numpy(part).chalf().requires_grad_() for part in (a, b[:, :, :3]))
+    bias = torch.tensor([1j, 2], dtype=torch.chalf, requires_grad=True)
+    wide = [t.detach().to(torch.complex64).requires_grad_() for t in (x, w, bias)]
+    result, exact = torch.nn.functional.conv1d(x, w, bias), torch.nn.functional.conv1d(*wide)
+    assert result.dtype is torch.chalf
+    np.testing.assert_allclose(halves(result.detach()), halves(exact.detach().chalf()), rtol=2e-3, atol=2e-2)
+    direction = torch.ones_like(result)
+    for found, expected in zip(
+        torch.autograd.grad(result, (x, w, bias), direction),
+        torch.autograd.grad(exact, wide, direction.to(torch.complex64)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(halves(found), halves(expected.chalf()), rtol=3e-3, atol=3e-2)
+    transposed = torch.nn.functional.conv_transpose1d(result, w)
+    assert transposed.shape == (2, 3, 8) and transposed.dtype is torch.chalf
+
+
+def test_spaced_numbers():
+    assert torch.linspace(4.25, 0, 1, dtype=torch.chalf).tolist() == [4.25]
+    assert torch.logspace(2, 0, 1, 2.0, dtype=torch.chalf).tolist() == [4]
+    with pytest.raises(NotImplementedError, match="not implemented for 'ComplexHalf'"):
+        torch.linspace(0, 1, 2, dtype=torch.chalf)
+
+
+def test_softmax_of_the_real_parts():
+    z = torch.tensor([1 + 2j, 3.0], dtype=torch.chalf)
+    assert torch.equal(z.softmax(0, dtype=torch.float32), z.real.float().softmax(0))
+
+
 REFUSED = {
     "div_cpu": lambda z: z / 2,
     "sum_cpu": lambda z: z.sum(),

@@ -161,13 +161,15 @@ def test_numbers_that_do_not_fit():
         ("e4m3fnuz", 241),
         ("e5m2", 1e6),
         ("e5m2fnuz", inf),
-        ("e8m0fnu", -1.0),
     ]:
         with pytest.raises(
             RuntimeError, match=rf"value cannot be converted to type c10::Float8_{name} without overflow"
         ):
             torch.full((2,), value, dtype=DTYPES[f"float8_{name}"])
     assert torch.full((2,), inf, dtype=torch.float8_e5m2).tolist() == [inf, inf]
+    # Powers of two take the magnitude of every number.
+    powers = [torch.full((1,), value, dtype=torch.float8_e8m0fnu).item() for value in (-5, 0, 1e38, inf)]
+    assert same(powers, [4.0, 2.0**-127, 2.0**126, nan])
     # From Python's numbers they are rounded as from a tensor.
     assert torch.tensor([1000, -inf], dtype=torch.float8_e4m3fn).tolist() == [448, -448]
 
@@ -207,6 +209,62 @@ def test_comparison_and_arithmetic(name):
     assert x[1:4].bool().tolist() == [True] * 3
 
 
+def matrices(name, seed=0):
+    random = np.random.default_rng(seed)
+    shapes = {"a": (5, 9), "b": (9, 4), "c": (5, 4)}
+    return [
+        torch.from_numpy(random.normal(size=shape).astype(np.float32) * 3).to(DTYPES[name]) for shape in shapes.values()
+    ]
+
+
+@pytest.mark.parametrize("name", SIGNED)
+def test_products_are_rounded_once(name):
+    a, b, c = matrices(name)
+    exact = a.float() @ b.float()
+    expected = bits(exact.to(a.dtype))
+    assert bits(a @ b) == bits(torch.mm(a, b)) == bits(torch.nn.functional.linear(a, b.t())) == expected
+    assert bits((b.t() @ a.t()).t()) == bits(torch.matmul(a[None], b)[0]) == expected
+    assert bits(a[0] @ b) == expected[0]
+    assert bits(a[:, ::2] @ b[::2]) == bits((a.float()[:, ::2] @ b.float()[::2]).to(a.dtype))
+    added = (0.5 * c.float() + 2 * exact).to(a.dtype)
+    assert bits(torch.addmm(c, a, b, beta=0.5, alpha=2)) == bits(added)
+    assert bits(torch.nn.functional.linear(a, b.t(), c[0])) == bits((exact + c[0].float()).to(a.dtype))
+    out = torch.empty(5, 8, dtype=a.dtype)[:, ::2]
+    assert bits(torch.mm(a, b, out=out)) == bits(out) == expected
+    # The sum of several products is rounded after each.
+    first = (c.float() + exact).to(a.dtype)
+    both = (first.float() + exact).to(a.dtype)
+    assert bits(torch.addbmm(c, torch.stack([a, a]), torch.stack([b, b]))) == bits(both)
+    x = torch.ones(2, 2, dtype=a.dtype, requires_grad=True)
+    assert torch.autograd.grad(x @ x, x, torch.ones(2, 2, dtype=a.dtype))[0].tolist() == [[4, 4], [4, 4]]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_dtype_converts_them_first(name):
+    x = matrices(name)[0]
+    wide = x.float()
+    assert torch.equal(x.sum(dtype=torch.float32), wide.sum())
+    assert torch.equal(x.cumsum(1, dtype=torch.float64), wide.double().cumsum(1))
+    assert torch.equal(x.softmax(1, dtype=torch.float32), wide.softmax(1))
+    assert torch.equal(x.log_softmax(0, dtype=torch.float64), wide.double().log_softmax(0))
+    for kernel, call in {"softmax": x.softmax, "log_softmax": x.log_softmax}.items():
+        with pytest.raises(NotImplementedError, match=f'^"{kernel}_lastdim_kernel_impl" not implemented for'):
+            call(1)
+
+
+def test_infinities():
+    x = torch.tensor([1.0, inf, nan]).to(torch.float8_e5m2)
+    assert x.isinf().tolist() == [False, True, False] and x.isfinite().tolist() == [True, False, False]
+    assert torch.tensor([1.0, nan]).to(torch.float8_e8m0fnu).isfinite().tolist() == [True, False]
+
+
+def test_windows():
+    kind = torch.float8_e5m2
+    assert torch.hann_window(1, dtype=kind).tolist() == [1] and torch.hann_window(0, dtype=kind).tolist() == []
+    with pytest.raises(NotImplementedError, match="^\"arange_cpu\" not implemented for 'Float8_e5m2'"):
+        torch.hann_window(3, dtype=kind)
+
+
 REFUSED = {
     "add_stub": lambda x: x + x,
     "mul_cpu_reduced_float": lambda x: x * 2,
@@ -222,7 +280,10 @@ REFUSED = {
     "maximum_cpu": lambda x: x.maximum(x),
     "exp_vml_cpu": lambda x: x.exp(),
     "sqrt_vml_cpu": lambda x: x.sqrt(),
-    "isfinite": lambda x: x.isfinite(),
+    "dot": lambda x: x @ x,
+    "addmv_impl_cpu": lambda x: x.view(1, 2) @ x,
+    "baddbmm_with_gemm": lambda x: x.view(1, 1, 2).bmm(x.view(1, 2, 1)),
+    "norm_cpu": lambda x: torch.linalg.vector_norm(x),
     "cumsum_out_cpu": lambda x: x.cumsum(0),
     "random_kernel_cpu": lambda x: x.random_(),
     "normal_kernel_cpu": lambda x: x.normal_(),

@@ -21,7 +21,7 @@ def test_an_operator_is_called_like_its_function():
     assert scale(x).tolist() == [2, 2] and scale(x, factor=3.0).tolist() == [3, 3]
     assert torch.ops.tests.scale(x, 4.0).tolist() == torch.ops.tests.scale.default(x, factor=4.0).tolist() == [4, 4]
     assert calls == [False] * 4, "the function is not recorded"
-    assert repr(scale) == "<CustomOpDef(tests::scale)>" and repr(scale._opoverload) == "tests.scale.default"
+    assert repr(scale) == "<CustomOpDef(tests::scale)>" and str(scale._opoverload) == "tests.scale.default"
 
 
 def test_derivatives_are_registered():
@@ -107,7 +107,7 @@ def test_operators_by_the_names_of_the_registry():
     copy = aten._to_copy(x, dtype=torch.float64)
     assert copy.dtype == torch.float64 and aten._to_copy(x).data_ptr() != x.data_ptr()
     assert aten.add.Tensor is aten.add.Tensor and aten.add.Tensor.overloadpacket is aten.add
-    assert (repr(aten.add), repr(aten.add.Tensor), aten.add.Tensor.name()) == (
+    assert (str(aten.add), str(aten.add.Tensor), aten.add.Tensor.name()) == (
         "aten.add",
         "aten.add.Tensor",
         "aten::add.Tensor",

@@ -44,6 +44,7 @@ def test_strides(view):
     tensor = torch.from_numpy(np.asarray(part))
     assert tensor.tolist() == part.tolist()
     assert tensor.numpy().tolist() == part.tolist()
+    assert tensor.stride() == tuple(step // 8 for step in np.asarray(part).strides)
     # The stride of a dimension with one element is never used, so that each side may have any value there.
     walked = [axis for axis, size in enumerate(np.shape(part)) if size > 1]
     assert [np.asarray(tensor).strides[axis] for axis in walked] == [np.asarray(part).strides[axis] for axis in walked]
@@ -71,6 +72,11 @@ def test_read_only_memory_stays_so():
         (lambda: np.array([object()]), TypeError, "can't convert np.ndarray of type numpy.object_."),
         (lambda: np.ones(2, ">f4"), ValueError, "given numpy array has byte order different from the native"),
         (lambda: np.ones(4, [("a", "i1"), ("b", "f4")])["b"], ValueError, "given numpy array strides not a multiple"),
+        (
+            lambda: np.lib.stride_tricks.as_strided(np.zeros(8, "f4"), (1, 2), (3, 4)),
+            ValueError,
+            "given numpy array strides not a multiple",
+        ),
         (lambda: [1], TypeError, "expected np.ndarray (got list)"),
     ],
 )

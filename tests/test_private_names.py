@@ -233,3 +233,97 @@ def test_the_level_of_forward_mode():
 
 def test_an_average_of_the_profiler_without_arguments():
     assert torch.autograd.profiler_util.FunctionEventAvg().count == 0
+
+
+def test_conditions_that_graphs_record():
+    assert torch._assert(True, "told") is None and torch._assert(torch.tensor(True), "told") is None
+    for condition in (False, 0, torch.tensor(False)):
+        with pytest.raises(AssertionError, match="told"):
+            torch._assert(condition, "told")
+
+
+def test_tensors_of_vmap_by_the_names_of_the_engine():
+    from rushlight._C._functorch import (
+        _add_batch_dim,
+        _remove_batch_dim,
+        get_unwrapped,
+        is_batchedtensor,
+        maybe_current_level,
+        maybe_get_bdim,
+        maybe_get_level,
+    )
+
+    seen = []
+
+    def function(x):
+        level = maybe_current_level()
+        seen.append((is_batchedtensor(x), maybe_get_level(x) == level, maybe_get_bdim(x)))
+        whole = get_unwrapped(x)
+        assert whole.shape == (3, 2) and not is_batchedtensor(whole)
+        hidden = _add_batch_dim(torch.arange(6.0).reshape(2, 3), -1, level)
+        shown = _remove_batch_dim(hidden, level, 3, -1)
+        assert hidden.shape == (2,) and shown.shape == (2, 3) and torch._C._are_functorch_transforms_active()
+        return x + hidden
+
+    result = torch.vmap(function)(torch.zeros(3, 2))
+    assert seen == [(True, True, 0)] and torch.equal(result, torch.arange(6.0).reshape(2, 3).T)
+    assert maybe_current_level() is None and not torch._C._are_functorch_transforms_active()
+
+
+def test_modules_as_functions_of_their_parameters():
+    from rushlight._functorch.make_functional import (
+        combine_state_for_ensemble,
+        make_functional,
+        make_functional_with_buffers,
+    )
+
+    x = torch.randn(4, 2)
+    layer = torch.nn.Linear(2, 3)
+    function, params = make_functional(layer)
+    assert torch.equal(function(params, x), layer(x)) and not torch.equal(
+        function(tuple(p + 1 for p in params), x), layer(x)
+    )
+    norm = torch.nn.BatchNorm1d(2).eval()
+    whole, params, buffers = make_functional_with_buffers(norm)
+    assert torch.equal(whole(params, buffers, x), norm(x))
+    with pytest.raises(ValueError, match="`model` has buffers"):
+        make_functional(norm)
+    models = [torch.nn.Linear(2, 3) for _ in range(2)]
+    function, params, buffers = combine_state_for_ensemble(models)
+    both = torch.vmap(function, in_dims=(0, 0, None))(params, buffers, x)
+    assert torch.allclose(both, torch.stack([model(x) for model in models]))
+
+
+def test_questions_about_storages_and_modes():
+    x = torch.ones(4)
+    assert torch._C._is_alias_of(x, x[1:]) and not torch._C._is_alias_of(x, x.clone())
+    assert isinstance(x.untyped_storage(), torch.StorageBase)
+    assert not torch._C._is_torch_function_mode_enabled()
+    with torch.overrides.BaseTorchFunctionMode():
+        assert torch._C._is_torch_function_mode_enabled()
+    assert _utils._get_device_module("cpu") is torch.cpu
+    with pytest.raises(
+        RuntimeError, match="Device 'foo' does not have a corresponding module registered as 'torch.foo'"
+    ):
+        _utils._get_device_module("foo")
+
+
+def test_tensors_of_modules_can_be_swapped():
+    from rushlight.nn.utils._named_member_accessor import set_tensor, swap_tensor
+
+    layer = torch.nn.Linear(1, 1)
+    before, new = layer.weight, torch.zeros(1, 1)
+    assert swap_tensor(layer, "weight", new) is before and layer.weight is new
+    set_tensor(layer, "weight", before)
+    assert layer.weight is before
+    for arguments, error, told in (
+        ((3, "a", new), TypeError, "3 is not an instance of torch.nn.Module"),
+        ((layer, "a.b", new), KeyError, "tensor name can't contain"),
+        ((layer, "", new), KeyError, "tensor name can't be empty string"),
+        ((layer, "q", new), AttributeError, "Linear has no attribute `q`"),
+        ((layer, "weight", 3), TypeError, "3 is not an instance of torch.Tensor"),
+        ((layer, "in_features", new), TypeError, "attribute `in_features`: 1 is not an instance of torch.Tensor"),
+    ):
+        with pytest.raises(error) as caught:
+            swap_tensor(*arguments)
+        assert caught.value.args[0].startswith(told)

@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import sys
 import threading
 import weakref
 
@@ -119,7 +120,8 @@ def test_tensors_of_a_shrunken_storage_stay_in_its_memory(through):
     storage.resize_(4)
     assert x[0] == 2 and x.fill_(3).sum() == 300_000
     x.share_memory_()
-    assert storage.nbytes() == 4 and x.sum() == 300_000 and x.fill_(4).sum() == 400_000
+    # What was discarded is not moved.
+    assert storage.nbytes() == 4 and x.sum() == 3 and x.fill_(4).sum() == 400_000
 
 
 def test_set_keeps_the_device():
@@ -190,7 +192,7 @@ def test_methods_of_typed_storages():
     assert storage.type() == "torch.FloatStorage" and storage.pickle_storage_type() == "FloatStorage"
     assert storage.type("torch.IntStorage").tolist() == storage.type(torch.IntStorage).tolist() == [1, 0, 3]
     assert storage._untyped_storage.nbytes() == 12 and storage.__sizeof__() > 12 and storage.resizable()
-    assert storage.get_device() == -1 and not storage.is_sparse
+    assert storage.get_device() is None and not storage.is_sparse
     assert copy.copy(storage).tolist() == storage.tolist() and copy.copy(storage).data_ptr() != storage.data_ptr()
     storage.resize_(5)
     assert storage.size() == 5 and storage.tolist()[:3] == [1.0, 0.0, 3.0]
@@ -342,3 +344,106 @@ def test_an_emptied_storage_allows_what_needs_no_bytes():
     assert repr(x) == "tensor(...)" and repr(x[:0]) == "tensor([])"
     assert x[:0].clone().shape == (x[:0] + 1).shape == (0,) and x.view(2, 2).shape == (2, 2)
     assert torch.zeros_like(x).tolist() == [0] * 4 and x.share_memory_() is x and x.set_().shape == (0,)
+
+
+def test_storages_have_torchs_attributes():
+    storage = torch.arange(3.0).storage()
+    assert storage.filename is None and not storage.is_hpu and storage._cdata == storage._untyped_storage._cdata
+    assert (storage._size(), storage._element_size(), storage._nbytes()) == (3, 4, 12) and storage._getitem(1) == 1
+    assert storage._pickle_storage_type() == "FloatStorage" and not storage._is_shared()
+    storage._setitem(0, 5)
+    storage._resize_(4)
+    assert (
+        storage[0] == 5
+        and storage.size() == 4
+        and torch.is_storage(storage)
+        and torch.is_storage(torch.FloatStorage(2))
+    )
+    assert storage.to(device="cpu").data_ptr() == storage.data_ptr() and torch.FloatStorage._new_shared(2).is_shared()
+    plain = storage.untyped()
+    assert not (plain.is_sparse or plain.is_sparse_csr or plain.is_hpu) and plain.get_device() is None
+    assert plain.to(device="cpu") is plain and sys.getsizeof(torch.UntypedStorage(1000)) >= 1000
+    assert repr(torch.FloatStorage()) == " \n[torch.storage.TypedStorage(dtype=torch.float32, device=cpu) of size 0]"
+    assert repr(torch.empty(2, device="meta").storage()).startswith(
+        "...\n[torch.storage.TypedStorage(dtype=torch.float32"
+    )
+
+
+def test_a_copy_of_a_storage_has_its_class():
+    class Own(torch.UntypedStorage):
+        pass
+
+    own = Own([1, 2])
+    assert type(own.clone()) is Own and own.clone().tolist() == [1, 2] and own.clone().data_ptr() != own.data_ptr()
+
+
+def test_typed_storages_copy_bytes():
+    target, source = torch.zeros(2).storage(), torch.tensor([1, 2], dtype=torch.int32).storage()
+    assert target.copy_(source)._elements().view(torch.int32).tolist() == [1, 2]
+    with pytest.raises(RuntimeError, match="size does not match, self was 8 bytes but src was 16 bytes"):
+        target.copy_(torch.tensor([1, 2]).storage())
+
+
+def test_only_files_that_are_written_through_have_a_name(tmp_path):
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(8))
+    assert torch.from_file(str(path), size=2).untyped_storage().filename is None
+    assert torch.from_file(str(path), shared=True, size=2).untyped_storage().filename == str(path)
+
+
+@pytest.mark.parametrize(
+    "call, error, sentence",
+    [
+        (lambda: torch.arange(3.0).storage()[3], IndexError, "index 3 out of range for storage of size 3"),
+        (
+            lambda: torch.arange(3.0).storage().__setitem__(3, 1),
+            IndexError,
+            "index 3 is out of bounds for dimension 0 with size 3",
+        ),
+        (lambda: torch.TypedStorage(2, dtype="x"), RuntimeError, "expected torch.dtype, but got <class 'str'>"),
+        (
+            lambda: torch.TypedStorage(wrap_storage=torch.UntypedStorage(4), dtype=3),
+            TypeError,
+            "TypedStorage.__init__ received an invalid combination of arguments. Expected one of:",
+        ),
+        (
+            lambda: torch.FloatStorage(1.5),
+            TypeError,
+            "<class 'rushlight.FloatStorage'>.__new__ received an invalid combination of arguments. Expected one of:",
+        ),
+        (
+            lambda: torch.UntypedStorage(7).byteswap(torch.float32),
+            RuntimeError,
+            "the length of data is not a multiple of 4",
+        ),
+        (lambda: torch.UntypedStorage(8).byteswap("x"), RuntimeError, "expected torch.dtype, but got <class 'str'>"),
+        (
+            lambda: torch.UntypedStorage.from_buffer(3, dtype=torch.int8),
+            TypeError,
+            "a bytes-like object is required, not 'int'",
+        ),
+        (lambda: torch.UntypedStorage(2).to(device="meta"), AssertionError, "META device module is not loaded"),
+        (lambda: torch.UntypedStorage(2).hpu(), AssertionError, "HPU device module is not loaded"),
+        (
+            lambda: torch.UntypedStorage(2).mps(),
+            RuntimeError,
+            "torch.UntypedStorage(): Storage device not recognized: mps",
+        ),
+        (lambda: torch.UntypedStorage(2).cuda(), RuntimeError, ""),
+        (lambda: torch.ones(2).storage().cuda(), RuntimeError, ""),
+        (
+            lambda: torch.UntypedStorage(2, device="meta").tolist(),
+            NotImplementedError,
+            "Not available for 'meta' device type",
+        ),
+        (
+            lambda: torch.UntypedStorage(2, device="meta")[0],
+            NotImplementedError,
+            "Not available for 'meta' device type",
+        ),
+    ],
+)
+def test_storages_refuse_in_torchs_words(call, error, sentence):
+    with pytest.raises(error) as caught:
+        call()
+    assert str(caught.value).startswith(sentence)

@@ -58,6 +58,8 @@ def _of_the_engine(name: str) -> object:
 
 
 _C.__getattr__ = _of_the_engine  # type: ignore[method-assign]
+# Modules below `torch._C` are Python files of this folder.
+_C.__path__ = [__file__.removesuffix("__init__.py") + "_built_in"]
 
 
 def set_rng_state(new_state: Tensor) -> None:
@@ -79,7 +81,7 @@ def set_rng_state(new_state: Tensor) -> None:
 # Names that load when they are first used: modules, and functions in modules of their own.
 _SUBMODULES = frozenset(
     "accelerator amp ao array_api autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit "
-    "library linalg masked monitor mps mtia multiprocessing nn npz onnx ops optim overrides package profiler quasirandom random return_types safetensors serialization signal sparse special "
+    "library linalg masked monitor mps mtia multiprocessing nested nn npz onnx ops optim overrides package profiler quantization quasirandom random return_types safetensors serialization signal sparse special "
     "storage testing torch_version types utils version xpu __config__ __future__".split()
 )
 _ELSEWHERE = {
@@ -93,18 +95,39 @@ _ELSEWHERE = {
         "_dropouts",
     ),
     **dict.fromkeys(["pca_lowrank", "svd_lowrank"], "_lowrank"),
+    **dict.fromkeys(["_grouped_mm", "_scaled_mm"], "nn._grouped_mm"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     **dict.fromkeys(
-        "qint32 qint8 quint2x4 quint4x2 quint8".split(),
+        "quint2x4 quint4x2".split(),
         "_absent_dtypes",
     ),
     **dict.fromkeys(
-        "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "
+        "_assert _check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "
         "_check_value _check_with".split(),
         "_checks",
     ),
-    **dict.fromkeys("PyTorchFileReader PyTorchFileWriter SymBool SymFloat SymInt".split(), "_absent_names"),
+    **dict.fromkeys(
+        "PyTorchFileReader PyTorchFileWriter ScriptObject SymBool SymFloat SymInt".split(), "_absent_names"
+    ),
+    **dict.fromkeys(
+        "_nested_from_padded _nested_get_lengths _nested_get_max_seqlen _nested_get_min_seqlen _nested_get_offsets "
+        "_nested_get_ragged_idx _nested_get_values _nested_tensor_from_mask _nested_tensor_from_mask_left_aligned "
+        "_nested_tensor_from_tensor_list _nested_view_from_buffer _nested_view_from_jagged".split(),
+        "nested._functions",
+    ),
+    **dict.fromkeys(
+        "dequantize int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale "
+        "q_zero_point quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic _empty_affine_quantized "
+        "_empty_per_channel_affine_quantized _make_per_channel_quantized_tensor _make_per_tensor_quantized_tensor".split(),
+        "_quantized",
+    ),
+    **dict.fromkeys(
+        "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine fused_moving_avg_obs_fake_quant "
+        "_fake_quantize_learnable_per_channel_affine _fake_quantize_learnable_per_tensor_affine".split(),
+        "_fake_quantize",
+    ),
     "lobpcg": "_lobpcg",
+    "StorageBase": "_engine_names",
     "AmbiguousReduction": "_warnings",
     **dict.fromkeys(["AcceleratorError", "OutOfMemoryError"], "_errors"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
@@ -136,7 +159,7 @@ _ELSEWHERE = {
         "_native",
     ),
     **dict.fromkeys(
-        "dequantize get_device_module init_num_threads is_distributed is_vulkan_available set_anomaly_enabled "
+        "get_device_module init_num_threads is_distributed is_vulkan_available set_anomaly_enabled "
         "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum thread_safe_generator".split(),
         "_scalars",
     ),
@@ -180,6 +203,7 @@ if TYPE_CHECKING:
     from rushlight import mps as mps
     from rushlight import mtia as mtia
     from rushlight import multiprocessing as multiprocessing
+    from rushlight import nested as nested
     from rushlight import nn as nn
     from rushlight import npz as npz
     from rushlight import onnx as onnx
@@ -188,6 +212,7 @@ if TYPE_CHECKING:
     from rushlight import overrides as overrides
     from rushlight import package as package
     from rushlight import profiler as profiler
+    from rushlight import quantization as quantization
     from rushlight import quasirandom as quasirandom
     from rushlight import random as random
     from rushlight import return_types as return_types
@@ -203,16 +228,15 @@ if TYPE_CHECKING:
     from rushlight import utils as utils
     from rushlight import version as version
     from rushlight import xpu as xpu
-    from rushlight._absent_dtypes import qint8 as qint8
-    from rushlight._absent_dtypes import qint32 as qint32
     from rushlight._absent_dtypes import quint2x4 as quint2x4
     from rushlight._absent_dtypes import quint4x2 as quint4x2
-    from rushlight._absent_dtypes import quint8 as quint8
     from rushlight._absent_names import PyTorchFileReader as PyTorchFileReader
     from rushlight._absent_names import PyTorchFileWriter as PyTorchFileWriter
+    from rushlight._absent_names import ScriptObject as ScriptObject
     from rushlight._absent_names import SymBool as SymBool
     from rushlight._absent_names import SymFloat as SymFloat
     from rushlight._absent_names import SymInt as SymInt
+    from rushlight._checks import _assert as _assert
     from rushlight._checks import _check as _check
     from rushlight._checks import _check_index as _check_index
     from rushlight._checks import _check_is_size as _check_is_size
@@ -229,8 +253,18 @@ if TYPE_CHECKING:
     from rushlight._dropouts import feature_alpha_dropout_ as feature_alpha_dropout_
     from rushlight._dropouts import feature_dropout as feature_dropout
     from rushlight._dropouts import feature_dropout_ as feature_dropout_
+    from rushlight._engine_names import StorageBase as StorageBase
     from rushlight._errors import AcceleratorError as AcceleratorError
     from rushlight._errors import OutOfMemoryError as OutOfMemoryError
+    from rushlight._fake_quantize import (
+        _fake_quantize_learnable_per_channel_affine as _fake_quantize_learnable_per_channel_affine,
+    )
+    from rushlight._fake_quantize import (
+        _fake_quantize_learnable_per_tensor_affine as _fake_quantize_learnable_per_tensor_affine,
+    )
+    from rushlight._fake_quantize import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine
+    from rushlight._fake_quantize import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
+    from rushlight._fake_quantize import fused_moving_avg_obs_fake_quant as fused_moving_avg_obs_fake_quant
     from rushlight._legacy import BFloat16Tensor as BFloat16Tensor
     from rushlight._legacy import BoolTensor as BoolTensor
     from rushlight._legacy import ByteTensor as ByteTensor
@@ -270,13 +304,26 @@ if TYPE_CHECKING:
     from rushlight._native import view_as_real_copy as view_as_real_copy
     from rushlight._printing import get_printoptions as get_printoptions
     from rushlight._printing import set_printoptions as set_printoptions
+    from rushlight._quantized import _empty_affine_quantized as _empty_affine_quantized
+    from rushlight._quantized import _empty_per_channel_affine_quantized as _empty_per_channel_affine_quantized
+    from rushlight._quantized import _make_per_channel_quantized_tensor as _make_per_channel_quantized_tensor
+    from rushlight._quantized import _make_per_tensor_quantized_tensor as _make_per_tensor_quantized_tensor
+    from rushlight._quantized import dequantize as dequantize
+    from rushlight._quantized import int_repr as int_repr
+    from rushlight._quantized import q_per_channel_axis as q_per_channel_axis
+    from rushlight._quantized import q_per_channel_scales as q_per_channel_scales
+    from rushlight._quantized import q_per_channel_zero_points as q_per_channel_zero_points
+    from rushlight._quantized import q_scale as q_scale
+    from rushlight._quantized import q_zero_point as q_zero_point
+    from rushlight._quantized import quantize_per_channel as quantize_per_channel
+    from rushlight._quantized import quantize_per_tensor as quantize_per_tensor
+    from rushlight._quantized import quantize_per_tensor_dynamic as quantize_per_tensor_dynamic
     from rushlight._removed import eig as eig
     from rushlight._removed import lstsq as lstsq
     from rushlight._removed import matrix_rank as matrix_rank
     from rushlight._removed import range as range
     from rushlight._removed import solve as solve
     from rushlight._removed import symeig as symeig
-    from rushlight._scalars import dequantize as dequantize
     from rushlight._scalars import get_device_module as get_device_module
     from rushlight._scalars import init_num_threads as init_num_threads
     from rushlight._scalars import is_distributed as is_distributed
@@ -327,6 +374,8 @@ if TYPE_CHECKING:
     from rushlight.jit import ScriptModule as ScriptModule
     from rushlight.jit import fork as fork
     from rushlight.jit import wait as wait
+    from rushlight.nn._grouped_mm import _grouped_mm as _grouped_mm
+    from rushlight.nn._grouped_mm import _scaled_mm as _scaled_mm
     from rushlight.serialization import load as load
     from rushlight.serialization import save as save
     from rushlight.sparse import dsmm as dsmm
@@ -353,7 +402,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        if name in _SUBMODULES or name in ("_dynamo", "_jit_internal", "_tensor_str"):
+        if name in _SUBMODULES or name in ("_dynamo", "_functorch", "_jit_internal", "_tensor_str"):
             return _load(f"rushlight.{name}")
         if name == "Storage":  # that of the default dtype
             return _load("rushlight.storage").Storage

@@ -1,4 +1,4 @@
-"""Quantised dtypes of torch, which no tensor of rushlight has. Programs name them to ask whether a tensor has one."""
+"""Dtypes of torch that pack several integers in a byte, which no tensor of rushlight has. Programs name them to ask."""
 
 from __future__ import annotations
 
@@ -30,9 +30,6 @@ class AbsentDtype:
         return self
 
 
-qint8 = AbsentDtype("qint8", 1, True)
-qint32 = AbsentDtype("qint32", 4, True)
-quint8 = AbsentDtype("quint8", 1, False)
 quint4x2 = AbsentDtype("quint4x2", 1, False)
 quint2x4 = AbsentDtype("quint2x4", 1, False)
 

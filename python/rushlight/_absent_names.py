@@ -13,7 +13,7 @@ __all__ = [
         globals(),
         "programs run eagerly, and sizes are numbers",
         """
-        class PyTorchFileReader PyTorchFileWriter SymBool SymFloat SymInt
+        class PyTorchFileReader PyTorchFileWriter ScriptObject SymBool SymFloat SymInt
         """,
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight._overridable import call_override, overridden
 from rushlight._set_module import set_module
 from rushlight._warnings import warn
 
@@ -17,6 +18,21 @@ _UNNAMED = (
     "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an "
     "enhancement request to PyTorch.)"
 )
+
+
+def _assert(condition: Any, message: Any) -> None:
+    """Raises an AssertionError unless the condition is true. `torch.fx` records the call, which it cannot do for ``assert``.
+
+    Args:
+        condition: a bool, or a tensor of one element.
+        message: the text of the error.
+
+    >>> torch._assert(1 < 2, "one is not less than two")
+    """
+    if type(condition) is not torch.Tensor and overridden((condition,)):
+        call_override(_assert, (condition, message), {})
+        return
+    assert condition, message
 
 
 def _check_with(error_type: type[Exception], cond: bool, message: _Message = None) -> None:
@@ -127,5 +143,5 @@ def _check_is_size(i: int, message: _Message = None, *, max: int | None = None) 
         _check(i <= max, message)
 
 
-for _function in [value for name, value in globals().items() if name.startswith("_check")]:
+for _function in [value for name, value in globals().items() if name.startswith(("_assert", "_check"))]:
     set_module("rushlight", _function)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 #: The class of `torch.Tensor`, a metaclass of its own in torch.
 _TensorMeta = type(torch.Tensor)
 _TensorBase = TensorBase = torch.Tensor
+#: The base class of storages.
+StorageBase = torch.UntypedStorage
 # What torch was built with. The engine has functions of its own for factorisations and Fourier transforms.
 _has_mkldnn = has_mkl = has_openmp = False
 has_lapack = has_spectral = True
@@ -50,6 +52,8 @@ def __getattr__(name: str) -> Any:
         return made
     if name in ("_VariableFunctions", "_VariableFunctionsClass"):
         return load("rushlight._functions")
+    if name == "_functorch":
+        return load("rushlight._C._functorch")
     if name == "_LinAlgError":
         return torch.linalg.LinAlgError
     if name == "ScriptModule":
@@ -64,6 +68,34 @@ def _log_api_usage_once(event: str) -> None:
     """
     if not isinstance(event, str):
         raise TypeError("bad argument type for built-in operation")
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether this thread is inside a `vmap`.
+
+    >>> torch._C._are_functorch_transforms_active()
+    False
+    """
+    return bool(torch._C._vmap_levels())
+
+
+def _is_torch_function_mode_enabled() -> bool:
+    """Whether a `TorchFunctionMode` is active.
+
+    >>> torch._C._is_torch_function_mode_enabled()
+    False
+    """
+    return torch._C._overridden(())
+
+
+def _is_alias_of(data: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have the same storage.
+
+    >>> x = torch.ones(4)
+    >>> torch._C._is_alias_of(x, x[2:]), torch._C._is_alias_of(x, x.clone())
+    (True, False)
+    """
+    return data.untyped_storage() is other.untyped_storage()
 
 
 def _get_tracing_state() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+
 from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
@@ -43,7 +45,7 @@ def lobpcg(
     """The ``k`` largest (or smallest) eigenvalues of symmetric matrices and their eigenvectors: ``A @ V = B @ V * E``.
 
     Args:
-        A: matrices of shape ``(.., m, m)``.
+        A: matrices of shape ``(.., m, m)``, or a sparse matrix.
         k: the number of eigenvalues; by default the number of columns of ``X``, or one.
         B: the symmetric positive definite matrices of a generalised problem.
         X: initial guesses of the eigenvectors, shape ``(.., m, n)``; random by default.
@@ -91,10 +93,10 @@ def lobpcg(
         guess = torch.randn(*batch, m, n, dtype=A.dtype, device=A.device) if X is None else X.expand(*batch, m, n)
         settings = (1000 if niter is None else niter, torch.finfo(A.dtype).eps ** 0.5 if tol is None else tol)
         found = [
-            _solve(
-                own, None if B is None else B.reshape(-1, m, m)[at], start, iK, settings, largest is not False, tracker
+            _solve(own, of_B, start, iK, settings, largest is not False, tracker)
+            for own, of_B, start in zip(
+                _matrices(A), repeat(None) if B is None else _matrices(B), guess.reshape(-1, m, n)
             )
-            for at, (own, start) in enumerate(zip(A.reshape(-1, m, m), guess.reshape(-1, m, n)))
         ]
         E = torch.stack([values[:count] for values, _ in found]).reshape(*batch, -1)
         V = torch.stack([vectors[:, :count] for _, vectors in found]).reshape(*batch, m, -1)
@@ -103,6 +105,17 @@ def lobpcg(
     if B is not None:
         raise ValueError("lobpcg.backward does not support backward with B != I yet.")
     return _derived(A, E, V)
+
+
+def _matrices(A: Tensor) -> list[Tensor] | Tensor:
+    """The matrices of a batch. A sparse matrix stays as it is."""
+    return [A] if A.dim() == 2 else A.reshape(-1, *A.shape[-2:])
+
+
+def _norm(A: Tensor) -> Tensor:
+    import rushlight as torch
+
+    return A.to_sparse().norm() if A.layout in (torch.sparse_csr, torch.sparse_csc) else A.norm()
 
 
 def _solve(
@@ -115,7 +128,7 @@ def _solve(
     n, progress = X.shape[-1], _Progress()
     E, weights = _best(A, B, X, n, largest)
     X, change = X @ weights, None
-    scale = A.norm(), torch.ones((), dtype=A.dtype) if B is None else B.norm()
+    scale = _norm(A), torch.ones((), dtype=A.dtype) if B is None else _norm(B)
     while steps < 0 or progress.ivars["istep"] < steps:
         residual = A @ X - (X if B is None else B @ X) * E
         small = residual.norm(dim=-2) <= tol * X.norm(dim=-2) * (scale[0] + E.abs() * scale[1])
@@ -162,7 +175,7 @@ def _derived(A: Tensor, E: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
 
     moved = A @ V
     with torch.no_grad():
-        all_values, all_vectors = torch.linalg.eigh(A)
+        all_values, all_vectors = torch.linalg.eigh(A.to_dense())
         gap = E[..., None, :] - all_values[..., :, None]
         near = gap.abs() <= torch.finfo(A.dtype).eps ** 0.5 * all_values.abs().amax(-1)[..., None, None]
         response = torch.where(near, 0.0, 1.0 / torch.where(near, 1.0, gap))

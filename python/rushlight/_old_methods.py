@@ -121,16 +121,6 @@ def to_sparse_coo(self):
 
 
 @_method
-def dequantize(self):
-    """The numbers in single precision. No tensor is quantized here.
-
-    >>> torch.ones(2, dtype=torch.float64).dequantize().dtype
-    torch.float32
-    """
-    return self.float()
-
-
-@_method
 def is_distributed(self):
     """Whether the elements are on several machines: always False.
 
@@ -188,9 +178,3 @@ def record_stream(self, stream):
             "  Only tensors on a GPU belong to streams."
         )
     rushlight._C._cuda_record_stream(self, stream._stream)
-
-
-for _name in ("int_repr", "q_scale", "q_zero_point", "qscheme"):
-    _unavailable(_name, "The tensor is not quantized, and rushlight quantizes none.")
-for _name in ("q_per_channel_axis", "q_per_channel_scales", "q_per_channel_zero_points"):
-    _unavailable(_name, "The tensor is not quantized, and rushlight quantizes none.")

@@ -123,7 +123,8 @@ def is_storage(obj: object) -> bool:
     >>> torch.is_storage(torch.zeros(1).untyped_storage()), torch.is_storage(torch.zeros(1))
     (True, False)
     """
-    return isinstance(obj, _C.UntypedStorage)
+    storage = load("rushlight.storage")
+    return isinstance(obj, (storage.UntypedStorage, storage.TypedStorage))
 
 
 @overridable

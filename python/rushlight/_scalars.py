@@ -140,15 +140,6 @@ def is_distributed(input: torch.Tensor) -> bool:
     return input.is_distributed()
 
 
-def dequantize(input: torch.Tensor) -> torch.Tensor:
-    """The numbers in single precision. No tensor is quantized here.
-
-    >>> torch.dequantize(torch.ones(2, dtype=torch.float64)).dtype
-    torch.float32
-    """
-    return input.dequantize()
-
-
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
     """`torch.autograd.set_detect_anomaly`, as a function.
 

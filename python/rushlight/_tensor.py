@@ -276,6 +276,41 @@ def pin_memory(self, device=None):
 
 
 @_method
+def to_padded_tensor(self, padding, output_size=None):
+    """The samples of a nested tensor stacked, with ``padding`` behind those that are smaller. See `torch.nested`.
+
+    >>> torch.nested.nested_tensor([[1, 2], [3]]).to_padded_tensor(0)
+    tensor([[1, 2],
+            [3, 0]])
+    """
+    raise _not_nested("to_padded_tensor")
+
+
+def _not_nested(name):
+    return NotImplementedError(
+        f"Could not run 'aten::{name}' with arguments from the 'CPU' backend. Only nested tensors have {name}()."
+    )
+
+
+@_method
+def _nested_tensor_size(self):
+    """The sizes of the samples of a nested tensor, as a tensor with a row for each."""
+    raise _not_nested("_nested_tensor_size")
+
+
+@_method
+def _nested_tensor_strides(self):
+    """The strides of the samples of a nested tensor, as a tensor with a row for each."""
+    raise _not_nested("_nested_tensor_strides")
+
+
+@_method
+def _nested_tensor_storage_offsets(self):
+    """Where the samples of a nested tensor begin in its buffer."""
+    raise _not_nested("_nested_tensor_storage_offsets")
+
+
+@_method
 def is_nonzero(self):
     """Whether the only element is not zero.
 

@@ -6,9 +6,10 @@ import rushlight as torch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
-__all__ = ["indented", "kind_of", "must_be_tensor", "typename"]
+__all__ = ["indented", "kind_of", "must_be_tensor", "typename", "with_shapes"]
 
 
 def typename(value: object) -> str:
@@ -38,6 +39,19 @@ def kind_of(value: object) -> str:
 def indented(text: str, width: int) -> str:
     """Indents all lines except the first by ``width`` spaces."""
     return text.replace("\n", "\n" + " " * width)
+
+
+def with_shapes(sentence: str, function: str, *shapes: Sequence[int]) -> str:
+    """A message about shapes that do not fit together, in the form of the engine's: the shapes are aligned to the right."""
+    rank = max(map(len, shapes))
+    table = [[""] * (rank - len(shape)) + [str(size) for size in shape] for shape in shapes]
+    widths = [max(map(len, column)) for column in zip(*table)]
+    lines = [sentence, f"  in {function} with shapes, aligned to the right:"]
+    for row in table:
+        cells = [cell.rjust(width) for cell, width in zip(row, widths)]
+        given = [cell + ("," if number + 1 < rank and row[number] else " ") for number, cell in enumerate(cells)]
+        lines.append(f"    ({' '.join(given)[: sum(widths) + 2 * (rank - 1)]})")
+    return "\n".join(lines)
 
 
 def must_be_tensor(function: str, argument: str, position: int, value: object) -> None:

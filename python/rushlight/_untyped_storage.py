@@ -81,9 +81,15 @@ def _bytes(storage):
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
+def _check_reachable(storage):
+    if storage.device.type != "cpu":
+        raise NotImplementedError(f"Not available for '{storage.device.type}' device type")
+
+
 @_method
 def tolist(self):
     """The bytes as a list of Python integers."""
+    _check_reachable(self)
     return list(self.tobytes())
 
 
@@ -101,6 +107,7 @@ _byte_at = UntypedStorage.__getitem__
 
 @_method
 def __getitem__(self, index):
+    _check_reachable(self)
     if not isinstance(index, slice):
         if type(index) is not int:
             raise TypeError(f"can't index a torch.UntypedStorage with {type(index).__name__}")
@@ -136,6 +143,12 @@ def copy_(self, source, non_blocking=None):
 @_method
 def byteswap(self, dtype):
     """Swaps the byte order of numbers of a dtype, in place; for each part of a complex number."""
+    import rushlight as torch
+
+    if not isinstance(dtype, torch.dtype):
+        raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
+    if len(self) % dtype.itemsize:
+        raise RuntimeError(f"the length of data is not a multiple of {dtype.itemsize}")
     size = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
     if size > 1:
         numbers = _bytes(self).view(-1, size)
@@ -149,6 +162,63 @@ def __deepcopy__(self, memo):
     if self.nbytes() == 0 or key not in memo:
         memo[key] = self.clone()
     return memo[key]
+
+
+_copied = UntypedStorage.clone
+
+
+@_method
+def clone(self):
+    """A copy, of the same class."""
+    if type(self) is UntypedStorage:
+        return _copied(self)
+    return type(self)(len(self), device=self.device).copy_(self)
+
+
+@_method
+def to(self, *, device, non_blocking=False):
+    """The storage on a device: itself if it is there."""
+    import rushlight as torch
+
+    device = torch.device(device)
+    if device.type == self.device.type:
+        return self
+    if device.type == "cuda":
+        return self.cuda(device)
+    raise AssertionError(f"{device.type.upper()} device module is not loaded")
+
+
+@_method
+def cuda(self, device=None, non_blocking=False):
+    """Refused: no storage is on a GPU."""
+    return type(self)(len(self), device="cuda" if device is None else device).copy_(self)
+
+
+@_method
+def mps(self):
+    """Refused: no storage is on such a device."""
+    return type(self)(len(self), device="mps").copy_(self)
+
+
+@_method
+def hpu(self, device=None, non_blocking=False):
+    """Refused: no storage is on such a device."""
+    raise AssertionError("HPU device module is not loaded")
+
+
+@_method
+def get_device(self):
+    """The index of the device; None for the CPU."""
+    return self.device.index
+
+
+@_method
+def __sizeof__(self):
+    return super(UntypedStorage, self).__sizeof__() + len(self)
+
+
+def _new_shared(size, *, device="cpu"):
+    return UntypedStorage(size, device=device).share_memory_()
 
 
 @_method
@@ -271,7 +341,10 @@ def from_buffer(buffer, byte_order=None, count=-1, offset=0, *, dtype=None):
         raise RuntimeError("function missing required argument 'byte_order' (pos 2)")
     if byte_order not in ("big", "little", "native", None):
         raise ValueError(f"invalid byte_order '{byte_order}' (expected 'big', 'little', or 'native')")
-    held = memoryview(buffer).cast("B")
+    try:
+        held = memoryview(buffer).cast("B")
+    except TypeError:
+        raise TypeError(f"a bytes-like object is required, not '{type(buffer).__name__}'") from None
     left = len(held) - offset
     if offset < 0 or left < 0:
         raise ValueError(
@@ -307,5 +380,10 @@ for _name, _function in (
     ("from_file", staticmethod(from_file)),
     ("from_buffer", staticmethod(from_buffer)),
     ("type", _type),
+    ("_new_shared", staticmethod(_new_shared)),
+    ("_cdata", property(hash)),
+    ("is_hpu", property(lambda self: False, doc="Whether the storage is on such a device: always False.")),
+    ("is_sparse", False),
+    ("is_sparse_csr", False),
 ):
     setattr(UntypedStorage, _name, _function)

@@ -4,6 +4,9 @@ The functions that checkpoints name are in `_checkpoint/rebuild.py`. They are fo
 The functions for parameters are the same for rushlight's own pickles, so they have torch's names and arguments.
 """
 
+import math
+
+from rushlight import _C
 from rushlight._C import Tensor
 from rushlight._loading import load
 
@@ -11,24 +14,48 @@ from rushlight._loading import load
 set_storage = Tensor.set_
 
 
-def view_of(storage, dtype, offset, size, stride, lazy_conj=False):
+def stored(dtype):
+    """The dtype of the stored elements: for a quantised dtype that of its integers."""
+    return {_C.quint8: _C.uint8, _C.qint8: _C.int8, _C.qint32: _C.int32}.get(dtype, dtype)
+
+
+def view_of(storage, dtype, offset, size, stride, lazy_conj=False, quantizer=None):
     """A tensor over the bytes of an untyped storage. Copies, pickles, messages and checkpoints use it.
 
     If it is a `lazy_conj` (a lazy conjugate or negative), the stored bytes are the conjugates or negatives of its
-    elements.
+    elements. If it is quantised, `quantizer` has the scheme and its parameters.
     """
     import rushlight as torch
 
-    view = set_storage(torch.empty(0, dtype=dtype, device=storage.device), storage, offset, size, stride)
+    _check_within(storage, dtype, offset, size, stride)
+    view = set_storage(torch.empty(0, dtype=stored(dtype), device=storage.device), storage, offset, size, stride)
+    if quantizer is not None:
+        return load("rushlight._quantized").over(view, quantizer)
     if lazy_conj:
         view = (torch._conj if dtype.is_complex else torch._neg_view)(view).detach()
     return view
 
 
+def _check_within(storage, dtype, offset, size, stride):
+    """Raises RuntimeError for a tensor that reaches beyond its storage: `set_` would give the storage more bytes."""
+    numbers = (offset, *size, *stride)
+    # `set_` refuses what is no geometry.
+    if not all(type(number) is int for number in numbers) or min(size, default=1) <= 0 or math.prod(size) >= 2**63:
+        return
+    last = offset + sum((count - 1) * step for count, step in zip(size, stride) if step > 0)
+    needed, held = (last + 1) * dtype.itemsize, storage.nbytes()
+    if needed > held:
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {dtype.itemsize} "
+            f"requiring a storage size of {needed} are out of bounds for storage of size {held}"
+        )
+
+
 def layout_of(tensor):
     """The arguments of `view_of` that recreate this tensor from its storage."""
     lazy_conj = tensor.is_conj() or tensor.is_neg()
-    return tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), lazy_conj
+    layout = tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), lazy_conj
+    return (*layout, load("rushlight._quantized").parameters_of(tensor)) if tensor.is_quantized else layout
 
 
 def is_sparse(tensor):
@@ -156,11 +183,35 @@ def _element_size(dtype):
 
 _REBUILDERS = (
     "_rebuild_meta_tensor_no_storage",
+    "_rebuild_qtensor",
     "_rebuild_sparse_tensor",
     "_rebuild_tensor",
     "_rebuild_tensor_v2",
     "_rebuild_tensor_v3",
 )
+
+
+def _get_available_device_type():
+    """The kind of the accelerator of this machine, or None.
+
+    >>> torch._utils._get_available_device_type() in (None, "cuda")
+    True
+    """
+    return "cuda" if load("rushlight.cuda").is_available() else None
+
+
+def _get_device_module(device_type):
+    """The module for a kind of devices.
+
+    >>> torch._utils._get_device_module("cpu") is torch.cpu
+    True
+    """
+    module = getattr(load("rushlight"), device_type, None)
+    if module is None:
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
+        )
+    return module
 
 
 def __getattr__(name):

@@ -6,7 +6,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rushlight import _C
-from rushlight._overridable import overridable
+from rushlight import atleast_1d as atleast_1d
+from rushlight import atleast_2d as atleast_2d
+from rushlight import atleast_3d as atleast_3d
+from rushlight import block_diag as block_diag
+from rushlight import broadcast_shapes as broadcast_shapes
+from rushlight import broadcast_tensors as broadcast_tensors
+from rushlight import cartesian_prod as cartesian_prod
+from rushlight import cdist as cdist
+from rushlight import istft as istft
+from rushlight import meshgrid as meshgrid
+from rushlight import norm as norm
+from rushlight import split as split
+from rushlight import stft as stft
+from rushlight._lowrank import pca_lowrank as pca_lowrank
+from rushlight._lowrank import svd_lowrank as svd_lowrank
+from rushlight._overridable import call_override, mark_overridable, overridable, overridden
 from rushlight._warnings import warn, warn_once
 
 TYPE_CHECKING = False
@@ -16,12 +31,27 @@ if TYPE_CHECKING:
     from rushlight import Tensor
 
 __all__ = [
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block_diag",
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "cartesian_prod",
+    "cdist",
     "chain_matmul",
     "einsum",
     "gesv",
     "gradient",
     "histogramdd",
+    "istft",
     "lu",
+    "meshgrid",
+    "norm",
+    "pca_lowrank",
+    "split",
+    "stft",
+    "svd_lowrank",
     "tensordot",
     "unique",
     "unique_consecutive",
@@ -120,7 +150,7 @@ def _equation(operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
 _NO_OPERAND = "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
 
 
-@overridable
+@mark_overridable
 def einsum(*args: Any) -> Tensor:
     """Sums of products in Einstein notation.
 
@@ -140,16 +170,20 @@ def einsum(*args: Any) -> Tensor:
     """
     if len(args) < 2:
         raise ValueError(_NO_OPERAND)
-    if isinstance(args[0], _C.Tensor):
-        equation, operands = _equation(args)
-    elif isinstance(args[0], str):
+    if isinstance(args[0], str):
         equation, operands = args[0], args[1:]
+    elif overridden(args):
+        return call_override(einsum, args, {})
+    elif isinstance(args[0], _C.Tensor):
+        equation, operands = _equation(args)
     else:
         raise TypeError(f"einsum(): argument 'equation' (position 1) must be str, not {type(args[0]).__name__}")
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     if not operands:
         raise ValueError(_NO_OPERAND)
+    if overridden(operands):  # overrides see the equation and the operands, in whatever form they were given
+        return call_override(einsum, (equation, *operands), {})
     return _C._functions[""]["_einsum"](equation, operands)
 
 

@@ -81,8 +81,11 @@ class OpOverload:
         qualified = self.overloadpacket._qualified_op_name
         return qualified if self._overloadname == "default" else f"{qualified}.{self._overloadname}"
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return f"{self.overloadpacket}.{self._overloadname}"
+
+    def __repr__(self) -> str:
+        return f"<OpOverload(op='{self.overloadpacket}', overload='{self._overloadname}')>"
 
     def __deepcopy__(self, memo: Any) -> OpOverload:
         return self
@@ -100,13 +103,16 @@ class OpOverloadPacket:
         return self._function(*args, **kwargs)
 
     def __getattr__(self, name: str) -> OpOverload:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(f"The underlying op of '{self}' has no overload name '{name}'")
         value = self.__dict__[name] = OpOverload(self, name)
         return value
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return self._qualified_op_name.replace("::", ".")
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='{self}')>"
 
     def __deepcopy__(self, memo: Any) -> OpOverloadPacket:
         return self
@@ -118,11 +124,18 @@ class _OpNamespace(ModuleType):
         self._name = name
 
     def __getattr__(self, name: str) -> OpOverloadPacket:
-        function = _find(name) if self._name == "aten" and not name.startswith("__") else None
+        function = None if name.startswith("__") else _find_in(self._name, name)
         if function is None:
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
         value = self.__dict__[name] = OpOverloadPacket(self._name, name, function)
         return value
+
+
+def _find_in(namespace: str, name: str) -> Callable[..., Any] | None:
+    if namespace == "quantized":
+        found = getattr(load("rushlight._quantized_ops"), name, None)
+        return found if callable(found) and not name.startswith("_") else None
+    return _find(name) if namespace == "aten" else None
 
 
 def _find(name: str) -> Callable[..., Any] | None:

@@ -16,7 +16,7 @@ from rushlight._set_module import set_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
     from rushlight import Tensor
 
@@ -31,11 +31,17 @@ __all__ = [
     "spdiags",
     "spsolve",
     "sum",
+    "to_sparse_semi_structured",
 ]
 
 # The legacy types, which load when they are first used.
 _TYPES = (
     "BFloat16Tensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor".split()
+)
+
+# Functions and classes for CUDA devices
+_SEMI_STRUCTURED = (
+    "SparseSemiStructuredTensor SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS".split()
 )
 
 
@@ -409,11 +415,25 @@ class check_sparse_tensor_invariants:
         return function
 
 
+def to_sparse_semi_structured(original_tensor: Tensor, transposed: bool = False) -> NoReturn:
+    """Raises torch's error: the tensor is not on a CUDA device.
+
+    >>> try:
+    ...     torch.sparse.to_sparse_semi_structured(torch.zeros(64, 64))
+    ... except RuntimeError as error:
+    ...     print(error)
+    Error original_tensor.device= cpu is not supported! Only CUDA tensors are currently supported.
+    """
+    raise load("rushlight._sparse_semi_structured").refusal(original_tensor)
+
+
 for _function in (dsmm, hspmm, smm, sparse_coo_tensor, spmm, sspaddmm):
     set_module("rushlight", _function)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _SEMI_STRUCTURED:
+        return getattr(load("rushlight._sparse_semi_structured"), name)
     if name not in _TYPES:
         from rushlight._names import missing_from
 
@@ -423,4 +443,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_TYPES]
+    return [*__all__, *_TYPES, *_SEMI_STRUCTURED]

@@ -10,7 +10,7 @@ from copy import deepcopy
 import rushlight as torch
 from rushlight import dtype
 from rushlight._C import UntypedStorage as UntypedStorage
-from rushlight._utils import view_of
+from rushlight._utils import stored, view_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class TypedStorage:
     """
 
     is_sparse = False
-    _storage: UntypedStorage
+    _untyped_storage: UntypedStorage
 
     def __init__(
         self, *args: Any, device: Any = None, dtype: dtype | None = None, wrap_storage: UntypedStorage | None = None
@@ -41,30 +41,28 @@ class TypedStorage:
                 missing = "Argument 'dtype' must be specified"
                 extra = "No positional arguments should be given when using 'wrap_storage'"
                 raise RuntimeError(_FORMS + (extra if args else missing if dtype is None else "No device is expected"))
+            if not isinstance(dtype, torch.dtype):
+                raise TypeError(f"{_FORMS}Argument 'dtype' must be torch.dtype, not {type(dtype)}")
             if not isinstance(wrap_storage, UntypedStorage):
                 raise TypeError(f"{_FORMS}Argument 'wrap_storage' must be UntypedStorage, but got {type(wrap_storage)}")
-            self.dtype, self._storage = dtype, wrap_storage
+            self.dtype, self._untyped_storage = dtype, wrap_storage
             return
         if len(args) > 1:
             raise RuntimeError(f"{_FORMS}Too many positional arguments")
-        self.dtype = torch.get_default_dtype() if dtype is None else dtype
-        self._storage = _made(args[0] if args else 0, self.dtype, device)
+        self.dtype = torch.get_default_dtype() if dtype is None else _dtype(dtype)
+        self._untyped_storage = _made(args[0] if args else 0, self.dtype, device)
 
     def untyped(self) -> UntypedStorage:
         """The storage as bytes."""
-        return self._storage
+        return self._untyped_storage
 
     def _elements(self) -> Tensor:
-        return torch.empty(0, dtype=self.dtype, device=self.device).set_(self._storage)
-
-    @property
-    def _untyped_storage(self) -> UntypedStorage:
-        return self._storage
+        return torch.empty(0, dtype=stored(self.dtype), device=self.device).set_(self._untyped_storage)
 
     @property
     def device(self) -> device:
         """The device of the storage."""
-        return self._storage.device
+        return self._untyped_storage.device
 
     def __len__(self) -> int:
         return self.nbytes() // self.element_size()
@@ -79,23 +77,23 @@ class TypedStorage:
 
     def nbytes(self) -> int:
         """The number of bytes of all elements."""
-        return self._storage.nbytes()
+        return self._untyped_storage.nbytes()
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
-        return self._storage.data_ptr()
+        return self._untyped_storage.data_ptr()
 
     def _place(self, index: Any) -> int:
         if not isinstance(index, int):
             raise RuntimeError(f"can't index a {type(self)} with {type(index)}")
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"index {index} out of range for storage of size {len(self)}")
         return index
 
     def __getitem__(self, index: int) -> Any:
         if isinstance(index, slice):
             raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
-        return self._elements()[self._place(index)].item()
+        if not -len(self) <= self._place(index) < len(self):
+            raise IndexError(f"index {index} out of range for storage of size {len(self)}")
+        return self._elements()[index].item()
 
     def __setitem__(self, index: int | slice, value: Any) -> None:
         self._elements()[index if isinstance(index, slice) else self._place(index)] = value
@@ -112,31 +110,57 @@ class TypedStorage:
         self._elements().fill_(value)
         return self
 
-    def copy_(self, source: TypedStorage, non_blocking: bool = False) -> Self:
-        """Copies the elements of a storage of the same size, cast to this dtype."""
-        self._elements().copy_(source._elements(), non_blocking=non_blocking)
+    def copy_(self, source: TypedStorage | UntypedStorage, non_blocking: bool | None = None) -> Self:
+        """Copies the bytes of a storage of the same size."""
+        self._untyped_storage.copy_(source.untyped(), non_blocking)
         return self
 
     def clone(self) -> TypedStorage:
         """A copy."""
-        return TypedStorage(wrap_storage=self._storage.clone(), dtype=self.dtype)
+        return TypedStorage(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
 
     def cpu(self) -> TypedStorage:
         """The storage itself, which is already on the CPU."""
-        return TypedStorage(wrap_storage=self._storage.cpu(), dtype=self.dtype)
+        return TypedStorage(wrap_storage=self._untyped_storage.cpu(), dtype=self.dtype)
 
     def pin_memory(self, device: Any = None) -> TypedStorage:
         """The storage itself, with a warning: pinned memory is for GPUs, and there is none."""
-        return TypedStorage(wrap_storage=self._storage.pin_memory(device), dtype=self.dtype)
+        return TypedStorage(wrap_storage=self._untyped_storage.pin_memory(device), dtype=self.dtype)
 
     def is_pinned(self, device: Any = None) -> bool:
         """Whether the memory is pinned: always False."""
         return False
 
+    def to(self, *, device: Any, non_blocking: bool = False) -> TypedStorage:
+        """The storage on a device: itself if it is there."""
+        return TypedStorage(wrap_storage=self._untyped_storage.to(device=device), dtype=self.dtype)
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
+        """Refused: no storage is on a GPU."""
+        return TypedStorage(wrap_storage=self._untyped_storage.cuda(device), dtype=self.dtype)
+
+    def hpu(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
+        """Refused: no storage is on such a device."""
+        return TypedStorage(wrap_storage=self._untyped_storage.hpu(device), dtype=self.dtype)
+
     @property
     def is_cuda(self) -> bool:
         """Whether the storage is on a GPU."""
-        return self._storage.is_cuda
+        return self._untyped_storage.is_cuda
+
+    @property
+    def is_hpu(self) -> bool:
+        """Whether the storage is on such a device: always False."""
+        return False
+
+    @property
+    def filename(self) -> str | None:
+        """The name of the file that is mapped and written through, or None."""
+        return self._untyped_storage.filename
+
+    @property
+    def _cdata(self) -> int:
+        return self._untyped_storage._cdata
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The legacy name of a storage of this dtype, ``"torch.FloatStorage"``; or a copy of another type."""
@@ -160,15 +184,15 @@ class TypedStorage:
 
     def resizable(self) -> bool:
         """Whether the size can change."""
-        return self._storage.resizable()
+        return self._untyped_storage.resizable()
 
     def resize_(self, size: int) -> None:
         """Changes the number of elements. New ones are not initialised."""
-        self._storage.resize_(size * self.element_size())
+        self._untyped_storage.resize_(size * self.element_size())
 
-    def get_device(self) -> int:
-        """The index of the device; -1 for the CPU."""
-        return self._elements().get_device()
+    def get_device(self) -> int | None:
+        """The index of the device; None for the CPU."""
+        return self.device.index
 
     @classmethod
     def from_buffer(cls, *args: Any, dtype: dtype | None = None, device: Any = None, **kwargs: Any) -> TypedStorage:
@@ -184,11 +208,11 @@ class TypedStorage:
 
     def is_shared(self) -> bool:
         """Whether the storage is in shared memory."""
-        return self._storage.is_shared()
+        return self._untyped_storage.is_shared()
 
     def share_memory_(self) -> Self:
         """Moves the storage into shared memory."""
-        self._storage.share_memory_()
+        self._untyped_storage.share_memory_()
         return self
 
     def __sizeof__(self) -> int:
@@ -198,17 +222,21 @@ class TypedStorage:
         return self.clone()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TypedStorage:
-        return TypedStorage(wrap_storage=deepcopy(self._storage, memo), dtype=self.dtype)
+        return TypedStorage(wrap_storage=deepcopy(self._untyped_storage, memo), dtype=self.dtype)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TypedStorage) and (self._storage, self.dtype) == (other._storage, other.dtype)
+        return isinstance(other, TypedStorage) and (self._untyped_storage, self.dtype) == (
+            other._untyped_storage,
+            other.dtype,
+        )
 
     def __hash__(self) -> int:
-        return hash((self._storage, self.dtype))
+        return hash((self._untyped_storage, self.dtype))
 
     def __repr__(self) -> str:
-        elements = "".join(f" {element}\n" for element in self)
-        return f"{elements}[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
+        meta = self.device.type == "meta"
+        elements = "..." if meta else " " + "\n ".join(map(str, self))
+        return f"{elements}\n[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
 
 
 #: The legacy classes, by the beginning of their names.
@@ -233,6 +261,28 @@ _FORMS = """TypedStorage.__init__ received an invalid combination of arguments. 
  * (Sequence data, *, torch.device device, torch.dtype dtype)
  * (*, UntypedStorage wrap_storage, torch.dtype dtype)
 """
+
+
+# The same without torch's warning; programs that avoid it call these.
+for _name in (
+    "size",
+    "element_size",
+    "nbytes",
+    "data_ptr",
+    "resize_",
+    "pickle_storage_type",
+    "is_shared",
+    "share_memory_",
+):
+    setattr(TypedStorage, f"_{_name}", getattr(TypedStorage, _name))
+TypedStorage._getitem = TypedStorage.__getitem__  # type: ignore[attr-defined]
+TypedStorage._setitem = TypedStorage.__setitem__  # type: ignore[attr-defined]
+
+
+def _dtype(dtype: Any) -> dtype:
+    if not isinstance(dtype, torch.dtype):
+        raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
+    return dtype
 
 
 def _made(data: Any, dtype: dtype, device: Any) -> UntypedStorage:
@@ -292,7 +342,9 @@ class _LegacyStorage:
             raise RuntimeError(f"{forms}Too many positional arguments")
         if cls._place == "cuda":
             torch.cuda.init()
-        if args and isinstance(args[0], (TypedStorage, UntypedStorage)):
+        if wrap_storage is not None and not isinstance(wrap_storage, UntypedStorage):
+            raise TypeError(f"{forms}Argument 'wrap_storage' must be UntypedStorage, but got {type(wrap_storage)}")
+        if args and (isinstance(args[0], (TypedStorage, UntypedStorage)) or not isinstance(args[0], (int, Sequence))):
             raise TypeError(f"{forms}Argument type not recognized: {type(args[0])}")
         return TypedStorage(*args, wrap_storage=wrap_storage, dtype=cls.dtype)
 
@@ -300,6 +352,10 @@ class _LegacyStorage:
     def from_buffer(cls, *args: Any, **kwargs: Any) -> TypedStorage:
         """A storage with a copy of numbers in a buffer. See `UntypedStorage.from_buffer`."""
         return TypedStorage.from_buffer(*args, dtype=cls.dtype, **kwargs)
+
+    @classmethod
+    def _new_shared(cls, size: int) -> TypedStorage:
+        return TypedStorage(wrap_storage=UntypedStorage._new_shared(size * cls.dtype.itemsize), dtype=cls.dtype)
 
     @classmethod
     def from_file(cls, filename: str, shared: bool = False, size: int = 0) -> TypedStorage:

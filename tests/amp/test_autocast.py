@@ -282,3 +282,36 @@ def test_devices_of_mixed_precision_by_their_names():
         TypeError, match=r"is_autocast_enabled\(\): argument 'device_type' \(position 1\) must be str, not"
     ):
         torch.is_autocast_enabled(torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    "device, dtype", [("mps", "float16"), ("xpu", "float16"), ("hpu", "bfloat16"), ("xla:1", "bfloat16")]
+)
+def test_modes_of_absent_devices_have_no_effect(device, dtype):
+    assert torch.amp.is_autocast_available(device) and torch.get_autocast_dtype(device) == getattr(torch, dtype)
+    with torch.autocast(device) as mode:
+        assert torch.is_autocast_enabled(device) and mode.fast_dtype == getattr(torch, dtype)
+        assert (X @ X).dtype == SINGLE and not torch.is_autocast_enabled("cpu")
+    assert not torch.is_autocast_enabled(device)
+    name = device.partition(":")[0].upper()
+    with pytest.warns(UserWarning, match=f"In {name} autocast, but the target dtype is not supported"):
+        torch.autocast(device, dtype=torch.float64)
+
+
+def test_devices_without_mixed_precision():
+    assert not torch.amp.is_autocast_available("vulkan") and not torch.amp.is_autocast_available("meta")
+    for ask in (torch.is_autocast_enabled, lambda device: torch.set_autocast_enabled(device, True)):
+        with pytest.raises(
+            RuntimeError, match="unknown device type for autocast in get_autocast_dispatch_key_from_device_type"
+        ):
+            ask("meta")
+    with pytest.raises(RuntimeError, match="unsupported scalarType"):
+        torch.get_autocast_dtype("meta")
+    with pytest.raises(RuntimeError, match="unsupported scalarType"):
+        torch.autocast("vulkan")
+    with pytest.raises(RuntimeError, match="User specified an unsupported autocast device_type 'hip'"):
+        torch.autocast("hip")
+    with pytest.raises(RuntimeError, match="User specified an unsupported autocast device_type 'meta'"):
+        torch.autocast("meta", torch.float16)
+    with pytest.raises(AssertionError, match="Tried to use AMP with the `privateuseone` backend"):
+        torch.autocast("privateuseone")

@@ -123,3 +123,20 @@ def test_what_the_forward_mode_does_not_take(arguments, error, sentence):
         functional.jacobian(lambda x: x, X, strategy="forward-mode", **arguments)
     with pytest.raises(ValueError, match=r"Expected primal to be floating point or complex, but got: torch.int64"):
         functional.jacobian(lambda x: x, torch.arange(2), vectorize=True, strategy="forward-mode")
+
+
+@pytest.mark.parametrize("product", [torch.autograd.functional.hvp, torch.autograd.functional.vhp])
+def test_strict_products_name_what_is_independent(product):
+    x = torch.ones(1)
+    with pytest.raises(RuntimeError, match="The output of the user-provided function is independent of input 0"):
+        product(lambda x: torch.tensor(1.0, requires_grad=True), x, x, strict=True)
+    with pytest.raises(RuntimeError, match="The output of the user-provided function is independent of input 1"):
+        product(lambda x, y: (x * x).sum(), (x, x), (x, x), strict=True)
+
+
+def test_strict_jacobians_look_at_the_function_first():
+    jacobian = torch.autograd.functional.jacobian
+    with pytest.raises(TypeError, match="The outputs of the user-provided function given to jacobian must be"):
+        jacobian(lambda x: 3, torch.ones(1), strict=True, vectorize=True)
+    with pytest.raises(RuntimeError, match="are not supported together"):
+        jacobian(lambda x: x * 2, torch.ones(1), strict=True, vectorize=True)

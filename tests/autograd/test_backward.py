@@ -326,6 +326,10 @@ def test_second_walk_through_a_number(call):
         lambda x: torch.nn.functional.channel_shuffle(x.view(1, 4, 1, 1), 2),
         lambda x: x.view(2, 2).rot90(),
         lambda x: x.view(2, 2).trace(),
+        lambda x: torch.nn.functional.interpolate(x.view(1, 1, 4), 3),
+        lambda x: torch.nn.functional.interpolate(x.view(1, 1, 4), 3, mode="linear"),
+        lambda x: torch.nn.functional.interpolate(x.view(1, 1, 2, 2), 3, mode="bicubic", antialias=True),
+        lambda x: torch.nn.functional.affine_grid(x[:3].expand(1, 2, 3), (1, 1, 2, 2), align_corners=False),
     ],
 )
 def test_second_walk_where_nothing_was_kept(call):

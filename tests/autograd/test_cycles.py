@@ -125,6 +125,63 @@ def step_within_backward(mark):
     parameter.register_post_accumulate_grad_hook(lambda _: optimizer.step())
 
 
+def attribute_of_a_leaf_with_a_result(mark):
+    x = leaf()
+    x.result, x.mark = (x * x).sum(), mark
+
+
+def attribute_of_a_saved_tensor(mark):
+    factor = torch.ones(3)
+    factor.result, factor.mark = leaf() * factor, mark
+
+
+def attribute_of_a_gradient(mark):
+    x = leaf() * 2
+    x.retain_grad()
+    x.sum().backward()
+    x.grad.own, x.grad.mark = x, mark
+
+
+def hook_of_a_leaf_with_a_result(mark):
+    x = leaf()
+    y = x.exp()
+    x.register_hook(lambda grad: (y, mark) and None)
+
+
+def hook_of_a_node_with_a_later_result(mark):
+    y = leaf() * 2
+    z = y.view(3).sum()
+    y.grad_fn.register_hook(lambda inputs, outputs: (z, mark) and None)
+
+
+def hook_after_accumulation_with_a_result(mark):
+    x = leaf()
+    y = x.exp()
+    x.register_post_accumulate_grad_hook(lambda leaf: (y, mark) and None)
+
+
+def gradient_of_a_gradient(mark):
+    x = leaf()
+    x.mark = mark
+    (x.slope,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+
+
+def value_of_a_future(mark):
+    box = [mark]
+    future = torch.jit.fork(lambda: box)
+    box.append(future)
+    future.wait()
+
+
+def exception_of_a_future(mark):
+    def fails():
+        raise ValueError(mark)
+
+    future = torch.jit.fork(fails)
+    with pytest.raises(ValueError, match="Mark"):
+        future.wait()
+
+
 class Keeps(torch.autograd.Function):
     """A function that stores its context and result in the way given by `how`."""
 
@@ -168,6 +225,15 @@ def module_hooks(mark):
 
 
 CYCLES = [
+    attribute_of_a_leaf_with_a_result,
+    hook_of_a_node_with_a_later_result,
+    attribute_of_a_saved_tensor,
+    attribute_of_a_gradient,
+    hook_of_a_leaf_with_a_result,
+    hook_after_accumulation_with_a_result,
+    gradient_of_a_gradient,
+    value_of_a_future,
+    exception_of_a_future,
     leaf_hook,
     hook_that_ran,
     hook_after_accumulation,
@@ -199,6 +265,26 @@ def test_a_cycle_is_collected(cycle):
     cycle(mark)
     del mark
     gc.collect()
+    assert seen() is None
+
+
+@pytest.mark.parametrize("shared", ["leaf", "saved", "node"])
+def test_what_another_graph_uses_is_not_collected(shared):
+    """The collector must count every handle of a tensor or node before it frees what they keep."""
+    x, factor = leaf(), torch.ones(3)
+    x.mark, factor.mark = Mark(), Mark()
+    y = x * factor
+    x.result, factor.result = y, y
+    other = {"leaf": x.exp(), "saved": leaf() * factor, "node": y.exp()}[shared]
+    seen = weakref.ref(x.mark if shared == "leaf" else factor.mark)
+    del x, factor, y
+    for _ in range(3):
+        gc.collect()
+    assert seen() is not None
+    other.sum().backward()
+    del other
+    for _ in range(3):
+        gc.collect()
     assert seen() is None
 
 

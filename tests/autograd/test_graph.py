@@ -240,7 +240,7 @@ def run(depth):
     Nested.apply(x, depth).sum().backward()
     return x.grad.item()
 
-found = []
+found = [run(2000)]
 def work():
     found.append(run(40))
     try:
@@ -255,10 +255,34 @@ thread.join()
 print(found)
 """
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-        assert done.stdout == "[1.0, 'maximum recursion depth exceeded']\n", (done.returncode, done.stderr[-500:])
+        assert done.stdout == "[1.0, 1.0, 'maximum recursion depth exceeded']\n", (done.returncode, done.stderr[-500:])
 
 
 class TestThreads:
+    def test_daemons_in_overrides_do_not_disturb_the_end_of_the_process(self):
+        """The interpreter unwinds them while the engine's frames are below Python's."""
+        script = """
+import threading, time
+import rushlight as torch
+
+met = threading.Barrier(3)
+
+class Own(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        met.wait()
+        while True:
+            time.sleep(0.001)
+
+for _ in range(2):
+    threading.Thread(target=lambda: torch.ones(3).as_subclass(Own) + 1, daemon=True).start()
+met.wait()
+time.sleep(0.01)
+print("end")
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr[-500:]
+
     def test_python_nodes_run_where_backward_was_called(self):
         found = []
 

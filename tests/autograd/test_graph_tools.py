@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 
@@ -61,6 +62,22 @@ def test_looking_for_nan_warns_that_it_is_slow_and_names_the_line():
     (said,) = [str(warning.message) for warning in told]
     assert said.startswith("Error detected in SqrtBackward0. Traceback of forward call that caused the error:\n")
     assert "y = (x * 0).sqrt()" in said
+
+
+def test_nan_in_a_backward_pass_of_a_backward_pass_names_both_calls():
+    with torch.autograd.set_detect_anomaly(True), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        x = torch.zeros(2, requires_grad=True)
+        (grad,) = torch.autograd.grad((x**1.5).sum(), x, create_graph=True)
+        with pytest.raises(RuntimeError, match="Function 'PowBackward0' returned nan values"):
+            torch.autograd.grad((grad * 0).sum(), x)
+    first, second = (str(warning.message) for warning in told)
+    assert first.startswith("Error detected in PowBackward0. Traceback of forward call that caused the error:\n")
+    assert second.startswith(
+        "\n\nPrevious calculation was induced by PowBackward0. Traceback of forward call that induced the previous "
+        "calculation:\n"
+    )
+    assert "create_graph=True" in first and "x**1.5" in second
 
 
 def test_the_traceback_of_forward_is_known_only_if_it_was_asked_for():

@@ -111,6 +111,17 @@ def test_other_memory_for_a_tensor_with_a_gradient(source):
     assert leaf.is_leaf and leaf.requires_grad
 
 
+def test_a_graph_from_before_other_memory_does_not_lead_to_the_leaf():
+    leaf = torch.ones(3, requires_grad=True)
+    before = (leaf * 2).sum()
+    with torch.no_grad():
+        leaf.set_(torch.zeros(2))
+    with pytest.raises(RuntimeError, match="appears to not have been used in the graph"):
+        torch.autograd.grad(before, leaf)
+    (leaf * 3).sum().backward()
+    assert leaf.grad.tolist() == [3, 3]
+
+
 @pytest.mark.parametrize("name", ["logical_not_", "logical_and_", "logical_or_", "logical_xor_"])
 def test_truth_in_place_leaves_no_trace(name):
     leaf = torch.tensor([2.0, 0.0], requires_grad=True)

@@ -115,7 +115,10 @@ def test_ext_1_once_differentiable():
 
     x = torch.tensor(3.0, requires_grad=True)
     (first,) = torch.autograd.grad(Square.apply(x) ** 2, x, create_graph=True)
-    assert first.item() == 108
+    assert first.item() == 108 and Square.apply(x).grad_fn.name() == "SquareBackward"
+    grad = torch.ones((), requires_grad=True)
+    (guarded,) = torch.autograd.grad(Square.apply(x), x, grad, create_graph=True)
+    assert guarded.grad_fn.name() == "torch::autograd::Error"
     with pytest.raises(
         RuntimeError, match="trying to differentiate twice a function that was marked with @once_differentiable"
     ):

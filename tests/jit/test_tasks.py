@@ -143,6 +143,24 @@ def test_the_interpreter_ends():
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "end\n", "")
 
 
+@pytest.mark.parametrize("kept", ["future = ", ""])
+def test_a_call_that_never_returns_ends_with_the_process(kept):
+    program = f"""
+import threading
+import rushlight as torch
+torch.jit._PATIENCE = 0.2
+began = threading.Event()
+def forever():
+    began.set()
+    threading.Event().wait()
+{kept}torch.jit.fork(forever)
+began.wait()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANGS)
+    assert (ended.returncode, ended.stdout) == (0, "")
+    assert ended.stderr.startswith("jit.fork: calls still run 0.2 seconds after the end of the program")
+
+
 def test_decorators_change_nothing():
     @torch.jit.script
     def double(x: torch.Tensor):

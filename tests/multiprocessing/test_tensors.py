@@ -402,3 +402,27 @@ def test_files_that_are_written_through_stay_files(tmp_path, method):
     there = queue.get()
     there[0] = 5
     assert tensor.tolist() == [5, 3, 3, 3]
+
+
+def sizes_of(queue, answers):
+    storage = queue.get()
+    answers.put((storage.nbytes(), bytes(storage)))
+
+
+def test_a_storage_that_shrank_is_sent_with_its_own_size(context):
+    queue, answers = context.SimpleQueue(), context.SimpleQueue()
+    storage = torch.full((1 << 16,), 7, dtype=torch.uint8).untyped_storage()
+    storage.resize_(3)
+    process = context.Process(target=sizes_of, args=(queue, answers))
+    process.start()
+    queue.put(storage)
+    assert answers.get() == (3, b"\7\7\7")
+    process.join()
+
+
+def test_what_a_storage_discarded_is_not_moved_to_shared_memory():
+    x = torch.full((8,), 7, dtype=torch.uint8)
+    behind = x[4:]
+    x.untyped_storage().resize_(4)
+    x.share_memory_()
+    assert x[:4].tolist() == [7] * 4 and behind.tolist() == [0] * 4

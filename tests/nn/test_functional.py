@@ -314,3 +314,44 @@ def test_windows_in_the_padding_alone(dims, place):
     if dims == 2:
         whole = torch.ones(1, 1, 1, 1, dtype=torch.int64)
         assert F.max_pool2d(whole, 2, 1, 1, 2).item() == torch.iinfo(torch.int64).min
+
+
+@pytest.mark.parametrize(
+    "call, error, sentence",
+    [
+        (
+            lambda x: F.interpolate(x, scale_factor="a"),
+            TypeError,
+            "upsample_nearest1d() received an invalid combination",
+        ),
+        (
+            lambda x: F.interpolate(x, scale_factor=torch.tensor(2.0)),
+            TypeError,
+            "upsample_nearest1d() received an invalid",
+        ),
+        (
+            lambda x: F.interpolate(x, size=4.0),
+            TypeError,
+            "upsample_nearest1d() received an invalid combination of arguments",
+        ),
+        (
+            lambda x: F.interpolate(x[..., :0], size=2),
+            RuntimeError,
+            "Input and output sizes should be greater than 0, but got",
+        ),
+        (
+            lambda x: F.fractional_max_pool2d(x[None, :, :0], 2, output_size=1),
+            RuntimeError,
+            "fractional_max_pool2d(): Expected input to have non-zero size for non-batch dimensions, but got[1, 2, 0, 4]",
+        ),
+        (
+            lambda x: F.fractional_max_pool3d(x, 2, output_size=1),
+            RuntimeError,
+            "fractional_max_pool3d_out(): Expected 4D or 5D tensor, but got: [2, 3, 4]",
+        ),
+    ],
+)
+def test_sentences_of_resizing(call, error, sentence):
+    with pytest.raises(error) as caught:
+        call(torch.ones(2, 3, 4))
+    assert str(caught.value).startswith(sentence)

@@ -54,6 +54,19 @@ def test_uninitialized_tensors_refuse_what_needs_sizes():
     for use in (lambda: weight + 1, lambda: 2 * weight, weight.sum, lambda: weight[0], lambda: len(weight)):
         with pytest.raises(ValueError, match="Attempted to use an uninitialized parameter in"):
             use()
+    for use in (
+        lambda: torch.empty_like(weight),
+        lambda: torch.add(weight, 1),
+        weight.detach,
+        weight.numel,
+        weight.type,
+        weight.requires_grad_,
+        lambda: nn.LazyLinear(1).requires_grad_(),
+        lambda: torch.optim.LBFGS([nn.UninitializedParameter()]).step(lambda: torch.ones(1, requires_grad=True)),
+    ):
+        with pytest.raises(ValueError, match="Attempted to use an uninitialized parameter in"):
+            use()
+    assert weight.size() == (0,) and weight.data.dtype == torch.float64 and weight.is_floating_point()
     with pytest.raises(RuntimeError, match="Can't share memory on an uninitialized parameter"):
         weight.share_memory_()
     weight.materialize((2, 3))
@@ -186,4 +199,3 @@ def test_buffers_wait_for_their_sizes_in_another_dtype(make):
     norm = norm.float().double()
     assert norm(torch.rand(2, 3, 4, dtype=torch.float64)).dtype == torch.float64
     assert norm.running_var.shape == (3,) and norm.running_var.dtype == torch.float64
-    assert isinstance(nn.UninitializedBuffer().type(), str)

@@ -172,6 +172,10 @@ class Draw:
         return {**made, "torch": torch, "inf": float("inf"), "nan": float("nan"), "capture": self.capture}
 
     @staticmethod
+    def tensor(values, dtype):
+        return tensor(values, dtype)
+
+    @staticmethod
     def capture(*args, **kwargs):
         return args, kwargs
 
@@ -194,15 +198,15 @@ class Draw:
     def make(self, low, high, sizes, least):
         shape = self.shape(sizes)
         if self.dtype == "bool":
-            return tensor(self.random.integers(0, 2, shape), "bool")
+            return self.tensor(self.random.integers(0, 2, shape), "bool")
         if self.dtype in (*INTS, *WIDE):
             floor = least if least > 0 or self.dtype not in SIGNED else -9
-            return tensor(self.random.integers(floor, 10, shape), self.dtype)
+            return self.tensor(self.random.integers(floor, 10, shape), self.dtype)
         if self.dtype in COMPLEX:
-            return tensor(
+            return self.tensor(
                 self.away_from_zero(low, high, shape) + 1j * self.away_from_zero(low, high, shape), self.dtype
             )
-        return tensor(self.away_from_zero(low, high, shape), self.dtype)
+        return self.tensor(self.away_from_zero(low, high, shape), self.dtype)
 
     def t(self, *sizes):
         return self.make(-2, 2, sizes, 0)
@@ -220,10 +224,10 @@ class Draw:
 
     def i(self, high, *sizes):
         high = high * self.scale if self.scale > 1 else high
-        return tensor(self.random.integers(0, high, self.shape(sizes)), "int64")
+        return self.tensor(self.random.integers(0, high, self.shape(sizes)), "int64")
 
     def b(self, *sizes):
-        return tensor(self.random.integers(0, 2, self.shape(sizes)), "bool")
+        return self.tensor(self.random.integers(0, 2, self.shape(sizes)), "bool")
 
 
 def tensor(values, dtype):

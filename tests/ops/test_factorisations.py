@@ -364,3 +364,38 @@ def test_eigenvalues_whose_squares_leave_the_range(of, size):
 def test_a_vast_upper_triangle_is_not_read():
     x = torch.tensor([[1e-38, float("inf")], [2e-38, 3e-38]])
     assert torch.linalg.eigvalsh(x).div(1e-38).tolist() == pytest.approx([2 - 5**0.5, 2 + 5**0.5], rel=1e-5)
+
+
+def test_complex_eigenvalues_have_the_order_of_lapack():
+    a = (torch.arange(36) * 37 % 23 - 11).reshape(6, 6) + 1j * (torch.arange(36) * 53 % 19 - 9).reshape(6, 6)
+    expected = [-28.026 - 5.12j, -2.683 + 13.517j, 16.116 - 8.147j, 1.332 - 0.578j, -7.999 - 7.269j, -0.739 - 10.402j]
+    for dtype in (torch.complex64, torch.complex128):
+        assert torch.linalg.eigvals(a.to(dtype)).tolist() == pytest.approx(expected, abs=1e-3)
+    # Rows that isolate an eigenvalue are moved.
+    triangle = torch.tensor([[1, 0, 0], [2j, 3, 0], [4, 5, 2]], dtype=torch.complex128)
+    assert torch.linalg.eigvals(triangle).tolist() == [2, 3, 1]
+    assert torch.linalg.eigvals(triangle.mT.contiguous()).tolist() == [1, 3, 2]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 40, 75, 76])
+@pytest.mark.parametrize("kind", ["random", "scaled", "triangular", "defective", "zero"])
+def test_complex_eigenvectors(n, kind):
+    random = np.random.default_rng(n)
+    a = random.normal(size=(n, n)) + 1j * random.normal(size=(n, n))
+    if kind == "scaled":
+        a *= 10.0 ** random.integers(-8, 8, size=n) / 10.0 ** random.integers(-8, 8, size=n)[:, None]
+    elif kind == "triangular":
+        a = np.tril(a)[random.permutation(n)]
+    elif kind == "defective":
+        a = np.eye(n, k=1) + 2j * np.eye(n)
+    elif kind == "zero":
+        a = np.zeros((n, n), dtype=complex)
+    values, vectors = (part.numpy() for part in torch.linalg.eig(torch.from_numpy(a)))
+    # The distance of `A V` from `V w`, as multiples of the precision.
+    distance = abs(a @ vectors - vectors * values) / max(abs(a).max() * n * np.finfo(float).eps, 1e-300)
+    assert distance.max() < 1000 and abs(np.linalg.norm(vectors, axis=0) - 1).max() < 1e-12
+    largest = vectors[abs(vectors).argmax(0), np.arange(n)]
+    assert abs(largest.imag).max() < 1e-15
+    assert sorted(abs(torch.linalg.eigvals(torch.from_numpy(a)).numpy())) == pytest.approx(
+        sorted(abs(values)), abs=1e-6
+    )

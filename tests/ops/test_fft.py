@@ -97,3 +97,30 @@ def test_one_number_stands_for_a_list_of_one():
     x = torch.randn(3, 4)
     assert torch.equal(torch.fft.fftn(x, 5, 1), torch.fft.fft(x, 5, 1))
     assert torch.equal(torch.fft.rfft2(x, dim=0), torch.fft.rfft(x, dim=0))
+
+
+def test_frames_that_begin_with_their_window():
+    x, window = torch.arange(1.0, 10.0), torch.tensor([1.0, 2.0])
+    arguments = {
+        "n_fft": 6,
+        "hop_length": 2,
+        "win_length": 2,
+        "window": window,
+        "center": False,
+        "return_complex": True,
+    }
+    aligned = torch.stft(x, align_to_window=True, **arguments)
+    middle = torch.nn.functional.pad(window, (2, 2))
+    frames = torch.nn.functional.pad(x, (2, 2)).unfold(0, 6, 2)[:4]
+    assert torch.allclose(aligned, torch.fft.rfft(frames * middle).T, atol=1e-5)
+    for apart in (False, None):
+        frames = x.unfold(0, 6, 2)
+        assert torch.allclose(
+            torch.stft(x, align_to_window=apart, **arguments), torch.fft.rfft(frames * middle).T, atol=1e-5
+        )
+    with pytest.raises(RuntimeError, match="align_to_window should only be set when center = false"):
+        torch.stft(x, 4, window=torch.ones(4), align_to_window=True, return_complex=True)
+    with pytest.raises(RuntimeError, match="expected 0 < n_fft < 3, but got n_fft=2"):
+        torch.stft(x[:3], 5, 1, 2, window, center=False, align_to_window=True, return_complex=True)
+    with pytest.raises(RuntimeError, match="setStorage"):
+        torch.stft(x, 5, 1, 2, window, center=False, align_to_window=True, return_complex=True)

@@ -309,3 +309,99 @@ def test_torchs_sentences(call, sentence):
 def test_powers_of_bools():
     assert torch.vander(torch.tensor([True, False]), 3, increasing=True).tolist() == [[1, 1, 1], [1, 0, 0]]
     assert torch.roll(torch.arange(4), 1, dims=None).tolist() == [3, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "call, dtype, sentence",
+    [
+        (
+            lambda a, out: torch.linalg.cond(a, "fro", out=out),
+            torch.int64,
+            "linalg.cond: Expected result to be safely castable from Float",
+        ),
+        (
+            lambda a, out: torch.linalg.matrix_rank(a, out=out),
+            torch.bool,
+            "torch.linalg.matrix_rank: Expected result to be safely castable",
+        ),
+        (
+            lambda a, out: torch.linalg.norm(a, out=out),
+            torch.float64,
+            "linalg.norm expected out tensor dtype Float but got: Double",
+        ),
+        (
+            lambda a, out: torch.linalg.matrix_norm(a, 2, out=out),
+            torch.float64,
+            "linalg.matrix_norm expected out tensor dtype Float but",
+        ),
+        (
+            lambda a, out: torch.nuclear_norm(a, out=out),
+            torch.float64,
+            "linalg.matrix_norm expected out tensor dtype Float but",
+        ),
+        (
+            lambda a, out: torch.linalg.vecdot(a, a, out=out),
+            torch.float64,
+            "linalg.vecdot: Expected out of dtypeFloat but found Double",
+        ),
+        (
+            lambda a, out: torch.mv(a, a[0], out=out),
+            torch.float64,
+            "Expected out tensor to have dtype float, but got double",
+        ),
+        (
+            lambda a, out: torch.linalg.solve_triangular(a, a, upper=True, out=out),
+            torch.float64,
+            "expected scalar type Float but found Double",
+        ),
+        (
+            lambda a, out: torch.geqrf(a, out=(out, torch.empty(0))),
+            torch.int64,
+            "torch.geqrf: Expected a to be safely castable from Float dtype, but got a with dtype Long",
+        ),
+        (
+            lambda a, out: torch.ormqr(a, a[0], a, out=out),
+            torch.int64,
+            "torch.ormqr: Expected input and result to have the same dtype, but input has dtypeFloat and result has dtype Long",
+        ),
+    ],
+)
+def test_results_of_another_dtype_are_refused_in_torchs_words(call, dtype, sentence):
+    with pytest.raises(RuntimeError) as caught:
+        call(torch.eye(3) + 0.5, torch.empty(0, dtype=dtype))
+    assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "driver, solution, rank", [("gelsy", [1, 0, 0], 1), ("gelsd", [1, 1, 1], 3), ("gelss", [0, 0, 0], 0)]
+)
+def test_least_squares_with_a_large_bound(driver, solution, rank):
+    a, b = torch.diag(torch.tensor([3.0, 2.0, 1.0])), torch.tensor([[3.0], [2.0], [1.0]])
+    found = torch.linalg.lstsq(a, b, rcond=1.0, driver=driver)
+    assert found.rank == rank and torch.allclose(found.solution, torch.tensor(solution).float()[:, None], atol=1e-5)
+
+
+@pytest.mark.parametrize("call", [torch.matmul, lambda v, m, out: torch.nn.functional.linear(v, m.t(), out=out)])
+def test_a_row_is_written_as_a_matrix(call):
+    v, m = torch.tensor([1.0, 2.0]), torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    storage = torch.zeros(6)
+    out = storage[::2]
+    with pytest.warns(
+        UserWarning, match=r"it had shape \[3\], which does not match the required output shape \[1, 3\]"
+    ):
+        assert call(v, m, out=out) is out
+    assert (out.stride(), storage.tolist()) == ((1,), [9, 12, 15, 0, 0, 0])
+    out = torch.zeros(3, 2).t()[:1]
+    assert call(v, m, out=out) is out and (out.shape, out.stride()) == ((3,), (2,))
+    assert call(v, m, out=torch.empty(0)).tolist() == [9, 12, 15]
+    # A matrix with a vector keeps the strides.
+    out = torch.zeros(4)[::2]
+    assert torch.matmul(m, torch.ones(3), out=out).stride() == (2,) and out.tolist() == [6, 15]
+
+
+def test_sums_of_products_in_place_have_their_shape():
+    x = torch.ones(1, requires_grad=True)
+    y = x.clone()
+    result = y.addbmm_(torch.ones(2, 2, 3), torch.ones(2, 3, 2))
+    assert result is y and y.tolist() == [[7, 7], [7, 7]]
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [4]

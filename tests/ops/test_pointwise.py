@@ -546,3 +546,28 @@ def test_powers_of_negative_numbers_have_complex_gradients():
         z = torch.tensor(1.5 + 0.5j, requires_grad=True)
         torch.pow(base, z).backward(torch.tensor(1.0 + 0j))
         assert torch.allclose(z.grad, torch.tensor(0.6531 + 0j), atol=1e-4)
+
+
+def test_clamps_in_place_as_functions_take_tensors():
+    x = torch.tensor([-2.0, 3.0])
+    assert torch.clamp_min_(x, torch.tensor([0.0, 4.0])) is x and x.tolist() == [0, 4]
+    assert torch.clamp_max_(x, torch.tensor([-1.0, 5.0])) is x and x.tolist() == [-1, 4]
+
+
+@pytest.mark.parametrize("name", ["sin", "sigmoid", "erfinv", "rsqrt", "exp2", "lgamma"])
+def test_shared_elements_are_refused_before_dtypes(name):
+    with pytest.raises(
+        RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"
+    ):
+        getattr(torch.ones(1, dtype=torch.int64).expand(3), f"{name}_")()
+    with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+        getattr(torch.ones(3, dtype=torch.int64), f"{name}_")()
+
+
+def test_the_gradient_of_an_exponent_is_rounded_after_each_product():
+    x = torch.tensor([[1.7, -2.3], [3.1, 0.7], [-1.9, 2.2]], dtype=torch.bfloat16)
+    y = torch.tensor([1.3, -0.6], dtype=torch.bfloat16, requires_grad=True)
+    direction = torch.tensor([[0.3, 0.7], [-1.1, 0.9], [0.45, -0.35]], dtype=torch.bfloat16)
+    result = torch.ldexp(x, y)
+    expected = (direction * result.detach() * 0.6931471805599453).sum(0)
+    assert torch.autograd.grad(result, y, direction)[0].tolist() == expected.tolist() == [-6.40625, -0.8046875]

@@ -409,3 +409,49 @@ def test_means_of_complex_numbers_with_an_infinite_part():
     assert torch.view_as_real(torch.tensor([complex(inf, inf), 2 + 1j]).mean(0)).isnan().all()
     x = torch.randn(7, dtype=torch.complex128)
     assert torch.equal(x.mean(), x.sum() / 7)
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        ((3, 2, 1), "torch.histc: max must be larger than min"),
+        ((0, 0, 1), "torch.histogram(): bins must be > 0, but got 0 for dimension 0"),
+        ((3, 0, float("inf")), "torch.histc: range of [0, inf] is not finite"),
+    ],
+)
+def test_histograms_of_integers_check_their_range_first(arguments, sentence):
+    for dtype in (torch.float32, torch.int64, torch.bool):
+        with pytest.raises(RuntimeError) as caught:
+            torch.histc(torch.ones(3, dtype=dtype), *arguments)
+        assert str(caught.value).startswith(sentence)
+    with pytest.raises(NotImplementedError, match="histogram_cpu"):
+        torch.histc(torch.ones(3, dtype=torch.int64), 3, 1, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int8])
+def test_the_last_of_the_most_frequent(dtype):
+    # torch's numbers: which of the equal elements comes last follows from the steps of its sort.
+    for n, values, index in [(16, 3, 15), (17, 3, 12), (40, 4, 16), (300, 5, 235), (1000, 2, 224)]:
+        found = (torch.arange(n) * 7919 % values).to(dtype).mode()
+        assert (found.values.item(), found.indices.item()) == (0, index)
+
+
+def test_nan_is_never_frequent():
+    found = torch.tensor([1.0, math.nan, math.nan, 0.0]).mode()
+    assert (found.values.item(), found.indices.item()) == (0, 3)
+    assert torch.tensor([math.nan, math.nan]).mode().indices.item() == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool])
+def test_a_sum_of_floats_without_nan_is_no_integer(dtype):
+    x, out = torch.tensor([[1.0, math.nan]]), torch.zeros((), dtype=dtype)
+    with pytest.raises(NotImplementedError, match="^\"nansum_cpu\" not implemented for '(Long|Byte|Bool)'"):
+        torch.nansum(x, out=out)
+    assert torch.nansum(x, dtype=dtype, out=out).item() == 1
+    assert torch.nansum(x.nan_to_num().int(), out=out).item() == 1
+
+
+def test_bins_of_bfloat16_are_computed_in_it():
+    x = (torch.arange(400) * 7919 % 1000).float() / 100
+    found = torch.histc(x.bfloat16(), bins=100, min=0, max=10)[:16].tolist()
+    assert found == [6, 3, 4, 4, 4, 5, 3, 3, 5, 4, 4, 4, 3, 5, 4, 3]

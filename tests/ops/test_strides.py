@@ -107,6 +107,55 @@ LAID = [
     ("torch.linalg.solve(a + 9 * torch.eye(3), b)", (2, 3, 3), "plain", (2, 3, 3), "plain", (9, 1, 3)),
     ("torch.empty_strided((2, 1, 3), (4, -1, 1)).zero_()", (1,), "plain", None, None, (4, 3, 1)),
     ("torch.triangular_solve(b, a).cloned_coefficient", (5, 5), "plain", (5, 3), "plain", (1, 5)),
+    ("F.max_unpool2d(a, b.long() * 0, 1)", (2, 4, 6, 4), "last", (2, 4, 6, 4), "plain", (96, 1, 16, 4)),
+    ("F.rms_norm(a, (4,))", (2, 4, 6, 4), "last", None, None, (96, 1, 16, 4)),
+    ("F.rrelu(a)", (2, 4, 6, 4), "last", None, None, (96, 24, 4, 1)),
+    ("F.batch_norm(a, torch.zeros(4), torch.ones(4))", (2, 4, 6, 4), "last", None, None, (96, 1, 16, 4)),
+    ("F.batch_norm(a, torch.zeros(4), torch.ones(4))", (2, 4, 6, 4), "moved", None, None, (96, 24, 4, 1)),
+    (
+        "F.instance_norm(a, torch.zeros(4), torch.ones(4), use_input_stats=False)",
+        (2, 4, 6, 4),
+        "last",
+        None,
+        None,
+        (96, 24, 4, 1),
+    ),
+    ("F.pad(a, (0, 0, 0, 0), mode='circular')", (2, 4, 6, 4), "last", None, None, (96, 24, 4, 1)),
+    ("F.pad(a, (0, 0, 0, 0), mode='replicate')", (2, 4, 6, 4), "moved", None, None, (96, 24, 4, 1)),
+    ("F.pad(a, (0, 0, 0, 0, 0, -1))", (2, 4, 6, 4), "moved", None, None, (1, 48, 8, 2)),
+    ("F.pad(a, (0, -1))", (1, 4, 6, 4), "plain", None, None, (72, 18, 3, 1)),
+    ("torch.roll(a, 4, 1)", (2, 4, 6, 4), "last", None, None, (96, 24, 4, 1)),
+    ("torch.linalg.cross(a, b)", (2, 3, 4, 3), "last", (2, 3, 4, 3), "last", (36, 12, 3, 1)),
+    ("torch.unique(a, dim=1)", (2, 3, 4), "plain", None, None, (4, 8, 1)),
+    ("torch.unique_consecutive(a, dim=2)", (2, 3, 4), "plain", None, None, (3, 1, 6)),
+    ("F.channel_shuffle(a.expand(2, 4, 6), 2)", (2, 1, 6), "plain", None, None, (24, 6, 1)),
+    ("F.channel_shuffle(a, 1)", (2, 4, 6), "moved", None, None, (24, 6, 1)),
+    ("torch.stack([a, a])", (1, 4, 6, 4), "last", None, None, (96, 4, 1, 16, 4)),
+    ("torch.conv_tbc(a, b, torch.zeros(2))", (5, 3, 4), "plain", (2, 4, 2), "plain", (6, 2, 1)),
+    ("torch.unique(a, dim=0)", (2, 3, 4), "plain", None, None, (12, 4, 1)),
+]
+
+# Functions of an input, its shape and layout, and torch's strides of its gradient where that of the result lies like the result.
+GRADIENTS = [
+    ("F.max_pool2d(x, 2)", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
+    ("F.max_pool3d(x, 2)", (2, 4, 4, 4, 4), "last", (256, 1, 64, 16, 4)),
+    ("F.adaptive_max_pool3d(x, 2)", (2, 4, 4, 4, 4), "last", (256, 64, 16, 4, 1)),
+    ("F.avg_pool2d(x, 2)", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
+    ("F.avg_pool3d(x, 2)", (2, 4, 4, 4, 4), "last", (256, 64, 16, 4, 1)),
+    ("F.adaptive_avg_pool2d(x, 2)", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
+    ("F.adaptive_max_pool2d(x, 2)", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
+    ("F.interpolate(x, size=(3, 3), mode='area')", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
+    ("F.pad(x, (1, 1, 1, 1), mode='replicate')", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
+    ("F.pad(x, (1, 1, 1, 1), mode='reflect')", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
+    ("F.group_norm(x, 2)", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
+    ("F.layer_norm(x, (4,))", (2, 4, 6, 4), "last", (96, 24, 4, 1)),
+    ("F.max_unpool2d(x, torch.zeros(2, 4, 6, 4, dtype=torch.int64), 1)", (2, 4, 6, 4), "last", (96, 24, 4, 1)),
+    (
+        "F.conv2d(torch.ones(2, 4, 6, 5).contiguous(memory_format=torch.channels_last), x)",
+        (6, 4, 3, 3),
+        "plain",
+        (36, 1, 12, 4),
+    ),
 ]
 
 
@@ -130,6 +179,25 @@ def test_results_lie_as_torchs(call, shape, layout, other, other_layout, expecte
     assert result.stride() == expected
     plain = eval(call, {"torch": torch, "F": F, "a": a.contiguous(), "b": other and b.contiguous()})
     assert torch.allclose(result.resolve_conj(), plain.resolve_conj(), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(("call", "shape", "layout", "expected"), GRADIENTS)
+def test_gradients_lie_as_torchs(call, shape, layout, expected):
+    def gradient(x):
+        x.requires_grad_()
+        result = eval(call, {"torch": torch, "F": F, "x": x})
+        return torch.autograd.grad(result, x, torch.ones_like(result))[0]
+
+    found = gradient(made(shape, layout))
+    assert found.stride() == expected
+    assert torch.allclose(found, gradient(made(shape, "plain")), rtol=1e-4, atol=1e-3)
+
+
+def test_a_shuffle_of_channels_never_shares_memory():
+    x = torch.arange(12.0).reshape(1, 4, 3)
+    for groups in (1, 2):
+        F.channel_shuffle(x.expand(2, 4, 3), groups).fill_(0)
+    assert x.sum() == 66
 
 
 def test_gradients_through_results_that_lie_otherwise():

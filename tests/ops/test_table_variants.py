@@ -29,8 +29,13 @@ import rushlight as torch
 #: The warning about an ``out=`` of the wrong size.
 RESIZED = "was resized since it had shape|does not match the computed number of elements"
 
+#: Operators that refuse an `out=` of another dtype with a TypeError, as in torch.
+JOINS = {"cat", "stack", "hstack", "vstack", "dstack", "column_stack"}
+
 #: Operators without this warning, as in torch. Factories have none either, except those that compute their size.
 SILENT = {"addbmm", "bernoulli", "linspace", "logsigmoid", "logspace", "multinomial"}
+#: Operators that compute a vector as a row of a matrix, to which ``out=`` is resized, as in torch.
+ROWS = {"linear", "matmul"}
 COUNTED = {"arange", "arange.start_step", "fftfreq", "rfftfreq"}
 
 
@@ -181,7 +186,9 @@ def test_out(op, thorough):
             if text:
                 return f"resized out: {text}"
             gaps = [strided(r.clone()) for r in results]
-            strides = [g.stride() for g in gaps]
+            ranks = [arg.dim() for arg in draw(op, sample, dtype)[0] if is_tensor(arg)][:2]
+            is_row = op.name in ROWS and ranks == [1, 2]
+            strides = [r.stride() if is_row else g.stride() for r, g in zip(results, gaps, strict=True)]
             run(gaps)
             text = None if op.is_random() else difference(gaps, results)
             if text:
@@ -199,9 +206,10 @@ def test_out(op, thorough):
                     continue
                 outs = [torch.zeros(tuple(r.shape), dtype=dtype_of(other)) for r in results]
                 allowed = takes_out(op, kinds[0], other)
+                refusal = TypeError if op.name in JOINS else RuntimeError
                 try:
                     run(outs)
-                except RuntimeError as error:
+                except refusal as error:
                     if allowed:
                         return f"out={other} raised {error}"
                     continue

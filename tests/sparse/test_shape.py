@@ -190,3 +190,17 @@ def test_the_gradient_of_a_sparse_factor_may_be_sparse():
     x = plain().requires_grad_()
     torch.sparse.mm(torch.ones(2, 3), x).sum().backward()
     assert x.grad.is_sparse and x.grad.to_dense().tolist() == [[0, 2, 0, 0], [2, 0, 0, 0], [0, 0, 0, 2]]
+
+
+def test_semi_structured_tensors_are_for_cuda_devices():
+    for make in (
+        torch.sparse.to_sparse_semi_structured,
+        torch.sparse.SparseSemiStructuredTensorCUTLASS.from_dense,
+        torch.sparse.SparseSemiStructuredTensorCUSPARSELT.from_dense,
+    ):
+        with pytest.raises(
+            RuntimeError, match="^Error original_tensor.device= cpu is not supported! Only CUDA tensors"
+        ):
+            make(torch.zeros(64, 64))
+    with pytest.raises(NotImplementedError):
+        torch.sparse.SparseSemiStructuredTensor.from_dense(torch.zeros(64, 64))

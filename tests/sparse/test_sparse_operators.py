@@ -174,3 +174,63 @@ def test_constructors_with_a_layout():
         torch.zeros(2, 4, layout=torch.sparse_bsr)
     with pytest.raises(RuntimeError, match=r"^torch.empty: Only batched sparse compressed .* but got size \[2\]"):
         torch.zeros(2, layout=torch.sparse_csr)
+
+
+def test_zeros_like_in_a_layout():
+    x = torch.ones(2, 3, dtype=torch.int64)
+    for layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
+        made = torch.zeros_like(x, layout=layout)
+        assert made.layout is layout and (made.shape, made.dtype, made._nnz()) == (x.shape, x.dtype, 0)
+        dense = torch.zeros_like(made, layout=torch.strided, dtype=torch.float32)
+        assert dense.layout is torch.strided and torch.equal(dense, torch.zeros(2, 3))
+    assert torch.zeros_like(WHOLE.to_sparse(), layout=torch.sparse_csr).layout is torch.sparse_csr
+    with pytest.raises(RuntimeError, match="expected sparse compressed .non-block. tensor layout but got SparseBsr"):
+        torch.zeros_like(x, layout=torch.sparse_bsr)
+    for make in (
+        torch.empty_like,
+        torch.ones_like,
+        torch.rand_like,
+        lambda x, layout: torch.full_like(x, 1, layout=layout),
+    ):
+        with pytest.raises(NotImplementedError, match="Could not run 'aten::empty_strided' .* the 'SparseCPU' backend"):
+            make(torch.ones(2, 3), layout=torch.sparse_coo)
+
+
+def test_sparse_tensors_on_meta_have_no_entries():
+    for own in (REPEATED, REPEATED.to_sparse_csr()):
+        moved = own.to("meta")
+        assert moved.device.type == "meta" and moved.layout is own.layout and moved.shape == own.shape
+        assert moved._nnz() == 0 and moved.values().device.type == "meta" and own.device.type == "cpu"
+        assert moved.to(torch.float64).dtype == torch.float64 and moved.clone().device == moved.device
+        with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+            moved.cpu()
+    made = torch.zeros(2, 3, layout=torch.sparse_coo, device="meta")
+    assert made.device.type == "meta" and torch.zeros_like(made).device.type == "meta"
+    assert torch.zeros_like(REPEATED, device="meta").device.type == "meta"
+
+
+def test_principal_components_of_sparse_matrices():
+    torch.manual_seed(0)
+    x = torch.rand(12, 7, dtype=torch.float64)
+    x = x * (x > 0.5)
+    mean = x.mean(0, keepdim=True)
+    for own, whole in ((x, x), (x.T, x.T)):
+        for center, shift in ((True, whole.mean(0, keepdim=True)), (False, 0)):
+            u, s, v = torch.pca_lowrank(own.to_sparse(), q=7, center=center)
+            assert torch.allclose(u @ torch.diag(s) @ v.mT, whole - shift)
+            assert u.layout is torch.strided
+    u, s, v = torch.svd_lowrank(x.to_sparse(), 7, M=mean.expand(12, 7))
+    assert torch.allclose(u @ torch.diag(s) @ v.mT, x - mean)
+    with pytest.raises(ValueError, match="pca_lowrank input is expected to be 2-dimensional tensor"):
+        torch.pca_lowrank(torch.ones(2, 3, 4).to_sparse(), 2)
+
+
+@pytest.mark.parametrize("convert", [lambda a: a.to_sparse(), lambda a: a.to_sparse_csr()])
+def test_eigenvalues_of_sparse_matrices(convert):
+    torch.manual_seed(0)
+    a = torch.diag(torch.arange(1.0, 13.0, dtype=torch.float64))
+    values, vectors = torch.lobpcg(convert(a), 2)
+    assert torch.allclose(values, torch.tensor([12.0, 11.0], dtype=torch.float64), atol=1e-5)
+    assert torch.allclose(a @ vectors, vectors * values, atol=1e-4)
+    values, _ = torch.lobpcg(convert(a), 2, B=convert(torch.eye(12, dtype=torch.float64) * 2), largest=False)
+    assert torch.allclose(values, torch.tensor([0.5, 1.0], dtype=torch.float64), atol=1e-5)

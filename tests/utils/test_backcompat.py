@@ -145,3 +145,19 @@ def test_strictness_is_switched_as_its_siblings_are():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         column + row
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda column, row: torch.broadcast_tensors(column, row),
+        lambda column, row: torch.distributions.Normal(column, row),
+        lambda column, row: column.masked_fill(row > 0, 2.0),
+        lambda column, row: column.masked_scatter(row > 0, torch.ones(9)),
+        lambda column, row: column.masked_select(row > 0),
+    ],
+)
+def test_functions_that_expand_their_operands_warn_once(call):
+    (said,) = told(lambda: call(torch.ones(3, 1), torch.ones(3)), 1)
+    assert "[3, 1] and [3] make [3, 3]" in said or "[3] and [3, 1] make [3, 3]" in said
+    assert told(lambda: call(torch.ones(3, 3), torch.ones(3)), 2) == []

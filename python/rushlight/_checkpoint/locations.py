@@ -114,9 +114,34 @@ def _restore_meta(storage, location):
     return torch.UntypedStorage(storage.nbytes(), device="meta") if location == "meta" else None
 
 
+def _tag_nothing(storage):
+    """No storage is on a device that rushlight does not support."""
+    return None
+
+
+def _restore_absent(storage, location):
+    kind = location.partition(":")[0]
+    instead = (
+        "If you are running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your "
+        "storages to the CPU."
+    )
+    if kind == "mps":
+        return torch.UntypedStorage(storage.nbytes(), device=location)
+    if kind == "xpu":
+        raise RuntimeError(
+            f"Attempting to deserialize object on a XPU device but torch.xpu.is_available() is False. {instead}"
+        )
+    if kind == "mtia":
+        return torch.mtia.current_device()
+    if kind in ("hpu", "privateuseone"):
+        raise RuntimeError(f"The {kind.upper()} device module is not registered. {instead}")
+    return None
+
+
 register_package(10, _tag_cpu, _restore_cpu)
 register_package(20, _tag_cuda, _restore_cuda)
 register_package(22, _tag_meta, _restore_meta)
+register_package(23, _tag_nothing, _restore_absent)
 
 
 def restorer(map_location):

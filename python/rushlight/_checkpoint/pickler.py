@@ -8,6 +8,7 @@ import types
 from typing import ClassVar
 
 import rushlight as torch
+from rushlight._quantized import parameters_of
 from rushlight._utils import is_sparse, sparse_parts
 from rushlight.storage import TypedStorage
 
@@ -69,7 +70,7 @@ class Pickler(pickle._Pickler):
             return self._reduce_tensor(obj) if type(obj).__reduce_ex__ is torch.Tensor.__reduce_ex__ else NotImplemented
         if isinstance(obj, Global):
             return obj.name
-        if isinstance(obj, torch.dtype):
+        if isinstance(obj, (torch.dtype, torch.qscheme)):
             return str(obj).rpartition(".")[2]
         if isinstance(obj, torch.Size):
             return named("torch", "Size"), (tuple(obj),)
@@ -135,6 +136,10 @@ class Pickler(pickle._Pickler):
         name = str(tensor.dtype).rpartition(".")[2]
         typed = name in STORAGE_NAMES
         reference = self._storage(tensor.untyped_storage(), name if typed else None)
+        if tensor.is_quantized:
+            where = reference, tensor.storage_offset(), tuple(tensor.size()), stride
+            rest = parameters_of(tensor), requires_grad, collections.OrderedDict()
+            return named("torch._utils", "_rebuild_qtensor"), (*where, *rest)
         arguments = (reference, tensor.storage_offset(), tuple(tensor.size()), stride, requires_grad)
         arguments += (collections.OrderedDict(),)
         if typed:
@@ -163,7 +168,7 @@ def _checkpoint_name(obj, name):
     """torch's name of one of rushlight's objects; (None, name) for all others."""
     if isinstance(obj, Global):
         return obj.module, obj.name
-    if isinstance(obj, torch.dtype):
+    if isinstance(obj, (torch.dtype, torch.qscheme)):
         return "torch", name
     if obj is torch.Tensor:
         return "torch", "Tensor"

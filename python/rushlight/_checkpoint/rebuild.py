@@ -7,7 +7,8 @@ import importlib
 
 import rushlight as torch
 from rushlight import _C
-from rushlight._utils import set_state, sparse_of, view_of
+from rushlight._quantized import over
+from rushlight._utils import set_state, sparse_of, stored, view_of
 from rushlight.storage import TypedStorage
 
 from .pickler import Global
@@ -31,6 +32,12 @@ def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, bac
 def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype, metadata=None):
     tensor = _view(storage, dtype, storage_offset, size, stride)
     return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, requires_grad, backward_hooks):
+    if not isinstance(quantizer_params, tuple) or len(quantizer_params) < 3:
+        raise TypeError("a quantised tensor needs a scheme and its parameters")
+    return over(_view(storage, stored(storage.dtype), storage_offset, size, stride), quantizer_params)
 
 
 def _view(storage, dtype, offset, size, stride):

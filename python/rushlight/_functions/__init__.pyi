@@ -249,15 +249,21 @@ def clamp_max(input: Tensor, max: Tensor, *, out: Tensor | None = None) -> Tenso
     """Lowers elements to those of `max`."""
 @overload
 def clamp_max(input: Tensor, max: _Number, *, out: Tensor | None = None) -> Tensor: ...
-def clamp_max_(input: Tensor, max: _Number) -> Tensor:
-    """Lowers elements to `max`."""
+@overload
+def clamp_max_(input: Tensor, max: Tensor) -> Tensor:
+    """Lowers elements to those of `max`."""
+@overload
+def clamp_max_(input: Tensor, max: _Number) -> Tensor: ...
 @overload
 def clamp_min(input: Tensor, min: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Raises elements to those of `min`."""
 @overload
 def clamp_min(input: Tensor, min: _Number, *, out: Tensor | None = None) -> Tensor: ...
-def clamp_min_(input: Tensor, min: _Number) -> Tensor:
-    """Raises elements to `min`."""
+@overload
+def clamp_min_(input: Tensor, min: Tensor) -> Tensor:
+    """Raises elements to those of `min`."""
+@overload
+def clamp_min_(input: Tensor, min: _Number) -> Tensor: ...
 def clip(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
     """Limits elements to `min .. max`, numbers or tensors that broadcast; one of the two may be omitted. NaN is unchanged."""
 def clip_(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:

@@ -30,13 +30,13 @@ def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The determinants of matrices."""
 def diagonal(A: Tensor, *, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
     """A view of the diagonals of matrices, as the last dimension."""
-def eig(A: Tensor, *, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_eig:
+def eig(input: Tensor, *, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_eig:
     """Eigenvalues of matrices and their eigenvectors of length one as columns, always complex."""
-def eigh(A: Tensor, UPLO: _str = ..., *, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_eigh:
+def eigh(input: Tensor, UPLO: _str = ..., *, out: tuple[Tensor, ...] | None = None) -> return_types.linalg_eigh:
     """Eigenvalues of symmetric or Hermitian matrices, ascending, and their orthonormal eigenvectors as columns."""
-def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+def eigvals(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Eigenvalues of matrices, always complex, in no particular order."""
-def eigvalsh(A: Tensor, UPLO: _str = ..., *, out: Tensor | None = None) -> Tensor:
+def eigvalsh(input: Tensor, UPLO: _str = ..., *, out: Tensor | None = None) -> Tensor:
     """Eigenvalues of symmetric or Hermitian matrices, ascending."""
 def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The first columns of the product of reflections, in the format of `torch.geqrf`."""

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
-_DEFAULTS = {"cpu": torch.bfloat16, "cuda": torch.float16}
+# Modes of devices that do not exist can be set and asked for, and have no effect.
+_DEFAULTS = {
+    **dict.fromkeys(("cpu", "hpu", "maia", "xla"), torch.bfloat16),
+    **dict.fromkeys(("cuda", "ipu", "mps", "mtia", "privateuseone", "xpu"), torch.float16),
+}
 
 
 class _Modes(local):
@@ -55,7 +59,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     ...     torch.is_autocast_enabled("cpu")
     True
     """
-    kind = _kind(device_type, "is_autocast_enabled")
+    kind = _known(device_type, "is_autocast_enabled")
     return _C._autocast() is not None if kind == "cpu" else kind in _modes.elsewhere
 
 
@@ -86,7 +90,11 @@ def get_autocast_dtype(device_type: str) -> torch.dtype:
     >>> torch.get_autocast_dtype("cpu")
     torch.bfloat16
     """
-    kind = _known(device_type, "get_autocast_dtype")
+    kind = _kind(device_type, "get_autocast_dtype")
+    if kind == "hip":  # torch has a dtype for it and no mode
+        return torch.float16
+    if kind not in _DEFAULTS:
+        raise RuntimeError("unsupported scalarType")
     lower = _C._autocast() if kind == "cpu" else None
     return lower or _modes.dtypes[kind]
 
@@ -111,24 +119,18 @@ def set_autocast_dtype(device_type: str, dtype: torch.dtype) -> None:
 
 
 def _kind(device_type: Any, function: str) -> str:
-    """The device type in a device name. It may be one that rushlight does not support."""
+    """The device type in a device name."""
     if not isinstance(device_type, str):
         raise TypeError(
             f"{function}(): argument 'device_type' (position 1) must be str, not {type(device_type).__name__}"
         )
-    if device_type not in _DEFAULTS:
-        try:
-            torch.device(device_type)
-        except RuntimeError as error:
-            if str(error).startswith("Expected one of"):
-                raise
-    return device_type.partition(":")[0]
+    return device_type if device_type in _DEFAULTS else torch.device(device_type).type
 
 
 def _known(device_type: Any, function: str) -> str:
     kind = _kind(device_type, function)
     if kind not in _DEFAULTS:
-        raise RuntimeError(f"unknown device type for autocast: '{device_type}'")
+        raise RuntimeError("unknown device type for autocast in get_autocast_dispatch_key_from_device_type")
     return kind
 
 
@@ -198,7 +200,7 @@ class autocast:
     """Mixed precision inside a ``with`` block, or in a decorated function.
 
     Args:
-        device_type: ``"cpu"``; ``"cuda"`` gives a warning and has no effect, because no operator runs there.
+        device_type: ``"cpu"``. Other types have no effect, because no operator runs there; ``"cuda"`` gives a warning.
         dtype: the dtype of matrix products, ``bfloat16`` or ``float16``; ``bfloat16`` if None.
         enabled: False disables mixed precision.
         cache_enabled: the value of `torch.is_autocast_cache_enabled` inside. Arguments are cast at each use, so that
@@ -206,6 +208,7 @@ class autocast:
 
     Raises:
         RuntimeError: the device type is unknown.
+        AssertionError: it is ``"privateuseone"``, for which no backend is registered.
 
     >>> with torch.autocast("cpu"):
     ...     y = torch.ones(2, 2) @ torch.ones(2, 2)
@@ -222,17 +225,25 @@ class autocast:
     ) -> None:
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         if not is_autocast_available(device_type):
             raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
+        kind = _kind(device_type, "autocast")
+        if kind == "privateuseone":
+            raise AssertionError(
+                "Tried to use AMP with the `privateuseone` backend, but the backend has not registered a module or  the "
+                "module miss some necessary funcs."
+            )
         self.device = device_type
-        self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
-        if enabled and _kind(device_type, "autocast") == "cuda":
+        self.fast_dtype = fast_dtype
+        if enabled and device_type == "cuda":
             warn("CUDA is not available or torch_xla is imported. Disabling autocast.")
             enabled = False
         if enabled and self.fast_dtype not in (torch.bfloat16, torch.float16):
+            name = kind.upper()
             warn(
-                "In CPU autocast, but the target dtype is not supported. Disabling autocast.\nCPU Autocast only supports "
-                "dtypes of torch.bfloat16, torch.float16 currently.",
+                f"In {name} autocast, but the target dtype is not supported. Disabling autocast.\n{name} Autocast only "
+                "supports dtypes of torch.bfloat16, torch.float16 currently.",
             )
             enabled = False
         self._enabled = enabled

@@ -1,4 +1,4 @@
-"""`torch.ao`: quantisation, of which there are only the names."""
+"""`torch.ao`: quantisation."""
 
 from __future__ import annotations
 

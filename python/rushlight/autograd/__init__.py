@@ -6,6 +6,8 @@ from threading import local
 
 from rushlight import _C
 from rushlight._C import _queue_callback as _queue_callback
+from rushlight._overridable import call_override, mark_overridable
+from rushlight._text import with_shapes
 from rushlight._warnings import warn
 from rushlight.autograd.function import Function
 
@@ -143,10 +145,11 @@ def _batches(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
             )
     sizes = [batch.size(0) for batch in batches]
     if len(set(sizes)) > 1:
-        raise ValueError(
+        sentence = (
             "vmap: Expected all tensors to have the same size in the mapped dimension, "
             f"got sizes {sizes} for the mapped dimension"
         )
+        raise ValueError(with_shapes(sentence, "vmap", *(batch.shape for batch in batches)))
     return batches
 
 
@@ -184,6 +187,9 @@ def backward(
     >>> x.grad
     tensor([2., 4.])
     """
+    if _C._overridden((tensors, grad_tensors)):
+        options = {"retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs}
+        return call_override(backward, (tensors, grad_tensors), options)
     if grad_variables is not None:
         warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
         if grad_tensors is not None:
@@ -243,6 +249,17 @@ def grad(
     >>> g, torch.autograd.grad(g, x)
     (tensor(27., grad_fn=<MulBackward0>), (tensor(18.),))
     """
+    if _C._overridden((outputs, inputs)):
+        options = {
+            "retain_graph": retain_graph,
+            "create_graph": create_graph,
+            "only_inputs": only_inputs,
+            "allow_unused": allow_unused,
+            "is_grads_batched": is_grads_batched,
+            "materialize_grads": materialize_grads,
+        }
+        made: tuple[Any, ...] = call_override(grad, (outputs, inputs, grad_outputs), options)
+        return made
     if not only_inputs:
         warn(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other "
@@ -285,6 +302,10 @@ def grad(
 
         found = tuple(zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in zip(found, inputs))
     return found
+
+
+for _function in backward, grad:
+    mark_overridable(_function)
 
 
 def variable(*args: Any, **kwargs: Any) -> Any:

@@ -232,18 +232,6 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
-class _OnceDifferentiable(Function):
-    """The identity. Differentiating it raises an error."""
-
-    @staticmethod
-    def forward(ctx: Any, *tensors: Any) -> Any:
-        return tuple(tensor.detach() for tensor in tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
-
-
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Marks a ``backward`` that is not differentiable, so that differentiating it raises an error instead of returning
     a wrong result.
@@ -278,9 +266,11 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             return results
         single = not isinstance(results, tuple)
         results = (results,) if single else results
-        tensors = [r.detach().requires_grad_() for r in results if isinstance(r, _C.Tensor)]
-        guarded = iter(_OnceDifferentiable.apply(*tensors)) if tensors else iter(())
-        results = tuple(next(guarded) if isinstance(r, _C.Tensor) else r for r in results)
+        message = "trying to differentiate twice a function that was marked with @once_differentiable"
+        results = tuple(
+            _C._undifferentiable(r.detach().requires_grad_(), message) if isinstance(r, _C.Tensor) else r
+            for r in results
+        )
         return results[0] if single else results
 
     return once

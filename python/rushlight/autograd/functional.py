@@ -246,16 +246,16 @@ def jacobian(
         )
     if strategy == "forward-mode":
         return _jacobian_forward(func, inputs, create_graph, strict, vectorize)
-    if strict and vectorize:
-        raise RuntimeError(
-            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please "
-            "either set `strict=False` or `vectorize=False`."
-        )
     with torch.enable_grad():
         inputs_tuple, inputs = _as_tuple(inputs, "inputs", "jacobian")
         inputs = _fresh(inputs, create_graph)
         outputs_tuple, outputs = _as_tuple(func(*inputs), _OUTPUTS, "jacobian")
         _check_depends(outputs, "outputs", strict)
+        if strict and vectorize:
+            raise RuntimeError(
+                "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please "
+                "either set `strict=False` or `vectorize=False`."
+            )
         if vectorize:
             rows = [_all_rows(out, inputs, create_graph) for out in outputs]
         else:
@@ -392,7 +392,7 @@ def vhp(
         alone = "the input to the user-provided function is a single Tensor with a single element"
         v = _vector(v, inputs, inputs_tuple, create_graph, "vhp", alone)
         outputs, is_tuple = _scalar(func, inputs, "vhp", strict)
-        slopes = _filled(_grad(outputs, inputs, create_graph=True), inputs, strict, False, "double_back")
+        slopes = _filled(_grad(outputs, inputs, create_graph=True), inputs, strict, False, "back")
         _check_depends(slopes, "jacobian", strict)
         product = _filled(_grad(slopes, inputs, v, create_graph), inputs, strict, create_graph, "double_back")
     return (
@@ -415,7 +415,7 @@ def hvp(
         alone = "the input to the user-provided function is a single Tensor with a single element"
         v = _vector(v, inputs, inputs_tuple, create_graph, "hvp", alone)
         outputs, is_tuple = _scalar(func, inputs, "hvp", strict)
-        slopes = _filled(_grad(outputs, inputs, create_graph=True), inputs, strict, False, "double_back")
+        slopes = _filled(_grad(outputs, inputs, create_graph=True), inputs, strict, False, "back")
         _check_depends(slopes, "jacobian", strict)
         weights = tuple(torch.zeros_like(own, requires_grad=True) for own in inputs)
         double = _filled(_grad(slopes, inputs, weights, create_graph=True), inputs, strict, False, "double_back")

@@ -1,4 +1,4 @@
-"""The setting for the fast path of attention layers, which is not used."""
+"""The setting for the fast path of attention layers: nested tensors, and padding that becomes zero."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def get_fastpath_enabled() -> bool:
 
 
 def set_fastpath_enabled(value: bool) -> None:
-    """Sets the setting. It has no effect: attention layers compute the same with either value.
+    """Sets the setting. Without it, attention layers refuse nested tensors, and an encoder keeps what it computes for padding.
 
     >>> torch.backends.mha.set_fastpath_enabled(True)
     """

@@ -1,8 +1,84 @@
-"""`torch.distributed`: the stores through which processes on one or several machines find each other."""
+"""`torch.distributed`: processes that train together.
+
+`init_process_group` begins a group of processes of one machine, which exchange tensors through shared memory. The stores
+through which they find each other also work between machines.
+"""
 
 from rushlight._loading import load as _load
 from rushlight._names import missing_from
 from rushlight._set_module import set_module
+from rushlight.distributed import distributed_c10d
+from rushlight.distributed._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
+from rushlight.distributed._engine_group import DistBackendError
+from rushlight.distributed._file_store import FileStore
+from rushlight.distributed.distributed_c10d import (
+    Backend,
+    BackendConfig,
+    GroupMember,
+    P2POp,
+    ProcessGroup,
+    ReduceOp,
+    Work,
+    all_gather,
+    all_gather_coalesced,
+    all_gather_into_tensor,
+    all_gather_object,
+    all_gather_single,
+    all_reduce,
+    all_reduce_coalesced,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    batch_isend_irecv,
+    broadcast,
+    broadcast_object_list,
+    default_pg_nccl_timeout,
+    default_pg_timeout,
+    destroy_process_group,
+    gather,
+    gather_object,
+    get_backend,
+    get_backend_config,
+    get_default_backend_for_device,
+    get_global_rank,
+    get_group_rank,
+    get_node_local_rank,
+    get_pg_count,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    group,
+    init_process_group,
+    irecv,
+    is_backend_available,
+    is_gloo_available,
+    is_initialized,
+    is_mpi_available,
+    is_nccl_available,
+    is_torchelastic_launched,
+    is_ucc_available,
+    is_xccl_available,
+    isend,
+    monitored_barrier,
+    new_group,
+    new_subgroups,
+    new_subgroups_by_enumeration,
+    recv,
+    recv_object_list,
+    reduce,
+    reduce_op,
+    reduce_scatter,
+    reduce_scatter_single,
+    reduce_scatter_tensor,
+    register_rendezvous_handler,
+    rendezvous,
+    scatter,
+    scatter_object_list,
+    send,
+    send_object_list,
+    split_group,
+    supports_complex,
+)
 from rushlight.distributed.store import (
     DistError,
     DistNetworkError,
@@ -14,72 +90,31 @@ from rushlight.distributed.store import (
 )
 
 __all__ = [
+    *distributed_c10d.__all__,
+    "DebugLevel",
+    "DistBackendError",
     "DistError",
     "DistNetworkError",
     "DistStoreError",
+    "FileStore",
     "HashStore",
-    "PrefixStore",
-    "Store",
     "TCPStore",
-    "get_rank",
-    "get_world_size",
+    "get_debug_level",
     "is_available",
-    "is_initialized",
+    "set_debug_level",
+    "set_debug_level_from_env",
 ]
 
 set_module(__name__, DistError, DistNetworkError, DistStoreError)
 
 
 def is_available():
-    """Whether there are process groups: always False, because only the stores exist yet.
+    """Whether there are process groups: True.
 
     >>> torch.distributed.is_available()
-    False
+    True
     """
-    return False
-
-
-def is_initialized():
-    """Whether the default process group is initialised: always False.
-
-    >>> torch.distributed.is_initialized()
-    False
-    """
-    return False
-
-
-def _group():
-    raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
-
-
-def get_rank(group=None):
-    """The rank of this process in its group.
-
-    Raises:
-        ValueError: there is no process group.
-
-    >>> try:
-    ...     torch.distributed.get_rank()
-    ... except ValueError:
-    ...     print("no group")
-    no group
-    """
-    return _group()
-
-
-def get_world_size(group=None):
-    """The number of processes in the group.
-
-    Raises:
-        ValueError: there is no process group.
-
-    >>> try:
-    ...     torch.distributed.get_world_size()
-    ... except ValueError:
-    ...     print("no group")
-    no group
-    """
-    return _group()
+    return True
 
 
 _SUBMODULES = ("algorithms", "checkpoint", "device_mesh", "fsdp", "nn", "optim", "rpc", "tensor")

@@ -168,7 +168,7 @@ class TCPStore(Store):
     The process with `is_master=True` listens at `host_name:port` (port 0 chooses a free one, see `.port`) while the
     store exists there. The others connect, and retry until `timeout`. With `world_size` the server waits until that
     many processes, including itself, have joined. With a `token` only processes that know it can join; it is sent
-    unencrypted.
+    unencrypted. `use_libuv` is accepted; there is one implementation.
 
     Raises DistNetworkError if the server cannot be reached, and DistStoreError if processes are missing.
 
@@ -187,9 +187,12 @@ class TCPStore(Store):
         timeout=timedelta(seconds=300),
         wait_for_workers=True,
         *,
+        use_libuv=True,
         token="",
     ):
-        self._timeout, self._token = timeout, _bytes(token)
+        if not isinstance(use_libuv, bool):
+            raise TypeError(f"use_libuv must be a bool, not {type(use_libuv).__name__}")
+        self._timeout, self._token, self._use_libuv = timeout, _bytes(token), use_libuv
         self._server = None
         try:
             if is_master:
@@ -211,6 +214,11 @@ class TCPStore(Store):
                     )
                 time.sleep(0.01)
                 joined = self.add(_INIT.decode(), 0)
+
+    @property
+    def libuvBackend(self):
+        """The argument `use_libuv`."""
+        return self._use_libuv
 
     @property
     def host(self):

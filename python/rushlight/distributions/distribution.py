@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight._text import with_shapes
 from rushlight._warnings import warn
 
 from . import constraints
@@ -174,9 +175,8 @@ class Distribution:
         expected = torch.Size((*self._batch_shape, *self._event_shape))
         for given, wanted in zip(reversed(value.size()), reversed(expected)):
             if given not in (1, wanted) and wanted != 1:
-                raise ValueError(
-                    f"Value is not broadcastable with batch_shape+event_shape: {value.size()} vs {expected}."
-                )
+                sentence = f"Value is not broadcastable with batch_shape+event_shape: {value.size()} vs {expected}."
+                raise ValueError(with_shapes(sentence, type(self).__name__, value.shape, expected))
         try:
             support = self.support
         except NotImplementedError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import wraps
 
 import rushlight as torch
+from rushlight._text import with_shapes
 from rushlight.autograd._maps import Level
 
 from . import _tree
@@ -124,14 +125,16 @@ def _checked(name: str, in_dims: Any, dims: list[Any], leaves: list[Any]) -> lis
 
 
 def _size(leaves: list[Any], dims: list[int | None]) -> int:
-    sizes = [leaf.size(dim) for leaf, dim in zip(leaves, dims) if dim is not None]
+    mapped = [(leaf, dim) for leaf, dim in zip(leaves, dims) if dim is not None]
+    sizes = [leaf.size(dim) for leaf, dim in mapped]
     if not sizes:
         raise ValueError("vmap: Expected at least one Tensor to vmap over")
     if len(set(sizes)) > 1:
-        raise ValueError(
+        sentence = (
             f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the mapped "
             "dimension"
         )
+        raise ValueError(with_shapes(sentence, "vmap", *(leaf.shape for leaf, _ in mapped)))
     return sizes[0]
 
 

@@ -1,51 +1,59 @@
-"""`torch.fx`: graphs of programs, which rushlight does not have. Hooks of modules see every call."""
+"""Graphs of programs (`torch.fx`): recording, reading, changing and running them.
+
+`symbolic_trace` calls a module or function with proxies in place of tensors, and records what it does with them as a
+`Graph`. A `GraphModule` writes Python code from a graph and runs it.
+
+>>> gm = torch.fx.symbolic_trace(lambda x: torch.relu(x) + 1)
+>>> print(gm.graph)
+graph():
+    %x : [num_users=1] = placeholder[target=x]
+    %relu : [num_users=1] = call_function[target=torch.relu](args = (%x,), kwargs = {})
+    %add : [num_users=1] = call_function[target=operator.add](args = (%relu, 1), kwargs = {})
+    return add
+"""
 
 from __future__ import annotations
 
-from rushlight._absent import declare
-
-from . import experimental
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from . import (
+    _pytree,
+    _symbolic_trace,
+    experimental,
+    graph,
+    graph_module,
+    immutable_collections,
+    interpreter,
+    node,
+    operator_schemas,
+    passes,
+    proxy,
+    subgraph_rewriter,
+    traceback,
+)
+from ._symbolic_trace import PH as PH
+from ._symbolic_trace import ProxyableClassMeta as ProxyableClassMeta
+from ._symbolic_trace import Tracer, symbolic_trace, wrap
+from .graph import CodeGen as CodeGen
+from .graph import Graph
+from .graph_module import GraphModule
+from .interpreter import Interpreter, Transformer
+from .node import Node, has_side_effect, map_arg
+from .proxy import Proxy
+from .subgraph_rewriter import replace_pattern
 
 __all__ = [
-    *declare(
-        globals(),
-        "programs run eagerly, so that there are no graphs to transform",
-        """
-        map_arg replace_pattern symbolic_trace
-        class Graph GraphModule Interpreter Node Proxy Tracer Transformer
-        """,
-    ),
-    "experimental",
+    "Graph",
+    "GraphModule",
+    "Interpreter",
+    "Node",
+    "Proxy",
+    "Tracer",
+    "Transformer",
     "has_side_effect",
+    "map_arg",
+    "replace_pattern",
+    "symbolic_trace",
     "wrap",
 ]
-
-
-def wrap(fn_or_name: Any) -> Any:
-    """Returns its argument. In torch it keeps a function from being traced, which happens to none here.
-
-    >>> torch.fx.wrap(len)
-    <built-in function len>
-    """
-    return fn_or_name
-
-
-def has_side_effect(fn: Any) -> Any:
-    """Returns its argument. In torch it keeps calls of a function in graphs, which there are none of here.
-
-    >>> torch.fx.has_side_effect(print)
-    <built-in function print>
-    """
-    return fn
-
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,7 @@ are not compiled, so that `script` and `trace` return their argument and accept 
 
 import atexit
 import operator
+import sys
 
 from rushlight import _C
 from rushlight._C import _Future as Future
@@ -41,8 +42,20 @@ __all__ = [
     "wait",
 ]
 
-# A thread that executes a call must not outlive the interpreter.
-atexit.register(_C._close)
+#: How long the interpreter waits, when it exits, for calls that still run.
+_PATIENCE = 30.0
+
+
+def _close():
+    """Waits for the calls that run. Those that do not return end with the process."""
+    if not _C._close(_PATIENCE):
+        print(
+            f"jit.fork: calls still run {_PATIENCE:g} seconds after the end of the program, and end with the process",
+            file=sys.stderr,
+        )
+
+
+atexit.register(_close)
 
 
 def fork(func, *args, **kwargs):

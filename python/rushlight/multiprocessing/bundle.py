@@ -38,7 +38,8 @@ class Bundle:
         self._copies: list[int] = []
 
     def add_storage(self, storage):
-        """Moves a storage to shared memory if necessary. Returns the index of its arena, its offset and size."""
+        """Moves a storage to shared memory if necessary. Returns the index of its arena, its offset, the size
+        of its block, and its own, which is smaller if it has shrunk."""
         if self._shared is None:
             self._shared = _C._SharedBundle()
         return self._shared.add(storage)
@@ -139,28 +140,28 @@ class Forwarded:
 
 
 def send_storage(storage):
-    """A picklable reference to a CPU storage: its arena, offset and size."""
+    """A picklable reference to a CPU storage: its arena, offset and sizes."""
     bundle = _thread.bundle
     if bundle is not None:
         return bundle.add_storage(storage)
     starting: Any = context.get_spawning_popen()
     if starting is None:
         bundle = Bundle()
-        number, offset, size = bundle.add_storage(storage)
-        return Forwarded(bundle.arena(number)), offset, size
+        number, *place = bundle.add_storage(storage)
+        return Forwarded(bundle.arena(number)), *place
     # All storages of an arena share a descriptor. It also covers storages that are added to the arena later.
     if not hasattr(starting, "_rushlight"):
         starting._rushlight = (Bundle(), {})
     bundle, ways = starting._rushlight
-    number, offset, size = bundle.add_storage(storage)
+    number, *place = bundle.add_storage(storage)
     if number not in ways:
         ways[number] = Forwarded(bundle.arena(number))
-    return ways[number], offset, size
+    return ways[number], *place
 
 
-def receive_storage(place, offset, size):
+def receive_storage(place, offset, block, size):
     descriptor = place.look() if isinstance(place, Forwarded) else _thread.delivery.look(place)
-    return _C._shared_storage(descriptor, offset, size)
+    return _C._shared_storage(descriptor, offset, block, size)
 
 
 def send_file(descriptor, name, offset, size):

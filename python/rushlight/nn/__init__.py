@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from . import attention as attention
     from . import common_types as common_types
     from . import grad as grad
+    from . import quantized as quantized
 else:
-    _SELDOM = ("attention", "common_types", "grad")  # rarely used, and slow to import
+    _SELDOM = ("attention", "common_types", "grad", "quantized")  # rarely used, and slow to import
 
     def __getattr__(name: str) -> object:
         if name in _SELDOM:
@@ -40,4 +41,4 @@ else:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "attention", "common_types", "grad", "parameter"]
+    return [*__all__, "attention", "common_types", "grad", "parameter", "quantized"]

@@ -7,6 +7,7 @@ import math
 import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._overridable import overridable
+from rushlight._text import with_shapes
 from rushlight._warnings import warn
 
 TYPE_CHECKING = False
@@ -35,6 +36,10 @@ def _canonical_mask(
     if mask.is_floating_point():
         return mask
     return torch.zeros_like(mask, dtype=target_type).masked_fill_(mask, -math.inf)
+
+
+#: The function that errors name.
+_NAME = "multi_head_attention_forward"
 
 
 @overridable
@@ -98,7 +103,8 @@ def multi_head_attention_forward(
     causal = is_causal and key_padding_mask is None and not need_weights
     mask = None if causal else _canonical_mask(attn_mask, "attn_mask", None, "", query.dtype)
     if features != embed_dim_to_check:
-        raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {features}")
+        sentence = f"was expecting embedding dimension of {embed_dim_to_check}, but got {features}"
+        raise AssertionError(with_shapes(sentence, _NAME, query.shape, key.shape, value.shape))
     size = features // num_heads
     if size * num_heads != features:
         raise AssertionError(f"embed_dim {features} not divisible by num_heads {num_heads}")
@@ -147,16 +153,16 @@ def _projected(
     _, key, value = given
     if separate is not None:
         if key.shape[:2] != value.shape[:2]:
-            raise AssertionError(
-                f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
-            )
+            sentence = f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
+            raise AssertionError(with_shapes(sentence, _NAME, *(tensor.shape for tensor in given)))
         for name, weight in zip("qkv", separate):
             if weight is None:
                 raise AssertionError(f"use_separate_proj_weight is True but {name}_proj_weight is None")
         weights = separate
     else:
         if key.shape != value.shape:
-            raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
+            sentence = f"key shape {key.shape} does not match value shape {value.shape}"
+            raise AssertionError(with_shapes(sentence, _NAME, *(tensor.shape for tensor in given)))
         if together is None:
             raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
         weights = list(together.chunk(3))
@@ -186,7 +192,8 @@ def _with_padding(mask: Tensor | None, padding: Tensor, batch: int, heads: int, 
     """The mask of each head, combined with the padding mask of each sample."""
     for dim, wanted in enumerate((batch, source)):
         if padding.shape[dim] != wanted:
-            raise AssertionError(f"Expected key_padded_mask.shape[{dim}] to be {wanted}, but got {padding.shape[dim]}")
+            sentence = f"Expected key_padded_mask.shape[{dim}] to be {wanted}, but got {padding.shape[dim]}"
+            raise AssertionError(with_shapes(sentence, _NAME, padding.shape, (batch, source)))
     padding = padding.reshape(batch, 1, 1, source).expand(-1, heads, -1, -1).reshape(-1, 1, source)
     return padding if mask is None else mask + padding
 
@@ -209,7 +216,8 @@ def _static(given: Tensor, name: str, heads: int, size: int) -> Tensor:
 def _check_mask(mask: Tensor, length: int, source: int, heads: int) -> Tensor:
     wanted = (length, source) if mask.dim() == 2 else (heads, length, source)
     if mask.shape != wanted:
-        raise RuntimeError(f"The shape of the {mask.dim()}D attn_mask is {mask.shape}, but should be {wanted}.")
+        sentence = f"The shape of the {mask.dim()}D attn_mask is {mask.shape}, but should be {wanted}."
+        raise RuntimeError(with_shapes(sentence, _NAME, mask.shape, wanted))
     return mask.unsqueeze(0) if mask.dim() == 2 else mask
 
 
@@ -222,9 +230,10 @@ def _check_shapes(
         raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {dims}-D query tensor")
     which = f"For {'batched' if dims == 3 else 'unbatched'} ({dims}-D) `query`, expected"
     if key.dim() != dims or value.dim() != dims:
-        raise AssertionError(
+        sentence = (
             f"{which} `key` and `value` to be {dims}-D but found {key.dim()}-D and {value.dim()}-D tensors respectively"
         )
+        raise AssertionError(with_shapes(sentence, _NAME, query.shape, key.shape, value.shape))
     if padding is not None and padding.dim() != dims - 1:
         raise AssertionError(
             f"{which} `key_padding_mask` to be `None` or {dims - 1}-D but found {padding.dim()}-D tensor instead"
@@ -237,5 +246,6 @@ def _check_shapes(
         if dims == 2 and mask.dim() == 3:
             wanted = (heads, query.shape[0], key.shape[0])
             if mask.shape != wanted:
-                raise AssertionError(f"Expected `attn_mask` shape to be {wanted} but got {mask.shape}")
+                sentence = f"Expected `attn_mask` shape to be {wanted} but got {mask.shape}"
+                raise AssertionError(with_shapes(sentence, _NAME, mask.shape, wanted))
     return dims == 3

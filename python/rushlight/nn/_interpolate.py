@@ -85,7 +85,10 @@ def interpolate(
         _check_dtype(input, mode)
     align = bool(align_corners)
     return _C._as_one_node(
-        _node(mode, dimensions, antialias), lambda x: _interpolated(x, size, factors, mode, align, antialias), input
+        _node(mode, dimensions, antialias),
+        lambda x: _interpolated(x, size, factors, mode, align, antialias),
+        input,
+        True,
     )
 
 
@@ -180,13 +183,17 @@ def _sizes(
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
     if not isinstance(scale_factor, (list, tuple)):
-        return None, [scale_factor] * dimensions  # type: ignore[list-item]
+        if not isinstance(scale_factor, (int, float)):
+            raise _mismatch(mode, dimensions, "NoneType, list")
+        return None, [scale_factor] * dimensions
     if len(scale_factor) != dimensions:
         raise ValueError(
             "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial dimensions of "
             f"{list(input.shape[2:])} and scale_factor of shape {scale_factor}. Please provide input tensor in "
             "(N, C, d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) format."
         )
+    if not all(isinstance(factor, (int, float)) for factor in scale_factor):
+        raise _mismatch(mode, dimensions, f"NoneType, {type(scale_factor).__name__}")
     return None, list(scale_factor)
 
 
@@ -201,8 +208,16 @@ def _length(size: object, mode: str, dimensions: int) -> int:
             return operator.index(size)  # type: ignore[arg-type]
     except TypeError:
         pass
+    raise _mismatch(mode, dimensions, "list, NoneType")
+
+
+def _mismatch(mode: str, dimensions: int, given: str) -> TypeError:
+    """The error for lengths or factors that are no numbers."""
     kernel = f"upsample_{mode.replace('-', '_')}{dimensions}d" if mode != "area" else f"adaptive_avg_pool{dimensions}d"
-    raise TypeError(f"{kernel}() received an invalid combination of arguments - got (Tensor, list, NoneType)")
+    return TypeError(
+        f"{kernel}() received an invalid combination of arguments - got (Tensor, {given}), but expected one of:\n"
+        " * (Tensor input, tuple of ints output_size, tuple of floats scale_factors)"
+    )
 
 
 def _check_dtype(input: Tensor, mode: str) -> None:
@@ -250,16 +265,16 @@ def _format(input: Tensor) -> torch.memory_format:
 
 
 def _check(input: Tensor, size: Sequence[int]) -> None:
-    if min(input.shape[1:]) == 0:
-        raise RuntimeError(
-            f"Non-empty {input.dim()}D data tensor expected but got a tensor with sizes {list(input.shape)}"
-        )
-    if min(size) <= 0:
+    if min(*size, *input.shape[2:]) <= 0:
         names = "DHW"[3 - len(size) :]
         have, want = (", ".join(map("{}: {}".format, names, sizes)) for sizes in (input.shape[2:], size))
         joint = " and" if len(size) == 1 else ""
         raise RuntimeError(
             f"Input and output sizes should be greater than 0, but got input ({have}){joint} output ({want})"
+        )
+    if min(input.shape[1:]) == 0:
+        raise RuntimeError(
+            f"Non-empty {input.dim()}D data tensor expected but got a tensor with sizes {list(input.shape)}"
         )
 
 

@@ -252,14 +252,17 @@ def _fractional(
                 f"fractional_max_pool{space}d: {name} must either be a single Int or tuple of "
                 f"{'Ints' if space == 2 else 'three Ints'}"
             )
+    name = f"fractional_max_pool{space}d{'_out' if space == 3 else ''}()"
     # The batch may be empty.
     first = input.dim() - space - 1
     for dim in range(max(first, 0), input.dim()):
         if first >= 0 and input.size(dim) == 0 and not (first == 0 and dim == 0):
             raise RuntimeError(
-                f"fractional_max_pool{space}d(): Expected input to have non-zero size for non-batch dimensions, but got "
-                f"{list(input.shape)} with dimension {dim} being empty."
+                f"{name}: Expected input to have non-zero size for non-batch dimensions, but got{list(input.shape)} with "
+                f"dimension {dim} being empty."
             )
+    if first not in (0, 1):
+        raise RuntimeError(f"{name}: Expected {space + 1}D or {space + 2}D tensor, but got: {list(input.shape)}")
     batch = 1 if input.dim() == space + 1 else input.size(0)
     if samples is None:
         samples = torch.rand(batch, input.size(-space - 1), space, dtype=input.dtype, device=input.device)

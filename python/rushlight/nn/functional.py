@@ -31,6 +31,10 @@ from ._dropout import feature_alpha_dropout as feature_alpha_dropout
 from ._embedding_bag import _shorten_rows
 from ._embedding_bag import embedding_bag as embedding_bag
 from ._grid import affine_grid as affine_grid
+from ._grouped_mm import ScalingType as ScalingType
+from ._grouped_mm import SwizzleType as SwizzleType
+from ._grouped_mm import grouped_mm as grouped_mm
+from ._grouped_mm import scaled_mm as scaled_mm
 from ._interpolate import interpolate as interpolate
 from ._interpolate import upsample as upsample
 from ._interpolate import upsample_bilinear as upsample_bilinear

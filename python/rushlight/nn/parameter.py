@@ -124,6 +124,17 @@ class UninitializedTensorMixin:
 
     cls_to_become: ClassVar[type[Tensor]]
 
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # Properties are read through wrapped methods.
+        if func in _ALLOWED or type(func).__name__ == "method-wrapper":
+            return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[misc] # of a tensor
+        raise ValueError(
+            f"Attempted to use an uninitialized parameter in {func}. This error happens when you are using a `LazyModule` "
+            f"or explicitly manipulating `torch.nn.parameter.{cls.__name__}` objects. When using LazyModules Call "
+            "`forward` with a dummy batch to initialize the parameters before calling torch functions"
+        )
+
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Sets the sizes and allocates uninitialised memory. The tensor becomes an ordinary parameter or buffer."""
         own: Any = self
@@ -166,7 +177,7 @@ def _uninitialized(kind: Any, requires_grad: bool, device: Any, dtype: Any) -> A
     return Tensor._make_subclass(kind, torch.empty(0, device=device, dtype=dtype), requires_grad)
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc] # no override in Parameter
     """A parameter whose sizes are not known yet. `materialize` sets them.
 
     Args:
@@ -202,7 +213,6 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     torch.Size([4])
     """
 
-    __torch_function__ = _C._disabled_torch_function_impl  # type: ignore[assignment] # as in Buffer
     cls_to_become = Tensor
     persistent: bool
 
@@ -214,33 +224,11 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
         return made
 
 
-# The methods that work without sizes. Every other method raises an error on an uninitialised tensor.
-_WITHOUT_SIZES = frozenset(
-    "bfloat16 bool byte char cpu cuda detach_ double float half int long requires_grad_ short to type copy_ "
-    "is_floating_point is_complex element_size".split()
+_ALLOWED = frozenset(
+    getattr(Tensor, name)
+    for name in "__hash__ size copy_ is_complex is_floating_point half float double char short int long cuda cpu to "
+    "get_device".split()
 )
-
-
-def _refusal(name: str) -> Callable[..., Any]:
-    def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise ValueError(
-            f"Attempted to use an uninitialized parameter in {name}. This error happens when you are using a `LazyModule` "
-            f"or explicitly manipulating `torch.nn.parameter.{type(self).__name__}` objects. When using LazyModules Call "
-            "`forward` with a dummy batch to initialize the parameters before calling torch functions"
-        )
-
-    refused.__name__ = name.rpartition(".")[2]
-    return refused
-
-
-_SLOTS = "add radd sub rsub mul rmul truediv rtruediv matmul rmatmul pow rpow neg abs getitem setitem len iter bool float int"
-
-for _name in [*dir(Tensor), *(f"__{slot}__" for slot in _SLOTS.split())]:
-    if _name in _WITHOUT_SIZES or _name in vars(UninitializedTensorMixin):
-        continue
-    if not _name.startswith("_") or _name[2:-2] in _SLOTS.split():
-        if callable(getattr(Tensor, _name, None)):
-            setattr(UninitializedTensorMixin, _name, _refusal(f"Tensor.{_name}"))
 
 
 def _kept(name: str) -> Callable[..., Any]:
@@ -257,7 +245,7 @@ def _kept(name: str) -> Callable[..., Any]:
 
 
 # A converted buffer still has no sizes. For a parameter, a module converts only the data.
-for _name in "bfloat16 bool byte char cpu cuda double float half int long short to type".split():
+for _name in "char cpu cuda double float half int long short to".split():
     setattr(UninitializedBuffer, _name, _kept(_name))
 
 

@@ -16,6 +16,7 @@ _SUBMODULES = (
     "model_zoo",
     "module_tracker",
     "serialization",
+    "weak",
 )
 
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from rushlight.utils import model_zoo as model_zoo
     from rushlight.utils import module_tracker as module_tracker
     from rushlight.utils import serialization as serialization
+    from rushlight.utils import weak as weak
     from rushlight.utils._swap import swap_tensors as swap_tensors
 else:
 

@@ -1,6 +1,7 @@
 //! Accumulates gradients in a leaf's `.grad`.
 
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use rushlight_core::fork::{ForkMutex, Rank};
@@ -8,7 +9,7 @@ use rushlight_core::layout::contiguous_strides;
 use rushlight_core::{Dims, Layout, Result};
 
 use crate::arithmetic::{arithmetic, clone_as};
-use crate::graph::{AccumulateGrad, Backward, BackwardCall, Gradients, Node, NodeHooks, OutputMeta, Tensor};
+use crate::graph::{AccumulateGrad, Backward, BackwardCall, Gradients, Keeper, Node, NodeHooks, OutputMeta, Tensor};
 use crate::modes;
 use crate::mutation_hook::{NoMutationHook, run_mutation_hook};
 
@@ -74,6 +75,16 @@ impl Backward for AccumulateGrad {
     }
 
     fn release(&self) {}
+
+    fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        if self.variable.owners() == 1 {
+            self.variable.autograd_meta().after_accumulate.objects(visit);
+        }
+    }
+
+    fn keepers(&self, visit: &mut dyn FnMut(Keeper)) {
+        self.variable.keeper().into_iter().for_each(visit);
+    }
 
     /// Hooks after the accumulation are called without a gradient too.
     fn runs_without_gradients(&self) -> bool {

@@ -21,6 +21,7 @@ use crate::arithmetic::arithmetic;
 use crate::graph::{BackwardCall, Edge, Gradients, Node, Tensor};
 use crate::modes::{self, GradMode};
 use crate::saved::HooksGuard;
+use crate::source_location::{Inducer, InducerGuard, Origin};
 use crate::{source_location, validate};
 
 /// The options of a backward pass.
@@ -424,7 +425,11 @@ impl<'g> GraphTask<'g> {
         let runs_anyway = function.runs_without_gradients() && !self.tangents_visible;
         let mut results = match grads.iter().all(Option::is_none) && !runs_anyway {
             true => SmallVec::from_elem(None, needs.len()),
-            false => function.apply(&BackwardCall { node, needs: &needs, slice: None }, grads)?,
+            false => {
+                let _inducer =
+                    modes::anomaly_enabled().then(|| InducerGuard::begin(node.name(), node.origin().cloned()));
+                function.apply(&BackwardCall { node, needs: &needs, slice: None }, grads)?
+            }
         };
         // A tangent of this pass's results needs the saved tensors once more.
         if !options.retain_graph && !modes::current().tangents {
@@ -438,7 +443,7 @@ impl<'g> GraphTask<'g> {
             announce(&format!(
                 "Function '{}' returned inf values in its {index}th output.{}",
                 node.name(),
-                node.trace().map_or(String::new(), |lines| format!(" Traceback of its forward call:\n{lines}"))
+                lines(node.origin()).map_or(String::new(), |lines| format!(" Traceback of its forward call:\n{lines}"))
             ));
         }
         if let Some((hooks, given)) = given {
@@ -474,13 +479,23 @@ fn check_nan(node: &Node, results: &Gradients) -> Result<()> {
     Ok(())
 }
 
-/// Adds the node and the user's line that recorded it. A Python exception shows no note, but a warning of anomaly
-/// detection has the same information.
+/// The error of a node. A Python exception shows no note, but a warning of anomaly detection has the same information.
 #[cold]
 fn explain(error: Error, node: &Node) -> Error {
     if modes::anomaly_enabled() {
         announce(&anomaly_message(node));
+        let mut next = node.origin().and_then(|origin| origin.induced_by.as_ref());
+        while let Some(inducer) = next {
+            announce(&inducer_message(inducer));
+            next = inducer.origin.as_ref().and_then(|origin| origin.induced_by.as_ref());
+        }
     }
+    note(error, node)
+}
+
+/// Adds the node and the user's line that recorded it.
+#[cold]
+pub fn note(error: Error, node: &Node) -> Error {
     match node.source_location().describe() {
         Some(line) => error.note(format!("in {}, the derivative of the call at {line}", node.name())),
         None => error.note(format!("in {}", node.name())),
@@ -494,8 +509,24 @@ fn announce(message: &str) {
     }
 }
 
+fn lines(origin: Option<&Arc<Origin>>) -> Option<&str> {
+    origin.and_then(|origin| origin.lines.as_deref())
+}
+
+fn inducer_message(inducer: &Inducer) -> String {
+    let name = &inducer.name;
+    match lines(inducer.origin.as_ref()) {
+        Some(lines) => format!(
+            "\n\nPrevious calculation was induced by {name}. Traceback of forward call that induced the previous calculation:\n{lines}"
+        ),
+        None => format!(
+            "\n\nPrevious calculation was induced by {name}. No forward pass information available. Enable detect anomaly during forward pass for more information."
+        ),
+    }
+}
+
 fn anomaly_message(node: &Node) -> String {
-    match node.trace() {
+    match lines(node.origin()) {
         Some(lines) => {
             format!("Error detected in {}. Traceback of forward call that caused the error:\n{lines}", node.name())
         }

@@ -2,7 +2,7 @@
 //!
 //! They are in one file because they contain each other: a tensor refers to the node that made it, a node to other nodes
 //! and to hooks, and hooks to tensors. Their methods are in `tensor`, `view`, `history`, `edge`, `node`, `hooks`,
-//! `inplace`, `accumulate`, `sparse` and `batched`.
+//! `inplace`, `accumulate`, `sparse`, `quantized` and `batched`.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use crate::hook_list::HookList;
 use crate::lock::Slot;
-use crate::source_location::SourceLocation;
+use crate::source_location::{Origin, SourceLocation};
 use crate::version::Counter;
 
 /// The dtype of the elements and where they lie.
@@ -43,8 +43,25 @@ pub enum Form {
     Sparse(Arc<Coo>),
     /// The elements are stored elsewhere, row by row or column by column, with their indices.
     Compressed(Arc<Compressed>),
+    /// The elements are numbers, and integers that stand for them are stored.
+    Quantized(Arc<Quantizer>),
     /// The elements are those of one sample of a batch; the others lie in the same storage.
     Batched(Arc<[BatchDim]>),
+}
+
+/// What number an integer of a quantised tensor stands for: `(integer - zero_point) * scale`.
+#[derive(Clone)]
+pub enum Quantizer {
+    PerTensor {
+        scale: f64,
+        zero_point: i64,
+    },
+    /// A scale and a zero point for each index of one dimension: float64 and int64, or both float32.
+    PerChannel {
+        scales: Tensor,
+        zero_points: Tensor,
+        axis: usize,
+    },
 }
 
 /// One hidden dimension. Its level identifies one `vmap`, and no level is used twice.
@@ -178,6 +195,14 @@ pub type Edges = SmallVec<[Option<Edge>; 2]>;
 /// Gradients in the order of a node's outputs (incoming) or of its inputs (outgoing).
 pub type Gradients = SmallVec<[Option<Tensor>; 2]>;
 
+/// A tensor that keeps its Python object, for the garbage collector: the object, and how many handles the tensor has.
+/// One of them is the object's.
+#[derive(Clone, Copy)]
+pub struct Keeper {
+    pub(crate) python: *mut c_void,
+    pub(crate) owners: usize,
+}
+
 /// The derivative of one recorded call.
 pub trait Backward: Any + Send + Sync {
     /// torch's name of the node: `MulBackward0`.
@@ -192,6 +217,11 @@ pub trait Backward: Any + Send + Sync {
 
     /// Visits the Python objects that the function keeps alive.
     fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
+        let _ = visit;
+    }
+
+    /// Visits the tensors that the function holds and that keep their Python objects, each as often as it holds it.
+    fn keepers(&self, visit: &mut dyn FnMut(Keeper)) {
         let _ = visit;
     }
 
@@ -226,8 +256,8 @@ pub struct Node<F: ?Sized = dyn Backward> {
     pub(crate) outputs: SmallVec<[OutputMeta; 1]>,
     pub(crate) sequence: u64,
     pub(crate) source_location: SourceLocation,
-    /// The stack of the forward call, if it was recorded under anomaly detection.
-    pub(crate) trace: Option<Box<str>>,
+    /// Where it was made, if it was recorded under anomaly detection.
+    pub(crate) origin: Option<Arc<Origin>>,
     pub(crate) for_tangents: bool,
     pub(crate) hooks: OnceBox<Arc<NodeHooks>>,
     pub(crate) function: F,

@@ -223,7 +223,8 @@ impl Tensor {
         living.unwrap_or(made)
     }
 
-    pub(crate) fn reset_accumulator(&self) {
+    /// Graphs that are made from now on lead to another accumulator.
+    pub fn reset_accumulator(&self) {
         if let Some(autograd_meta) = self.0.autograd_meta.get() {
             autograd_meta.accumulator.replace(None);
         }
@@ -388,20 +389,31 @@ impl Tensor {
             if let Some(hooks) = autograd_meta.hooks.get().filter(|hooks| Arc::strong_count(hooks) == 1) {
                 hooks.objects(visit);
             }
+            // The gradient's handles are this one and its object's.
+            let grad = autograd_meta.grad.with(|grad| grad.as_ref().and_then(Tensor::keeper));
+            if let Some(grad) = grad.filter(|grad| grad.owners == 2) {
+                visit(grad.python);
+            }
         }
         if let Some(edge) = self.stored_history().filter(|edge| Arc::strong_count(edge.node()) == 2) {
             edge.node().objects(visit);
         }
     }
 
-    /// Drops the hooks, which Python's garbage collector found to be unreachable.
+    /// Drops the hooks, the gradient and the history, which Python's garbage collector found to be unreachable. The caller
+    /// has the only handle.
     pub fn forget_objects(&self) {
         if let Some(autograd_meta) = self.0.autograd_meta.get() {
+            let grad = autograd_meta.grad.replace(None);
+            drop(grad);
             autograd_meta.after_accumulate.clear();
             autograd_meta.hooks.get().into_iter().for_each(|hooks| hooks.clear());
         }
         if let Some(edge) = self.stored_history().filter(|edge| Arc::strong_count(edge.node()) == 2) {
             edge.node().forget_objects();
+            let history = self.0.history.replace(None);
+            self.set_flag(HISTORY, false);
+            drop(history);
         }
     }
 

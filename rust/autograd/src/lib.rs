@@ -22,6 +22,7 @@ mod lock;
 pub mod modes;
 pub mod mutation_hook;
 pub mod node;
+mod quantized;
 pub mod record;
 pub mod saved;
 pub mod source_location;
@@ -36,7 +37,8 @@ pub use arithmetic::{Arithmetic, install};
 pub use engine::{backward, grad, queue_callback};
 pub use graph::{
     AccumulateGrad, Backward, BackwardCall, BatchDim, Compressed, CompressedFormat, CompressedParts, Coo, Edge, Edges,
-    Form, Gradients, Node, OutputMeta, Replay, SparseParts, Tensor, TensorMeta, ViewKind, WeakTensor,
+    Form, Gradients, Keeper, Node, OutputMeta, Quantizer, Replay, SparseParts, Tensor, TensorMeta, ViewKind,
+    WeakTensor,
 };
 pub use hook_list::HookHandle;
 pub use inplace::{InPlace, inference_update};

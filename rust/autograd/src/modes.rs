@@ -43,6 +43,11 @@ pub(crate) fn tangents_used() -> bool {
     TANGENTS_USED.load(Relaxed)
 }
 
+/// Sets the modes of this thread to those of another one, for which it works.
+pub fn adopt(modes: Modes) {
+    MODES.set(modes);
+}
+
 /// Whether calls are recorded: for gradients, or for tangents if gradients are disabled.
 #[inline]
 pub fn recording() -> bool {

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -12,10 +13,10 @@ use smallvec::SmallVec;
 
 use crate::arithmetic::arithmetic;
 use crate::graph::{
-    AccumulateGrad, Backward, BackwardCall, Edge, Edges, Gradients, Node, NodeHooks, OutputMeta, Tensor,
+    AccumulateGrad, Backward, BackwardCall, Edge, Edges, Gradients, Keeper, Node, NodeHooks, OutputMeta, Tensor,
 };
 use crate::modes;
-use crate::source_location::{self, SourceLocation};
+use crate::source_location::{self, Origin, SourceLocation};
 
 impl From<&Tensor> for OutputMeta {
     fn from(tensor: &Tensor) -> Self {
@@ -75,7 +76,7 @@ impl<F: Backward> Node<F> {
         let sequence = SEQUENCE.get();
         SEQUENCE.set(sequence + 1);
         let for_tangents = serves_tangents(&edges);
-        let trace = if modes::anomaly_enabled() { source_location::trace() } else { None };
+        let origin = if modes::anomaly_enabled() { Some(source_location::origin()) } else { None };
         let room = Arc::<Node<F>>::new_uninit();
         let place = Arc::as_ptr(&room).cast_mut().cast::<Node<F>>();
         // Half a kilobyte is written in place, field by field, instead of being moved as a whole. SAFETY: there is no
@@ -85,7 +86,7 @@ impl<F: Backward> Node<F> {
             (&raw mut (*place).outputs).write(outputs);
             (&raw mut (*place).sequence).write(sequence);
             (&raw mut (*place).source_location).write(SourceLocation::here());
-            (&raw mut (*place).trace).write(trace);
+            (&raw mut (*place).origin).write(origin);
             (&raw mut (*place).for_tangents).write(for_tangents);
             (&raw mut (*place).hooks).write(OnceBox::new());
             (&raw mut (*place).function).write(function);
@@ -106,7 +107,7 @@ impl<F: Backward> Node<F> {
             outputs: SmallVec::from_buf([output]),
             sequence: u64::MAX,
             source_location: SourceLocation::default(),
-            trace: None,
+            origin: None,
             for_tangents,
             hooks: hooks.map(|hooks| OnceBox::with_value(Box::new(hooks))).unwrap_or_default(),
             function,
@@ -150,9 +151,9 @@ impl<F: Backward + ?Sized> Node<F> {
         self.source_location
     }
 
-    /// The stack of the forward call; `None` unless anomaly detection was on.
-    pub(crate) fn trace(&self) -> Option<&str> {
-        self.trace.as_deref()
+    /// Where it was made; `None` unless anomaly detection was on.
+    pub(crate) fn origin(&self) -> Option<&Arc<Origin>> {
+        self.origin.as_ref()
     }
 
     pub fn function(&self) -> &F {
@@ -168,6 +169,9 @@ impl<F: Backward + ?Sized> Node<F> {
     }
 }
 
+/// How many edges behind a node the garbage collector follows.
+const REACH: usize = 1000;
+
 impl Node {
     /// The function as its concrete type, if it is of type `T`.
     pub fn function_as<T: Backward>(&self) -> Option<&T> {
@@ -182,12 +186,37 @@ impl Node {
         (Arc::strong_count(hooks) == 1 || dies).then_some(&**hooks)
     }
 
-    /// Visits the Python objects that are freed with the node, as far as they are found at once. It serves Python's
-    /// garbage collector, which may rely on the result only if the caller has the only handle on the node.
+    /// Visits the Python objects that are freed with the node, as far as they are found soon. It serves Python's garbage
+    /// collector, which may rely on the result only if the caller has the only handle on the node.
+    ///
+    /// The nodes behind this one are freed with it if all edges that lead to them come from nodes that are, and so are
+    /// the tensors of which such nodes hold all handles.
     pub fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
-        self.function.objects(visit);
-        if let Some(hooks) = self.own_hooks() {
-            hooks.objects(visit);
+        let mut held: SmallVec<[(Keeper, usize); 4]> = SmallVec::new();
+        let mut found: HashMap<usize, usize> = HashMap::new();
+        let (mut open, mut reach) = (vec![self], REACH);
+        while let Some(node) = open.pop() {
+            node.function.objects(visit);
+            if let Some(hooks) = node.own_hooks() {
+                hooks.objects(visit);
+            }
+            node.function.keepers(&mut |keeper| match held.iter_mut().find(|(own, _)| own.python == keeper.python) {
+                Some((_, handles)) => *handles += 1,
+                None => held.push((keeper, 1)),
+            });
+            for edge in node.edges.iter().flatten().take(reach) {
+                reach -= 1;
+                let edges = found.entry(Arc::as_ptr(edge.node()).addr()).or_default();
+                *edges += 1;
+                if *edges == Arc::strong_count(edge.node()) {
+                    open.push(edge.node());
+                }
+            }
+        }
+        for (keeper, handles) in held {
+            if handles + 1 == keeper.owners {
+                visit(keeper.python);
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 
 use crate::arithmetic::arithmetic;
-use crate::graph::{BackwardCall, Edge, Node, Tensor};
+use crate::graph::{BackwardCall, Edge, Keeper, Node, Tensor};
 use crate::lock::Slot;
 use crate::modes;
 use crate::node::forward_name;
@@ -57,12 +57,23 @@ pub fn pop_hooks() {
     drop(last);
 }
 
+/// This thread's hooks.
+pub fn hooks() -> Vec<Arc<dyn SavedTensorHooks>> {
+    HOOKS.with_borrow(Vec::clone)
+}
+
+/// Sets this thread's hooks to those of another one, for which it works.
+pub fn adopt_hooks(hooks: Vec<Arc<dyn SavedTensorHooks>>) {
+    let before = HOOKS.replace(hooks);
+    drop(before);
+}
+
 /// Restores this thread's hooks when it is dropped: what a backward pass installs ends with it.
 pub(crate) struct HooksGuard(Vec<Arc<dyn SavedTensorHooks>>);
 
 impl HooksGuard {
     pub(crate) fn begin() -> HooksGuard {
-        HooksGuard(HOOKS.with_borrow(Vec::clone))
+        HooksGuard(hooks())
     }
 }
 
@@ -258,6 +269,14 @@ impl SavedTensor {
         }
     }
 
+    /// The saved tensor, if it keeps its Python object.
+    pub fn keeper(&self) -> Option<Keeper> {
+        self.content.with(|content| match content {
+            Some(Content::Tensor(tensor)) => tensor.keeper(),
+            _ => None,
+        })
+    }
+
     /// The tensor as it was when the forward function saved it.
     pub(crate) fn unpack(&self, call: &BackwardCall<'_>) -> Result<Tensor> {
         let Some(content) = self.content.get() else { return Err(released()) };
@@ -376,9 +395,8 @@ fn detached() -> Error {
 /// torch's old name of a tensor's type, which its messages still use.
 fn legacy_type(dtype: DType, device: Device) -> String {
     let module = match device {
-        Device::Cpu => "torch",
-        Device::Cuda(_) => "torch.cuda",
-        Device::Meta => "torch.meta",
+        Device::Cpu => String::new(),
+        other => format!(".{}", other.kind()),
     };
-    format!("{module}.{}Tensor", dtype.display_name())
+    format!("torch{module}.{}Tensor", dtype.display_name())
 }

@@ -1,6 +1,7 @@
 //! The line of the user's program that made a call: recorded in a few nanoseconds, decoded only for an error message.
 
-use std::sync::OnceLock;
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
 
 use rushlight_core::Result;
 
@@ -31,9 +32,46 @@ pub fn set_source_locator(locator: SourceLocator) {
     let _ = SOURCE_LOCATOR.set(locator);
 }
 
-/// The whole stack, if anomaly detection is on.
-pub(crate) fn trace() -> Option<Box<str>> {
-    SOURCE_LOCATOR.get().and_then(|locator| (locator.trace)()).map(String::into_boxed_str)
+/// The origin of a node that was made under anomaly detection.
+pub(crate) struct Origin {
+    /// The stack of the forward call.
+    pub lines: Option<String>,
+    /// The node in whose derivative it was made.
+    pub induced_by: Option<Arc<Inducer>>,
+}
+
+/// A node whose derivative runs under anomaly detection.
+pub(crate) struct Inducer {
+    pub name: String,
+    pub origin: Option<Arc<Origin>>,
+}
+
+thread_local! {
+    static INDUCER: RefCell<Option<Arc<Inducer>>> = const { RefCell::new(None) };
+}
+
+/// Restores the node whose derivative this thread runs, when it is dropped.
+pub(crate) struct InducerGuard(Option<Arc<Inducer>>);
+
+impl InducerGuard {
+    /// Nodes that this thread makes from now on are made in the derivative of this one.
+    pub(crate) fn begin(name: &str, origin: Option<Arc<Origin>>) -> InducerGuard {
+        let inducer = Arc::new(Inducer { name: name.to_owned(), origin });
+        InducerGuard(INDUCER.replace(Some(inducer)))
+    }
+}
+
+impl Drop for InducerGuard {
+    fn drop(&mut self) {
+        let ended = INDUCER.replace(self.0.take());
+        drop(ended);
+    }
+}
+
+/// The origin of a node that is made now.
+pub(crate) fn origin() -> Arc<Origin> {
+    let lines = SOURCE_LOCATOR.get().and_then(|locator| (locator.trace)());
+    Arc::new(Origin { lines, induced_by: INDUCER.with_borrow(Option::clone) })
 }
 
 pub(crate) fn warn(message: &str) -> Result<()> {

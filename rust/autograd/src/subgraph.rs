@@ -23,12 +23,19 @@ struct Boundary {
 pub struct Subgraph {
     name: Cow<'static, str>,
     inside: Boundary,
+    /// Whether the parts are linear: what they saved are constants, which a backward pass does not release.
+    linear: bool,
 }
 
 impl Subgraph {
     /// `results` are the histories of the body's results, `inputs` those of the aliases that it was given.
     pub fn new(name: impl Into<Cow<'static, str>>, results: Edges, inputs: Edges) -> Subgraph {
-        Subgraph { name: name.into(), inside: Boundary { results, inputs } }
+        Subgraph { name: name.into(), inside: Boundary { results, inputs }, linear: false }
+    }
+
+    /// The same function, which is linear or not: one that is can run backward any number of times.
+    pub fn linear(self, linear: bool) -> Subgraph {
+        Subgraph { linear, ..self }
     }
 
     fn each_part(&self, mut visit: impl FnMut(&Node)) {
@@ -63,6 +70,8 @@ impl Backward for Subgraph {
 
     /// Releases what the parts saved. Parts that saved nothing can run again.
     fn release(&self) {
-        self.each_part(|node| node.function().release());
+        if !self.linear {
+            self.each_part(|node| node.function().release());
+        }
     }
 }

@@ -16,7 +16,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Storage};
 
 use crate::arithmetic::arithmetic;
-use crate::graph::{Form, INFERENCE, Replay, Tensor, TensorImpl, TensorMeta, VIEW, View, ViewKind, WeakTensor};
+use crate::graph::{Form, INFERENCE, Keeper, Replay, Tensor, TensorImpl, TensorMeta, VIEW, View, ViewKind, WeakTensor};
 use crate::lock::Slot;
 use crate::modes;
 use crate::version::{Counter, Version};
@@ -335,6 +335,11 @@ impl Tensor {
     #[inline]
     pub fn keeps_python(&self) -> bool {
         Counted::is_kept(&self.0)
+    }
+
+    /// What the garbage collector needs to know, if the tensor keeps its Python object.
+    pub(crate) fn keeper(&self) -> Option<Keeper> {
+        self.keeps_python().then(|| Keeper { python: self.python(), owners: self.owners() })
     }
 
     /// Makes the tensor keep its Python object alive, unless the object's handle is the only one: then it returns false.

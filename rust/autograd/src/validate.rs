@@ -128,8 +128,8 @@ fn type_name(tensor: &Tensor) -> String {
     let display_name = tensor.dtype().display_name();
     match (tensor.device(), tensor.dtype()) {
         (Device::Meta, _) => format!("Meta{display_name}Type"),
-        (Device::Cuda(_), _) => format!("torch.cuda.{display_name}Tensor"),
         (Device::Cpu, DType::BF16 | DType::C32 | DType::C64 | DType::C128) => format!("CPU{display_name}Type"),
         (Device::Cpu, _) => format!("torch.{display_name}Tensor"),
+        (device, _) => format!("torch.{}.{display_name}Tensor", device.kind()),
     }
 }

@@ -96,7 +96,7 @@ impl Block {
     }
 
     /// The first bytes of a shared block, of which tensors may describe all.
-    pub(crate) fn shared_in_part(block: SharedBlock, bytes: usize) -> Block {
+    pub fn shared_in_part(block: SharedBlock, bytes: usize) -> Block {
         let (pointer, reserved) = (NonNull::new(block.as_ptr()), block.len());
         let mut block = Block::new(pointer, reserved, Owner::Shared(block));
         block.bytes = bytes.min(reserved);

@@ -28,6 +28,8 @@ pub enum Class {
     DeviceMemory,
     /// The host cannot reach the memory of a device.
     Unreachable,
+    Assertion,
+    ModuleNotFound,
 }
 
 /// A Python exception.

@@ -17,6 +17,7 @@ pub mod loops;
 pub mod nn;
 pub mod order;
 pub mod pointwise;
+pub mod quantized;
 pub mod reduce;
 mod streaming;
 mod transpose;

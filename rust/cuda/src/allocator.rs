@@ -128,9 +128,7 @@ impl Allocator {
             None => {
                 self.statistics.retries += 1;
                 self.release(source);
-                let second = source.allocate(length);
-                self.statistics.out_of_memory += usize::from(second.is_none());
-                second?
+                source.allocate(length)?
             }
         };
         self.statistics.segments.add(1);

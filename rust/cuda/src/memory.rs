@@ -161,10 +161,13 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<usize> {
         return Ok(address);
     }
     // Blocks that other streams use may be enough.
-    pool.collect(true);
-    if let Some(address) = pool.allocator.allocate(bytes, stream, &mut Driver) {
-        return Ok(address);
+    if !pool.waiting.is_empty() {
+        pool.collect(true);
+        if let Some(address) = pool.allocator.allocate(bytes, stream, &mut Driver) {
+            return Ok(address);
+        }
     }
+    pool.allocator.statistics.out_of_memory += 1;
     let statistics = pool.allocator.statistics;
     drop(pools);
     Err(out_of_memory(device, bytes, &statistics))

@@ -30,7 +30,7 @@ pub fn fill(tensor: &Tensor, value: Scalar) -> Result<()> {
     let Some((low, _)) = layout.span() else { return Ok(()) };
     match tensor.device() {
         Device::Cpu => {}
-        Device::Meta => return Ok(()),
+        Device::Meta | Device::Absent(_) => return Ok(()),
         Device::Cuda(_) if tensor.is_plain() => return device_loops::fill(tensor, value),
         Device::Cuda(_) => return crate::copy::copy(tensor, &scalar_of(value, dtype, tensor.device())?),
     }
@@ -61,7 +61,7 @@ pub fn scalar_of(value: Scalar, dtype: DType, device: Device) -> Result<Tensor> 
             });
         }
         Device::Cuda(_) => device_loops::fill(&tensor, value)?,
-        Device::Meta => {}
+        Device::Meta | Device::Absent(_) => {}
     }
     Ok(tensor)
 }

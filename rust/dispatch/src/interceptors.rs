@@ -31,7 +31,8 @@ impl Modes {
     pub const SPARSE: Modes = Modes(16);
     pub const LAZY_CONJ: Modes = Modes(32);
     pub const BATCHED: Modes = Modes(64);
-    pub const ANY: Modes = Modes(127);
+    pub const QUANTIZED: Modes = Modes(128);
+    pub const ANY: Modes = Modes(255);
 
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -120,6 +121,7 @@ fn forms_of(args: &Args, target: &Target) -> Modes {
         tensor if tensor.is_sparse() => Modes::SPARSE,
         tensor if tensor.is_lazy_conj() => Modes::LAZY_CONJ,
         tensor if tensor.is_batched() => Modes::BATCHED,
+        tensor if tensor.is_quantized() => Modes::QUANTIZED,
         _ => Modes::NONE,
     };
     args.each_tensor().map(|(_, tensor)| tensor).chain(outs).map(form).fold(Modes::NONE, Modes::bitor)

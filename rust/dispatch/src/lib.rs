@@ -10,7 +10,7 @@
 //! - `derivative` and `node`: derivatives, and the nodes of the graph; `subgraph`: several calls as one node;
 //!   `variants`: what in-place forms and `out=` may write; `overlap`: memory that they share with an operand.
 //! - `interceptors`: which interceptors may apply to a call. The interceptors are `autocast` (mixed precision), `vmap`,
-//!   `sparse`, `call::lazy_conj` (lazy conjugates), `profile` (the profiler) and `call_cache` (saved calls).
+//!   `sparse`, `quantized`, `call::lazy_conj` (lazy conjugates), `profile` (the profiler) and `call_cache` (saved calls).
 //! - `fast_path` and `call`: the fast path and the steps of a call; `arithmetic`: the operators of derivatives.
 //!
 //! `backcompat` has optional warnings; `deterministic` is torch's mode of that name.
@@ -42,6 +42,7 @@ pub mod overlap;
 pub mod primitives;
 pub mod profile;
 pub mod promote;
+pub mod quantized;
 pub mod saved_meta;
 pub mod signature;
 pub mod sparse;

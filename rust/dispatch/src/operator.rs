@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicPtr;
 
 use rushlight_autograd::{Gradients, Tensor, TensorMeta};
 use rushlight_core::memory_format::{channels_last, has_channels_last};
-use rushlight_core::{DType, Device, Error, Layout, Result};
+use rushlight_core::{Class, DType, Device, Error, Layout, Result};
 use rushlight_cpu::loops::Loops;
 pub use rushlight_macros::operator;
 
@@ -77,6 +77,8 @@ impl Tags {
     pub const ROW_MAJOR: Tags = Tags(2048);
     /// Its result has the strides of its tensor, including the gaps of a slice.
     pub const KEEPS_STRIDES: Tags = Tags(8192);
+    /// A composite operator with a node that is linear in its tensors: its parts save constants alone.
+    pub const LINEAR: Tags = Tags(16384);
     /// Numbers and 0-d tensors after the first operand are not rounded to the half type of the others.
     pub const UNROUNDED_NUMBERS: Tags = Tags(32768);
     /// The numbers besides its operands are rounded to a half type, as operands are.
@@ -86,7 +88,7 @@ impl Tags {
         Tags(self.0 | other.0)
     }
 
-    const NAMES: [(Tags, &'static str); 16] = [
+    const NAMES: [(Tags, &'static str); 17] = [
         (Tags::BROADCASTS, "broadcasts"),
         (Tags::STRIDE_DEPENDENT, "stride dependent"),
         (Tags::DATA_DEPENDENT, "data dependent"),
@@ -101,6 +103,7 @@ impl Tags {
         (Tags::UNIFORM, "uniform"),
         (Tags::ROW_MAJOR, "row-major"),
         (Tags::KEEPS_STRIDES, "keeps strides"),
+        (Tags::LINEAR, "linear"),
         (Tags::UNROUNDED_NUMBERS, "unrounded numbers"),
         (Tags::ROUNDED_PARAMETERS, "rounded parameters"),
     ];
@@ -140,6 +143,8 @@ impl DTypes {
     pub const COMPUTED: DTypes = DTypes::COMMON.union(DTypes::WIDE);
     pub const FLOAT8: DTypes = DTypes::of(&DType::FLOAT8);
     pub const COMPLEX32: DTypes = DTypes::of(&[DType::C32]);
+    /// The 8-bit floats of which matrices may be multiplied.
+    pub const FLOAT8_MATRICES: DTypes = DTypes::FLOAT8.without(DTypes::of(&[DType::F8E8M0Fnu]));
     pub const ALL: DTypes = DTypes::of(&DType::ALL);
     /// The dtypes of matrix factorisations.
     pub const DENSE: DTypes = DTypes::of(&[DType::F32, DType::F64, DType::C64, DType::C128]);
@@ -408,6 +413,8 @@ pub enum Accepts {
     Any,
     /// Every dtype: the result is computed in it, unless `dtype=` gives another.
     Requested,
+    /// The same, if this accepts the dtype of `out=` for the call.
+    RequestedIf(fn(&Args, DType) -> Result<()>),
 }
 
 /// The warning if `out=` has elements, but not the result's sizes, and is resized.
@@ -419,6 +426,9 @@ pub enum Resized {
     Silently,
     /// Warns that the number of elements differs.
     Counted,
+    /// For calls for which this is true, the result is computed as the only row of a matrix, to which `out=` is resized
+    /// before the row is taken. `Deprecated` for all others.
+    RowIf(fn(&Args) -> bool),
 }
 
 #[derive(Clone, Copy)]
@@ -426,6 +436,8 @@ pub struct Out {
     pub accepts: Accepts,
     /// torch's sentence for each result; the last one is used for all others.
     pub sentences: &'static [&'static str],
+    /// The class of the error that says them.
+    pub class: Class,
     /// Whether it may share no memory with an argument; otherwise it may be exactly an argument's memory.
     pub no_alias: bool,
     /// Whether a one-dimensional result fills an `out` of any shape with as many elements.

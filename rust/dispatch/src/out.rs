@@ -1,10 +1,11 @@
 //! The requirements of an operator on `out=`: its dtypes, and whether it may share memory with an argument.
 //!
 //! torch has many different messages. An operator states its own once; `{Result}` and `{Out}` are replaced by torch's
-//! names of the dtypes (`Long`), `{result}` and `{out}` by C++'s names (`long int`), `{name}` by the operator.
+//! names of the dtypes (`Long`), `{result}` and `{out}` by C++'s names (`long int`), `{Type}` by the old name of the type of
+//! `out` (`torch.LongTensor`), `{Int}` by whether the result is int32, `{name}` by the operator.
 
 use rushlight_core::dtype::can_cast;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{Class, DType, Error, Result};
 
 use crate::operator::{Accepts, Args, Operator, Out, Resized};
 
@@ -31,7 +32,20 @@ impl Out {
     pub const FACTORY: Out = out!(Requested "dtype {Result} does not match dtype of out parameter ({Out})").silently();
 
     pub const fn new(accepts: Accepts, sentences: &'static [&'static str]) -> Out {
-        Out { accepts, sentences, no_alias: false, filled: false, direct: false, resized: Resized::Deprecated }
+        Out {
+            accepts,
+            sentences,
+            class: Class::Runtime,
+            no_alias: false,
+            filled: false,
+            direct: false,
+            resized: Resized::Deprecated,
+        }
+    }
+
+    /// A TypeError for other dtypes.
+    pub const fn type_error(self) -> Out {
+        Out { class: Class::Type, ..self }
     }
 
     pub const fn filled(self) -> Out {
@@ -50,6 +64,10 @@ impl Out {
         Out { resized: Resized::Silently, ..self }
     }
 
+    pub const fn row_if(self, such: fn(&Args) -> bool) -> Out {
+        Out { resized: Resized::RowIf(such), ..self }
+    }
+
     pub const fn no_alias(self) -> Out {
         Out { no_alias: true, ..self }
     }
@@ -66,7 +84,7 @@ impl Out {
         };
         let fits = match rule.accepts {
             Accepts::Cast => can_cast(result, out),
-            Accepts::Same | Accepts::CastIf(_) | Accepts::Requested => false,
+            Accepts::Same | Accepts::CastIf(_) | Accepts::Requested | Accepts::RequestedIf(_) => false,
             Accepts::Also(dtypes) => dtypes.has(out),
             Accepts::Any => true,
         };
@@ -76,7 +94,15 @@ impl Out {
     #[cold]
     fn dtype_error(&self, op: &Operator, place: usize, result: DType, out: DType) -> Error {
         let sentence = self.sentences.get(place).or(self.sentences.last()).copied().unwrap_or_default();
+        let old_type = match out {
+            DType::Bool | DType::BF16 | DType::C32 | DType::C64 | DType::C128 => {
+                format!("CPU{}Type", out.display_name())
+            }
+            _ => format!("torch.{}Tensor", out.display_name()),
+        };
         let words = [
+            ("{Type}", &*old_type),
+            ("{Int}", if result == DType::I32 { "True" } else { "False" }),
             ("{Result}", result.display_name()),
             ("{Out}", out.display_name()),
             ("{result}", result.c_name()),
@@ -84,18 +110,23 @@ impl Out {
             ("{name}", op.python_name()),
         ];
         let sentence = words.iter().fold(sentence.to_string(), |text, (word, name)| text.replace(word, name));
-        Error::runtime(sentence).hint(format!("The result is {result}: use a tensor of that dtype for out=."))
+        Error::new(self.class, sentence).hint(format!("The result is {result}: use a tensor of that dtype for out=."))
     }
 
     /// The arguments of a call whose result takes the dtype of `out`; those of other calls are unchanged.
     pub fn towards<'a>(&self, args: &Args<'a>, out: DType) -> Result<Args<'a>> {
         let mut args = args.clone();
-        if matches!(self.accepts, Accepts::Requested)
+        if matches!(self.accepts, Accepts::Requested | Accepts::RequestedIf(_))
             && let Some(dtype) = args.op.schema().arg("dtype")
         {
-            match args.dtype(dtype) {
-                Some(asked) => self.check(&args, 0, asked, out)?,
-                None => args.set(dtype, Value::DType(out)),
+            match (args.dtype(dtype), self.accepts) {
+                (Some(asked), _) => self.check(&args, 0, asked, out)?,
+                (None, accepts) => {
+                    if let Accepts::RequestedIf(check) = accepts {
+                        check(&args, out)?;
+                    }
+                    args.set(dtype, Value::DType(out));
+                }
             }
         }
         Ok(args)

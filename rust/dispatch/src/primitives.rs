@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
 
 use crate::operator::{Args, Operator};
 use crate::value::Output;
@@ -39,6 +39,7 @@ pub struct Primitives {
     /// Sums broadcast dimensions down to these sizes.
     pub sum_to: fn(&Tensor, &[isize]) -> Result<Tensor>,
     pub sparse: SparsePrimitives,
+    pub quantized: QuantizedPrimitives,
     /// All operators of the table: the names of nodes depend on the order of overloads.
     pub table: &'static [&'static Operator],
 }
@@ -54,13 +55,24 @@ pub struct SparsePrimitives {
     /// All elements of a sparse tensor.
     pub to_dense: &'static Operator,
     /// A sparse tensor without entries, in a named layout.
-    pub empty: fn(&str, &[isize], DType) -> Result<Tensor>,
+    pub empty: fn(&str, &[isize], DType, Device) -> Result<Tensor>,
     /// The bodies of the operators that declare `Sparse::ExplicitAutograd` or `Sparse::CompositeImplicit`.
     pub bodies: &'static [(&'static Operator, SparseBody)],
 }
 
 /// What an operator does instead if an operand is sparse.
 pub type SparseBody = fn(&Args) -> Result<Output>;
+
+/// Operations on quantised tensors.
+pub struct QuantizedPrimitives {
+    /// The numbers, as float32.
+    pub dequantize: fn(&Tensor) -> Result<Tensor>,
+    /// The bodies of the operators that support quantised tensors.
+    pub bodies: &'static [(&'static Operator, QuantizedBody)],
+}
+
+/// What an operator does instead if an operand is quantised.
+pub type QuantizedBody = fn(&Args) -> Result<Output>;
 
 static PRIMITIVES: AtomicPtr<Primitives> = AtomicPtr::new(std::ptr::null_mut());
 

@@ -1,5 +1,7 @@
 //! Composite operators that are one node of the graph, as in torch: those with a `node`.
 
+use std::borrow::Cow;
+
 use crate::value::{Arg, Output};
 use rushlight_autograd::{Backward, BackwardCall, Edges, Gradients, InPlace, Subgraph, Tensor};
 use rushlight_core::{Error, Result};
@@ -7,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::naming::{in_place_name, node_name};
 use crate::node::{check_captured, is_tracked};
-use crate::operator::{Args, Derivative};
+use crate::operator::{Args, Derivative, Tags};
 use crate::primitives::primitives;
 
 type Body = fn(&Args) -> Result<Output>;
@@ -35,7 +37,8 @@ fn compose_recorded(body: Body, args: &Args) -> Result<Output> {
     })?;
     let recorded = output.tensors().iter().zip(&histories).filter(|(_, history)| history.is_some());
     let outputs: SmallVec<[&Tensor; 1]> = recorded.map(|(tensor, _)| tensor).collect();
-    rushlight_autograd::record(input.node(node_name(args.op), &histories), &ends(args), &outputs)?;
+    let node = input.node(node_name(args.op), &histories).linear(args.op.tags.has(Tags::LINEAR));
+    rushlight_autograd::record(node, &ends(args), &outputs)?;
     drop(outputs);
     Ok(output)
 }
@@ -50,6 +53,7 @@ pub fn compose_in_place(body: Body, args: &Args) -> Result<Output> {
         if tensor.ptr_eq(own) { primitives()?.clone.tensor([tensor.into()]) } else { alias_in_subgraph(tensor) }
     })?;
     let result = body(&input.args)?.into_tensor()?;
+    crate::variants::fit_in_place(args.op, own, result.sizes())?;
     crate::variants::check_in_place(args.op, own, &result.layout().sizes, result.dtype())?;
     crate::copy::copy(own, &result.detach())?;
     let histories = histories(std::slice::from_ref(&result))?;
@@ -107,13 +111,13 @@ impl<'a> UnarySubgraph<'a> {
         &self.alias
     }
 
-    /// The function's result, as the result of one node.
-    pub fn finish(self, name: &str, found: &Tensor) -> Result<Tensor> {
+    /// The function's result, as the result of one node. `linear` says that the function is linear.
+    pub fn finish(self, name: &str, found: &Tensor, linear: bool) -> Result<Tensor> {
         let history = found.gradient_edge()?;
         let result = found.detach();
         if history.is_some() {
             let inputs = std::iter::once(self.alias.gradient_edge()?).collect();
-            let node = Subgraph::new(name.to_owned(), std::iter::once(history).collect(), inputs);
+            let node = Subgraph::new(name.to_owned(), std::iter::once(history).collect(), inputs).linear(linear);
             rushlight_autograd::record(node, &[Some(self.own)], &[&result])?;
         }
         Ok(result)
@@ -141,7 +145,7 @@ impl Backward for Missing {
 }
 
 /// A result through which backward is an error.
-struct Undifferentiable(&'static str);
+struct Undifferentiable(Cow<'static, str>);
 
 impl Backward for Undifferentiable {
     fn name(&self) -> &str {
@@ -149,19 +153,19 @@ impl Backward for Undifferentiable {
     }
 
     fn apply(&self, _call: &BackwardCall<'_>, _grads: Gradients) -> Result<Gradients> {
-        Err(Error::runtime(self.0))
+        Err(Error::runtime(self.0.clone()))
     }
 
     fn release(&self) {}
 }
 
 /// The same elements; backward through them is this error.
-pub fn undifferentiable(tensor: Tensor, message: &'static str) -> Result<Tensor> {
+pub fn undifferentiable(tensor: Tensor, message: impl Into<Cow<'static, str>>) -> Result<Tensor> {
     if !tensor.is_tracked() || !rushlight_autograd::modes::recording() {
         return Ok(tensor);
     }
     let result = tensor.detach();
-    rushlight_autograd::record(Undifferentiable(message), &[Some(&tensor)], &[&result])?;
+    rushlight_autograd::record(Undifferentiable(message.into()), &[Some(&tensor)], &[&result])?;
     Ok(result)
 }
 
@@ -171,7 +175,11 @@ pub fn set_memory(own: &Tensor, source: Option<&Tensor>, change: impl FnOnce()) 
     change();
     match own.is_view() {
         true => own.bump_version(),
-        false => recorded.finish(|| Ok(Missing("aten::set_")))?,
+        false => {
+            recorded.finish(|| Ok(Missing("aten::set_")))?;
+            // Graphs that used a leaf before do not lead to what it is now.
+            own.reset_accumulator();
+        }
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 use rushlight_autograd::{Tensor, modes};
 use rushlight_core::dtype::can_cast;
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Error, Layout, Result};
+use rushlight_core::{DType, Dims, Error, Layout, Result};
 
 use crate::operator::{Args, Derivative, Implementation, Operator, Promote, Resized, Tags, TensorSpec};
 use crate::overlap::{check_no_self_overlap, check_overlap, shared_memory};
@@ -23,14 +23,29 @@ pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType
             op.python_name()
         )));
     }
-    check_cast(dtype, own.dtype())?;
-    if op.tags.has(Tags::WRITES_EXPANDED)
+    let writes_expanded = op.tags.has(Tags::WRITES_EXPANDED)
         && own.layout().expanded().next().is_some()
-        && !(own.is_tracked() && modes::recording())
-    {
-        return note_expanded(op);
+        && !(own.is_tracked() && modes::recording());
+    let elementwise = matches!(&op.implementation, Implementation::Pointwise(_));
+    if elementwise && !writes_expanded {
+        check_no_self_overlap(own)?;
     }
-    check_no_self_overlap(own)
+    check_cast(dtype, own.dtype())?;
+    match (writes_expanded, elementwise) {
+        (true, _) => note_expanded(op),
+        (false, true) => Ok(()),
+        (false, false) => check_no_self_overlap(own),
+    }
+}
+
+/// Gives a tensor the sizes of its new value, for the operators that may change them in place. A recorded view keeps its
+/// sizes, which its base's history needs.
+pub fn fit_in_place(op: &Operator, own: &Tensor, sizes: &[isize]) -> Result<()> {
+    let kept = own.is_view() && own.is_tracked();
+    if !op.tags.has(Tags::RESHAPES_IN_PLACE) || own.layout().sizes.as_slice() == sizes || kept {
+        return Ok(());
+    }
+    resize(own, Layout::contiguous(sizes))
 }
 
 #[cold]
@@ -125,7 +140,11 @@ pub fn check_out(args: &Args, place: usize, out: &Tensor, result: &TensorSpec) -
             check_overlap(out, tensor)?;
         }
     }
-    if out.layout().sizes != *sizes {
+    if let Resized::RowIf(such) = rule.resized
+        && such(args)
+    {
+        resize_to_row(out, sizes)?;
+    } else if out.layout().sizes != *sizes {
         let is_pointwise = matches!(args.op.implementation, Implementation::Pointwise(_));
         if is_pointwise && args.each_tensor().any(|(_, tensor)| tensor.ptr_eq(out)) {
             return Err(wrong_shape(out.sizes(), sizes).hint("out= is an operand, which cannot be resized."));
@@ -139,12 +158,28 @@ pub fn check_out(args: &Args, place: usize, out: &Tensor, result: &TensorSpec) -
     check_no_self_overlap(out)
 }
 
+/// Resizes `out=` to a matrix of one row, and takes the row.
+#[cold]
+fn resize_to_row(out: &Tensor, sizes: &[isize]) -> Result<()> {
+    let mut row = Dims::from_slice(&[1]);
+    row.extend_from_slice(sizes);
+    if out.layout().sizes != row {
+        if out.numel() != 0 {
+            note_resized(Resized::Deprecated, out.sizes(), &row)?;
+        }
+        return resize(out, Layout::contiguous(sizes));
+    }
+    let meta = out.meta_with(out.layout().select(0, 0));
+    crate::interpreter::replace_meta(out, meta);
+    Ok(())
+}
+
 /// Warns about an `out=` that is resized.
 #[cold]
 fn note_resized(resized: Resized, own: &[isize], sizes: &[isize]) -> Result<()> {
     match resized {
         Resized::Silently => Ok(()),
-        Resized::Deprecated => crate::interpreter::warn(&format!(
+        Resized::Deprecated | Resized::RowIf(_) => crate::interpreter::warn(&format!(
             "An output with one or more elements was resized since it had shape {}, which does not match the required output shape {}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             Shape(own),
             Shape(sizes)

@@ -71,23 +71,18 @@ impl Client {
     pub fn connect(host: &str, port: u16, token: &[u8], timeout: Duration, mut pause: Pause<'_>) -> Result<Client> {
         let deadline = Instant::now() + timeout;
         loop {
-            match attempt(host, port, deadline) {
+            let greeted = attempt(host, port, deadline).and_then(|stream| greet(stream, token, deadline, &mut pause));
+            match greeted {
                 Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(POLL_INTERVAL))?;
-                    stream.set_write_timeout(Some(POLL_INTERVAL))?;
-                    let mut patient = InterruptibleStream { stream: &stream, deadline, pause: &mut pause };
-                    Message::new(0, vec![token.to_vec()]).write(&mut patient)?;
-                    let answer = Message::read_any(&mut patient)?;
-                    let welcome = answer.map(Response::try_from).transpose()? == Some(Response::Bool(true));
-                    if !welcome {
-                        return Err(Error::new(ErrorKind::PermissionDenied, "the store did not accept the token"));
-                    }
                     return Ok(Client {
                         stream: Mutex::new(Some(stream)),
                         requester: Mutex::default(),
                         generation: fork::generation(),
                     });
+                }
+                // The token is wrong, or the wait was interrupted.
+                Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Other) => {
+                    return Err(error);
                 }
                 Err(error) => {
                     pause()?;
@@ -154,6 +149,20 @@ impl Drop for RequestInProgress<'_> {
     fn drop(&mut self) {
         *self.0.requester() = None;
     }
+}
+
+/// Shows the token. A server that is just closing breaks the connection off.
+fn greet(stream: TcpStream, token: &[u8], deadline: Instant, pause: &mut Pause<'_>) -> Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(POLL_INTERVAL))?;
+    stream.set_write_timeout(Some(POLL_INTERVAL))?;
+    let mut patient = InterruptibleStream { stream: &stream, deadline, pause };
+    Message::new(0, vec![token.to_vec()]).write(&mut patient)?;
+    let Some(answer) = Message::read_any(&mut patient)? else { return Err(ErrorKind::ConnectionReset.into()) };
+    if Response::try_from(answer)? == Response::Bool(true) {
+        return Ok(stream);
+    }
+    Err(Error::new(ErrorKind::PermissionDenied, "the store did not accept the token"))
 }
 
 fn attempt(host: &str, port: u16, deadline: Instant) -> Result<TcpStream> {

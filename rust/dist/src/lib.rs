@@ -5,6 +5,7 @@
 //! believed, and the table holds a bounded number of bytes.
 
 mod client;
+pub mod group;
 mod request;
 mod server;
 mod table;

@@ -34,6 +34,7 @@ pub struct Server {
     shared: Arc<Shared>,
     /// The listening socket, used to end the wait of the accepting thread.
     listening: TcpListener,
+    accepting: Option<thread::JoinHandle<()>>,
     port: u16,
     generation: u64,
 }
@@ -57,8 +58,9 @@ impl Server {
             peers: Mutex::new(HashMap::new()),
         });
         let own = shared.clone();
-        thread::Builder::new().name("rushlight-store".into()).stack_size(STACK).spawn(move || own.accept(&listener))?;
-        Ok(Server { shared, listening, port, generation: fork::generation() })
+        let accepting = thread::Builder::new().name("rushlight-store".into()).stack_size(STACK);
+        let accepting = Some(accepting.spawn(move || own.accept(&listener))?);
+        Ok(Server { shared, listening, accepting, port, generation: fork::generation() })
     }
 
     pub fn port(&self) -> u16 {
@@ -73,13 +75,18 @@ impl Drop for Server {
             return;
         }
         self.shared.closing.store(true, Ordering::Release);
+        // The accepting thread wakes up and sees the flag. The standard library shuts down streams only; for the system
+        // both are sockets.
+        if let Ok(listening) = self.listening.try_clone()
+            && TcpStream::from(OwnedFd::from(listening)).shutdown(Shutdown::Both).is_ok()
+            && let Some(accepting) = self.accepting.take()
+        {
+            // It closes its socket, so that the port is free as soon as this one is closed too.
+            let _ = accepting.join();
+        }
+        // No peer is added any more.
         for (_, stream) in self.shared.peers.lock().unwrap_or_else(PoisonError::into_inner).drain() {
             let _ = stream.shutdown(Shutdown::Both);
-        }
-        // The accepting thread wakes up, sees the shutdown, and closes the port. The standard library shuts down
-        // streams only; for the system both are sockets.
-        if let Ok(listening) = self.listening.try_clone() {
-            let _ = TcpStream::from(OwnedFd::from(listening)).shutdown(Shutdown::Both);
         }
     }
 }

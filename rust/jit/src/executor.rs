@@ -98,8 +98,9 @@ fn work() {
     }
 }
 
-/// Accepts no more tasks, drops those that have not begun, and waits until the running ones are done.
-pub fn close() {
+/// Accepts no more tasks, drops those that have not begun, and waits until the running ones are done, at most for
+/// `patience`. Returns whether all are done.
+pub fn close(patience: Duration) -> bool {
     let mut queue = QUEUE.lock();
     queue.closed = true;
     let dropped = std::mem::take(&mut queue.tasks);
@@ -107,9 +108,14 @@ pub fn close() {
     drop(dropped);
     WAKEUPS.fetch_add(1, Ordering::Release);
     futex::wake(&WAKEUPS, i32::MAX);
+    let pause = Duration::from_millis(1);
+    let mut left = patience;
     while QUEUE.lock().threads > 0 {
-        thread::sleep(Duration::from_millis(1));
+        let Some(rest) = left.checked_sub(pause) else { return false };
+        left = rest;
+        thread::sleep(pause);
     }
+    true
 }
 
 fn forget() {

@@ -5,7 +5,7 @@
 //! - `expr_ext` declares the operators that derivatives use most as methods, `expr_ext_impl` implements the methods;
 //!   `vmap` has the two entry points of `vmap`, `atomic` additions from several processes.
 //! - The families: `create`, `convert`, `pointwise`, `reduce`, `view`, `index`, `join`, `linalg`, `fft`, `order`, `nn`,
-//!   `fused`, `sparse`.
+//!   `fused`, `sparse`, `quantized`.
 //!
 //! The definition of an operator and the steps of a call are in the crate `dispatch`.
 
@@ -23,13 +23,14 @@ pub mod names;
 pub mod nn;
 pub mod order;
 pub mod pointwise;
+pub mod quantized;
 pub mod reduce;
 pub mod sparse;
 pub mod table;
 pub mod view;
 pub mod vmap;
 
-use rushlight_dispatch::primitives::{Primitives, SparsePrimitives};
+use rushlight_dispatch::primitives::{Primitives, QuantizedPrimitives, SparsePrimitives};
 use rushlight_dispatch::vmap::empty;
 
 pub use convert::{item, to_vec};
@@ -69,6 +70,7 @@ static PRIMITIVES: Primitives = Primitives {
         empty: sparse::parts::empty_in,
         bodies: sparse::bodies::BODIES,
     },
+    quantized: QuantizedPrimitives { dequantize: quantized::convert::dequantize, bodies: quantized::bodies::BODIES },
     table: table::OPERATORS,
 };
 

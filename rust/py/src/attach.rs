@@ -110,6 +110,34 @@ pub fn release<T>(py: Python<'_>, work: impl FnOnce() -> T) -> T {
     idle(py, work)
 }
 
+/// Runs `work` on a thread that does not come from Python.
+pub fn on_foreign_thread<T>(work: impl FnOnce() -> T) -> T {
+    let _flag = Flag::set(true);
+    work()
+}
+
+/// Stops this thread forever when the interpreter unwinds it.
+///
+/// When the interpreter exits, it ends each daemon thread that asks for the GIL, as if by an exception that no frame may
+/// catch. The frames of the engine would release the GIL once more, or stop the exception, and both end the process.
+struct Stop;
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        while !std::thread::panicking() {
+            std::thread::park();
+        }
+    }
+}
+
+/// Runs `body`, which calls Python.
+pub fn calling_python<T>(body: impl FnOnce() -> T) -> T {
+    let stop = Stop;
+    let result = body();
+    std::mem::forget(stop);
+    result
+}
+
 /// Runs `body` with the GIL, from any state of the engine.
 pub fn acquire<T>(body: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T> {
     attached(body).map_err(carry)
@@ -120,7 +148,7 @@ pub fn attached<T>(body: impl FnOnce(Python<'_>) -> T) -> T {
     fork::assert_no_lock_held();
     Python::attach(|py| {
         let _flag = Flag::set(false);
-        body(py)
+        calling_python(|| body(py))
     })
 }
 

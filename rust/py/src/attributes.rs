@@ -9,7 +9,7 @@ use rushlight::view::{complex, transpose};
 use rushlight::{Device, Tensor};
 use rushlight_dispatch::{interpreter, op};
 
-use crate::dtype::{device_object, dtype_object, layout_name, layout_object};
+use crate::dtype::{device_object, dtype_of, layout_name, layout_object};
 use crate::errors::{kind_of, raise};
 use crate::object;
 use crate::overrides::{self, Public};
@@ -54,9 +54,7 @@ fn optional(py: Python<'_>, tensor: Option<Tensor>) -> PyResult<Bound<'_, PyAny>
 }
 
 static ATTRIBUTES: &[Attribute] = &[
-    attribute(c"dtype", c"The type of the elements.", |py, t| {
-        Ok(dtype_object(py, t.dtype())?.into_bound(py).into_any())
-    }),
+    attribute(c"dtype", c"The type of the elements.", |py, t| Ok(dtype_of(py, t)?.into_bound(py).into_any())),
     attribute(c"device", c"Where the elements are.", |py, t| device_object(py, t.device())),
     attribute(c"layout", c"How the elements are stored.", |py, t| give(py, layout_object(py, layout_name(t))?)),
     attribute(c"shape", c"The sizes of the dimensions.", |py, t| crate::size::make(py, t.sizes())),
@@ -85,8 +83,10 @@ static ATTRIBUTES: &[Attribute] = &[
     attribute(c"is_sparse_csr", c"Whether the layout is torch.sparse_csr.", |py, t| {
         give(py, layout_name(t) == "sparse_csr")
     }),
-    attribute(c"is_quantized", c"Always false.", |py, _| give(py, false)),
-    attribute(c"is_nested", c"Always false.", |py, _| give(py, false)),
+    attribute(c"is_quantized", c"Whether the elements are stored as integers with a scale.", |py, t| {
+        give(py, t.is_quantized())
+    }),
+    attribute(c"is_nested", c"Whether it is a nested tensor (`torch.nested`).", |py, _| give(py, false)),
     attribute(c"is_mkldnn", c"Always false.", |py, _| give(py, false)),
     attribute(c"is_mps", c"Always false.", |py, _| give(py, false)),
     attribute(c"is_xpu", c"Always false.", |py, _| give(py, false)),

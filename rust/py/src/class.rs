@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::object::{self, Object, slot};
-use crate::{attributes, methods, number, protocol, sparse, tensor_methods, to};
+use crate::{attributes, methods, number, protocol, quantized, sparse, tensor_methods, to};
 
 const DOC: &CStr = c"An n-dimensional array of elements of one dtype, on one device, with gradients.
 
@@ -93,6 +93,7 @@ pub fn make(py: Python<'_>) -> PyResult<*mut ffi::PyTypeObject> {
     methods.extend(to::definitions());
     methods.extend(tensor_methods::definitions());
     methods.extend(sparse::definitions());
+    methods.extend(quantized::definitions());
     // SAFETY: the end of the list is a zeroed entry.
     methods.push(unsafe { std::mem::zeroed() });
     slots.push(slot(ffi::Py_tp_methods, methods.leak().as_mut_ptr().cast()));

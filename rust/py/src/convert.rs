@@ -8,7 +8,9 @@ use rushlight_dispatch::operator::Operator;
 use rushlight_dispatch::signature::{Kind, Returns};
 use rushlight_dispatch::value::{Floats, Ints, Output, Value};
 
-use crate::dtype::{PyLayout, PyMemoryFormat, dtype_object, extract_device, extract_dtype};
+use crate::dtype::{
+    PyLayout, PyMemoryFormat, dtype_object, extract_device, extract_dtype, extract_quantized, to_quantized,
+};
 use crate::generator::PyGenerator;
 use crate::object;
 use crate::scalars::{collect, int, ints, number};
@@ -61,6 +63,7 @@ pub fn value<'a>(object: Borrowed<'a, '_, PyAny>, kind: Kind, optional: bool) ->
                 None
             }
         }
+        Kind::DType if extract_quantized(object).is_some() => return Err(to_quantized()),
         Kind::DType => extract_dtype(object).map(Value::DType),
         Kind::Device => extract_device(object)?.map(Value::Device),
         Kind::Layout => object.cast::<PyLayout>().ok().map(|layout| Value::Str(layout.get().0)),

@@ -106,7 +106,7 @@ pub fn device(tensor: &Tensor) -> PyResult<(i32, i32)> {
     match tensor.device() {
         Device::Cpu => Ok((HOST, 0)),
         Device::Cuda(index) => Ok((2, i32::from(index))),
-        Device::Meta => Err(PyValueError::new_err("Unknown device type meta for Dlpack")),
+        other => Err(PyValueError::new_err(format!("Unknown device type {} for Dlpack", other.kind()))),
     }
 }
 
@@ -227,6 +227,9 @@ pub fn export<'py>(py: Python<'py>, tensor: &Tensor, wanted: ExportOptions<'py>)
         read::<(u32, u32)>(wanted.max_version, "max_version", "tuple of ints")?.is_some_and(|(major, _)| major >= 1);
     if tensor.is_batched() {
         return Err(raise(vmap::data_error()));
+    }
+    if tensor.is_quantized() {
+        return Err(PyBufferError::new_err("QUInt/QInt types are not supported by dlpack"));
     }
     memory_access::with_memory(tensor)?;
     let copy = read::<bool>(wanted.copy, "copy", "bool")?;

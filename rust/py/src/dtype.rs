@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyTuple};
+use rushlight::quantized::convert::{STORED, display_name as quantized_name};
 use rushlight::{DType, Device, Tensor};
 
 use crate::errors::{kind_of, raise};
@@ -18,50 +19,61 @@ use crate::{errors, scalars};
 /// (4, False, True)
 #[pyclass(frozen, name = "dtype", module = "rushlight", eq, hash)]
 #[derive(PartialEq, Eq, Hash, Clone, Copy)]
-pub struct PyDType(pub DType);
+pub struct PyDType {
+    pub dtype: DType,
+    /// Whether the elements are numbers for which integers of `dtype` are stored, as in `torch.quint8`.
+    pub quantized: bool,
+}
 
 #[pymethods]
 impl PyDType {
     fn __repr__(&self) -> String {
-        self.0.to_string()
+        if self.quantized { format!("torch.q{}", self.dtype.name()) } else { self.dtype.to_string() }
     }
 
-    fn __reduce__(&self) -> &'static str {
-        self.0.name()
+    fn __reduce__(&self) -> String {
+        if self.quantized { format!("q{}", self.dtype.name()) } else { self.dtype.name().to_owned() }
     }
 
     /// Bytes of one element.
     #[getter]
     fn itemsize(&self) -> usize {
-        self.0.size()
+        self.dtype.size()
     }
 
     #[getter]
     fn is_floating_point(&self) -> bool {
-        self.0.is_floating()
+        self.dtype.is_floating()
     }
 
     #[getter]
     fn is_complex(&self) -> bool {
-        self.0.is_complex()
+        self.dtype.is_complex()
     }
 
     #[getter]
-    fn is_signed(&self) -> bool {
-        self.0.is_signed()
+    fn is_signed(&self) -> PyResult<bool> {
+        if self.quantized {
+            return Err(PyRuntimeError::new_err("isSignedType not supported for quantized types"));
+        }
+        Ok(self.dtype.is_signed())
     }
 
     #[pyo3(name = "to_complex")]
     fn complex(&self) -> PyResult<Py<PyDType>> {
-        if !self.0.is_differentiable() || self.0.is_float8() {
-            return Err(PyRuntimeError::new_err(format!("Unknown Complex ScalarType for {}", self.0.display_name())));
+        if self.quantized || !self.dtype.is_differentiable() || self.dtype.is_float8() {
+            let name = if self.quantized { quantized_name(self.dtype) } else { self.dtype.display_name() };
+            return Err(PyRuntimeError::new_err(format!("Unknown Complex ScalarType for {name}")));
         }
-        Python::attach(|py| dtype_object(py, self.0.to_complex()))
+        Python::attach(|py| dtype_object(py, self.dtype.to_complex()))
     }
 
     #[pyo3(name = "to_real")]
     fn real(&self) -> PyResult<Py<PyDType>> {
-        Python::attach(|py| dtype_object(py, self.0.to_real()))
+        Python::attach(|py| match self.quantized {
+            true => quantized_dtype_object(py, self.dtype),
+            false => dtype_object(py, self.dtype.to_real()),
+        })
     }
 }
 
@@ -69,13 +81,37 @@ static OBJECTS: [PyOnceLock<Py<PyDType>>; DType::ALL.len()] = [const { PyOnceLoc
 
 /// The only object of a dtype.
 pub fn dtype_object(py: Python<'_>, dtype: DType) -> PyResult<Py<PyDType>> {
-    OBJECTS[dtype as usize].get_or_try_init(py, || Py::new(py, PyDType(dtype))).map(|object| object.clone_ref(py))
+    OBJECTS[dtype as usize]
+        .get_or_try_init(py, || Py::new(py, PyDType { dtype, quantized: false }))
+        .map(|object| object.clone_ref(py))
+}
+
+/// The only object of the quantised dtype whose integers have this dtype.
+pub fn quantized_dtype_object(py: Python<'_>, dtype: DType) -> PyResult<Py<PyDType>> {
+    static OBJECTS: [PyOnceLock<Py<PyDType>>; STORED.len()] = [const { PyOnceLock::new() }; STORED.len()];
+    let place = STORED.iter().position(|own| *own == dtype).unwrap_or(0);
+    OBJECTS[place]
+        .get_or_try_init(py, || Py::new(py, PyDType { dtype: STORED[place], quantized: true }))
+        .map(|object| object.clone_ref(py))
+}
+
+/// The dtype of a tensor, quantised or not.
+pub fn dtype_of(py: Python<'_>, tensor: &Tensor) -> PyResult<Py<PyDType>> {
+    match tensor.is_quantized() {
+        true => quantized_dtype_object(py, tensor.dtype()),
+        false => dtype_object(py, tensor.dtype()),
+    }
+}
+
+/// The dtype of the integers of a quantised dtype.
+pub fn extract_quantized(object: &Bound<'_, PyAny>) -> Option<DType> {
+    object.cast::<PyDType>().ok().map(|dtype| *dtype.get()).filter(|dtype| dtype.quantized).map(|dtype| dtype.dtype)
 }
 
 /// Reads a dtype: a `torch.dtype`, or Python's `float`, `int`, `bool`, `complex`.
 pub fn extract_dtype(object: &Bound<'_, PyAny>) -> Option<DType> {
     if let Ok(dtype) = object.cast::<PyDType>() {
-        return Some(dtype.get().0);
+        return Some(dtype.get()).filter(|dtype| !dtype.quantized).map(|dtype| dtype.dtype);
     }
     let py = object.py();
     if object.is(py.get_type::<pyo3::types::PyFloat>()) {
@@ -122,6 +158,14 @@ impl PyDevice {
         match (self.device, self.index) {
             (Device::Cuda(_), None) => Device::Cuda(rushlight_cuda::card::current()),
             (device, _) => device,
+        }
+    }
+
+    /// The device for a tensor that moves there; torch's error if there is no support for it.
+    pub fn reachable(self) -> PyResult<Device> {
+        match self.device {
+            Device::Absent(absent) => Err(raise(absent.refusal_of_move(self.index.is_some()))),
+            _ => Ok(self.placed()),
         }
     }
 
@@ -274,6 +318,13 @@ pub fn extract_device(object: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
     Ok(read_device(object)?.map(|device| device.placed()))
 }
 
+/// torch's error for a conversion to a quantised dtype.
+pub fn to_quantized() -> PyErr {
+    PyRuntimeError::new_err(
+        "empty_strided not supported on quantized tensors yet see https://github.com/pytorch/pytorch/issues/74540",
+    )
+}
+
 /// A `dtype=` argument.
 pub fn wanted_dtype(function: &str, object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<DType>> {
     wanted(function, "dtype", object, |object| Ok(extract_dtype(object)))
@@ -292,6 +343,9 @@ fn wanted<T>(
     read: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<Option<T>>,
 ) -> PyResult<Option<T>> {
     let Some(object) = object.filter(|object| !object.is_none()) else { return Ok(None) };
+    if extract_quantized(object).is_some() {
+        return Err(to_quantized());
+    }
     read(object)?.map(Some).ok_or_else(|| {
         let kind = kind_of(object);
         PyTypeError::new_err(format!("{function}(): argument '{name}' must be torch.{name}, not {kind}"))
@@ -330,6 +384,14 @@ pub struct PyLayout(pub &'static str);
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyMemoryFormat(pub &'static str);
 
+/// How integers stand for the numbers of a quantised tensor, such as `torch.per_tensor_affine`.
+///
+/// >>> torch.quantize_per_tensor(torch.ones(1), 0.5, 0, torch.qint8).qscheme()
+/// torch.per_tensor_affine
+#[pyclass(frozen, name = "qscheme", module = "rushlight", eq, hash)]
+#[derive(PartialEq, Eq, Hash)]
+pub struct PyQScheme(pub &'static str);
+
 macro_rules! named {
     ($($class:ident)*) => {$(
         #[pymethods]
@@ -345,9 +407,10 @@ macro_rules! named {
     )*};
 }
 
-named! { PyLayout PyMemoryFormat }
+named! { PyLayout PyMemoryFormat PyQScheme }
 
-const LAYOUTS: [&str; 6] = ["strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"];
+/// No tensor of the engine is jagged: Python makes such tensors of others.
+const LAYOUTS: [&str; 7] = ["strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"];
 
 /// The name of a tensor's layout.
 pub fn layout_name(tensor: &Tensor) -> &'static str {
@@ -360,10 +423,27 @@ pub fn layout_name(tensor: &Tensor) -> &'static str {
 
 /// The only object of a layout: programs compare layouts by identity.
 pub fn layout_object(py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
-    static OBJECTS: [PyOnceLock<Py<PyAny>>; 6] = [const { PyOnceLock::new() }; 6];
+    static OBJECTS: [PyOnceLock<Py<PyAny>>; LAYOUTS.len()] = [const { PyOnceLock::new() }; LAYOUTS.len()];
     let place = LAYOUTS.iter().position(|own| *own == name).unwrap_or(0);
     OBJECTS[place]
         .get_or_try_init(py, || Py::new(py, PyLayout(LAYOUTS[place])).map(Py::into_any))
+        .map(|object| object.clone_ref(py))
+}
+
+const QSCHEMES: [&str; 5] = [
+    "per_tensor_affine",
+    "per_channel_affine",
+    "per_tensor_symmetric",
+    "per_channel_symmetric",
+    "per_channel_affine_float_qparams",
+];
+
+/// The only object of a scheme: programs compare schemes by identity.
+pub fn qscheme_object(py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
+    static OBJECTS: [PyOnceLock<Py<PyAny>>; QSCHEMES.len()] = [const { PyOnceLock::new() }; QSCHEMES.len()];
+    let place = QSCHEMES.iter().position(|own| *own == name).unwrap_or(0);
+    OBJECTS[place]
+        .get_or_try_init(py, || Py::new(py, PyQScheme(QSCHEMES[place])).map(Py::into_any))
         .map(|object| object.clone_ref(py))
 }
 
@@ -375,8 +455,15 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyDevice>()?;
     module.add_class::<PyLayout>()?;
     module.add_class::<PyMemoryFormat>()?;
+    module.add_class::<PyQScheme>()?;
     for dtype in DType::ALL {
         module.add(dtype.name(), dtype_object(py, dtype)?)?;
+    }
+    for dtype in STORED {
+        module.add(format!("q{}", dtype.name()), quantized_dtype_object(py, dtype)?)?;
+    }
+    for name in QSCHEMES {
+        module.add(name, qscheme_object(py, name)?)?;
     }
     for name in LAYOUTS {
         module.add(name, layout_object(py, name)?)?;

@@ -17,7 +17,7 @@ use rushlight_dispatch::value::{Target, Values};
 
 use crate::errors::raise;
 use crate::overrides::{self, Public};
-use crate::parse::{BindError, Call, Overload, Raw, bind, no_match, out_tensors};
+use crate::parse::{BindError, Call, Overload, Raw, bind, no_match, out_tensors, python};
 use crate::{convert, deprecated};
 
 type Method = fastcall_cfunction_with_keywords::Func;
@@ -51,6 +51,7 @@ impl Callable {
     fn display_name(&self) -> String {
         match self.namespace {
             "linalg" | "fft" | "special" => format!("{}_{}", self.namespace, self.name),
+            _ if self.name == "logsigmoid" => "log_sigmoid".to_owned(),
             _ => self.name.strip_prefix('_').unwrap_or(&self.name).to_owned(),
         }
     }
@@ -170,9 +171,12 @@ fn collect() -> Vec<Callable> {
     let callable = |((namespace, name, form), ops): ((&'static str, String, CallForm), Vec<&'static Operator>)| {
         let takes_out = |op: &Operator| form == CallForm::Function && op.variants.has(Variants::OUT);
         let with_dim = ops.iter().any(|op| op.schema().place("dim").is_some());
+        let in_python = python::is_written_in_python(namespace, &name, form.is_method());
         let overloads = ops
             .into_iter()
-            .map(|op| Overload::new(op, names::params(op, namespace, form), takes_out(op), with_dim))
+            .map(|op| {
+                Overload::new(op, names::params(op, namespace, form), takes_out(op), with_dim).in_python(in_python)
+            })
             .collect();
         Callable { name, namespace, method: form.is_method(), in_place: form.is_in_place(), overloads }
     };

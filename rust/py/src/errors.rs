@@ -4,7 +4,8 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use pyo3::exceptions::{
-    PyIndexError, PyMemoryError, PyNotImplementedError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
+    PyAssertionError, PyIndexError, PyMemoryError, PyModuleNotFoundError, PyNotImplementedError, PyOverflowError,
+    PyRuntimeError, PyTypeError, PyValueError,
 };
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -47,6 +48,8 @@ pub fn raise(mut error: Error) -> PyErr {
         Class::Overflow => PyOverflowError::new_err(message),
         Class::Accelerator => Python::attach(|py| of_device(py, "AcceleratorError", message)),
         Class::DeviceMemory => Python::attach(|py| of_device(py, "OutOfMemoryError", message)),
+        Class::Assertion => PyAssertionError::new_err(message),
+        Class::ModuleNotFound => PyModuleNotFoundError::new_err(message),
         Class::LinAlg => Python::attach(|py| match linalg_error(py) {
             Ok(class) => PyErr::from_type(class.clone(), message),
             Err(error) => error,
@@ -91,20 +94,21 @@ pub fn kind_of(object: &Bound<'_, PyAny>) -> String {
     let name = name.map_or_else(|_| "object".into(), |name| name.to_string());
     match name.as_str() {
         "dtype" | "device" | "layout" | "memory_format" | "Size" => format!("torch.{name}"),
+        "Generator" => format!("torch._C.{name}"),
         _ => name,
     }
 }
 
-/// torch's sentence about arguments that fit no overload; the overloads follow. A call with only keywords ends in a
-/// comma.
+/// torch's sentence about arguments that fit no overload; the overloads follow. Keywords are listed from the last to the
+/// first, and a call with only keywords ends in a comma.
 pub fn invalid_combination(
     name: &str,
     positional: impl Iterator<Item = String>,
-    named: impl Iterator<Item = String>,
+    named: impl DoubleEndedIterator<Item = String>,
 ) -> String {
     let positional: Vec<String> = positional.collect();
     let end = if positional.is_empty() { ", " } else { "" };
-    let named: Vec<String> = named.collect();
+    let named: Vec<String> = named.rev().collect();
     let end = if named.is_empty() { "" } else { end };
     let got = [positional, named].concat().join(", ");
     format!("{name}() received an invalid combination of arguments - got ({got}{end}), but expected one of:")

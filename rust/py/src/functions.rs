@@ -4,6 +4,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyInt, PyMemoryView};
+use rushlight::quantized::convert::display_name;
 use rushlight::{DType, Device, Layout, Tensor};
 use rushlight_core::dtype as settings;
 use rushlight_core::memory_format::has_channels_last;
@@ -11,7 +12,8 @@ use rushlight_dispatch::promote::PromotionState;
 use rushlight_dispatch::{autocast, backcompat, copy, create, deterministic, interpreter, op, warn_once};
 
 use crate::dtype::{
-    PyDType, PyDevice, default_device, dtype_object, extract_dtype, set_default_device, wanted_device, wanted_dtype,
+    PyDType, PyDevice, default_device, dtype_object, extract_dtype, extract_quantized, set_default_device,
+    wanted_device, wanted_dtype,
 };
 use crate::errors::{kind_of, raise};
 use crate::storage::PyStorage;
@@ -27,7 +29,7 @@ fn placed(tensor: Tensor, dtype: Option<DType>, device: Option<PyDevice>) -> PyR
         Some(device) if device.is_numbered() && device.placed() == tensor.device() => {
             op!(rushlight::convert::CLONE, &tensor)
         }
-        Some(device) => rushlight::convert::to_device(&tensor, device.placed()),
+        Some(device) => rushlight::convert::to_device(&tensor, device.reachable()?),
         None => Ok(tensor),
     }
     .map_err(raise)
@@ -60,7 +62,7 @@ fn tensor<'py>(
         return Ok(answer);
     }
     let (dtype, device) = (wanted_dtype("tensor", dtype)?, wanted_device("tensor", device)?.or_else(default_device));
-    let device = device.map_or(Device::Cpu, |device| device.placed());
+    let device = device.map_or(Ok(Device::Cpu), PyDevice::reachable)?;
     rushlight::create::warn_of_pinning(pin_memory, device).map_err(raise)?;
     let made = copied(data, dtype, "torch.tensor")?;
     finished(py, rushlight::convert::to_device(&made, device).map_err(raise)?, requires_grad)
@@ -365,7 +367,10 @@ fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     let dtype = d.cast::<PyDType>().map_err(|_| {
         PyTypeError::new_err("invalid dtype object: only floating-point types are supported as the default type")
     })?;
-    settings::set_default_dtype(dtype.get().0).map_err(raise)
+    if dtype.get().quantized {
+        return Err(PyTypeError::new_err("only floating-point types are supported as the default type"));
+    }
+    settings::set_default_dtype(dtype.get().dtype).map_err(raise)
 }
 
 /// The dtype of products under mixed precision on this thread, or None if it is off.
@@ -378,7 +383,7 @@ fn _autocast(py: Python<'_>) -> PyResult<Option<Py<PyDType>>> {
 #[pyfunction]
 #[pyo3(signature = (dtype))]
 fn _set_autocast(py: Python<'_>, dtype: Option<&Bound<'_, PyDType>>) -> PyResult<Option<Py<PyDType>>> {
-    let before = autocast::set(dtype.map(|dtype| dtype.get().0));
+    let before = autocast::set(dtype.map(|dtype| dtype.get().dtype));
     before.map(|dtype| dtype_object(py, dtype)).transpose()
 }
 
@@ -477,6 +482,23 @@ fn is_tensor(obj: &Bound<'_, PyAny>) -> bool {
     object::is_tensor(obj)
 }
 
+/// torch's error for the promotion of a quantised dtype.
+fn unpromoted(names: &[&str]) -> PyErr {
+    PyRuntimeError::new_err(format!(
+        "promoteTypes with quantized numbers is not handled yet; figure out what the correct rules should be, offending types: {}",
+        names.join(" ")
+    ))
+}
+
+/// torch's name of a dtype in errors.
+fn dtype_name(dtype: &Bound<'_, PyAny>) -> &'static str {
+    match (extract_quantized(dtype), extract_dtype(dtype)) {
+        (Some(dtype), _) => display_name(dtype),
+        (None, Some(dtype)) => dtype.display_name(),
+        (None, None) => "Undefined",
+    }
+}
+
 /// A required dtype; `place` is its position, counted from one.
 fn dtype_at(function: &str, name: &str, place: usize, object: &Bound<'_, PyAny>) -> PyResult<DType> {
     extract_dtype(object).ok_or_else(|| {
@@ -494,6 +516,9 @@ fn _can_cast(from: &Bound<'_, PyAny>, to: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 #[pyfunction]
 fn _promote_types(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyAny>) -> PyResult<Py<PyDType>> {
+    if extract_quantized(first).is_some() || extract_quantized(second).is_some() {
+        return Err(unpromoted(&[first, second].map(dtype_name)));
+    }
     let first = dtype_at("promote_types", "type1", 1, first)?;
     let second = dtype_at("promote_types", "type2", 2, second)?;
     dtype_object(py, settings::promote(first, second).map_err(raise)?)
@@ -510,6 +535,14 @@ fn _result_type(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyA
     let mut state = PromotionState::default();
     for operand in [first, second] {
         if let Some(tensor) = object::as_tensor(operand.as_borrowed()) {
+            if tensor.is_quantized() {
+                let name = |operand: &Bound<'_, PyAny>| match object::as_tensor(operand.as_borrowed()) {
+                    Some(tensor) if tensor.is_quantized() => display_name(tensor.dtype()),
+                    Some(tensor) => tensor.dtype().display_name(),
+                    None => rushlight_core::dtype::default_dtype().display_name(),
+                };
+                return Err(unpromoted(&[first, second].map(name)));
+            }
             state.tensor(tensor.dtype(), tensor.rank()).map_err(raise)?;
         } else {
             let wrong = || {

@@ -31,8 +31,10 @@ impl PyGenerator {
     #[new]
     #[pyo3(signature = (device=None))]
     fn new(device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        if wanted_device("Generator", device)?.is_some_and(|device| device.device != Device::Cpu) {
-            return Err(PyRuntimeError::new_err("Device type is not supported for torch.Generator() api."));
+        match wanted_device("Generator", device)?.map(|device| device.device) {
+            None | Some(Device::Cpu) => {}
+            Some(Device::Cuda(_)) => return Err(raise(rushlight_cuda::unsupported())),
+            Some(other) => return Err(PyRuntimeError::new_err(without_generators(other.kind()))),
         }
         Ok(PyGenerator(Generator::fresh()))
     }
@@ -113,6 +115,21 @@ impl PyGenerator {
     #[getter]
     fn device(&self) -> PyDevice {
         Device::Cpu.into()
+    }
+}
+
+/// torch's sentence for a device type without generators.
+fn without_generators(kind: &str) -> String {
+    let upper = kind.to_ascii_uppercase();
+    match kind {
+        "mps" | "mtia" => format!("Cannot execute getNewGenerator() without {upper} backend."),
+        "xpu" => "Cannot get XPU generator without ATen_xpu library.".into(),
+        "xla" => "Cannot get XLA generator without torch_xla library.".into(),
+        "hpu" | "hip" => "Backend doesn`t support getNewGenerator()".into(),
+        "privateuseone" => {
+            "Please register PrivateUse1HooksInterface by `RegisterPrivateUse1HooksInterface` first.".into()
+        }
+        _ => format!("{upper} device type not an accelerator."),
     }
 }
 

@@ -1,21 +1,30 @@
 //! `jit.fork` and `jit.wait`: Python callables as tasks of `rushlight-jit`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rushlight_jit::{Future, Progress};
 
 use crate::attach::{attached, idle};
+use crate::autograd::traverse;
 use crate::reclaim::PyHandle;
 
 /// How often a wait checks for signals, so that Ctrl-C works.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// An object, until the garbage collector clears the future.
+type Kept = Mutex<Option<PyHandle>>;
+
 /// The result of a call: its value, or the exception that it raised.
-type CallResult = Result<PyHandle, PyHandle>;
+type CallResult = Result<Kept, Kept>;
+
+fn kept(object: &Kept) -> MutexGuard<'_, Option<PyHandle>> {
+    object.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The result of a call on another thread: its value, or the exception that it raised. `torch.jit.fork` returns one.
 ///
@@ -27,6 +36,23 @@ struct PyFuture(Arc<Future<CallResult>>);
 
 #[pymethods]
 impl PyFuture {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Some(Ok(Ok(object) | Err(object))) = self.0.get() else { return Ok(()) };
+        // The thread that ran the call may still have its handle.
+        if Arc::strong_count(&self.0) > 1 {
+            return Ok(());
+        }
+        let address = kept(object).as_ref().map(PyHandle::as_ptr);
+        traverse(&visit, |show| address.into_iter().for_each(show))
+    }
+
+    fn __clear__(&self) {
+        if let Some(Ok(Ok(object) | Err(object))) = self.0.get() {
+            let before = kept(object).take();
+            drop(before);
+        }
+    }
+
     /// wait()
     /// --
     ///
@@ -67,8 +93,11 @@ impl PyFuture {
     /// The value of a finished call; RuntimeError before that.
     fn value(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self.0.get() {
-            Some(Ok(Ok(value))) => Ok(value.get(py)),
-            Some(Ok(Err(exception))) => Err(PyErr::from_value(exception.get(py).into_bound(py))),
+            Some(Ok(Ok(value))) => Ok(kept(value).as_ref().map_or_else(|| py.None(), |value| value.get(py))),
+            Some(Ok(Err(exception))) => {
+                let exception = kept(exception).as_ref().map_or_else(|| py.None(), |exception| exception.get(py));
+                Err(PyErr::from_value(exception.into_bound(py)))
+            }
             Some(Err(panic)) => {
                 let text = panic.downcast_ref::<String>().map_or("", String::as_str);
                 Err(pyo3::panic::PanicException::new_err(text.to_owned()))
@@ -95,20 +124,22 @@ fn _fork(func: Py<PyAny>, args: Py<PyTuple>, kwargs: Py<PyDict>) -> PyFuture {
                 func.bind(py).call(args, Some(&kwargs))
             };
             match called() {
-                Ok(value) => Ok(PyHandle::new(value.unbind())),
-                Err(error) => Err(PyHandle::new(error.into_value(py).into_any())),
+                Ok(value) => Ok(Mutex::new(Some(PyHandle::new(value.unbind())))),
+                Err(error) => Err(Mutex::new(Some(PyHandle::new(error.into_value(py).into_any())))),
             }
         })
     }))
 }
 
-/// _close()
+/// _close(seconds)
 /// --
 ///
-/// Begins no more calls and waits for those that run, because the interpreter is about to exit.
+/// Begins no more calls and waits for those that run, because the interpreter is about to exit; returns whether all have
+/// returned.
 #[pyfunction]
-fn _close(py: Python<'_>) {
-    idle(py, rushlight_jit::close);
+fn _close(py: Python<'_>, seconds: f64) -> PyResult<bool> {
+    let patience = Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(idle(py, || rushlight_jit::close(patience)))
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -2,7 +2,7 @@
 //!
 //! - `class` and `object` make `Tensor`, `reclaim` frees it.
 //! - `attributes`, `methods` (geometry, values, history), `tensor_methods` (storage, hooks, class), `protocol`, `number`
-//!   and `index` are its interface; `sparse` has the methods of sparse tensors, `vmap` the entry points of `vmap`,
+//!   and `index` are its interface; `sparse` and `quantized` have the methods of sparse and quantised tensors, `vmap` the entry points of `vmap`,
 //!   `print` the text.
 //! - `entry` turns the operator table into functions and methods; `parse` and `convert` convert arguments and results
 //!   (`size`, `results`, `nested` lists), `errors` exceptions; `overrides` calls `__torch_function__`; `deprecated`
@@ -47,8 +47,10 @@ mod object;
 mod overrides;
 mod parse;
 mod print;
+mod process_group;
 mod profile;
 mod protocol;
+mod quantized;
 mod reclaim;
 mod results;
 mod scalars;
@@ -85,6 +87,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     functions::add(module)?;
     overrides::add(module)?;
     sparse::add(module)?;
+    quantized::add(module)?;
     vmap::add(module)?;
     storage::add(module)?;
     file_map::add(module)?;
@@ -95,6 +98,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     jit::add(module)?;
     profile::add(module)?;
     dist::add(module)?;
+    process_group::add(module)?;
     errors::make_panics_catchable(py)?;
     tensor_methods::add(module, class)?;
     entry::install(module, class)?;

@@ -13,7 +13,7 @@ pub fn with_memory(tensor: &Tensor) -> PyResult<()> {
     match tensor.meta().form {
         Form::Sparse(_) | Form::Compressed(_) => Err(raise(sparse::no_memory(tensor))),
         Form::Batched(_) => Err(raise(vmap::storage_error())),
-        Form::Plain | Form::LazyConj => Ok(()),
+        Form::Plain | Form::LazyConj | Form::Quantized(_) => Ok(()),
     }
 }
 
@@ -40,6 +40,12 @@ pub fn exportable(tensor: &Tensor) -> PyResult<()> {
         return Err(PyTypeError::new_err(format!(
             "can't convert {} layout tensor to numpy. Use Tensor.to_dense() first.",
             tensor.layout_name()
+        )));
+    }
+    if tensor.is_quantized() {
+        return Err(PyTypeError::new_err(format!(
+            "Got unsupported ScalarType {}",
+            rushlight::quantized::convert::display_name(tensor.dtype())
         )));
     }
     if tensor.requires_grad() && modes::grad_enabled() {

@@ -189,7 +189,12 @@ methods! {
     fn _is_view(own) "Whether the tensor is a view of another one." { own.give(own.tensor.is_view()) }
     fn is_floating_point(own) "Whether the elements are floating-point numbers." { own.give(own.tensor.dtype().is_floating()) }
     fn is_complex(own) "Whether the elements are complex numbers." { own.give(own.tensor.dtype().is_complex()) }
-    fn is_signed(own) "Whether the elements may be negative." { own.give(own.tensor.dtype().is_signed()) }
+    fn is_signed(own) "Whether the elements may be negative." {
+        if own.tensor.is_quantized() {
+            return Err(PyRuntimeError::new_err("isSignedType not supported for quantized types"));
+        }
+        own.give(own.tensor.dtype().is_signed())
+    }
     fn __dlpack__(own, stream, max_version, dl_device, copy) "The same elements as a DLPack capsule." {
         dlpack::export(own.py(), own.tensor, dlpack::ExportOptions { stream, max_version, dl_device, copy })
     }

@@ -279,6 +279,9 @@ pub fn read(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<Tensor> {
 
 /// The elements as nested lists; a number for a 0-d tensor.
 pub fn list<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+    if tensor.is_quantized() {
+        return Err(PyRuntimeError::new_err("load_scalar: invalid type"));
+    }
     let tensor = on_host(tensor).and_then(|tensor| readable(&tensor)).map_err(raise)?;
     let pin = tensor.storage().pin().map_err(raise)?;
     dispatch!(tensor.dtype(), T in all => lists::<T>(py, tensor.layout(), 0, tensor.layout().offset, pin.as_ptr().cast()))

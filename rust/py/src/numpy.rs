@@ -30,8 +30,9 @@ pub fn import(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         // SAFETY: a buffer with strides has `ndim` sizes and as many strides.
         if rank == 0 { Dims::new() } else { unsafe { std::slice::from_raw_parts(pointer, rank) }.into() }
     };
-    let (sizes, mut strides) = (dims(view.shape), dims(view.strides));
-    if sizes.iter().zip(&strides).any(|(size, stride)| *size > 1 && stride % width != 0) {
+    // A buffer has other strides than the array itself where a size is 0 or 1.
+    let (sizes, mut strides) = (dims(view.shape), Dims::from_vec(plain.getattr("strides")?.extract()?));
+    if strides.iter().any(|stride| stride % width != 0) {
         return Err(PyValueError::new_err(
             "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory.",
         ));

@@ -7,13 +7,16 @@ use std::sync::atomic::{AtomicI8, AtomicUsize, Ordering::Relaxed};
 
 use pyo3::prelude::*;
 use rushlight::{DType, Device, Layout, Scalar, Tensor};
+use rushlight_autograd::Quantizer;
 use rushlight_autograd::modes::current;
 use rushlight_core::dtype::default_dtype;
 use rushlight_core::{Element, dispatch};
 use rushlight_dispatch::copy::{on_host, readable};
+use rushlight_dispatch::quantized::dequantized;
 use rushlight_dispatch::vmap;
 
 use crate::dtype::layout_name;
+use crate::quantized::scheme_name;
 use crate::{attach, object};
 
 static PRECISION: AtomicUsize = AtomicUsize::new(4);
@@ -260,6 +263,9 @@ pub fn text(class: &str, tensor: &Tensor) -> String {
     if tensor.is_batched() {
         return batched(class, tensor);
     }
+    if let Some(quantizer) = tensor.quantizer() {
+        return quantized(prefix, tensor, quantizer);
+    }
     if tensor.device() != Device::Cpu {
         suffixes.push(format!("device='{}'", tensor.device()));
     }
@@ -289,6 +295,44 @@ pub fn text(class: &str, tensor: &Tensor) -> String {
     };
     suffixes.extend(history(tensor));
     with_suffixes(prefix + &contents, &suffixes, indent)
+}
+
+/// The text of a quantised tensor: its numbers, and the parameters of its quantizer.
+fn quantized(prefix: String, tensor: &Tensor, quantizer: &Quantizer) -> String {
+    let indent = prefix.len();
+    let contents = match dequantized(tensor) {
+        Ok(numbers) => elements(&numbers, indent),
+        Err(_) => "...".into(),
+    };
+    let mut suffixes = vec![
+        format!(
+            "size={}",
+            match tensor.rank() {
+                0 => "()".into(),
+                _ => tuple(tensor.sizes()),
+            }
+        ),
+        format!("dtype=torch.q{}", tensor.dtype().name()),
+        format!("quantization_scheme=torch.{}", scheme_name(quantizer)),
+    ];
+    match quantizer {
+        Quantizer::PerTensor { scale, zero_point } => {
+            suffixes.push(format!("scale={}", python_float(*scale)));
+            suffixes.push(format!("zero_point={zero_point}"));
+        }
+        Quantizer::PerChannel { scales, zero_points, axis } => {
+            suffixes.push(format!("scale={}", text("tensor", scales)));
+            suffixes.push(format!("zero_point={}", text("tensor", zero_points)));
+            suffixes.push(format!("axis={axis}"));
+        }
+    }
+    with_suffixes(prefix + &contents, &suffixes, indent)
+}
+
+/// A float as Python writes it.
+fn python_float(value: f64) -> String {
+    attach::acquire(|py| value.into_pyobject(py)?.repr()?.extract::<String>())
+        .unwrap_or_else(|_: rushlight::Error| value.to_string())
 }
 
 /// The text of a batched tensor: all samples, with the hidden dimensions first.

@@ -143,7 +143,13 @@ impl PyStorage {
             return Ok(coming.into());
         }
         let device = wanted_device("UntypedStorage", device)?.map_or(Device::Cpu, |device| device.placed());
-        storage(device, size).map(PyStorage::from).map_err(raise)
+        match device {
+            Device::Absent(absent) if !absent.needs_module() => Err(PyRuntimeError::new_err(format!(
+                "torch.UntypedStorage(): Storage device not recognized: {}",
+                absent.kind()
+            ))),
+            device => storage(device, size).map(PyStorage::from).map_err(raise),
+        }
     }
 
     /// The bytes of an object with the buffer protocol, without a copy; the object is kept alive as long as they are
@@ -241,10 +247,10 @@ impl PyStorage {
         self.storage.is_cross_process()
     }
 
-    /// The name of the file of a mapped storage, or None.
+    /// The name of the file that is mapped and written through, or None.
     #[getter]
     fn filename(&self) -> Option<String> {
-        self.storage.file()?.0.file().map(|(_, name, _)| name.to_owned())
+        self._written_through().map(|(_, name, _)| name)
     }
 
     /// For a mapped file that is written through: its descriptor, which the storage keeps, its name, and the bytes'
@@ -339,13 +345,13 @@ impl SharedBundle {
     }
 
     /// Moves a storage to shared memory if necessary; returns the arena's number, the offset and the size.
-    fn add(&mut self, storage: &Bound<'_, PyAny>) -> PyResult<(usize, usize, usize)> {
+    fn add(&mut self, storage: &Bound<'_, PyAny>) -> PyResult<(usize, usize, usize, usize)> {
         let storage = storage.cast::<PyStorage>().map_err(|_| PyTypeError::new_err("expected an UntypedStorage"))?;
         let storage = &storage.get().storage;
         let block = shared::share(storage).map_err(raise)?;
         remember(block.key(), storage);
         let handle = self.0.add(&block).map_err(|error| raise(error.into()))?;
-        Ok((handle.arena, handle.offset, handle.bytes))
+        Ok((handle.arena, handle.offset, handle.bytes, storage.len().min(handle.bytes)))
     }
 
     /// The descriptor of an arena, which the bundle keeps.
@@ -369,19 +375,25 @@ fn remember(key: Key, storage: &Storage) {
 
 /// The storage that a peer sent: the existing one if it was received before.
 #[pyfunction]
-fn _shared_storage(py: Python<'_>, descriptor: RawFd, offset: usize, nbytes: usize) -> PyResult<Bound<'_, PyAny>> {
+fn _shared_storage(
+    py: Python<'_>,
+    descriptor: RawFd,
+    offset: usize,
+    block: usize,
+    nbytes: usize,
+) -> PyResult<Bound<'_, PyAny>> {
     if descriptor < 0 {
         return Err(PyRuntimeError::new_err("not a handle of shared memory: no descriptor"));
     }
     // SAFETY: the caller owns the descriptor, which is open during the call; the system rejects a closed one.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
-    let block = shared::import(borrowed, offset, nbytes).map_err(|error| raise(error.into()))?;
+    let block = shared::import(borrowed, offset, block).map_err(|error| raise(error.into()))?;
     let key = block.key();
     let living = KNOWN.lock().as_ref().and_then(|known| known.get(&key)?.upgrade());
     if let Some(storage) = living.filter(Storage::is_shared) {
         return wrap(py, storage);
     }
-    let storage = Storage::new(Block::shared(block));
+    let storage = Storage::new(Block::shared_in_part(block, nbytes));
     remember(key, &storage);
     wrap(py, storage)
 }

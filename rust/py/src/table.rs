@@ -74,7 +74,7 @@ fn out<'py>(py: Python<'py>, op: &Operator) -> PyResult<Bound<'py, PyAny>> {
         _ if matches!(op.implementation, Implementation::Delegate(_)) => "depends",
         Accepts::CastIf(_) => "depends",
         Accepts::Cast => "cast",
-        Accepts::Any | Accepts::Requested => "any",
+        Accepts::Any | Accepts::Requested | Accepts::RequestedIf(_) => "any",
         Accepts::Same => "same",
         Accepts::Also(dtypes) => return Ok(PyList::new(py, dtypes.list().map(|dtype| dtype.name()))?.into_any()),
     };

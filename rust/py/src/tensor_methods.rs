@@ -7,8 +7,9 @@ use pyo3::types::PyBool;
 use rushlight::view::narrow;
 use rushlight::{Device, Layout, Storage, Tensor};
 use rushlight_autograd::{Form, TensorMeta};
-use rushlight_core::layout::to_dims;
+use rushlight_core::layout::{checked_numel, to_dims};
 use rushlight_dispatch::allocate::storage;
+use rushlight_dispatch::sparse::unsupported_by;
 use rushlight_dispatch::{interpreter, op, subgraph};
 
 use crate::errors::{kind_of, raise};
@@ -27,6 +28,9 @@ methods! {
     }
     fn set_(own, source, storage_offset, size, stride) "Sets the storage and geometry of this tensor: those of a tensor, or of a storage from an offset on." {
         memory_access::with_memory(own.tensor)?;
+        if own.tensor.is_quantized() {
+            return Err(raise(unsupported_by("set_", "QuantizedCPU")));
+        }
         let other = source.as_ref().and_then(|source| object::tensor(source).ok());
         let is_whole = storage_offset.is_none() && size.is_none() && stride.is_none();
         let is_cut = matches!((&storage_offset, &size), (Some(offset), Some(size))
@@ -63,7 +67,10 @@ methods! {
     }
     fn as_subclass(own, cls = required) "The same tensor, with its history, as an instance of a class that derives from Tensor." {
         let class = given("as_subclass", "cls", cls)?;
-        object::wrap_as(&class, op!(narrow::ALIAS, own.tensor).map_err(raise)?)
+        // Sparse tensors have no views.
+        let is_sparse = own.tensor.is_sparse() || own.tensor.compressed_parts().is_some();
+        let same = if is_sparse { own.tensor.clone() } else { op!(narrow::ALIAS, own.tensor).map_err(raise)? };
+        object::wrap_as(&class, same)
     }
 }
 
@@ -74,7 +81,10 @@ pub fn given<'py>(name: &str, parameter: &str, argument: Option<Bound<'py, PyAny
 
 /// The form of the result: a conjugate view stays one regardless of its new elements.
 fn form_of(tensor: &Tensor) -> Form {
-    if tensor.is_lazy_conj() { Form::LazyConj } else { Form::Plain }
+    match tensor.meta().form {
+        Form::LazyConj => Form::LazyConj,
+        _ => Form::Plain,
+    }
 }
 
 /// Another tensor's elements, which have the same dtype.
@@ -91,7 +101,7 @@ fn like(tensor: &Tensor, source: &Tensor) -> PyResult<TensorMeta> {
 
 /// A tensor stays on the kind of device that it is on.
 fn check_device(tensor: &Tensor, device: Device) -> PyResult<()> {
-    if kind(tensor.device()) == kind(device) {
+    if tensor.device().kind() == device.kind() {
         return Ok(());
     }
     Err(PyRuntimeError::new_err(format!(
@@ -131,8 +141,27 @@ fn within(
     if let Some(offset) = &offset {
         layout.offset = offset.extract()?;
     }
+    grow(storage, &layout, dtype.size())?;
     layout.check_within(storage.len(), dtype.size(), []).map_err(raise)?;
     Ok(TensorMeta { form: form_of(tensor), ..TensorMeta::new(storage.clone(), layout, dtype, storage.device()) })
+}
+
+/// Gives a storage the bytes that a geometry needs, as in torch.
+fn grow(storage: &Storage, layout: &Layout, width: usize) -> PyResult<()> {
+    let valid = layout.offset >= 0 && layout.sizes.len() == layout.strides.len();
+    let bytes = match layout.checked_span() {
+        Some(Some((low, high))) if valid && low >= 0 && checked_numel(&layout.sizes).is_ok() => {
+            (high as usize).checked_add(1).and_then(|count| count.checked_mul(width))
+        }
+        _ => None,
+    };
+    // What is no geometry is refused afterwards.
+    let Some(needed) = bytes.filter(|needed| *needed > storage.len()) else { return Ok(()) };
+    if !storage.is_resizable() {
+        return Err(PyRuntimeError::new_err("Trying to resize storage that is not resizable"));
+    }
+    // SAFETY: called from Python, with the GIL.
+    unsafe { storage.resize(needed) }.map_err(raise)
 }
 
 /// An argument that was given, even as None, or that was omitted.
@@ -178,9 +207,10 @@ fn _make_subclass<'py>(
     object::wrap_as(cls, leaf)
 }
 
-/// Replaces this tensor's elements by another one's, for `tensor.data = other`.
+/// Replaces this tensor's elements by another one's, for `tensor.data = other`. The other one may lie on a GPU if this one
+/// lies on the CPU, and the other way round.
 pub fn set_data(tensor: &Tensor, other: &Tensor) -> PyResult<()> {
-    if kind(tensor.device()) != kind(other.device()) {
+    if family(tensor.device()) != family(other.device()) || tensor.layout_name() != other.layout_name() {
         return Err(PyRuntimeError::new_err(
             "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.",
         ));
@@ -189,8 +219,12 @@ pub fn set_data(tensor: &Tensor, other: &Tensor) -> PyResult<()> {
     Ok(())
 }
 
-fn kind(device: Device) -> &'static str {
-    device.kind()
+/// The same text for devices between which a tensor's data may move.
+fn family(device: Device) -> &'static str {
+    match device {
+        Device::Cuda(_) => Device::Cpu.kind(),
+        other => other.kind(),
+    }
 }
 
 pub fn add(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> PyResult<()> {

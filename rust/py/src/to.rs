@@ -8,7 +8,7 @@ use rushlight_core::memory_format::channels_last_format;
 use rushlight_dispatch::create;
 use rushlight_dispatch::value::Value;
 
-use crate::dtype::{PyDevice, extract_dtype, read_device};
+use crate::dtype::{PyDevice, extract_dtype, extract_quantized, read_device, to_quantized};
 use crate::errors::{kind_of, raise};
 use crate::methods::{Own, named_format};
 use crate::{errors, methods, object, parse};
@@ -31,6 +31,9 @@ impl ToOptions {
 /// The converted tensor: the same object if nothing changes.
 fn convert<'py>(own: &Own<'_, 'py>, wanted: &ToOptions) -> PyResult<Bound<'py, PyAny>> {
     let tensor = own.tensor;
+    if tensor.is_quantized() && wanted.dtype.is_some() {
+        return Err(PyRuntimeError::new_err("Creation of quantized tensor requires quantized dtype like torch.quint8"));
+    }
     let alike = wanted.dtype.is_none_or(|dtype| dtype == tensor.dtype())
         && wanted.device.is_none_or(|device| !device.is_numbered() && device.placed() == tensor.device())
         && match wanted.format {
@@ -51,7 +54,7 @@ fn convert<'py>(own: &Own<'_, 'py>, wanted: &ToOptions) -> PyResult<Bound<'py, P
     let arguments = [
         tensor.into(),
         wanted.dtype.into(),
-        wanted.device.map_or(Value::None, |device| Value::Device(device.placed())),
+        wanted.device.map(PyDevice::reachable).transpose()?.map_or(Value::None, Value::Device),
         format,
     ];
     object::wrap_bound(own.py(), rushlight::convert::TO_DTYPE.tensor(arguments).map_err(raise)?)
@@ -81,11 +84,22 @@ fn unfit<'py, const N: usize>(arguments: [&Option<Bound<'py, PyAny>>; N]) -> PyE
 }
 
 fn dtype_of(object: &Bound<'_, PyAny>) -> PyResult<DType> {
+    if extract_quantized(object).is_some() {
+        return Err(to_quantized());
+    }
     extract_dtype(object).ok_or_else(|| PyTypeError::new_err("to(): argument 'dtype' must be torch.dtype"))
+}
+
+/// A conversion to the dtype of a quantised tensor, which changes nothing or is an error.
+fn same_quantized(own: &Tensor, like: &Tensor) -> PyResult<Option<DType>> {
+    if own.is_quantized() && own.dtype() == like.dtype() { Ok(None) } else { Err(to_quantized()) }
 }
 
 /// torch's name of a tensor's type, such as `torch.FloatTensor`.
 fn type_name(tensor: &Tensor) -> String {
+    if tensor.is_quantized() {
+        return format!("torch.quantized.{}Tensor", rushlight::quantized::convert::display_name(tensor.dtype()));
+    }
     let home = match tensor.device() {
         Device::Cuda(_) => "torch.cuda",
         _ if tensor.is_sparse() => "torch.sparse",
@@ -109,6 +123,9 @@ methods! {
     fn to(own, device, dtype, non_blocking = False, copy = False, tensor, memory_format) "The tensor in another dtype or on another device; itself if nothing changes." {
         let format = given(&memory_format).map(named_format).transpose()?;
         let first = given(&device).or(given(&tensor));
+        if [&device, &dtype].into_iter().any(|asked| given(asked).is_some_and(|asked| extract_quantized(asked).is_some())) {
+            return Err(to_quantized());
+        }
         // After a dtype or a tensor, the argument `dtype` is `non_blocking`, and so on.
         let is_like = first.is_some_and(object::is_tensor);
         let moved = is_like || first.is_some_and(|first| extract_dtype(first).is_some());
@@ -124,6 +141,7 @@ methods! {
         let like = first.filter(|_| is_like).map(object::tensor).transpose()?;
         let wanted = ToOptions {
             dtype: match (like, moved) {
+                (Some(like), _) if like.is_quantized() => same_quantized(own.tensor, like)?,
                 (Some(like), _) => Some(like.dtype()),
                 (None, true) => first.and_then(extract_dtype),
                 (None, false) => given(&dtype).and_then(extract_dtype),
@@ -156,7 +174,8 @@ methods! {
     fn type_as(own, other = required) "The tensor in another tensor's dtype and on its device." {
         let other = other.ok_or_else(|| PyTypeError::new_err(parse::missing("type_as", &["other"])))?;
         let like = object::tensor(&other)?;
-        convert(own, &ToOptions { dtype: Some(like.dtype()), device: Some(like.device().into()), ..ToOptions::default() })
+        let dtype = if like.is_quantized() { same_quantized(own.tensor, like)? } else { Some(like.dtype()) };
+        convert(own, &ToOptions { dtype, device: Some(like.device().into()), ..ToOptions::default() })
     }
     fn r#type(own, dtype, non_blocking = False) "The name of the tensor's type, or the tensor in another type." {
         let _ = non_blocking;
@@ -182,7 +201,7 @@ methods! {
     fn new_tensor(own, data = required, dtype, device, requires_grad = False, pin_memory = False) "A new tensor from Python data, with this tensor's dtype and device." {
         let data = data.ok_or_else(|| PyTypeError::new_err(parse::missing("new_tensor", &["data"])))?;
         let dtype = given(&dtype).map(dtype_of).transpose()?.unwrap_or(own.tensor.dtype());
-        let device = given(&device).map(device_of).transpose()?.map_or(own.tensor.device(), |device| device.placed());
+        let device = given(&device).map_or(Ok(own.tensor.device()), |device| device_of(device)?.reachable())?;
         rushlight::create::warn_of_pinning(truth(given(&pin_memory))?, device).map_err(raise)?;
         let made = crate::functions::copied(&data, Some(dtype), "tensor.new_tensor")?;
         let made = rushlight::convert::to_device(&made, device).map_err(raise)?;

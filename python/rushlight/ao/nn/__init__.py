@@ -1,4 +1,4 @@
-"""`torch.ao.nn`: quantised layers, of which there are only the names."""
+"""`torch.ao.nn`: quantised layers."""
 
 from __future__ import annotations
 

@@ -7,13 +7,43 @@ from enum import IntEnum
 
 from rushlight._loading import load as _load
 from rushlight._names import missing_from
+from rushlight._set_module import set_module as _set_module
 from rushlight.backends import cuda
+
+from ._registry import (
+    activate_flash_attention_impl,
+    current_flash_attention_impl,
+    list_flash_attention_impls,
+    register_flash_attention_impl,
+    restore_flash_attention_impl,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["SDPBackend", "sdpa_kernel"]
+__all__ = [
+    "WARN_FOR_UNFUSED_KERNELS",
+    "SDPBackend",
+    "activate_flash_attention_impl",
+    "current_flash_attention_impl",
+    "list_flash_attention_impls",
+    "register_flash_attention_impl",
+    "restore_flash_attention_impl",
+    "sdpa_kernel",
+]
+
+#: Whether attention warns where torch uses no fused kernel. It has no effect.
+WARN_FOR_UNFUSED_KERNELS = False
+
+_set_module(
+    "rushlight.nn.attention",
+    activate_flash_attention_impl,
+    current_flash_attention_impl,
+    list_flash_attention_impls,
+    register_flash_attention_impl,
+    restore_flash_attention_impl,
+)
 
 
 class SDPBackend(IntEnum):

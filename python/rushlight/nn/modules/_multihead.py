@@ -133,6 +133,11 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
+        if query.is_nested or key.is_nested or value.is_nested:
+            from rushlight.nested._attention import nested_attention
+
+            masks = (key_padding_mask, attn_mask)
+            return nested_attention(self, query, key, value, masks, need_weights, average_attn_weights)
         turned = self.batch_first and query.dim() == 3
         if turned:
             query, key, value = (part.transpose(0, 1) for part in (query, key, value))

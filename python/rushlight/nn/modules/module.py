@@ -242,6 +242,11 @@ class Module(_hooks.HasHooks):
                 raise AttributeError("cannot assign buffer before Module.__init__() call")
             if _accepts_persistent(type(self).register_buffer):
                 self.register_buffer(name, value, value.persistent)
+            elif not value.persistent:
+                raise RuntimeError(
+                    "Registering a non-persistent buffer on a Module subclass that implements register_buffer() without the "
+                    "persistent argument is not allowed."
+                )
             else:
                 self.register_buffer(name, value)
         elif name in own.get("_buffers", ()):

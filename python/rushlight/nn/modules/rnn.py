@@ -7,6 +7,7 @@ import numbers
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._text import with_shapes
 from rushlight._warnings import warn
 
 from .. import init
@@ -164,9 +165,8 @@ class RNNBase(Module):
         if input.dim() != dimensions:
             raise RuntimeError(f"input must have {dimensions} dimensions, got {input.dim()}")
         if input.size(-1) != self.input_size:
-            raise RuntimeError(
-                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"
-            )
+            sentence = f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"
+            raise RuntimeError(with_shapes(sentence, self.mode, input.shape, *(w.shape for w in self._flat_weights)))
 
     def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
         """The shape of the hidden state."""
@@ -187,7 +187,8 @@ class RNNBase(Module):
     ) -> None:
         """Raises an error unless a state has the expected shape."""
         if hx.size() != expected_hidden_size:
-            raise RuntimeError(msg.format(expected_hidden_size, list(hx.size())))
+            sentence = msg.format(expected_hidden_size, list(hx.size()))
+            raise RuntimeError(with_shapes(sentence, self.mode, hx.shape, expected_hidden_size))
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
         """Raises an error unless the shapes of input and state match."""

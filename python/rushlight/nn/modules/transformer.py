@@ -8,7 +8,9 @@ from collections.abc import Callable  # noqa: TC003
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._text import with_shapes
 from rushlight._warnings import warn
+from rushlight.backends.mha import get_fastpath_enabled
 
 from .. import functional as F
 from .. import init
@@ -224,8 +226,9 @@ class TransformerEncoder(Module):
         encoder_layer: the layer to copy.
         num_layers: the number of copies.
         norm: a module that normalises the result, or None.
-        enable_nested_tensor, mask_check: accepted; they have no effect, except torch's warning about layers for which
-            it cannot use nested tensors.
+        enable_nested_tensor: whether padding becomes zero in evaluation without gradients, as it does in torch, which
+            computes with a nested tensor there. A warning says why torch does not for some layers.
+        mask_check: whether to check for that that the padding follows the elements; otherwise it must.
 
     >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     >>> torch.nn.TransformerEncoder(layer, 2)(torch.ones(5, 3, 8)).shape
@@ -246,7 +249,7 @@ class TransformerEncoder(Module):
         self.layers = _get_clones(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
-        # Nested tensors are never used. These are torch's attributes and its warning.
+        # torch's attributes and its warning
         self.enable_nested_tensor = self.use_nested_tensor = enable_nested_tensor
         self.mask_check = mask_check
         reason = _why_not_nested(encoder_layer)
@@ -261,11 +264,35 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        self.layers[0]  # raises an error if there are no layers
+        first = self.layers[0]  # raises an error if there are no layers
         causal = _causal(mask, is_causal)
+        padding = None
+        if (
+            mask is None
+            and src_key_padding_mask is not None
+            and self._is_nested_in_torch(first, src, src_key_padding_mask)
+        ):
+            padding = src_key_padding_mask if src_key_padding_mask.dtype == torch.bool else src_key_padding_mask != 0
+            if padding.all():
+                raise RuntimeError("to_padded_tensor: at least one constituent tensor should have non-zero numel")
         for layer in self.layers:
             src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=src_key_padding_mask)
+        if padding is not None:
+            src = src.masked_fill(padding.unsqueeze(-1), 0)
         return src if self.norm is None else self.norm(src)
+
+    def _is_nested_in_torch(self, first: Module, src: Tensor, padding: Tensor) -> bool:
+        """Whether torch computes with a nested tensor, so that the padding of the result is zero."""
+        return (
+            self.use_nested_tensor
+            and not first.training
+            and src.dim() == 3
+            and not src.is_nested
+            and get_fastpath_enabled()
+            and not torch.is_autocast_enabled()
+            and not (torch.is_grad_enabled() and any(one.requires_grad for one in (src, *first.parameters())))
+            and (not self.mask_check or bool((padding[:, 1:].bool() >= padding[:, :-1].bool()).all()))
+        )
 
 
 def _why_not_nested(layer: Module) -> str | None:
@@ -411,9 +438,11 @@ class Transformer(Module):
     ) -> Tensor:
         dim = 0 if self.batch_first else 1
         if src.dim() == 3 and src.size(dim) != tgt.size(dim):
-            raise RuntimeError("the batch number of src and tgt must be equal")
+            sentence = "the batch number of src and tgt must be equal"
+            raise RuntimeError(with_shapes(sentence, "Transformer", src.shape, tgt.shape))
         if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
-            raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+            sentence = "the feature number of src and tgt must be equal to d_model"
+            raise RuntimeError(with_shapes(sentence, "Transformer", src.shape, tgt.shape))
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
         return self.decoder(
             tgt,

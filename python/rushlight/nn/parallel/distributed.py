@@ -1,27 +1,287 @@
-"""Modules that several processes train together, which rushlight does not have."""
+"""Modules that several processes train together."""
 
 from __future__ import annotations
 
-from rushlight._absent import declare
+import contextlib
+import dataclasses
+
+import rushlight as torch
+from rushlight import distributed as dist
+from rushlight.distributed._collectives import broadcast
+from rushlight.distributed._objects import all_gather_object
+from rushlight.distributed._reducer import Reducer, Sink, bytes_of
+from rushlight.nn.modules.module import Module
+from rushlight.nn.parameter import UninitializedBuffer, UninitializedParameter
+from rushlight.utils._pytree import tree_flatten, tree_unflatten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Any
 
-__all__ = [
-    *declare(
-        globals(),
-        "there are no process groups",
+__all__ = ["DistributedDataParallel"]
+
+
+class DistributedDataParallel(Module):
+    """Trains one module in several processes, each on its part of a batch.
+
+    Every process calls the module on its own samples. During the backward pass gradients are averaged over all
+    processes, in the background, so that all of them make the same step. With a loss that is a mean and parts of one
+    size, the gradients are those of the whole batch.
+
+    Args:
+        module: the module, which must be the same in every process. Rank 0 gives its parameters and buffers to the others.
+        device_ids, output_device: None, because modules are on the CPU.
+        broadcast_buffers: whether rank 0 gives its buffers to the others before each forward pass.
+        init_sync: whether rank 0 gives its parameters and buffers to the others now.
+        process_group: by default the default group.
+        bucket_cap_mb: how many megabytes of gradients are reduced together, 25 by default.
+        find_unused_parameters: whether parameters may take no part in a pass. They get the average of the other ranks, or
+            keep their gradient if no rank has used them.
+        gradient_as_bucket_view: whether gradients are views of the buckets, which saves a copy and memory.
+        static_graph: whether every pass uses the same parameters. They may then be used several times, as by checkpoints.
+
+    Raises:
+        RuntimeError: no parameter requires a gradient, or the parameters of the processes differ.
+
+    >>> dist = torch.distributed
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+    >>> model(torch.ones(3, 2)).mean().backward()
+    >>> model.module.weight.grad
+    tensor([[1., 1.]])
+    >>> dist.destroy_process_group()
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        device_ids: Any = None,
+        output_device: Any = None,
+        dim: int = 0,
+        broadcast_buffers: bool = True,
+        init_sync: bool = True,
+        process_group: Any = None,
+        bucket_cap_mb: float | None = None,
+        find_unused_parameters: bool = False,
+        check_reduction: bool = False,
+        gradient_as_bucket_view: bool = False,
+        static_graph: bool = False,
+        delay_all_reduce_named_params: Any = None,
+        param_to_hook_all_reduce: Any = None,
+        mixed_precision: Any = None,
+        device_mesh: Any = None,
+        skip_all_reduce_unused_params: bool = False,
+    ) -> None:
+        super().__init__()
+        if process_group is not None and device_mesh is not None:
+            raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
+        if device_mesh is not None:
+            process_group = device_mesh.get_group(mesh_dim=0)
+        self.process_group = dist._groups.resolve(process_group)
+        ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+        self.parameters_to_ignore = ignored
+        named = [(name, p) for name, p in module.named_parameters() if name not in ignored]
+        if not any(parameter.requires_grad for _, parameter in named):
+            raise RuntimeError(
+                "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient."
+            )
+        if device_ids is not None and len(device_ids) > 1:
+            raise ValueError("device_ids can only be None or contain a single element.")
+        for _, tensor in [*named, *module.named_buffers()]:
+            if isinstance(tensor, (UninitializedParameter, UninitializedBuffer)):
+                raise RuntimeError(
+                    "Modules with uninitialized parameters can't be used with `DistributedDataParallel`. "
+                    "Run a dummy forward pass to correctly initialize the modules"
+                )
+        devices = {parameter.device for _, parameter in named}
+        if {device.type for device in devices} == {"cpu"} and (device_ids or output_device is not None):
+            raise ValueError(
+                "DistributedDataParallel device_ids and output_device arguments only work with "
+                "single-device/multiple-device GPU modules or CPU modules, but got device_ids "
+                f"{device_ids}, output_device {output_device}, and module parameters {devices}."
+            )
+        self.device_ids, self.output_device, self.dim = None, None, dim
+        self.device, self.device_type = next(iter(devices)), next(iter(devices)).type
+        self.module = module
+        self.broadcast_buffers, self.find_unused_parameters = broadcast_buffers, find_unused_parameters
+        self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
+        self.bucket_bytes_cap = bytes_of(25 if bucket_cap_mb is None else bucket_cap_mb)
+        self.require_backward_grad_sync = True
+        self.require_forward_param_sync = True
+        self._comm_hooks: list[tuple[Callable[..., Any], Any]] = []
+        self._delayed: Any = None
+        if init_sync:
+            self._check_same_parameters(named)
+            self._give([parameter for _, parameter in named] + self._buffers_to_give())
+        self._build()
+
+    def _build(self) -> None:
+        trained = [
+            (name, parameter)
+            for name, parameter in self.module.named_parameters()
+            if parameter.requires_grad and name not in self.parameters_to_ignore
+        ]
+        sparse_modules = [
+            name
+            for name, module in self.module.named_modules()
+            if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.sparse
+        ]
+        sparse_names = {f"{name}.weight" if name else "weight" for name in sparse_modules}
+        self.reducer = Reducer(
+            [parameter for _, parameter in trained],
+            [name for name, _ in trained],
+            self.process_group,
+            bucket_bytes=self.bucket_bytes_cap,
+            sparse=[index for index, (name, _) in enumerate(trained) if name in sparse_names],
+            find_unused=self.find_unused_parameters,
+            bucket_views=self.gradient_as_bucket_view,
+            static_graph=self.static_graph,
+        )
+
+    def _buffers_to_give(self) -> list[Any]:
+        return [buffer for name, buffer in self.module.named_buffers() if name not in self.parameters_to_ignore]
+
+    def _check_same_parameters(self, named: list[tuple[str, Any]]) -> None:
+        """Raises an error if the parameters of the ranks differ in number, shape or dtype."""
+        own = [(name, tuple(parameter.shape), str(parameter.dtype)) for name, parameter in named]
+        everyone: list[Any] = [None] * self.process_group.size()
+        all_gather_object(everyone, own, self.process_group)
+        for rank, other in enumerate(everyone):
+            if len(other) != len(own):
+                raise RuntimeError(
+                    f"DDP expects same model across all ranks, but Rank {self.process_group._rank} has {len(own)} "
+                    f"params, while rank {rank} has inconsistent {len(other)} params."
+                )
+            for number, (mine, theirs) in enumerate(zip(own, other)):
+                if mine[1:] != theirs[1:]:
+                    raise RuntimeError(
+                        f"[{self.process_group._rank}]: params[{number}] in this process with sizes {list(mine[1])} "
+                        f"appears not to match sizes of the same param in process {rank}.\n"
+                        f"  {mine[0]} is {mine[2]} of shape {mine[1]} here, and {theirs[2]} of shape {theirs[1]} there."
+                    )
+
+    def _give(self, tensors: list[Any]) -> None:
+        """Rank 0 gives tensors to the others, those of a dtype together."""
+        by_dtype: dict[Any, list[Any]] = {}
+        for tensor in tensors:
+            by_dtype.setdefault(tensor.dtype, []).append(tensor.detach())
+        with torch.no_grad():
+            for group in by_dtype.values():
+                flat = torch.cat([tensor.reshape(-1) for tensor in group])
+                broadcast(flat, group=self.process_group, group_src=0)
+                if self.process_group._rank != 0:
+                    for tensor, part in zip(group, flat.split([tensor.numel() for tensor in group])):
+                        tensor.copy_(part.view(tensor.shape))
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Calls the module."""
+        reduces = torch.is_grad_enabled() and self.require_backward_grad_sync
+        if reduces:
+            self.reducer.check_finished()
+        if self.require_forward_param_sync and self.broadcast_buffers and (buffers := self._buffers_to_give()):
+            self._give(buffers)
+        output = self.module(*inputs, **kwargs)
+        if reduces:
+            self.require_forward_param_sync = True
+            self.reducer.prepare(list(_tensors(output)))
+            if self.reducer.needs_sink():
+                output = _through_sink(output, self.reducer)
+        else:
+            if torch.is_grad_enabled():
+                self.require_forward_param_sync = False
+            self.reducer.skip()
+        return output
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Within this context gradients are only accumulated. The next pass outside averages them.
+
+        >>> hasattr(torch.nn.parallel.DistributedDataParallel, "no_sync")
+        True
         """
-        class DistributedDataParallel(module, device_ids=None, output_device=None, **options)
-        """,
-    ),
-]
+        before = self.require_backward_grad_sync
+        self.require_backward_grad_sync = False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
 
-if TYPE_CHECKING:
+    def register_comm_hook(self, state: Any, hook: Callable[..., Any]) -> None:
+        """Lets a function reduce the gradients: ``hook(state, bucket)`` returns a future of the reduced buffer.
 
-    def __getattr__(name: str) -> Any: ...
+        Raises:
+            TypeError: `hook` cannot be called.
+            RuntimeError: there is a hook.
+        """
+        if not callable(hook):
+            raise TypeError("Communication hook must be callable.")
+        if self._comm_hooks:
+            raise RuntimeError("register_comm_hook or register_builtin_comm_hook can only be called once.")
+        self._comm_hooks.append((hook, state))
+        self.reducer.hook = (state, hook)
+
+    def _set_static_graph(self) -> None:
+        self.static_graph = True
+        self.reducer._static = True
+
+    def _get_ddp_logging_data(self) -> dict[str, Any]:
+        return {
+            "world_size": self.process_group.size(),
+            "rank": self.process_group._rank,
+            "module_name": type(self.module).__name__,
+            "backend_name": self.process_group.name(),
+            "broadcast_buffers": self.broadcast_buffers,
+            "bucket_cap_bytes": self.bucket_bytes_cap,
+            "find_unused_parameters": self.find_unused_parameters,
+            "gradient_as_bucket_view": self.gradient_as_bucket_view,
+            "static_graph": self.static_graph,
+            "bucket_sizes": ", ".join(map(str, self.reducer.bucket_sizes)),
+        }
+
+    @staticmethod
+    def _set_params_and_buffers_to_ignore_for_model(module: Module, names: list[str]) -> None:
+        module._ddp_params_and_buffers_to_ignore = names
+
+    def train(self, mode: bool = True) -> DistributedDataParallel:
+        """Sets the module to training, or to evaluation."""
+        super().train(mode)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.process_group is not dist.group.WORLD:
+            raise RuntimeError(
+                "DDP Pickling/Unpickling are only supported when using DDP with the default process group. That is, "
+                "when you have called init_process_group and have not passed process_group argument to DDP constructor"
+            )
+        kept = dict(self.__dict__)
+        del kept["process_group"], kept["reducer"]
+        return kept
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.process_group = dist._groups.resolve(None)
+        self._build()
 
 
-def __dir__() -> list[str]:
-    return __all__
+def _through_sink(output: Any, reducer: Reducer) -> Any:
+    leaves, spec = tree_flatten(output)
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    for place, tensor in zip(places, Sink.apply(reducer, *(leaves[place] for place in places)) if places else ()):
+        leaves[place] = tensor
+    return tree_unflatten(leaves, spec)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in a value that forward returned."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _tensors(one)
+    elif isinstance(value, (list, tuple, set)):
+        for one in value:
+            yield from _tensors(one)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from _tensors(getattr(value, field.name))

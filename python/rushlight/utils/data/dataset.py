@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 import rushlight as torch
+from rushlight._text import with_shapes
 from rushlight._warnings import warn
 
 _T = TypeVar("_T")
@@ -74,7 +75,8 @@ class TensorDataset(Dataset[tuple]):
 
     def __init__(self, *tensors: torch.Tensor) -> None:
         if any(len(tensors[0]) != len(tensor) for tensor in tensors):
-            raise AssertionError("Size mismatch between tensors")
+            shapes = [tensor.shape for tensor in tensors]
+            raise AssertionError(with_shapes("Size mismatch between tensors", "TensorDataset", *shapes))
         self.tensors = tensors
 
     def __getitem__(self, index: Any) -> Any:

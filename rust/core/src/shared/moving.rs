@@ -26,11 +26,15 @@ pub fn share(storage: &Storage) -> Result<SharedBlock> {
     if let Owner::Shared(block) = pin.block().owner() {
         return Ok(block.clone());
     }
-    // All that tensors may describe, also where the storage has shrunk.
+    // As long as all that tensors may describe. What a storage discarded when it shrank is not copied.
     let (bytes, reserved) = (pin.block().len(), pin.block().reserved());
     let block = alloc(reserved)?;
-    // SAFETY: both blocks have `reserved` bytes; the new one is not shared yet, so they do not overlap.
-    unsafe { block.as_ptr().copy_from_nonoverlapping(pin.as_ptr(), reserved) };
+    // SAFETY: both blocks have `reserved` bytes, of which the storage has the first `bytes`; the new one is not shared
+    // yet, so they do not overlap and nothing else writes it.
+    unsafe {
+        block.as_ptr().copy_from_nonoverlapping(pin.as_ptr(), bytes);
+        block.as_ptr().add(bytes).write_bytes(0, reserved - bytes);
+    }
     drop(pin);
     // SAFETY: called only from Python calls, which hold the GIL.
     unsafe { storage.replace(Block::shared_in_part(block.clone(), bytes)) };

@@ -7,6 +7,7 @@
 mod factor;
 mod ldl;
 pub mod matmul;
+mod schur;
 mod spectral;
 
 use std::cell::Cell;

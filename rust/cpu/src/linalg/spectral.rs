@@ -9,7 +9,7 @@ use num_complex::Complex;
 use rushlight_core::Result;
 use rushlight_core::alloc::filled;
 
-use super::{Field, Matrices, Numbers, Part, each, finite, has_nan, with_scratch};
+use super::{Field, Matrices, Numbers, Part, each, finite, has_nan, schur, with_scratch};
 
 /// A matrix whose squares would overflow or underflow, scaled near one by a power of two, as in LAPACK.
 struct Scaled<T: Field> {
@@ -200,6 +200,20 @@ macro_rules! general {
                 values: &mut [Self],
                 mut vectors: Option<MatMut<Self>>,
             ) -> Result<bool> {
+                let n = a.nrows();
+                if n <= schur::LARGEST {
+                    let mut wide = schur::Square::zeros(n)?;
+                    let wide_of = |z: Self| Complex::new(f64::from(z.re), f64::from(z.im));
+                    let narrow = |z: Complex<f64>| Complex::new(z.re as $real, z.im as $real);
+                    (0..n).for_each(|i| (0..n).for_each(|j| wide[(i, j)] = wide_of(a[(i, j)])));
+                    let Some((found, turned)) = schur::eigen(wide, vectors.is_some())? else { return Ok(false) };
+                    values.iter_mut().zip(found).for_each(|(value, found)| *value = narrow(found));
+                    if let (Some(mut vectors), Some(mut turned)) = (vectors, turned) {
+                        normalise(turned.columns());
+                        (0..n).for_each(|i| (0..n).for_each(|j| vectors[(i, j)] = narrow(turned[(i, j)])));
+                    }
+                    return Ok(true);
+                }
                 let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
                 let (none, par) = (ComputeEigenvectors::No, Par::Seq);
                 let size = evd::evd_scratch::<Self>(a.nrows(), none, wanted, par, Default::default());
@@ -261,17 +275,29 @@ macro_rules! general {
 
 general! { f32 f64 }
 
-/// Scales every column to length one.
+/// Scales every column to length one, with a real element as its largest, as in LAPACK.
 fn normalise<T: Field>(mut matrix: MatMut<T>) {
+    let size = |z: T| z.re().hypot(z.im());
     for j in 0..matrix.ncols() {
-        let length = (0..matrix.nrows())
-            .fold(T::Real::default(), |sum, i| sum.hypot(matrix[(i, j)].re().hypot(matrix[(i, j)].im())));
+        let length = (0..matrix.nrows()).fold(T::Real::default(), |sum, i| sum.hypot(size(matrix[(i, j)])));
         if length == T::Real::default() {
             continue;
         }
         for i in 0..matrix.nrows() {
             let z = matrix[(i, j)];
             matrix[(i, j)] = T::of(z.re() / length, z.im() / length);
+        }
+        let mut largest = 0;
+        for i in 1..matrix.nrows() {
+            if size(matrix[(i, j)]) > size(matrix[(largest, j)]) {
+                largest = i;
+            }
+        }
+        let z = matrix[(largest, j)];
+        if z.im() != T::Real::default() {
+            let phase = T::of(z.re() / size(z), -z.im() / size(z));
+            (0..matrix.nrows()).for_each(|i| matrix[(i, j)] = matrix[(i, j)] * phase);
+            matrix[(largest, j)] = T::real(matrix[(largest, j)].re());
         }
     }
 }

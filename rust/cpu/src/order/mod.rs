@@ -2,10 +2,12 @@
 //! equal elements keep their order and the processor compares plain integers. NaN sorts last.
 
 mod combinations;
+mod introsort;
 mod search;
 mod unique;
 
 pub use combinations::combinations;
+pub use introsort::introsort;
 pub use search::{Search, search};
 pub use unique::{Runs, distinct, distinct_slices};
 
@@ -24,6 +26,8 @@ pub trait Ranked: Copy + Ord + Send {
     fn place(self) -> usize;
     /// Whether the elements of both are equal.
     fn ties(self, other: Self) -> bool;
+    /// Whether the element is less than the other's.
+    fn is_below(self, other: Self) -> bool;
 }
 
 impl Ranked for u64 {
@@ -39,6 +43,10 @@ impl Ranked for u64 {
     fn ties(self, other: u64) -> bool {
         self >> 32 == other >> 32
     }
+    #[inline(always)]
+    fn is_below(self, other: u64) -> bool {
+        self >> 32 < other >> 32
+    }
 }
 
 impl Ranked for u128 {
@@ -53,6 +61,10 @@ impl Ranked for u128 {
     #[inline(always)]
     fn ties(self, other: u128) -> bool {
         self >> 64 == other >> 64
+    }
+    #[inline(always)]
+    fn is_below(self, other: u128) -> bool {
+        self >> 64 < other >> 64
     }
 }
 

@@ -43,5 +43,6 @@ pub fn select_kernel<F>(op: &Operator, device: Device, cpu: F, cuda: Option<F>) 
         Device::Cpu => Ok(Some(cpu)),
         Device::Meta => Ok(None),
         Device::Cuda(_) => cuda.map(Some).ok_or_else(|| not_on_cuda(op)),
+        Device::Absent(absent) => Err(absent.refusal(op.name)),
     }
 }

@@ -43,6 +43,12 @@ fn check_stored(args: &Args) -> Result<()> {
     if args.all_tensors(|tensor| !tensor.dtype().is_storage_only()) {
         return Ok(());
     }
+    // The operand is converted to the dtype that the call asks for.
+    if let Some(dtype) = args.op.schema().arg("dtype").and_then(|arg| args.dtype(arg))
+        && args.op.dtypes.has(dtype)
+    {
+        return Ok(());
+    }
     let refused = |dtype: DType| dtype.is_storage_only() && !args.op.dtypes.has(dtype);
     match args.each_tensor().map(|(_, tensor)| tensor.dtype()).find(|dtype| refused(*dtype)) {
         Some(dtype) => Err(not_implemented(args.op, dtype)),

@@ -4,7 +4,8 @@
 //!
 //! Before the steps, the interceptors in `INTERCEPTORS` run in their order, each only if its mode is in use or an operand
 //! has its form (`interceptors`). The order matters: mixed precision sees the operands as the user gave them and starts the
-//! call again with the cast ones; an operator raises its own errors before anything is copied and before its tensors
+//! call again with the cast ones; quantised operands are handled before anything reads their dtype, which is that of
+//! their integers; an operator raises its own errors before anything is copied and before its tensors
 //! are taken apart; random numbers inside a `vmap` are handled before batched operands. The last two interceptors wrap
 //! the steps and make no other call. A call that starts again passes all interceptors again.
 //!
@@ -37,10 +38,11 @@ use crate::fast_path::{self, GilHeld};
 use crate::interceptors::{self, Entry, Modes, Rest};
 use crate::operator::{Accepts, Args, Implementation, Operator};
 use crate::variants::check_no_gradient;
-use crate::{autocast, call_cache, node, profile, sparse, subgraph, vmap};
+use crate::{autocast, call_cache, node, profile, quantized, sparse, subgraph, vmap};
 
-static INTERCEPTORS: [Entry; 8] = [
+static INTERCEPTORS: [Entry; 9] = [
     Entry(Modes::AUTOCAST, autocast::intercept),
+    Entry(Modes::QUANTIZED, quantized::intercept),
     Entry(Modes::ANY, check),
     Entry(Modes::VMAP, vmap::random::intercept),
     Entry(Modes::SPARSE, sparse::intercept),

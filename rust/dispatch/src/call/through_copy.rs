@@ -8,10 +8,10 @@ use rushlight_autograd::modes::{self, GradMode};
 use rushlight_core::{Error, Layout, Result};
 
 use super::resolve_conj::resolve_all;
-use crate::operator::{Args, Implementation, Kernel, Tags, TensorSpec};
+use crate::operator::{Args, Implementation, Kernel, TensorSpec};
 use crate::overlap::{Overlap, overlap};
 use crate::primitives::primitives;
-use crate::variants::{check_in_place, check_no_gradient, check_out, check_writable, resize};
+use crate::variants::{check_in_place, check_no_gradient, check_out, check_writable, fit_in_place};
 use crate::{autocast, copy, node, subgraph};
 
 /// The kernel that fills `out` itself, if the operator has one. An argument in exactly that memory must be read before.
@@ -46,9 +46,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                     args.set(Arg::FIRST, Value::Own(primitives()?.clone.tensor([own.into()])?));
                 }
                 let result = body(&args)?.into_tensor()?;
-                if op.tags.has(Tags::RESHAPES_IN_PLACE) && own.layout().sizes != result.layout().sizes {
-                    resize(own, Layout::contiguous(result.sizes()))?;
-                }
+                fit_in_place(op, own, result.sizes())?;
                 check_in_place(op, own, &result.layout().sizes, result.dtype())?;
                 (primitives()?.copy_)(own, &result)?;
                 return Ok(Output::Tensor(own.clone()));

@@ -10,7 +10,7 @@ use crate::value::{Arg, Output, Target};
 use rushlight_autograd::modes::GradMode;
 use rushlight_autograd::{CompressedParts, SparseParts, Tensor};
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
 
 use self::errors::unsupported_operator;
 pub use self::errors::{no_memory, unsupported, unsupported_by};
@@ -72,8 +72,8 @@ pub fn dense(tensor: &Tensor) -> Result<Tensor> {
 }
 
 /// A sparse tensor without entries, in a named layout.
-pub fn empty(layout: &str, sizes: &[isize], dtype: DType) -> Result<Tensor> {
-    (primitives()?.sparse.empty)(layout, sizes, dtype)
+pub fn empty(layout: &str, sizes: &[isize], dtype: DType, device: Device) -> Result<Tensor> {
+    (primitives()?.sparse.empty)(layout, sizes, dtype, device)
 }
 
 fn fresh(args: &Args) -> Result<Output> {

@@ -26,6 +26,7 @@ const CALLED: &[&str] = &[
     "torch._utils._rebuild_meta_tensor_no_storage",
     "torch._utils._rebuild_parameter",
     "torch._utils._rebuild_parameter_with_state",
+    "torch._utils._rebuild_qtensor",
     "torch._utils._rebuild_sparse_tensor",
     "torch._utils._rebuild_tensor",
     "torch._utils._rebuild_tensor_v2",
@@ -42,6 +43,11 @@ const NAMED: &[&str] = &[
     "builtins.list",
     "torch.Tensor",
     "torch.UntypedStorage",
+    "torch.per_channel_affine",
+    "torch.per_channel_affine_float_qparams",
+    "torch.per_channel_symmetric",
+    "torch.per_tensor_affine",
+    "torch.per_tensor_symmetric",
     "torch.storage.TypedStorage",
     "torch.storage.UntypedStorage",
 ];
@@ -68,6 +74,9 @@ const DTYPES: &[&str] = &[
     "float8_e4m3fnuz",
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
+    "quint8",
+    "qint8",
+    "qint32",
 ];
 
 /// The storage classes that name a dtype, with that dtype.
@@ -84,6 +93,9 @@ pub const STORAGES: &[(&str, &str)] = &[
     ("BoolStorage", "bool"),
     ("ComplexFloatStorage", "complex64"),
     ("ComplexDoubleStorage", "complex128"),
+    ("QUInt8Storage", "quint8"),
+    ("QInt8Storage", "qint8"),
+    ("QInt32Storage", "qint32"),
 ];
 
 /// The list of allowed names.

@@ -12,7 +12,7 @@ use rushlight_dispatch::operator::{
 use rushlight_core::memory_format::{channels_last_format, strides};
 use rushlight_dispatch::copy::{copy as copy_elements, on_host, readable};
 use rushlight_dispatch::value::{Output, Value};
-use rushlight_dispatch::{create, op, vmap, warn_once};
+use rushlight_dispatch::{create, op, quantized, vmap, warn_once};
 
 /// The operator behind `.to(dtype)`, `.float()` and every cast in derivatives.
 #[operator]
@@ -147,7 +147,7 @@ pub fn item(tensor: &Tensor) -> Result<Scalar> {
     if tensor.is_batched() {
         return Err(vmap::item_error());
     }
-    let tensor = &readable(&on_host(tensor)?)?;
+    let tensor = &readable(&quantized::dequantized(&on_host(tensor)?)?)?;
     let pin = tensor.storage().pin()?;
     Ok(dispatch!(tensor.dtype(), T in all => {
         // SAFETY: the layout lies within the pinned storage; foreign memory may be unaligned.

@@ -44,8 +44,8 @@ pub static EMPTY: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| {
         let (options, sizes) = (Options::of_any_layout(args)?, sizes(args, SIZE)?);
         checked_new(&sizes)?;
-        if let Some(layout) = &options.sparse_layout {
-            return options.finish(sparse::empty(layout, &sizes, options.dtype())?);
+        if let Some(layout) = options.sparse_layout() {
+            return options.finish(sparse::empty(layout, &sizes, options.dtype(), options.device())?);
         }
         let layout = Layout {
             strides: memory_format::strides(&sizes, args.optional_str(MEMORY_FORMAT), None)?,
@@ -74,8 +74,9 @@ pub static ZEROS: Operator = Operator {
             return Err(Error::runtime("zeros: Dimension size must be non-negative."));
         }
         let options = Options::of_any_layout(args)?;
-        if let Some(layout) = &options.sparse_layout {
-            return options.finish(sparse::empty(layout, &sizes(args, SIZE)?, options.dtype())?);
+        if let Some(layout) = options.sparse_layout() {
+            let sizes = sizes(args, SIZE)?;
+            return options.finish(sparse::empty(layout, &sizes, options.dtype(), options.device())?);
         }
         by_size(args, Scalar::ZERO)
     }),
@@ -265,7 +266,11 @@ pub(super) fn like(args: &Args) -> Result<(Options, Tensor)> {
 }
 
 fn spec_like(args: &Args) -> Result<(Options, TensorSpec)> {
-    let (own, options) = (args.tensor(Arg::FIRST)?, Options::of(args)?);
+    let (own, options) = (args.tensor(Arg::FIRST)?, Options::of_any_layout(args)?);
+    if let Some(layout) = options.sparse_layout() {
+        let backend = if layout == "sparse_coo" { "SparseCPU" } else { "SparseCsrCPU" };
+        return Err(sparse::unsupported_by("empty_strided", backend));
+    }
     let format = args.op.schema().arg("memory_format").and_then(|format| args.optional_str(format));
     let layout = Layout {
         sizes: own.sizes().clone(),
@@ -274,6 +279,9 @@ fn spec_like(args: &Args) -> Result<(Options, TensorSpec)> {
     };
     let dtype = options.dtype.unwrap_or(own.dtype());
     let device = options.device.unwrap_or(own.device());
+    if let Device::Absent(absent) = device {
+        return Err(absent.refusal("empty_strided"));
+    }
     Ok((options, TensorSpec { layout, dtype, device }))
 }
 
@@ -320,7 +328,12 @@ pub static ZEROS_LIKE: Operator = Operator {
     tensor([0, 0])",
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::ShapeOnly,
-    implementation: Implementation::CompositeImplicit(|args| filled_like(args, Scalar::ZERO)),
+    implementation: Implementation::CompositeImplicit(|args| {
+        let (own, options) = (args.tensor(INPUT)?, Options::of_any_layout(args)?);
+        let Some(layout) = options.sparse_layout() else { return filled_like(args, Scalar::ZERO) };
+        let (dtype, device) = (options.dtype.unwrap_or(own.dtype()), options.device.unwrap_or(own.device()));
+        options.finish(sparse::empty(layout, own.sizes(), dtype, device)?)
+    }),
     reference: "np.zeros_like(self)",
     ..LIKE
 };

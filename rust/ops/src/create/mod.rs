@@ -40,8 +40,7 @@ pub(crate) use factory;
 pub struct Options {
     pub dtype: Option<DType>,
     pub device: Option<Device>,
-    /// The name of a sparse layout.
-    pub sparse_layout: Option<String>,
+    pub layout: Option<String>,
     requires_grad: bool,
 }
 
@@ -58,7 +57,7 @@ pub fn warn_of_pinning(wanted: bool, device: Device) -> Result<()> {
 impl Options {
     pub fn of(args: &Args) -> Result<Options> {
         let options = Options::of_any_layout(args)?;
-        if options.sparse_layout.is_some() {
+        if options.sparse_layout().is_some() {
             return Err(Error::not_implemented(format!("{}() makes strided tensors only", args.op.python_name())));
         }
         Ok(options)
@@ -71,11 +70,16 @@ impl Options {
         let options = Options {
             dtype: args.dtype(dtype),
             device: args.device(device),
-            sparse_layout: args.optional_str(layout).filter(|layout| *layout != "strided").map(str::to_string),
+            layout: args.optional_str(layout).map(str::to_string),
             requires_grad: args.optional_bool(gradient).unwrap_or(false),
         };
         warn_of_pinning(args.optional_bool(pinned).unwrap_or(false), options.device())?;
         Ok(options)
+    }
+
+    /// The name of the requested layout, if it is a sparse one.
+    pub fn sparse_layout(&self) -> Option<&str> {
+        self.layout.as_deref().filter(|layout| *layout != "strided")
     }
 
     /// The requested dtype, or the default one.

@@ -6,7 +6,7 @@ use rushlight_dispatch::value::{Arg, Output};
 use std::ops::{Add, Div, Mul, Sub};
 
 use rushlight_autograd::Tensor;
-use rushlight_core::dtype::{bf16_, c64, c128, default_dtype, f16_};
+use rushlight_core::dtype::{bf16_, c32, c64, c128, default_dtype, f16_};
 use rushlight_core::{DType, Element, Error, Result, Scalar, dispatch};
 use rushlight_dispatch::copy::from_host;
 use rushlight_dispatch::{create, interpreter};
@@ -196,7 +196,7 @@ fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
     let count = steps as usize;
     if dtype.is_complex() {
         let at = line(start.complex(), end.complex(), count, |n| c128::new(n as f64, 0.0));
-        dispatch!(dtype, T in [c64, c128] => {
+        dispatch!(dtype, T in [c32, c64, c128] => {
             generate::<T>(&tensor, |place| T::from_scalar(Scalar::Complex(shape(at(place)))))?;
         }, else => {});
     } else if dtype == DType::F32 {

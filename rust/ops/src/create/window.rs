@@ -4,6 +4,7 @@ use std::f64::consts::TAU;
 
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{Element, Error, Result, Scalar, dispatch};
+use rushlight_dispatch::create;
 use rushlight_dispatch::operator::{Args, DTypes, Implementation, Operator, Out, Variants, operator};
 use rushlight_dispatch::value::Output;
 use rushlight_simd::math::bessel::i0;
@@ -40,10 +41,13 @@ fn window(args: &Args, shape: impl Fn(f64) -> f64 + Sync) -> Result<Output> {
     }
     let tensor = options.empty(&[length as isize], dtype)?;
     let last = (length as f64 - 1.0 + f64::from(u8::from(periodic))).max(1.0);
-    let value = |place: usize| if length == 1 { 1.0 } else { shape(place as f64 / last) };
+    if length <= 1 {
+        create::fill(&tensor, Scalar::ONE)?;
+        return options.finish(tensor);
+    }
     dispatch!(dtype, T in [f16_, bf16_, f32, f64] => {
-        generate::<T>(&tensor, |place| T::from_scalar(Scalar::Float(value(place))))?;
-    }, else => {});
+        generate::<T>(&tensor, |place| T::from_scalar(Scalar::Float(shape(place as f64 / last))))?;
+    }, else => return Err(Error::unsupported("arange_cpu", dtype)));
     options.finish(tensor)
 }
 

@@ -77,6 +77,24 @@ impl Frame {
         Ok(Frame { n_fft: n_fft as isize, hop: hop as isize, width: width as isize })
     }
 
+    /// The signal with zeros at both ends, so that the windows instead of the frames around them start where it does.
+    fn widened(&self, signal: &Tensor) -> Result<Tensor> {
+        let (side, length) = ((self.n_fft - self.width) / 2, signal.sizes()[signal.rank() - 1]);
+        let frames = 1 + (length - self.width) / self.hop;
+        let needed = (frames - 1) * self.hop + self.n_fft;
+        if needed > length + 2 * side {
+            return Err(Error::runtime(format!(
+                "setStorage: {frames} frames of {} elements are out of bounds for a signal of {} elements",
+                self.n_fft,
+                length + 2 * side
+            ))
+            .hint("Choose a win_length that differs from n_fft by an even number."));
+        }
+        let padding = Ints::from_slice(&[side as i64, side as i64]);
+        let padded = crate::join::pad::CONSTANT_PAD.tensor([signal.into(), padding.into()])?;
+        op!(crate::view::narrow::NARROW, &padded, -1i64, 0i64, needed as i64)
+    }
+
     /// The window in the middle of `n_fft` elements; `None` if it is all ones.
     fn window(&self, args: &Args) -> Result<Option<Tensor>> {
         use STFT::*;
@@ -197,7 +215,7 @@ impl<'a> Analysis<'a> {
         }
         let length = signal.sizes()[signal.rank() - 1];
         if n_fft <= 0 || n_fft > length {
-            return refused(format!("expected 0 < n_fft < {length}, but got n_fft={n_fft}"));
+            return refused(format!("expected 0 < n_fft < {length}, but got n_fft={width}"));
         }
         if hop <= 0 {
             return refused(format!("expected hop_length > 0, but got hop_length={hop}"));
@@ -212,9 +230,6 @@ impl<'a> Analysis<'a> {
                 "expected a 1D window tensor of size equal to win_length={width}, but got window with size {}",
                 Shape(window.sizes())
             ));
-        }
-        if self.aligned == Some(true) {
-            return Err(Error::not_implemented("stft(): align_to_window=True is not implemented"));
         }
         let onesided = self.onesided.unwrap_or(!self.is_complex());
         if onesided && self.is_complex() {
@@ -242,6 +257,7 @@ fn stft(args: &Args) -> Result<Tensor> {
         false => call.input.clone(),
     };
     let onesided = call.check(&signal)?;
+    let signal = if call.aligned == Some(true) { call.frame.widened(&signal)? } else { signal };
     let frames = crate::view::unfold::UNFOLD.tensor([
         (&signal).into(),
         (-1i64).into(),

@@ -6,6 +6,7 @@ use rushlight_core::{DType, Device, Error, Result, Scalar};
 use rushlight_cpu::index::scatter::ScatterOp;
 use rushlight_cpu::pointwise::{RawOperand, run};
 use rushlight_dispatch::allocate::allocate;
+use rushlight_dispatch::backcompat::broadcast_with_warnings;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, ExplicitAutograd, Implementation,
@@ -43,7 +44,7 @@ pub static MASKED_SELECT: Operator = Operator {
         if mask.dtype() != DType::Bool {
             return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
         }
-        let sizes = rushlight_core::broadcast::broadcast(mask.sizes(), own.sizes())?;
+        let sizes = broadcast_with_warnings("masked_select", mask.sizes(), own.sizes())?;
         let places = create::from_slice(&positions(&stretched(mask, &sizes)?)?)?;
         let flat = op!(crate::view::RESHAPE, stretched(own, &sizes)?, sizes_value(&[-1]))?;
         let chosen = allocate(&TensorSpec::new(places.sizes(), own.dtype(), own))?;
@@ -176,9 +177,13 @@ macro_rules! out_of_place {
             dtypes: DTypes::ALL,
             implementation: Implementation::CompositeImplicit(|args| {
                 let (own, mask) = (args.tensor(INPUT)?, args.tensor(MASK)?);
-                let sizes = rushlight_core::broadcast::broadcast(mask.sizes(), own.sizes())?;
-                let own = if *own.sizes() == sizes { own.clone() } else { op!(EXPAND, own, sizes_value(&sizes))? };
-                Args::new(&$in_place, [Value::Own(own), mask.into(), args.value($source).clone()]).call()
+                let sizes = broadcast_with_warnings(args.op.display_name(false), mask.sizes(), own.sizes())?;
+                let whole = |tensor: &Tensor| match *tensor.sizes() == sizes {
+                    true => Ok(tensor.clone()),
+                    false => op!(EXPAND, tensor, sizes_value(&sizes)),
+                };
+                let operands = [whole(own)?.into(), whole(mask)?.into(), args.value($source).clone()];
+                Args::new(&$in_place, operands).call()
             }),
             derivative: Derivative::CompositeImplicit,
             samples: &[$sample],
@@ -216,12 +221,12 @@ fn check_mask(args: &Args) -> Result<()> {
             mask.dtype().c_name()
         )));
     }
-    check_shape(own, mask)
+    check_shape("masked_fill_", own, mask)
 }
 
 /// Checks that the mask broadcasts to the tensor, which keeps its shape.
-fn check_shape(own: &Tensor, mask: &Tensor) -> Result<()> {
-    let sizes = rushlight_core::broadcast::broadcast(own.sizes(), mask.sizes())?;
+fn check_shape(name: &'static str, own: &Tensor, mask: &Tensor) -> Result<()> {
+    let sizes = broadcast_with_warnings(name, own.sizes(), mask.sizes())?;
     if sizes == *own.sizes() {
         return Ok(());
     }
@@ -329,7 +334,7 @@ pub static MASKED_SCATTER: Operator = Operator {
                     mask.dtype().display_name()
                 )));
             }
-            check_shape(own, mask)
+            check_shape("masked_scatter_", own, mask)
         },
         cpu: |args, target| {
             let places = positions(&stretched(args.tensor(MASK)?, target.sizes())?)?;

@@ -34,7 +34,7 @@ pub use put::INDEX_PUT_DIMS;
 /// The view of an index expression, before tensors gather.
 pub fn view(own: &Tensor, expr: &IndexExpr) -> Result<Tensor> {
     let tracked = own.is_tracked() && rushlight_autograd::modes::recording();
-    if !tracked && !own.is_sparse() {
+    if !tracked && !own.is_sparse() && !own.is_quantized() {
         return Ok(Tensor::view_of(own, expr.layout.clone()));
     }
     if expr.steps.is_empty() {

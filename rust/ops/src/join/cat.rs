@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, wrap_dim};
-use rushlight_core::{DType, Dims, Error, Result};
+use rushlight_core::{DType, Dims, Error, Layout, Result};
 use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint,
     Kernel, Operator, Out, Saves, Sparse, TensorSpec, Variants, operator,
@@ -15,7 +15,9 @@ use rushlight_dispatch::{copy, create, op};
 use crate::view::narrow::{selected, sliced};
 
 const JOINED: Out =
-    Out::new(Accepts::Cast, &["torch.cat(): input types can't be cast to the desired output type {Out}"]).no_alias();
+    Out::new(Accepts::Cast, &["torch.cat(): input types can't be cast to the desired output type {Out}"])
+        .type_error()
+        .no_alias();
 
 #[operator]
 pub static CAT: Operator = Operator {
@@ -229,11 +231,10 @@ fn infer_stack(args: &Args) -> Result<Vec<TensorSpec>> {
     let mut spec = TensorSpec::new(&sizes, common(&tensors)?, first);
     // They are laid out as if they were joined along `dim`, which is then split.
     if let Some(size) = joined.get_mut(dim) {
-        let inner = *size;
         *size = size.saturating_mul(tensors.len() as isize);
-        if let Some(mut strides) = with_channels_last(&tensors, first, &joined)? {
-            strides.insert(dim, strides[dim] * inner);
-            spec.layout.strides = strides;
+        if let Some(strides) = with_channels_last(&tensors, first, &joined)? {
+            let whole = Layout { sizes: joined, strides, offset: 0 };
+            spec.layout.strides = whole.view_strides(&sizes).unwrap_or(spec.layout.strides);
         }
     }
     Ok(vec![spec])

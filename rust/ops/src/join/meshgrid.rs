@@ -1,9 +1,9 @@
 //! Tensors expanded to one shape, and grids of all combinations.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::broadcast::broadcast_all;
-use rushlight_core::{DType, Device, Error, Result};
+use rushlight_core::{DType, Device, Dims, Error, Result};
 use rushlight_cpu::order::combinations;
+use rushlight_dispatch::backcompat::broadcast_with_warnings;
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::{create, interpreter, op, warn_once};
@@ -24,7 +24,9 @@ pub static BROADCAST_TENSORS: Operator = Operator {
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
         let tensors = args.tensors(TENSORS)?;
-        let sizes = broadcast_all(tensors.iter().map(|tensor| tensor.sizes().as_slice()))?;
+        let meet = |all: Dims, tensor: &&Tensor| broadcast_with_warnings("broadcast_tensors", &all, tensor.sizes());
+        let first = tensors.first().map_or_else(Dims::new, |tensor| tensor.sizes().clone());
+        let sizes = tensors.iter().try_fold(first, meet)?;
         let views = tensors.into_iter().map(|tensor| op!(EXPAND, tensor, sizes_value(&sizes)));
         views.collect::<Result<Vec<_>>>().map(Output::List)
     }),

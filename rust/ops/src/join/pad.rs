@@ -3,7 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::list;
 use rushlight_core::layout::{Shape, to_dims};
-use rushlight_core::{Error, Result, Scalar};
+use rushlight_core::{Error, Layout, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Autocast, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Kernel, Operator, Saves, TensorSpec,
@@ -32,7 +32,8 @@ negative width cuts off.
             let own = args.tensor(INPUT)?;
             create::check_fits(args.scalar(VALUE)?, own.dtype())?;
             let mut sizes = own.sizes().clone();
-            for (size, (before, after)) in sizes.iter_mut().zip(widths(own, args.ints(PAD)?)?) {
+            let widths = widths(own, args.ints(PAD)?)?;
+            for (size, &(before, after)) in sizes.iter_mut().zip(&widths) {
                 let padded = *size + before + after;
                 if padded < 0 || *size + before.min(0) + after.min(0) < 0 {
                     return Err(if before.min(0) + *size < 0 || *size + before.min(0) + after.min(0) < 0 {
@@ -45,7 +46,13 @@ negative width cuts off.
                 }
                 *size = padded;
             }
-            Ok(vec![TensorSpec::new(&sizes, own.dtype(), own).formatted(own.layout())])
+            let mut spec = TensorSpec::new(&sizes, own.dtype(), own);
+            if widths.iter().any(|&(before, after)| before > 0 || after > 0) {
+                return Ok(vec![spec.formatted(own.layout())]);
+            }
+            // A copy of a part.
+            spec.layout.strides = Layout { sizes, ..own.layout().clone() }.preserved_strides();
+            Ok(vec![spec])
         },
         cpu: |args, results| {
             let (own, whole) = (args.tensor(INPUT)?, &results[0]);
@@ -192,7 +199,10 @@ pub static BORDERS_BACK: Operator = Operator {
     dtypes: DTypes::INEXACT,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let mode = Mode::named(args.str(MODE)?)?;
-        folded(args.tensor(INPUT)?, args.tensor(LIKE)?, args.ints(PAD)?, mode).map(Output::Tensor)
+        let (like, pad) = (args.tensor(LIKE)?, args.ints(PAD)?);
+        let result = folded(args.tensor(INPUT)?, like, pad, mode)?;
+        let images = like.rank() == pad.len() / 2 + 2;
+        if images { in_format_of(&result, like) } else { Ok(result) }.map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, |d| {
@@ -243,7 +253,7 @@ fn bordered(own: &Tensor, pad: &[i64], mode: Mode) -> Result<Tensor> {
         let places = crate::convert::to_device(&create::from_slice(&places)?, own.device())?;
         whole = op!(INDEX_SELECT, whole, dim, places)?;
     }
-    Ok(if whole.ptr_eq(own) { op!(crate::convert::CLONE, own)? } else { whole })
+    Ok(if whole.ptr_eq(own) { op!(crate::convert::CLONE, own, "contiguous_format")? } else { whole })
 }
 
 /// The gradient: the padding's elements are added to the elements from which they came.

@@ -15,7 +15,7 @@ use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch}
 use rushlight_dispatch::{op, value};
 
 use super::matrix::{check_batches, check_shapes, gradient_of_first, gradient_of_second};
-use super::{Matrix, by, check_dtype, product, scaled};
+use super::{Matrix, PRODUCT_KERNEL, PRODUCTS, by, check_dtype, check_product_dtype, product, scaled};
 use crate::expr_ext::ExprExt;
 use crate::view::expand::EXPAND;
 use crate::view::squeeze::{SQUEEZE_DIM, UNSQUEEZE};
@@ -70,7 +70,7 @@ fn check_mats(own: &Tensor, a: &Tensor, b: &Tensor) -> Result<Dims> {
     check_shapes(a, b, own.sizes())?;
     let sizes = Dims::from_slice(&[a.sizes()[0], b.sizes()[1]]);
     check_addend(own, &sizes)?;
-    check_dtype("addmm_impl_cpu_", a.dtype())?;
+    check_product_dtype(a.dtype())?;
     Ok(sizes)
 }
 
@@ -118,7 +118,7 @@ pub static ADDMM: Operator = Operator {
     >>> torch.addmm(torch.tensor([10, 20]), torch.tensor([[1, 2]]), torch.tensor([[1, 0], [0, 1]]))
     tensor([[11, 22]])",
     out: Out::EXACT,
-    dtypes: DTypes::NUMBERS,
+    dtypes: PRODUCTS,
     autocast: Autocast::LowerPrecision,
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(batched_addmm),
@@ -152,6 +152,7 @@ pub static ADDMM: Operator = Operator {
         ("t(3), t(3, 5), t(5)", "RuntimeError", "mat2 must be a matrix, got 1-D tensor"),
     ],
     reference: "beta * self + alpha * np.matmul(mat1, mat2)",
+    kernel_name: PRODUCT_KERNEL,
     ..Operator::BASE
 };
 
@@ -273,6 +274,7 @@ pub static BADDBMM: Operator = Operator {
         ("t(3), t(3, 4), t(2, 4, 3)", "RuntimeError", "batch1 must be a 3D tensor"),
     ],
     reference: "beta * self + alpha * np.matmul(batch1, batch2)",
+    kernel_name: "baddbmm_with_gemm",
     ..Operator::BASE
 };
 
@@ -307,6 +309,11 @@ pub static ADDBMM: Operator = Operator {
             }
             check_batches(a, b, &[])?;
         }
+        let (beta, alpha) = factors(args)?;
+        if own.dtype().is_float8() {
+            // torch rounds after each matrix, which matters with so few digits.
+            return sum_in_turn(own, a, b, beta, alpha).map(Output::Tensor);
+        }
         // The batch joins the summed dimension, which gives one product.
         let left = permuted(a, &[1, 0, 2])?;
         let (rows, cols) = (a.sizes()[1], b.sizes()[2]);
@@ -314,7 +321,6 @@ pub static ADDBMM: Operator = Operator {
         let shape = value::sizes_value;
         let left = crate::view::RESHAPE.tensor([left.into(), shape(&[rows, inner])])?;
         let right = crate::view::RESHAPE.tensor([b.into(), shape(&[inner, cols])])?;
-        let (beta, alpha) = factors(args)?;
         op!(ADDMM, own, left, right, beta, alpha).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
@@ -323,6 +329,17 @@ pub static ADDBMM: Operator = Operator {
     reference: "beta * self + alpha * np.matmul(batch1, batch2).sum(0)",
     ..Operator::BASE
 };
+
+/// `beta * own`, to which the products of the matrices are added one by one.
+fn sum_in_turn(own: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    let mut sum = op!(EXPAND, own, sizes_value(&[a.sizes()[1], b.sizes()[2]]))?;
+    for at in 0..a.sizes()[0] as i64 {
+        let beta = if at == 0 { beta } else { Scalar::ONE };
+        let matrix = |batch: &Tensor| op!(crate::view::narrow::SELECT, batch, 0i64, at);
+        sum = op!(ADDMM, &sum, matrix(a)?, matrix(b)?, beta, alpha)?;
+    }
+    Ok(sum)
+}
 
 #[operator]
 pub static ADDR: Operator = Operator {

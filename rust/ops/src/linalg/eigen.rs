@@ -44,7 +44,7 @@ pub static EIGH: Operator = Operator {
     name: "eigh",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
-    signature: "(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
+    signature: "(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
     doc: "Eigenvalues of symmetric or Hermitian matrices, ascending, and their orthonormal eigenvectors as columns.
 
 Only the lower triangle is read, or the upper one if `UPLO` is 'U'.
@@ -55,7 +55,7 @@ Only the lower triangle is read, or the upper one if `UPLO` is 'U'.
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
-        EIGH_KERNEL.call([args.tensor(A)?.into(), args.str(UPLO)?.into()])
+        EIGH_KERNEL.call([args.tensor(INPUT)?.into(), args.str(UPLO)?.into()])
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["i(9, 3, 3).double(), 'U'", "i(9, 2, 3, 3).double()", "t(0, 0)"],
@@ -68,7 +68,7 @@ pub static EIGVALSH: Operator = Operator {
     name: "eigvalsh",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
-    signature: "(Tensor A, str UPLO='L') -> Tensor",
+    signature: "(Tensor self, str UPLO='L') -> Tensor",
     doc: "Eigenvalues of symmetric or Hermitian matrices, ascending.
 
     >>> torch.linalg.eigvalsh(torch.tensor([[1., 0.], [2., 1.]]))
@@ -77,12 +77,12 @@ pub static EIGVALSH: Operator = Operator {
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
-        eigvalsh(args.tensor(A)?, args.str(UPLO)?).map(Output::Tensor)
+        eigvalsh(args.tensor(INPUT)?, args.str(UPLO)?).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["i(9, 3, 3).double(), 'U'", "i(9, 2, 3, 3).double()", "t(0, 0)"],
     errors: &[UNSYMMETRIC],
-    reference: "np.linalg.eigvalsh(A, UPLO)",
+    reference: "np.linalg.eigvalsh(self, UPLO)",
     ..Operator::BASE
 };
 
@@ -113,7 +113,7 @@ pub static EIG: Operator = Operator {
     name: "eig",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
-    signature: "(Tensor A) -> (Tensor eigenvalues, Tensor eigenvectors)",
+    signature: "(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)",
     doc: "Eigenvalues of matrices and their eigenvectors of length one as columns, always complex.
 
     >>> torch.linalg.eig(torch.tensor([[2., 0.], [0., 3.]])).eigenvalues.real
@@ -127,7 +127,7 @@ pub static EIG: Operator = Operator {
     ),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
-    implementation: Implementation::CompositeImplicit(|args| EIG_KERNEL.call([args.tensor(A)?.into()])),
+    implementation: Implementation::CompositeImplicit(|args| EIG_KERNEL.call([args.tensor(INPUT)?.into()])),
     derivative: Derivative::CompositeImplicit,
     samples: &["i(9, 3, 3).double()", "i(9, 2, 3, 3).double()", "t(0, 0)"],
     errors: &[
@@ -142,7 +142,7 @@ pub static EIGVALS: Operator = Operator {
     name: "eigvals",
     namespace: "linalg",
     variants: Variants::FUNCTION.union(Variants::OUT),
-    signature: "(Tensor A) -> Tensor",
+    signature: "(Tensor self) -> Tensor",
     doc: "Eigenvalues of matrices, always complex, in no particular order.
 
     >>> torch.linalg.eigvals(torch.tensor([[0., 1.], [-1., 0.]])).abs()
@@ -156,7 +156,7 @@ pub static EIGVALS: Operator = Operator {
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
-        let a = args.tensor(A)?;
+        let a = args.tensor(INPUT)?;
         check_square("linalg.eigvals", a)?;
         let [values, _] = results(EIG_KERNEL.call([a.into(), is_tracked(a).into()])?)?;
         Ok(Output::Tensor(values))

@@ -14,7 +14,7 @@ use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch, unsqueeze_to_rank};
 use rushlight_dispatch::{op, value};
 
-use super::{Matrix, by, check_dtype, product};
+use super::{Matrix, PRODUCT_KERNEL, PRODUCTS, by, check_dtype, check_product_dtype, product};
 use crate::expr_ext::ExprExt;
 use crate::view::reshape::reshaped_fresh;
 use crate::view::squeeze::{SQUEEZE_DIM, SQUEEZED, UNSQUEEZE};
@@ -76,7 +76,7 @@ pub static MM: Operator = Operator {
     tensor([[17],
             [39]])",
     out: Out::EXACT,
-    dtypes: DTypes::NUMBERS,
+    dtypes: PRODUCTS,
     autocast: Autocast::LowerPrecision,
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(batched_mm),
@@ -97,7 +97,7 @@ pub static MM: Operator = Operator {
                     b.dtype().c_name()
                 )));
             }
-            check_dtype("addmm_impl_cpu_", a.dtype())?;
+            check_product_dtype(a.dtype())?;
             Ok(vec![TensorSpec::new(&[a.sizes()[0], b.sizes()[1]], a.dtype(), a)])
         },
         |args, results| multiply(args, [INPUT, MAT2], results),
@@ -113,6 +113,7 @@ pub static MM: Operator = Operator {
         ("t(3, 3), t(3)", "RuntimeError", "mat2 must be a matrix"),
     ],
     reference: "np.matmul(self, mat2)",
+    kernel_name: PRODUCT_KERNEL,
     ..Operator::BASE
 };
 
@@ -246,6 +247,7 @@ pub static BMM: Operator = Operator {
         ),
     ],
     reference: "np.matmul(self, mat2)",
+    kernel_name: "baddbmm_with_gemm",
     ..Operator::BASE
 };
 
@@ -289,10 +291,7 @@ pub static MV: Operator = Operator {
 
     >>> torch.mv(torch.tensor([[1, 2], [3, 4]]), torch.tensor([5, 6]))
     tensor([17, 39])",
-    out: Out::new(
-        Accepts::Same,
-        &["addmv input tensors must have the same dtype, but got {Out}, {Result}, and {Result}"],
-    ),
+    out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(batched_mv),
@@ -340,6 +339,7 @@ pub static MV: Operator = Operator {
         ("t(3), t(3)", "RuntimeError", "vector + matrix @ vector expected, got 1, 1, 1"),
     ],
     reference: "np.matmul(self, vec)",
+    kernel_name: "addmv_impl_cpu",
     ..Operator::BASE
 };
 
@@ -402,6 +402,7 @@ pub static DOT: Operator = Operator {
         ("t(3, 3), t(4)", "RuntimeError", "1D tensors expected, but got 2D and 1D tensors"),
     ],
     reference: "np.dot(self, tensor)",
+    kernel_name: "dot",
     ..Operator::BASE
 };
 
@@ -442,7 +443,7 @@ before the last two are batches, which broadcast.
 
     >>> torch.matmul(torch.ones(2, 3), torch.tensor([1., 2., 3.]))
     tensor([6., 6.])",
-    out: Out::EXACT,
+    out: Out::EXACT.row_if(|args| matches!(ranks(args, [INPUT, OTHER]), (1, 2))),
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::LowerPrecision,
     sparse: Sparse::CompositeImplicit,
@@ -476,6 +477,12 @@ before the last two are batches, which broadcast.
     reference: "np.matmul(self, other)",
     ..Operator::BASE
 };
+
+/// The numbers of dimensions of two arguments.
+pub fn ranks(args: &Args, [first, second]: [Arg; 2]) -> (usize, usize) {
+    let rank = |arg| args.tensor(arg).map_or(0, Tensor::rank);
+    (rank(first), rank(second))
+}
 
 /// The error of a part, with a hint for the whole if the shapes are wrong.
 #[cold]

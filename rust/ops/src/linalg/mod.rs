@@ -29,6 +29,9 @@ use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar};
 use rushlight_cpu::linalg::matmul::{Matrices, Untyped, gemm_of, multiplies};
 use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::plain;
+use rushlight_dispatch::operator::DTypes;
+use rushlight_dispatch::{copy, create};
 
 use crate::expr_ext::ExprExt;
 
@@ -74,6 +77,15 @@ impl<'a> Matrix<'a> {
     pub fn sizes(&self) -> &[isize] {
         &self.layout.sizes
     }
+
+    fn view(&self) -> Tensor {
+        Tensor::view_of(self.tensor, self.layout.clone())
+    }
+
+    /// A copy in float32.
+    fn in_floats(&self) -> Result<Tensor> {
+        plain(&self.view(), DType::F32)
+    }
 }
 
 /// `out = alpha * a b + beta * addend` for batches of matrices; missing batch dimensions, and those of size one, are
@@ -81,6 +93,9 @@ impl<'a> Matrix<'a> {
 pub fn product(out: Matrix, alpha: Scalar, a: Matrix, b: Matrix, addend: Option<(Scalar, Matrix)>) -> Result<()> {
     if out.layout.numel() == 0 {
         return Ok(());
+    }
+    if out.tensor.dtype().is_float8() {
+        return product_in_floats(&out, alpha, &a, &b, addend);
     }
     let rank = out.layout.rank();
     let [m, n] = [out.layout.sizes[rank - 2], out.layout.sizes[rank - 1]];
@@ -148,6 +163,21 @@ pub fn product(out: Matrix, alpha: Scalar, a: Matrix, b: Matrix, addend: Option<
     Ok(())
 }
 
+/// The product of matrices of 8-bit floats: computed in float32 and rounded once.
+fn product_in_floats(
+    out: &Matrix,
+    alpha: Scalar,
+    a: &Matrix,
+    b: &Matrix,
+    addend: Option<(Scalar, Matrix)>,
+) -> Result<()> {
+    let (place, a, b) = (create::empty(out.sizes(), DType::F32, out.tensor.device())?, a.in_floats()?, b.in_floats()?);
+    let addend = addend.map(|(beta, operand)| operand.in_floats().map(|tensor| (beta, tensor))).transpose()?;
+    let addend = addend.as_ref().map(|(beta, tensor)| (*beta, Matrix::of(tensor)));
+    product(Matrix::of(&place), alpha, Matrix::of(&a), Matrix::of(&b), addend)?;
+    copy::copy(&out.view(), &place)
+}
+
 /// How many leading dimensions of the batch must be iterated one by one because the operands have no uniform stride
 /// over them, and how many steps that makes.
 fn join_batch(rank: usize, layouts: &[&Layout], addend: Option<&Layout>) -> (usize, usize) {
@@ -168,6 +198,15 @@ pub fn check_dtype(kernel: &str, dtype: DType) -> Result<()> {
         return Ok(());
     }
     Err(Error::unsupported(kernel, dtype).hint("Convert the operands first: x.to(torch.float32)."))
+}
+
+/// The dtypes of products of two matrices, and the name of torch's kernel.
+pub const PRODUCTS: DTypes = DTypes::NUMBERS.union(DTypes::FLOAT8_MATRICES);
+pub const PRODUCT_KERNEL: &str = "addmm_impl_cpu_";
+
+/// Returns an error for a dtype of which two matrices cannot be multiplied.
+pub fn check_product_dtype(dtype: DType) -> Result<()> {
+    if DTypes::FLOAT8_MATRICES.has(dtype) { Ok(()) } else { check_dtype(PRODUCT_KERNEL, dtype) }
 }
 
 /// A number times a gradient; the number is usually one.

@@ -30,7 +30,7 @@ pub static MATRIX_NORM: Operator = Operator {
 
     >>> torch.linalg.matrix_norm(torch.tensor([[1., -2.], [3., 4.]]), 1)
     tensor(6.)",
-    out: Out::EXACT,
+    out: Out::new(Accepts::Same, &["linalg.matrix_norm expected out tensor dtype {Result} but got: {Out}"]),
     dtypes: DTypes::INEXACT,
     implementation: Implementation::CompositeImplicit(|args| {
         let order = args.scalar(ORD)?;
@@ -61,7 +61,7 @@ pub static MATRIX_NORM_NAMED: Operator = Operator {
 
     >>> torch.linalg.matrix_norm(torch.tensor([[3., 0.], [0., 4.]]))
     tensor(5.)",
-    out: Out::EXACT,
+    out: Out::new(Accepts::Same, &["linalg.matrix_norm expected out tensor dtype {Result} but got: {Out}"]),
     dtypes: DTypes::INEXACT,
     implementation: Implementation::CompositeImplicit(|args| {
         matrix_norm(args, Order::named(args.str(ORD)?)?).map(Output::Tensor)
@@ -83,7 +83,7 @@ pub static LINALG_NORM: Operator = Operator {
 
     >>> torch.linalg.norm(torch.tensor([3., 4.]))
     tensor(5.)",
-    out: Out::EXACT,
+    out: Out::new(Accepts::Same, &["linalg.norm expected out tensor dtype {Result} but got: {Out}"]),
     dtypes: DTypes::INEXACT,
     implementation: Implementation::CompositeImplicit(|args| {
         let ord = args.optional_scalar(ORD).map(crate::reduce::norm::real_order).transpose()?;
@@ -116,7 +116,7 @@ pub static LINALG_NORM_NAMED: Operator = Operator {
 
     >>> torch.linalg.norm(torch.tensor([[3., 0.], [0., 4.]]), 'fro')
     tensor(5.)",
-    out: Out::EXACT,
+    out: Out::new(Accepts::Same, &["linalg.norm expected out tensor dtype {Result} but got: {Out}"]),
     dtypes: DTypes::INEXACT,
     implementation: Implementation::CompositeImplicit(|args| {
         norm(args, Some(Order::named(args.str(ORD)?)?)).map(Output::Tensor)
@@ -135,7 +135,7 @@ pub static NUCLEAR_NORM: Operator = Operator {
 
     >>> torch.nuclear_norm(torch.tensor([[3., 0.], [0., 4.]]))
     tensor(7.)",
-    out: Out::EXACT,
+    out: Out::new(Accepts::Same, &["linalg.matrix_norm expected out tensor dtype {Result} but got: {Out}"]),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -228,7 +228,10 @@ pub static COND_NAMED: Operator = Operator {
 
     >>> torch.linalg.cond(torch.eye(2), 'nuc')
     tensor(4.)",
-    out: Out::EXACT,
+    out: Out::new(
+        Accepts::Cast,
+        &["linalg.cond: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}"],
+    ),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {

@@ -82,7 +82,7 @@ pub static GEQRF: Operator = Operator {
 
     >>> torch.geqrf(torch.tensor([[3.], [4.]])).tau
     tensor([1.6000])",
-    out: Out::EXACT,
+    out: Out::new(Accepts::Cast, &["torch.geqrf: Expected a to be safely castable from {Result} dtype, but got a with dtype {Out}", "torch.geqrf: Expected tau to be safely castable from {Result} dtype, but got tau with dtype {Out}"]),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     batch_rule: BatchRule::LeadingDims,
@@ -193,7 +193,7 @@ pub static ORMQR: Operator = Operator {
     >>> torch.ormqr(torch.tensor([[1.], [2.]]), torch.tensor([0.4]), torch.eye(2))
     tensor([[ 0.6000, -0.8000],
             [-0.8000, -0.6000]])",
-    out: Out::EXACT,
+    out: Out::new(Accepts::Same, &["torch.ormqr: Expected input and result to have the same dtype, but input has dtype{Result} and result has dtype {Out}"]),
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {

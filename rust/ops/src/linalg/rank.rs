@@ -17,8 +17,12 @@ use super::svd::{SVD_KERNEL, singular_values};
 use crate::expr_ext::ExprExt;
 use crate::reduce::extreme::AMAX;
 
-const RANKS: Out =
-    Out::new(Accepts::Also(DTypes::NUMBERS), &["Expected out tensor to have dtype {result}, but got {out} instead"]);
+const RANKS: Out = Out::new(
+    Accepts::Cast,
+    &[
+        "torch.linalg.matrix_rank: Expected result to be safely castable from {Result} dtype, but got result with dtype {Out}",
+    ],
+);
 
 #[operator]
 pub static MATRIX_RANK: Operator = Operator {
@@ -371,7 +375,12 @@ fn lstsq(args: &Args) -> Result<Output> {
         return Err(Error::runtime(format!("{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")));
     }
     let sides = if vector { Expr::from(b).along_rows().done()? } else { b.clone() };
-    let rcond = args.optional_scalar(RCOND).map(Scalar::f64);
+    let rcond = match (driver, args.optional_scalar(RCOND).map(Scalar::f64)) {
+        // LAPACK's drivers take such a number as the machine precision, or keep the largest singular value.
+        ("gelsd", Some(rcond)) if rcond >= 1.0 => None,
+        ("gelsy", Some(rcond)) if rcond >= 1.0 => Some(1.0 - f64::from(f32::EPSILON)),
+        (_, rcond) => rcond,
+    };
     let condition = rcond.map(Value::Float);
     let solution = LSTSQ_KERNEL.tensor([a.into(), (&sides).into(), condition.unwrap_or(Value::None)])?;
     let nothing = |dtype: DType| create::zeros(&[0], dtype, a.device());

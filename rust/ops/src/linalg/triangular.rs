@@ -5,8 +5,8 @@ use rushlight_core::Result;
 use rushlight_core::broadcast::broadcast;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint, Kernel,
-    Operator, Out, Saves, TensorSpec, Variants, operator,
+    Accepts, Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint,
+    Kernel, Operator, Out, Saves, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, unsqueeze_to_rank};
@@ -31,7 +31,7 @@ Only one triangle is read, without its diagonal if `unitriangular` is true.
     >>> torch.linalg.solve_triangular(torch.tensor([[2., 1.], [0., 4.]]), torch.tensor([[4.], [8.]]), upper=True)
     tensor([[1.],
             [2.]])",
-    out: Out::EXACT,
+    out: Out::new(Accepts::Same, &["expected scalar type {Result} but found {Out}"]),
     dtypes: DTypes::DENSE,
     batch_rule: BatchRule::Custom(batched_matrices),
     implementation: Implementation::Kernel(Kernel { infer: infer_triangular, cpu: solve_triangle, cuda: None }),

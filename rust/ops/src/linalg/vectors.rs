@@ -13,6 +13,7 @@ use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
 use rushlight_dispatch::{create, op, warn_once};
 
 use super::solve::{SOLVE, inverse};
+use crate::convert::copy::CONTIGUOUS;
 use crate::expr_ext::ExprExt;
 use crate::reduce::sum::SUM_DIM;
 use crate::view::reshape::reshaped_fresh;
@@ -89,7 +90,7 @@ pub static VECDOT: Operator = Operator {
 
     >>> torch.linalg.vecdot(torch.tensor([1., 2.]), torch.tensor([3., 4.]))
     tensor(11.)",
-    out: Out::CAST,
+    out: Out::new(Accepts::Same, &["linalg.vecdot: Expected out of dtype{Result} but found {Out}"]),
     dtypes: DTypes::INEXACT,
     autocast: Autocast::LowerPrecision,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -284,7 +285,7 @@ pub static TENSORSOLVE: Operator = Operator {
         let (front, behind) = own.sizes().split_at(at);
         let (rows, cols) = (front.iter().product::<isize>(), behind.iter().product::<isize>());
         if rows != cols || cols != other.numel() as isize {
-            let rows = if rows == cols { other.numel() as isize } else { rows };
+            let rows = other.numel();
             return Err(Error::runtime(format!(
                 "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got {cols} != {rows}"
             )));
@@ -365,7 +366,7 @@ fn cross(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {
             Ints::from_slice(&[axis as i64]).into(),
         ])
     };
-    let (a, b) = (stretch(a)?, stretch(b)?);
+    let (a, b) = (op!(CONTIGUOUS, &stretch(a)?)?, op!(CONTIGUOUS, &stretch(b)?)?);
     let dtype = promote(a.dtype(), b.dtype())?;
     if !DTypes::NUMBERS.has(dtype) {
         return Err(Error::unsupported("cross", dtype));

@@ -7,7 +7,9 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::operator::{
+    Args, Autocast, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
+};
 use rushlight_dispatch::value::{Output, Value, sizes_value};
 use rushlight_dispatch::{create, interpreter, op};
 
@@ -420,6 +422,7 @@ Shapes: theta `(N, 2, 3)` for a size `(N, C, H, W)`, result `(N, H, W, 2)`; or `
     tensor([[[[-1.,  0.],
               [ 1.,  0.]]]])",
     dtypes: DTypes::FLOATS,
+    tags: Tags::LINEAR,
     implementation: Implementation::CompositeImplicit(|args| {
         let (theta, size, corners) = (args.tensor(THETA)?, args.ints(SIZE)?, args.bool(ALIGN_CORNERS)?);
         let dims = match size.len() {

@@ -16,8 +16,8 @@ use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, unsqueeze_to
 
 use crate::expr_ext::ExprExt;
 use crate::linalg::addmm::ADDMM;
-use crate::linalg::matrix::{BMM, DOT, MM, fold, matmul, shape_error};
-use crate::linalg::{Matrix, check_dtype, product};
+use crate::linalg::matrix::{BMM, DOT, MM, fold, matmul, ranks, shape_error};
+use crate::linalg::{Matrix, PRODUCT_KERNEL, PRODUCTS, check_product_dtype, product};
 use crate::pointwise::arith::ADD;
 use crate::view::RESHAPE;
 use crate::view::reshape::VIEW;
@@ -37,7 +37,7 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
 
     >>> torch.nn.functional.linear(torch.tensor([1., 2.]), torch.tensor([[1., 1.], [0., 3.]]), torch.tensor([0.5, 0.5]))
     tensor([3.5000, 6.5000])",
-    out: Out::EXACT,
+    out: Out::EXACT.row_if(|args| matches!(ranks(args, [INPUT, WEIGHT]), (1, 2))),
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::LowerPrecision,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -127,7 +127,7 @@ pub static AFFINE: Operator = Operator {
 
     >>> torch._affine(torch.ones(1), torch.tensor([1., 2.]), torch.tensor([[1., 1.]]))
     tensor([4.])",
-    dtypes: DTypes::NUMBERS,
+    dtypes: PRODUCTS,
     batch_rule: BatchRule::Custom(batched_affine),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| infer(args, [INPUT, WEIGHT], Some(args.tensor(BIAS)?)),
@@ -141,6 +141,7 @@ pub static AFFINE: Operator = Operator {
     node: "AddmmBackward0",
     samples: &["t(4), t(2, 3), t(4, 3)", "t(4), t(3), t(4, 3)", "t(4), t(2, 5, 3), t(4, 3)"],
     reference: "np.matmul(input, weight.T) + bias",
+    kernel_name: PRODUCT_KERNEL,
     ..Operator::BASE
 };
 
@@ -153,7 +154,7 @@ pub static PLAIN: Operator = Operator {
 
     >>> torch._linear(torch.tensor([1., 2.]), torch.tensor([[1., 1.]]))
     tensor([3.])",
-    dtypes: DTypes::NUMBERS,
+    dtypes: PRODUCTS,
     batch_rule: BatchRule::Custom(batched_plain),
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| infer(args, [INPUT, WEIGHT], None),
@@ -166,6 +167,7 @@ pub static PLAIN: Operator = Operator {
     node: "MmBackward0",
     samples: &["t(2, 3), t(4, 3)", "t(3), t(4, 3)", "t(2, 5, 3), t(4, 3)"],
     reference: "np.matmul(input, weight.T)",
+    kernel_name: PRODUCT_KERNEL,
     ..Operator::BASE
 };
 
@@ -235,7 +237,7 @@ fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Resul
             input.dtype().c_name(),
             weight.dtype().c_name()
         ))),
-        _ => check_dtype("addmm_impl_cpu_", input.dtype()),
+        _ => check_product_dtype(input.dtype()),
     }
 }
 

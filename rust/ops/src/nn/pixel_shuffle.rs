@@ -169,6 +169,8 @@ pub static CHANNEL_SHUFFLE: Operator = Operator {
         let rest: isize = sizes[2..].iter().product();
         let apart = op!(crate::view::RESHAPE, own, sizes_value(&[sizes[0], groups, channels / groups, rest]))?;
         let moved = op!(crate::view::RESHAPE, &permuted(&apart, &[0, 2, 1, 3])?, sizes_value(sizes))?;
+        let shared = moved.storage().same(own.storage());
+        let moved = if shared { op!(crate::convert::CLONE, &moved, "contiguous_format")? } else { moved };
         crate::convert::in_format_of(&moved, own).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,

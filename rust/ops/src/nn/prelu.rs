@@ -210,7 +210,7 @@ pub static RRELU: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| {
         let (input, lower, upper) = (args.tensor(INPUT)?, args.float(LOWER)?, args.float(UPPER)?);
         if !args.bool(TRAINING)? {
-            return op!(LEAKY_RELU, input, f64::midpoint(lower, upper)).map(Output::Tensor);
+            return op!(LEAKY_RELU, &op!(CONTIGUOUS, input)?, f64::midpoint(lower, upper)).map(Output::Tensor);
         }
         let generator = args.generator(GENERATOR).cloned().map_or(Value::None, Value::Generator);
         let slopes = op!(RRELU_SLOPES, &input.detach(), lower, upper, generator)?;

@@ -8,6 +8,7 @@ use std::ops::AddAssign;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::{filled, list};
+use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Device, Element, Error, Result, Scalar};
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create};
@@ -106,15 +107,38 @@ fn counted<T: Element + AddAssign>(bins: isize, values: impl Iterator<Item = (i6
     Ok(result)
 }
 
+fn check_bins(bins: i64) -> Result<()> {
+    if bins > 0 {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("torch.histogram(): bins must be > 0, but got {bins} for dimension 0")))
+}
+
+fn check_range(low: f64, high: f64) -> Result<()> {
+    if !(low.is_finite() && high.is_finite()) {
+        let [low, high] = [low, high].map(crate::create::c_text);
+        return Err(Error::runtime(format!("torch.histc: range of [{low}, {high}] is not finite")));
+    }
+    if low > high {
+        return Err(Error::runtime("torch.histc: max must be larger than min"));
+    }
+    Ok(())
+}
+
 fn histc_infer(args: &Args) -> Result<Vec<TensorSpec>> {
     use HISTC::*;
 
     let own = args.tensor(INPUT)?;
     let bins = args.int(BINS)?;
+    let (low, high) = (args.scalar(MIN)?.f64(), args.scalar(MAX)?.f64());
     if !own.dtype().is_floating() {
         // Errors about the elements' range come first, then about the edges, then about the count.
         let counted = DTypes::INTS.has(own.dtype()) || own.dtype().is_complex();
-        let asked = args.scalar(MIN)?.f64() == args.scalar(MAX)?.f64() && own.numel() > 0;
+        let asked = low == high && own.numel() > 0;
+        if !asked {
+            check_bins(bins)?;
+            check_range(low, high)?;
+        }
         let kernel = match own.dtype() {
             dtype if asked && !DTypes::REAL.union(DTypes::BOOL).has(dtype) => "aminmax_cpu",
             _ if !counted => "linspace_cpu",
@@ -122,9 +146,7 @@ fn histc_infer(args: &Args) -> Result<Vec<TensorSpec>> {
         };
         return Err(Error::unsupported(kernel, own.dtype()));
     }
-    if bins <= 0 {
-        return Err(Error::runtime(format!("torch.histogram(): bins must be > 0, but got {bins} for dimension 0")));
-    }
+    check_bins(bins)?;
     for arg in [MIN, MAX] {
         create::check_fits(args.scalar(arg)?, own.dtype())?;
     }
@@ -147,15 +169,17 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
         low -= 1.0;
         high += 1.0;
     }
-    if !(low.is_finite() && high.is_finite()) {
-        let [low, high] = [low, high].map(crate::create::c_text);
-        return Err(Error::runtime(format!("torch.histc: range of [{low}, {high}] is not finite")));
-    }
-    if low > high {
-        return Err(Error::runtime("torch.histc: max must be larger than min"));
-    }
+    check_range(low, high)?;
     let inside = values.into_iter().filter(|value| (low..=high).contains(value));
-    let bin = |value: f64| (((value - low) / (high - low) * bins as f64) as usize).min(bins - 1);
+    // As in torch, each step is rounded to the elements' dtype.
+    let rounded = |value: f64| match own.dtype() {
+        DType::F16 => f16_::from_f64(value).to_f64(),
+        DType::BF16 => bf16_::from_f64(value).to_f64(),
+        DType::F32 => f64::from(value as f32),
+        _ => value,
+    };
+    let (width, count) = (rounded(high - low), rounded(bins as f64));
+    let bin = |value: f64| (rounded(rounded(rounded(value - low) / width) * count) as usize).min(bins - 1);
     if bins <= own.numel().max(TABLE) {
         let mut counts = filled(0f64, bins)?;
         inside.for_each(|value| counts[bin(value)] += 1.0);

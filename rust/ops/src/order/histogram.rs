@@ -26,7 +26,7 @@ const OUT: Out = Out::new(
     Accepts::Same,
     &[
         "torch.histogram: input tensor and hist tensor should have the same dtype, but got input {result} and hist {out}",
-        "torch.histogram: input tensor and bin_edges tensor should have the same dtype, but got input {result} and bin_edges {out}",
+        "torch.histogram: input tensor and bin_edges tensor should have the same dtype, but got input {result} and bin_edges {out} for dimension 0",
     ],
 );
 

@@ -21,7 +21,7 @@ use crate::view::expand::EXPAND;
 const POSITIONS: Out = Out::new(
     Accepts::Same,
     &[
-        "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on whether out_int32 flag is True, but we got output tensor's dtype {Out}",
+        "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on whether out_int32 flag is True, but we got output tensor's dtype {Out} and out_int32 flag is {Int}",
     ],
 );
 const WHY: Derivative = Derivative::NonDifferentiable("its result is an index");

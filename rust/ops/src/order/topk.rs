@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
-use rushlight_cpu::order::{Line, Ranked, Sortable};
+use rushlight_cpu::order::{Line, Ranked, Sortable, introsort};
 use rushlight_dispatch::operator::{
     Accepts, Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves,
     TensorSpec, Variants, formula, operator,
@@ -24,8 +24,8 @@ const OUT_KTH: Out = Out::new(
 const OUT_MEDIAN: Out = Out::new(
     Accepts::Same,
     &[
-        "Expected tensor for 'values' to have the same type as tensor for argument #2 'self'; but type torch.{Out}Tensor does not equal torch.{Result}Tensor (while checking arguments for median)",
-        "Expected tensor for argument #1 'indices' to have scalar type Long; but got torch.{Out}Tensor instead (while checking arguments for median)",
+        "Expected tensor for 'values' to have the same type as tensor for argument #2 'self'; but type {Type} does not equal torch.{Result}Tensor (while checking arguments for median)",
+        "Expected tensor for argument #1 'indices' to have scalar type Long; but got {Type} instead (while checking arguments for median)",
     ],
 );
 const OUT_MODE: Out = Out::new(
@@ -292,15 +292,16 @@ impl Arrange for Middle {
     }
 }
 
-/// The longest run of equal elements; of several the smallest, and its last element.
+/// The longest run of equal elements; of several the smallest, and its last element. NaN equals nothing.
 struct Frequent;
 
 impl Arrange for Frequent {
     fn arrange<T: Sortable>(&self, line: &mut Line<T>) {
-        line.ranks.sort_unstable();
+        introsort(line.ranks);
         let (mut best, mut longest, mut start) = (0, 0, 0);
         for i in 0..line.ranks.len() {
-            if !line.ranks[i].ties(line.ranks[start]) {
+            let alone = line.element(line.ranks[i].place()).is_nan();
+            if alone || !line.ranks[i].ties(line.ranks[start]) {
                 start = i;
             }
             if i + 1 - start > longest {

@@ -11,6 +11,7 @@ use rushlight_dispatch::value::{Ints, Output};
 use rushlight_dispatch::{create, interpreter, op, value, vmap};
 
 use crate::reduce::select_backward::ORDERED;
+use crate::view::transpose::MOVEDIM;
 
 /// The operator behind `torch.unique`.
 #[operator]
@@ -97,13 +98,14 @@ pub static UNIQUE_DIM: Operator = Operator {
 fn distinct_slices(own: &Tensor, dim: usize, sorted: bool) -> Result<Output> {
     let own = own.detach();
     let line = if own.rank() == 0 { op!(crate::view::squeeze::UNSQUEEZE, &own, 0i64)? } else { own };
-    let first = op!(crate::view::transpose::MOVEDIM, &line, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[0]))?;
+    let first = op!(MOVEDIM, &line, Ints::from_slice(&[dim as i64]), Ints::from_slice(&[0]))?;
     let flat = crate::convert::contiguous(&first)?;
     let n = line.sizes()[dim] as usize;
     let width = flat.numel().checked_div(n).unwrap_or(0);
     let found = runs(&flat, Search::Slices { n, width, sorted })?;
     let index = create::from_slice(&found.firsts)?;
-    let values = op!(crate::index::index_select::INDEX_SELECT, &line, dim, &index)?;
+    let values = op!(crate::index::index_select::INDEX_SELECT, &flat, 0i64, &index)?;
+    let values = op!(MOVEDIM, &values, Ints::from_slice(&[0]), Ints::from_slice(&[dim as i64]))?;
     let [places, lengths] = [&found.runs, &found.lengths].map(|list| create::from_slice(list));
     Ok(Output::Tuple(vec![values, places?, lengths?]))
 }

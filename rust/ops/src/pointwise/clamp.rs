@@ -274,7 +274,7 @@ const ALL: Saves = {
 #[operator]
 pub static CLAMP_MIN_TENSOR: Operator = Operator {
     name: "clamp_min.Tensor",
-    variants: Variants::ALL,
+    variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, Tensor min) -> Tensor",
     node: "ClampMinBackward1",
     doc: "Raises elements to those of `min`.
@@ -305,7 +305,7 @@ pub static CLAMP_MIN_TENSOR: Operator = Operator {
 #[operator]
 pub static CLAMP_MAX_TENSOR: Operator = Operator {
     name: "clamp_max.Tensor",
-    variants: Variants::ALL,
+    variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, Tensor max) -> Tensor",
     node: "ClampMaxBackward1",
     doc: "Lowers elements to those of `max`.

@@ -1,7 +1,7 @@
 //! Comparisons, the larger and the smaller of two, and tests of single numbers.
 
 use rushlight_core::dtype::{c64, c128};
-use rushlight_core::{Bool, Error, Result};
+use rushlight_core::{Bool, DType, Error, Result};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
@@ -168,7 +168,7 @@ pub static ISINF: Operator = Operator {
 
     >>> torch.isinf(torch.tensor([1., float('inf')]))
     tensor([False,  True])",
-    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
+    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32).union(DTypes::of(&[DType::F8E5M2])),
     sparse: Sparse::ZeroPreserving,
     implementation: nature!(0, |x| x.is_infinite(), |z| z.re.is_infinite() | z.im.is_infinite()),
     reference: "np.isinf(self)",
@@ -183,7 +183,7 @@ pub static ISFINITE: Operator = Operator {
 
     >>> torch.isfinite(torch.tensor([1., float('inf')]))
     tensor([ True, False])",
-    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
+    dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32).union(DTypes::of(&[DType::F8E5M2, DType::F8E8M0Fnu])),
     implementation: nature!(1, |x| x.is_finite(), |z| z.re.is_finite() & z.im.is_finite()),
     reference: "np.isfinite(self)",
     kernel_name: "isfinite",

@@ -3,7 +3,8 @@
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
 use rushlight_dispatch::operator::{
-    Args, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Tags, Variants, formula, operator,
+    Args, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, Tags, Variants,
+    formula, operator,
 };
 use std::f64::consts::PI;
 
@@ -66,7 +67,8 @@ pub static LDEXP: Operator = Operator {
     tensor([2., 4.])",
     dtypes: DTypes::COMPUTED,
     tags: Tags::BROADCASTS,
-    implementation: Implementation::CompositeImplicit(|args| {
+    batch_rule: BatchRule::Broadcast,
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
         let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
         let two_to = |power: &Tensor| Expr::from(2.0).call(&super::power::POW_TENSOR, [power.into()]);
         if other.dtype().is_differentiable() {
@@ -82,8 +84,11 @@ pub static LDEXP: Operator = Operator {
         let second = limited(&(Expr::from(&power) - Expr::from(&first)).done()?)?;
         let product = Expr::from(&to_dtype(own, wide)?) * two_to(&first) * two_to(&second);
         to_dtype(&product.done()?, dtype).map(Output::Tensor)
-    }),
-    derivative: Derivative::CompositeImplicit,
+    })),
+    derivative: Derivative::Formulas(&[
+        formula(INPUT, Saves::input(OTHER), |d| d.grad().with_tensor(&LDEXP, d.input(OTHER).conj())),
+        formula(OTHER, Saves::RESULT, |d| d.grad() * d.result().conj() * std::f64::consts::LN_2),
+    ]),
     samples: &["t(2, 3), unit(2, 3)", "t(5, 1, 4), unit(3, 1)", "t(2, 3), i(4, 2, 3)"],
     reference: "self * 2.0 ** other",
     ..BINARY

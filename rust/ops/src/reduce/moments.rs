@@ -33,7 +33,7 @@ macro_rules! family {
                 "(torch.tensor([1., 2., 3., 4.]))\n    ",
                 $value
             ),
-            dtypes: DTypes::INEXACT,
+            dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
             implementation: Implementation::Delegate(|args| deferred(args, &$correction, false)),
             derivative: Derivative::CompositeImplicit,
             node: $node,
@@ -54,7 +54,7 @@ macro_rules! family {
                 "(torch.tensor([[1., 2.], [3., 6.]]), 1)\n    ",
                 $of_rows
             ),
-            dtypes: DTypes::INEXACT,
+            dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
             implementation: Implementation::Delegate(|args| deferred(args, &$correction, true)),
             derivative: Derivative::CompositeImplicit,
             node: $node,
@@ -83,7 +83,7 @@ macro_rules! family {
                 "(torch.tensor([1., 2., 3., 4.]), dim=0, correction=1)\n    ",
                 $value
             ),
-            dtypes: DTypes::INEXACT,
+            dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
             implementation: Implementation::Kernel(Kernel {
                 infer: |args| infer(args, $mean),
                 cpu: |args, results| run(args, results, $root),
@@ -187,7 +187,7 @@ fn run(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
 /// The variance of complex numbers is the sum of those of their real and of their imaginary parts.
 fn run_complex(own: &Tensor, dims: DimSet, results: &[Tensor], numbers: &[f64]) -> Result<()> {
     let real = own.dtype().to_real();
-    let Some(fold) = moments(real, false) else { return Ok(()) };
+    let Some(fold) = moments(real.compute(), false) else { return Ok(()) };
     let part = |at: isize| -> Result<Tensor> {
         let mut half = own.layout().parts(2);
         half.offset += at;
@@ -199,7 +199,7 @@ fn run_complex(own: &Tensor, dims: DimSet, results: &[Tensor], numbers: &[f64]) 
     let sum = Expr::from(part(0)?) + part(1)?;
     let spread = if numbers[1] != 0.0 { sum.sqrt() } else { sum };
     copy::copy(&results[0], &spread.done()?)?;
-    match (results.get(1), (super::sum::MEANS.cpu)(own.dtype())) {
+    match (results.get(1), (super::sum::MEANS.cpu)(own.dtype().compute())) {
         (Some(mean), Some(fold)) => super::reduce(own, dims, std::slice::from_ref(mean), fold, &[]),
         _ => Ok(()),
     }

@@ -32,7 +32,7 @@ pub static VECTOR_NORM: Operator = Operator {
     >>> torch.linalg.vector_norm(torch.tensor([3., 4.]))
     tensor(5.)",
     out: Out::EXACT,
-    dtypes: DTypes::INEXACT,
+    dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
     batch_rule: BatchRule::Over(DIM),
     implementation: Implementation::Kernel(Kernel::on_any_device(infer, run)),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), gradient)]),
@@ -53,6 +53,7 @@ pub static VECTOR_NORM: Operator = Operator {
         ("t(3), 1j", "RuntimeError", "linalg.vector_norm: Expected a non-complex scalar as the order of norm."),
     ],
     reference: "np.linalg.norm(self.ravel() if dim is None else self, ord, dim, keepdim) if dim is None or isinstance(dim, int) or len(dim) == 1 else None",
+    kernel_name: "norm_cpu",
     ..Operator::BASE
 };
 
@@ -65,7 +66,7 @@ pub static NORM: Operator = Operator {
 
     >>> torch.norm(torch.tensor([3., 4.]))
     tensor(5.)",
-    dtypes: DTypes::INEXACT,
+    dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
     sparse: Sparse::CompositeImplicit,
     implementation: Implementation::Delegate(|args| {
         let p = args.optional_scalar(P).unwrap_or(Scalar::Int(2));
@@ -86,7 +87,7 @@ pub static DIST: Operator = Operator {
 
     >>> torch.dist(torch.tensor([4., 5.]), torch.tensor([1., 1.]))
     tensor(5.)",
-    dtypes: DTypes::INEXACT,
+    dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
     tags: Tags::BROADCASTS,
     implementation: Implementation::CompositeImplicit(|args| {
         let gap = (Expr::from(args.tensor(INPUT)?) - args.tensor(OTHER)?).done()?;

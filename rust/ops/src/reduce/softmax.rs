@@ -177,7 +177,7 @@ fn infer(args: &Args) -> Result<Vec<TensorSpec>> {
     let own = args.tensor(INPUT)?;
     let dim = super::one_dim(args, DIM)?;
     let dtype = args.dtype(DTYPE).unwrap_or(own.dtype());
-    if !dtype.is_floating() {
+    if !DTypes::FLOATS.has(dtype) {
         let place = if dim + 1 < own.rank() { "" } else { "_lastdim" };
         return Err(Error::unsupported(&format!("{}{place}_kernel_impl", args.op.python_name()), dtype)
             .hint("Use floats, or set dtype: softmax(x, dim, dtype=torch.float32)."));

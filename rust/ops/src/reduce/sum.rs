@@ -86,7 +86,7 @@ pub static NANSUM: Operator = Operator {
 
     >>> torch.nansum(torch.tensor([1., float('nan'), 2.]))
     tensor(3.)",
-    out: Out::REQUESTED_DTYPE,
+    out: Out { accepts: Accepts::RequestedIf(floats_for_floats), ..Out::REQUESTED_DTYPE },
     dtypes: DTypes::REAL.union(DTypes::BOOL),
     batch_rule: BatchRule::Over(DIM),
     implementation: Implementation::Kernel(Kernel::on_any_device(
@@ -126,6 +126,14 @@ pub static NANSUM: Operator = Operator {
     reference: "np.nansum(self, axis=dim, keepdims=keepdim)",
     ..Operator::BASE
 };
+
+/// Returns an error for an `out=` of integers, unless the call asks for its dtype: the kernel sums floats alone.
+fn floats_for_floats(args: &Args, out: DType) -> Result<()> {
+    if args.tensor(NANSUM::INPUT)?.dtype().is_floating() && !out.is_floating() {
+        return Err(not_implemented(args.op, out));
+    }
+    Ok(())
+}
 
 #[operator]
 pub static MEAN: Operator = Operator {

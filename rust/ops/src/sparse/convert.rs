@@ -339,8 +339,8 @@ pub(super) fn add_scaled(dense: &Tensor, indices: &Tensor, values: &Tensor, fact
 pub fn zero(args: &Args) -> Result<Output> {
     let own = args.tensor(crate::create::fill::ZERO_::INPUT)?;
     if let Some(held) = own.compressed_parts() {
-        return compressed::parts::none(own, &held, own.dtype()).map(Output::Tensor);
+        return compressed::parts::none(own, &held, own.dtype(), own.device()).map(Output::Tensor);
     }
     let places = parts(own, "zero_")?;
-    empty(own.sizes(), places.indices.sizes()[0] as usize, own.dtype()).map(Output::Tensor)
+    empty(own.sizes(), places.indices.sizes()[0] as usize, own.dtype(), own.device()).map(Output::Tensor)
 }

@@ -3,17 +3,18 @@
 use rushlight_autograd::{SparseParts, Tensor};
 use rushlight_core::alloc::list;
 use rushlight_core::layout::Shape;
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
 use rushlight_dispatch::create::from_slice;
 use rushlight_dispatch::operator::Args;
 use rushlight_dispatch::sparse::unsupported;
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
-use rushlight_dispatch::{copy, op};
+use rushlight_dispatch::{copy, create, op};
 
 use super::convert::{COALESCE, VALUES};
 use super::parts::{empty, empty_in, entries, in_format_of, parts, stored_values, taken, with_values};
 use super::{coalesce, compressed};
 use crate::convert::to_dtype;
+use crate::create::Options;
 use crate::index::index_select::INDEX_SELECT;
 use crate::pointwise::arith::MUL;
 use crate::view::expand::EXPAND;
@@ -204,16 +205,25 @@ pub fn ones_like(args: &Args) -> Result<Output> {
 /// A tensor without entries, in another's sizes: `zeros_like`.
 pub fn zeros_like(args: &Args) -> Result<Output> {
     let own = args.tensor(crate::create::constant::EMPTY_LIKE::INPUT)?;
-    let dtype = args.values.iter().find_map(|value| match value {
-        Value::DType(dtype) => Some(*dtype),
-        _ => None,
-    });
-    let dtype = dtype.unwrap_or(own.dtype());
+    let options = Options::of_any_layout(args)?;
+    let (dtype, device) = (options.dtype.unwrap_or(own.dtype()), options.device.unwrap_or(own.device()));
+    let made = match options.layout.as_deref() {
+        Some("strided") => create::zeros(own.sizes(), dtype, device)?,
+        Some(layout) if layout != own.compressed_parts().map_or("sparse_coo", |held| held.format.name()) => {
+            empty_in(layout, own.sizes(), dtype, device)?
+        }
+        _ => none_like(own, dtype, device)?,
+    };
+    options.finish(made)
+}
+
+/// A tensor without entries in the sizes and the layout of another.
+fn none_like(own: &Tensor, dtype: DType, device: Device) -> Result<Tensor> {
     if let Some(held) = own.compressed_parts() {
-        return compressed::parts::none(own, &held, dtype).map(Output::Tensor);
+        return compressed::parts::none(own, &held, dtype, device);
     }
     let sparse_dims = parts(own, "zeros_like")?.indices.sizes()[0] as usize;
-    empty(own.sizes(), sparse_dims, dtype).map(Output::Tensor)
+    empty(own.sizes(), sparse_dims, dtype, device)
 }
 
 /// A tensor without entries, in another's layout: `new_zeros`.
@@ -227,17 +237,22 @@ pub fn new_zeros(args: &Args) -> Result<Output> {
         _ => None,
     });
     let layout = own.compressed_parts().map_or("sparse_coo", |held| held.format.name());
-    empty_in(layout, &sizes, dtype.unwrap_or(own.dtype())).map(Output::Tensor)
+    empty_in(layout, &sizes, dtype.unwrap_or(own.dtype()), own.device()).map(Output::Tensor)
 }
 
-/// Casts to another dtype; sparse tensors are always on the CPU.
+/// Casts to another dtype, or moves to `meta`, where a sparse tensor has no entries.
 pub fn cast(args: &Args) -> Result<Output> {
     use crate::convert::TO_DTYPE::*;
 
     let own = args.tensor(INPUT)?;
     let held = stored_values(own, "to")?;
-    if args.device(DEVICE).is_some_and(|device| device != own.device()) {
-        return Err(Error::not_implemented("sparse tensors live on the host"));
+    match args.device(DEVICE) {
+        Some(device) if device == own.device() => {}
+        Some(_) if own.device() == Device::Meta => {
+            return Err(Error::not_implemented("Cannot copy out of meta tensor; no data!"));
+        }
+        Some(device) => return none_like(own, args.dtype(DTYPE).unwrap_or(own.dtype()), device).map(Output::Tensor),
+        None => {}
     }
     let values = match args.dtype(DTYPE) {
         Some(dtype) if dtype != own.dtype() => to_dtype(&held, dtype)?,

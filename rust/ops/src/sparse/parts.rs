@@ -61,19 +61,19 @@ pub fn in_format_of(tensor: &Tensor, entries: SparseParts) -> Result<Tensor> {
 }
 
 /// A sparse tensor without elements.
-pub fn empty(sizes: &[isize], sparse_dims: usize, dtype: DType) -> Result<Tensor> {
-    let indices = create::empty(&[sparse_dims as isize, 0], DType::I64, Device::Cpu)?;
+pub fn empty(sizes: &[isize], sparse_dims: usize, dtype: DType, device: Device) -> Result<Tensor> {
+    let indices = create::empty(&[sparse_dims as isize, 0], DType::I64, device)?;
     let mut of_values = Dims::from_slice(&[0]);
     of_values.extend_from_slice(sizes.get(sparse_dims..).unwrap_or(&[]));
-    let values = create::empty(&of_values, dtype, Device::Cpu)?;
+    let values = create::empty(&of_values, dtype, device)?;
     build(sizes, SparseParts { indices, values, coalesced: true })
 }
 
 /// A sparse tensor without elements in the layout of a name.
-pub fn empty_in(layout: &str, sizes: &[isize], dtype: DType) -> Result<Tensor> {
+pub fn empty_in(layout: &str, sizes: &[isize], dtype: DType, device: Device) -> Result<Tensor> {
     rushlight_core::layout::checked_numel(sizes)?;
     match CompressedFormat::named(layout) {
-        None => empty(sizes, sizes.len(), dtype),
+        None => empty(sizes, sizes.len(), dtype, device),
         Some(format) if format.blocks => Err(Error::runtime(format!(
             "zeros_sparse_compressed expected sparse compressed (non-block) tensor layout but got {}",
             format.layout_name()
@@ -82,7 +82,7 @@ pub fn empty_in(layout: &str, sizes: &[isize], dtype: DType) -> Result<Tensor> {
             "torch.empty: Only batched sparse compressed (non-block) tensors are supported, but got size {}",
             Shape(sizes)
         ))),
-        Some(format) => compressed::parts::empty(sizes, format, sizes.len() - 2, dtype),
+        Some(format) => compressed::parts::empty(sizes, format, sizes.len() - 2, dtype, device),
     }
 }
 

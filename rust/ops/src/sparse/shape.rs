@@ -381,7 +381,7 @@ fn raised(own: &Tensor, dim: usize) -> Result<Tensor> {
     }
     let count = parts.indices.sizes()[1];
     if count == 0 {
-        return empty(&sizes, sparse + 1, own.dtype());
+        return empty(&sizes, sparse + 1, own.dtype(), own.device());
     }
     let mut rows = (0..sparse).map(|row| selected(&parts.indices, 0, row as isize)).collect::<Result<Vec<_>>>()?;
     rows.insert(dim, zeros(&[count], DType::I64, own.device())?);

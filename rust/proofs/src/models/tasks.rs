@@ -57,7 +57,7 @@ fn one_task(impatient: bool) {
     let (number, future) = task();
     assert_eq!(result(&future), 7);
     assert_eq!(number.get(), 1);
-    executor::close();
+    assert!(executor::close(PATIENCE));
 }
 
 fn two_waiters() {
@@ -70,7 +70,7 @@ fn two_waiters() {
     assert_eq!(result(&future), 7);
     assert_eq!(number.get(), 1);
     other.join().expect("no panic");
-    executor::close();
+    assert!(executor::close(PATIENCE));
 }
 
 /// A task that nobody waits for is run, also one that comes when a thread is just leaving.
@@ -85,7 +85,7 @@ fn nobody_waits(impatient: bool) {
         }
         assert_eq!(number.get(), 1);
     }
-    executor::close();
+    assert!(executor::close(PATIENCE));
 }
 
 fn panics() {
@@ -96,7 +96,7 @@ fn panics() {
     }
     let payload = future.get().expect("done").as_ref().expect_err("it panicked");
     assert_eq!(payload.downcast_ref::<String>().map(String::as_str), Some("on purpose"));
-    executor::close();
+    assert!(executor::close(PATIENCE));
 }
 
 /// Two tasks that wait for each other: the one that would complete the cycle gets an error, and neither sleeps for
@@ -139,7 +139,7 @@ fn closing() {
         assert_eq!(result(&future), 7);
         assert_eq!(number.get(), 1);
     });
-    executor::close();
+    assert!(executor::close(PATIENCE));
     other.join().expect("no panic");
     let future = executor::fork(deadlock::this_thread);
     assert_eq!(result(&future), deadlock::this_thread());
@@ -151,7 +151,7 @@ fn forking() {
     fork(Side::Parent, || ());
     assert_eq!(result(&future), 7);
     assert_eq!(number.get(), 1);
-    executor::close();
+    assert!(executor::close(PATIENCE));
 }
 
 /// A child finds a task that nobody has begun, one that is done, or one that runs where it was forked. The parent's thread is not

@@ -10,10 +10,11 @@ use pyo3::types::PyTuple;
 use rushlight::Tensor;
 use rushlight_autograd::custom::{CustomCall, Notes, Recorded};
 use rushlight_autograd::modes::{self, GradMode};
-use rushlight_autograd::{Backward, BackwardCall, Gradients, Node, SavedTensor};
+use rushlight_autograd::{Backward, BackwardCall, Gradients, Node, SavedTensor, engine};
 use rushlight_core::Result;
 
 use super::hooks::traverse;
+use crate::attach::calling_python;
 use crate::errors::{kind_of, raise};
 use crate::reclaim::PyHandle;
 use crate::{attach, object, overrides};
@@ -121,7 +122,8 @@ impl Context {
                 let call = BackwardCall::outside(&node);
                 let saved = self.saved();
                 let unpack = |saved: &Option<SavedTensor>| saved.as_ref().map(|saved| call.unpack(saved)).transpose();
-                saved.iter().map(unpack).collect::<Result<Vec<_>>>().map_err(raise)?
+                let unpacked = saved.iter().map(unpack).collect::<Result<Vec<_>>>();
+                unpacked.map_err(|error| raise(engine::note(error, &node)))?
             }
         };
         PyTuple::new(
@@ -206,7 +208,8 @@ impl PythonFunction {
             };
             arguments.push(object::optional_object(py, grad)?);
         }
-        let result = self.class.bind(py).getattr("backward")?.call1(PyTuple::new(py, arguments)?)?;
+        let (backward, arguments) = (self.class.bind(py).getattr("backward")?, PyTuple::new(py, arguments)?);
+        let result = calling_python(|| backward.call1(arguments))?;
         let results: Vec<Bound<'_, PyAny>> = match result.cast::<PyTuple>() {
             Ok(tuple) => tuple.iter().collect(),
             Err(_) => vec![result],
@@ -288,17 +291,18 @@ fn _apply_function<'py>(
     let own = context.get();
     own.noted().needs_input_grad =
         inputs.iter().map(|input| input.as_ref().is_some_and(|input| recording && input.is_tracked())).collect();
-    let result = {
+    let forward = || {
         let _off = GradMode::new(false);
-        if split_setup {
+        PyResult::Ok(if split_setup {
             let result = class.getattr("forward")?.call1(arguments.clone())?;
             class.getattr("setup_context")?.call1((context, arguments, &result))?;
             result
         } else {
             let with_context: Vec<_> = std::iter::once(context.clone().into_any()).chain(arguments.iter()).collect();
             class.getattr("forward")?.call1(PyTuple::new(py, with_context)?)?
-        }
+        })
     };
+    let result = calling_python(forward)?;
     let single = result.cast::<PyTuple>().is_err();
     let items: Vec<Bound<'py, PyAny>> = match result.cast::<PyTuple>() {
         Ok(tuple) => tuple.iter().collect(),

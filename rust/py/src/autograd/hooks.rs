@@ -132,10 +132,7 @@ impl engine::saved::SavedTensorHooks for SavedHooks {
 }
 
 /// Shows the collector the objects that a walk visits.
-pub(super) fn traverse(
-    visit: &PyVisit<'_>,
-    walk: impl FnOnce(&mut dyn FnMut(*mut c_void)),
-) -> Result<(), PyTraverseError> {
+pub fn traverse(visit: &PyVisit<'_>, walk: impl FnOnce(&mut dyn FnMut(*mut c_void))) -> Result<(), PyTraverseError> {
     let mut shown = Ok(());
     walk(&mut |object| {
         if shown.is_ok() && !object.is_null() {

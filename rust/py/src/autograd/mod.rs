@@ -16,12 +16,11 @@ use rushlight_autograd::engine::Options;
 
 use crate::errors::raise;
 use crate::{attach, object};
-use reentrant::ReentrantGuard;
 use rushlight::Tensor;
 use rushlight_dispatch::interpreter::Warning;
-use rushlight_dispatch::subgraph::UnarySubgraph;
+use rushlight_dispatch::subgraph::{UnarySubgraph, undifferentiable};
 
-pub use hooks::{register_hook, register_post_hook};
+pub use hooks::{register_hook, register_post_hook, traverse};
 pub use node::wrap as node_object;
 
 /// Warns at the user's line.
@@ -57,8 +56,7 @@ fn _backward(
     let (outputs, grads) = (tensors(outputs)?, optional_tensors(grads)?);
     let inputs = inputs.map(tensors).transpose()?;
     let options = Options { retain_graph, create_graph };
-    let _walk = ReentrantGuard::begin()?;
-    attach::release(py, || engine::backward(&outputs, &grads, inputs.as_deref(), options)).map_err(raise)
+    reentrant::run(py, || engine::backward(&outputs, &grads, inputs.as_deref(), options))?.map_err(raise)
 }
 
 /// The gradients of `outputs` with respect to `inputs`.
@@ -74,9 +72,8 @@ fn _grad<'py>(
 ) -> PyResult<Bound<'py, PyTuple>> {
     let (outputs, inputs, grads) = (tensors(outputs)?, tensors(inputs)?, optional_tensors(grads)?);
     let options = Options { retain_graph, create_graph };
-    let _walk = ReentrantGuard::begin()?;
     let found =
-        attach::release(py, || engine::grad(&outputs, &inputs, &grads, allow_unused, options)).map_err(raise)?;
+        reentrant::run(py, || engine::grad(&outputs, &inputs, &grads, allow_unused, options))?.map_err(raise)?;
     PyTuple::new(py, found.into_iter().map(|grad| object::optional_object(py, grad)).collect::<PyResult<Vec<_>>>()?)
 }
 
@@ -153,19 +150,27 @@ fn _tangent_leaf<'py>(py: Python<'py>, tensor: &Bound<'py, PyAny>) -> PyResult<B
     object::wrap_bound(py, leaf)
 }
 
-/// Calls a function of one tensor and records it as one node of this name.
+/// Calls a function of one tensor, which is linear or not, and records it as one node of this name.
 #[pyfunction]
 fn _as_one_node<'py>(
     name: &str,
     function: &Bound<'py, PyAny>,
     tensor: &Bound<'py, PyAny>,
+    linear: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = tensor.py();
     let Some(node) = UnarySubgraph::begin(object::tensor(tensor)?).map_err(raise)? else {
         return function.call1((tensor,));
     };
     let found = function.call1((object::wrap_bound(py, node.input().clone())?,))?;
-    object::wrap_bound(py, node.finish(name, object::tensor(&found)?).map_err(raise)?)
+    object::wrap_bound(py, node.finish(name, object::tensor(&found)?, linear).map_err(raise)?)
+}
+
+/// The same elements; backward through them is this error.
+#[pyfunction]
+fn _undifferentiable<'py>(py: Python<'py>, tensor: &Bound<'py, PyAny>, message: String) -> PyResult<Bound<'py, PyAny>> {
+    let result = undifferentiable(object::tensor(tensor)?.clone(), message).map_err(raise)?;
+    object::wrap_bound(py, result)
 }
 
 /// Whether this thread is in inference mode.
@@ -230,6 +235,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_transforms, module)?)?;
     module.add_function(wrap_pyfunction!(_enter_transform, module)?)?;
     module.add_function(wrap_pyfunction!(_as_one_node, module)?)?;
+    module.add_function(wrap_pyfunction!(_undifferentiable, module)?)?;
     module.add_function(wrap_pyfunction!(is_inference_mode_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(_set_inference_enabled, module)?)?;
     module.add_function(wrap_pyfunction!(is_anomaly_enabled, module)?)?;

@@ -1,44 +1,88 @@
 //! Nested backward passes: a user's `backward` that calls `.backward()` again.
 //!
 //! One backward pass does not recurse, however deep the graph. A nested pass uses the same stack, and Python's
-//! recursion limit does not take into account how much of it is left.
+//! recursion limit counts its frames. So after some passes the next one runs on a thread of its own, while its caller
+//! waits.
 
 use std::cell::Cell;
+use std::thread::{Builder, scope};
 
 use pyo3::exceptions::PyRecursionError;
 use pyo3::prelude::*;
+use rushlight_autograd::{modes, saved};
+
+use crate::attach::{idle, on_foreign_thread, release};
 
 /// The number of nested passes that fit on the smallest possible stack, without a check.
 const FREE_DEPTH: usize = 8;
+/// The number of nested passes of one thread, as in torch: few enough for Python's recursion limit.
+const MAX_DEPTH: usize = 60;
 /// The stack space required for one more pass, and the Python code in it.
 const STACK_PER_PASS: usize = 192 << 10;
+/// The stack of a thread for nested passes.
+const STACK: usize = 16 << 20;
+/// The number of nested passes of all threads that wait for each other.
+const LIMIT: usize = 10_000;
 
 thread_local! {
-    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    static DEPTH: Cell<Depth> = const { Cell::new(Depth { own: 0, all: 0 }) };
     /// The lowest address of this thread's stack, once it was looked up.
     static LOWEST: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// One backward pass in which this thread is.
-pub struct ReentrantGuard(());
+/// The number of backward passes in which this thread is, and that of all threads that wait for it, too.
+#[derive(Clone, Copy)]
+struct Depth {
+    own: usize,
+    all: usize,
+}
 
-impl ReentrantGuard {
-    pub fn begin() -> PyResult<ReentrantGuard> {
-        let depth = DEPTH.get();
-        if depth >= FREE_DEPTH && left() < STACK_PER_PASS {
-            return Err(PyRecursionError::new_err(format!(
-                "maximum recursion depth exceeded: {depth} nested backward passes fill the stack\nCall threading.stack_size(64 << 20) before the thread starts to give it a larger one."
-            )));
-        }
-        DEPTH.set(depth + 1);
-        Ok(ReentrantGuard(()))
+/// Restores the depth when it is dropped.
+struct Guard(Depth);
+
+impl Guard {
+    fn enter(depth: Depth) -> Guard {
+        Guard(DEPTH.replace(depth))
     }
 }
 
-impl Drop for ReentrantGuard {
+impl Drop for Guard {
     fn drop(&mut self) {
-        DEPTH.set(DEPTH.get() - 1);
+        DEPTH.set(self.0);
     }
+}
+
+/// Runs a backward pass without the GIL, on this thread or, if this one is in many already, on another.
+pub fn run<T: Send>(py: Python<'_>, pass: impl FnOnce() -> T + Send) -> PyResult<T> {
+    let Depth { own, all } = DEPTH.get();
+    if all >= LIMIT {
+        return Err(PyRecursionError::new_err(format!(
+            "maximum recursion depth exceeded: {all} nested backward passes"
+        )));
+    }
+    if own < MAX_DEPTH && (own < FREE_DEPTH || left() >= STACK_PER_PASS) {
+        let _guard = Guard::enter(Depth { own: own + 1, all: all + 1 });
+        return Ok(release(py, pass));
+    }
+    let (modes, hooks) = (modes::current(), saved::hooks());
+    let work = move || {
+        modes::adopt(modes);
+        saved::adopt_hooks(hooks);
+        let _guard = Guard::enter(Depth { own: 1, all: all + 1 });
+        on_foreign_thread(pass)
+    };
+    idle(py, || {
+        scope(|scope| {
+            let builder = Builder::new().name("rushlight-backward".into()).stack_size(STACK);
+            builder.spawn_scoped(scope, work).map(|thread| thread.join())
+        })
+    })
+    .map_err(|error| {
+        PyRecursionError::new_err(format!(
+            "maximum recursion depth exceeded: no thread for backward pass {all} ({error})"
+        ))
+    })
+    .map(|outcome| outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }
 
 /// The free bytes of the stack below this call.

@@ -1,5 +1,6 @@
 //! Binds the arguments of a call to a signature: positional ones first, then keywords, by the address of their interned
-//! name or else by their text and torch's synonyms.
+//! name or else by their text and torch's synonyms. `python` has what CPython says about calls of functions that torch
+//! writes in Python.
 
 use std::ffi::{CStr, CString};
 
@@ -28,6 +29,8 @@ pub struct Overload {
     pub takes_out: bool,
     /// Whether some overload of the name takes a `dim`.
     is_one_with_dim: bool,
+    /// Whether torch writes the function in Python.
+    in_python: bool,
 }
 
 // SAFETY: the names are interned strings that live as long as the interpreter.
@@ -41,12 +44,13 @@ fn intern(text: &str) -> Raw {
     unsafe { ffi::PyUnicode_InternFromString(text.as_ptr()) }
 }
 
-/// torch's other spellings of a parameter's name.
-fn synonyms(op: &Operator, name: &str) -> &'static [&'static str] {
+/// torch's other spellings of a parameter's name. A function written in Python has none.
+fn synonyms(overload: &Overload, name: &str) -> &'static [&'static str] {
     match name {
         // The function `torch.split` has other names than the method.
-        "self" if op.python_name() == "split" => &["tensor", "input"],
+        "self" if overload.op.python_name() == "split" => &["tensor", "input"],
         "split_size" => &["split_size_or_sections"],
+        _ if overload.in_python => &[],
         "self" => &["input", "x", "a", "x1"],
         "input" => &["x", "a", "x1"],
         "dim" => &["axis"],
@@ -60,7 +64,12 @@ fn synonyms(op: &Operator, name: &str) -> &'static [&'static str] {
 impl Overload {
     pub fn new(op: &'static Operator, params: &[Param], takes_out: bool, is_one_with_dim: bool) -> Overload {
         let names = params.iter().map(|param| intern(shown(param))).collect();
-        Overload { op, shown: params.len(), names, takes_out, is_one_with_dim }
+        Overload { op, shown: params.len(), names, takes_out, is_one_with_dim, in_python: false }
+    }
+
+    /// The overload of a function that torch writes in Python.
+    pub fn in_python(self, in_python: bool) -> Overload {
+        Overload { in_python, ..self }
     }
 
     /// Whether it takes as many arguments as the call has.
@@ -70,11 +79,18 @@ impl Overload {
         (needed..=self.shown + usize::from(self.takes_out)).contains(&given)
     }
 
-    /// Whether torch has an overload for a number in addition to the one for a tensor; arithmetic operators accept
-    /// either in one.
-    fn is_two(&self) -> bool {
-        let takes_either = self.params().iter().skip(1).any(|param| param.kind == Kind::Operand);
-        takes_either && !matches!(self.op.python_name(), "add" | "sub" | "mul" | "div" | "floor_divide" | "copy")
+    /// Whether torch has several overloads that take as many arguments as the call has, where this is the only one: for
+    /// a number beside a tensor (arithmetic operators accept either in one), for a generator, for another dtype.
+    fn stands_for_several(&self, call: &Call) -> bool {
+        let given = call.given() + call.values.len();
+        match self.op.python_name() {
+            "add" | "sub" | "mul" | "copy" => false,
+            "bmm" | "mm" | "div" | "floor_divide" => given != 2,
+            "count_nonzero" => given != 1,
+            "eye" | "rand" | "randn" | "rand_like" | "randint_like" | "randperm" | "movedim" | "view_copy" => true,
+            name if name.ends_with("_window") => true,
+            _ => self.params().iter().skip(1).any(|param| param.kind == Kind::Operand),
+        }
     }
 
     /// The visible parameters.
@@ -89,15 +105,16 @@ impl Overload {
 
     /// The index of the parameter with a keyword's name.
     fn place(&self, keyword: Borrowed<'_, '_, PyString>) -> Option<usize> {
+        let params = self.params();
+        let is_unnamed = |param: &Param| param.separate || (self.in_python && param.kind == Kind::Tensors);
         if let Some(place) = self.names.iter().position(|name| *name == keyword.as_ptr()) {
-            return (!self.params()[place].separate).then_some(place);
+            return (!is_unnamed(&params[place])).then_some(place);
         }
         let same = |text: &str| CString::new(text).is_ok_and(|text| says(keyword, &text));
-        let params = self.params();
         params
             .iter()
-            .position(|p| !p.separate && same(shown(p)))
-            .or_else(|| params.iter().position(|p| synonyms(self.op, p.name).iter().any(|s| same(s))))
+            .position(|p| !is_unnamed(p) && same(shown(p)))
+            .or_else(|| params.iter().position(|p| synonyms(self, p.name).iter().any(|s| same(s))))
     }
 }
 
@@ -203,7 +220,9 @@ impl<'a, 'py> Call<'a, 'py> {
     }
 
     #[inline]
-    pub fn keywords(&self) -> impl Iterator<Item = (Borrowed<'a, 'py, PyString>, Object<'a, 'py>)> + use<'a, 'py> {
+    pub fn keywords(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = (Borrowed<'a, 'py, PyString>, Object<'a, 'py>)> + use<'a, 'py> {
         let (py, names) = (self.py, self.names);
         self.values.iter().enumerate().map(move |(at, value)| {
             // SAFETY: guaranteed by the caller of `new`; the tuple keeps its strings alive.
@@ -251,6 +270,8 @@ pub enum BindError<'a, 'py> {
     Unknown(Borrowed<'a, 'py, PyString>),
     Missing(usize),
     Wrong(usize, Object<'a, 'py>),
+    /// An `out=` of a wrong kind.
+    Out(PyErr),
     Raised(PyErr),
 }
 
@@ -279,7 +300,8 @@ pub fn bind<'a, 'py>(
     let mut places: SmallVec<[usize; 8]> = SmallVec::new();
     let mut surplus = None;
     for (keyword, value) in call.keywords() {
-        match overload.place(keyword) {
+        // A method's object has no name.
+        match overload.place(keyword).filter(|place| *place > 0 || call.receiver.is_none()) {
             Some(place) if places.contains(&place) || (place < given && !schema.params[place].keyword_only) => {
                 let by_its_name = says(keyword, &CString::new(shown(&schema.params[place])).unwrap_or_default());
                 surplus =
@@ -351,7 +373,7 @@ fn unpacking(error: PyErr, overload: &Overload, param: &Param, object: Object) -
     match (param.kind, bad) {
         (Kind::Ints | Kind::IntOrInts, Some(place)) => PyTypeError::new_err(format!(
             "{}(): argument '{}' failed to unpack the object at pos {} with error \"{}",
-            overload.op.python_name(),
+            overload.op.flat_name(),
             shown(param),
             place + 1,
             error.value(object.py())
@@ -367,18 +389,23 @@ impl BindError<'_, '_> {
         let (schema, params, given) = (overload.op.schema(), overload.params(), call.given());
         let own = usize::from(call.receiver.is_some());
         let sentence = match self {
-            BindError::Raised(error) => return error,
+            BindError::Raised(error) | BindError::Out(error) => return error,
             BindError::TooMany if schema.takes_variadic(call.receiver.is_some()) => {
                 let items: Vec<_> = call.positional().map(Borrowed::to_owned).collect();
+                if items.first().is_some_and(|first| is_list_of_ints(first)) {
+                    return PyTypeError::new_err(takes_fewer(name, 1, 1, items.len()));
+                }
                 match wrong_item(&items, name, &schema.params[schema.positional - 1], Some(1)) {
                     Ok(sentence) => sentence.unwrap_or_default(),
                     Err(error) => return error,
                 }
             }
+            _ if own == 1 && params.len() == 1 && call.keywords().next().is_some() => takes_no_keywords(name),
             BindError::TooMany if own == 1 && params.len() == 1 => takes_none(name, given - 1),
             BindError::TooMany => {
                 let takes = overload.positional();
-                let needed = params[..takes].iter().filter(|param| param.default.is_none()).count();
+                // As in torch, also those that can be passed by name alone.
+                let needed = params.iter().filter(|param| param.default.is_none()).count();
                 takes_fewer(name, needed.saturating_sub(own), takes - own, given - own)
             }
             BindError::Twice(place) => twice(name, shown(&schema.params[place])),
@@ -435,7 +462,6 @@ fn inner(name: &str) -> &str {
     match name {
         "cross_entropy" => "cross_entropy_loss",
         "nll_loss" => "nll_loss_nd",
-        "logsigmoid" => "log_sigmoid",
         own => own,
     }
 }
@@ -461,11 +487,22 @@ pub fn takes_none(name: &str, given: usize) -> String {
     format!("TensorBase.{name}() takes no arguments ({given} given)")
 }
 
-/// torch's sentence about more arguments than a function takes, of which it needs some.
+/// torch's sentence about keywords of a method that takes no arguments.
+fn takes_no_keywords(name: &str) -> String {
+    format!("TensorBase.{name}() takes no keyword arguments")
+}
+
+/// Whether an object is a list or tuple of integers.
+fn is_list_of_ints(object: &Bound<'_, PyAny>) -> bool {
+    let is_list = object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>();
+    is_list && items_of(object).iter().all(|item| matches!(scalars::int(item), Ok(Some(_))))
+}
+
+/// The sentence of torch and CPython about more arguments than a function takes, of which it needs some.
 fn takes_fewer(name: &str, needed: usize, takes: usize, given: usize) -> String {
-    let were = if given == 1 { "was" } else { "were" };
+    let were = if given == 1 && needed == takes { "was" } else { "were" };
     let takes = match takes {
-        _ if needed < takes => format!("from {needed} to {takes} positional arguments"),
+        _ if needed != takes => format!("from {needed} to {takes} positional arguments"),
         1 => "1 positional argument".to_owned(),
         _ => format!("{takes} positional arguments"),
     };
@@ -591,15 +628,19 @@ fn read_variadic_ints(last: usize, call: &Call) -> Option<Ints> {
 /// The error if no overload fits: what is wrong with the only one, or torch's list of several.
 #[cold]
 pub fn no_match<'a, 'py>(name: &str, overloads: &[Overload], call: &Call<'a, 'py>, last: BindError<'a, 'py>) -> PyErr {
+    if let Some(sentence) = python::refusal(name, overloads, call) {
+        return PyTypeError::new_err(sentence);
+    }
     let mut fitting = overloads.iter().filter(|overload| overload.may_mean(call));
     let only = match (overloads, fitting.next(), fitting.next()) {
         ([overload], ..) => {
-            (!overload.is_two() || overload.op.namespace == "nn.functional").then_some((overload, last))
+            let is_alone = overload.op.namespace == "nn.functional" || !overload.stands_for_several(call);
+            is_alone.then_some((overload, last))
         }
         // If there are several, the one with the same number of arguments is used.
-        (_, Some(overload), None) if !overload.is_two() => {
+        (_, Some(overload), None) if !overload.stands_for_several(call) => {
             let mut args = Args { op: overload.op, values: Default::default() };
-            bind(overload, call, &mut args, false).err().map(|mismatch| (overload, mismatch))
+            Some((overload, bind(overload, call, &mut args, false).err().unwrap_or(last)))
         }
         _ => None,
     };
@@ -618,7 +659,11 @@ pub fn no_match<'a, 'py>(name: &str, overloads: &[Overload], call: &Call<'a, 'py
 }
 
 /// The tensors at `out=`: one, or a tuple or list of as many as there are results.
-pub fn out_tensors(name: &str, object: &Bound<'_, PyAny>, returns: &Returns) -> PyResult<Vec<Tensor>> {
+pub fn out_tensors<'a, 'py>(
+    name: &str,
+    object: &Bound<'py, PyAny>,
+    returns: &Returns,
+) -> Result<Vec<Tensor>, BindError<'a, 'py>> {
     let several = object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>();
     if several && *returns != Returns::Tensor {
         let outs: Vec<Tensor> =
@@ -627,19 +672,20 @@ pub fn out_tensors(name: &str, object: &Bound<'_, PyAny>, returns: &Returns) -> 
             && outs.len() != names.len()
         {
             let (wanted, got) = (names.len(), outs.len());
-            return Err(PyTypeError::new_err(format!("expected tuple of {wanted} elements but got {got}")));
+            return Err(PyTypeError::new_err(format!("expected tuple of {wanted} elements but got {got}")).into());
         }
         return Ok(outs);
     }
     let display_name = if matches!(returns, Returns::Named(_) | Returns::List) { "tuple of Tensors" } else { "Tensor" };
     match object::tensor(object) {
         Ok(tensor) if display_name == "Tensor" => Ok(vec![tensor.clone()]),
-        _ => Err(PyTypeError::new_err(format!(
+        _ => Err(BindError::Out(PyTypeError::new_err(format!(
             "{name}(): argument 'out' must be {display_name}, not {}",
             kind_of(object)
-        ))),
+        )))),
     }
 }
 
+pub mod python;
 #[cfg(test)]
 mod tests;

@@ -186,14 +186,20 @@ class _Worker:
             self.end.send(failed(), failed)
 
 
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """The seed of NumPy in a worker, the same as torch's: NumPy's seed sequence of these four words."""
+    import numpy
+
+    words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+    return numpy.random.SeedSequence(words).generate_state(4).tolist()
+
+
 def _seed_everything(seed: int, base_seed: int, worker_id: int) -> None:
     random.seed(seed)
     torch.manual_seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        # The same seed as torch's: NumPy's seed sequence of these four words.
-        words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
-        numpy.random.seed(numpy.random.SeedSequence(words).generate_state(4))
+        numpy.random.seed(_generate_state(base_seed, worker_id))
 
 
 def _peak_memory() -> int:

@@ -48,11 +48,16 @@ fn spread(args: &Args, arg: Arg, dims: usize, name: &str) -> Result<Ints> {
     match given.len() {
         1 => Ok(Ints::from_elem(given[0], dims)),
         n if n == dims => Ok(Ints::from_slice(given)),
-        _ => Err(Error::runtime(format!(
-            "expected {name} to be a single integer value or a list of {dims} values to match the convolution dimensions, but got {name}={}",
-            Shape(&to_dims(given))
-        ))),
+        _ => Err(misfit(name, given, dims)),
     }
+}
+
+/// The error of a list with another length than the convolution has dimensions.
+fn misfit(name: &str, given: &[i64], dims: usize) -> Error {
+    Error::runtime(format!(
+        "expected {name} to be a single integer value or a list of {dims} values to match the convolution dimensions, but got {name}={}",
+        Shape(&to_dims(given))
+    ))
 }
 
 impl ConvParams {
@@ -79,9 +84,19 @@ impl ConvParams {
         }
         let batched = rank == dims + 2;
         let input = if batched { input.clone() } else { op!(crate::view::squeeze::UNSQUEEZE, input, 0i64)? };
+        if weight.rank() < 3 {
+            return Err(Error::runtime("weight should have at least three dimensions"));
+        }
         if weight.rank() != dims + 2 {
+            let is_same = args.optional_str(padding) == Some("same");
+            let stride = spread(args, stride, dims, "stride")?;
+            if !is_same && dims > 1 {
+                return Err(misfit("stride", &stride, weight.rank() - 2));
+            }
+            // torch's sentence about `padding="same"` lacks a space.
+            let space = if is_same { "" } else { " " };
             return Err(Error::runtime(format!(
-                "Expected {0}-dimensional input for {0}-dimensional weight {1}, but got {2}-dimensional input of size {3} instead",
+                "Expected {0}-dimensional input for {0}-dimensional weight{space}{1}, but got {2}-dimensional input of size {3} instead",
                 weight.rank(),
                 Shape(weight.sizes()),
                 input.rank(),

@@ -23,7 +23,7 @@ use crate::pointwise::arith::ADD;
 use crate::view::RESHAPE;
 use crate::view::transpose::TRANSPOSE;
 
-pub(super) const ACCEPTED: DTypes = DTypes::NUMBERS;
+pub(super) const ACCEPTED: DTypes = DTypes::NUMBERS.union(DTypes::COMPLEX32);
 
 #[operator]
 pub static CONV: Operator = Operator {
@@ -147,7 +147,11 @@ fn channels(vector: &Tensor, rank: usize) -> Result<Tensor> {
 /// The gradient of the bias.
 fn sum_of_channels(d: &BackwardContext) -> Expr {
     let dims: Ints = (0..d.rank(Arg::FIRST) as i64).filter(|&dim| dim != 1).collect();
-    d.grad().call(&crate::reduce::sum::SUM_DIM, [Value::Ints(dims)])
+    // Sums of complex32 are computed in complex64.
+    let half = d.results[0].dtype == DType::C32;
+    let dtype = if half { Some(DType::C64) } else { None };
+    let sum = d.grad().call(&crate::reduce::sum::SUM_DIM, [Value::Ints(dims), false.into(), dtype.into()]);
+    if half { sum.call(&crate::convert::TO_DTYPE, [DType::C32.into()]) } else { sum }
 }
 
 #[operator]
@@ -163,7 +167,8 @@ pub static CONV_WEIGHT: Operator = Operator {
     batch_rule: BatchRule::Custom(batched_conv_weight),
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            Ok(vec![TensorSpec::new(&to_dims(args.ints(SIZE)?), args.tensor(INPUT)?.dtype(), args.tensor(INPUT)?)])
+            let (input, grad) = (args.tensor(INPUT)?, args.tensor(GRAD)?);
+            Ok(vec![formatted(TensorSpec::new(&to_dims(args.ints(SIZE)?), input.dtype(), input), input, grad)])
         },
         cpu: |args, results| run(Target::Weight, args, [args.tensor(INPUT)?, &results[0], args.tensor(GRAD)?], None),
         cuda: None,

@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
-use rushlight_core::memory_format::has_channels_last;
+use rushlight_core::memory_format::{has_channels_last, is_channels_last_2d};
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
@@ -12,6 +12,7 @@ use rushlight_dispatch::{copy, create, op};
 
 use super::primitives::{NORMALIZE_BATCH, NormParams, Normal};
 use super::{check_floating, check_mixed, product, statistic, wide};
+use crate::convert::copy::CONTIGUOUS;
 use crate::convert::to_dtype;
 use crate::expr_ext::ExprExt;
 use crate::pointwise::ternary::ADDCMUL;
@@ -172,9 +173,14 @@ impl<'a> Channels<'a> {
     }
 
     /// Normalises with the running statistics: a scale and a shift of each channel.
-    fn by_running(&self) -> Result<Tensor> {
+    ///
+    /// The result is row-major, unless `keeps_order` and the channels come last.
+    fn by_running(&self, keeps_order: bool) -> Result<Tensor> {
         let [Some(mean), Some(variance)] = self.running else { return Err(Error::runtime("statistics are missing")) };
-        let (own, mut shape) = (self.input, vec![1; self.input.rank()]);
+        let layout = self.input.layout();
+        let last = has_channels_last(layout) || is_channels_last_2d(layout);
+        let own = &if keeps_order && last { self.input.clone() } else { op!(CONTIGUOUS, self.input)? };
+        let mut shape = vec![1; own.rank()];
         shape[1] = -1;
         let fitted = |tensor: &Tensor| -> Result<Expr> {
             let tensor = to_dtype(tensor, wide(tensor.dtype()))?;
@@ -251,7 +257,7 @@ ones are updated in place, else with the running ones.
             }
             return Err(Error::runtime(format!("batch_norm expects at least 2 dimensions, but got {}", own.rank())));
         }
-        let out = if training { channels.by_batch()?.out } else { channels.by_running()? };
+        let out = if training { channels.by_batch()?.out } else { channels.by_running(true)? };
         Ok(Output::Tensor(out))
     }),
     derivative: Derivative::CompositeImplicit,
@@ -288,7 +294,7 @@ pub static NATIVE_BATCH_NORM: Operator = Operator {
         }
         if !args.bool(TRAINING)? {
             let none = || statistic(args, &PARAMETERS, &create::empty(&[0], own.dtype(), own.device())?);
-            return Ok(Output::Tuple(vec![channels.by_running()?, none()?, none()?]));
+            return Ok(Output::Tuple(vec![channels.by_running(true)?, none()?, none()?]));
         }
         let normal = channels.by_batch()?;
         let rstd = (Expr::from(&normal.variance) + channels.eps).rsqrt().done()?;
@@ -344,7 +350,7 @@ pub static INSTANCE_NORM: Operator = Operator {
         }
         let channels = Channels::read(args, [RUNNING_MEAN, RUNNING_VAR, WEIGHT, BIAS, MOMENTUM, EPS])?;
         channels.check(sizes[0])?;
-        let out = if use_own { channels.by_sample()?.out } else { channels.by_running()? };
+        let out = if use_own { channels.by_sample()?.out } else { channels.by_running(false)? };
         Ok(Output::Tensor(out))
     }),
     derivative: Derivative::CompositeImplicit,

@@ -185,7 +185,8 @@ pub static RMS_NORM: Operator = Operator {
             let scaled = if let Some(weight) = weight { normal * Expr::from(weight) } else { normal };
             return scaled.done().map(Output::Tensor);
         }
-        lines(own, &shape, false, eps).run(&NORMALIZE_LAYER, own, weight, None).map(|normal| Output::Tensor(normal.out))
+        let normal = lines(own, &shape, false, eps).run(&NORMALIZE_LAYER, own, weight, None)?;
+        crate::convert::in_format_of(&normal.out, own).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["real(2, 3), (3,)", "real(2, 3, 4), (3, 4), real(3, 4), 0.1"],

@@ -353,7 +353,11 @@ fn gradients(d: &BackwardContext) -> Result<Vec<Option<Tensor>>> {
     let tensors = [d.grad().done()?, d.input(INPUT).done()?, d.result_of(1).done()?, d.result_of(2).done()?];
     let values = tensors.into_iter().map(Value::from).chain([weight.into()]).chain(params.values());
     let mut found = Args::new(&NORMALIZE_BACKWARD, values).call()?.into_tensors().into_iter();
-    let mut gradients = vec![found.next()];
+    let of_group = std::ptr::eq(d.args.op, &NORMALIZE_GROUP);
+    let mut gradients = vec![match found.next() {
+        Some(gradient) if of_group => Some(crate::convert::in_format_of(&gradient, &d.input(INPUT).done()?)?),
+        gradient => gradient,
+    }];
     for arg in [WEIGHT, BIAS] {
         let gradient = found.next();
         if d.is_tensor(arg) {

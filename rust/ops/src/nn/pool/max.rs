@@ -2,6 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
+use rushlight_core::memory_format::has_channels_last;
 use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{gather, max, scatter};
@@ -13,7 +14,7 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::value::Output;
 
-use super::{MEANT, PoolParams, address, computed, count_planes, window_error, with_space, words};
+use super::{MEANT, PoolParams, address, computed, count_planes, formatted, window_error, with_space, words};
 use crate::nn::zeros_like_input;
 
 #[operator]
@@ -116,7 +117,13 @@ pub static SCATTER: Operator = Operator {
     batch_rule: BatchRule::LeadingDims,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            Ok(vec![TensorSpec::new(args.tensor(LIKE)?.sizes(), args.tensor(INPUT)?.dtype(), args.tensor(INPUT)?)])
+            let (own, places, like) = (args.tensor(INPUT)?, args.tensor(PLACES)?, args.tensor(LIKE)?);
+            let spec = TensorSpec::new(like.sizes(), own.dtype(), own);
+            // Only the windows of `max_pool3d` keep the order of volumes.
+            Ok(vec![match args.int(DIMS)? {
+                3 if has_channels_last(places.layout()) => spec.formatted(like.layout()),
+                dims => formatted(spec, like.layout(), dims as usize),
+            }])
         },
         cpu: |args, results| {
             let dims = args.int(DIMS)? as usize;

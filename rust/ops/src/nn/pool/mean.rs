@@ -84,7 +84,9 @@ pub static SPREAD: Operator = Operator {
     batch_rule: BatchRule::LeadingDims,
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
-            Ok(vec![TensorSpec::new(args.tensor(LIKE)?.sizes(), args.tensor(INPUT)?.dtype(), args.tensor(INPUT)?)])
+            let (own, like) = (args.tensor(INPUT)?, args.tensor(LIKE)?);
+            let spec = TensorSpec::new(like.sizes(), own.dtype(), own);
+            Ok(vec![formatted(spec, like.layout(), args.ints(OUTPUT)?.len())])
         },
         cpu: |args, results| {
             let means = means(args, &results[0])?;

@@ -4,7 +4,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::put;
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::operands::plain;
+use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::operator::{
     Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Tags, TensorSpec, Variants,
     formula, operator,
@@ -13,7 +13,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::{deterministic, op};
 
 use super::max::{GATHER, plane};
-use super::{address, count_planes, window_error, with_space};
+use super::{address, count_planes, formatted, window_error, with_space};
 use crate::convert::to_dtype;
 use crate::index::last_writes::of_last_writes;
 
@@ -39,22 +39,24 @@ pub static UNPOOL: Operator = Operator {
             if indices.dtype() != DType::I64 || output.iter().any(|&n| n < 0) {
                 return Err(window_error(input));
             }
-            Ok(vec![TensorSpec::new(&with_space(input, output)?, input.dtype(), input)])
+            let spec = TensorSpec::new(&with_space(input, output)?, input.dtype(), input);
+            Ok(vec![formatted(spec, input.layout(), output.len())])
         },
         cpu: |args, results| {
             let dims = args.ints(OUTPUT_SIZE)?.len();
             let input = plain(args.tensor(INPUT)?, results[0].dtype())?;
             let indices = plain(args.tensor(INDICES)?, DType::I64)?;
             let sizes = [plane(&input, dims), plane(&results[0], dims)];
-            let (from, at, to) = (input.storage().pin()?, indices.storage().pin()?, results[0].storage().pin()?);
+            let place = plain_workplace(&results[0], input.dtype())?;
+            let (from, at, to) = (input.storage().pin()?, indices.storage().pin()?, place.storage().pin()?);
             let places = address(&at, &indices).cast::<i64>();
             let size = input.dtype().size();
             // SAFETY: row-major operands of these sizes, pinned; the kernel checks the indices.
             let within = unsafe {
-                put(size, count_planes(&input, dims), sizes, address(&from, &input), places, address(&to, &results[0]))
+                put(size, count_planes(&input, dims), sizes, address(&from, &input), places, address(&to, &place))
             };
             if within {
-                return Ok(());
+                return settle(&place, &results[0]);
             }
             let list = crate::convert::to_vec::<i64>(&indices)?;
             let bad = list.iter().find(|&&place| place < 0 || place as usize >= sizes[1]).copied().unwrap_or(0);

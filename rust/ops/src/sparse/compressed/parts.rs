@@ -60,16 +60,16 @@ fn different(to: &str, from: &str) -> String {
 }
 
 /// A tensor without entries, in another's format and sizes.
-pub fn none(own: &Tensor, parts: &CompressedParts, dtype: DType) -> Result<Tensor> {
+pub fn none(own: &Tensor, parts: &CompressedParts, dtype: DType, device: Device) -> Result<Tensor> {
     let lines = parts.compressed.sizes().last().copied().unwrap_or(1) - 1;
     let batch_dims = parts.batch_dims();
     let mut of_values = Dims::from_slice(parts.values.sizes());
     of_values[batch_dims] = 0;
     let index = |count: isize| -> Result<Tensor> {
         let of_index: Dims = own.sizes()[..batch_dims].iter().copied().chain([count]).collect();
-        zeros(&of_index, parts.plain.dtype(), Device::Cpu)
+        zeros(&of_index, parts.plain.dtype(), device)
     };
-    let values = zeros(&of_values, dtype, Device::Cpu)?;
+    let values = zeros(&of_values, dtype, device)?;
     build(
         own.sizes(),
         CompressedParts { format: parts.format, compressed: index(lines + 1)?, plain: index(0)?, values },
@@ -77,15 +77,21 @@ pub fn none(own: &Tensor, parts: &CompressedParts, dtype: DType) -> Result<Tenso
 }
 
 /// A sparse tensor without entries.
-pub fn empty(sizes: &[isize], format: CompressedFormat, batch_dims: usize, dtype: DType) -> Result<Tensor> {
+pub fn empty(
+    sizes: &[isize],
+    format: CompressedFormat,
+    batch_dims: usize,
+    dtype: DType,
+    device: Device,
+) -> Result<Tensor> {
     let lines = sizes[batch_dims + usize::from(format.columns)];
     let batch = &sizes[..batch_dims];
     let index = |count: isize| -> Result<Tensor> {
         let of_index: Dims = batch.iter().copied().chain([count]).collect();
-        zeros(&of_index, DType::I64, Device::Cpu)
+        zeros(&of_index, DType::I64, device)
     };
     let of_values: Dims = batch.iter().copied().chain([0]).chain(sizes[batch_dims + 2..].iter().copied()).collect();
-    let values = zeros(&of_values, dtype, Device::Cpu)?;
+    let values = zeros(&of_values, dtype, device)?;
     build(sizes, CompressedParts { format, compressed: index(lines.saturating_add(1))?, plain: index(0)?, values })
 }
 

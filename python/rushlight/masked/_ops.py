@@ -1,19 +1,19 @@
-"""`torch.masked`: reductions and normalisations of the elements where a mask is true.
-
-Masked elements are replaced by the identity of the operation: zero for a sum, minus infinity for a maximum. The mask
-broadcasts to the input. Without a mask, all elements are used.
-"""
+"""Reductions and normalisations of the elements where a mask is true: the functions of `torch.masked`."""
 
 from __future__ import annotations
+
+from functools import wraps
 
 import rushlight as torch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Any, TypeVar
 
     from rushlight import Tensor, dtype
 
+    _Function = TypeVar("_Function", bound=Callable[..., Any])
     Dims = int | Sequence[int] | None
 
 __all__ = [
@@ -37,6 +37,20 @@ __all__ = [
     "sum",
     "var",
 ]
+
+
+def _of_masked_tensors(function: _Function) -> _Function:
+    """The function, which also takes a masked tensor in place of an input and a mask."""
+
+    @wraps(function)
+    def wrapper(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if type(input) is not torch.Tensor and torch.masked.is_masked_tensor(input):
+            if kwargs.get("mask") is None:
+                kwargs["mask"] = input.get_mask()
+            input = input.get_data()
+        return function(input, *args, **kwargs)
+
+    return wrapper  # type: ignore[return-value] # called like the function
 
 
 def _fitted(input: Tensor, mask: Tensor | None) -> Tensor:
@@ -77,6 +91,7 @@ def _summed(input: Tensor, kind: dtype | None) -> dtype:
     return input.dtype if input.is_floating_point() or input.is_complex() else torch.int64
 
 
+@_of_masked_tensors
 def sum(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -88,6 +103,7 @@ def sum(
     return torch.sum(_masked_fill(input, mask, 0), _all(input, dim), keepdim, dtype=_summed(input, dtype))
 
 
+@_of_masked_tensors
 def prod(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -102,6 +118,7 @@ def prod(
     return result
 
 
+@_of_masked_tensors
 def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """The running sums along ``dim``.
 
@@ -111,6 +128,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor 
     return torch.cumsum(_masked_fill(input, mask, 0), dim, dtype=dtype or input.dtype)
 
 
+@_of_masked_tensors
 def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """The running products along ``dim``.
 
@@ -120,6 +138,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor
     return torch.cumprod(_masked_fill(input, mask, 1), dim, dtype=dtype or input.dtype)
 
 
+@_of_masked_tensors
 def amax(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -132,6 +151,7 @@ def amax(
     return torch.amax(shown, _all(input, dim), keepdim).to(dtype or input.dtype)
 
 
+@_of_masked_tensors
 def amin(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -144,6 +164,7 @@ def amin(
     return torch.amin(shown, _all(input, dim), keepdim).to(dtype or input.dtype)
 
 
+@_of_masked_tensors
 def argmax(
     input: Tensor,
     dim: int | None = None,
@@ -161,6 +182,7 @@ def argmax(
     return torch.argmax(shown, dim, bool(keepdim)).to(dtype or input.dtype)
 
 
+@_of_masked_tensors
 def argmin(
     input: Tensor,
     dim: int | None = None,
@@ -182,6 +204,7 @@ def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tens
     return sum(torch.ones(input.shape, dtype=torch.int64, device=input.device), dim, keepdim=keepdim, mask=mask)
 
 
+@_of_masked_tensors
 def mean(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -202,6 +225,7 @@ def mean(
     return sum(input, dim, keepdim=keepdim, dtype=kind, mask=mask) / _count(input, dim, keepdim, mask)
 
 
+@_of_masked_tensors
 def median(
     input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -222,6 +246,7 @@ def median(
     return middle.to(dtype or input.dtype)
 
 
+@_of_masked_tensors
 def norm(
     input: Tensor,
     ord: float | None = 2.0,
@@ -241,6 +266,7 @@ def norm(
     return torch.linalg.vector_norm(shown, order, _all(input, dim), keepdim, dtype=dtype)
 
 
+@_of_masked_tensors
 def var(
     input: Tensor,
     dim: Dims = None,
@@ -268,6 +294,7 @@ def var(
     return (squares / (counted - taken).clamp(min=0)).to(kind)
 
 
+@_of_masked_tensors
 def std(
     input: Tensor,
     dim: Dims = None,
@@ -286,6 +313,7 @@ def std(
     return torch.sqrt(var(input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask))
 
 
+@_of_masked_tensors
 def softmax(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Softmax along ``dim``. Masked elements get 0.
 
@@ -296,6 +324,7 @@ def softmax(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor
     return torch.softmax(shown, dim, dtype=dtype or input.dtype)
 
 
+@_of_masked_tensors
 def log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """The logarithm of `softmax`.
 
@@ -306,6 +335,7 @@ def log_softmax(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Te
     return torch.log_softmax(shown, dim, dtype=dtype or input.dtype)
 
 
+@_of_masked_tensors
 def softmin(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """`softmax` of the negated input.
 
@@ -316,6 +346,7 @@ def softmin(input: Tensor, dim: int, *, dtype: dtype | None = None, mask: Tensor
     return torch.softmax(-shown, dim, dtype=dtype or input.dtype)
 
 
+@_of_masked_tensors
 def normalize(
     input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -346,6 +377,7 @@ def logaddexp(
     return pair.to(dtype or input.dtype)
 
 
+@_of_masked_tensors
 def logsumexp(
     input: Tensor, dim: Dims = None, *, keepdim: bool = False, dtype: dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -356,7 +388,3 @@ def logsumexp(
     """
     shown = input if mask is None else _masked_fill(input, mask, _extreme("logsumexp", input.dtype, -1))
     return torch.logsumexp(shown, _all(input, dim), keepdim).to(dtype or input.dtype)
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -1,0 +1,1 @@
+"""Modules below `torch._C`, which is one extension module here."""

@@ -1,0 +1,137 @@
+"""The names of backends. One engine serves all of them on the CPU."""
+
+from typing import ClassVar
+
+from rushlight._set_module import set_module
+
+
+class Backend(str):
+    """The name of a backend, in lower case: ``mpi``, ``gloo`` or ``nccl``.
+
+    ``mpi`` and ``gloo`` are the same engine. ``nccl`` needs CUDA.
+
+    >>> torch.distributed.Backend("GLOO")
+    'gloo'
+    """
+
+    UNDEFINED = "undefined"
+    GLOO = "gloo"
+    NCCL = "nccl"
+    UCC = "ucc"
+    MPI = "mpi"
+    XCCL = "xccl"
+    FAKE = "fake"
+
+    backend_list: ClassVar[list[str]] = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE]
+    default_device_backend_map: ClassVar[dict[str, str]] = {"cpu": GLOO, "cuda": NCCL, "xpu": XCCL, "mps": GLOO}
+
+    def __new__(cls, name):
+        """Makes a backend from its name, in any case."""
+        if not isinstance(name, str):
+            raise ValueError("Backend constructor parameter must be string-ish")
+        return super().__new__(cls, name.lower())
+
+
+class BackendConfig:
+    """The backend of each type of device.
+
+    >>> str(torch.distributed.BackendConfig(torch.distributed.Backend("gloo")))
+    'cpu:gloo,cuda:gloo'
+    """
+
+    def __init__(self, backend):
+        self.device_backend_map = {}
+        name = str(backend).lower()
+        if name == Backend.UNDEFINED:
+            self.device_backend_map["cpu"] = Backend(Backend.GLOO)
+        elif ":" in name:
+            for pair in name.split(","):
+                device, colon, wanted = pair.partition(":")
+                if not colon or not wanted or ":" in wanted:
+                    raise ValueError(
+                        f"Invalid device:backend pairing: {pair}. The custom backend string argument is invalid: "
+                        f"{backend}.\n  Write pairs of a device and a backend: cpu:gloo,cuda:nccl."
+                    )
+                if device in self.device_backend_map:
+                    raise ValueError(f"Duplicate device type {device} in backend string: {backend}.")
+                self.device_backend_map[device] = Backend(wanted)
+        elif name == Backend.NCCL:
+            self.device_backend_map["cuda"] = Backend(name)
+        else:
+            self.device_backend_map.update({"cpu": Backend(name), "cuda": Backend(name)})
+
+    def get_device_backend_map(self):
+        """The backend of each type of device."""
+        return self.device_backend_map
+
+    def __repr__(self):
+        return ",".join(f"{device}:{backend}" for device, backend in self.device_backend_map.items())
+
+
+def check(config):
+    """Raises the error of the first backend that does not exist."""
+    for name in config.get_device_backend_map().values():
+        if name == Backend.NCCL:
+            raise RuntimeError("Distributed package doesn't have NCCL built in")
+        if name in (Backend.XCCL, Backend.UCC):
+            raise RuntimeError(f"Distributed package doesn't have {name.upper()} built in")
+        if name not in (Backend.GLOO, Backend.MPI):
+            raise AssertionError(f"Unknown c10d backend type {name.upper()}")
+
+
+def is_gloo_available():
+    """Whether the backend `gloo` exists: always True. It is the engine of `mpi`.
+
+    >>> torch.distributed.is_gloo_available()
+    True
+    """
+    return True
+
+
+def is_mpi_available():
+    """Whether the backend `mpi` exists: always True, for the processes of one machine.
+
+    >>> torch.distributed.is_mpi_available()
+    True
+    """
+    return True
+
+
+def is_nccl_available():
+    """Whether the backend `nccl` exists: always False, because there is no CUDA yet.
+
+    >>> torch.distributed.is_nccl_available()
+    False
+    """
+    return False
+
+
+def is_ucc_available():
+    """Whether the backend `ucc` exists: always False.
+
+    >>> torch.distributed.is_ucc_available()
+    False
+    """
+    return False
+
+
+def is_xccl_available():
+    """Whether the backend `xccl` exists: always False.
+
+    >>> torch.distributed.is_xccl_available()
+    False
+    """
+    return False
+
+
+def is_backend_available(backend):
+    """Whether a backend exists, also in the form ``cpu:gloo``.
+
+    >>> torch.distributed.is_backend_available("cpu:gloo,cuda:nccl")
+    False
+    """
+    names = [pair.rpartition(":")[2] for pair in backend.lower().split(",")]
+    return all(name in (Backend.GLOO, Backend.MPI) for name in names)
+
+
+set_module("rushlight.distributed", Backend, BackendConfig)

@@ -1,0 +1,371 @@
+"""Averages gradients over the ranks of a group while the backward pass still runs.
+
+Gradients are collected in buckets, in the reverse order of the parameters, which is about the order in which they are
+ready. A full bucket is reduced in the background. All ranks reduce the buckets in one order.
+"""
+
+import math
+import threading
+
+import rushlight as torch
+from rushlight._set_module import set_module
+from rushlight.autograd import _queue_callback
+from rushlight.distributed._collectives import all_reduce
+from rushlight.distributed._reduce_op import ReduceOp
+from rushlight.futures import Future
+
+#: The first bucket is small, so that communication begins early.
+FIRST_BUCKET_BYTES = 1 << 20
+
+_NOT_FINISHED = (
+    "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates that "
+    "your module has parameters that were not used in producing loss. You can enable unused parameter detection by "
+    "passing the keyword argument `find_unused_parameters=True` to `torch.nn.parallel.DistributedDataParallel`, and by "
+    "making sure all `forward` function outputs participate in calculating loss. "
+)
+_TWICE = (
+    "Expected to mark a variable ready only once. This error is caused by one of the following reasons: 1) Use of a "
+    "module parameter outside the `forward` function. Please make sure model parameters are not shared across multiple "
+    "concurrent forward-backward passes. or try to use _set_static_graph() as a workaround if this module graph does "
+    "not change during training loop.2) Reused parameters in multiple reentrant backward passes. For example, if you "
+    "use multiple `checkpoint` functions to wrap the same part of your model, it would result in the same set of "
+    "parameters been used by different reentrant backward passes multiple times, and hence marking a variable ready "
+    "multiple times. DDP does not support such use cases in default. You can try to use _set_static_graph() as a "
+    "workaround if your module graph does not change over iterations."
+)
+
+
+class GradBucket:
+    """The gradients that a communication hook reduces together.
+
+    A hook gets one, and returns a future of the tensor that takes the place of `buffer()`.
+    """
+
+    def __init__(self, index, buffer, views, parameters, last):
+        self._index, self._buffer, self._views, self._parameters, self._last = index, buffer, views, parameters, last
+
+    def index(self):
+        """The number of the bucket. Buckets are reduced in this order."""
+        return self._index
+
+    def buffer(self):
+        """All gradients as one flat tensor."""
+        return self._buffer
+
+    def set_buffer(self, buffer):
+        """Replaces the flat tensor."""
+        self._buffer = buffer
+
+    def gradients(self):
+        """The gradients, as views of the buffer."""
+        at, views = 0, []
+        for view in self._views:
+            views.append(self._buffer[at : at + view.numel()].view(view.shape))
+            at += view.numel()
+        return views
+
+    def parameters(self):
+        """The parameters of the gradients."""
+        return list(self._parameters)
+
+    def is_last(self):
+        """Whether this is the last bucket of the pass."""
+        return self._last
+
+
+class _Bucket:
+    def __init__(self, parameters, indices):
+        self.parameters, self.indices = parameters, indices
+        first = parameters[0]
+        self.buffer = torch.zeros(sum(p.numel() for p in parameters), dtype=first.dtype, device=first.device)
+        self.views, at = [], 0
+        for parameter in parameters:
+            self.views.append(self.buffer[at : at + parameter.numel()].view(parameter.shape))
+            at += parameter.numel()
+        self.left, self.done = len(parameters), None
+
+
+def assign(parameters, sizes, sparse):
+    """Cuts a list of parameters into buckets of one dtype of up to so many bytes; lists of indices.
+
+    Args:
+        sizes: the limits of the first buckets; the last one stands for all others.
+        sparse: the indices of parameters with sparse gradients, which are alone in their buckets.
+    """
+    open_ones, done, limits = {}, [], {}
+    for index in reversed(range(len(parameters))):
+        parameter = parameters[index]
+        if index in sparse:
+            done.append([index])
+            continue
+        key = (parameter.dtype, parameter.device)
+        indices, total = open_ones.get(key, ([], 0))
+        indices.append(index)
+        total += parameter.numel() * parameter.element_size()
+        open_ones[key] = (indices, total)
+        limit = sizes[min(limits.get(key, 0), len(sizes) - 1)]
+        if total >= limit:
+            done.append(indices)
+            limits[key] = limits.get(key, 0) + 1
+            del open_ones[key]
+    done += [indices for indices, _ in open_ones.values()]
+    # Of several dtypes, the bucket that is ready first comes first.
+    return sorted(done, key=max, reverse=True)
+
+
+class Reducer:
+    """Averages the gradients of some parameters over a group. `DistributedDataParallel` has one."""
+
+    def __init__(self, parameters, names, group, *, bucket_bytes, sparse=(), find_unused, bucket_views, static_graph):
+        self._parameters, self._names, self._group = parameters, names, group
+        self._find_unused, self._bucket_views, self._static = find_unused, bucket_views, static_graph
+        self._sparse = set(sparse)
+        sizes = [min(FIRST_BUCKET_BYTES, bucket_bytes), bucket_bytes]
+        self._buckets, self._place = [], {}
+        for indices in assign(parameters, sizes, self._sparse):
+            bucket = None if indices[0] in self._sparse else _Bucket([parameters[i] for i in indices], indices)
+            for position, index in enumerate(indices):
+                self._place[index] = (len(self._buckets), position)
+            self._buckets.append(bucket if bucket is not None else _Sparse(parameters[indices[0]], indices))
+        self.hook, self.divide_by = None, group.size()
+        self._lock = threading.RLock()
+        self._expected: list[int] | None = None
+        self._active, self._pending = False, False
+        self._handles = [
+            parameter.register_post_accumulate_grad_hook(lambda _, index=index: self._ready(index))
+            for index, parameter in enumerate(parameters)
+        ]
+
+    @property
+    def bucket_sizes(self):
+        return [sum(parameter.numel() for parameter in bucket.parameters) for bucket in self._buckets]
+
+    def remove_hooks(self):
+        """Stops watching the parameters."""
+        for handle in self._handles:
+            handle.remove()
+
+    def check_finished(self):
+        """Raises torch's error if the last pass gave no gradient for some parameters."""
+        if not self._pending:
+            return
+        missing = [index for index in range(len(self._parameters)) if not self._seen[index]]
+        rank = self._group._rank
+        raise RuntimeError(
+            f"{_NOT_FINISHED}\nIf you already have done the above, then the distributed data parallel module wasn't able "
+            "to locate the output tensors in the return value of your module's `forward` function. Please include the "
+            "loss function and the structure of the return value of `forward` of your module when reporting this issue "
+            f"(e.g. list, dict, iterable).\nParameter indices which did not receive grad for rank {rank}: "
+            f"{' '.join(map(str, missing))}\n  Their names: {', '.join(self._names[index] for index in missing)}."
+        )
+
+    def prepare(self, outputs):
+        """Begins a pass whose gradients are reduced. `outputs` are the tensors that forward returned."""
+        self._active, self._pending = True, False
+        self._seen = [0] * len(self._parameters)
+        self._used = None
+        self._launched, self._delayed = 0, []
+        for bucket in self._buckets:
+            bucket.left, bucket.done = len(bucket.parameters), None
+        if self._find_unused and not self._static:
+            self._used = torch.zeros(len(self._parameters), dtype=torch.int32)
+            reached = _reached(outputs)
+            self._unused = [i for i, p in enumerate(self._parameters) if id(p) not in reached]
+            self._unused_marked = False
+
+    def needs_sink(self):
+        """Whether the outputs of this pass go through `Sink`."""
+        return self._static and self._expected is None
+
+    def skip(self):
+        """Begins a pass whose gradients stay on this rank."""
+        self._active = False
+
+    def _ready(self, index):
+        with self._lock:
+            if not self._active:
+                return
+            if not self._pending:
+                self._pending = True
+                if self._used is not None and not self._unused_marked:
+                    self._unused_marked = True
+                    for unused in self._unused:
+                        self._mark(unused, used=False)
+            if self._static and self._expected is None:
+                # The first pass finds out how often each parameter takes part. `Sink` reduces everything at its end.
+                self._seen[index] += 1
+                return
+            self._mark(index, used=True)
+
+    def _mark(self, index, used):
+        self._seen[index] += 1
+        if self._static:
+            if self._seen[index] < self._expected[index]:
+                return
+        elif self._seen[index] > 1:
+            if self._used is not None and index in self._unused:
+                return
+            raise RuntimeError(_TWICE)
+        if self._used is not None and used:
+            self._used[index] = 1
+        number, position = self._place[index]
+        bucket = self._buckets[number]
+        self._collect(bucket, position, used)
+        bucket.left -= 1
+        while self._launched < len(self._buckets) and self._buckets[self._launched].left == 0:
+            self._launch(self._launched)
+            self._launched += 1
+            if self._launched == len(self._buckets):
+                _queue_callback(self._finish)
+
+    def _collect(self, bucket, position, used):
+        """Copies a gradient into its bucket, divided by the number of ranks (a hook divides by itself)."""
+        if isinstance(bucket, _Sparse):
+            return
+        parameter, view = bucket.parameters[position], bucket.views[position]
+        with torch.no_grad():
+            if parameter.grad is None:
+                view.zero_()
+                return
+            grad = parameter.grad.detach()
+            if grad.is_sparse:
+                grad = grad.to_dense()
+            if self.hook is not None:
+                if grad.data_ptr() != view.data_ptr():
+                    view.copy_(grad)
+            else:
+                torch.mul(grad, 1.0 / self.divide_by, out=view)
+            if self._bucket_views and used and parameter.grad.data_ptr() != view.data_ptr():
+                parameter.grad = view
+
+    def _launch(self, number):
+        bucket = self._buckets[number]
+        if isinstance(bucket, _Sparse):
+            bucket.launch(self._group, self.divide_by)
+            return
+        last = number == len(self._buckets) - 1
+        if self.hook is None:
+            bucket.done = all_reduce(bucket.buffer, group=self._group, async_op=True)
+            return
+        state, function = self.hook
+        future = function(state, GradBucket(number, bucket.buffer, bucket.views, bucket.parameters, last))
+        if not isinstance(future, Future):
+            raise RuntimeError(
+                f"callback must return a torch.futures.Future object, but got {type(future)}\n"
+                "  A communication hook returns a future of the reduced tensor."
+            )
+        bucket.done = future
+
+    def _finish_first(self):
+        with self._lock:
+            seen = torch.tensor(self._seen, dtype=torch.int32)
+            everywhere = seen.clone()
+            all_reduce(everywhere, ReduceOp.MAX, self._group)
+            self._expected = everywhere.tolist()
+            self._used = (seen > 0).to(torch.int32)
+            for index in range(len(self._parameters)):
+                number, position = self._place[index]
+                self._collect(self._buckets[number], position, bool(seen[index]))
+            for number in range(len(self._buckets)):
+                self._launch(number)
+            self._launched = len(self._buckets)
+            self._finish()
+
+    def _finish(self):
+        """Waits for the buckets and gives the parameters their gradients."""
+        with self._lock:
+            used = self._used
+            if used is not None:
+                used = used.clone()
+                all_reduce(used, ReduceOp.MAX, self._group)
+            for bucket in self._buckets:
+                self._give_back(bucket, used)
+            self._active, self._pending = False, False
+
+    def _give_back(self, bucket, used):
+        if isinstance(bucket, _Sparse):
+            return
+        done = bucket.done
+        bucket.done = None
+        if isinstance(done, Future):
+            result = done.wait()
+            result = result[0] if isinstance(result, (list, tuple)) else result
+            if result.data_ptr() != bucket.buffer.data_ptr():
+                bucket.buffer.copy_(result.view(-1))
+        else:
+            done.wait()
+        with torch.no_grad():
+            for parameter, view, index in zip(bucket.parameters, bucket.views, bucket.indices):
+                # A parameter that no rank has used keeps the gradient that it had.
+                if used is not None and not used[index]:
+                    continue
+                if self._bucket_views:
+                    if parameter.grad is None or parameter.grad.data_ptr() != view.data_ptr():
+                        parameter.grad = view
+                elif parameter.grad is None:
+                    parameter.grad = view.clone()
+                else:
+                    parameter.grad.detach().copy_(view)
+
+
+class Sink(torch.autograd.Function):
+    """Returns tensors as they are, and has the gradients reduced at the end of the whole backward pass.
+
+    The hooks of parameters cannot do this: a checkpoint runs them in a backward pass of its own.
+    """
+
+    @staticmethod
+    def forward(ctx, reducer, *tensors):
+        """The tensors."""
+        ctx.reducer = reducer
+        ctx.set_materialize_grads(False)
+        return tensors
+
+    @staticmethod
+    def backward(ctx, *grads):
+        """The gradients."""
+        _queue_callback(ctx.reducer._finish_first)
+        return None, *grads
+
+
+class _Sparse:
+    """The bucket of a parameter with a sparse gradient."""
+
+    def __init__(self, parameter, indices):
+        self.parameters, self.indices = [parameter], indices
+        self.left, self.done = 1, None
+
+    def launch(self, group, divide_by):
+        grad = self.parameters[0].grad
+        if grad is None:
+            size = self.parameters[0].shape
+            grad = torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.int64), torch.zeros(0, *size[1:]), size)
+        with torch.no_grad():
+            grad = grad.detach() / divide_by
+            all_reduce(grad, group=group)
+            self.parameters[0].grad = grad
+
+
+def _reached(outputs):
+    """The ids of the leaves that a backward pass from the outputs reaches."""
+    todo = [tensor.grad_fn for tensor in outputs if tensor.grad_fn is not None]
+    leaves = {id(tensor) for tensor in outputs if tensor.grad_fn is None}
+    seen = set()
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            leaves.add(id(variable))
+        todo += [following for following, _ in node.next_functions if following is not None]
+    return leaves
+
+
+def bytes_of(megabytes):
+    """The bytes of a number of megabytes, at least one."""
+    return max(1, math.ceil(megabytes * (1 << 20)))
+
+
+set_module("rushlight.distributed", GradBucket)

@@ -1,0 +1,8 @@
+"""The timeouts of process groups."""
+
+from datetime import timedelta
+
+default_pg_timeout = timedelta(minutes=30)
+"""How long a call waits for the other ranks."""
+
+default_pg_nccl_timeout = None

@@ -1,0 +1,166 @@
+"""`torch.distributed.distributed_c10d`: the names of process groups and collective calls where torch has them."""
+
+from rushlight.distributed._backends import (
+    Backend,
+    BackendConfig,
+    is_backend_available,
+    is_gloo_available,
+    is_mpi_available,
+    is_nccl_available,
+    is_ucc_available,
+    is_xccl_available,
+)
+from rushlight.distributed._collectives import (
+    all_gather,
+    all_gather_coalesced,
+    all_gather_into_tensor,
+    all_gather_single,
+    all_reduce,
+    all_reduce_coalesced,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    broadcast,
+    gather,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_single,
+    reduce_scatter_tensor,
+    scatter,
+)
+from rushlight.distributed._groups import (
+    GroupMember,
+    ProcessGroup,
+    destroy_process_group,
+    get_backend,
+    get_backend_config,
+    get_default_backend_for_device,
+    get_global_rank,
+    get_group_rank,
+    get_node_local_rank,
+    get_pg_count,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    group,
+    init_process_group,
+    is_initialized,
+    new_group,
+    new_subgroups,
+    new_subgroups_by_enumeration,
+    split_group,
+)
+from rushlight.distributed._groups import get_default_group as _get_default_group
+from rushlight.distributed._messages import (
+    P2POp,
+    batch_isend_irecv,
+    irecv,
+    isend,
+    monitored_barrier,
+    recv,
+    send,
+)
+from rushlight.distributed._objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    recv_object_list,
+    scatter_object_list,
+    send_object_list,
+)
+from rushlight.distributed._reduce_op import ReduceOp, reduce_op, supports_complex
+from rushlight.distributed._work import Work
+from rushlight.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
+from rushlight.distributed.rendezvous import register_rendezvous_handler, rendezvous
+from rushlight.distributed.store import PrefixStore, Store
+
+
+def _get_default_store():
+    return _get_default_group()._root_store
+
+
+def _rank_not_in_group(group):
+    return group is GroupMember.NON_GROUP_MEMBER
+
+
+def is_torchelastic_launched():
+    """Whether `torchrun` started this process.
+
+    >>> torch.distributed.is_torchelastic_launched()
+    False
+    """
+    import os
+
+    return os.environ.get("TORCHELASTIC_RUN_ID") is not None
+
+
+__all__ = [
+    "Backend",
+    "BackendConfig",
+    "GroupMember",
+    "P2POp",
+    "PrefixStore",
+    "ProcessGroup",
+    "ReduceOp",
+    "Store",
+    "Work",
+    "all_gather",
+    "all_gather_coalesced",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_gather_single",
+    "all_reduce",
+    "all_reduce_coalesced",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "batch_isend_irecv",
+    "broadcast",
+    "broadcast_object_list",
+    "default_pg_nccl_timeout",
+    "default_pg_timeout",
+    "destroy_process_group",
+    "gather",
+    "gather_object",
+    "get_backend",
+    "get_backend_config",
+    "get_default_backend_for_device",
+    "get_global_rank",
+    "get_group_rank",
+    "get_node_local_rank",
+    "get_pg_count",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "group",
+    "init_process_group",
+    "irecv",
+    "is_backend_available",
+    "is_gloo_available",
+    "is_initialized",
+    "is_mpi_available",
+    "is_nccl_available",
+    "is_torchelastic_launched",
+    "is_ucc_available",
+    "is_xccl_available",
+    "isend",
+    "monitored_barrier",
+    "new_group",
+    "new_subgroups",
+    "new_subgroups_by_enumeration",
+    "recv",
+    "recv_object_list",
+    "reduce",
+    "reduce_op",
+    "reduce_scatter",
+    "reduce_scatter_single",
+    "reduce_scatter_tensor",
+    "register_rendezvous_handler",
+    "rendezvous",
+    "scatter",
+    "scatter_object_list",
+    "send",
+    "send_object_list",
+    "split_group",
+    "supports_complex",
+]

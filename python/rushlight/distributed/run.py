@@ -1,0 +1,287 @@
+"""``python -m rushlight.distributed.run`` (as ``torchrun``) starts the processes of a distributed program.
+
+    python -m rushlight.distributed.run --nproc-per-node 4 train.py --epochs 3
+
+Every process gets its place in the environment: RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, from
+which `init_process_group` begins the default group. If one of them fails, the others are ended; with ``--max-restarts``
+all of them begin again.
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from rushlight.distributed.store import TCPStore
+
+#: How long processes may take to end after a signal, in seconds.
+_GRACE = 30.0
+
+
+def _flag(parser, name, **options):
+    """Adds an option under its name with hyphens and with underscores."""
+    parser.add_argument(*dict.fromkeys((name, "--" + name[2:].replace("-", "_"))), **options)
+
+
+def get_args_parser():
+    """The parser of the command line, with torchrun's options."""
+    parser = argparse.ArgumentParser(
+        prog="torchrun", description="Starts the processes of a distributed program on this machine."
+    )
+    _flag(parser, "--nnodes", default="1:1", help="the number of machines: 1")
+    _flag(parser, "--nproc-per-node", default="1", help="how many processes, or cpu, gpu, auto")
+    _flag(parser, "--rdzv-backend", default="static", help="accepted; processes of one machine need no choice")
+    _flag(parser, "--rdzv-endpoint", default="", help="HOST:PORT of the store")
+    _flag(parser, "--rdzv-id", default="none", help="a name of the job")
+    _flag(parser, "--rdzv-conf", default="", help="accepted")
+    _flag(parser, "--standalone", action="store_true", help="any free port")
+    _flag(parser, "--max-restarts", type=int, default=0, help="how often all processes begin again after a failure")
+    _flag(parser, "--monitor-interval", type=float, default=0.1, help="seconds between looks at the processes")
+    _flag(parser, "--start-method", default="spawn", choices=["spawn", "fork", "forkserver"], help="accepted")
+    _flag(parser, "--role", default="default", help="a name for the processes")
+    parser.add_argument("-m", "--module", action="store_true", help="the program is a module")
+    _flag(parser, "--no-python", action="store_true", help="the program is no Python file")
+    _flag(parser, "--run-path", action="store_true", help="accepted; the program is run as a script")
+    _flag(parser, "--log-dir", default=None, help="where output is written")
+    parser.add_argument("-r", "--redirects", default="0", help="what goes to files: 0 none, 1 stdout, 2 stderr, 3 both")
+    parser.add_argument("-t", "--tee", default="0", help="what goes to files and to the terminal, likewise")
+    _flag(parser, "--local-ranks-filter", default="", help="only these ranks write to the terminal: 0,1")
+    _flag(parser, "--node-rank", type=int, default=0, help="the number of this machine: 0")
+    _flag(parser, "--master-addr", default="127.0.0.1", help="the address of the store")
+    _flag(parser, "--master-port", type=int, default=None, help="the port of the store, by default a free one")
+    _flag(parser, "--local-addr", default=None, help="accepted")
+    parser.add_argument("training_script", help="the program")
+    parser.add_argument("training_script_args", nargs=argparse.REMAINDER, help="its arguments")
+    return parser
+
+
+def parse_args(args):
+    """Reads a command line."""
+    return get_args_parser().parse_args(args)
+
+
+def _processes(text: str) -> int:
+    if text in ("cpu", "auto"):
+        return len(os.sched_getaffinity(0))
+    if text == "gpu":
+        raise ValueError("Cuda is not available.")
+    try:
+        count = int(text)
+    except ValueError:
+        raise ValueError(f"Unsupported nproc_per_node value: {text}") from None
+    if count < 1:
+        raise ValueError(f"nproc_per_node is {count}, and must be at least 1")
+    return count
+
+
+def _check_machines(text: str) -> None:
+    least = int(text.split(":")[0])
+    if least != 1:
+        raise ValueError(f"--nnodes {text}: process groups of several machines are not available yet")
+
+
+def _streams(text: str, count: int) -> list[int]:
+    """Which streams of each process an option names: a number for all, or pairs such as 0:3,1:1."""
+    if re.fullmatch(r"[0-3]", text):
+        return [int(text)] * count
+    chosen = [0] * count
+    for pair in text.split(","):
+        found = re.fullmatch(r"(\d+):([0-3])", pair.strip())
+        if found is None or int(found[1]) >= count:
+            raise ValueError(
+                f"{text} does not say which streams to redirect\n  Write 0 to 3, or pairs of rank and number."
+            )
+        chosen[int(found[1])] = int(found[2])
+    return chosen
+
+
+class ChildFailedError(RuntimeError):
+    """A process of the program has failed, and there are no restarts left."""
+
+
+class _Member(NamedTuple):
+    process: subprocess.Popen[bytes]
+    copiers: list[threading.Thread]
+
+
+class _Launch:
+    """The processes of one command."""
+
+    def __init__(self, options):
+        _check_machines(options.nnodes)
+        self.options, self.count = options, _processes(options.nproc_per_node)
+        host, port = options.master_addr, options.master_port or 0
+        if options.rdzv_endpoint and not options.standalone:
+            host, _, text = options.rdzv_endpoint.partition(":")
+            port = int(text or 29400)
+        self.store = TCPStore(host, port, is_master=True, timeout=timedelta(minutes=5))
+        self.host = host
+        self.name = str(uuid.uuid4()) if options.standalone else options.rdzv_id
+        self.redirects = _streams(options.redirects, self.count)
+        self.tees = _streams(options.tee, self.count)
+        self.shown = {int(rank) for rank in options.local_ranks_filter.split(",") if rank} or set(range(self.count))
+        self.folder = options.log_dir
+        if self.folder is None and (any(self.redirects) or any(self.tees)):
+            self.folder = tempfile.mkdtemp(prefix="torchelastic_")
+        self.members: list[_Member] = []
+
+    def command(self):
+        options = self.options
+        if options.no_python:
+            if options.module:
+                raise ValueError("Don't use both the '--no-python' flag and the '--module' flag at the same time.")
+            return [options.training_script, *options.training_script_args]
+        module = ["-m"] if options.module else []
+        return [sys.executable, "-u", *module, options.training_script, *options.training_script_args]
+
+    def environment(self, rank, attempt):
+        count = str(self.count)
+        own = {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "GROUP_RANK": "0",
+            "ROLE_RANK": str(rank),
+            "ROLE_NAME": self.options.role,
+            "WORLD_SIZE": count,
+            "LOCAL_WORLD_SIZE": count,
+            "ROLE_WORLD_SIZE": count,
+            "GROUP_WORLD_SIZE": "1",
+            "MASTER_ADDR": self.host,
+            "MASTER_PORT": str(self.store.port),
+            "TORCHELASTIC_RUN_ID": self.name,
+            "TORCHELASTIC_RESTART_COUNT": str(attempt),
+            "TORCHELASTIC_MAX_RESTARTS": str(self.options.max_restarts),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+        }
+        if self.count > 1 and "OMP_NUM_THREADS" not in os.environ:
+            own["OMP_NUM_THREADS"] = "1"
+        return {**os.environ, **own}
+
+    def start(self, attempt):
+        self.members = []
+        for rank in range(self.count):
+            with contextlib.ExitStack() as files:
+                self.members.append(self._start_one(rank, attempt, files))
+
+    def _start_one(self, rank, attempt, files):
+        streams: dict[str, Any] = {}
+        copied = []
+        for bit, name in ((1, "stdout"), (2, "stderr")):
+            tee = bool(self.tees[rank] & bit)
+            if not tee and not self.redirects[rank] & bit:
+                if rank not in self.shown:
+                    streams[name] = subprocess.DEVNULL
+                continue
+            folder = os.path.join(self.folder, f"attempt_{attempt}", str(rank))
+            os.makedirs(folder, exist_ok=True)
+            file = open(os.path.join(folder, f"{name}.log"), "wb", buffering=0)
+            if tee:
+                streams[name] = subprocess.PIPE
+                copied.append((name, file))
+            else:
+                streams[name] = files.enter_context(file)
+        process = subprocess.Popen(self.command(), env=self.environment(rank, attempt), **streams)
+        copiers = [
+            threading.Thread(
+                target=self._copy, args=(rank, getattr(process, name), file, getattr(sys, name)), daemon=True
+            )
+            for name, file in copied
+        ]
+        for copier in copiers:
+            copier.start()
+        return _Member(process, copiers)
+
+    def _copy(self, rank, source, file, terminal):
+        """Copies lines to a file, and with the name of the process to the terminal."""
+        with source, file:
+            for line in source:
+                file.write(line)
+                if rank in self.shown:
+                    terminal.write(f"[{self.options.role}{rank}]:{line.decode(errors='replace')}")
+                    terminal.flush()
+
+    def watch(self):
+        """Waits until all processes have ended well, or one has failed. Returns the rank and code of the failed one."""
+        left = dict(enumerate(self.members))
+        while left:
+            for rank, member in list(left.items()):
+                code = member.process.poll()
+                if code is not None:
+                    del left[rank]
+                    if code != 0:
+                        return rank, code
+            if left:
+                time.sleep(self.options.monitor_interval)
+        return None
+
+    def stop(self, number=signal.SIGTERM):
+        """Ends the processes that still run, at last with SIGKILL."""
+        for member in self.members:
+            if member.process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    member.process.send_signal(number)
+        deadline = time.monotonic() + _GRACE
+        for member in self.members:
+            try:
+                member.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                member.process.kill()
+                member.process.wait()
+        for member in self.members:
+            for copier in member.copiers:
+                copier.join(5)
+
+
+def run(args):
+    """Runs a parsed command line.
+
+    Raises:
+        ChildFailedError: a process has failed.
+    """
+    launch = _Launch(args)
+    for attempt in range(args.max_restarts + 1):
+        launch.start(attempt)
+        try:
+            failed = launch.watch()
+        except BaseException:
+            launch.stop(signal.SIGINT)
+            raise
+        launch.stop()
+        if failed is None:
+            return
+        rank, code = failed
+        why = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if attempt < args.max_restarts:
+            sys.stderr.write(f"torchrun: rank {rank} failed with {why}; restart {attempt + 1} of {args.max_restarts}\n")
+    logs = f"\n  Output is in {launch.folder}." if launch.folder else ""
+    raise ChildFailedError(f"rank {rank} of {args.training_script} failed with {why}{logs}")
+
+
+def main(args=None):
+    """Runs the command line of this process."""
+
+    def end(number, frame):
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        run(parse_args(args))
+    except ChildFailedError as error:
+        sys.exit(f"torchrun: {error}")
+    except ValueError as error:
+        sys.exit(f"torchrun: error: {error}")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+if __name__ == "__main__":
+    main()

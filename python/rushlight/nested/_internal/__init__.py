@@ -1,0 +1,1 @@
+"""Nested tensors: the classes behind `torch.nested`, and the functions that they take part in."""

@@ -1,0 +1,138 @@
+//! How a call handles quantised operands (`Form::Quantized`).
+//!
+//! Views pass the form on, and composite operators leave it to their parts. Some operators have another body, which the
+//! crate of the operators lists (`Primitives::quantized`); for all others a call raises an error.
+
+use std::sync::Arc;
+
+use rushlight_autograd::{Form, Quantizer, Tensor, TensorMeta};
+use rushlight_core::{Error, Layout, Result};
+
+use crate::copy::copy;
+use crate::interceptors::Rest;
+use crate::node;
+use crate::operator::{Args, Implementation};
+use crate::primitives::{QuantizedBody, primitives};
+use crate::sparse::unsupported_by;
+use crate::value::{Arg, Output, Target};
+
+/// Makes a call with quantised tensors, unless its operator runs as it is.
+#[cold]
+pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
+    let op = args.op;
+    let in_place = matches!(target, Target::InPlace);
+    let makes_dtypes = op.schema().arg("dtype").is_some();
+    let called = match (body(&args)?, &op.implementation, target) {
+        (Some(body), Implementation::InPlaceFill(_), _) => body(&args),
+        (Some(body), _, Target::Fresh) => body(&args),
+        (Some(body), _, Target::InPlace) => changed(&args, body),
+        (None, Implementation::View(layout), Target::Fresh) => view(&args, *layout),
+        (None, Implementation::MultiView(layouts), Target::Fresh) => views(&args, *layouts),
+        // Their parts would take the integers' dtype.
+        (None, Implementation::CompositeImplicit(_) | Implementation::Delegate(_), _) if makes_dtypes => {
+            Err(unsupported(&args))
+        }
+        (
+            None,
+            Implementation::View(_) | Implementation::CompositeImplicit(_) | Implementation::Delegate(_),
+            target,
+        ) => {
+            return rest.call(args, target);
+        }
+        _ => Err(unsupported(&args)),
+    };
+    called.map_err(|error| error.operator(op.display_name(in_place)))
+}
+
+/// The listed body of an operator.
+fn body(args: &Args) -> Result<Option<QuantizedBody>> {
+    let list = primitives()?.quantized.bodies;
+    Ok(list.iter().find(|(own, _)| std::ptr::eq(*own, args.op)).map(|(_, body)| *body))
+}
+
+/// torch's error for an operator that does not support quantised tensors.
+#[cold]
+pub fn unsupported(args: &Args) -> Error {
+    unsupported_by(&args.op.flat_name(), "QuantizedCPU")
+}
+
+/// The numbers that a quantised tensor stands for, as float32; any other tensor itself.
+pub fn dequantized(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.is_quantized() { (primitives()?.quantized.dequantize)(tensor) } else { Ok(tensor.clone()) }
+}
+
+/// A quantised tensor takes the integers of a new result, which has the same quantizer.
+fn changed(args: &Args, body: QuantizedBody) -> Result<Output> {
+    let own = args.tensor(Arg::FIRST)?;
+    let Some(quantizer) = own.quantizer() else {
+        // The operator's own error, if it has one.
+        body(args)?;
+        return Err(unsupported(args));
+    };
+    crate::variants::check_writable(own)?;
+    let result = body(args)?.into_tensor()?;
+    if result.ptr_eq(own) {
+        return Ok(Output::Tensor(result));
+    }
+    if result.quantizer().is_none_or(|of_result| **of_result != **quantizer) || result.sizes() != own.sizes() {
+        return Err(unsupported(args));
+    }
+    copy(&own.integers(), &result.integers())?;
+    own.bump_version();
+    Ok(Output::Tensor(own.clone()))
+}
+
+/// The quantizer of a view. With one scale it is the tensor's own; with a scale for each channel the view must keep the
+/// channels' dimension.
+fn viewed(args: &Args, own: &Tensor, layout: &Layout) -> Result<Form> {
+    let form = own.meta().form.clone();
+    let Form::Quantized(quantizer) = &form else { return Ok(form) };
+    let Quantizer::PerChannel { scales, zero_points, axis } = &**quantizer else { return Ok(form) };
+    let axis = match args.op.python_name() {
+        "_alias" | "view" | "unsqueeze" | "squeeze" | "expand" => {
+            // The elements before the channels' dimension, and its size, say which one it is in the view.
+            let outer = |layout: &Layout, end: usize| layout.sizes[..end].iter().product::<isize>();
+            let same = |end: &usize| {
+                outer(layout, *end) == outer(own.layout(), *axis) && layout.sizes[*end] == own.sizes()[*axis]
+            };
+            match (0..layout.rank()).find(same) {
+                Some(axis) => axis,
+                None => {
+                    return Err(Error::runtime(format!(
+                        "length of scales must equal to channel, expected {} got, {}",
+                        layout.sizes.get(*axis).copied().unwrap_or(0),
+                        scales.numel()
+                    )));
+                }
+            }
+        }
+        _ => return Err(Error::runtime("Setting strides is possible only on uniformly quantized tensor")),
+    };
+    let (scales, zero_points) = (scales.clone(), zero_points.clone());
+    Ok(Form::Quantized(Arc::new(Quantizer::PerChannel { scales, zero_points, axis })))
+}
+
+fn view(args: &Args, layout: fn(&Args) -> Result<Layout>) -> Result<Output> {
+    let layout = layout(args)?;
+    let form = viewed(args, args.tensor(Arg::FIRST)?, &layout)?;
+    view_with(args, layout, form)
+}
+
+/// A view of the first argument with another geometry and another quantizer.
+pub fn view_with(args: &Args, layout: Layout, form: Form) -> Result<Output> {
+    let own = args.tensor(Arg::FIRST)?;
+    layout.checked_bytes(own.dtype().size())?;
+    let meta = TensorMeta { form, ..own.meta_with(layout.clone()) };
+    let replay = move |base: &Tensor| Ok(base.detach_as(base.meta_with(layout.clone())));
+    node::record(args, Output::Tensor(Tensor::view_with(own, meta, Arc::new(replay))))
+}
+
+fn views(args: &Args, layouts: fn(&Args) -> Result<Vec<Layout>>) -> Result<Output> {
+    let own = args.tensor(Arg::FIRST)?;
+    let views = layouts(args)?.into_iter().map(|layout| {
+        layout.checked_bytes(own.dtype().size())?;
+        viewed(args, own, &layout)?;
+        Ok(Tensor::view_of_many(own, layout))
+    });
+    Ok(Output::List(views.collect::<Result<_>>()?))
+}

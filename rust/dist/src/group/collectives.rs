@@ -1,0 +1,459 @@
+//! The collective calls, each a sequence of pieces through the slots of the arena.
+//!
+//! In every step a rank writes its next piece, meets the others, and reads the piece before. Two buffers in turn make
+//! one meeting a piece enough: a buffer is written again only after the next meeting.
+
+use std::sync::atomic::Ordering;
+
+use rushlight_core::storage::Storage;
+use rushlight_core::{DType, Error, Result};
+
+use super::arena::{Arena, PIECE};
+use super::peers::Limit;
+use super::reduce::{self, Reduction};
+
+/// Up to so many bytes each rank reduces all of a piece by itself, which saves a meeting.
+const SMALL: usize = 16 << 10;
+
+/// Consecutive bytes of a storage.
+#[derive(Clone)]
+pub struct Span {
+    pub storage: Storage,
+    pub offset: usize,
+    pub bytes: usize,
+}
+
+/// What all ranks of a group do together. A list has one entry for each rank; an input is empty on ranks that give
+/// nothing, an output on ranks that get nothing.
+#[derive(Clone)]
+pub enum Collective {
+    AllReduce { span: Span, dtype: DType, reduction: Reduction },
+    Reduce { span: Span, dtype: DType, reduction: Reduction, root: usize },
+    Broadcast { span: Span, root: usize },
+    AllGather { input: Span, outputs: Vec<Span> },
+    Gather { input: Span, outputs: Vec<Span>, root: usize },
+    Scatter { inputs: Vec<Span>, output: Span, root: usize },
+    ReduceScatter { inputs: Vec<Span>, output: Span, dtype: DType, reduction: Reduction },
+    AllToAll { inputs: Vec<Span>, outputs: Vec<Span> },
+    Barrier,
+}
+
+const NAMES: [&str; 9] =
+    ["all_reduce", "reduce", "broadcast", "all_gather", "gather", "scatter", "reduce_scatter", "all_to_all", "barrier"];
+
+/// The numbers that ranks compare before they exchange bytes: the call, its root, reduction and dtype, its bytes, and
+/// the longest of the messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Announced {
+    sequence: u64,
+    call: u64,
+    details: u64,
+    bytes: u64,
+    longest: u64,
+}
+
+impl Announced {
+    fn words(self) -> [u64; 5] {
+        [self.sequence, self.call, self.details, self.bytes, self.longest]
+    }
+
+    fn describe(self) -> String {
+        let name = NAMES.get(self.call as usize).copied().unwrap_or("an unknown call");
+        let mut text = String::from(name);
+        let dtype = DType::ALL.get((self.details & 0xff) as usize);
+        let reduction = Reduction::ALL.get((self.details >> 8 & 0xff) as usize);
+        if let (Some(dtype), Some(reduction)) = (dtype, reduction) {
+            text += &format!(" ({}) of {}", reduction.name(), dtype.name());
+        }
+        if self.call < 6 {
+            text += &format!(" with {} bytes", self.bytes);
+        }
+        let root = self.details >> 16;
+        if root != 0 {
+            text += &format!(", root {}", root - 1);
+        }
+        text
+    }
+}
+
+impl Collective {
+    pub fn name(&self) -> &'static str {
+        NAMES[self.number()]
+    }
+
+    fn number(&self) -> usize {
+        match self {
+            Collective::AllReduce { .. } => 0,
+            Collective::Reduce { .. } => 1,
+            Collective::Broadcast { .. } => 2,
+            Collective::AllGather { .. } => 3,
+            Collective::Gather { .. } => 4,
+            Collective::Scatter { .. } => 5,
+            Collective::ReduceScatter { .. } => 6,
+            Collective::AllToAll { .. } => 7,
+            Collective::Barrier => 8,
+        }
+    }
+
+    fn announced(&self, sequence: u64) -> Announced {
+        let none = (0xff_u64, 0xff_u64);
+        let of = |dtype: &DType, reduction: &Reduction| (*dtype as u64, *reduction as u64);
+        let most = |spans: &[Span]| spans.iter().map(|span| span.bytes as u64).max().unwrap_or(0);
+        let (bytes, (dtype, reduction), root, longest) = match self {
+            Collective::AllReduce { span, dtype, reduction } => (span.bytes, of(dtype, reduction), None, 0),
+            Collective::Reduce { span, dtype, reduction, root } => (span.bytes, of(dtype, reduction), Some(*root), 0),
+            Collective::Broadcast { span, root } => (span.bytes, none, Some(*root), 0),
+            Collective::AllGather { input, .. } => (input.bytes, none, None, 0),
+            Collective::Gather { input, root, .. } => (input.bytes, none, Some(*root), 0),
+            Collective::Scatter { output, root, .. } => (output.bytes, none, Some(*root), output.bytes as u64),
+            Collective::ReduceScatter { inputs, output, dtype, reduction } => {
+                (0, of(dtype, reduction), None, most(inputs).max(output.bytes as u64))
+            }
+            Collective::AllToAll { inputs, .. } => (0, none, None, most(inputs)),
+            Collective::Barrier => (0, none, None, 0),
+        };
+        Announced {
+            sequence,
+            call: self.number() as u64,
+            details: dtype | reduction << 8 | root.map_or(0, |root| root as u64 + 1) << 16,
+            bytes: bytes as u64,
+            longest,
+        }
+    }
+}
+
+/// One rank's part in the collective calls of a group, one after another.
+pub struct Channel {
+    sequence: u64,
+    /// The number of pieces so far: its parity selects the buffer.
+    pieces: usize,
+}
+
+/// A piece: where it begins in the message, and how long it is.
+#[derive(Clone, Copy)]
+struct Piece {
+    at: usize,
+    bytes: usize,
+}
+
+fn piece(total: usize, size: usize, number: usize) -> Piece {
+    let at = (number * size).min(total);
+    Piece { at, bytes: (total - at).min(size) }
+}
+
+/// Pinned bytes. Other processes cannot reach them, other threads of this one should not use them meanwhile.
+pub struct Pinned<'a> {
+    _pin: rushlight_core::storage::Pin<'a>,
+    start: *mut u8,
+    bytes: usize,
+}
+
+impl Span {
+    pub fn pin(&self) -> Result<Pinned<'_>> {
+        let pin = self.storage.pin()?;
+        if self.offset.checked_add(self.bytes).is_none_or(|end| end > pin.block().len()) {
+            return Err(Error::runtime("the tensor's storage was made smaller during a collective call"));
+        }
+        let start = pin.as_ptr().wrapping_add(self.offset);
+        Ok(Pinned { _pin: pin, start, bytes: self.bytes })
+    }
+}
+
+fn pin_all(spans: &[Span]) -> Result<Vec<Pinned<'_>>> {
+    spans.iter().map(Span::pin).collect()
+}
+
+impl Pinned<'_> {
+    pub fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Copies a piece of the message to a slot.
+    fn give(&self, piece: Piece, slot: *mut u8) {
+        // SAFETY: the piece lies in the pinned bytes, and is no longer than the place in the slot; they do not overlap,
+        // because slots belong to the arena alone.
+        unsafe { std::ptr::copy_nonoverlapping(self.start.add(piece.at), slot, piece.bytes) };
+    }
+
+    /// Copies a piece of the message from a slot.
+    fn take(&self, piece: Piece, slot: *const u8) {
+        // SAFETY: as above.
+        unsafe { std::ptr::copy_nonoverlapping(slot, self.start.add(piece.at), piece.bytes) };
+    }
+}
+
+impl Default for Channel {
+    fn default() -> Channel {
+        Channel { sequence: 1, pieces: 0 }
+    }
+}
+
+impl Channel {
+    /// Carries out a call together with the other ranks.
+    pub fn run(&mut self, arena: &Arena, call: &Collective, limit: &mut Limit<'_>) -> Result<()> {
+        arena.check()?;
+        let mine = call.announced(self.sequence);
+        let side = self.sequence as usize;
+        for (place, word) in arena.own().announcements[side % 2].words.iter().zip(mine.words()) {
+            place.store(word, Ordering::Relaxed);
+        }
+        self.sequence += 1;
+        let result = self.exchange(arena, call, mine, limit);
+        // The other ranks would wait for the rest of it.
+        result.map_err(|error| if arena.failure().is_none() { arena.fail(error) } else { error })
+    }
+
+    fn exchange(&mut self, arena: &Arena, call: &Collective, mine: Announced, limit: &mut Limit<'_>) -> Result<()> {
+        let mut steps = Steps { channel: self, arena, call, mine, limit, met: false };
+        match call {
+            Collective::Barrier => steps.meet(),
+            Collective::AllReduce { span, dtype, reduction } => {
+                let span = span.pin()?;
+                if span.bytes <= SMALL {
+                    return steps.spread(span.bytes, Some(&span), |arena, slots, piece| {
+                        // SAFETY: slots have the size of a piece.
+                        unsafe { reduce_slots(arena, slots, 0, piece, *reduction, *dtype, span.start) };
+                    });
+                }
+                steps.reduce(&span, *reduction, *dtype, true)
+            }
+            Collective::Reduce { span, dtype, reduction, root } => {
+                let span = span.pin()?;
+                steps.reduce(&span, *reduction, *dtype, *root == arena.rank)
+            }
+            Collective::Broadcast { span, root } => {
+                let (span, root) = (span.pin()?, *root);
+                let given = (root == arena.rank).then_some(&span);
+                steps.spread(span.bytes, given, |arena, slots, piece| {
+                    if root != arena.rank {
+                        span.take(piece, arena.slot(slots, root));
+                    }
+                })
+            }
+            Collective::AllGather { input, outputs } | Collective::Gather { input, outputs, .. } => {
+                let (input, outputs) = (input.pin()?, pin_all(outputs)?);
+                if let Some(odd) = outputs.iter().find(|output| output.bytes != input.bytes) {
+                    return Err(wrong_size(call.name(), input.bytes, odd.bytes));
+                }
+                steps.spread(input.bytes, Some(&input), |arena, slots, piece| {
+                    for (rank, output) in outputs.iter().enumerate() {
+                        output.take(piece, arena.slot(slots, rank));
+                    }
+                })
+            }
+            Collective::Scatter { inputs, output, root } => {
+                let (inputs, output, root) = (pin_all(inputs)?, output.pin()?, *root);
+                steps.address(&inputs, |arena, slots, part, size, number| {
+                    if number == 0 {
+                        arena_message(arena, slots, root, output.bytes, call.name())?;
+                    }
+                    output.take(piece(output.bytes, size, number), arena.slot(slots, root).wrapping_add(part));
+                    Ok(())
+                })
+            }
+            Collective::ReduceScatter { inputs, output, dtype, reduction } => {
+                let (inputs, output) = (pin_all(inputs)?, output.pin()?);
+                steps.address(&inputs, |arena, slots, part, size, number| {
+                    if number == 0 {
+                        for rank in 0..arena.ranks {
+                            arena_message(arena, slots, rank, output.bytes, call.name())?;
+                        }
+                    }
+                    let piece = piece(output.bytes, size, number);
+                    // SAFETY: the parts of a slot have the size of a piece.
+                    unsafe { reduce_slots(arena, slots, part, piece, *reduction, *dtype, output.start) };
+                    Ok(())
+                })
+            }
+            Collective::AllToAll { inputs, outputs } => {
+                let (inputs, outputs) = (pin_all(inputs)?, pin_all(outputs)?);
+                steps.address(&inputs, |arena, slots, part, size, number| {
+                    for (rank, output) in outputs.iter().enumerate() {
+                        if number == 0 {
+                            arena_message(arena, slots, rank, output.bytes, call.name())?;
+                        }
+                        output.take(piece(output.bytes, size, number), arena.slot(slots, rank).wrapping_add(part));
+                    }
+                    Ok(())
+                })
+            }
+        }
+    }
+}
+
+fn wrong_size(name: &str, expected: usize, found: usize) -> Error {
+    Error::runtime(format!("{name}: tensors of {expected} and of {found} bytes, which must have one size"))
+}
+
+/// Checks that a rank sends as many bytes as this one expects. The lengths of a call lie beside its first piece.
+fn arena_message(arena: &Arena, slots: usize, from: usize, expected: usize, name: &str) -> Result<()> {
+    let sent = arena.length(slots, from, arena.rank).load(Ordering::Relaxed);
+    if sent == expected as u64 {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "{name}: rank {from} sends {sent} bytes to rank {}, which expects {expected}",
+        arena.rank
+    )))
+}
+
+/// Reduces a piece of all slots, in the order of the ranks, into the message at `start`.
+///
+/// # Safety
+/// The piece lies in the message, and in each slot from `part` on.
+unsafe fn reduce_slots(
+    arena: &Arena,
+    slots: usize,
+    part: usize,
+    piece: Piece,
+    reduction: Reduction,
+    dtype: DType,
+    start: *mut u8,
+) {
+    let sources: Vec<*const u8> =
+        (0..arena.ranks).map(|rank| arena.slot(slots, rank).wrapping_add(part).cast_const()).collect();
+    // SAFETY: the caller's contract. Pieces and parts begin at multiples of an element.
+    unsafe { reduce::reduce(reduction, dtype, start.wrapping_add(piece.at), &sources, piece.bytes) };
+}
+
+/// The steps of one call.
+struct Steps<'a, 'b> {
+    channel: &'a mut Channel,
+    arena: &'a Arena,
+    call: &'a Collective,
+    mine: Announced,
+    limit: &'a mut Limit<'b>,
+    /// Whether the ranks have met in this call, and found that they make the same one.
+    met: bool,
+}
+
+impl Steps<'_, '_> {
+    fn meet(&mut self) -> Result<()> {
+        let name = self.call.name();
+        self.arena.meet(&|| name.to_owned(), self.limit)?;
+        if !self.met {
+            self.met = true;
+            self.compare()?;
+        }
+        Ok(())
+    }
+
+    fn announced(&self, rank: usize) -> Announced {
+        let words = &self.arena.cell(rank).announcements[self.mine.sequence as usize % 2].words;
+        let [sequence, call, details, bytes, longest] =
+            std::array::from_fn(|index| words[index].load(Ordering::Relaxed));
+        Announced { sequence, call, details, bytes, longest }
+    }
+
+    /// Checks that all ranks make the same call.
+    fn compare(&self) -> Result<()> {
+        let key = |rank| Announced { longest: 0, ..self.announced(rank) };
+        let first = key(0);
+        let Some(odd) = (1..self.arena.ranks).find(|&rank| key(rank) != first) else { return Ok(()) };
+        let (other, what) =
+            (key(odd), if first.sequence == key(odd).sequence { "" } else { " (another call in order)" });
+        Err(Error::runtime(format!(
+            "Detected mismatch between collectives on ranks: rank 0 calls {}, rank {odd} calls {}{what}",
+            first.describe(),
+            other.describe()
+        )))
+    }
+
+    /// The buffer of the next piece.
+    fn next(&mut self) -> usize {
+        self.channel.pieces += 1;
+        self.channel.pieces
+    }
+
+    /// Each rank that gives something gives the same to all. `read` gets every piece once all have written it.
+    fn spread(
+        &mut self,
+        bytes: usize,
+        given: Option<&Pinned<'_>>,
+        mut read: impl FnMut(&Arena, usize, Piece),
+    ) -> Result<()> {
+        let count = bytes.div_ceil(PIECE).max(1);
+        let arena = self.arena;
+        let write = |slots, number| {
+            if let Some(given) = given {
+                given.give(piece(bytes, PIECE, number), arena.slot(slots, arena.rank));
+            }
+        };
+        let mut slots = self.next();
+        write(slots, 0);
+        for number in 0..count {
+            self.meet()?;
+            let ready = slots;
+            if number + 1 < count {
+                slots = self.next();
+                write(slots, number + 1);
+            }
+            read(arena, ready, piece(bytes, PIECE, number));
+        }
+        Ok(())
+    }
+
+    /// Each rank gives a message of its own to every other one. `read` gets the buffer, the place of this rank's part in
+    /// a slot, the size of a part and the number of the piece.
+    fn address(
+        &mut self,
+        given: &[Pinned<'_>],
+        mut read: impl FnMut(&Arena, usize, usize, usize, usize) -> Result<()>,
+    ) -> Result<()> {
+        let arena = self.arena;
+        let size = PIECE / arena.ranks / 64 * 64;
+        let write = |slots, number| {
+            for (rank, message) in given.iter().enumerate() {
+                let place = arena.slot(slots, arena.rank).wrapping_add(rank * size);
+                message.give(piece(message.bytes, size, number), place);
+            }
+        };
+        let mut slots = self.next();
+        for rank in 0..arena.ranks {
+            let bytes = given.get(rank).map_or(0, |message| message.bytes);
+            arena.length(slots, arena.rank, rank).store(bytes as u64, Ordering::Relaxed);
+        }
+        write(slots, 0);
+        self.meet()?;
+        let longest = (0..arena.ranks).map(|rank| self.announced(rank).longest).max().unwrap_or(0);
+        let count = usize::try_from(longest).unwrap_or(usize::MAX).div_ceil(size).max(1);
+        for number in 0..count {
+            let ready = slots;
+            if number + 1 < count {
+                slots = self.next();
+                write(slots, number + 1);
+            }
+            read(arena, ready, arena.rank * size, size, number)?;
+            if number + 1 < count {
+                self.meet()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Each rank reduces a range of every piece, and those that want it take the whole result.
+    fn reduce(&mut self, span: &Pinned<'_>, reduction: Reduction, dtype: DType, wanted: bool) -> Result<()> {
+        let (arena, bytes) = (self.arena, span.bytes);
+        let count = bytes.div_ceil(PIECE).max(1);
+        let mut slots = self.next();
+        span.give(piece(bytes, PIECE, 0), arena.slot(slots, arena.rank));
+        self.meet()?;
+        for number in 0..count {
+            let (ready, now) = (slots, piece(bytes, PIECE, number));
+            let result = arena.slot(ready, arena.ranks);
+            let bound = |rank: usize| (now.bytes * rank / arena.ranks).next_multiple_of(64).min(now.bytes);
+            let range = Piece { at: bound(arena.rank), bytes: bound(arena.rank + 1) - bound(arena.rank) };
+            // SAFETY: the range lies in the piece, and so in the slots, at the same place in each.
+            unsafe { reduce_slots(arena, ready, range.at, range, reduction, dtype, result) };
+            if number + 1 < count {
+                slots = self.next();
+                span.give(piece(bytes, PIECE, number + 1), arena.slot(slots, arena.rank));
+            }
+            self.meet()?;
+            if wanted {
+                span.take(now, result);
+            }
+        }
+        Ok(())
+    }
+}

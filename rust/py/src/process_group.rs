@@ -1,0 +1,232 @@
+//! The groups of `rushlight-dist` for `distributed/`, which translates torch's interface into their calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use rushlight::{Device, Tensor};
+use rushlight_core::{Error, Result};
+use rushlight_dist::group::{self, Collective, Group, Outcome, Reduction, Span, Work};
+
+use crate::attach::{acquire, idle};
+use crate::errors::raise;
+use crate::memory_access::with_memory;
+use crate::object;
+use crate::storage::PyStorage;
+
+/// Called during a wait to check for Ctrl-C.
+fn look() -> Result<()> {
+    acquire(|py| py.check_signals())
+}
+
+fn seconds(value: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(value).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// The bytes of a contiguous tensor on the CPU.
+fn span(tensor: &Tensor, written: bool) -> PyResult<Span> {
+    with_memory(tensor)?;
+    if tensor.device() != Device::Cpu {
+        return Err(raise(Error::runtime(format!("No backend type associated with device type {}", tensor.device()))));
+    }
+    if !tensor.layout().is_contiguous() || tensor.is_lazy_conj() {
+        return Err(raise(Error::value("Tensors must be contiguous")));
+    }
+    let storage = tensor.storage().clone();
+    if written && storage.is_read_only() {
+        return Err(raise(Error::runtime("a collective call cannot write to read-only memory")));
+    }
+    let bytes = tensor.numel() * tensor.dtype().size();
+    let offset = if bytes == 0 { 0 } else { tensor.layout().offset.cast_unsigned() * tensor.dtype().size() };
+    Ok(Span { storage, offset, bytes })
+}
+
+fn spans(tensors: &[Bound<'_, PyAny>], written: bool) -> PyResult<Vec<Span>> {
+    tensors.iter().map(|tensor| span(object::tensor(tensor)?, written)).collect()
+}
+
+/// What is under way in a group.
+#[pyclass(name = "_GroupWork", module = "rushlight._C", frozen)]
+struct PyWork {
+    group: Arc<Group>,
+    work: Arc<Work>,
+}
+
+#[pymethods]
+impl PyWork {
+    /// Waits, and returns the rank that sent a received message.
+    #[pyo3(signature = (timeout=None, /))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<usize>> {
+        let patience = timeout.map(seconds).transpose()?;
+        let outcome: Outcome = idle(py, || self.group.wait(&self.work, patience, &mut look));
+        outcome.map_err(raise)
+    }
+
+    /// Whether it is over, with or without success.
+    fn is_completed(&self) -> bool {
+        self.group.poll(&self.work).is_some()
+    }
+
+    /// Whether it is over and has not failed.
+    fn is_success(&self) -> bool {
+        matches!(self.group.poll(&self.work), Some(Ok(_)))
+    }
+
+    /// The exception of what failed.
+    fn exception(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        match self.group.poll(&self.work) {
+            Some(Err(error)) => Some(raise(error).into_value(py).into_any()),
+            _ => None,
+        }
+    }
+}
+
+/// This process's part of a group whose shared memory is a storage.
+#[pyclass(name = "_ProcessGroup", module = "rushlight._C", frozen)]
+struct PyGroup(Arc<Group>);
+
+#[pymethods]
+impl PyGroup {
+    #[new]
+    fn new(storage: &Bound<'_, PyStorage>, rank: usize, size: usize) -> PyResult<Self> {
+        Ok(PyGroup(Arc::new(Group::join(storage.get().storage.clone(), rank, size).map_err(raise)?)))
+    }
+
+    /// Makes a collective call of all ranks; begins it only, and returns its work, if `asynchronous`.
+    #[pyo3(signature = (name, inputs, outputs, root, reduction, timeout, asynchronous, /))]
+    #[expect(clippy::too_many_arguments, reason = "one door for all calls")]
+    fn call(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        inputs: Vec<Bound<'_, PyAny>>,
+        outputs: Vec<Bound<'_, PyAny>>,
+        root: usize,
+        reduction: Option<usize>,
+        timeout: f64,
+        asynchronous: bool,
+    ) -> PyResult<Option<PyWork>> {
+        let timeout = seconds(timeout)?;
+        let collective = self.collective(name, &inputs, &outputs, root, reduction)?;
+        if asynchronous {
+            let work = self.0.begin(collective, timeout).map_err(raise)?;
+            return Ok(Some(PyWork { group: self.0.clone(), work }));
+        }
+        idle(py, || self.0.call(&collective, timeout, &mut look)).map_err(raise)?;
+        Ok(None)
+    }
+
+    /// Begins to send a tensor. `background` if the caller does not wait at once.
+    #[pyo3(signature = (tensor, to, tag, timeout, background, /))]
+    fn send(&self, tensor: &Bound<'_, PyAny>, to: usize, tag: u32, timeout: f64, background: bool) -> PyResult<PyWork> {
+        let span = span(object::tensor(tensor)?, false)?;
+        let work = self.0.send(span, to, tag, seconds(timeout)?).map_err(raise)?;
+        self.begun(work, background)
+    }
+
+    /// Begins to receive a tensor, from any rank if `from_` is None.
+    #[pyo3(signature = (tensor, from_, tag, timeout, background, /))]
+    fn receive(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        from_: Option<usize>,
+        tag: u32,
+        timeout: f64,
+        background: bool,
+    ) -> PyResult<PyWork> {
+        let span = span(object::tensor(tensor)?, true)?;
+        let work = self.0.receive(span, from_, tag, seconds(timeout)?).map_err(raise)?;
+        self.begun(work, background)
+    }
+
+    /// Leaves the group.
+    fn leave(&self, py: Python<'_>) {
+        idle(py, || self.0.leave());
+    }
+}
+
+impl PyGroup {
+    fn begun(&self, work: Arc<Work>, background: bool) -> PyResult<PyWork> {
+        if background {
+            self.0.carry().map_err(raise)?;
+        }
+        Ok(PyWork { group: self.0.clone(), work })
+    }
+
+    fn collective(
+        &self,
+        name: &str,
+        inputs: &[Bound<'_, PyAny>],
+        outputs: &[Bound<'_, PyAny>],
+        root: usize,
+        reduction: Option<usize>,
+    ) -> PyResult<Collective> {
+        let unknown = || PyValueError::new_err(format!("no such call: {name}"));
+        let ranks = self.0.ranks();
+        if root >= ranks {
+            return Err(PyValueError::new_err(format!("rank {root} is not in a group of {ranks}")));
+        }
+        if inputs.len() > ranks || outputs.len() > ranks {
+            return Err(PyValueError::new_err(format!("more tensors than the {ranks} ranks of the group")));
+        }
+        let taken = match inputs.first().or(outputs.first()) {
+            Some(tensor) => Some(object::tensor(tensor)?.dtype()),
+            None => None,
+        };
+        let reduced = || {
+            let (Some(dtype), Some(reduction)) = (taken, reduction.and_then(|index| Reduction::ALL.get(index))) else {
+                return Err(unknown());
+            };
+            group::check(*reduction, dtype).map_err(raise)?;
+            Ok((dtype, *reduction))
+        };
+        let whole = |spans: &[Span]| if spans.len() == ranks { Ok(()) } else { Err(unknown()) };
+        let (mut given, mut got) = (spans(inputs, false)?, spans(outputs, true)?);
+        Ok(match (name, given.len(), got.len()) {
+            ("all_reduce", 0, 1) => {
+                let (dtype, reduction) = reduced()?;
+                Collective::AllReduce { span: got.remove(0), dtype, reduction }
+            }
+            ("reduce", 0, 1) => {
+                let (dtype, reduction) = reduced()?;
+                Collective::Reduce { span: got.remove(0), dtype, reduction, root }
+            }
+            ("broadcast", 0, 1) => Collective::Broadcast { span: got.remove(0), root },
+            ("all_gather", 1, _) => {
+                whole(&got)?;
+                Collective::AllGather { input: given.remove(0), outputs: got }
+            }
+            ("gather", 1, count) if count == 0 || count == ranks => {
+                Collective::Gather { input: given.remove(0), outputs: got, root }
+            }
+            ("scatter", count, 1) if count == 0 || count == ranks => {
+                Collective::Scatter { inputs: given, output: got.remove(0), root }
+            }
+            ("reduce_scatter", _, 1) => {
+                let (dtype, reduction) = reduced()?;
+                whole(&given)?;
+                Collective::ReduceScatter { inputs: given, output: got.remove(0), dtype, reduction }
+            }
+            ("all_to_all", ..) => {
+                whole(&given)?;
+                whole(&got)?;
+                Collective::AllToAll { inputs: given, outputs: got }
+            }
+            ("barrier", 0, 0) => Collective::Barrier,
+            _ => return Err(unknown()),
+        })
+    }
+}
+
+/// The bytes of shared memory that a group of so many ranks needs.
+#[pyfunction]
+fn _group_bytes(ranks: usize) -> usize {
+    group::size(ranks)
+}
+
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PyWork>()?;
+    module.add_class::<PyGroup>()?;
+    module.add_function(wrap_pyfunction!(_group_bytes, module)?)
+}

@@ -1,0 +1,173 @@
+"""Quantised tensors: what they share with others, what they refuse, and how they are copied and saved."""
+
+import copy
+import io
+import pickle
+
+import pytest
+
+import rushlight as torch
+
+
+def quantized(dtype=torch.quint8):
+    x = torch.arange(12.0).reshape(3, 4) - 3
+    return torch.quantize_per_tensor(x, 0.5, 10, dtype)
+
+
+def by_channel(axis=0):
+    x = torch.arange(12.0).reshape(3, 4) - 3
+    count = x.shape[axis]
+    return torch.quantize_per_channel(x, torch.arange(1.0, count + 1) / 4, torch.arange(count), axis, torch.qint8)
+
+
+MADE = {
+    "tensor": quantized,
+    "int32": lambda: quantized(torch.qint32),
+    "rows": by_channel,
+    "columns": lambda: by_channel(1),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_copies_and_files_keep_the_quantizer(name):
+    q = MADE[name]()
+    file = io.BytesIO()
+    torch.save([q, q.dtype, q.qscheme()], file)
+    file.seek(0)
+    loaded, dtype, scheme = torch.load(file)
+    assert (dtype, scheme) == (q.dtype, q.qscheme())
+    for other in (
+        q.clone(),
+        copy.copy(q),
+        copy.deepcopy(q),
+        pickle.loads(pickle.dumps(q)),
+        loaded,
+        q.detach(),
+        q.cpu(),
+    ):
+        assert torch.equal(other, q) and other.is_quantized and repr(other) == repr(q)
+
+
+def test_views_share_the_integers():
+    q = quantized()
+    row = q.t()[1]
+    row.fill_(2.0)
+    assert q[:, 1].dequantize().tolist() == [2.0, 2.0, 2.0] and row.q_zero_point() == 10
+    assert q.untyped_storage().data_ptr() == row.untyped_storage().data_ptr()
+    q[0] = torch.zeros(4)
+    assert q.int_repr()[0].tolist() == [10] * 4
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_parts_of_channels_have_their_numbers(axis):
+    q = by_channel(axis)
+    whole = q.dequantize()
+    for place in (0, (slice(None), 1), slice(1, 3), (slice(None), slice(0, 4, 2)), -1, (1, 2), None):
+        assert torch.equal(q[place].dequantize(), whole[place]), place
+    one = q.select(axis, 1)
+    assert one.qscheme() is torch.per_tensor_affine and (one.q_scale(), one.q_zero_point()) == (0.5, 1)
+    assert q.unsqueeze(0).q_per_channel_axis() == axis + 1
+    assert q.view(3, 4, 1).q_per_channel_axis() == axis
+    with pytest.raises(RuntimeError, match="Setting strides is possible only on uniformly quantized tensor"):
+        q.t()
+    with pytest.raises(RuntimeError, match="length of scales must equal to channel"):
+        q.flatten()
+
+
+REFUSED = {
+    "q + q": "Could not run 'aten::add' with arguments from the 'QuantizedCPU' backend",
+    "q.sum()": "Could not run 'aten::sum' with arguments from the 'QuantizedCPU' backend",
+    "torch.zeros_like(q)": "with arguments from the 'QuantizedCPU' backend",
+    "torch.rand_like(q)": "with arguments from the 'QuantizedCPU' backend",
+    "q.zero_()": "with arguments from the 'QuantizedCPU' backend",
+    "q.set_()": "Could not run 'aten::set_' with arguments from the 'QuantizedCPU' backend",
+    "q.float()": "Creation of quantized tensor requires quantized dtype like torch.quint8",
+    "q.to(torch.float32)": "Creation of quantized tensor requires quantized dtype like torch.quint8",
+    "x.to(torch.quint8)": "empty_strided not supported on quantized tensors yet",
+    "x.to(q)": "empty_strided not supported on quantized tensors yet",
+    "torch.empty(2, dtype=torch.quint8)": "empty_strided not supported on quantized tensors yet",
+    "q.tolist()": "load_scalar: invalid type",
+    "q.requires_grad_()": "only Tensors of floating point dtype can require gradients",
+    "q.__dlpack__()": "QUInt/QInt types are not supported by dlpack",
+    "x.clone().copy_(q)": "Copying from quantized Tensor to non-quantized Tensor is not allowed",
+    "x.q_scale()": "Could not run 'aten::q_scale' with arguments from the 'CPU' backend",
+    "q.q_per_channel_axis()": "Expected quantizer->qscheme() == kPerChannelAffine",
+    "p.q_scale()": "Expected quantizer->qscheme() == kPerTensorAffine to be true",
+    "torch.promote_types(torch.quint8, torch.float32)": "offending types: QUInt8 Float",
+    "torch.quint8.is_signed": "isSignedType not supported for quantized types",
+    "torch.quint8.to_complex()": "Unknown Complex ScalarType for QUInt8",
+    "torch.quantize_per_tensor(x, 0.1, 0, torch.uint8)": "ScalarType Byte is not supported in new_qtensor.",
+    "torch.quantize_per_tensor(x.double(), 0.1, 0, torch.quint8)": "Quantize only works on Float Tensor, got Double",
+    "torch.quantize_per_tensor(x, 0.1, 300, torch.quint8)": "zero_point 300 is above upper bound.",
+    "torch.quantize_per_tensor(x, 0.1, -1, torch.quint8)": "zero_point -1 is below lower bound.",
+    "torch.quantize_per_tensor(q, 0.1, 0, torch.quint8)": "Could not run 'aten::quantize_per_tensor'",
+    "torch.quantize_per_channel(x, torch.ones(3), torch.zeros(3), 5, torch.qint8)": "Channel axis out of range",
+    "torch.quantize_per_channel(x, torch.ones(2), torch.zeros(2), 0, torch.qint8)": "expected 3 got, 2",
+    "torch._make_per_tensor_quantized_tensor(torch.ones(1), 0.1, 0)": "requires quantized dtype like torch.quint8",
+    "torch.cat([q, p])": "Only per-tensor quantization is supported in 'cat'!",
+}
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_refusals_have_torchs_words(call):
+    names = {"torch": torch, "q": quantized(), "p": by_channel(), "x": torch.ones(3, 4)}
+    with pytest.raises((RuntimeError, NotImplementedError, BufferError)) as caught:
+        eval(call, names)
+    assert REFUSED[call] in str(caught.value).splitlines()[0]
+
+
+def test_numbers_and_questions():
+    q = quantized()
+    assert q[0, 0].item() == -3.0 and bool(q[0, 0]) and not bool(q[0, 3]) and len(q) == 3
+    assert (q.element_size(), q.nbytes, q.itemsize, q.dtype.itemsize) == (1, 12, 1, 1)
+    assert isinstance(torch.quint8, torch.dtype) and q.dtype is torch.quint8 and not torch.ones(1).is_quantized
+    assert q.type() == "torch.quantized.QUInt8Tensor" and torch.dequantize([q])[0].dtype is torch.float32
+    assert q.to("cpu") is q and q.to(q) is q
+    with pytest.raises(TypeError, match="Got unsupported ScalarType QUInt8"):
+        q.numpy()
+
+
+def test_impossible_zero_points_are_errors():
+    q = torch._make_per_tensor_quantized_tensor(torch.ones(1, 2, dtype=torch.uint8), 0.1, 40000)
+    packed = torch.ops.quantized.linear_prepack(torch.quantize_per_tensor(torch.ones(1, 2), 0.5, 0, torch.qint8))
+    with pytest.raises(RuntimeError, match="the zero point 40000"):
+        torch.ops.quantized.linear(q, packed, 0.1, 0)
+
+
+def test_sequences_of_different_lengths():
+    layer = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(torch.nn.LSTM(3, 4, 2, bidirectional=True)))[0]
+    float_layer = torch.nn.LSTM(3, 4, 2, bidirectional=True)
+    layer = torch.ao.nn.quantized.dynamic.LSTM.from_float(float_layer)
+    x = torch.rand(6, 3, 3) * 2 - 1
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, [6, 4, 1])
+    result, (hidden, cell) = layer(packed)
+    expected, (wanted, of_cell) = float_layer(packed)
+    assert torch.equal(result.batch_sizes, packed.batch_sizes)
+    for one, other in ((result.data, expected.data), (hidden, wanted), (cell, of_cell)):
+        assert torch.allclose(one, other, atol=0.05)
+
+
+def test_models_are_copied_and_saved():
+    model = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.GRU(4, 2)))
+    x = torch.rand(5, 2, 3)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), torch.load(file, weights_only=False)):
+        assert torch.equal(other(x)[0], model(x)[0])
+    file = io.BytesIO()
+    torch.save(model[0].state_dict(), file)
+    file.seek(0)
+    fresh = torch.ao.nn.quantized.dynamic.Linear(3, 4)
+    fresh.load_state_dict(torch.load(file))
+    assert torch.equal(fresh(x), model[0](x))
+
+
+def test_the_engine_has_a_name():
+    backend = torch.backends.quantized
+    assert backend.engine == "x86"
+    backend.engine = "fbgemm"
+    assert backend.engine == "fbgemm"
+    backend.engine = "x86"
+    with pytest.raises(RuntimeError, match="qnnpack is not supported"):
+        backend.engine = "qnnpack"

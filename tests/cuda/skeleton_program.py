@@ -1,0 +1,207 @@
+"""Launches a kernel of each skeleton on the card made of software and compares the results with NumPy's; see `test_skeletons.py`."""
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+
+KERNELS = Path(__file__).parents[2] / "rust/cuda/src/kernels"
+HEADERS = [path for path in sorted(KERNELS.glob("*.cuh")) if path.name != "expressions.cuh"]
+cuda, nvrtc = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvrtc.so.13")
+Pointer, Size, U32, U64, I64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint, ctypes.c_uint64, ctypes.c_int64
+
+
+class Numbers(ctypes.Structure):
+    _fields_ = [("bits", U64 * 2 * 12), ("count", U32)]
+
+    def __init__(self, *values):
+        super().__init__(count=len(values))
+        for n, value in enumerate(values):
+            ctypes.memmove(self.bits[n], value.tobytes(), value.nbytes)
+
+
+def loops(*arrays):
+    """Nested loops over arrays of one shape, the innermost first."""
+
+    class Loops(ctypes.Structure):
+        _fields_ = [("rank", U32), ("sizes", U64 * 12), ("strides", I64 * len(arrays) * 12)]
+
+    made = Loops(rank=arrays[0].ndim)
+    for at in range(arrays[0].ndim):
+        made.sizes[at] = arrays[0].shape[-1 - at]
+        for n, array in enumerate(arrays):
+            made.strides[at][n] = array.strides[-1 - at]
+    return made
+
+
+def ok(status):
+    assert status == 0, status
+
+
+def built(source, *names):
+    """The kernels of a program."""
+    program, size, module = Pointer(), Size(), Pointer()
+    texts = [path.read_bytes() for path in HEADERS]
+    contents = (ctypes.c_char_p * len(texts))(*texts)
+    titles = (ctypes.c_char_p * len(texts))(*(path.name.encode() for path in HEADERS))
+    ok(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", len(texts), contents, titles))
+    status = nvrtc.nvrtcCompileProgram(program, 0, None)
+    if status:
+        nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise AssertionError(log.value.decode())
+    ok(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
+    image = ctypes.create_string_buffer(size.value)
+    ok(nvrtc.nvrtcGetCUBIN(program, image))
+    ok(cuda.cuModuleLoadData(ctypes.byref(module), image))
+    functions = [Pointer() for _ in names]
+    for function, name in zip(functions, names, strict=True):
+        ok(cuda.cuModuleGetFunction(ctypes.byref(function), module, name.encode()))
+    return functions
+
+
+def on_card(array):
+    """The address of a copy of an array, which is contiguous."""
+    address = Pointer()
+    ok(cuda.cuMemAlloc_v2(ctypes.byref(address), Size(max(array.nbytes, 1))))
+    if array.nbytes:
+        ok(cuda.cuMemcpyHtoDAsync_v2(address, array.ctypes.data_as(Pointer), Size(array.nbytes), None))
+    return address.value
+
+
+def from_card(address, array):
+    if array.nbytes:
+        ok(cuda.cuMemcpyDtoHAsync_v2(array.ctypes.data_as(Pointer), Pointer(address), Size(array.nbytes), None))
+    return array
+
+
+def launch(function, grid, *arguments):
+    pointers = (Pointer * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
+    ok(cuda.cuLaunchKernel(function, *grid, 1, 256, 1, 1, 0, None, pointers, None))
+    ok(cuda.cuCtxSynchronize())
+
+
+def check_elementwise():
+    source = """
+        #include "elementwise.cuh"
+        using namespace rushlight;
+        struct Function {
+            static DEVICE auto value(const Numbers& numbers, f32 x, f32 y) { return x * y + number<f32>(numbers, 0); }
+        };
+        typedef Elementwise<Function, f32, f32, f16, i32> Loop;
+        extern "C" __global__ void contiguous(Pointers<3> operands, Numbers numbers, u64 count, u32 aligned) {
+            Loop::contiguous(operands, numbers, count, aligned);
+        }
+        extern "C" __global__ void strided(Pointers<3> operands, Numbers numbers, u64 count, Loops<3> loops) {
+            Loop::strided<u32>(operands, numbers, count, loops);
+        }
+    """
+    contiguous, strided = built(source, "contiguous", "strided")
+    number = np.float32(0.5)
+    for count in (1, 7, 1000):
+        x, y = random.normal(size=count).astype(np.float16), random.integers(-9, 9, count, np.int32)
+        out = np.zeros(count, np.float32)
+        address = on_card(out)
+        operands = (U64 * 3)(address, on_card(x), on_card(y))
+        launch(contiguous, (2, 1), operands, Numbers(number), U64(count), U32(1))
+        assert np.array_equal(from_card(address, out), x.astype(np.float32) * y + number)
+    x, y = random.normal(size=(5, 3)).astype(np.float16), random.integers(-9, 9, 7, np.int32)
+    out = np.zeros((3, 5, 7), np.float32)
+    address = on_card(out)
+    views = (out, np.broadcast_to(x.T[:, :, None], out.shape), np.broadcast_to(y, out.shape))
+    operands = (U64 * 3)(address, on_card(x), on_card(y))
+    launch(strided, (1, 1), operands, Numbers(number), U64(out.size), loops(*views))
+    assert np.array_equal(from_card(address, out), views[1].astype(np.float32) * views[2] + number)
+
+
+def check_reduce():
+    source = """
+        #include "integers.cuh"
+        #include "reduce.cuh"
+        using namespace rushlight;
+        struct Fold {
+            typedef i64 T;
+            typedef i64 A;
+            static DEVICE A start() { return 0; }
+            static DEVICE A take(A a, T x, const Numbers& numbers) { return wrapping_add(a, x); }
+            static DEVICE A join(A a, A b) { return wrapping_add(a, b); }
+            static DEVICE auto done(A a, u64 n, const Numbers& numbers) { return a + i64(n); }
+        };
+        typedef Reduction<Fold, i64, i32> Rows;
+        extern "C" __global__ void serial(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
+                                          Numbers numbers) {
+            Rows::serial(out, input, outer, inner, results, length, numbers);
+        }
+        extern "C" __global__ void rows(u8* out, const u8* input, Loops<2> outer, Loops<1> inner, u64 results, u64 length,
+                                        u64 piece, Fold::A* partial, Numbers numbers) {
+            Rows::rows(out, input, outer, inner, results, length, piece, partial, numbers);
+        }
+        extern "C" __global__ void pieces(u8* out, const Fold::A* partial, Loops<2> outer, u64 results, u64 count, u64 length,
+                                          Numbers numbers) {
+            Rows::pieces(out, partial, outer, results, count, length, numbers);
+        }
+    """
+    serial, rows, pieces = built(source, "serial", "rows", "pieces")
+    for count, length in [(5, 3), (3, 1000), (2, 20000)]:
+        x = random.integers(-99, 99, (length, count), np.int32)
+        out = np.zeros(count, np.int64)
+        address, start = on_card(out), on_card(x)
+        outer, inner = loops(out, x[0]), loops(x[:, 0])
+        head = U64(address), U64(start), outer, inner, U64(count), U64(length)
+        if length < 32:
+            launch(serial, (1, 1), *head, Numbers())
+        else:
+            parts = -(-length // 8192)
+            partial = on_card(np.zeros((count, parts), np.int64)) if parts > 1 else 0
+            launch(rows, (2, parts), *head, U64(-(-length // parts)), U64(partial), Numbers())
+            if partial:
+                launch(
+                    pieces, (1, 1), U64(address), U64(partial), outer, U64(count), U64(parts), U64(length), Numbers()
+                )
+        assert np.array_equal(from_card(address, out), x.sum(0, dtype=np.int64) + length)
+
+
+def check_matmul(kind, dtype):
+    class Matrices(ctypes.Structure):
+        _fields_ = [("at", U64 * 4), ("rows", I64 * 4), ("columns", I64 * 4)]
+
+    source = f"""
+        #include "matmul.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void product(Matrices matrices, Loops<4> batch, u64 batches, Sizes sizes, u32 has_addend,
+                                           Numbers numbers) {{
+            multiply<{kind}, {kind}>(matrices, batch, batches, sizes, has_addend, numbers);
+        }}
+    """
+    [product] = built(source, "product")
+    for batch, m, k, n, has_addend in [(1, 3, 4, 2, False), (2, 70, 33, 65, True), (1, 5, 0, 7, True)]:
+        first = (random.normal(size=(batch, k, m)) * 3).astype(dtype)
+        second = (random.normal(size=(batch, k, n)) * 3).astype(dtype)
+        addend = (random.normal(size=n) * 3).astype(dtype)
+        out = np.zeros((batch, m, n), dtype)
+        views = (out, first.transpose(0, 2, 1), second, np.broadcast_to(addend, out.shape))
+        address = on_card(out)
+        matrices = Matrices()
+        for n_, (start, view) in enumerate(
+            zip((address, on_card(first), on_card(second), on_card(addend)), views, strict=True)
+        ):
+            matrices.at[n_], matrices.rows[n_], matrices.columns[n_] = start, view.strides[1], view.strides[2]
+        over = loops(*(view[:, 0, 0] for view in views)) if k else loops(*(np.zeros(batch, dtype),) * 4)
+        factors = Numbers(np.array(2, dtype), np.array(3, dtype))
+        grid = (-(-m // 64) * -(-n // 64), batch)
+        launch(product, grid, matrices, over, U64(batch), (U64 * 3)(m, n, k), U32(has_addend), factors)
+        wanted = 2 * (views[1] @ second) + (3 * views[3] if has_addend else 0)
+        np.testing.assert_allclose(from_card(address, out), wanted, rtol=1e-4, atol=1e-3)
+
+
+random = np.random.default_rng(0)
+context = Pointer()
+ok(cuda.cuInit(0))
+ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+ok(cuda.cuCtxSetCurrent(context))
+check_elementwise()
+check_reduce()
+for kind, dtype in [("f32", np.float32), ("c64", np.complex64), ("i32", np.int32)]:
+    check_matmul(kind, dtype)
+print("equal")

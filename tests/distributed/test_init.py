@@ -1,0 +1,225 @@
+"""How groups begin and end: rendezvous, subgroups, names, and what goes wrong on the way."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from datetime import timedelta
+
+import pytest
+
+import rushlight as torch
+from rushlight import distributed as dist
+
+SHORT = timedelta(seconds=0.4)
+
+
+def _free_port():
+    with socket.socket() as end:
+        end.bind(("127.0.0.1", 0))
+        return end.getsockname()[1]
+
+
+def _by(rank, size, method, port):
+    options = {"rank": rank, "world_size": size, "timeout": timedelta(seconds=20)}
+    if method == "env":
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(size))
+        options = {}
+    elif method == "tcp":
+        options["init_method"] = f"tcp://127.0.0.1:{port}"
+    else:
+        options["init_method"] = None
+        options["store"] = dist.TCPStore("127.0.0.1", port, size, rank == 0)
+    # A group, its end, and another one in the same processes.
+    for _ in range(3):
+        dist.init_process_group("gloo", **options)
+        tensor = torch.tensor([float(rank)])
+        dist.all_reduce(tensor)
+        assert tensor.item() == sum(range(size))
+        assert (dist.get_rank(), dist.get_world_size(), dist.get_backend()) == (rank, size, "gloo")
+        dist.destroy_process_group()
+        assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize("method", ["env", "tcp", "store"])
+def test_groups_begin_and_end(ranks, method):
+    ranks(_by, 3, 3, method, _free_port(), init=False)
+
+
+def test_a_file_is_removed_with_its_last_user(ranks, tmp_path):
+    def use(rank):
+        dist.barrier()
+        dist.destroy_process_group()
+
+    ranks(use, 2)
+    assert not (tmp_path / "store1").exists()
+
+
+def _subgroups(rank, size):
+    odd = dist.new_group([1, 3], group_desc="odd")
+    pairs, all_pairs = dist.new_subgroups(2)
+    assert len(all_pairs) == 2 and dist.get_process_group_ranks(pairs) == [rank // 2 * 2, rank // 2 * 2 + 1]
+    if rank % 2:
+        assert dist.get_rank(odd) == rank // 2 and dist.get_world_size(odd) == 2
+        assert dist.get_global_rank(odd, 1) == 3 and dist.get_group_rank(odd, 3) == 1
+        tensor = torch.tensor([rank])
+        dist.broadcast(tensor, src=3, group=odd)
+        assert tensor.item() == 3
+        received = torch.zeros(1, dtype=torch.int64)
+        if rank == 1:
+            dist.send(tensor, dst=3, group=odd)
+        else:
+            assert dist.recv(received, group=odd) == 1
+    else:
+        assert odd is dist.GroupMember.NON_GROUP_MEMBER
+        assert dist.get_rank(odd) == -1
+        with pytest.warns(UserWarning, match="which does not belong to the given group"):
+            dist.all_reduce(torch.ones(1), group=odd)
+    tensor = torch.tensor([rank])
+    dist.all_reduce(tensor, group=pairs)
+    assert tensor.item() == 2 * (rank // 2 * 2) + 1
+    if rank in (0, 3):
+        local = dist.new_group([0, 3], use_local_synchronization=True)
+        dist.barrier(local)
+    turned = dist.new_group([3, 0, 2], sort_ranks=False)
+    if rank != 1:
+        assert dist.get_rank(turned) == [3, 0, 2].index(rank)
+    dist.destroy_process_group(pairs)
+    with pytest.raises(ValueError, match="Invalid process group specified"):
+        dist.barrier(pairs)
+    with pytest.raises(ValueError, match="within the world_size set by init_process_group"):
+        dist.new_group([7])
+    dist.barrier()
+
+
+def test_subgroups(ranks):
+    ranks(_subgroups, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "sentence"),
+    [
+        ({"init_method": "env://"}, ValueError, "environment variable RANK expected, but not set"),
+        ({"init_method": "tcp://127.0.0.1:1"}, ValueError, "rank parameter missing"),
+        ({"init_method": "tcp://127.0.0.1", "rank": 0, "world_size": 1}, ValueError, "port number missing"),
+        ({"init_method": "tcp://[ff15::1]:23456", "rank": 0, "world_size": 1}, ValueError, "multicast"),
+        ({"init_method": "file://", "rank": 0, "world_size": 1}, ValueError, "path missing"),
+        ({"init_method": "https://x", "rank": 0, "world_size": 1}, RuntimeError, "No rendezvous handler for https://"),
+        ({"backend": "nccl"}, RuntimeError, "Distributed package doesn't have NCCL built in"),
+        ({"backend": "cpu"}, AssertionError, "Unknown c10d backend type CPU"),
+        ({"backend": "cpu:gloo,cpu:mpi"}, ValueError, "Duplicate device type cpu in backend string"),
+        ({"timeout": 3}, TypeError, "Expected timeout argument to be of type datetime.timedelta"),
+        ({"store": dist.HashStore()}, AssertionError, "world_size must be positive if using store"),
+        ({"store": dist.HashStore(), "rank": 2, "world_size": 2}, ValueError, "rank 2 is not in a group of 2"),
+    ],
+)
+def test_refusals(options, error, sentence, monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(error) as found:
+        dist.init_process_group(**options)
+    assert sentence in str(found.value)
+    assert not dist.is_initialized()
+
+
+def test_without_a_group():
+    for call in (dist.get_rank, dist.get_world_size, dist.barrier, lambda: dist.all_reduce(torch.ones(1))):
+        with pytest.raises(ValueError, match="Default process group has not been initialized"):
+            call()
+
+
+def test_ranks_that_do_not_come_are_counted():
+    store, began = dist.HashStore(), time.monotonic()
+    store.set_timeout(SHORT)
+    with pytest.raises(dist.DistStoreError):
+        dist.init_process_group("gloo", store=store, rank=0, world_size=2, timeout=SHORT)
+    assert time.monotonic() - began < 5
+    assert not dist.is_initialized()
+
+
+def test_machines_apart_are_refused(monkeypatch):
+    store = dist.HashStore()
+    store.set("default_pg/0/1/machine/1", "another machine")
+    with pytest.raises(dist.DistBackendError, match="rank 0 and rank 1 are on different machines"):
+        dist.init_process_group("gloo", store=store, rank=0, world_size=2, timeout=SHORT)
+
+
+def test_a_forked_child_has_no_part_in_the_group(ranks):
+    def fork(rank):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                dist.all_reduce(torch.ones(1))
+            except RuntimeError as error:
+                os._exit(7 if "belongs to the process that forked this one" in str(error) else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        dist.barrier()
+
+    ranks(fork, 2)
+
+
+PROGRAM = """
+import os, sys
+import rushlight as torch
+from rushlight import distributed as dist
+dist.init_process_group("gloo")
+tensor = torch.tensor([dist.get_rank() + 1.0])
+dist.all_reduce(tensor)
+attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+print(f"rank {os.environ['LOCAL_RANK']} of {os.environ['WORLD_SIZE']}: {tensor.item()} attempt {attempt}", flush=True)
+if sys.argv[1:] == ["fail"] or sys.argv[1:] == ["once"] and attempt == "0":
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), 9)
+    dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def torchrun(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+
+    def run(*options, arguments=()):
+        command = [sys.executable, "-m", "rushlight.distributed.run", *options, str(program), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    return run
+
+
+def test_torchrun_starts_processes(torchrun):
+    done = torchrun("--standalone", "--nproc-per-node=3")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"rank {rank} of 3: 6.0 attempt 0" for rank in range(3)]
+
+
+def test_torchrun_restarts(torchrun, tmp_path):
+    logs = tmp_path / "logs"
+    done = torchrun(
+        "--nproc_per_node", "2", "--max-restarts", "1", "--redirects", "1", "--log-dir", str(logs), arguments=["once"]
+    )
+    assert done.returncode == 0, done.stderr
+    assert "rank 1 failed with signal SIGKILL; restart 1 of 1" in done.stderr
+    assert (logs / "attempt_1" / "1" / "stdout.log").read_text() == "rank 1 of 2: 3.0 attempt 1\n"
+
+
+def test_torchrun_tells_which_rank_failed(torchrun):
+    done = torchrun("--nproc-per-node", "2", arguments=["fail"])
+    assert done.returncode == 1
+    assert "failed with signal SIGKILL" in done.stderr or "failed with exit code 1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--nproc-per-node", "some"], "Unsupported nproc_per_node value: some"),
+        (["--nnodes", "2"], "process groups of several machines are not available yet"),
+        (["--nproc-per-node", "2", "--tee", "5:1"], "does not say which streams to redirect"),
+    ],
+)
+def test_torchrun_refuses(torchrun, options, sentence):
+    done = torchrun(*options)
+    assert done.returncode == 1
+    assert sentence in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,268 @@
+"""Evaluates calls with rushlight and with another module, torch, and compares the outcomes.
+
+    python compared.py FIRST LAST SEED    # random calls
+    python compared.py FIRST LAST sweep   # calls of `calls.sweep`
+    python compared.py FIRST LAST FILE    # calls of a file of findings
+
+`compare_operators.py` runs it in a child process. For each call it writes the line `half` when the other module has answered,
+and then a `Verdict` as JSON.
+"""
+
+import itertools
+import json
+import os
+import re
+import resource
+import signal
+import sys
+import warnings
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+from calls import Call, fuzzed, sweep
+from table_cases import Draw, difference, numpys
+
+import rushlight
+
+#: Bytes of address space, of which torch maps several thousand million at its start.
+MEMORY = 7 << 30
+#: Seconds of computing, and of waiting, after which a call counts as endless.
+PATIENCE = 10, 60
+#: Operators whose results are not unique. Only their shapes, dtypes and strides are compared.
+UNDETERMINED = re.compile(
+    r"empty|resize|svd|eig|lobpcg|lowrank|geqrf|householder|ormqr|orgqr|\bqr|lstsq|ldl|\blu(_|\b)|sort|topk|kthvalue|mode|median"
+)
+#: Calls that are left out, by their text and torch's outcome, and the reasons.
+EXCLUDED = (
+    (r"answered .* NotImplementedError: \"\w+\" not implemented for '", "rushlight computes more dtypes than torch"),
+    (r"grid_sampler.*, 7, ", "torch reads memory that nothing has written for modes that do not exist"),
+    (
+        r"INTERNAL ASSERT|internal error|Could this error message be improved|undefined Tensor",
+        "torch does not check this",
+    ),
+    (r"MKL FFT error", "torch's library refuses transforms of nothing"),
+    (r"std::bad_alloc|DefaultCPUAllocator", "the sentence names a line of torch's source"),
+    (r"NVIDIA driver|Found no NVIDIA|CUDA", "the sentence depends on the machine"),
+    (r"value special\.\w+_polynomial_\w+\(", "torch converts a degree that no integer has, without a defined result"),
+    (r"value .*matrix_exp\(.*float16", "torch's results of half types are infinite or undefined"),
+)
+
+
+class Tensor(NamedTuple):
+    """What is compared of a tensor."""
+
+    dtype: str
+    device: str
+    layout: str
+    shape: tuple
+    values: np.ndarray | None
+    requires_grad: bool
+    strides: tuple
+
+
+class Verdict(NamedTuple):
+    """What differs between two outcomes (empty: nothing), how the other module's call ended, and both outcomes as text."""
+
+    differs: str
+    ending: str
+    call: Call
+    ours: str = ""
+    theirs: str = ""
+
+
+class Words(Draw):
+    """The words of the samples' syntax for a module's tensors."""
+
+    def __init__(self, module, call):
+        super().__init__(call.dtype, str(call))
+        self.module = module
+
+    def tensor(self, values, dtype):
+        near = self.module.from_numpy(np.array(np.asarray(values).astype(numpys(dtype)), order="C"))
+        return near if numpys(dtype) == dtype else near.to(getattr(self.module, dtype))
+
+    def words(self):
+        return {**super().words(), "torch": self.module, "np": np}
+
+
+def prepared(module, call):
+    """The call as an expression with the names in it. None if the module does not have the callable or the arguments.
+
+    A method is called by a dot: torch's sentences about a bound method are others.
+    """
+    path = call.name.split(".")
+    try:
+        args, kwargs = eval(f"capture({call.arguments})", Words(module, call).words())
+        if path[0] == "Tensor":
+            own, *args = args
+            if not isinstance(own, module.Tensor) or not hasattr(own, path[1]):
+                return None
+            function, names = f"own.{path[1]}", {"own": own}
+        else:
+            function, names = "function", {"function": reduce(getattr, path, module)}
+    except Exception:
+        return None
+    places = {f"a{at}": value for at, value in enumerate(args)}
+    given = [*places, *(f"{key}=kwargs[{key!r}]" for key in kwargs)]
+    return compile(f"{function}({', '.join(given)})", "call", "eval"), {**names, **places, "kwargs": kwargs}
+
+
+def outcome(module, expression, names):
+    """The result and the arguments afterwards, or the exception."""
+    module.manual_seed(0)
+    try:
+        result = eval(expression, {}, names)
+    except Exception as error:
+        return error
+    try:
+        return [described(module, value) for value in (result, [names[name] for name in names if name != "function"])]
+    except Exception as error:
+        return RuntimeError(f"the result cannot be read: {type(error).__name__}: {error}")
+
+
+def described(module, value):
+    """A result in terms that both modules share."""
+    if isinstance(value, module.Tensor):
+        name = str(value.dtype).removeprefix("torch.")
+        values = None
+        if value.device.type == "cpu" and value.layout == module.strided:
+            plain = value.detach().resolve_conj().resolve_neg()
+            values = (plain if numpys(name) == name else plain.to(getattr(module, numpys(name)))).numpy()
+        strides = tuple(value.stride()) if value.layout == module.strided else ()
+        return Tensor(
+            name, str(value.device), str(value.layout), tuple(value.shape), values, value.requires_grad, strides
+        )
+    if isinstance(value, list | tuple) and not isinstance(value, module.Size):
+        return [described(module, item) for item in value]
+    if isinstance(value, dict):
+        return [described(module, item) for item in value.values()]
+    if isinstance(value, bool | int | float | complex | str | np.ndarray | np.generic | None):
+        return value
+    return re.sub(r" at 0x[0-9a-f]+|torch\._C\.|rushlight\.", "", repr(value))
+
+
+def compared(ours, theirs, determined=True):
+    """What differs first, and the text of both sides. Both are empty if nothing does."""
+    if isinstance(ours, Exception) and isinstance(theirs, Exception):
+        return refusals(ours, theirs)
+    if isinstance(theirs, Exception):
+        return "answered", brief(ours), shown(theirs)
+    if isinstance(ours, Exception):
+        return "refused", shown(ours), brief(theirs)
+    return answers(ours, theirs, determined)
+
+
+def refusals(ours, theirs):
+    if class_of(ours) != class_of(theirs):
+        return "class", shown(ours), shown(theirs)
+    return ("sentence", shown(ours), shown(theirs)) if shown(ours) != shown(theirs) else ("", "", "")
+
+
+def answers(ours, theirs, determined):
+    if isinstance(ours, list) and isinstance(theirs, list):
+        if len(ours) != len(theirs):
+            return "kind", f"{len(ours)} results", f"{len(theirs)} results"
+        return min(
+            (answers(a, b, determined) for a, b in zip(ours, theirs)),
+            key=lambda found: SEVERITY.index(found[0]),
+            default=NONE,
+        )
+    if type(ours) is not type(theirs):
+        return "kind", brief(ours), brief(theirs)
+    if not isinstance(ours, Tensor):
+        same = np.array_equal(ours, theirs, equal_nan=True) if isinstance(ours, np.ndarray) else equal(ours, theirs)
+        return NONE if same or not determined else ("value", brief(ours), brief(theirs))
+    for field in ("dtype", "device", "layout", "shape"):
+        if (a := getattr(ours, field)) != (b := getattr(theirs, field)):
+            return field, str(a), str(b)
+    if determined and ours.values is not None and (text := difference(ours.values, theirs.values, ours.dtype)):
+        return "value", *text.replace("got ", "").split(", wanted ", 1)
+    for field in ("requires_grad", "strides"):
+        if (a := getattr(ours, field)) != (b := getattr(theirs, field)):
+            return field, str(a), str(b)
+    return NONE
+
+
+NONE = "", "", ""
+#: The differences, the most harmful first.
+SEVERITY = (
+    "kind",
+    "shape",
+    "dtype",
+    "value",
+    "device",
+    "layout",
+    "answered",
+    "refused",
+    "requires_grad",
+    "strides",
+    "class",
+    "sentence",
+    "",
+)
+
+
+def equal(a, b):
+    """Whether two plain values are the same. Floats may differ in their last digits."""
+    if isinstance(a, float | complex):
+        return bool(np.isclose(a, b, 1e-5, 1e-6, equal_nan=True))
+    return a == b
+
+
+def class_of(error):
+    return type(error).__name__.lstrip("_")
+
+
+def shown(error):
+    return f"{class_of(error)}: {str(error).split(chr(10))[0].replace('rushlight', 'torch')}"
+
+
+def brief(value):
+    return re.sub(r"\s+", " ", repr(value))[:300]
+
+
+def verdict(other, call, halfway=lambda: None):
+    """Compares one call. None if it is not comparable."""
+    makes = prepared(other, call), prepared(rushlight, call)
+    if None in makes:
+        return None
+    theirs = outcome(other, *makes[0])
+    halfway()
+    ours = outcome(rushlight, *makes[1])
+    differs, a, b = compared(ours, theirs, determined=not UNDETERMINED.search(call.name))
+    return Verdict(differs, "refused" if isinstance(theirs, Exception) else "answered", call, a, b)
+
+
+def calls_of(source, first, last):
+    if source == "sweep":
+        return itertools.islice(sweep(), first, last)
+    if source.isdecimal():
+        return (fuzzed(int(source), number) for number in range(first, last))
+    with open(source) as file:
+        return [Call(*json.loads(line)[2]) for line in itertools.islice(file, first, last)]
+
+
+def main(first, last, source):
+    import torch
+
+    torch.set_num_threads(1)
+    rushlight.set_num_threads(1)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    warnings.simplefilter("ignore")
+    out = os.dup(1)
+    os.dup2(2, 1)  # some calls print
+    for call in calls_of(source, int(first), int(last)):
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE[0])
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE[1])
+        os.write(out, json.dumps(call).encode() + b"\n")
+        found = verdict(torch, call, lambda: os.write(out, b"half\n"))
+        os.write(out, json.dumps(found).encode() + b"\n")
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
