@@ -147,7 +147,7 @@ pub fn item(tensor: &Tensor) -> Result<Scalar> {
     if tensor.is_batched() {
         return Err(vmap::item_error());
     }
-    let tensor = &readable(&quantized::dequantized(&on_host(tensor)?)?)?;
+    let tensor = &readable(&on_host(&quantized::dequantized(tensor)?)?)?;
     let pin = tensor.storage().pin()?;
     Ok(dispatch!(tensor.dtype(), T in all => {
         // SAFETY: the layout lies within the pinned storage; foreign memory may be unaligned.
