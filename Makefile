@@ -7,11 +7,11 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 # A checkout of data-apis/array-api-tests, with its submodule.
 SUITE ?= ../array-api-tests
 
-.PHONY: help digits test check build tools format generate wheel standard softcuda
+.PHONY: help digits test check build tools format generate wheel standard softcuda test-cuda
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 digits: build ## install rushlight and train on real handwritten digits with two processes
 	$(BIN)/python examples/hogwild_digits.py
@@ -41,6 +41,10 @@ softcuda: ## build the card made of software, for tests, into target/softcuda
 	mkdir -p target/softcuda
 	cp target/debug/libsoftcuda.so target/softcuda/libcuda.so.1
 	ln -sf libcuda.so.1 target/softcuda/libnvrtc.so.13
+
+test-cuda: build softcuda $(BIN)/pytest ## run the tests of the operator table on the card made of software
+	LD_LIBRARY_PATH=target/softcuda RUSHLIGHT_KERNEL_CACHE=target/softcuda/kernels \
+		$(BIN)/python -m pytest tests/cuda --thorough
 
 wheel: $(BIN)/pytest ## build the wheel for Linux with glibc 2.28 or later, into dist/
 	PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --zig --compatibility manylinux_2_28 --out dist

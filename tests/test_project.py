@@ -38,7 +38,7 @@ CLOSED_TO_FORKS = {
     "core/src/fork.rs:INSTALLED": "done when the engine starts",
     "core/src/fork.rs:mutex": "the registry's own",
     "core/src/storage.rs:LEFT_ALONE": "set when the engine starts",
-    "cuda/src/lib.rs:COUNT": "set with the GIL held, so that nobody else can fork",
+    "cuda/src/memory.rs:others": "of a block, which a child that inherits it leaves alone",
     "dist/src/client.rs:requester": "a child that inherits a client is refused before it looks",
     "dist/src/client.rs:stream": "a child that inherits a client is refused before it looks",
     "dist/src/server.rs:peers": "a child that inherits a server leaves it alone",

@@ -1,10 +1,10 @@
-"""Exceptions of `torch` that rushlight does not raise yet. Programs name them in ``except`` clauses."""
+"""Exceptions of devices."""
 
 from __future__ import annotations
 
 
 class AcceleratorError(RuntimeError):
-    """An error on a GPU. rushlight does not raise it yet, because no operator runs on a GPU.
+    """An error that the driver of a GPU reports.
 
     >>> issubclass(torch.AcceleratorError, RuntimeError)
     True
@@ -12,7 +12,7 @@ class AcceleratorError(RuntimeError):
 
 
 class OutOfMemoryError(RuntimeError):
-    """A GPU is out of memory. rushlight does not raise it yet; the CPU raises `MemoryError`.
+    """A GPU has no memory left. The CPU raises `MemoryError`.
 
     >>> issubclass(torch.OutOfMemoryError, RuntimeError) and torch.cuda.OutOfMemoryError is torch.OutOfMemoryError
     True

@@ -173,16 +173,18 @@ class _LegacyType(type):
 
 
 class _CudaType(type):
-    """The metaclass of ``torch.cuda.FloatTensor`` and the others. It has no instances, because no tensor is on a GPU."""
+    """The metaclass of ``torch.cuda.FloatTensor`` and the others. Tensors of its dtype on GPUs are its instances."""
 
+    dtype: torch.dtype
     _type_name: str
     __repr__ = _LegacyType.__repr__
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return False
+        return isinstance(instance, _C.Tensor) and instance.is_cuda and instance.dtype == cls.dtype
 
-    def __call__(cls, *args: Any) -> Any:
+    def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
         torch.cuda.init()
+        return build(cls.dtype, args, kwargs, _C.device("cuda"))
 
 
 class _SparseType(_LegacyType):
@@ -218,7 +220,8 @@ def tensor_type(name: str, dtype: torch.dtype) -> _LegacyType:
 
 def cuda_type(name: str) -> _CudaType:
     """``torch.cuda.FloatTensor`` for ``"FloatTensor"``."""
-    return _CudaType(name, (), {"_type_name": f"torch.cuda.{name}", "__module__": "rushlight.cuda"})
+    names = {"dtype": TYPES[name], "_type_name": f"torch.cuda.{name}", "__module__": "rushlight.cuda"}
+    return _CudaType(name, (), names)
 
 
 TYPES = {

@@ -168,4 +168,13 @@ def _unavailable(name, because):
     _method(method)
 
 
-_unavailable("record_stream", "Only tensors on a GPU belong to streams.")
+@_method
+def record_stream(self, stream):
+    """Keeps the memory of a tensor on a GPU until the work enqueued on ``stream`` so far has run, even if the tensor is deleted."""
+    if not self.is_cuda:
+        backend = "Meta" if self.is_meta else "CPU"
+        raise NotImplementedError(
+            f"Could not run 'aten::record_stream' with arguments from the '{backend}' backend.\n"
+            "  Only tensors on a GPU belong to streams."
+        )
+    rushlight._C._cuda_record_stream(self, stream._stream)

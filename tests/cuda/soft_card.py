@@ -2,6 +2,9 @@
 
 import os
 import shutil
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -26,7 +29,19 @@ needs_soft_card = pytest.mark.skipif(why_not() is not None, reason=str(why_not()
 def environment(**variables):
     settings = {
         "LD_LIBRARY_PATH": str(FOLDER),
+        "RUSHLIGHT_KERNEL_CACHE": str(FOLDER / "kernels"),
         "SOFTCUDA_SEED": "0",
         **{name: str(value) for name, value in variables.items()},
     }
     return {**os.environ, **settings}
+
+
+def run(program, **variables):
+    """What a program prints; an error if it fails."""
+    text = "import rushlight as torch\n" + textwrap.dedent(program)
+    command = [sys.executable, "-c", text]
+    done = subprocess.run(
+        command, env=environment(**variables), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -1,14 +1,49 @@
-"""`torch.cuda`: detects GPUs. No operator runs on them yet.
+"""`torch.cuda`: GPUs, their memory, streams and events.
 
-The driver is loaded when it is first needed. Without a driver, functions behave as in torch on a machine without a GPU.
+The driver is loaded when it is first needed. Without a driver, functions behave as in torch on a machine without a GPU. Most
+operators do not run on GPUs yet; they raise a NotImplementedError that names them.
 """
 
 from __future__ import annotations
 
 from rushlight import _C
 from rushlight._absent import declare
+from rushlight._set_module import set_public_module
 
 from ._contexts import StreamContext, device, device_of, stream
+from ._devices import (
+    _CudaDeviceProperties as _CudaDeviceProperties,
+)
+from ._devices import (
+    current_device,
+    device_count,
+    get_device_capability,
+    get_device_name,
+    get_device_properties,
+    init,
+    is_available,
+    is_bf16_supported,
+    is_initialized,
+    set_device,
+    synchronize,
+)
+from ._memory import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_cached,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_cached,
+    memory_reserved,
+    memory_stats,
+    memory_stats_as_nested_dict,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_cached,
+    reset_peak_memory_stats,
+)
+from ._streams import Event, Stream, current_stream, default_stream, set_stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +51,9 @@ if TYPE_CHECKING:
 
 
 def _refuse(name: str) -> NoReturn:
-    if name in ("CUDAGraph", "Event", "ExternalStream", "MemPool", "Stream"):
+    if _C._cuda_device_count() > 0:
+        raise NotImplementedError(f"torch.cuda.{name} is not available yet.")
+    if name in ("CUDAGraph", "ExternalStream", "MemPool"):
         raise RuntimeError(f"Tried to instantiate dummy base class {name}")
     _C._refuse_cuda()
 
@@ -28,11 +65,9 @@ has_magma = False
 _WITHOUT_GPU = """
     class CUDAGraph(keep_graph=False)
     class CUDAPluggableAllocator(path_to_so_file, alloc_fn_name, free_fn_name)
-    class Event(enable_timing=False, blocking=False, interprocess=False, external=False)
     class ExternalStream(stream_ptr, device=None, **kwargs)
     class GreenContext(*args, **kwargs)
     class MemPool(allocator=None, use_on_oom=False, no_split=False)
-    class Stream(device=None, priority=0, **kwargs)
     caching_allocator_alloc(size, device=None, stream=None)
     caching_allocator_delete(mem_ptr)
     caching_allocator_enable(value=True) = None
@@ -42,12 +77,9 @@ _WITHOUT_GPU = """
     cudart()
     current_blas_handle()
     current_solver_handle()
-    current_stream(device=None)
-    default_stream(device=None)
     device_memory_used(device=None)
     get_allocator_backend() = 'native'
     get_arch_list() = []
-    get_device_capability(device=None)
     get_gencode_flags() = ''
     get_per_process_memory_fraction(device=None)
     get_rng_state(device='cuda')
@@ -64,27 +96,17 @@ _WITHOUT_GPU = """
     is_tf32_supported() = False
     list_gpu_processes(device=None)
     make_graphed_callables(callables, sample_args, **kwargs)
-    max_memory_cached(device=None) = 0
-    max_memory_reserved(device=None) = 0
-    mem_get_info(device=None)
-    memory_cached(device=None) = 0
     memory_snapshot(mempool_id=None, include_traces=True) = []
-    memory_stats(device=None) = {}
-    memory_stats_as_nested_dict(device=None) = {}
     memory_summary(device=None, abbreviated=False) = ''
     memory_usage(device=None)
     power_draw(device=None)
     reset_accumulated_host_memory_stats() = None
-    reset_accumulated_memory_stats(device=None) = None
-    reset_max_memory_allocated(device=None) = None
-    reset_max_memory_cached(device=None) = None
     reset_peak_host_memory_stats() = None
     seed() = None
     seed_all() = None
     set_per_process_memory_fraction(fraction, device=None)
     set_rng_state(new_state, device='cuda')
     set_rng_state_all(new_states) = None
-    set_stream(stream)
     set_sync_debug_mode(debug_mode)
     temperature(device=None)
     use_mem_pool(pool, device=None)
@@ -92,7 +114,7 @@ _WITHOUT_GPU = """
 """
 
 __all__ = [
-    *declare(globals(), "there is no GPU in use", _WITHOUT_GPU),
+    *declare(globals(), "this is not available yet", _WITHOUT_GPU),
     "AcceleratorError",
     "CudaError",
     "DeferredCudaCallError",
@@ -125,6 +147,21 @@ __all__ = [
     "reset_peak_memory_stats",
     "set_device",
     "synchronize",
+    "Event",
+    "Stream",
+    "current_stream",
+    "default_stream",
+    "get_device_capability",
+    "max_memory_cached",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_cached",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "set_stream",
 ]
 
 
@@ -167,125 +204,21 @@ def check_error(res: int) -> None:
         raise CudaError(res)
 
 
-def device_count() -> int:
-    """The number of GPUs that the driver reports.
-
-    >>> torch.cuda.device_count() >= 0
-    True
-    """
-    return _C._cuda_device_count()
-
-
-def is_available() -> bool:
-    """Whether tensors can be on a GPU: always False, because this is not supported yet.
-
-    >>> torch.cuda.is_available()
-    False
-    """
-    return False
-
-
-def is_initialized() -> bool:
-    """Whether a GPU is in use.
-
-    >>> torch.cuda.is_initialized()
-    False
-    """
-    return False
-
-
-def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether the GPU supports bfloat16.
-
-    >>> torch.cuda.is_bf16_supported()
-    False
-    """
-    return False
-
-
-def init() -> None:
-    """Initialises the driver."""
-    _C._refuse_cuda()
-
-
 def manual_seed(seed: int) -> None:
-    """Seeds the generator of the current GPU. It has no effect without a GPU.
+    """Has no effect: random numbers on a GPU are not available yet.
 
     >>> torch.cuda.manual_seed(0)
     """
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seeds the generators of all GPUs. It has no effect without a GPU.
+    """Has no effect: random numbers on GPUs are not available yet.
 
     >>> torch.cuda.manual_seed_all(0)
     """
 
 
-def empty_cache() -> None:
-    """Releases cached memory. It has no effect without a GPU.
-
-    >>> torch.cuda.empty_cache()
-    """
-
-
-def synchronize(device: Any = None) -> None:
-    """Waits for a GPU."""
-    _C._refuse_cuda()
-
-
-def current_device() -> int:
-    """The index of the current GPU."""
-    _C._refuse_cuda()
-
-
-def set_device(device: Any) -> None:
-    """Selects the current GPU."""
-    _C._refuse_cuda()
-
-
-def get_device_name(device: Any = None) -> str:
-    """The name of a GPU."""
-    _C._refuse_cuda()
-
-
-def get_device_properties(device: Any = None) -> Any:
-    """The properties of a GPU."""
-    _C._refuse_cuda()
-
-
-def memory_allocated(device: Any = None) -> int:
-    """The number of bytes in use on a GPU.
-
-    >>> torch.cuda.memory_allocated()
-    0
-    """
-    return 0
-
-
-def max_memory_allocated(device: Any = None) -> int:
-    """The largest number of bytes that were in use on a GPU.
-
-    >>> torch.cuda.max_memory_allocated()
-    0
-    """
-    return 0
-
-
-def memory_reserved(device: Any = None) -> int:
-    """The number of bytes reserved on a GPU.
-
-    >>> torch.cuda.memory_reserved()
-    0
-    """
-    return 0
-
-
-def reset_peak_memory_stats(device: Any = None) -> None:
-    """Resets the largest number of bytes in use.
-
-    >>> torch.cuda.reset_peak_memory_stats()
-    """
+set_public_module(globals())
 
 
 def __getattr__(name: str) -> Any:

@@ -1,9 +1,12 @@
-"""Context managers of `torch.cuda`: they do nothing for no GPU, and refuse any other."""
+"""Context managers of `torch.cuda`: the current GPU and the current stream of a ``with`` block."""
 
 from __future__ import annotations
 
 from rushlight import _C
 from rushlight._set_module import set_module
+
+from ._devices import index_of
+from ._streams import current_stream, set_stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,15 +21,16 @@ class device:
     """
 
     def __init__(self, device: Any) -> None:
-        index = device if isinstance(device, int) else getattr(device, "index", device)
-        self.idx = -1 if index is None else index
+        self.idx = -1 if device is None else index_of(device)
+        self.prev_idx = -1
 
     def __enter__(self) -> None:
-        if not isinstance(self.idx, int) or self.idx >= 0:
-            _C._refuse_cuda()
+        if self.idx >= 0:
+            self.prev_idx = _C._cuda_set_device(self.idx)
 
     def __exit__(self, *exception: object) -> None:
-        pass
+        if self.prev_idx >= 0:
+            _C._cuda_set_device(self.prev_idx)
 
 
 class device_of(device):
@@ -51,11 +55,17 @@ class StreamContext:
         self.stream = stream
 
     def __enter__(self) -> None:
-        if self.stream is not None:
-            _C._refuse_cuda()
+        if self.stream is None:
+            return
+        self._device = _C._cuda_set_device(self.stream.device_index)
+        self._before = current_stream(self.stream.device_index)
+        set_stream(self.stream)
 
     def __exit__(self, *exception: object) -> None:
-        pass
+        if self.stream is None:
+            return
+        set_stream(self._before)
+        _C._cuda_set_device(self._device)
 
 
 def stream(stream: Any) -> StreamContext:

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::alloc;
 use crate::device::Device;
 use crate::device_memory::DeviceMemory;
-use crate::error::{Error, Result};
+use crate::error::{Class, Error, Result};
 use crate::file_map::FileMap;
 use crate::shared::SharedBlock;
 
@@ -183,7 +183,7 @@ fn out_of_reach(device: Device) -> Error {
     match device {
         Device::Meta => Error::not_implemented("Cannot copy out of meta tensor; no data!")
             .hint("A meta tensor has a shape and a dtype but no data: create it on another device."),
-        _ => Error::runtime(format!("the host cannot reach memory on {device}"))
+        _ => Error::new(Class::Unreachable, format!("the host cannot reach memory on {device}"))
             .hint("Use Tensor.cpu() to copy the tensor to host memory first."),
     }
 }

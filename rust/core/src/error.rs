@@ -22,6 +22,12 @@ pub enum Class {
     Memory,
     Overflow,
     LinAlg,
+    /// An error that the driver of a device reports.
+    Accelerator,
+    /// A device has no memory left.
+    DeviceMemory,
+    /// The host cannot reach the memory of a device.
+    Unreachable,
     Assertion,
     ModuleNotFound,
 }

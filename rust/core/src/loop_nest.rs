@@ -98,6 +98,11 @@ impl<const N: usize> LoopNest<N> {
         (1..self.sizes.len()).find(|&dim| self.strides[dim][operand] == width as isize)
     }
 
+    /// The number of loops.
+    pub fn rank(&self) -> usize {
+        self.sizes.len()
+    }
+
     pub fn size(&self, dim: usize) -> usize {
         self.sizes[dim]
     }

@@ -10,10 +10,19 @@ pub const LANES: usize = 256;
 /// The kernels of a reduction, and the expressions that they are made from.
 #[derive(Clone, Copy)]
 pub struct Folds {
+    /// The name of the device functions.
+    pub name: &'static str,
     /// The kernels for a compute dtype.
     pub cpu: fn(DType) -> Option<Fold>,
     /// The expressions, from which the functions of other devices are made: see `rushlight_cuda::kernels`.
     pub expressions: &'static [FoldExpressions],
+}
+
+impl Folds {
+    /// The expressions for a compute dtype.
+    pub fn expressions_of(&self, dtype: DType) -> Option<&'static FoldExpressions> {
+        self.expressions.iter().find(|expressions| expressions.dtypes.contains(&dtype))
+    }
 }
 
 /// The text of the expressions of a fold.
@@ -43,13 +52,14 @@ pub struct Step {
     pub value: &'static str,
 }
 
-/// Makes [`Folds`] from an accumulator's initial value, how it takes an element, how two join, and the final result.
+/// Makes [`Folds`] from a name, an accumulator's initial value, how it takes an element, how two join, and the final result.
 ///
 /// ```
 /// use rushlight_cpu::folds;
 /// use rushlight_core::DType;
 ///
 /// let folds = folds! {
+///     "example";
 ///     for<S> [f32, f64] (0.0; |a, x| a + x; |a, b| a + b; |a, n| a / n as T);
 ///     for<S> [i32, i64 => i64] (0; |a, x| a + i64::from(x != 0); |a, b| a + b; |a, n| a)
 /// };
@@ -63,14 +73,14 @@ pub struct Step {
 /// functions, as that of [`loops!`](crate::loops) is.
 #[macro_export]
 macro_rules! folds {
-    ($(for<$S:ident> [$($T:ty),+ $(=> $A:ty $(=> $O:ty)?)?] $f:tt);+ $(;)?) => {{
+    ($name:literal; $(for<$S:ident> [$($T:ty),+ $(=> $A:ty $(=> $O:ty)?)?] $f:tt);+ $(;)?) => {{
         fn pick(dtype: $crate::reexport::DType) -> Option<$crate::reduce::Fold> {
             $($crate::folds!(@each dtype, $S, [$($T),+], [$($A $(, $O)?)?], $f);)+
             None
         }
         const EXPRESSIONS: &[$crate::folds::FoldExpressions] =
             &[$($crate::folds!(@text [$($T),+], [$($A $(, $O)?)?], $f)),+];
-        $crate::folds::Folds { cpu: pick, expressions: EXPRESSIONS }
+        $crate::folds::Folds { name: $name, cpu: pick, expressions: EXPRESSIONS }
     }};
     (@text [$($T:ty),+], [$($A:ty $(, $O:ty)?)?],
         ($start:expr; |$a:ident, $x:ident $(; $($p:ident),+)?| $take:expr; |$l:ident, $r:ident| $join:expr; |$v:ident, $n:ident $(; $($q:ident),+)?| $done:expr)) => {

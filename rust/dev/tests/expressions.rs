@@ -463,7 +463,8 @@ impl FoldCase {
 
 fn fold_cases() -> Vec<FoldCase> {
     let mut cases = Vec::new();
-    for (name, folds) in rushlight::reduce::FOLDS {
+    for folds in rushlight::reduce::FOLDS {
+        let name = folds.name;
         for expressions in folds.expressions {
             for &dtype in expressions.dtypes {
                 let fold = (folds.cpu)(dtype).expect("expressions have kernels");

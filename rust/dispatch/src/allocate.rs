@@ -11,7 +11,7 @@ pub fn storage(device: Device, bytes: usize) -> Result<Storage> {
     match device {
         Device::Cpu => Storage::heap(bytes),
         Device::Meta => Ok(Storage::new(Block::meta(bytes))),
-        Device::Cuda(_) => Err(rushlight_cuda::unsupported()),
+        Device::Cuda(index) => rushlight_cuda::memory::allocate(index, bytes),
         Device::Absent(absent) => Err(absent.refusal("empty.memory_format")),
     }
 }

@@ -2,11 +2,11 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{Device, Layout, Result};
-use rushlight_cpu::pointwise::RawOperand;
 
 use crate::allocate::allocate;
 use crate::operator::{Operator, Tags, TensorSpec};
 use crate::primitives::primitives;
+use crate::transfer;
 
 /// Overwrites `to` with `from`, which broadcasts and is cast; not recorded.
 pub fn copy(to: &Tensor, from: &Tensor) -> Result<()> {
@@ -23,7 +23,7 @@ pub fn copy_to_view(to: &Tensor, target: &Layout, from: &Tensor) -> Result<()> {
 
 /// Overwrites the view `target` of one storage with the view `source`, of the same sizes, of another; not recorded.
 pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) -> Result<()> {
-    if to.device() != Device::Cpu || target.numel() == 0 {
+    if to.device() == Device::Meta || target.numel() == 0 {
         return Ok(());
     }
     if !to.is_plain() || !from.is_plain() {
@@ -35,16 +35,7 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
         }
         return copy_lazy_conj(to, target, from, source);
     }
-    crate::interpreter::while_detached(target.numel(), || {
-        let (out, input) = (to.storage().pin()?, from.storage().pin()?);
-        let operands = [
-            RawOperand { pointer: out.as_ptr(), dtype: to.dtype() },
-            RawOperand { pointer: input.as_ptr(), dtype: from.dtype() },
-        ];
-        // SAFETY: layouts stay within their pinned storages.
-        unsafe { rushlight_cpu::convert::copy::copy(target, source, operands) };
-        Ok(())
-    })
+    transfer::copy(to, target, from, source)
 }
 
 /// `copy_views` for lazily conjugated tensors: through a temporary tensor.
@@ -90,7 +81,7 @@ fn image(stored: &Tensor) -> Result<Tensor> {
 
 /// Adds `from`, of the same dtype, to the view `target`, in which elements may repeat; not recorded.
 pub fn accumulate(to: &Tensor, target: &Layout, from: &Tensor) -> Result<()> {
-    if to.device() != Device::Cpu || target.numel() == 0 {
+    if to.device() == Device::Meta || target.numel() == 0 {
         return Ok(());
     }
     if to.is_batched() || from.is_batched() {
@@ -147,5 +138,31 @@ pub fn readable(tensor: &Tensor) -> Result<Tensor> {
         true => Ok(tensor.clone()),
         false if tensor.is_batched() => Err(crate::vmap::data_error()),
         false => clone(tensor),
+    }
+}
+
+/// The tensor in memory of the host: itself, or a copy with the elements in row-major order; not recorded.
+pub fn on_host(tensor: &Tensor) -> Result<Tensor> {
+    if !matches!(tensor.device(), Device::Cuda(_)) {
+        return Ok(tensor.clone());
+    }
+    let layout = Layout::contiguous(tensor.sizes());
+    let copied = allocate(&TensorSpec { layout, dtype: tensor.dtype(), device: Device::Cpu })?;
+    copy(&copied, tensor)?;
+    Ok(copied)
+}
+
+/// Fills a new row-major tensor with what `write` writes to memory of the host.
+pub fn from_host(tensor: &Tensor, write: impl FnOnce(&Tensor) -> Result<()>) -> Result<()> {
+    match tensor.device() {
+        Device::Cpu => write(tensor),
+        Device::Meta | Device::Absent(_) => Ok(()),
+        Device::Cuda(_) => {
+            let spec =
+                TensorSpec { layout: Layout::contiguous(tensor.sizes()), dtype: tensor.dtype(), device: Device::Cpu };
+            let buffer = allocate(&spec)?;
+            write(&buffer)?;
+            copy(tensor, &buffer)
+        }
     }
 }

@@ -4,6 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
 
 use crate::allocate::allocate;
+use crate::device_loops;
 use crate::operator::TensorSpec;
 use crate::promote::number_dtype;
 
@@ -26,7 +27,13 @@ pub fn zeros(sizes: &[isize], dtype: DType, device: Device) -> Result<Tensor> {
 /// Overwrites every element with `value`; not recorded.
 pub fn fill(tensor: &Tensor, value: Scalar) -> Result<()> {
     let (layout, dtype) = (tensor.layout(), tensor.dtype());
-    let (Some((low, _)), Device::Cpu) = (layout.span(), tensor.device()) else { return Ok(()) };
+    let Some((low, _)) = layout.span() else { return Ok(()) };
+    match tensor.device() {
+        Device::Cpu => {}
+        Device::Meta | Device::Absent(_) => return Ok(()),
+        Device::Cuda(_) if tensor.is_plain() => return device_loops::fill(tensor, value),
+        Device::Cuda(_) => return crate::copy::copy(tensor, &scalar_of(value, dtype, tensor.device())?),
+    }
     if !layout.is_dense() || !tensor.is_plain() {
         return crate::copy::copy(tensor, &scalar_of(value, dtype, tensor.device())?);
     }
@@ -45,12 +52,16 @@ pub fn fill(tensor: &Tensor, value: Scalar) -> Result<()> {
 /// A 0-d tensor of a dtype.
 pub fn scalar_of(value: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
     let tensor = empty(&[], dtype, device)?;
-    if device == Device::Cpu {
-        let pin = tensor.storage().pin()?;
-        dispatch!(dtype, T in all => {
-            // SAFETY: the storage is new and holds one element.
-            unsafe { pin.as_ptr().cast::<T>().write(T::from_scalar(value)) }
-        });
+    match device {
+        Device::Cpu => {
+            let pin = tensor.storage().pin()?;
+            dispatch!(dtype, T in all => {
+                // SAFETY: the storage is new and holds one element.
+                unsafe { pin.as_ptr().cast::<T>().write(T::from_scalar(value)) }
+            });
+        }
+        Device::Cuda(_) => device_loops::fill(&tensor, value)?,
+        Device::Meta | Device::Absent(_) => {}
     }
     Ok(tensor)
 }

@@ -63,11 +63,11 @@ pub fn fill_grown(tensor: &Tensor, before: usize) -> Result<()> {
 fn fill(tensor: &Tensor, first: usize) -> Result<()> {
     let storage = tensor.storage();
     let count = (storage.len() / tensor.dtype().size()).saturating_sub(first);
-    if tensor.device() != Device::Cpu || count == 0 {
+    if tensor.device() == Device::Meta || count == 0 {
         return Ok(());
     }
     let layout = Layout { offset: first as isize, ..Layout::contiguous(&[count as isize]) };
-    let whole = Tensor::new(storage.clone(), layout, tensor.dtype(), Device::Cpu);
+    let whole = Tensor::new(storage.clone(), layout, tensor.dtype(), tensor.device());
     create::fill(&whole, unusual(tensor.dtype()))
 }
 

@@ -5,7 +5,8 @@
 //!   the values of derivatives; `interpreter`: the services of the Python interpreter.
 //! - `operator`: the definition of an operator. `args`, `operator_cache`, `naming` and `out` read it; `primitives` are
 //!   the few operators that these modules call, installed by the crate with the operators.
-//! - `allocate`, `copy`, `create`, `operands`, `promote`: tensors are made and moved here, unrecorded.
+//! - `allocate`, `copy`, `create`, `operands`, `promote`: tensors are made and moved here, unrecorded; `transfer` moves plain
+//!   elements within a device and between devices, and `device_loops` runs loops over elements on CUDA devices.
 //! - `derivative` and `node`: derivatives, and the nodes of the graph; `subgraph`: several calls as one node;
 //!   `variants`: what in-place forms and `out=` may write; `overlap`: memory that they share with an operand.
 //! - `interceptors`: which interceptors may apply to a call. The interceptors are `autocast` (mixed precision), `vmap`,
@@ -25,6 +26,7 @@ pub mod copy;
 pub mod create;
 pub mod derivative;
 pub mod deterministic;
+pub mod device_loops;
 pub mod expr;
 pub mod fast_path;
 pub mod generator;
@@ -45,6 +47,7 @@ pub mod saved_meta;
 pub mod signature;
 pub mod sparse;
 pub mod subgraph;
+mod transfer;
 pub mod value;
 pub mod variants;
 pub mod vmap;

@@ -257,6 +257,13 @@ pub struct Kernel {
 
 pub type KernelFn = fn(&Args, &[Tensor]) -> Result<()>;
 
+impl Kernel {
+    /// An algorithm that runs on the device of its tensors, whichever it is.
+    pub const fn on_any_device(infer: fn(&Args) -> Result<Vec<TensorSpec>>, fill: KernelFn) -> Kernel {
+        Kernel { infer, cpu: fill, cuda: Some(fill) }
+    }
+}
+
 /// An operator whose result is its first argument with some elements changed.
 pub struct Update {
     /// Checks the arguments; runs without data.
@@ -344,12 +351,12 @@ impl Implementation {
     /// Whether the operator has an implementation for tensors on `device`. Views and compositions run on any device.
     pub fn runs_on(&self, device: Device) -> bool {
         let on_cuda = match self {
-            Implementation::Pointwise(_) => false,
             Implementation::Kernel(kernel) => kernel.cuda.is_some(),
             Implementation::Update(update) => update.cuda.is_some(),
             Implementation::InPlaceFill(overwrite) => overwrite.cuda.is_some(),
             Implementation::ExplicitAutograd(body) => body.cuda.is_some(),
-            Implementation::View(_)
+            Implementation::Pointwise(_)
+            | Implementation::View(_)
             | Implementation::ViewDtype(_)
             | Implementation::MultiView(_)
             | Implementation::CompositeImplicit(_)

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// The number of operators with an implementation for the CPU alone. A new kernel without one for CUDA must be added
 /// here; the number may only decrease. Pointwise operators do not count: their expressions are for all devices.
-const WITHOUT_CUDA: usize = 201;
+const WITHOUT_CUDA: usize = 151;
 
 /// Fails with a line for every operator for which `wrong` returns an error.
 fn every_operator(wrong: impl Fn(&'static Operator) -> Option<String>) {

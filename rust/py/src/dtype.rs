@@ -153,11 +153,19 @@ impl From<Device> for PyDevice {
 }
 
 impl PyDevice {
+    /// The device of a tensor that is put there: the current one, if the number of a CUDA device is not given.
+    pub fn placed(&self) -> Device {
+        match (self.device, self.index) {
+            (Device::Cuda(_), None) => Device::Cuda(rushlight_cuda::card::current()),
+            (device, _) => device,
+        }
+    }
+
     /// The device for a tensor that moves there; torch's error if there is no support for it.
     pub fn reachable(self) -> PyResult<Device> {
         match self.device {
             Device::Absent(absent) => Err(raise(absent.refusal_of_move(self.index.is_some()))),
-            device => Ok(device),
+            _ => Ok(self.placed()),
         }
     }
 
@@ -279,7 +287,7 @@ pub fn default_device() -> Option<PyDevice> {
 
 /// Sets the device on which this thread creates tensors; returns the previous setting.
 pub fn set_default_device(device: Option<PyDevice>) -> Option<PyDevice> {
-    rushlight_core::device::set_default_device(device.map(|device| device.device));
+    rushlight_core::device::set_default_device(device.map(|device| device.placed()));
     DEFAULT.replace(device)
 }
 
@@ -307,7 +315,7 @@ pub fn read_device(object: &Bound<'_, PyAny>) -> PyResult<Option<PyDevice>> {
 
 /// Reads a device in the form that tensors have.
 pub fn extract_device(object: &Bound<'_, PyAny>) -> PyResult<Option<Device>> {
-    Ok(read_device(object)?.map(|device| device.device))
+    Ok(read_device(object)?.map(|device| device.placed()))
 }
 
 /// torch's error for a conversion to a quantised dtype.

@@ -39,19 +39,30 @@ pub fn raise(mut error: Error) -> PyErr {
     }
     let message = error.to_string();
     match error.class() {
-        Class::Runtime => PyRuntimeError::new_err(message),
+        Class::Runtime | Class::Unreachable => PyRuntimeError::new_err(message),
         Class::Index => PyIndexError::new_err(message),
         Class::Type => PyTypeError::new_err(message),
         Class::Value => PyValueError::new_err(message),
         Class::NotImplemented => PyNotImplementedError::new_err(message),
         Class::Memory => PyMemoryError::new_err(message),
         Class::Overflow => PyOverflowError::new_err(message),
+        Class::Accelerator => Python::attach(|py| of_device(py, "AcceleratorError", message)),
+        Class::DeviceMemory => Python::attach(|py| of_device(py, "OutOfMemoryError", message)),
         Class::Assertion => PyAssertionError::new_err(message),
         Class::ModuleNotFound => PyModuleNotFoundError::new_err(message),
         Class::LinAlg => Python::attach(|py| match linalg_error(py) {
             Ok(class) => PyErr::from_type(class.clone(), message),
             Err(error) => error,
         }),
+    }
+}
+
+/// An exception of `rushlight._errors`, which are loaded when the first one is raised.
+fn of_device(py: Python<'_>, name: &str, message: String) -> PyErr {
+    let class = py.import("rushlight._errors").and_then(|module| module.getattr(name));
+    match class.and_then(|class| class.call1((message,))) {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
     }
 }
 

@@ -26,7 +26,7 @@ fn placed(tensor: Tensor, dtype: Option<DType>, device: Option<PyDevice>) -> PyR
         None => tensor,
     };
     match device {
-        Some(device) if device.is_numbered() && device.device == tensor.device() => {
+        Some(device) if device.is_numbered() && device.placed() == tensor.device() => {
             op!(rushlight::convert::CLONE, &tensor)
         }
         Some(device) => rushlight::convert::to_device(&tensor, device.reachable()?),
@@ -317,7 +317,7 @@ fn from_dlpack<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     object::wrap_bound(
         py,
-        dlpack::import(ext_tensor, wanted_device("from_dlpack", device)?.map(|device| device.device), copy)?,
+        dlpack::import(ext_tensor, wanted_device("from_dlpack", device)?.map(|device| device.placed()), copy)?,
     )
 }
 
@@ -579,12 +579,6 @@ fn _usable_cores() -> usize {
     rushlight_par::cores().get()
 }
 
-/// The number of CUDA devices; zero if there is no driver.
-#[pyfunction]
-fn _cuda_device_count() -> usize {
-    rushlight_cuda::device_count()
-}
-
 /// The device on which this thread creates tensors; None if it was not set.
 #[pyfunction]
 fn _default_device() -> Option<PyDevice> {
@@ -595,12 +589,6 @@ fn _default_device() -> Option<PyDevice> {
 #[pyo3(signature = (device, /))]
 fn _set_default_device(device: Option<&Bound<'_, PyDevice>>) {
     set_default_device(device.map(|device| *device.get()));
-}
-
-/// The reason why no tensor can be on a CUDA device.
-#[pyfunction]
-fn _refuse_cuda() -> PyResult<()> {
-    Err(raise(rushlight_cuda::unsupported()))
 }
 
 /// Adds functions to a module.
@@ -634,8 +622,6 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         _set_deterministic,
         _has_channels_last,
         _usable_cores,
-        _cuda_device_count,
-        _refuse_cuda,
         _default_device,
         _set_default_device,
         crate::results::_return_types,

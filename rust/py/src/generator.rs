@@ -1,6 +1,6 @@
 //! `torch.Generator`: a handle on a stream of random numbers.
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 use rushlight::{DType, Device};
@@ -33,7 +33,10 @@ impl PyGenerator {
     fn new(device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         match wanted_device("Generator", device)?.map(|device| device.device) {
             None | Some(Device::Cpu) => {}
-            Some(Device::Cuda(_)) => return Err(raise(rushlight_cuda::unsupported())),
+            Some(Device::Cuda(_)) => {
+                rushlight_cuda::driver::initialize().map_err(raise)?;
+                return Err(PyNotImplementedError::new_err("A generator for CUDA devices is not implemented."));
+            }
             Some(other) => return Err(PyRuntimeError::new_err(without_generators(other.kind()))),
         }
         Ok(PyGenerator(Generator::fresh()))

@@ -22,6 +22,7 @@ mod autograd;
 mod buffer;
 mod class;
 mod convert;
+mod cuda;
 mod deprecated;
 mod dist;
 mod dlpack;
@@ -92,6 +93,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     file_map::add(module)?;
     table::add(module)?;
     io::add(module)?;
+    cuda::add(module)?;
     group::add(module)?;
     jit::add(module)?;
     profile::add(module)?;

@@ -11,7 +11,7 @@ use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PyList, PyString, 
 use rushlight::{DType, Device, Layout, Scalar, Tensor};
 use rushlight_core::dtype::{default_dtype, promote};
 use rushlight_core::{Dims, Element, dispatch};
-use rushlight_dispatch::copy::readable;
+use rushlight_dispatch::copy::{on_host, readable};
 use rushlight_dispatch::{create, warn_once};
 
 use crate::errors::{kind_of, raise};
@@ -282,7 +282,7 @@ pub fn list<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>
     if tensor.is_quantized() {
         return Err(PyRuntimeError::new_err("load_scalar: invalid type"));
     }
-    let tensor = readable(tensor).map_err(raise)?;
+    let tensor = on_host(tensor).and_then(|tensor| readable(&tensor)).map_err(raise)?;
     let pin = tensor.storage().pin().map_err(raise)?;
     dispatch!(tensor.dtype(), T in all => lists::<T>(py, tensor.layout(), 0, tensor.layout().offset, pin.as_ptr().cast()))
 }

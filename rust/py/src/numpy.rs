@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rushlight::{DType, Device, Layout, Storage, Tensor};
 use rushlight_core::Dims;
-use rushlight_dispatch::copy::readable;
+use rushlight_dispatch::copy::{on_host, readable};
 
 use crate::buffer::Memory;
 use crate::foreign_buffer::{Buffer, block_over};
@@ -53,13 +53,13 @@ pub fn import(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
 /// The tensor as an array over the same bytes. With `force` a copy is made if necessary, and history is ignored.
 pub fn export<'py>(py: Python<'py>, tensor: &Tensor, force: bool) -> PyResult<Bound<'py, PyAny>> {
     match tensor.device() {
-        Device::Cpu if force => {}
+        Device::Cpu | Device::Cuda(_) if force => {}
         Device::Meta if force => {
             return Err(PyNotImplementedError::new_err("Cannot copy out of meta tensor; no data!"));
         }
         _ => memory_access::exportable(tensor)?,
     }
-    let tensor = &readable(tensor).map_err(crate::errors::raise)?;
+    let tensor = &on_host(tensor).and_then(|tensor| readable(&tensor)).map_err(crate::errors::raise)?;
     let numpy = numpy_types::numpy(py)?;
     let dtype = match numpy.dtypes.iter().find(|(_, dtype)| *dtype == tensor.dtype()) {
         Some((theirs, _)) => theirs.bind(py).clone(),

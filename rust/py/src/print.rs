@@ -11,7 +11,7 @@ use rushlight_autograd::Quantizer;
 use rushlight_autograd::modes::current;
 use rushlight_core::dtype::default_dtype;
 use rushlight_core::{Element, dispatch};
-use rushlight_dispatch::copy::readable;
+use rushlight_dispatch::copy::{on_host, readable};
 use rushlight_dispatch::quantized::dequantized;
 use rushlight_dispatch::vmap;
 
@@ -221,7 +221,7 @@ fn elements(tensor: &Tensor, indent: usize) -> String {
     }
     let options = options();
     let summarize = tensor.numel() > options.threshold;
-    let Ok(tensor) = readable(tensor) else { return "...".into() };
+    let Ok(tensor) = on_host(tensor).and_then(|tensor| readable(&tensor)) else { return "...".into() };
     let layout = tensor.layout();
     let Ok(pin) = tensor.storage().pin() else { return "...".into() };
     let read = |offset: isize| -> Scalar {

@@ -142,7 +142,7 @@ impl PyStorage {
         if let Some(coming) = COMING.take() {
             return Ok(coming.into());
         }
-        let device = wanted_device("UntypedStorage", device)?.map_or(Device::Cpu, |device| device.device);
+        let device = wanted_device("UntypedStorage", device)?.map_or(Device::Cpu, |device| device.placed());
         match device {
             Device::Absent(absent) if !absent.needs_module() => Err(PyRuntimeError::new_err(format!(
                 "torch.UntypedStorage(): Storage device not recognized: {}",

@@ -101,7 +101,7 @@ fn like(tensor: &Tensor, source: &Tensor) -> PyResult<TensorMeta> {
 
 /// A tensor stays on the kind of device that it is on.
 fn check_device(tensor: &Tensor, device: Device) -> PyResult<()> {
-    if kind(tensor.device()) == kind(device) {
+    if tensor.device().kind() == device.kind() {
         return Ok(());
     }
     Err(PyRuntimeError::new_err(format!(
@@ -207,9 +207,10 @@ fn _make_subclass<'py>(
     object::wrap_as(cls, leaf)
 }
 
-/// Replaces this tensor's elements by another one's, for `tensor.data = other`.
+/// Replaces this tensor's elements by another one's, for `tensor.data = other`. The other one may lie on a GPU if this one
+/// lies on the CPU, and the other way round.
 pub fn set_data(tensor: &Tensor, other: &Tensor) -> PyResult<()> {
-    if kind(tensor.device()) != kind(other.device()) || tensor.layout_name() != other.layout_name() {
+    if family(tensor.device()) != family(other.device()) || tensor.layout_name() != other.layout_name() {
         return Err(PyRuntimeError::new_err(
             "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.",
         ));
@@ -218,8 +219,12 @@ pub fn set_data(tensor: &Tensor, other: &Tensor) -> PyResult<()> {
     Ok(())
 }
 
-fn kind(device: Device) -> &'static str {
-    device.kind()
+/// The same text for devices between which a tensor's data may move.
+fn family(device: Device) -> &'static str {
+    match device {
+        Device::Cuda(_) => Device::Cpu.kind(),
+        other => other.kind(),
+    }
 }
 
 pub fn add(module: &Bound<'_, PyModule>, class: *mut ffi::PyTypeObject) -> PyResult<()> {

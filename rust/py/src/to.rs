@@ -35,7 +35,7 @@ fn convert<'py>(own: &Own<'_, 'py>, wanted: &ToOptions) -> PyResult<Bound<'py, P
         return Err(PyRuntimeError::new_err("Creation of quantized tensor requires quantized dtype like torch.quint8"));
     }
     let alike = wanted.dtype.is_none_or(|dtype| dtype == tensor.dtype())
-        && wanted.device.is_none_or(|device| device == tensor.device().into())
+        && wanted.device.is_none_or(|device| !device.is_numbered() && device.placed() == tensor.device())
         && match wanted.format {
             None | Some("preserve_format") => true,
             // The format that the strides say counts, with gaps or without.
@@ -162,12 +162,14 @@ methods! {
         convert(own, &ToOptions { device: Some(Device::Cpu.into()), format, ..ToOptions::default() })
     }
     fn cuda(own, device, non_blocking = False, memory_format) "The tensor on a CUDA device." {
-        let _ = (&non_blocking, &memory_format);
-        let device = given(&device).map_or(Ok(Device::Cuda(0).into()), device_of)?;
+        let _ = &non_blocking;
+        let format = given(&memory_format).map(named_format).transpose()?;
+        let current = || Ok(Device::Cuda(rushlight_cuda::card::current()).into());
+        let device = given(&device).map_or_else(current, device_of)?;
         if !matches!(device.device, Device::Cuda(_)) {
             return Err(PyRuntimeError::new_err("Invalid device, must be cuda device"));
         }
-        convert(own, &ToOptions { device: Some(device), ..ToOptions::default() })
+        convert(own, &ToOptions { device: Some(device), format, ..ToOptions::default() })
     }
     fn type_as(own, other = required) "The tensor in another tensor's dtype and on its device." {
         let other = other.ok_or_else(|| PyTypeError::new_err(parse::missing("type_as", &["other"])))?;

@@ -67,3 +67,32 @@ pub const fn type_name(dtype: DType) -> &'static str {
 pub fn function_name(operator: &str, dtype: DType) -> String {
     format!("{}_{}", operator.replace('.', "_"), type_name(dtype).to_lowercase())
 }
+
+/// The headers, by the names under which the sources include them.
+pub const HEADERS: &[(&str, &str)] = &[
+    ("angles.cuh", include_str!("angles.cuh")),
+    ("base.cuh", include_str!("base.cuh")),
+    ("bessel.cuh", include_str!("bessel.cuh")),
+    ("complex.cuh", include_str!("complex.cuh")),
+    ("convert.cuh", include_str!("convert.cuh")),
+    ("elementary.cuh", include_str!("elementary.cuh")),
+    ("elementwise.cuh", include_str!("elementwise.cuh")),
+    ("geometry.cuh", include_str!("geometry.cuh")),
+    ("integers.cuh", include_str!("integers.cuh")),
+    ("matmul.cuh", include_str!("matmul.cuh")),
+    ("platform.cuh", include_str!("platform.cuh")),
+    ("prelude.cuh", include_str!("prelude.cuh")),
+    ("reduce.cuh", include_str!("reduce.cuh")),
+    ("special.cuh", include_str!("special.cuh")),
+    ("tables.cuh", include_str!("tables.cuh")),
+];
+
+/// The functions of an operator or a fold in `expressions.cuh`: only they are compiled with a kernel. `namespace` is
+/// `pointwise` or `folds`.
+pub fn section(namespace: &str, name: &str) -> &'static str {
+    const ALL: &str = include_str!("expressions.cuh");
+    let within = ALL.split_once(&format!("namespace rushlight::{namespace} {{\n")).map_or("", |(_, rest)| rest);
+    let own = within.split_once(&format!("\n// {name}\n")).map_or("", |(_, rest)| rest);
+    let end = ["\n// ", "\n} // namespace"].into_iter().filter_map(|mark| own.find(mark)).min();
+    end.map_or(own, |end| &own[..end])
+}

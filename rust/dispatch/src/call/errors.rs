@@ -21,6 +21,8 @@ pub fn not_on_cuda(op: &Operator) -> Error {
 /// Adds the operator, and the shapes of its operands unless the error has more specific ones.
 #[cold]
 pub fn with_context(error: Error, args: &Args, in_place: bool) -> Error {
+    // A composition that reads memory of the host has no form for other devices.
+    let error = if error.class() == Class::Unreachable { not_on_cuda(args.op) } else { error };
     let shapes: Vec<Dims> = args.each_tensor().map(|(_, tensor)| tensor.sizes().clone()).collect();
     error.called(args.op.display_name(in_place), shapes)
 }

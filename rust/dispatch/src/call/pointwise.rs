@@ -6,6 +6,7 @@ use rushlight_core::loop_nest::{LoopNest, result_layout};
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
 use rushlight_cpu::pointwise::{InnerLoop, Numbers, RawOperand};
+use rushlight_cuda::elementwise::Function;
 use smallvec::SmallVec;
 
 use super::destination::Destination;
@@ -19,7 +20,7 @@ use crate::copy::copy;
 use crate::interpreter::while_detached;
 use crate::operator::{Args, Operator, Pointwise, Promote, Tags, TensorSpec};
 use crate::value::{Operand, Operands, Output, Target};
-use crate::{fast_path, node, promote};
+use crate::{device_loops, fast_path, node, promote};
 
 const KEPT_SHAPE: &str = "An in-place operation keeps the shape of the first tensor, and the others broadcast to it.";
 
@@ -54,14 +55,38 @@ fn compute_into(
 ) -> Result<()> {
     let Some((wide, inner_loop)) = loop_for(body, common) else { return Err(not_implemented(op, common)) };
     let kernel = Loop { inner_loop, numbers, compute: wide, result: body.promote.result(wide) };
-    let result = body.promote.result(common);
-    if result.compute() != result && out.dtype() != result {
-        // Rounded to the narrow type first, as if the result were a tensor of its own.
-        let rounded = allocate(&TensorSpec::new(out.sizes(), result, out))?;
-        kernel.over(&rounded, operands)?;
-        return copy(out, &rounded);
+    through_result(out, body.promote.result(common), |out| kernel.over(out, operands))
+}
+
+/// Runs the operator's expression over elements in memory of a CUDA device.
+fn compute_on_cuda(
+    out: &Tensor,
+    op: &Operator,
+    body: &Pointwise,
+    operands: &Operands,
+    numbers: &Numbers,
+    common: DType,
+) -> Result<()> {
+    let in_dtype = |dtype: DType| body.loops.expression(dtype);
+    let Some((expression, dtype)) = in_dtype(common).or_else(|| in_dtype(common.compute())) else {
+        return Err(not_implemented(op, common));
+    };
+    let (numbers_of, optional) = (expression.numbers.len(), expression.optional.len());
+    let function = Function::Operator { name: op.name, dtype, numbers: numbers_of, optional };
+    through_result(out, body.promote.result(common), |out| {
+        device_loops::compute(out, function, operands, numbers, dtype)
+    })
+}
+
+/// Runs a loop whose result has a dtype. If that is narrow and not the target's, the result is rounded to it first, as if it were a
+/// tensor of its own.
+fn through_result(out: &Tensor, result: DType, run: impl Fn(&Tensor) -> Result<()>) -> Result<()> {
+    if result.compute() == result || out.dtype() == result {
+        return run(out);
     }
-    kernel.over(out, operands)
+    let rounded = allocate(&TensorSpec::new(out.sizes(), result, out))?;
+    run(&rounded)?;
+    copy(out, &rounded)
 }
 
 /// All steps of an elementwise call.
@@ -146,6 +171,8 @@ fn promoted(body: &Pointwise, operands: &Operands, numbers: &Numbers) -> Result<
     Ok(common)
 }
 
+type Compute = fn(&Tensor, &Operator, &Pointwise, &Operands, &Numbers, DType) -> Result<()>;
+
 /// Runs the loop, if there are elements.
 fn run(
     out: &Tensor,
@@ -155,7 +182,7 @@ fn run(
     numbers: &Numbers,
     common: DType,
 ) -> Result<()> {
-    match select_kernel(op, out.device(), compute_into, None)? {
+    match select_kernel(op, out.device(), compute_into as Compute, Some(compute_on_cuda))? {
         Some(kernel) if out.layout().numel() > 0 => kernel(out, op, body, operands, numbers, common),
         _ => Ok(()),
     }

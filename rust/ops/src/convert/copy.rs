@@ -47,11 +47,8 @@ pub static COPY: Operator = Operator {
             ));
             Err(with_hint(told, own, from))
         },
-        cpu: |args, target| match args.optional_tensor(OTHER) {
-            Some(from) => copy::copy(target, from),
-            None => create::fill(target, args.scalar(OTHER)?),
-        },
-        cuda: None,
+        cpu: overwrite,
+        cuda: Some(overwrite),
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, crate::create::fill::nothing),
@@ -67,6 +64,13 @@ pub static COPY: Operator = Operator {
     reference: "np.broadcast_to(other, self.shape)",
     ..Operator::BASE
 };
+
+fn overwrite(args: &Args, target: &Tensor) -> Result<()> {
+    match args.optional_tensor(COPY::OTHER) {
+        Some(from) => copy::copy(target, from),
+        None => create::fill(target, args.scalar(COPY::OTHER)?),
+    }
+}
 
 /// A hint that makes the source fit; the target is unchanged.
 #[cold]

@@ -10,7 +10,7 @@ use rushlight_dispatch::operator::{
 };
 
 use rushlight_core::memory_format::{channels_last_format, strides};
-use rushlight_dispatch::copy::{copy as copy_elements, readable};
+use rushlight_dispatch::copy::{copy as copy_elements, on_host, readable};
 use rushlight_dispatch::value::{Output, Value};
 use rushlight_dispatch::{create, op, quantized, vmap, warn_once};
 
@@ -28,8 +28,8 @@ pub static TO_DTYPE: Operator = Operator {
     tags: Tags::LAZY_CONJ,
     sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Custom(copied),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?;
             let layout = like(own, args.optional_str(MEMORY_FORMAT))?;
             let device = args.device(DEVICE).unwrap_or(own.device());
@@ -38,9 +38,8 @@ pub static TO_DTYPE: Operator = Operator {
             }
             Ok(vec![TensorSpec { layout, dtype: args.dtype(DTYPE).unwrap_or(own.dtype()), device }])
         },
-        cpu: |args, results| copy_elements(&results[0], args.tensor(INPUT)?),
-        cuda: None,
-    }),
+        |args, results| copy_elements(&results[0], args.tensor(INPUT)?),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad())]),
     samples: &["t(2, 3), dtype=torch.float64", "t(2, 3).t(), dtype=torch.float64", "t()"],
     reference: "np.array(self, dtype=dtype)",
@@ -70,15 +69,14 @@ pub static CLONE: Operator = Operator {
     tags: Tags::LAZY_CONJ,
     sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Custom(copied),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?;
             let layout = like(own, args.optional_str(MEMORY_FORMAT))?;
             Ok(vec![TensorSpec { layout, dtype: own.dtype(), device: own.device() }])
         },
-        cpu: |args, results| copy_elements(&results[0], args.tensor(INPUT)?),
-        cuda: None,
-    }),
+        |args, results| copy_elements(&results[0], args.tensor(INPUT)?),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad())]),
     samples: &["t(2, 3)", "t(2, 3).t()", "t()"],
     reference: "np.array(self)",
@@ -143,13 +141,13 @@ pub fn item(tensor: &Tensor) -> Result<Scalar> {
             .shapes([tensor.sizes().as_slice()])
             .hint("Use x.tolist() to get all elements."));
     }
-    if tensor.device() != Device::Cpu {
+    if tensor.device() == Device::Meta {
         return Err(Error::runtime("Tensor.item() cannot be called on meta tensors"));
     }
     if tensor.is_batched() {
         return Err(vmap::item_error());
     }
-    let tensor = &readable(&quantized::dequantized(tensor)?)?;
+    let tensor = &readable(&on_host(&quantized::dequantized(tensor)?)?)?;
     let pin = tensor.storage().pin()?;
     Ok(dispatch!(tensor.dtype(), T in all => {
         // SAFETY: the layout lies within the pinned storage; foreign memory may be unaligned.

@@ -11,7 +11,7 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::promote::number_dtype;
 use rushlight_dispatch::value::{Arg, Output};
-use rushlight_dispatch::{create, sparse};
+use rushlight_dispatch::{copy, create, sparse};
 
 use super::{Options, factory, sizes};
 
@@ -492,17 +492,16 @@ pub static NEW_EMPTY_STRIDED: Operator = Operator {
 
 /// Writes each number of a list to a tensor of one dtype.
 fn write_ints(tensor: &Tensor, numbers: impl Iterator<Item = i64>) -> Result<()> {
-    if tensor.device() != Device::Cpu {
-        return Ok(());
-    }
-    let pin = tensor.storage().pin()?;
-    dispatch!(tensor.dtype(), T in all => {
-        for (place, number) in numbers.take(tensor.numel()).enumerate() {
-            // SAFETY: the tensor is new, contiguous, and `place` lies within it.
-            unsafe { pin.as_ptr().cast::<T>().add(place).write(T::from_scalar(Scalar::Int(number))) };
-        }
-    });
-    Ok(())
+    copy::from_host(tensor, |target| {
+        let pin = target.storage().pin()?;
+        dispatch!(target.dtype(), T in all => {
+            for (place, number) in numbers.take(target.numel()).enumerate() {
+                // SAFETY: the tensor is new, contiguous, and `place` lies within it.
+                unsafe { pin.as_ptr().cast::<T>().add(place).write(T::from_scalar(Scalar::Int(number))) };
+            }
+        });
+        Ok(())
+    })
 }
 
 #[operator]

@@ -51,9 +51,11 @@ pub fn fill<T: Element>(
     draw: impl FnOnce(&mut Stream, &mut [T]),
 ) -> Result<()> {
     let count = tensor.numel();
-    if tensor.device() != Device::Cpu || count == 0 {
+    if tensor.device() == Device::Meta || count == 0 {
         return Ok(());
     }
+    // The stream of the CPU is drawn for memory of the host alone.
+    drop(tensor.storage().pin()?);
     let mut draw = Some(draw);
     let mut run = |target: &Tensor| {
         interpreter::while_detached(count, || {

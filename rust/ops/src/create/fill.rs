@@ -36,7 +36,9 @@ pub static FILL_: Operator = Operator {
     check: Some(|args| check_fits(args.scalar(VALUE)?, args.tensor(INPUT)?.dtype())),
     tags: Tags::UNIFORM,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| create::fill(own, args.scalar(VALUE)?))),
+    implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|args, own| {
+        create::fill(own, args.scalar(VALUE)?)
+    })),
     derivative: ZERO_GRADIENT,
     samples: &["t(2, 3), 1", "t(), 0", "t(3, 2).t(), 1"],
     errors: &[(
@@ -113,8 +115,8 @@ pub static FILL: Operator = Operator {
     >>> torch.fill(torch.zeros(2), 3)
     tensor([3., 3.])",
     dtypes: DTypes::ALL,
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?;
             match args.optional_tensor(VALUE) {
                 Some(value) => check_single(value)?,
@@ -123,12 +125,11 @@ pub static FILL: Operator = Operator {
             let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
             Ok(vec![TensorSpec { layout, dtype: own.dtype(), device: own.device() }])
         },
-        cpu: |args, results| match args.optional_tensor(VALUE) {
+        |args, results| match args.optional_tensor(VALUE) {
             Some(value) => copy::copy(&results[0], value),
             None => create::fill(&results[0], args.scalar(VALUE)?),
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, nothing),
         formula(VALUE, Saves::NOTHING, |d| d.grad()),
@@ -163,7 +164,7 @@ pub static ZERO_: Operator = Operator {
     tags: Tags::UNIFORM,
     sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|_, own| create::fill(own, Scalar::ZERO))),
+    implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|_, own| create::fill(own, Scalar::ZERO))),
     derivative: ZERO_GRADIENT,
     samples: &["t(2, 3)", "t()", "t(3, 2).t()"],
     errors: &[(

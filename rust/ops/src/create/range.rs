@@ -7,7 +7,8 @@ use std::ops::{Add, Div, Mul, Sub};
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, c32, c64, c128, default_dtype, f16_};
-use rushlight_core::{DType, Device, Element, Error, Result, Scalar, dispatch};
+use rushlight_core::{DType, Element, Error, Result, Scalar, dispatch};
+use rushlight_dispatch::copy::from_host;
 use rushlight_dispatch::{create, interpreter};
 
 use super::constant::NO_INPUT;
@@ -26,12 +27,9 @@ const RANGES: Operator = Operator {
 
 /// Fills a new tensor element by element.
 pub(super) fn generate<T: Element>(tensor: &Tensor, at: impl Fn(usize) -> T + Sync) -> Result<()> {
-    if tensor.device() != Device::Cpu {
-        return Ok(());
-    }
     let count = tensor.numel();
-    interpreter::while_detached(count, || {
-        let pin = tensor.storage().pin()?;
+    let write = |target: &Tensor| {
+        let pin = target.storage().pin()?;
         let start = pin.as_ptr() as usize;
         rushlight_par::parallel_for(count, 1 << 15, |range| {
             for place in range {
@@ -40,7 +38,8 @@ pub(super) fn generate<T: Element>(tensor: &Tensor, at: impl Fn(usize) -> T + Sy
             }
         });
         Ok(())
-    })
+    };
+    from_host(tensor, |target| interpreter::while_detached(count, || write(target)))
 }
 
 fn real(value: Scalar) -> Result<f64> {

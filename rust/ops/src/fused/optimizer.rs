@@ -17,6 +17,8 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::{Arg, Output};
 use rushlight_dispatch::{copy, create, interpreter, overlap, variants, vmap};
 
+use super::on_cuda;
+
 #[operator]
 pub static SGD: Operator = Operator {
     name: "_fused_sgd",
@@ -33,7 +35,7 @@ Without momentum `buffers` is empty; with `first` they are uninitialised.
     dtypes: DTypes::INEXACT,
     tags: Tags::LAZY_CONJ,
     batch_rule: BatchRule::Unsupported(|_| vmap::data_error()),
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(sgd)),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(sgd)),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
     samples: &["[t(3), t(2, 2)], [t(3), t(2, 2)], [t(3), t(2, 2)], 0.1, 0.9, 0.0, 0.1, True, False, False"],
     reference: "",
@@ -56,7 +58,7 @@ Without `amsgrad`, `max_exp_avg_sqs` is empty.
     dtypes: DTypes::INEXACT,
     tags: Tags::LAZY_CONJ,
     batch_rule: BatchRule::Unsupported(|_| vmap::data_error()),
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(adam)),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(adam)),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
     samples: &["[t(3)], [t(3)], [t(3)], [pos(3)], [], [torch.zeros(())], 0.1, 0.9, 0.99, 1e-8, 0.1, False, False, True"],
     reference: "",
@@ -151,7 +153,7 @@ fn run<const N: usize>(
         return Ok(());
     }
     let dtype = tensors[0].dtype().to_real();
-    if tensors[0].device() == Device::Cpu && tensors[0].numel() > 0 {
+    if tensors[0].device() != Device::Meta && tensors[0].numel() > 0 {
         let layouts = tensors.map(real);
         let nest = LoopNest::new(layouts.each_ref(), [dtype.size(); N]);
         let shared = tensors[0].storage().is_shared();
@@ -170,10 +172,15 @@ fn run<const N: usize>(
     Ok(())
 }
 
-fn sgd(args: &Args) -> Result<Output> {
+fn is_on_cuda(tensor: &Tensor) -> bool {
+    matches!(tensor.device(), Device::Cuda(_))
+}
+
+/// The numbers of a call of `SGD`.
+fn numbers_of_sgd(args: &Args) -> Result<Sgd> {
     use SGD::*;
 
-    let numbers = Sgd {
+    Ok(Sgd {
         lr: args.float(LR)?,
         momentum: args.float(MOMENTUM)?,
         dampening: args.float(DAMPENING)?,
@@ -181,15 +188,29 @@ fn sgd(args: &Args) -> Result<Output> {
         nesterov: args.bool(NESTEROV)?,
         maximize: args.bool(MAXIMIZE)?,
         first: args.bool(FIRST)?,
-    };
+    })
+}
+
+fn sgd(args: &Args) -> Result<Output> {
+    use SGD::*;
+
+    let numbers = numbers_of_sgd(args)?;
     // SAFETY: layouts stay within their pinned storages.
     unsafe {
         if numbers.momentum == 0.0 {
             for tensors in columns(args, [PARAMS, GRADS])? {
+                if is_on_cuda(tensors[0]) {
+                    on_cuda::sgd_step(tensors[0], tensors[1], None, &numbers)?;
+                    continue;
+                }
                 run(tensors, |dtype, nest, ends| sgd_step(dtype, nest, ends, &numbers))?;
             }
         } else {
             for tensors in columns(args, [PARAMS, GRADS, BUFFERS])? {
+                if is_on_cuda(tensors[0]) {
+                    on_cuda::sgd_step(tensors[0], tensors[1], Some(tensors[2]), &numbers)?;
+                    continue;
+                }
                 run(tensors, |dtype, nest, ends| sgd_momentum_step(dtype, nest, ends, &numbers))?;
             }
         }
@@ -210,11 +231,20 @@ fn adam(args: &Args) -> Result<Output> {
                 columns(args, [PARAMS, GRADS, EXP_AVGS, EXP_AVG_SQS, MAX_EXP_AVG_SQS])?.into_iter().zip(steps)
             {
                 let numbers = next(args, step)?;
+                if is_on_cuda(tensors[0]) {
+                    let [param, grad, mean, square, largest] = tensors;
+                    on_cuda::adam_step([param, grad, mean, square], Some(largest), &numbers)?;
+                    continue;
+                }
                 run(tensors, |dtype, nest, ends| amsgrad_step(dtype, nest, ends, &numbers))?;
             }
         } else {
             for (tensors, step) in columns(args, [PARAMS, GRADS, EXP_AVGS, EXP_AVG_SQS])?.into_iter().zip(steps) {
                 let numbers = next(args, step)?;
+                if is_on_cuda(tensors[0]) {
+                    on_cuda::adam_step(tensors, None, &numbers)?;
+                    continue;
+                }
                 run(tensors, |dtype, nest, ends| adam_step(dtype, nest, ends, &numbers))?;
             }
         }

@@ -12,9 +12,9 @@ use rushlight_dispatch::operator::{
     Accepts, Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, ExplicitAutograd, Implementation,
     Operator, Out, Saves, Tags, TensorSpec, Update, Variants, formula, operator,
 };
-use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
+use rushlight_dispatch::value::{Ints, Operand, Output, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, one_result, unsqueeze_to_rank};
-use rushlight_dispatch::{copy, create, interpreter, op};
+use rushlight_dispatch::{copy, create, device_loops, interpreter, op};
 
 use super::nonzero::positions;
 use super::put::{put_into, single};
@@ -97,7 +97,10 @@ pub static MASKED_FILL: Operator = Operator {
             let value = create::scalar_of(args.scalar(VALUE)?, target.dtype(), target.device())?;
             fill(target, args.tensor(MASK)?, &value)
         },
-        cuda: None,
+        cuda: Some(|args, target| {
+            let (mask, value) = (args.tensor(MASK)?, args.scalar(VALUE)?);
+            device_loops::select(target, Operand::Tensor(mask), Operand::Number(value), Operand::Tensor(target))
+        }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(MASK), cleared)]),
     node: "MaskedFillBackward0",
@@ -142,7 +145,10 @@ pub static MASKED_FILL_TENSOR: Operator = Operator {
             check_mask(args)
         },
         cpu: |args, target| fill(target, args.tensor(MASK)?, args.tensor(VALUE)?),
-        cuda: None,
+        cuda: Some(|args, target| {
+            let (mask, value) = (args.tensor(MASK)?, args.tensor(VALUE)?);
+            device_loops::select(target, Operand::Tensor(mask), Operand::Tensor(value), Operand::Tensor(target))
+        }),
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(MASK), cleared),

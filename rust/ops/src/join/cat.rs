@@ -34,7 +34,7 @@ pub static CAT: Operator = Operator {
     autocast: Autocast::Promote,
     sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Custom(batched_cat),
-    implementation: Implementation::Kernel(Kernel { infer: infer_cat, cpu: run_cat, cuda: None }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(infer_cat, run_cat)),
     derivative: Derivative::Joint(Joint { inputs: &[TENSORS], saves: Saves::NOTHING, gradients: cut }),
     samples: &["[t(2, 3), t(1, 3)]", "[t(2, 3), t(2, 1)], 1", "[t(2), t(0), t(3)], -1", "[t(2, 3).t(), t(1, 2)]"],
     errors: &[
@@ -187,7 +187,7 @@ pub static STACK: Operator = Operator {
     autocast: Autocast::Promote,
     sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Custom(batched_stack),
-    implementation: Implementation::Kernel(Kernel { infer: infer_stack, cpu: run_stack, cuda: None }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(infer_stack, run_stack)),
     derivative: Derivative::Joint(Joint {
         inputs: &[TENSORS],
         saves: Saves::NOTHING,

@@ -122,16 +122,15 @@ pub static ADDMM: Operator = Operator {
     autocast: Autocast::LowerPrecision,
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(batched_addmm),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?;
             check_factors(args)?;
             let sizes = check_mats(own, args.tensor(MAT1)?, args.tensor(MAT2)?)?;
             Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
         },
-        cpu: |args, results| add_product(args, [MAT1, MAT2], results),
-        cuda: None,
-    }),
+        |args, results| add_product(args, [MAT1, MAT2], results),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, addend_gradient),
         formula(MAT1, Saves::input(MAT2), |d| scaled(gradient_of_first(d, MAT1, MAT2), d.scalar(ALPHA))),
@@ -171,8 +170,8 @@ pub static ADDMV: Operator = Operator {
     out: Out::EXACT,
     dtypes: DTypes::NUMBERS,
     batch_rule: BatchRule::Custom(batched_addmv),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (own, a, v) = (args.tensor(INPUT)?, args.tensor(MAT)?, args.tensor(VEC)?);
             check_factors(args)?;
             if a.rank() != 2 || v.rank() != 1 || own.rank() > 1 {
@@ -204,9 +203,8 @@ pub static ADDMV: Operator = Operator {
             check_dtype("addmv_impl_cpu", a.dtype())?;
             Ok(vec![TensorSpec::new(&[rows], own.dtype(), own)])
         },
-        cpu: |args, results| add_product(args, [MAT, VEC], results),
-        cuda: None,
-    }),
+        |args, results| add_product(args, [MAT, VEC], results),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, addend_gradient),
         formula(MAT, Saves::input(VEC), |d| {
@@ -238,8 +236,8 @@ pub static BADDBMM: Operator = Operator {
     dtypes: DTypes::NUMBERS,
     autocast: Autocast::LowerPrecision,
     batch_rule: BatchRule::Custom(batched_baddbmm),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (own, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
             check_factors(args)?;
             if a.rank() == 3 {
@@ -259,9 +257,8 @@ pub static BADDBMM: Operator = Operator {
             check_dtype("baddbmm", a.dtype())?;
             Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
         },
-        cpu: |args, results| add_product(args, [BATCH1, BATCH2], results),
-        cuda: None,
-    }),
+        |args, results| add_product(args, [BATCH1, BATCH2], results),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, addend_gradient),
         formula(BATCH1, Saves::input(BATCH2), |d| scaled(d.grad().matmul(d.input(BATCH2).adjoint()), d.scalar(ALPHA))),

@@ -80,8 +80,8 @@ pub static MM: Operator = Operator {
     autocast: Autocast::LowerPrecision,
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(batched_mm),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (a, b) = (args.tensor(INPUT)?, args.tensor(MAT2)?);
             if a.rank() != 2 {
                 return Err(Error::runtime("self must be a matrix"));
@@ -100,9 +100,8 @@ pub static MM: Operator = Operator {
             check_product_dtype(a.dtype())?;
             Ok(vec![TensorSpec::new(&[a.sizes()[0], b.sizes()[1]], a.dtype(), a)])
         },
-        cpu: |args, results| multiply(args, [INPUT, MAT2], results),
-        cuda: None,
-    }),
+        |args, results| multiply(args, [INPUT, MAT2], results),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(MAT2), |d| gradient_of_first(d, INPUT, MAT2)),
         formula(MAT2, Saves::input(INPUT), |d| gradient_of_second(d, INPUT, MAT2)),
@@ -219,16 +218,15 @@ pub static BMM: Operator = Operator {
     autocast: Autocast::LowerPrecision,
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(|batch| batched_products(batch, [INPUT, MAT2])),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (a, b) = (args.tensor(INPUT)?, args.tensor(MAT2)?);
             check_batches(a, b, &[])?;
             check_batched(a, b)?;
             Ok(vec![TensorSpec::new(&[a.sizes()[0], a.sizes()[1], b.sizes()[2]], a.dtype(), a)])
         },
-        cpu: |args, results| multiply(args, [INPUT, MAT2], results),
-        cuda: None,
-    }),
+        |args, results| multiply(args, [INPUT, MAT2], results),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(MAT2), |d| d.grad().with_tensor(&BMM, d.input(MAT2).adjoint())),
         formula(MAT2, Saves::input(INPUT), |d| d.input(INPUT).adjoint().with_tensor(&BMM, d.grad())),
@@ -265,16 +263,15 @@ pub static BATCHED: Operator = Operator {
     torch.Size([2, 4, 1, 1])",
     dtypes: DTypes::NUMBERS,
     batch_rule: BatchRule::Custom(|batch| batched_products(batch, [INPUT, OTHER])),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (a, b) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
             let sizes = batched_sizes(a, b)?;
             check_batched(a, b)?;
             Ok(vec![TensorSpec::new(&sizes, a.dtype(), a)])
         },
-        cpu: |args, results| multiply(args, [INPUT, OTHER], results),
-        cuda: None,
-    }),
+        |args, results| multiply(args, [INPUT, OTHER], results),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(OTHER), |d| d.grad().matmul(d.input(OTHER).adjoint())),
         formula(OTHER, Saves::input(INPUT), |d| d.input(INPUT).adjoint().matmul(d.grad())),
@@ -298,8 +295,8 @@ pub static MV: Operator = Operator {
     dtypes: DTypes::NUMBERS,
     sparse: Sparse::CompositeImplicit,
     batch_rule: BatchRule::Custom(batched_mv),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (a, v) = (args.tensor(INPUT)?, args.tensor(VEC)?);
             if a.rank() != 2 || v.rank() != 1 {
                 let rank = a.rank().min(1).max(usize::from(a.rank() == 2));
@@ -330,9 +327,8 @@ pub static MV: Operator = Operator {
             check_dtype("addmv_impl_cpu", a.dtype())?;
             Ok(vec![TensorSpec::new(&x[..1], a.dtype(), a)])
         },
-        cpu: |args, results| multiply_as(args, [INPUT, VEC], Matrix::column(&results[0])),
-        cuda: None,
-    }),
+        |args, results| multiply_as(args, [INPUT, VEC], Matrix::column(&results[0])),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(VEC), |d| d.grad().outer(d.input(VEC).conj())),
         formula(VEC, Saves::input(INPUT), |d| d.input(INPUT).adjoint().with_tensor(&MV, d.grad())),
@@ -385,14 +381,13 @@ pub static DOT: Operator = Operator {
     out: Out::new(Accepts::Same, &["result dtype {Out} does not match input dtype {Result}"]),
     dtypes: DTypes::NUMBERS,
     batch_rule: BatchRule::Custom(batched_dot),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer_dot(args, TENSOR),
-        cpu: |args, results| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer_dot(args, TENSOR),
+        |args, results| {
             let out = Matrix { tensor: &results[0], layout: results[0].layout().unsqueeze(0).unsqueeze(0) };
             multiply_as(args, [INPUT, TENSOR], out)
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(TENSOR), |d| d.grad() * d.input(TENSOR).conj()),
         formula(TENSOR, Saves::input(INPUT), |d| d.grad() * d.input(INPUT).conj()),

@@ -15,6 +15,7 @@ pub mod ldl;
 pub mod lu;
 pub mod matrix;
 pub mod norms;
+mod on_cuda;
 pub mod powers;
 pub mod qr;
 pub mod rank;
@@ -25,7 +26,7 @@ pub mod vectors;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::storage::Pin;
-use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
+use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar};
 use rushlight_cpu::linalg::matmul::{Matrices, Untyped, gemm_of, multiplies};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::plain;
@@ -105,6 +106,14 @@ pub fn product(out: Matrix, alpha: Scalar, a: Matrix, b: Matrix, addend: Option<
         sizes.extend([rows, cols]);
         operand.layout.broadcast_to(&sizes)
     };
+    if let Device::Cuda(_) = out.tensor.device() {
+        let (a, b) = ((a.tensor, stretch(a, m, k)?), (b.tensor, stretch(b, k, n)?));
+        let addend = match addend {
+            Some((beta, operand)) if beta.truth() => Some((beta, (operand.tensor, stretch(operand, m, n)?))),
+            _ => None,
+        };
+        return on_cuda::product((out.tensor, out.layout), alpha, a, b, addend);
+    }
     let (pa, pb, pc) = (a.tensor.storage().pin()?, b.tensor.storage().pin()?, out.tensor.storage().pin()?);
     let pd = addend.as_ref().map(|(_, operand)| operand.tensor.storage().pin()).transpose()?;
     let (a, b) = (stretch(a, m, k)?, stretch(b, k, n)?);

@@ -129,11 +129,10 @@ pub static AFFINE: Operator = Operator {
     tensor([4.])",
     dtypes: PRODUCTS,
     batch_rule: BatchRule::Custom(batched_affine),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer(args, [INPUT, WEIGHT], Some(args.tensor(BIAS)?)),
-        cpu: |args, results| run(args, [INPUT, WEIGHT], Some(args.tensor(BIAS)?), results),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer(args, [INPUT, WEIGHT], Some(args.tensor(BIAS)?)),
+        |args, results| run(args, [INPUT, WEIGHT], Some(args.tensor(BIAS)?), results),
+    )),
     derivative: Derivative::Formulas(&[
         formula(BIAS, Saves::NOTHING, |d| d.grad()),
         formula(INPUT, Saves::input(WEIGHT), |d| d.grad().matmul(d.input(WEIGHT).conj())),
@@ -157,11 +156,10 @@ pub static PLAIN: Operator = Operator {
     tensor([3.])",
     dtypes: PRODUCTS,
     batch_rule: BatchRule::Custom(batched_plain),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer(args, [INPUT, WEIGHT], None),
-        cpu: |args, results| run(args, [INPUT, WEIGHT], None, results),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer(args, [INPUT, WEIGHT], None),
+        |args, results| run(args, [INPUT, WEIGHT], None, results),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(WEIGHT), |d| d.grad().matmul(d.input(WEIGHT).conj())),
         formula(WEIGHT, Saves::input(INPUT), |d| weight_gradient(d, INPUT)),

@@ -14,8 +14,8 @@ use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Pointwise, Promote,
     Saves, Sparse, Tags, TensorSpec, Variants, formula, operator,
 };
-use rushlight_dispatch::value::{Arg, Output};
-use rushlight_dispatch::{backcompat, op};
+use rushlight_dispatch::value::{Arg, Operand, Operands, Output};
+use rushlight_dispatch::{backcompat, device_loops, op};
 
 use crate::expr_ext::ExprExt;
 
@@ -94,7 +94,7 @@ pub static ANGLE: Operator = Operator {
     dtypes: DTypes::COMPUTED,
     sparse: Sparse::ZeroPreserving,
     batch_rule: BatchRule::Broadcast,
-    implementation: Implementation::Kernel(Kernel { infer: infer_angle, cpu: cpu_angle, cuda: None }),
+    implementation: Implementation::Kernel(Kernel { infer: infer_angle, cpu: cpu_angle, cuda: Some(cuda_angle) }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         let own = d.input(INPUT);
         let complex = matches!(&own, Expr::Tensor(own) if own.dtype().is_complex());
@@ -144,6 +144,20 @@ fn cpu_angle(args: &Args, results: &[Tensor]) -> Result<()> {
     let compute = if own.dtype().is_complex() { own.dtype() } else { results[0].dtype().compute() };
     let Some(inner_loop) = (ANGLES.cpu)(compute) else { return Err(not_implemented(args.op, own.dtype())) };
     run_loop(&results[0], [own], compute.to_real(), compute, inner_loop)
+}
+
+fn cuda_angle(args: &Args, results: &[Tensor]) -> Result<()> {
+    let own = args.tensor(ANGLE::INPUT)?;
+    let compute = if own.dtype().is_complex() { own.dtype() } else { results[0].dtype().compute() };
+    let operands = Operands::from_slice(&[Operand::Tensor(own)]);
+    device_loops::compute_loops(&results[0], ANGLE.name, &ANGLES, &operands, compute)
+}
+
+fn cuda_pair(args: &Args, second: Arg, results: &[Tensor], loops: Loops) -> Result<()> {
+    let operands =
+        Operands::from_slice(&[Operand::Tensor(args.tensor(Arg::FIRST)?), Operand::Tensor(args.tensor(second)?)]);
+    let compute = results[0].dtype().compute().to_real();
+    device_loops::compute_loops(&results[0], args.op.name, &loops, &operands, compute)
 }
 
 /// Runs a loop whose operands have one dtype and whose result has another.
@@ -233,7 +247,7 @@ pub static COMPLEX: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: |args| infer_pair(args, IMAG),
         cpu: |args, results| cpu_pair(args, IMAG, results, PAIRS),
-        cuda: None,
+        cuda: Some(|args, results| cuda_pair(args, IMAG, results, PAIRS)),
     }),
     derivative: Derivative::Formulas(&[
         formula(REAL, Saves::NOTHING, |d| d.grad().real()),
@@ -268,7 +282,7 @@ pub static POLAR: Operator = Operator {
             _ => infer_pair(args, ANGLE),
         },
         cpu: |args, results| cpu_pair(args, ANGLE, results, POLAR_PAIRS),
-        cuda: None,
+        cuda: Some(|args, results| cuda_pair(args, ANGLE, results, POLAR_PAIRS)),
     }),
     derivative: Derivative::Formulas(&[
         formula(ABS, Saves::RESULT, |d| (d.grad().conj() * d.result().sgn()).real()),

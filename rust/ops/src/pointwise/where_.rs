@@ -10,9 +10,9 @@ use rushlight_dispatch::operator::{
     TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::promote::PromotionState;
-use rushlight_dispatch::value::{Output, Value};
+use rushlight_dispatch::value::{Operand, Output, Value};
 use rushlight_dispatch::vmap::broadcast_operands;
-use rushlight_dispatch::{backcompat, create, warn_once};
+use rushlight_dispatch::{backcompat, create, device_loops, warn_once};
 
 use crate::expr_ext::ExprExt;
 
@@ -28,7 +28,7 @@ pub static WHERE: Operator = Operator {
     out: Out::new(Accepts::Same, &["Expected out type to be {Result} but got {Out}"]),
     dtypes: DTypes::ALL,
     batch_rule: BatchRule::Custom(chosen),
-    implementation: Implementation::Kernel(Kernel { infer, cpu, cuda: None }),
+    implementation: Implementation::Kernel(Kernel { infer, cpu, cuda: Some(cuda) }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(CONDITION), |d| d.input(CONDITION).choose(d.grad(), 0i64)),
         formula(OTHER, Saves::input(CONDITION), |d| d.input(CONDITION).choose(0i64, d.grad())),
@@ -134,6 +134,22 @@ fn cpu(args: &Args, results: &[Tensor]) -> Result<()> {
     // SAFETY: every layout stays within its pinned storage, and the loop has elements of the result's width.
     unsafe { run(&nest, raw, [dtype, DType::Bool, dtype, dtype], inner_loop(dtype.size()), &[]) };
     Ok(())
+}
+
+fn cuda(args: &Args, results: &[Tensor]) -> Result<()> {
+    let out = &results[0];
+    let operand = |arg| -> Result<Operand> {
+        match args.optional_tensor(arg) {
+            Some(tensor) => Ok(Operand::Tensor(tensor)),
+            None => {
+                let number = args.scalar(arg)?;
+                create::check_fits(number, out.dtype())?;
+                Ok(Operand::Number(number))
+            }
+        }
+    };
+    let condition = Operand::Tensor(args.tensor(WHERE::CONDITION)?);
+    device_loops::select(out, condition, operand(WHERE::INPUT)?, operand(WHERE::OTHER)?)
 }
 
 /// Moves elements of a given width, regardless of their dtype.

@@ -5,7 +5,6 @@ use rushlight_core::layout::DimSet;
 use rushlight_core::{Bool, DType, Result};
 use rushlight_cpu::folds;
 use rushlight_cpu::folds::Folds;
-use rushlight_cpu::reduce::Fold;
 use rushlight_dispatch::operator::{
     Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Sparse, TensorSpec, Variants,
     operator,
@@ -34,11 +33,10 @@ pub static ALL: Operator = Operator {
     >>> torch.all(torch.tensor([True, False]))
     tensor(False)",
     batch_rule: BatchRule::FullReduction(&ALL_DIMS),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer(args, ReduceDims::ALL),
-        cpu: |args, results| run(args, ReduceDims::ALL, results, ALL_TRUE.cpu),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer(args, ReduceDims::ALL),
+        |args, results| run(args, ReduceDims::ALL, results, ALL_TRUE),
+    )),
     samples: &["t(2, 3)", "t(0)", "t()"],
     reference: "np.all(self).astype(np.uint8 if self.dtype == np.uint8 else bool)",
     ..TRUTH
@@ -53,11 +51,10 @@ pub static ALL_DIM: Operator = Operator {
     >>> torch.all(torch.tensor([[1, 1], [0, 1]]), dim=1)
     tensor([ True, False])",
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer(args, ReduceDims::of(args, DIM, KEEPDIM)?),
-        cpu: |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, ALL_TRUE.cpu),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer(args, ReduceDims::of(args, DIM, KEEPDIM)?),
+        |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, ALL_TRUE),
+    )),
     samples: &["t(2, 3), 1", "t(2, 3), 0, True"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.all(self, axis=dim, keepdims=keepdim).astype(np.uint8 if self.dtype == np.uint8 else bool)",
@@ -73,11 +70,10 @@ pub static ALL_DIMS: Operator = Operator {
     >>> torch.all(torch.ones(2, 3), dim=(0, 1))
     tensor(True)",
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer(args, several(args)?),
-        cpu: |args, results| run(args, several(args)?, results, ALL_TRUE.cpu),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer(args, several(args)?),
+        |args, results| run(args, several(args)?, results, ALL_TRUE),
+    )),
     samples: &["t(2, 3), (0, 1)", "t(2, 3, 4), (0, 2), True"],
     reference: "np.all(self, axis=dim, keepdims=keepdim).astype(np.uint8 if self.dtype == np.uint8 else bool)",
     ..TRUTH
@@ -93,11 +89,10 @@ pub static ANY: Operator = Operator {
     tensor(True)",
     sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::FullReduction(&ANY_DIMS),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer(args, ReduceDims::ALL),
-        cpu: |args, results| run(args, ReduceDims::ALL, results, ANY_TRUE.cpu),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer(args, ReduceDims::ALL),
+        |args, results| run(args, ReduceDims::ALL, results, ANY_TRUE),
+    )),
     samples: &["t(2, 3)", "t(0)", "t()"],
     reference: "np.any(self).astype(np.uint8 if self.dtype == np.uint8 else bool)",
     ..TRUTH
@@ -112,11 +107,10 @@ pub static ANY_DIM: Operator = Operator {
     >>> torch.any(torch.tensor([[0, 0], [0, 1]]), dim=1)
     tensor([False,  True])",
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer(args, ReduceDims::of(args, DIM, KEEPDIM)?),
-        cpu: |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, ANY_TRUE.cpu),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer(args, ReduceDims::of(args, DIM, KEEPDIM)?),
+        |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, ANY_TRUE),
+    )),
     samples: &["t(2, 3), 1", "t(2, 3), 0, True"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
     reference: "np.any(self, axis=dim, keepdims=keepdim).astype(np.uint8 if self.dtype == np.uint8 else bool)",
@@ -132,11 +126,10 @@ pub static ANY_DIMS: Operator = Operator {
     >>> torch.any(torch.zeros(2, 3), dim=(0, 1))
     tensor(False)",
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer(args, several(args)?),
-        cpu: |args, results| run(args, several(args)?, results, ANY_TRUE.cpu),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer(args, several(args)?),
+        |args, results| run(args, several(args)?, results, ANY_TRUE),
+    )),
     samples: &["t(2, 3), (0, 1)", "t(2, 3, 4), (0, 2), True"],
     reference: "np.any(self, axis=dim, keepdims=keepdim).astype(np.uint8 if self.dtype == np.uint8 else bool)",
     ..TRUTH
@@ -152,11 +145,10 @@ pub static COUNT_NONZERO: Operator = Operator {
     tensor([1, 2])",
     dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     batch_rule: BatchRule::Over(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| Ok(vec![ReduceDims::along(args, DIM)?.spec(args, DType::I64)?]),
-        cpu: |args, results| run(args, ReduceDims::along(args, DIM)?, results, COUNTS.cpu),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| Ok(vec![ReduceDims::along(args, DIM)?.spec(args, DType::I64)?]),
+        |args, results| run(args, ReduceDims::along(args, DIM)?, results, COUNTS),
+    )),
     derivative: Derivative::NonDifferentiable("its result is a count"),
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3, 4), (0, 2)"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
@@ -174,16 +166,19 @@ fn several(args: &Args) -> Result<ReduceDims> {
 }
 
 pub const COUNTS: Folds = folds! {
+    "count_nonzero";
     for<S> [u8, i8, i16, i32, i64, f32, f64, c64, c128, Bool => i64] (
         0; |a, x| a + i64::from(x != T::default()); |a, b| a + b; |a, _n| a)
 };
 
 pub const ALL_TRUE: Folds = folds! {
+    "all";
     for<S> [u8, i8, i16, i32, i64, f32, f64, c64, c128, Bool => Bool] (
         Bool(1); |a, x| Bool(a.0 & u8::from(x != T::default())); |a, b| Bool(a.0 & b.0); |a, _n| a)
 };
 
 pub const ANY_TRUE: Folds = folds! {
+    "any";
     for<S> [u8, i8, i16, i32, i64, f32, f64, c64, c128, Bool => Bool] (
         Bool(0); |a, x| Bool(a.0 | u8::from(x != T::default())); |a, b| Bool(a.0 | b.0); |a, _n| a)
 };
@@ -193,14 +188,9 @@ fn infer(args: &Args, over: ReduceDims) -> Result<Vec<TensorSpec>> {
     Ok(vec![over.spec(args, dtype)?])
 }
 
-fn run(
-    args: &Args,
-    over: ReduceDims,
-    results: &[rushlight_autograd::Tensor],
-    pick: fn(DType) -> Option<Fold>,
-) -> Result<()> {
+fn run(args: &Args, over: ReduceDims, results: &[rushlight_autograd::Tensor], folds: Folds) -> Result<()> {
     let dtype = args.tensor(ALL::INPUT)?.dtype();
     // Signedness does not affect whether an element is zero.
     let compute = if dtype.is_wide_unsigned() { dtype.signed() } else { dtype.compute() };
-    super::run(args, over, results, pick, compute, &[])
+    super::fold(args, over, results, folds, compute, &[])
 }

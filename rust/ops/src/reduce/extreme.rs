@@ -3,7 +3,7 @@
 use rushlight_core::{Bool, DType, Error, Result};
 use rushlight_cpu::folds;
 use rushlight_cpu::folds::Folds;
-use rushlight_cpu::reduce::{Fold, extremum};
+use rushlight_cpu::reduce::extremum;
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
@@ -60,11 +60,10 @@ pub static MAX: Operator = Operator {
     >>> torch.max(torch.tensor([1., 3., 2.]))
     tensor(3.)",
     batch_rule: BatchRule::FullReduction(&AMAX),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer_all(args, "max_all"),
-        cpu: |args, results| run(args, ReduceDims::ALL, results, LARGEST.cpu),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer_all(args, "max_all"),
+        |args, results| run(args, ReduceDims::ALL, results, LARGEST),
+    )),
     derivative: SHARED_ALL,
     node: "MaxBackward1",
     samples: &["t(2, 3)", "t()", "t(3, 2).t()"],
@@ -135,11 +134,10 @@ pub static MIN: Operator = Operator {
     >>> torch.min(torch.tensor([1., 3., 2.]))
     tensor(1.)",
     batch_rule: BatchRule::FullReduction(&AMIN),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer_all(args, "min_all"),
-        cpu: |args, results| run(args, ReduceDims::ALL, results, SMALLEST.cpu),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer_all(args, "min_all"),
+        |args, results| run(args, ReduceDims::ALL, results, SMALLEST),
+    )),
     derivative: SHARED_ALL,
     node: "MinBackward1",
     samples: &["t(2, 3)", "t()", "t(3, 2).t()"],
@@ -186,11 +184,10 @@ pub static AMAX: Operator = Operator {
     >>> torch.amax(torch.tensor([[1., 3.], [4., 2.]]), 1)
     tensor([3., 4.])",
     batch_rule: BatchRule::Over(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer_values(args, "max_values"),
-        cpu: |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, LARGEST.cpu),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer_values(args, "max_values"),
+        |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, LARGEST),
+    )),
     derivative: SHARED,
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3, 4), (0, 2), True"],
     errors: &[("t(0, 3), 0", "IndexError", "amax(): Expected reduction dim 0 to have non-zero size.")],
@@ -213,11 +210,10 @@ pub static AMIN: Operator = Operator {
     >>> torch.amin(torch.tensor([[1., 3.], [4., 2.]]), 1)
     tensor([1., 2.])",
     batch_rule: BatchRule::Over(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer_values(args, "min_values"),
-        cpu: |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, SMALLEST.cpu),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer_values(args, "min_values"),
+        |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, SMALLEST),
+    )),
     derivative: SHARED,
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3, 4), (0, 2), True"],
     errors: &[("t(0, 3), 0", "IndexError", "amin(): Expected reduction dim 0 to have non-zero size.")],
@@ -236,8 +232,8 @@ pub static AMINMAX: Operator = Operator {
     min=tensor(1.),
     max=tensor(3.))",
     batch_rule: BatchRule::Over(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?;
             if own.numel() == 0 && !args.has(DIM) {
                 return Err(Error::runtime(
@@ -253,13 +249,12 @@ pub static AMINMAX: Operator = Operator {
             let spec = over.spec(args, own.dtype())?;
             Ok(vec![spec.clone(), spec])
         },
-        cpu: |args, results| {
+        |args, results| {
             let over = ReduceDims::of(args, DIM, KEEPDIM)?;
-            run(args, over, &results[..1], SMALLEST.cpu)?;
-            run(args, over, &results[1..], LARGEST.cpu)
+            run(args, over, &results[..1], SMALLEST)?;
+            run(args, over, &results[1..], LARGEST)
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(
         INPUT,
         Saves::input(INPUT).union(Saves::RESULT).union(Saves::result(1)),
@@ -458,17 +453,13 @@ fn run_arg(args: &Args, results: &[rushlight_autograd::Tensor], up: bool) -> Res
     super::reduce(&flat, ReduceDims::of(args, DIM, KEEPDIM)?.dims, results, fold, &[])
 }
 
-fn run(
-    args: &Args,
-    over: ReduceDims,
-    results: &[rushlight_autograd::Tensor],
-    pick: fn(DType) -> Option<Fold>,
-) -> Result<()> {
-    super::run(args, over, results, pick, results[0].dtype().compute(), &[])
+fn run(args: &Args, over: ReduceDims, results: &[rushlight_autograd::Tensor], folds: Folds) -> Result<()> {
+    super::fold(args, over, results, folds, results[0].dtype().compute(), &[])
 }
 
 /// NaN wins over everything, in both directions.
 pub const LARGEST: Folds = folds! {
+    "amax";
     for<S> [u8, i8, i16, i32, i64] (T::MIN; |a, x| if x > a { x } else { a }; |a, b| if b > a { b } else { a }; |a, _n| a);
     for<S> [f32, f64] (
         T::NEG_INFINITY;
@@ -479,6 +470,7 @@ pub const LARGEST: Folds = folds! {
 };
 
 pub const SMALLEST: Folds = folds! {
+    "amin";
     for<S> [u8, i8, i16, i32, i64] (T::MAX; |a, x| if x < a { x } else { a }; |a, b| if b < a { b } else { a }; |a, _n| a);
     for<S> [f32, f64] (
         T::INFINITY;

@@ -11,6 +11,7 @@ use super::ReduceDims;
 
 #[allow(clippy::useless_conversion)] // one line stands for several types
 pub const HASHES: Folds = folds! {
+    "hash";
     for<S> [u8, i8, i16, i32, i64 => u64] (0; |a, x| a ^ i64::from(x) as u64; |a, b| a ^ b; |a, _n| a);
     for<S> [f32, f64 => u64] (0; |a, x| a ^ f64::from(x).to_bits(); |a, b| a ^ b; |a, _n| a);
     for<S> [Bool => u64] (0; |a, x| a ^ u64::from(x.get()); |a, b| a ^ b; |a, _n| a)
@@ -31,8 +32,8 @@ Floats count as float64, integers as int64. The order of elements has no effect,
     dtypes: DTypes::REAL.union(DTypes::BOOL),
     kernel_name: "xor_sum_cpu",
     batch_rule: BatchRule::Over(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?;
             if args.int(MODE)? != 0 {
                 return Err(Error::runtime(format!("Unknown hash_tensor mode: {}", args.int(MODE)?)).hint("mode must be 0 (exclusive or of all bits)."));
@@ -52,11 +53,10 @@ Floats count as float64, integers as int64. The order of elements has no effect,
             }
             Ok(vec![over.spec(args, DType::U64)?])
         },
-        cpu: |args, results| {
-            super::run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, HASHES.cpu, args.tensor(INPUT)?.dtype().compute(), &[])
+        |args, results| {
+            super::fold(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, HASHES, args.tensor(INPUT)?.dtype().compute(), &[])
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::NonDifferentiable("its result is a hash of bits"),
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3, 4), (0, 2), keepdim=True", "t()"],
     errors: &[

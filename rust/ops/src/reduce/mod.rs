@@ -20,8 +20,10 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::{DimSet, wrap_dim};
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::storage::pin_all;
-use rushlight_core::{DType, Dims, Error, Layout, Result};
+use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
+use rushlight_cpu::folds::Folds;
 use rushlight_cpu::reduce::{Fold, Reduction};
+use rushlight_cuda::reduce as device;
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, BackwardContext, TensorSpec};
@@ -123,13 +125,7 @@ fn reduce_layout(
     fold: Fold,
     numbers: &[f64],
 ) -> Result<()> {
-    let mut kept = Layout { sizes: Dims::new(), strides: Dims::new(), offset: layout.offset };
-    let mut row = Layout { sizes: Dims::new(), strides: Dims::new(), offset: 0 };
-    for (dim, (&size, &stride)) in layout.sizes.iter().zip(&layout.strides).enumerate() {
-        let side = if dims.has(dim) { &mut row } else { &mut kept };
-        side.sizes.push(size);
-        side.strides.push(stride);
-    }
+    let [kept, row] = sides(layout, dims);
     let results = Layout::contiguous(&kept.sizes);
     let outer = LoopNest::new([&results, &kept], [1, dtype.size()]);
     let inner = LoopNest::new([&row], [dtype.size()]);
@@ -154,6 +150,71 @@ pub fn run(
 ) -> Result<()> {
     let fold = pick(compute).ok_or_else(|| not_implemented(args.op, compute))?;
     reduce(args.tensor(Arg::FIRST)?, over.dims, results, fold, numbers)
+}
+
+/// Runs the fold of expressions for a result's compute dtype, on the device of the operand.
+pub fn fold(
+    args: &Args,
+    over: ReduceDims,
+    results: &[Tensor],
+    folds: Folds,
+    compute: DType,
+    numbers: &[f64],
+) -> Result<()> {
+    match args.tensor(Arg::FIRST)?.device() {
+        Device::Cuda(_) => fold_on_cuda(args, over, &results[0], folds, compute, numbers),
+        _ => run(args, over, results, folds.cpu, compute, numbers),
+    }
+}
+
+fn fold_on_cuda(
+    args: &Args,
+    over: ReduceDims,
+    out: &Tensor,
+    folds: Folds,
+    compute: DType,
+    numbers: &[f64],
+) -> Result<()> {
+    let input = args.tensor(Arg::FIRST)?;
+    let expressions = folds.expressions_of(compute).ok_or_else(|| not_implemented(args.op, compute))?;
+    if input.dtype().is_storage_only() {
+        return Err(not_implemented(args.op, input.dtype()));
+    }
+    let [kept, row] = sides(input.layout(), over.dims);
+    let card = rushlight_cuda::card::of(input.device())?;
+    let stream = rushlight_cuda::stream::current(card.index);
+    let (source, target) = (input.storage().pin_on(stream)?, out.storage().pin_on(stream)?);
+    let results = Layout { offset: out.layout().offset, ..Layout::contiguous(&kept.sizes) };
+    let reduction = device::Reduction {
+        fold: device::Fold {
+            name: folds.name,
+            dtype: compute,
+            accumulator: expressions.accumulator.unwrap_or(compute),
+            take_numbers: expressions.take.numbers.len(),
+            done_numbers: expressions.done.numbers.len(),
+        },
+        outer: &LoopNest::new([&results, &kept], [out.dtype().size(), input.dtype().size()]),
+        inner: &LoopNest::new([&row], [input.dtype().size()]),
+        input: source.address(),
+        dtype: input.dtype(),
+        out: target.address(),
+        result: out.dtype(),
+        numbers,
+    };
+    // SAFETY: layouts stay within their storages, which are pinned on the stream; the result is row-major.
+    unsafe { reduction.run(card, stream) }
+}
+
+/// The layout of the dimensions that are kept, which begins at the tensor, and that of those that are reduced.
+fn sides(layout: &Layout, dims: DimSet) -> [Layout; 2] {
+    let mut kept = Layout { sizes: Dims::new(), strides: Dims::new(), offset: layout.offset };
+    let mut row = Layout { sizes: Dims::new(), strides: Dims::new(), offset: 0 };
+    for (dim, (&size, &stride)) in layout.sizes.iter().zip(&layout.strides).enumerate() {
+        let side = if dims.has(dim) { &mut row } else { &mut kept };
+        side.sizes.push(size);
+        side.strides.push(stride);
+    }
+    [kept, row]
 }
 
 /// A gradient of a reduced result, expanded to the operand.

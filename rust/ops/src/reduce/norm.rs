@@ -34,7 +34,7 @@ pub static VECTOR_NORM: Operator = Operator {
     out: Out::EXACT,
     dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
     batch_rule: BatchRule::Over(DIM),
-    implementation: Implementation::Kernel(Kernel { infer, cpu: run, cuda: None }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(infer, run)),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), gradient)]),
     samples: &[
         "t(2, 3)",
@@ -255,7 +255,7 @@ fn run(args: &Args, results: &[Tensor]) -> Result<()> {
     // The norm of one element is its magnitude; its powers might overflow or underflow in the dtype.
     let ord = if own.numel() == results[0].numel() && ord != 0.0 { 1.0 } else { ord };
     let compute = args.dtype(DTYPE).unwrap_or(own.dtype()).compute();
-    super::run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, folds_of(ord).cpu, compute, &[ord])
+    super::fold(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, folds_of(ord), compute, &[ord])
 }
 
 fn folds_of(ord: f64) -> Folds {
@@ -275,35 +275,41 @@ fn folds_of(ord: f64) -> Folds {
 }
 
 pub const EUCLIDEAN: Folds = folds! {
+    "norm_two";
     for<S> [f32, f64] (0.0; |a, x| S::mul_add(x, x, a); |a, b| a + b; |a, _n| a.sqrt());
     for<S> [c64 => f32] (0.0; |a, z| a + z.norm_sqr(); |a, b| a + b; |a, _n| a.sqrt());
     for<S> [c128 => f64] (0.0; |a, z| a + z.norm_sqr(); |a, b| a + b; |a, _n| a.sqrt())
 };
 
 pub const MANHATTAN: Folds = folds! {
+    "norm_one";
     for<S> [f32, f64] (0.0; |a, x| a + x.abs(); |a, b| a + b; |a, _n| a);
     for<S> [c64 => f32] (0.0; |a, z| a + z.norm(); |a, b| a + b; |a, _n| a);
     for<S> [c128 => f64] (0.0; |a, z| a + z.norm(); |a, b| a + b; |a, _n| a)
 };
 
 pub const NONZERO: Folds = folds! {
+    "norm_zero";
     for<S> [f32, c64 => f32] (0.0; |a, x| a + f32::from(u8::from(x != T::default())); |a, b| a + b; |a, _n| a);
     for<S> [f64, c128 => f64] (0.0; |a, x| a + f64::from(u8::from(x != T::default())); |a, b| a + b; |a, _n| a)
 };
 
 pub const GREATEST: Folds = folds! {
+    "norm_inf";
     for<S> [f32, f64] (0.0; |a, x| larger(a, x.abs()); |a, b| larger(a, b); |a, _n| a);
     for<S> [c64 => f32] (0.0; |a, z| larger(a, z.norm()); |a, b| larger(a, b); |a, _n| a);
     for<S> [c128 => f64] (0.0; |a, z| larger(a, z.norm()); |a, b| larger(a, b); |a, _n| a)
 };
 
 pub const LEAST: Folds = folds! {
+    "norm_neg_inf";
     for<S> [f32, f64] (A::INFINITY; |a, x| smaller(a, x.abs()); |a, b| smaller(a, b); |a, _n| a);
     for<S> [c64 => f32] (A::INFINITY; |a, z| smaller(a, z.norm()); |a, b| smaller(a, b); |a, _n| a);
     for<S> [c128 => f64] (A::INFINITY; |a, z| smaller(a, z.norm()); |a, b| smaller(a, b); |a, _n| a)
 };
 
 pub const POWERS: Folds = folds! {
+    "norm";
     for<S> [f32, f64] (0.0; |a, x; p| a + S::pow(x.abs(), p as T); |a, b| a + b; |a, _n; q| S::pow(a, 1.0 / q as T));
     for<S> [c64 => f32] (0.0; |a, z; p| a + S::pow(z.norm(), p as A); |a, b| a + b; |a, _n; q| S::pow(a, 1.0 / q as A));
     for<S> [c128 => f64] (0.0; |a, z; p| a + S::pow(z.norm(), p); |a, b| a + b; |a, _n; q| S::pow(a, 1.0 / q))

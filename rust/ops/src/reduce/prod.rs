@@ -25,11 +25,10 @@ pub static PROD: Operator = Operator {
     tensor(6.)",
     autocast: Autocast::Fp32,
     batch_rule: BatchRule::FullReduction(&PROD_DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| Ok(vec![ReduceDims::ALL.spec(args, super::sum::result_dtype(args, DTYPE)?)?]),
-        cpu: |args, results| run(args, ReduceDims::ALL, results),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| Ok(vec![ReduceDims::ALL.spec(args, super::sum::result_dtype(args, DTYPE)?)?]),
+        |args, results| run(args, ReduceDims::ALL, results),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
         gradient(d, None)
     })]),
@@ -51,11 +50,10 @@ pub static PROD_DIM: Operator = Operator {
     out: Out::REQUESTED_DTYPE,
     autocast: Autocast::Fp32,
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| Ok(vec![ReduceDims::of(args, DIM, KEEPDIM)?.spec(args, super::sum::result_dtype(args, DTYPE)?)?]),
-        cpu: |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| Ok(vec![ReduceDims::of(args, DIM, KEEPDIM)?.spec(args, super::sum::result_dtype(args, DTYPE)?)?]),
+        |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
         gradient(d, Some(d.int(DIM)))
     })]),
@@ -66,10 +64,11 @@ pub static PROD_DIM: Operator = Operator {
 };
 
 fn run(args: &Args, over: ReduceDims, results: &[Tensor]) -> Result<()> {
-    super::run(args, over, results, PRODUCTS.cpu, results[0].dtype().compute(), &[])
+    super::fold(args, over, results, PRODUCTS, results[0].dtype().compute(), &[])
 }
 
 pub const PRODUCTS: Folds = folds! {
+    "prod";
     for<S> [u8, i8, i16, i32, i64] (1; |a, x| a.wrapping_mul(x); |a, b| a.wrapping_mul(b); |a, _n| a);
     for<S> [f32, f64] (1.0; |a, x| a * x; |a, b| a * b; |a, _n| a);
     for<S> [c64, c128] (T::new(1.0, 0.0); |a, x| a * x; |a, b| a * b; |a, _n| a);

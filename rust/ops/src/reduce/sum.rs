@@ -5,7 +5,6 @@ use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Bool, DType, Error, Result};
 use rushlight_cpu::folds;
 use rushlight_cpu::folds::Folds;
-use rushlight_cpu::reduce::Fold;
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
@@ -33,11 +32,10 @@ and the bits do not depend on the number of threads.
     dtypes: DTypes::COMPUTED,
     sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::FullReduction(&SUM_DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer(args, ReduceDims::ALL, DTYPE),
-        cpu: |args, results| run(args, ReduceDims::ALL, results, SUMS.cpu),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer(args, ReduceDims::ALL, DTYPE),
+        |args, results| run(args, ReduceDims::ALL, results, SUMS),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| expand(d, d.grad()))]),
     samples: &["t(2, 3)", "t(0)", "t()", "t(2, 3).t()", "t(2, 3), dtype=torch.float64"],
     reference: "np.sum(self) if dtype is None else np.sum(self, dtype=dtype)",
@@ -57,11 +55,10 @@ pub static SUM_DIM: Operator = Operator {
     dtypes: DTypes::COMPUTED,
     sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Over(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer(args, ReduceDims::of(args, DIM, KEEPDIM)?, DTYPE),
-        cpu: |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, SUMS.cpu),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer(args, ReduceDims::of(args, DIM, KEEPDIM)?, DTYPE),
+        |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, SUMS),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         expand(d, restored(d, d.grad(), DIM, KEEPDIM))
     })]),
@@ -92,8 +89,8 @@ pub static NANSUM: Operator = Operator {
     out: Out { accepts: Accepts::RequestedIf(floats_for_floats), ..Out::REQUESTED_DTYPE },
     dtypes: DTypes::REAL.union(DTypes::BOOL),
     batch_rule: BatchRule::Over(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?.dtype();
             if own.is_complex() {
                 return Err(Error::runtime("nansum on CPU does not support complex inputs"));
@@ -103,10 +100,10 @@ pub static NANSUM: Operator = Operator {
             }
             infer(args, ReduceDims::of(args, DIM, KEEPDIM)?, DTYPE)
         },
-        cpu: |args, results| {
+        |args, results| {
             let (own, over) = (args.tensor(INPUT)?, ReduceDims::of(args, DIM, KEEPDIM)?);
             if results[0].dtype().is_floating() && own.dtype().is_floating() {
-                return run(args, over, results, NAN_SUMS.cpu);
+                return run(args, over, results, NAN_SUMS);
             }
             // No other dtype has NaN, so it is replaced before the elements are converted.
             let mut args = args.clone();
@@ -114,10 +111,9 @@ pub static NANSUM: Operator = Operator {
                 let lost = Expr::from(own).call(&crate::pointwise::compare::ISNAN, []);
                 args.set(INPUT, Value::Own(lost.choose(0.0, Expr::from(own)).done()?));
             }
-            run(&args, over, results, SUMS.cpu)
+            run(&args, over, results, SUMS)
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         let real = d
             .input(INPUT)
@@ -151,11 +147,10 @@ pub static MEAN: Operator = Operator {
     out: Out::new(Accepts::Cast, &["{name}.dtype_out(): input types can't be cast to the desired output type {Out}"]),
     dtypes: DTypes::INEXACT,
     batch_rule: BatchRule::FullReduction(&MEAN_DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| Ok(vec![ReduceDims::ALL.spec(args, mean_dtype(args, DTYPE)?)?]),
-        cpu: |args, results| run(args, ReduceDims::ALL, results, MEANS.cpu),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| Ok(vec![ReduceDims::ALL.spec(args, mean_dtype(args, DTYPE)?)?]),
+        |args, results| run(args, ReduceDims::ALL, results, MEANS),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         let count: isize = d.sizes(INPUT).iter().product();
         expand(d, d.grad()) / count as f64
@@ -182,14 +177,13 @@ pub static MEAN_DIM: Operator = Operator {
     tensor([2., 3.])",
     dtypes: DTypes::INEXACT,
     batch_rule: BatchRule::Over(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let dtype = mean_dtype(args, DTYPE)?;
             Ok(vec![ReduceDims::of(args, DIM, KEEPDIM)?.spec(args, dtype)?])
         },
-        cpu: |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, MEANS.cpu),
-        cuda: None,
-    }),
+        |args, results| run(args, ReduceDims::of(args, DIM, KEEPDIM)?, results, MEANS),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         expand(d, restored(d, d.grad(), DIM, KEEPDIM)) / super::derived_count(d, DIM)
     })]),
@@ -272,6 +266,7 @@ pub static TRACE: Operator = Operator {
 
 /// Sums by compute dtype; for bool the sum is "or".
 pub const SUMS: Folds = folds! {
+    "sum";
     for<S> [u8, i8, i16, i32, i64] (0; |a, x| a.wrapping_add(x); |a, b| a.wrapping_add(b); |a, _n| a);
     for<S> [f32, f64, c64, c128] (T::default(); |a, x| a + x; |a, b| a + b; |a, _n| a);
     for<S> [Bool] (Bool(0); |a, x| Bool(a.0 | x.0); |a, b| Bool(a.0 | b.0); |a, _n| a)
@@ -279,11 +274,13 @@ pub const SUMS: Folds = folds! {
 
 /// Sums of what is not NaN.
 pub const NAN_SUMS: Folds = folds! {
+    "nansum";
     for<S> [f32, f64] (0.0; |a, x| if x.is_nan() { a } else { a + x }; |a, b| a + b; |a, _n| a)
 };
 
 /// Means by compute dtype. torch multiplies complex sums by a complex number, so that an infinite part makes the other NaN.
 pub const MEANS: Folds = folds! {
+    "mean";
     for<S> [f32, f64] (0.0; |a, x| a + x; |a, b| a + b; |a, n| a / n as T);
     for<S> [c64] (T::default(); |a, x| a + x; |a, b| a + b; |a, n| a * T::new(1.0 / n as f32, 0.0));
     for<S> [c128] (T::default(); |a, x| a + x; |a, b| a + b; |a, n| a * T::new(1.0 / n as f64, 0.0))
@@ -321,13 +318,8 @@ fn infer(args: &Args, over: ReduceDims, dtype: Arg) -> Result<Vec<TensorSpec>> {
     Ok(vec![over.spec(args, result_dtype(args, dtype)?)?])
 }
 
-fn run(
-    args: &Args,
-    over: ReduceDims,
-    results: &[rushlight_autograd::Tensor],
-    pick: fn(DType) -> Option<Fold>,
-) -> Result<()> {
-    super::run(args, over, results, pick, results[0].dtype().compute(), &[])
+fn run(args: &Args, over: ReduceDims, results: &[rushlight_autograd::Tensor], folds: Folds) -> Result<()> {
+    super::fold(args, over, results, folds, results[0].dtype().compute(), &[])
 }
 
 /// Sums a broadcast result's gradient back to the operand's shape.

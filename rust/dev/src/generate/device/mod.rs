@@ -56,7 +56,8 @@ fn expressions() -> Result<String, String> {
         }
     }
     text.push_str("\n} // namespace rushlight::pointwise\n\nnamespace rushlight::folds {\n");
-    for (name, folds) in rushlight::reduce::FOLDS {
+    for folds in rushlight::reduce::FOLDS {
+        let name = folds.name;
         let _ = write!(text, "\n// {name}\n");
         for expressions in folds.expressions {
             for &dtype in expressions.dtypes {

@@ -1,0 +1,114 @@
+"""Devices of `torch.cuda`: how many there are, which one is current, and their properties."""
+
+from __future__ import annotations
+
+from rushlight import _C
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def index_of(device: Any) -> int:
+    """The number of a device: an int, a `torch.device` or its name; the current device for None."""
+    if device is None:
+        return _C._cuda_current_device()
+    if isinstance(device, str):
+        device = _C.device(device)
+    if isinstance(device, _C.device):
+        if device.type != "cuda":
+            raise ValueError(f"Expected a cuda device, but got: {device}")
+        return _C._cuda_current_device() if device.index is None else device.index
+    return int(device)
+
+
+def device_count() -> int:
+    """The number of GPUs that the driver reports.
+
+    >>> torch.cuda.device_count() >= 0
+    True
+    """
+    return _C._cuda_device_count()
+
+
+def is_available() -> bool:
+    """Whether there is a GPU with a driver.
+
+    >>> torch.cuda.is_available() == (torch.cuda.device_count() > 0)
+    True
+    """
+    return _C._cuda_device_count() > 0
+
+
+def is_initialized() -> bool:
+    """Whether a GPU is in use.
+
+    >>> torch.cuda.is_initialized() in (True, False)
+    True
+    """
+    return _C._cuda_is_initialized()
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether the GPU supports bfloat16.
+
+    >>> torch.cuda.is_bf16_supported() in (True, False)
+    True
+    """
+    return is_available() and (including_emulation or get_device_capability() >= (8, 0))
+
+
+def init() -> None:
+    """Initialises the driver, which otherwise happens when a GPU is first used.
+
+    Raises:
+        RuntimeError: there is no driver, or the process was forked from one that had initialised it.
+    """
+    _C._cuda_init()
+
+
+def current_device() -> int:
+    """The number of this thread's current GPU, on which ``device="cuda"`` places tensors."""
+    return _C._cuda_current_device()
+
+
+def set_device(device: Any) -> None:
+    """Makes a GPU current in this thread. A negative number has no effect."""
+    index = index_of(device)
+    if index >= 0:
+        _C._cuda_set_device(index)
+
+
+def synchronize(device: Any = None) -> None:
+    """Waits until all work that was enqueued on a GPU has run."""
+    _C._cuda_synchronize(index_of(device))
+
+
+class _CudaDeviceProperties:
+    """What `get_device_properties` returns: the properties of a GPU as attributes."""
+
+    def __init__(self, properties: dict[str, Any]) -> None:
+        self.__dict__.update(properties)
+
+    def __repr__(self) -> str:
+        known = self.__dict__
+        return (
+            f"_CudaDeviceProperties(name='{known['name']}', major={known['major']}, minor={known['minor']}, "
+            f"total_memory={known['total_memory'] >> 20}MB, multi_processor_count={known['multi_processor_count']})"
+        )
+
+
+def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
+    """The properties of a GPU: its name, memory, capability, and the sizes of its parts."""
+    return _CudaDeviceProperties(_C._cuda_properties(index_of(device)))
+
+
+def get_device_name(device: Any = None) -> str:
+    """The name of a GPU."""
+    return str(_C._cuda_properties(index_of(device))["name"])
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    """The major and the minor number of a GPU's compute capability."""
+    known = _C._cuda_properties(index_of(device))
+    return known["major"], known["minor"]

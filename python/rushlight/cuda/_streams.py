@@ -1,0 +1,167 @@
+"""Streams and events of `torch.cuda`: queues of work on a GPU, and places in them."""
+
+from __future__ import annotations
+
+from rushlight import _C
+
+from ._devices import index_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def _need_driver(name: str) -> None:
+    if _C._cuda_device_count() == 0:
+        raise RuntimeError(f"Tried to instantiate dummy base class {name}")
+
+
+class Stream:
+    """A queue of work on a GPU. Work of one stream runs in order, work of several streams may overlap.
+
+    Args:
+        device: the GPU, by default the current one.
+        priority: a lower number means a higher priority.
+    """
+
+    def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
+        _need_driver("Stream")
+        if kwargs:
+            raise NotImplementedError(f"torch.cuda.Stream does not take {', '.join(kwargs)} yet")
+        self._stream = _C._CudaStream(index_of(device), priority)
+
+    @classmethod
+    def _of(cls, stream: _C._CudaStream) -> Stream:
+        self = cls.__new__(cls)
+        self._stream = stream
+        return self
+
+    @property
+    def device(self) -> _C.device:
+        """The GPU."""
+        return _C.device("cuda", self._stream.device)
+
+    @property
+    def device_index(self) -> int:
+        """The number of the GPU."""
+        return self._stream.device
+
+    @property
+    def cuda_stream(self) -> int:
+        """The driver's handle of the stream, 0 for the default one."""
+        return self._stream.handle
+
+    @property
+    def stream_id(self) -> int:
+        """A number that identifies the stream."""
+        return self._stream.handle
+
+    def query(self) -> bool:
+        """Whether all work that was enqueued has run."""
+        return self._stream.query()
+
+    def synchronize(self) -> None:
+        """Waits until all work that was enqueued has run."""
+        self._stream.synchronize()
+
+    def wait_event(self, event: Event) -> None:
+        """Makes later work of the stream wait for an event. An event that was not recorded has no effect."""
+        if event._event is not None:
+            self._stream.wait_event(event._event)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Makes later work of the stream wait for all work that was enqueued on another one."""
+        self.wait_event(stream.record_event())
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Records the work that was enqueued so far in an event, by default a new one."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Stream):
+            return False
+        return (self.device_index, self.cuda_stream) == (other.device_index, other.cuda_stream)
+
+    def __hash__(self) -> int:
+        return hash((self.device_index, self.cuda_stream))
+
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+
+
+class Event:
+    """A place in a stream, for which other streams and the host can wait.
+
+    Args:
+        enable_timing: whether `elapsed_time` can use the event.
+        blocking: accepted; it has no effect.
+        interprocess: events that other processes can use are not available.
+        external: accepted; it has no effect.
+    """
+
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
+    ) -> None:
+        _need_driver("Event")
+        if interprocess:
+            raise NotImplementedError("torch.cuda.Event does not take interprocess=True yet")
+        self._timed = enable_timing
+        self._event: _C._CudaEvent | None = None
+
+    @property
+    def device(self) -> _C.device | None:
+        """The GPU; None until the event is recorded."""
+        return None if self._event is None else _C.device("cuda", self._event.device)
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Records the work that was enqueued so far on a stream, by default the current one."""
+        stream = current_stream() if stream is None else stream
+        if self._event is None:
+            self._event = _C._CudaEvent(stream.device_index, self._timed)
+        elif self._event.device != stream.device_index:
+            raise RuntimeError(
+                f"Event device {self._event.device} does not match recording stream's device {stream.device_index}."
+            )
+        self._event.record(stream._stream)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Makes later work of a stream wait for the event; of the current stream by default."""
+        (current_stream() if stream is None else stream).wait_event(self)
+
+    def query(self) -> bool:
+        """Whether the recorded work has run; True if there is none."""
+        return self._event is None or self._event.query()
+
+    def synchronize(self) -> None:
+        """Waits until the recorded work has run."""
+        if self._event is not None:
+            self._event.synchronize()
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """The milliseconds from this event to a later one."""
+        if not self._timed or not end_event._timed:
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self._event is None or end_event._event is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        return self._event.elapsed_time(end_event._event)
+
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Event {'uninitialized' if self._event is None else self._event.device}>"
+
+
+def current_stream(device: Any = None) -> Stream:
+    """This thread's current stream of a GPU."""
+    return Stream._of(_C._cuda_current_stream(index_of(device)))
+
+
+def default_stream(device: Any = None) -> Stream:
+    """The stream of a GPU that is current until a program sets another one."""
+    return Stream._of(_C._cuda_default_stream(index_of(device)))
+
+
+def set_stream(stream: Stream | None) -> None:
+    """Makes a stream the current one of its GPU in this thread; None has no effect. See `stream` for a ``with`` block."""
+    if stream is not None:
+        stream._stream.set_current()

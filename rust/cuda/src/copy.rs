@@ -1,0 +1,40 @@
+//! Copies of bytes between the host and devices. They are enqueued on this thread's current stream.
+
+use cudarc::driver::sys;
+use rushlight_core::Result;
+use rushlight_core::device_memory::StreamId;
+
+use crate::card;
+use crate::driver::check;
+use crate::stream::handle;
+
+/// Copies bytes of the host to a device. The bytes were read when the function returns, unless they are page-locked.
+///
+/// # Safety
+/// There are `bytes` bytes at both addresses, and those of the device are held for the stream.
+pub unsafe fn from_host(device: u8, to: usize, from: *const u8, bytes: usize, stream: StreamId) -> Result<()> {
+    card::select(device)?;
+    // SAFETY: guaranteed by the caller.
+    check(unsafe { sys::cuMemcpyHtoDAsync_v2(to as u64, from.cast(), bytes, handle(stream)) })
+}
+
+/// Copies bytes of a device to the host. They were written when the stream has passed.
+///
+/// # Safety
+/// As for `from_host`; the memory of the host stays until the stream has passed.
+pub unsafe fn to_host(device: u8, to: *mut u8, from: usize, bytes: usize, stream: StreamId) -> Result<()> {
+    card::select(device)?;
+    // SAFETY: guaranteed by the caller.
+    check(unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from as u64, bytes, handle(stream)) })
+}
+
+/// Copies bytes of one device to another, on a stream of the first.
+///
+/// # Safety
+/// There are `bytes` bytes at both addresses, which are held for the stream.
+pub unsafe fn between(from: (u8, usize), to: (u8, usize), bytes: usize, stream: StreamId) -> Result<()> {
+    let target = card::select(to.0)?.context();
+    let source = card::select(from.0)?.context();
+    // SAFETY: guaranteed by the caller.
+    check(unsafe { sys::cuMemcpyPeerAsync(to.1 as u64, target, from.1 as u64, source, bytes, handle(stream)) })
+}

@@ -1,0 +1,112 @@
+//! The NVIDIA driver: loaded when it is first needed, and its statuses as errors.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cudarc::driver::sys::{self, CUresult};
+use once_cell::race::OnceBox;
+use rushlight_core::{Class, Error, Result, fork};
+
+/// The driver after its initialisation.
+#[derive(Clone, Copy)]
+enum Driver {
+    Missing,
+    /// Without devices, or with the status of a failed initialisation.
+    Unusable(CUresult),
+    Ready(usize),
+}
+
+/// The number of forks before the process that loaded the driver.
+static LOADED_IN: AtomicU64 = AtomicU64::new(0);
+/// Whether a device was used.
+static USED: AtomicBool = AtomicBool::new(false);
+
+fn driver() -> Driver {
+    // Two threads may both load it, which has no effect.
+    static DRIVER: OnceBox<Driver> = OnceBox::new();
+    *DRIVER.get_or_init(|| {
+        LOADED_IN.store(fork::generation(), Ordering::Relaxed);
+        Box::new(load())
+    })
+}
+
+fn load() -> Driver {
+    // SAFETY: loading the driver runs its initialisers, which any program may load.
+    if !unsafe { sys::is_culib_present() } {
+        return Driver::Missing;
+    }
+    let mut count = 0;
+    // SAFETY: the driver is present; the functions exist in every version of it.
+    let status = unsafe {
+        match sys::cuInit(0) {
+            CUresult::CUDA_SUCCESS => sys::cuDeviceGetCount(&raw mut count),
+            status => status,
+        }
+    };
+    match status {
+        CUresult::CUDA_SUCCESS if count > 0 => Driver::Ready(count as usize),
+        CUresult::CUDA_SUCCESS => Driver::Unusable(CUresult::CUDA_ERROR_NO_DEVICE),
+        status => Driver::Unusable(status),
+    }
+}
+
+/// The number of CUDA devices; zero if there is no driver or it cannot start. Determined once per process.
+pub fn device_count() -> usize {
+    match driver() {
+        Driver::Ready(count) => count,
+        _ => 0,
+    }
+}
+
+/// Whether this process was forked from one that had loaded the driver, so that it cannot use devices.
+pub fn is_in_forked_child() -> bool {
+    matches!(driver(), Driver::Ready(_)) && LOADED_IN.load(Ordering::Relaxed) != fork::generation()
+}
+
+/// Whether a device was used in this process.
+pub fn is_initialized() -> bool {
+    USED.load(Ordering::Relaxed) && !is_in_forked_child()
+}
+
+/// The number of devices; an error if none can be used.
+pub fn initialize() -> Result<usize> {
+    if is_in_forked_child() {
+        return Err(Error::runtime(
+            "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
+        ));
+    }
+    match driver() {
+        Driver::Ready(count) => {
+            USED.store(true, Ordering::Relaxed);
+            Ok(count)
+        }
+        Driver::Missing | Driver::Unusable(CUresult::CUDA_ERROR_NO_DEVICE) => Err(Error::runtime(
+            "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from \
+             http://www.nvidia.com/Download/index.aspx",
+        )
+        .hint("Use device='cpu' on this machine.")),
+        Driver::Unusable(status) => Err(failure(status)),
+    }
+}
+
+/// An error unless a function of the driver has succeeded.
+#[inline]
+pub fn check(status: CUresult) -> Result<()> {
+    if status == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(failure(status)) }
+}
+
+/// The error for a status, in torch's words.
+#[cold]
+pub fn failure(status: CUresult) -> Error {
+    let mut text = std::ptr::null();
+    // SAFETY: a status comes from the driver, which is therefore loaded; its texts live as long as it.
+    let text = unsafe {
+        if sys::cuGetErrorString(status, &raw mut text) == CUresult::CUDA_SUCCESS && !text.is_null() {
+            CStr::from_ptr(text).to_string_lossy().into_owned()
+        } else {
+            format!("status {}", status as u32)
+        }
+    };
+    Error::new(Class::Accelerator, format!("CUDA error: {text}"))
+        .hint("An earlier kernel may have caused it: CUDA_LAUNCH_BLOCKING=1 makes every call wait for its kernel.")
+}

@@ -1,0 +1,179 @@
+//! Launches of kernels, and what all kernels take: `Numbers`, `Pointers` and `Loops` of `geometry.cuh`.
+
+use std::ffi::c_void;
+
+use cudarc::driver::sys::{self, CUfunction};
+use once_cell::race::OnceBool;
+use rushlight_core::device_memory::StreamId;
+use rushlight_core::loop_nest::LoopNest;
+use rushlight_core::{DType, Error, Result};
+
+use crate::card::Card;
+use crate::driver::check;
+use crate::kernels::type_name;
+use crate::stream;
+
+pub const DIMS: usize = 12;
+pub const THREADS: u32 = 256;
+const NUMBERS: usize = 12;
+
+/// The numbers of a call.
+#[repr(C)]
+pub struct Numbers {
+    bits: [[u64; 2]; NUMBERS],
+    count: u32,
+}
+
+impl Numbers {
+    /// The numbers of an operator, each with the bits of the dtype that the kernel computes in. `operands` are numbers in place of
+    /// operands, which stand at the end.
+    pub fn new(numbers: &[[u64; 2]], operands: impl Iterator<Item = [u64; 2]>) -> Result<Numbers> {
+        let mut bits = [[0; 2]; NUMBERS];
+        let mut free = NUMBERS;
+        for number in operands {
+            free = free.saturating_sub(1);
+            bits[free] = number;
+        }
+        match bits[..free].get_mut(..numbers.len()) {
+            Some(own) => own.copy_from_slice(numbers),
+            None => return Err(Error::runtime(format!("a kernel takes at most {NUMBERS} numbers"))),
+        }
+        Ok(Numbers { bits, count: numbers.len() as u32 })
+    }
+
+    /// The place of the n-th number that stands for an operand.
+    pub fn place(n: usize) -> usize {
+        NUMBERS - 1 - n
+    }
+}
+
+/// The first bytes of the operands.
+#[repr(C)]
+pub struct Pointers<const N: usize>(pub [u64; N]);
+
+/// The innermost loops of a nest.
+#[repr(C)]
+pub struct Loops<const N: usize> {
+    rank: u32,
+    sizes: [u64; DIMS],
+    strides: [[i64; N]; DIMS],
+}
+
+impl<const N: usize> Loops<N> {
+    pub fn of(nest: &LoopNest<N>) -> Loops<N> {
+        let rank = nest.rank().min(DIMS);
+        let mut loops = Loops { rank: rank as u32, sizes: [1; DIMS], strides: [[0; N]; DIMS] };
+        for dim in 0..rank {
+            loops.sizes[dim] = nest.size(dim) as u64;
+            loops.strides[dim] = nest.strides(dim).map(|stride| stride as i64);
+        }
+        loops
+    }
+
+    /// The number of elements.
+    pub fn count(&self) -> u64 {
+        self.sizes[..self.rank as usize].iter().product()
+    }
+}
+
+/// The offsets of the operands for each combination of the loops outside of `Loops`, of which there is nearly always one.
+pub fn outer_offsets<const N: usize>(nest: &LoopNest<N>) -> impl Iterator<Item = [isize; N]> {
+    let outer = DIMS.min(nest.rank())..nest.rank();
+    let count: usize = outer.clone().map(|dim| nest.size(dim)).product();
+    (0..count).map(move |mut place| {
+        let mut offsets = nest.bases();
+        for dim in outer.clone() {
+            let (at, strides) = (place % nest.size(dim), nest.strides(dim));
+            place /= nest.size(dim);
+            for n in 0..N {
+                offsets[n] += at as isize * strides[n];
+            }
+        }
+        offsets
+    })
+}
+
+/// The type of an element in the memory of a kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Of(DType),
+    /// Bytes without a meaning, for copies.
+    Raw(u8),
+}
+
+impl Kind {
+    /// The type in the source.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Of(dtype) => type_name(dtype),
+            Kind::Raw(1) => "u8",
+            Kind::Raw(2) => "u16",
+            Kind::Raw(4) => "u32",
+            Kind::Raw(8) => "u64",
+            Kind::Raw(_) => "u128",
+        }
+    }
+
+    pub fn size(self) -> usize {
+        match self {
+            Kind::Of(dtype) => dtype.size(),
+            Kind::Raw(bytes) => usize::from(bytes),
+        }
+    }
+
+    /// The type in a program's key.
+    pub fn code(self) -> u8 {
+        match self {
+            Kind::Of(dtype) => dtype as u8,
+            Kind::Raw(bytes) => 128 + bytes,
+        }
+    }
+}
+
+/// How many blocks share `work` pieces of work, one for each thread.
+pub fn blocks(card: &Card, work: u64) -> u32 {
+    let most = card.properties.multiprocessors.max(1) as u64 * 32;
+    work.div_ceil(u64::from(THREADS)).clamp(1, most) as u32
+}
+
+/// Whether every launch waits for its kernel, as torch's variable says.
+fn is_blocking() -> bool {
+    static BLOCKING: OnceBool = OnceBool::new();
+    BLOCKING.get_or_init(|| std::env::var("CUDA_LAUNCH_BLOCKING").is_ok_and(|value| value == "1"))
+}
+
+/// Enqueues a kernel of 256 threads in each block.
+///
+/// # Safety
+/// The arguments point to values of the kernel's types, and the memory that it uses is held for the stream.
+pub unsafe fn launch(
+    card: &Card,
+    kernel: CUfunction,
+    grid: [u32; 2],
+    stream: StreamId,
+    arguments: &mut [*mut c_void],
+) -> Result<()> {
+    let queue = stream::handle(stream);
+    // SAFETY: guaranteed by the caller.
+    check(unsafe {
+        sys::cuLaunchKernel(
+            kernel,
+            grid[0],
+            grid[1],
+            1,
+            THREADS,
+            1,
+            1,
+            0,
+            queue,
+            arguments.as_mut_ptr(),
+            std::ptr::null_mut(),
+        )
+    })?;
+    if is_blocking() { stream::synchronize(card.index, stream) } else { Ok(()) }
+}
+
+/// The pointer to an argument of a kernel.
+pub fn argument<T>(value: &mut T) -> *mut c_void {
+    std::ptr::from_mut(value).cast()
+}

@@ -1,0 +1,189 @@
+//! Streams and events. A stream is a queue of work on one device; each thread has a current stream for each device.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use cudarc::driver::sys::{self, CUevent, CUresult, CUstream};
+use rushlight_core::Result;
+use rushlight_core::device_memory::StreamId;
+use rushlight_core::fork::{self, ForkMutex, Rank};
+
+use crate::card;
+use crate::driver::check;
+
+/// The stream that is current until a program sets another.
+pub const DEFAULT: StreamId = StreamId(0);
+/// The most streams of a device and priority. Programs that create more share them, as in torch.
+const MOST: usize = 32;
+
+/// The streams of each device and priority, and how often one was asked for. They are never destroyed, because blocks of memory
+/// refer to the streams that use them.
+type Streams = BTreeMap<(u8, i32), (Vec<usize>, usize)>;
+static STREAMS: ForkMutex<Streams> = ForkMutex::new(Rank::Pool, BTreeMap::new());
+
+thread_local! {
+    /// The current streams of this thread that are not the default stream, by device.
+    static CURRENT: RefCell<Vec<(u8, StreamId)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The handle of a stream, as the driver takes it.
+pub fn handle(stream: StreamId) -> CUstream {
+    std::ptr::with_exposed_provenance_mut(stream.0)
+}
+
+/// A stream of a device.
+#[derive(Clone, Copy)]
+pub struct Stream {
+    device: u8,
+    id: StreamId,
+}
+
+impl Stream {
+    /// A stream that does not wait for the default stream. A lower number is a higher priority.
+    pub fn new(device: u8, priority: i32) -> Result<Stream> {
+        card::select(device)?;
+        let mut streams = STREAMS.lock();
+        let (made, asked) = streams.entry((device, priority)).or_default();
+        if made.len() < MOST {
+            let mut stream = std::ptr::null_mut();
+            let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as u32;
+            // SAFETY: a context is current, and the pointer is that of a local variable.
+            check(unsafe { sys::cuStreamCreateWithPriority(&raw mut stream, flags, priority) })?;
+            made.push(stream.expose_provenance());
+        }
+        let id = StreamId(made[*asked % made.len()]);
+        *asked += 1;
+        Ok(Stream { device, id })
+    }
+
+    /// The default stream of a device.
+    pub fn default_of(device: u8) -> Stream {
+        Stream { device, id: DEFAULT }
+    }
+
+    /// This thread's current stream on a device.
+    pub fn current(device: u8) -> Stream {
+        Stream { device, id: current(device) }
+    }
+
+    /// Makes this the current stream of its device in this thread.
+    pub fn set_current(self) {
+        CURRENT.with_borrow_mut(|all| {
+            all.retain(|(of, _)| *of != self.device);
+            if self.id != DEFAULT {
+                all.push((self.device, self.id));
+            }
+        });
+    }
+
+    pub fn device(self) -> u8 {
+        self.device
+    }
+
+    pub fn id(self) -> StreamId {
+        self.id
+    }
+
+    /// Waits until the work enqueued so far has run.
+    pub fn synchronize(self) -> Result<()> {
+        synchronize(self.device, self.id)
+    }
+
+    /// Whether the work enqueued so far has run.
+    pub fn query(self) -> Result<bool> {
+        card::select(self.device)?;
+        // SAFETY: a context is current, and streams are never destroyed.
+        finished(unsafe { sys::cuStreamQuery(handle(self.id)) })
+    }
+
+    /// Makes later work of the stream wait for an event.
+    pub fn wait(self, event: &Event) -> Result<()> {
+        card::select(self.device)?;
+        // SAFETY: a context is current, and the event is alive.
+        check(unsafe { sys::cuStreamWaitEvent(handle(self.id), event.event, 0) })
+    }
+}
+
+/// The id of this thread's current stream on a device.
+#[inline]
+pub fn current(device: u8) -> StreamId {
+    CURRENT.with_borrow(|all| all.iter().find(|(of, _)| *of == device).map_or(DEFAULT, |(_, id)| *id))
+}
+
+/// Waits until the work enqueued on a stream has run.
+pub fn synchronize(device: u8, stream: StreamId) -> Result<()> {
+    card::select(device)?;
+    // SAFETY: a context is current and the stream is alive.
+    check(unsafe { sys::cuStreamSynchronize(handle(stream)) })
+}
+
+fn finished(status: CUresult) -> Result<bool> {
+    match status {
+        CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+        status => check(status).map(|()| true),
+    }
+}
+
+/// A place in a stream.
+pub struct Event {
+    device: u8,
+    event: CUevent,
+    generation: u64,
+}
+
+// SAFETY: an event may be used by any thread.
+unsafe impl Send for Event {}
+// SAFETY: see above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// A new event on a device; only timed ones can be subtracted.
+    pub fn new(device: u8, timed: bool) -> Result<Event> {
+        card::select(device)?;
+        let mut event = std::ptr::null_mut();
+        let flags = if timed { 0 } else { sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32 };
+        // SAFETY: a context is current, and the pointer is that of a local variable.
+        check(unsafe { sys::cuEventCreate(&raw mut event, flags) })?;
+        Ok(Event { device, event, generation: fork::generation() })
+    }
+
+    pub fn device(&self) -> u8 {
+        self.device
+    }
+
+    /// Records the work enqueued so far on a stream of the event's device.
+    pub fn record(&self, stream: StreamId) -> Result<()> {
+        card::select(self.device)?;
+        // SAFETY: a context is current; the stream and the event are alive.
+        check(unsafe { sys::cuEventRecord(self.event, handle(stream)) })
+    }
+
+    /// Whether the recorded work has run.
+    pub fn query(&self) -> Result<bool> {
+        // SAFETY: the event is alive.
+        finished(unsafe { sys::cuEventQuery(self.event) })
+    }
+
+    /// Waits until the recorded work has run.
+    pub fn synchronize(&self) -> Result<()> {
+        // SAFETY: the event is alive.
+        check(unsafe { sys::cuEventSynchronize(self.event) })
+    }
+
+    /// The milliseconds from this event to a later one.
+    pub fn elapsed_to(&self, later: &Event) -> Result<f32> {
+        let mut milliseconds = 0.0;
+        // SAFETY: both events are alive, and the pointer is that of a local variable.
+        check(unsafe { sys::cuEventElapsedTime_v2(&raw mut milliseconds, self.event, later.event) })?;
+        Ok(milliseconds)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.generation == fork::generation() {
+            // SAFETY: the event was created by `Event::new`, and this is its only owner.
+            unsafe { sys::cuEventDestroy_v2(self.event) };
+        }
+    }
+}

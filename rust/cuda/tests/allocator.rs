@@ -1,0 +1,123 @@
+//! The caching allocator, over a source whose memory is numbers.
+
+use std::collections::BTreeMap;
+
+use rushlight_core::device_memory::StreamId;
+use rushlight_cuda::allocator::{Allocator, Source, rounded};
+
+const MIB: usize = 1 << 20;
+
+/// Gives out ranges of numbers, up to a limit.
+struct Numbers {
+    next: usize,
+    taken: BTreeMap<usize, usize>,
+    limit: usize,
+}
+
+impl Numbers {
+    fn new(limit: usize) -> Numbers {
+        Numbers { next: 1 << 30, taken: BTreeMap::new(), limit }
+    }
+
+    fn used(&self) -> usize {
+        self.taken.values().sum()
+    }
+}
+
+impl Source for Numbers {
+    fn allocate(&mut self, bytes: usize) -> Option<usize> {
+        if self.used() + bytes > self.limit {
+            return None;
+        }
+        self.next += bytes + MIB;
+        self.taken.insert(self.next - bytes, bytes);
+        Some(self.next - bytes)
+    }
+
+    fn free(&mut self, address: usize) {
+        assert!(self.taken.remove(&address).is_some(), "a segment is returned once");
+    }
+}
+
+#[test]
+fn segments_have_torchs_sizes() {
+    for (bytes, segment) in [
+        (1, 2 * MIB),
+        (MIB, 2 * MIB),
+        (MIB + 1, 20 * MIB),
+        (10 * MIB - 512, 20 * MIB),
+        (10 * MIB, 10 * MIB),
+        (33 * MIB, 34 * MIB),
+    ] {
+        let (mut allocator, mut source) = (Allocator::default(), Numbers::new(1 << 40));
+        allocator.allocate(bytes, StreamId(0), &mut source).unwrap();
+        assert_eq!(source.used(), segment, "for {bytes} bytes");
+    }
+}
+
+#[test]
+fn a_freed_block_is_used_again_by_its_stream_alone() {
+    let (mut allocator, mut source) = (Allocator::default(), Numbers::new(1 << 40));
+    let first = allocator.allocate(1000, StreamId(0), &mut source).unwrap();
+    allocator.give_back(first);
+    assert_ne!(allocator.allocate(1000, StreamId(7), &mut source), Some(first));
+    assert_eq!(allocator.allocate(1000, StreamId(0), &mut source), Some(first));
+}
+
+#[test]
+fn cached_segments_are_returned_before_memory_runs_out() {
+    let (mut allocator, mut source) = (Allocator::default(), Numbers::new(40 * MIB));
+    let large = allocator.allocate(30 * MIB, StreamId(0), &mut source).unwrap();
+    assert_eq!(allocator.allocate(36 * MIB, StreamId(0), &mut source), None);
+    allocator.give_back(large);
+    assert!(allocator.allocate(36 * MIB, StreamId(0), &mut source).is_some());
+    assert_eq!(allocator.statistics.retries, 2);
+}
+
+/// Random requests against a model: blocks never overlap, the statistics are the sums of the model, and when all blocks are free so is
+/// all memory of the source.
+#[test]
+fn random_requests() {
+    let (mut allocator, mut source) = (Allocator::default(), Numbers::new(1 << 40));
+    let mut live: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut state = 1u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 8) as usize % below
+    };
+    for step in 0..20_000 {
+        if live.is_empty() || random(5) < 3 {
+            let bytes = match random(3) {
+                0 => 1 + random(4000),
+                1 => 1 + random(3 * MIB),
+                _ => 1 + random(30 * MIB),
+            };
+            let address = allocator.allocate(bytes, StreamId(random(3)), &mut source).unwrap();
+            let before = live.range(..=address).next_back();
+            assert!(before.is_none_or(|(start, size)| start + size <= address), "overlap at step {step}");
+            let after = live.range(address..).next();
+            assert!(after.is_none_or(|(&start, _)| address + rounded(bytes) <= start), "overlap at step {step}");
+            live.insert(address, rounded(bytes));
+        } else {
+            let (&address, _) = live.iter().nth(random(live.len())).unwrap();
+            live.remove(&address);
+            allocator.give_back(address);
+        }
+        let statistics = &allocator.statistics;
+        assert_eq!(statistics.blocks.current, live.len());
+        assert!(statistics.bytes.current >= live.values().sum());
+        assert_eq!(statistics.reserved.current, source.used());
+        assert_eq!(
+            allocator.pieces().filter(|piece| !piece.free).map(|piece| piece.size).sum::<usize>(),
+            statistics.bytes.current
+        );
+    }
+    for address in live.into_keys() {
+        allocator.give_back(address);
+    }
+    assert_eq!((allocator.statistics.bytes.current, allocator.statistics.requested.current), (0, 0));
+    allocator.release(&mut source);
+    assert_eq!((source.used(), allocator.pieces().count()), (0, 0));
+}

@@ -1,0 +1,106 @@
+//! Copies from one device to another.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::{DType, Device, Layout, Result};
+use rushlight_cuda::{copy as bytes, stream};
+
+use super::within;
+use crate::allocate::allocate;
+use crate::interpreter::while_detached;
+use crate::operator::TensorSpec;
+
+/// Overwrites the view `target` of one storage with the view `source`, of the same sizes, of another on another device. Elements
+/// are converted where they come from. A copy to the host waits for its bytes.
+pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) -> Result<()> {
+    let dtype = to.dtype();
+    let packed = packed(from, source, dtype)?;
+    match (from.device(), to.device()) {
+        (Device::Cpu, Device::Cuda(index)) => {
+            let arrived = arrival(to, target)?;
+            let stream = stream::current(index);
+            let (read, written) = (packed.storage().pin()?, arrived.storage().pin_on(stream)?);
+            let length = packed.numel() * dtype.size();
+            let (start, end) = (first(&packed) as usize, first(&arrived));
+            // SAFETY: both tensors are row-major, of one size and dtype, and pinned.
+            unsafe {
+                bytes::from_host(
+                    index,
+                    written.address().wrapping_add_signed(end),
+                    read.as_ptr().add(start),
+                    length,
+                    stream,
+                )?;
+            }
+            drop(written);
+            settle(to, target, &arrived)
+        }
+        (Device::Cuda(index), Device::Cpu) => {
+            let arrived = arrival(to, target)?;
+            let stream = stream::current(index);
+            while_detached(packed.numel(), || {
+                let (read, written) = (packed.storage().pin_on(stream)?, arrived.storage().pin()?);
+                let length = packed.numel() * dtype.size();
+                let (start, end) = (first(&packed), first(&arrived) as usize);
+                // SAFETY: as above; the memory of the host is pinned until the stream has passed.
+                unsafe {
+                    let from = read.address().wrapping_add_signed(start);
+                    bytes::to_host(index, written.as_ptr().add(end), from, length, stream)?;
+                }
+                stream::synchronize(index, stream)
+            })?;
+            settle(to, target, &arrived)
+        }
+        (Device::Cuda(source_card), Device::Cuda(target_card)) => {
+            let arrived = arrival(to, target)?;
+            let (here, there) = (stream::Stream::current(source_card), stream::Stream::current(target_card));
+            let length = packed.numel() * dtype.size();
+            // The memory may still be in use by the target's stream; afterwards that stream uses the copy.
+            let ready = stream::Event::new(target_card, false)?;
+            ready.record(there.id())?;
+            here.wait(&ready)?;
+            let (read, written) = (packed.storage().pin_on(here.id())?, arrived.storage().pin_on(there.id())?);
+            let from = (source_card, read.address().wrapping_add_signed(first(&packed)));
+            let target_address = (target_card, written.address().wrapping_add_signed(first(&arrived)));
+            // SAFETY: as above.
+            unsafe { bytes::between(from, target_address, length, here.id())? };
+            let done = stream::Event::new(source_card, false)?;
+            done.record(here.id())?;
+            there.wait(&done)?;
+            drop(written);
+            settle(to, target, &arrived)
+        }
+        // A tensor on `meta` has no elements to copy.
+        _ => from.storage().pin().map(drop),
+    }
+}
+
+/// The offset of the first byte of a row-major tensor.
+fn first(tensor: &Tensor) -> isize {
+    tensor.layout().offset * tensor.dtype().size() as isize
+}
+
+/// The source as a row-major tensor of a dtype, on its own device.
+fn packed(from: &Tensor, source: &Layout, dtype: DType) -> Result<Tensor> {
+    if from.dtype() == dtype && source.is_contiguous() {
+        return Ok(Tensor::new(from.storage().clone(), source.clone(), dtype, from.device()));
+    }
+    let packed = allocate(&TensorSpec { layout: Layout::contiguous(&source.sizes), dtype, device: from.device() })?;
+    within::copy(&packed, packed.layout(), from, source)?;
+    Ok(packed)
+}
+
+/// Where the bytes arrive: the target itself if it is row-major, or else new memory on its device.
+fn arrival(to: &Tensor, target: &Layout) -> Result<Tensor> {
+    if target.is_contiguous() {
+        return Ok(Tensor::new(to.storage().clone(), target.clone(), to.dtype(), to.device()));
+    }
+    allocate(&TensorSpec { layout: Layout::contiguous(&target.sizes), dtype: to.dtype(), device: to.device() })
+}
+
+/// Moves the bytes that arrived to their places.
+fn settle(to: &Tensor, target: &Layout, arrived: &Tensor) -> Result<()> {
+    if target.is_contiguous() {
+        return Ok(());
+    }
+    within::copy(to, target, arrived, arrived.layout())
+}

@@ -1,0 +1,79 @@
+"""Tests every operator of the table on a device: results, dtypes and strides are those of the CPU, or the operator is refused.
+
+It needs a GPU, or the card made of software: `make test-cuda`.
+"""
+
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
+from table_cases import ALL, FEW, Report, call, cases, change, difference, draw, every_operator, is_tensor, tensors_in
+
+import rushlight as torch
+
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="there is no GPU; make test-cuda runs this on a card made of software"
+)
+
+REFUSED = "with arguments from the 'CUDA' backend."
+
+
+def on_device(value):
+    return change(value, lambda x: x.detach().to("cuda"))
+
+
+def shape_of(result):
+    return [(x.dtype, x.shape, x.stride()) for x in tensors_in(result)]
+
+
+def outcome(function, args, kwargs):
+    """The results of a call, or its error."""
+    try:
+        return call(function, args, kwargs)
+    except Exception as error:
+        return error
+
+
+@every_operator
+def test_results_are_those_of_the_cpu(op, thorough):
+    if op.is_random():
+        pytest.skip("random numbers of a GPU are another stream")
+    report, ran = Report(op), 0
+    for dtype, sample in cases(op, ALL if thorough else FEW):
+
+        def check(dtype=dtype, sample=sample):
+            nonlocal ran
+            args, kwargs = draw(op, sample, dtype)
+            there = (args, {**kwargs, "device": "cuda"}) if op.is_factory() else on_device((args, kwargs))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                got, wanted = outcome(op.function(), *there), outcome(op.function(), args, kwargs)
+            if isinstance(got, NotImplementedError) and REFUSED in str(got):
+                return "has no form for CUDA" if op.implementation == "pointwise" else None
+            if isinstance(wanted, Exception):
+                return None if type(got) is type(wanted) else f"{got!r} instead of {wanted!r}"
+            if isinstance(got, Exception):
+                return repr(got)
+            ran += 1
+            if not all(x.device.type == "cuda" for x in tensors_in(got)):
+                return "the result is on another device"
+            if shape_of(got) != shape_of(wanted):
+                return f"{shape_of(got)} instead of {shape_of(wanted)}"
+            changed = tensors_in(there) if op.writes() else []
+            before = tensors_in((args, kwargs)) if op.writes() else []
+            found = [x.cpu() for x in (*tensors_in(got), *changed)]
+            if op.reference.startswith("np.empty"):
+                return None
+            return difference(found, [*tensors_in(wanted), *before]) or (
+                None
+                if is_tensor(got) or isinstance(got, (list, tuple)) or got == wanted
+                else f"{got} instead of {wanted}"
+            )
+
+        report.guard(dtype, sample, check)
+    report.close()
+    if not ran:
+        pytest.skip("has no form for CUDA")
