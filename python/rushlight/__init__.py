@@ -374,6 +374,20 @@ if TYPE_CHECKING:
     from rushlight.jit import ScriptModule as ScriptModule
     from rushlight.jit import fork as fork
     from rushlight.jit import wait as wait
+    from rushlight.nested._functions import _nested_from_padded as _nested_from_padded
+    from rushlight.nested._functions import _nested_get_lengths as _nested_get_lengths
+    from rushlight.nested._functions import _nested_get_max_seqlen as _nested_get_max_seqlen
+    from rushlight.nested._functions import _nested_get_min_seqlen as _nested_get_min_seqlen
+    from rushlight.nested._functions import _nested_get_offsets as _nested_get_offsets
+    from rushlight.nested._functions import _nested_get_ragged_idx as _nested_get_ragged_idx
+    from rushlight.nested._functions import _nested_get_values as _nested_get_values
+    from rushlight.nested._functions import _nested_tensor_from_mask as _nested_tensor_from_mask
+    from rushlight.nested._functions import (
+        _nested_tensor_from_mask_left_aligned as _nested_tensor_from_mask_left_aligned,
+    )
+    from rushlight.nested._functions import _nested_tensor_from_tensor_list as _nested_tensor_from_tensor_list
+    from rushlight.nested._functions import _nested_view_from_buffer as _nested_view_from_buffer
+    from rushlight.nested._functions import _nested_view_from_jagged as _nested_view_from_jagged
     from rushlight.nn._grouped_mm import _grouped_mm as _grouped_mm
     from rushlight.nn._grouped_mm import _scaled_mm as _scaled_mm
     from rushlight.serialization import load as load

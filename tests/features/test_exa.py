@@ -1,5 +1,6 @@
 """EXA: the example programs, in small versions on local data."""
 
+import copy
 import gzip
 import itertools
 import math
@@ -156,12 +157,20 @@ def test_exa_3_residual_network():
     assert scheduler.get_last_lr() == [pytest.approx(0.002)]
 
 
-@pytest.mark.xfail(strict=True, raises=NotImplementedError, reason="there are no collectives yet")
 def test_exa_3_distributed():
-    """The same network in several processes."""
-    from rushlight.nn.parallel import DistributedDataParallel
-
-    DistributedDataParallel(ResNet18(4))
+    """The same network under `DistributedDataParallel`; `tests/distributed` has several processes."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        torch.manual_seed(0)
+        alone = ResNet18(4)
+        together = nn.parallel.DistributedDataParallel(copy.deepcopy(alone))
+        images, targets = torch.randn(4, 3, 64, 64), torch.tensor([0, 1, 2, 3])
+        for net in (alone, together):
+            nn.functional.cross_entropy(net(images), targets).backward()
+        for expected, found in zip(alone.parameters(), together.parameters()):
+            torch.testing.assert_close(found.grad, expected.grad)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_exa_4_dcgan():

@@ -394,7 +394,9 @@ def test_complex_eigenvectors(n, kind):
     # The distance of `A V` from `V w`, as multiples of the precision.
     distance = abs(a @ vectors - vectors * values) / max(abs(a).max() * n * np.finfo(float).eps, 1e-300)
     # Balancing a matrix whose rows differ much in size makes the distance larger: LAPACK's reaches 9,300 here.
-    assert distance.max() < (1e5 if kind == "scaled" else 1000) and abs(np.linalg.norm(vectors, axis=0) - 1).max() < 1e-12
+    assert (
+        distance.max() < (1e5 if kind == "scaled" else 1000) and abs(np.linalg.norm(vectors, axis=0) - 1).max() < 1e-12
+    )
     largest = vectors[abs(vectors).argmax(0), np.arange(n)]
     assert abs(largest.imag).max() < 1e-15
     assert sorted(abs(torch.linalg.eigvals(torch.from_numpy(a)).numpy())) == pytest.approx(

@@ -6,7 +6,7 @@ through which they find each other also work between machines.
 
 from rushlight._loading import load as _load
 from rushlight._names import missing_from
-from rushlight._set_module import set_module
+from rushlight._set_module import set_module, set_public_module
 from rushlight.distributed import distributed_c10d
 from rushlight.distributed._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
 from rushlight.distributed._engine_group import DistBackendError
@@ -106,6 +106,7 @@ __all__ = [
 ]
 
 set_module(__name__, DistError, DistNetworkError, DistStoreError)
+set_public_module(globals())
 
 
 def is_available():

@@ -125,6 +125,7 @@ def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
     Args:
         tensor: of the same shape and dtype on every rank.
         op: a `ReduceOp`.
+        group: the ranks that take part, by default all.
         async_op: return a `Work` at once; the tensor is in use until its `wait()` returns.
 
     Raises:
@@ -198,6 +199,9 @@ def reduce(tensor, dst=None, op=ReduceOp.SUM, group=None, async_op=False, group_
 
     Args:
         dst: the rank in the default group, or `group_dst` the one in the group.
+        op: a `ReduceOp`.
+        group: the ranks that take part, by default all.
+        async_op: return a `Work` at once.
     """
     check_tensor(tensor, "tensor")
     if not is_member(group):
@@ -221,6 +225,8 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
     Args:
         tensor_list: as many tensors as ranks, which are written.
         tensor: this rank's part.
+        group: the ranks that take part, by default all.
+        async_op: return a `Work` at once.
     """
     check_tensors(tensor_list, "tensor_list")
     check_tensor(tensor, "tensor")
@@ -261,6 +267,8 @@ def all_gather_single(output_tensor, input_tensor, group=None, async_op=False):
     Args:
         output_tensor: with as many elements as all parts together.
         input_tensor: this rank's part.
+        group: the ranks that take part, by default all.
+        async_op: return a `Work` at once.
     """
     check_tensor(input_tensor, "input_tensor")
     check_tensor(output_tensor, "output_tensor")
@@ -302,6 +310,9 @@ def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group
 
     Args:
         gather_list: as many tensors as ranks on rank `dst`, None on the others.
+        dst: the rank in the default group, or `group_dst` the one in the group.
+        group: the ranks that take part, by default all.
+        async_op: return a `Work` at once.
     """
     check_tensor(tensor, "tensor")
     if gather_list:
@@ -327,6 +338,9 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
     Args:
         tensor: written on every rank.
         scatter_list: as many tensors as ranks on rank `src`, None on the others.
+        src: the rank in the default group, or `group_src` the one in the group.
+        group: the ranks that take part, by default all.
+        async_op: return a `Work` at once.
     """
     check_tensor(tensor, "tensor")
     if scatter_list:
@@ -401,7 +415,10 @@ def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=
     """Sends a part of a tensor along the first dimension to every rank and receives one from each.
 
     Args:
+        output, input: what is written, and what is sent.
         output_split_sizes, input_split_sizes: the sizes of the parts; None or empty for equal ones.
+        group: the ranks that take part, by default all.
+        async_op: return a `Work` at once.
     """
     check_tensor(output, "output")
     check_tensor(input, "input")

@@ -196,6 +196,8 @@ def init_process_group(
         timeout: how long this and each call of the group may take, a timedelta, by default half an hour.
         world_size, rank: the number of processes and the number of this one, where the method does not tell.
         store: a store that all processes share, in place of `init_method`.
+        group_name: a name for the group.
+        pg_options, device_id: accepted; they are for GPUs.
         token: a secret of the store; a process that does not know it cannot join.
 
     Raises:
@@ -393,6 +395,8 @@ def new_group(
     Args:
         ranks: the ranks; None for all.
         timeout, backend: as for `init_process_group`; by default those of the default group.
+        pg_options, device_id: accepted; they are for GPUs.
+        group_desc: a text about the group.
         use_local_synchronization: only the members call it.
         sort_ranks: whether ranks count in ascending order, not in the given one.
 

@@ -114,6 +114,8 @@ class P2POp:
         op: `isend` or `irecv`.
         tensor: what is sent, or written.
         peer: the other rank in the default group, or `group_peer` the one in the group.
+        group: the ranks that take part, by default all.
+        tag: a number that both ranks name.
     """
 
     def __init__(self, op, tensor, peer=None, group=None, tag=0, group_peer=None):

@@ -1,5 +1,6 @@
 """`torch.distributed.distributed_c10d`: the names of process groups and collective calls where torch has them."""
 
+from rushlight._set_module import set_public_module
 from rushlight.distributed._backends import (
     Backend,
     BackendConfig,
@@ -164,3 +165,5 @@ __all__ = [
     "split_group",
     "supports_complex",
 ]
+
+set_public_module(globals())

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import rushlight as torch
 from rushlight import _C, Tensor
+from rushlight._handlers import answered_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,17 +125,6 @@ class UninitializedTensorMixin:
 
     cls_to_become: ClassVar[type[Tensor]]
 
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # Properties are read through wrapped methods.
-        if func in _ALLOWED or type(func).__name__ == "method-wrapper":
-            return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[misc] # of a tensor
-        raise ValueError(
-            f"Attempted to use an uninitialized parameter in {func}. This error happens when you are using a `LazyModule` "
-            f"or explicitly manipulating `torch.nn.parameter.{cls.__name__}` objects. When using LazyModules Call "
-            "`forward` with a dummy batch to initialize the parameters before calling torch functions"
-        )
-
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Sets the sizes and allocates uninitialised memory. The tensor becomes an ordinary parameter or buffer."""
         own: Any = self
@@ -174,10 +164,11 @@ class UninitializedTensorMixin:
 
 
 def _uninitialized(kind: Any, requires_grad: bool, device: Any, dtype: Any) -> Any:
+    _C._expect_overrides()
     return Tensor._make_subclass(kind, torch.empty(0, device=device, dtype=dtype), requires_grad)
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc] # no override in Parameter
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
     """A parameter whose sizes are not known yet. `materialize` sets them.
 
     Args:
@@ -229,6 +220,22 @@ _ALLOWED = frozenset(
     for name in "__hash__ size copy_ is_complex is_floating_point half float double char short int long cuda cpu to "
     "get_device".split()
 )
+
+
+def _answer(cls: type, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls the functions that need no sizes, and refuses all others."""
+    # Properties are read through wrapped methods.
+    if func in _ALLOWED or type(func).__name__ == "method-wrapper":
+        return _C._disabled_torch_function_impl(func, (cls,), args, kwargs)
+    raise ValueError(
+        f"Attempted to use an uninitialized parameter in {func}. This error happens when you are using a `LazyModule` "
+        f"or explicitly manipulating `torch.nn.parameter.{cls.__name__}` objects. When using LazyModules Call "
+        "`forward` with a dummy batch to initialize the parameters before calling torch functions"
+    )
+
+
+for _cls in (UninitializedParameter, UninitializedBuffer):
+    answered_by(_cls, _answer)
 
 
 def _kept(name: str) -> Callable[..., Any]:

@@ -40,6 +40,9 @@ class DistributedDataParallel(Module):
             keep their gradient if no rank has used them.
         gradient_as_bucket_view: whether gradients are views of the buckets, which saves a copy and memory.
         static_graph: whether every pass uses the same parameters. They may then be used several times, as by checkpoints.
+        device_mesh: in place of `process_group`, an object whose `get_group(mesh_dim=0)` is the group.
+        dim, check_reduction, delay_all_reduce_named_params, param_to_hook_all_reduce, mixed_precision,
+            skip_all_reduce_unused_params: accepted, without effect.
 
     Raises:
         RuntimeError: no parameter requires a gradient, or the parameters of the processes differ.
