@@ -3,6 +3,7 @@
 pub enum Class {
     Memory,
     Runtime,
+    Unreachable,
 }
 
 #[derive(Debug)]
