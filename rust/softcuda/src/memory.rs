@@ -1,6 +1,6 @@
 //! Memory of the devices, and page-locked memory of the host.
 //!
-//! A block ends at a page that may not be touched. The alignment may leave a few bytes before this page; they hold a
+//! A block ends at memory that may not be touched. The alignment may leave a few bytes before it; they hold a
 //! pattern that is checked when the block is freed. New memory is full of ones, so that its floats are NaN.
 
 use std::collections::BTreeMap;
@@ -9,6 +9,8 @@ use std::ffi::c_int;
 use crate::status::{INVALID_VALUE, OUT_OF_MEMORY, Status};
 
 const PAGE: usize = 4096;
+/// The bytes before and after a block that may not be touched.
+const GUARD: usize = 4 << 20;
 const ALIGNMENT: usize = 256;
 const PATTERN: u8 = 0xa5;
 /// In place of a device, for memory of the host.
@@ -50,15 +52,15 @@ impl Memory {
         }
         let aligned = bytes.next_multiple_of(ALIGNMENT);
         let inner = aligned.next_multiple_of(PAGE);
-        let length = inner + 2 * PAGE;
-        // SAFETY: a new mapping; the pages between the first and the last become accessible.
+        let length = inner + 2 * GUARD;
+        // SAFETY: a new mapping; what lies between the guards becomes accessible.
         let address = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
             let pages = libc::mmap(std::ptr::null_mut(), length, libc::PROT_NONE, flags, -1, 0);
             if pages == libc::MAP_FAILED {
                 return Err(OUT_OF_MEMORY);
             }
-            let open = pages.byte_add(PAGE);
+            let open = pages.byte_add(GUARD);
             if libc::mprotect(open, inner, libc::PROT_READ | libc::PROT_WRITE) != 0 {
                 return Err(OUT_OF_MEMORY);
             }
@@ -67,7 +69,7 @@ impl Memory {
             start.add(bytes).write_bytes(PATTERN, aligned - bytes);
             start as usize
         };
-        let pages = address + aligned - inner - PAGE;
+        let pages = address + aligned - inner - GUARD;
         self.blocks.insert(address, Block { bytes, device, pages, length });
         *self.used.entry(device).or_default() += bytes;
         self.allocations += 1;

@@ -48,7 +48,8 @@ DEVICE f64 growing(i32 order, f64 x) {
             const f64 odd = 2.0 * k - 1.0;
             return -term * (square - odd * odd) / (8.0 * size * k);
         });
-        value = series / sqrt(2.0 * PI * size);
+        // The product overflows for the largest numbers.
+        value = size < 0x1.fffffffffffffp1023 / 8.0 ? series / sqrt(2.0 * PI * size) : series / sqrt(2.0 * PI) / sqrt(size);
     }
     return order == 1 && x < 0.0 ? -value : value;
 }
