@@ -43,6 +43,7 @@ CLOSED_TO_FORKS = {
     "dist/src/client.rs:stream": "a child that inherits a client is refused before it looks",
     "dist/src/group/mod.rs:changed": "a child that inherits a group is refused before it looks",
     "dist/src/group/mod.rs:mailbox": "a child that inherits a group is refused before it looks",
+    "dist/src/group/mod.rs:mutex": "the parameter of a function",
     "dist/src/group/mod.rs:queue": "a child that inherits a group is refused before it looks",
     "dist/src/group/work.rs:changed": "a child that inherits a group is refused before it looks",
     "dist/src/group/work.rs:outcome": "a child that inherits a group is refused before it looks",

@@ -81,11 +81,13 @@ def test_devices_and_forms_that_tensors_never_have():
     x = torch.ones(2)
     assert not any((x.is_ipu, x.is_maia, x.is_mtia, x.is_vulkan, x.is_xla, x.is_distributed()))
     assert x.double().dequantize().dtype is torch.dequantize(x.half()).dtype is torch.float32
-    for name in ("qscheme", "int_repr", "q_scale", "q_per_channel_axis", "record_stream"):
+    for name in ("qscheme", "int_repr", "q_scale", "q_per_channel_axis"):
         with pytest.raises(
             NotImplementedError, match=f"Could not run 'aten::{name}' with arguments from the 'CPU' backend"
         ):
             getattr(x, name)()
+    with pytest.raises(NotImplementedError, match=r"Could not run 'aten::record_stream' with arguments from the 'CPU'"):
+        x.record_stream(None)
     with pytest.raises(RuntimeError, match="not linked with support for ipu"):
         x.ipu()
     for name in ("xpu", "mtia"):

@@ -213,12 +213,12 @@ class _Launch:
         """Waits until all processes have ended well, or one has failed. Returns the rank and code of the failed one."""
         left = dict(enumerate(self.members))
         while left:
-            for rank, member in list(left.items()):
-                code = member.process.poll()
-                if code is not None:
-                    del left[rank]
-                    if code != 0:
-                        return rank, code
+            codes = {rank: member.process.poll() for rank, member in left.items()}
+            left = {rank: member for rank, member in left.items() if codes[rank] is None}
+            failed = [(rank, code) for rank, code in codes.items() if code]
+            if failed:
+                # A process that a signal ended is the cause of errors in the others.
+                return min(failed, key=lambda one: one[1] > 0)
             if left:
                 time.sleep(self.options.monitor_interval)
         return None

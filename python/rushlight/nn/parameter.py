@@ -204,6 +204,7 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     torch.Size([4])
     """
 
+    __torch_function__ = _C._disabled_torch_function_impl  # type: ignore[assignment] # until `_answer` takes its place
     cls_to_become = Tensor
     persistent: bool
 
