@@ -168,7 +168,8 @@ dist.init_process_group("gloo")
 tensor = torch.tensor([dist.get_rank() + 1.0])
 dist.all_reduce(tensor)
 attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
-print(f"rank {os.environ['LOCAL_RANK']} of {os.environ['WORLD_SIZE']}: {tensor.item()} attempt {attempt}", flush=True)
+# In one piece, because the ranks write to one pipe.
+os.write(1, f"rank {os.environ['LOCAL_RANK']} of {os.environ['WORLD_SIZE']}: {tensor.item()} attempt {attempt}\\n".encode())
 if sys.argv[1:] == ["fail"] or sys.argv[1:] == ["once"] and attempt == "0":
     if dist.get_rank() == 1:
         os.kill(os.getpid(), 9)
