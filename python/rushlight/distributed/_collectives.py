@@ -305,6 +305,16 @@ def all_gather_coalesced(output_tensor_lists, input_tensor_list, group=None, asy
     return join(works) if async_op else None
 
 
+def _check_list_of_root(group, root, tensors, name, what, side):
+    """Checks that the root, and only it, gives a list with a tensor for each rank."""
+    if root == group._rank:
+        if not tensors:
+            raise ValueError(f"Argument ``{name}_list`` must be specified on {side} rank.")
+        _check_count(group, tensors, name, what)
+    elif tensors:
+        raise ValueError(f"Argument ``{name}_list`` must NOT be specified on non-{side} ranks.")
+
+
 def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group_dst=None):
     """Collects a tensor of every rank in a list of rank `dst` (by default 0).
 
@@ -323,12 +333,7 @@ def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group
         return warn_not_in_group("gather")
     group = resolve(group)
     root = group_rank(group, dst, group_dst, 0)
-    if root == group._rank:
-        if not gather_list:
-            raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-        _check_count(group, gather_list, "gather", "output")
-    elif gather_list:
-        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
+    _check_list_of_root(group, root, gather_list, "gather", "output", "destination")
     return call(group, "gather", [tensor], gather_list, root, async_op=async_op)
 
 
@@ -351,12 +356,7 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
         return warn_not_in_group("scatter")
     group = resolve(group)
     root = group_rank(group, src, group_src, 0)
-    if root == group._rank:
-        if not scatter_list:
-            raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
-        _check_count(group, scatter_list, "scatter", "input")
-    elif scatter_list:
-        raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
+    _check_list_of_root(group, root, scatter_list, "scatter", "input", "source")
     return call(group, "scatter", scatter_list, [tensor], root, async_op=async_op)
 
 

@@ -4,7 +4,6 @@ import fcntl
 import os
 import struct
 import time
-from datetime import timedelta
 
 from rushlight._set_module import set_module
 from rushlight.distributed.store import DistNetworkError, Store
@@ -132,10 +131,6 @@ class FileStore(Store):
         if not found and name == "wait":
             time.sleep(0.01)
         return found
-
-    def set_timeout(self, timeout: timedelta):
-        """Sets the timeout of `get` and `wait`."""
-        self._timeout = timeout
 
     def __del__(self):
         if not hasattr(self, "_file") or self._pid != os.getpid():

@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 from rushlight._set_module import set_module
-from rushlight.distributed import _groups
 from rushlight.distributed._collectives import (
     Outputs,
     _packed,
@@ -11,7 +10,7 @@ from rushlight.distributed._collectives import (
     group_rank,
     warn_not_in_group,
 )
-from rushlight.distributed._groups import get_global_rank, get_group_rank, is_member, resolve
+from rushlight.distributed._groups import get_global_rank, is_member, resolve
 from rushlight.distributed._work import Work
 
 #: Tags of programs lie below; above are those of `monitored_barrier` and of objects.
@@ -186,15 +185,4 @@ def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     return None
 
 
-__all__ = [
-    "P2POp",
-    "_groups",
-    "batch_isend_irecv",
-    "get_group_rank",
-    "irecv",
-    "isend",
-    "monitored_barrier",
-    "recv",
-    "send",
-]
 set_module("rushlight.distributed", P2POp)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = [
     *declare(
         globals(),
-        "there are no process groups",
+        "this part of distributed training does not exist yet",
         """
         async_save load load_sharded_optimizer_state_dict load_state_dict save save_state_dict
         class BytesStorageMetadata ChunkStorageMetadata DefaultLoadPlanner DefaultSavePlanner FileSystemReader

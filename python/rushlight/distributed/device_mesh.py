@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = [
     *declare(
         globals(),
-        "there are no process groups",
+        "this part of distributed training does not exist yet",
         """
         init_device_mesh
         class DeviceMesh

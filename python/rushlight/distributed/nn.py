@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = [
     *declare(
         globals(),
-        "there are no process groups",
+        "this part of distributed training does not exist yet",
         """
         all_gather all_reduce all_to_all all_to_all_single broadcast gather reduce reduce_scatter scatter
         class Function ReduceOp RemoteModule group

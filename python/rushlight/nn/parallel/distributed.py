@@ -113,7 +113,6 @@ class DistributedDataParallel(Module):
         self.require_backward_grad_sync = True
         self.require_forward_param_sync = True
         self._comm_hooks: list[tuple[Callable[..., Any], Any]] = []
-        self._delayed: Any = None
         if init_sync:
             self._check_same_parameters(named)
             self._give([parameter for _, parameter in named] + self._buffers_to_give())
@@ -245,11 +244,6 @@ class DistributedDataParallel(Module):
     @staticmethod
     def _set_params_and_buffers_to_ignore_for_model(module: Module, names: list[str]) -> None:
         module._ddp_params_and_buffers_to_ignore = names
-
-    def train(self, mode: bool = True) -> DistributedDataParallel:
-        """Sets the module to training, or to evaluation."""
-        super().train(mode)
-        return self
 
     def __getstate__(self) -> dict[str, Any]:
         if self.process_group is not dist.group.WORLD:

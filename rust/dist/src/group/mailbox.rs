@@ -350,60 +350,43 @@ impl Mailbox {
         let failed = arena.check().err();
         let mut gone: Vec<Option<Option<String>>> = vec![None; arena.ranks];
         let mut lost = |rank: usize| gone[rank].get_or_insert_with(|| arena.gone(rank)).clone();
-        let closed = |why: &str, what: &str| Error::runtime(format!("Connection closed by peer: {why}, in {what}"));
+        // Why a message ends that waits for a rank which is gone for a reason, or `None` if it may still come.
+        let ended = |why: Option<String>, deadline: Deadline, what: &str| match (&failed, why) {
+            (Some(error), _) => Some(error.clone()),
+            (None, Some(why)) => Some(Error::runtime(format!("Connection closed by peer: {why}, in {what}"))),
+            (None, None) => deadline.is_over().then(|| deadline.error(what)),
+        };
         for to in 0..arena.ranks {
             let Some(first) = self.sends[to].front() else { continue };
-            let error = match (&failed, lost(to)) {
-                (Some(error), _) => error.clone(),
-                (None, Some(why)) => closed(&why, "send"),
-                (None, None) if first.deadline.is_over() => first.deadline.error(&format!("send to rank {to}")),
-                _ => continue,
-            };
+            let why = lost(to);
             // A part of a message cannot be taken back.
-            if first.done > 0 && failed.is_none() && arena.gone(to).is_none() {
+            let breaks_off = first.done > 0 && failed.is_none() && why.is_none();
+            let Some(error) = ended(why, first.deadline, &format!("send to rank {to}")) else { continue };
+            if breaks_off {
                 arena.fail(error.clone());
             }
             for send in self.sends[to].drain(..) {
                 send.work.fail(error.clone());
             }
         }
-        for from in 0..arena.ranks {
-            let waits =
-                matches!(&self.arriving[from], Some(Arriving { destination: Some(Destination::Tensor(_)), .. }));
-            if !waits {
-                continue;
-            }
-            let Some(Arriving { destination: Some(Destination::Tensor(receive)), .. }) = &self.arriving[from] else {
-                continue;
-            };
-            let error = match (&failed, lost(from)) {
-                (Some(error), _) => error.clone(),
-                (None, Some(why)) => closed(&why, "recv"),
-                (None, None) if receive.deadline.is_over() => receive.deadline.error(&format!("recv from rank {from}")),
-                _ => continue,
-            };
-            receive.work.fail(error);
-            if let Some(arriving) = &mut self.arriving[from] {
-                arriving.destination = Some(Destination::Nowhere);
+        for (from, arriving) in self.arriving.iter_mut().enumerate() {
+            let Some(Arriving { destination: Some(destination), .. }) = arriving else { continue };
+            let Destination::Tensor(receive) = destination else { continue };
+            if let Some(error) = ended(lost(from), receive.deadline, &format!("recv from rank {from}")) {
+                receive.work.fail(error);
+                *destination = Destination::Nowhere;
             }
         }
         self.receives.retain(|receive| {
-            let named = |rank: Option<usize>| rank.map_or("any rank".to_owned(), |rank| format!("rank {rank}"));
-            let what = format!("recv from {} with tag {}", named(receive.from), receive.tag);
+            let named = receive.from.map_or("any rank".to_owned(), |rank| format!("rank {rank}"));
             let others = || (0..arena.ranks).filter(|&rank| rank != arena.rank);
             let why = match receive.from {
                 Some(rank) => lost(rank),
                 // A message of any rank can come while one of them lives.
                 None => others().map(&mut lost).collect::<Option<Vec<String>>>().map(|all| all.join(", ")),
             };
-            let error = match (&failed, why) {
-                (Some(error), _) => error.clone(),
-                (None, Some(why)) => closed(&why, &what),
-                (None, None) if receive.deadline.is_over() => receive.deadline.error(&what),
-                _ => return true,
-            };
-            receive.work.fail(error);
-            false
+            let error = ended(why, receive.deadline, &format!("recv from {named} with tag {}", receive.tag));
+            error.map(|error| receive.work.fail(error)).is_none()
         });
     }
 }
