@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -45,6 +46,32 @@ def _by(rank, size, method, port):
 @pytest.mark.parametrize("method", ["env", "tcp", "store"])
 def test_groups_begin_and_end(ranks, method):
     ranks(_by, 3, 3, method, _free_port(), init=False)
+
+
+def test_a_rank_waits_for_the_store_of_its_group():
+    """The store of the group before, at the same port, may still be there when a rank comes back."""
+    url = f"tcp://127.0.0.1:{_free_port()}?world_size=2&rank="
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(lambda: next(dist.rendezvous(url + "1"))[0])
+        before = next(dist.rendezvous(url + "0"))[0]
+        first.result()
+        late = threads.submit(lambda: next(dist.rendezvous(url + "1"))[0])
+        time.sleep(0.3)
+        assert not late.done()
+        del before
+        store = next(dist.rendezvous(url + "0"))[0]
+        store.set("key", "value")
+        assert late.result().get("key") == b"value"
+
+
+def test_a_rank_taken_by_another_process():
+    port = _free_port()
+    server = dist.TCPStore("127.0.0.1", port, is_master=True)
+    url = f"tcp://127.0.0.1:{port}?world_size=3&rank=1"
+    assert next(dist.rendezvous(url))[1:] == (1, 3)
+    with pytest.raises(dist.DistStoreError, match=f"Another process is rank 1 of the store at 127.0.0.1:{port}."):
+        next(dist.rendezvous(url, timeout=SHORT))
+    assert int(server.get("rank/1")) > 1
 
 
 def test_a_file_is_removed_with_its_last_user(ranks, tmp_path):

@@ -1,6 +1,7 @@
 """How processes find each other: a URL or the environment gives a store, a rank and the number of processes."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -8,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlparse, urlunparse
 
 from rushlight.distributed._file_store import FileStore
 from rushlight.distributed.constants import default_pg_timeout
-from rushlight.distributed.store import PrefixStore, TCPStore
+from rushlight.distributed.store import DistNetworkError, DistStoreError, PrefixStore, TCPStore
 
 _handlers: dict[str, Callable[..., Iterator[Any]]] = {}
 
@@ -73,7 +74,24 @@ def _tcp_store(host: str, port: int, rank: int, world_size: int, timeout: timede
     if not 0 <= port <= 65535:
         raise ValueError(f"port must have value from 0 to 65535 but was {port}.")
     agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    return TCPStore(host, port, world_size, not agent and rank == 0, timeout, token=token)
+    if agent or rank == 0:
+        return TCPStore(host, port, world_size, not agent, timeout, token=token)
+    deadline = time.monotonic() + timeout.total_seconds()
+    while True:
+        store = TCPStore(host, port, world_size, False, timeout, token=token)
+        if _takes_place(store, rank):
+            return store
+        if time.monotonic() >= deadline:
+            raise DistStoreError(f"Another process is rank {rank} of the store at {host}:{port}.")
+        time.sleep(0.01)
+
+
+def _takes_place(store: TCPStore, rank: int) -> bool:
+    """Whether the store expects this rank. The store of a group that is about to end, at the same port, does not."""
+    try:
+        return store.add(f"rank/{rank}", 1) == 1
+    except DistNetworkError:
+        return False
 
 
 def _from_tcp(url, timeout=default_pg_timeout, token="", **_):

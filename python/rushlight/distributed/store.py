@@ -193,19 +193,17 @@ class TCPStore(Store):
         if not isinstance(use_libuv, bool):
             raise TypeError(f"use_libuv must be a bool, not {type(use_libuv).__name__}")
         self._timeout, self._token, self._use_libuv = timeout, _bytes(token), use_libuv
-        self._server = None
+        self._host, self._port, self._server = host_name, port, None
+        deadline = time.monotonic() + timeout.total_seconds()
         try:
             if is_master:
                 self._server = _C._StoreServer(host_name, port, self._token)
-                port = self._server.port
-            self._client = _C._StoreClient(host_name, port, self._token, timeout.total_seconds())
+                self._port = self._server.port
+            joined = self._join(deadline)
         except OSError as error:
             what = "listen at" if is_master and self._server is None else "connect to"
             raise DistNetworkError(f"The store cannot {what} {host_name}:{port}: {error}") from None
-        self._host, self._port = host_name, port
-        joined = self.add(_INIT.decode(), 1)
         if is_master and world_size and wait_for_workers:
-            deadline = time.monotonic() + timeout.total_seconds()
             while joined < world_size:
                 if time.monotonic() >= deadline:
                     raise DistStoreError(
@@ -214,6 +212,18 @@ class TCPStore(Store):
                     )
                 time.sleep(0.01)
                 joined = self.add(_INIT.decode(), 0)
+
+    def _join(self, deadline):
+        """Connects, and returns how many processes have."""
+        while True:
+            left = max(deadline - time.monotonic(), 0)
+            self._client = _C._StoreClient(self._host, self._port, self._token, left)
+            try:
+                return self.add(_INIT.decode(), 1)
+            except DistNetworkError:
+                # The server ended after its greeting. Another one may follow at the same port.
+                if self._server is not None or time.monotonic() >= deadline:
+                    raise
 
     @property
     def libuvBackend(self):
