@@ -32,21 +32,20 @@ class Ranks:
             if pid == 0:
                 self._run(function, rank, size, arguments, timeout, init, place)
             pids.append(pid)
-        results = []
-        try:
-            for rank, pid in enumerate(pids):
-                _, status = os.waitpid(pid, 0)
-                if os.WIFSIGNALED(status):
-                    assert os.WTERMSIG(status) == signal.SIGKILL, f"rank {rank} ended with {status}"
-                    results.append(None)
-                    continue
-                ok, value = pickle.loads(self._result(rank).read_bytes())
-                assert ok, f"rank {rank} of {size}:\n{value}"
-                results.append(value)
-        finally:
-            for pid in pids[len(results) + 1 :]:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+        results, failures = [], []
+        for rank, pid in enumerate(pids):
+            _, status = os.waitpid(pid, 0)
+            if os.WIFSIGNALED(status):
+                if os.WTERMSIG(status) != signal.SIGKILL:
+                    failures.append(f"rank {rank} of {size} ended with {status}")
+                results.append(None)
+                continue
+            ok, value = pickle.loads(self._result(rank).read_bytes())
+            if not ok:
+                failures.append(f"rank {rank} of {size}:\n{value}")
+            results.append(value)
+        # The failure of one rank may be the cause of another one's.
+        assert not failures, "\n".join(failures)
         return results
 
     def _result(self, rank):

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import time
 from datetime import timedelta
 
 import rushlight as torch
@@ -11,7 +10,7 @@ from rushlight.distributed import _backends, _engine_group
 from rushlight.distributed._backends import Backend, BackendConfig
 from rushlight.distributed.constants import default_pg_timeout
 from rushlight.distributed.rendezvous import rendezvous
-from rushlight.distributed.store import DistNetworkError, PrefixStore, Store
+from rushlight.distributed.store import PrefixStore, Store
 
 _NOT_INITIALIZED = "Default process group has not been initialized, please make sure to call init_process_group."
 
@@ -224,25 +223,15 @@ def init_process_group(
             raise AssertionError("rank must be non-negative if using store")
     name = group_name or "0"
     backend = Backend(Backend.UNDEFINED if backend is None else backend)
-    deadline = time.monotonic() + timeout.total_seconds()
-    while True:
-        shared, place, size = (store, rank, world_size)
-        if store is None:
-            method = "env://" if init_method is None else init_method
-            shared, place, size = next(rendezvous(method, rank, world_size, timeout=timeout, token=token))
-            shared.set_timeout(timeout)
-        if not 0 <= place < size:
-            raise ValueError(f"rank {place} is not in a group of {size}\n  Ranks are 0 to {size - 1}.")
-        try:
-            world = _begin(shared, list(range(size)), place, timeout, config, backend, name, "default_pg")
-        except DistNetworkError:
-            # This was the store of a group that rank 0 had not destroyed yet.
-            if store is not None or place == 0 or time.monotonic() >= deadline:
-                raise
-            time.sleep(0.05)
-            continue
-        _world.made, _world.default = 1, world
-        return
+    if store is None:
+        method = "env://" if init_method is None else init_method
+        store, rank, world_size = next(rendezvous(method, rank, world_size, timeout=timeout, token=token))
+        store.set_timeout(timeout)
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank {rank} is not in a group of {world_size}\n  Ranks are 0 to {world_size - 1}.")
+    ranks = list(range(world_size))
+    _world.default = _begin(store, ranks, rank, timeout, config, backend, name, "default_pg")
+    _world.made = 1
 
 
 def _begin(store, ranks, rank, timeout, config, backend, name, description):
