@@ -327,3 +327,17 @@ def test_tensors_of_modules_can_be_swapped():
         with pytest.raises(error) as caught:
             swap_tensor(*arguments)
         assert caught.value.args[0].startswith(told)
+
+
+def test_names_of_libraries():
+    """What reformer-pytorch, kornia, MONAI, brevitas and tracers of torch.fx import."""
+    from rushlight.fx.node import Argument, Target
+    from rushlight.utils.checkpoint import get_device_states, set_device_states
+    from rushlight.utils.data._utils.collate import np_str_obj_array_pattern
+
+    assert torch.torch is torch and "torch" not in dir(torch)
+    assert not torch.jit._enabled and not torch.jit._state._enabled.enabled
+    assert str in Target.__args__ and {torch.dtype, type(None)} <= set(Argument.__args__)
+    states = get_device_states({"a": [torch.ones(1)]}, 3)
+    assert states == ([], []) and set_device_states(*states) is None
+    assert np_str_obj_array_pattern.search("<U1") and not np_str_obj_array_pattern.search("float32")

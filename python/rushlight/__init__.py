@@ -418,6 +418,8 @@ else:
     def __getattr__(name):
         if name in _SUBMODULES or name in ("_dynamo", "_functorch", "_jit_internal", "_tensor_str"):
             return _load(f"rushlight.{name}")
+        if name == "torch":  # libraries write `torch.torch.Tensor`
+            return _load("rushlight")
         if name == "Storage":  # that of the default dtype
             return _load("rushlight.storage").Storage
         home = "_foreach" if name.startswith(("_foreach_", "_amp_foreach_")) else _ELSEWHERE.get(name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
-from functools import total_ordering
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce, total_ordering
+from typing import Any, TypeAlias, Union
 
 import rushlight as torch
 
@@ -14,9 +16,6 @@ from .immutable_collections import immutable_dict, immutable_list
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any
-
     from .graph import Graph
 
 __all__ = ["Node", "has_side_effect", "map_aggregate", "map_arg"]
@@ -34,6 +33,21 @@ base_types = (
     torch.memory_format,
     torch.layout,
 )
+
+#: What a node calls: a function, or the name of a method, module, attribute or argument.
+Target: TypeAlias = Callable[..., Any] | str
+BaseArgumentTypes: TypeAlias = reduce(operator.or_, base_types)  # type: ignore[valid-type]
+#: What stands in the arguments of nodes: nodes, constants, and containers of them.
+Argument: TypeAlias = Union[
+    tuple["Argument", ...],
+    Sequence["Argument"],
+    Mapping[str, "Argument"],
+    slice,
+    range,
+    "Node",
+    BaseArgumentTypes,
+    None,
+]
 
 _legal_ops = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
 

@@ -11,6 +11,7 @@ import sys
 from rushlight import _C
 from rushlight._C import _Future as Future
 from rushlight._warnings import warn
+from rushlight.jit._state import _enabled as _enabled
 
 __all__ = [
     "Attribute",

@@ -6,9 +6,13 @@ may pass their own table. NumPy is not imported here: its types are added to the
 
 import collections.abc
 import copy
+import re
 import sys
 
 import rushlight as torch
+
+#: The kinds of dtypes of arrays that do not become tensors: text, bytes and objects. Libraries import it.
+np_str_obj_array_pattern = re.compile("[SaUO]")
 
 _WRONG_TYPE = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 
