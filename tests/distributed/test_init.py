@@ -165,10 +165,11 @@ def test_ranks_that_do_not_come_are_counted():
     assert not dist.is_initialized()
 
 
-def test_machines_apart_are_refused(monkeypatch):
+def test_machines_without_mpi_are_named():
     store = dist.HashStore()
     store.set("default_pg/0/1/machine/1", "another machine")
-    with pytest.raises(dist.DistBackendError, match="rank 0 and rank 1 are on different machines"):
+    store.set("default_pg/0/1/library/1", "")
+    with pytest.raises(dist.DistBackendError, match="on 2 machines, and rank . finds no MPI\n.*rushlight.distributed"):
         dist.init_process_group("gloo", store=store, rank=0, world_size=2, timeout=SHORT)
 
 

@@ -50,8 +50,8 @@ def _environment():
     own = {
         # There is one companion on each machine, so that shared memory between them would only leave files behind.
         "MPIR_CVAR_NOLOCAL": "1",
-        "UCX_TLS": "^sm",
-        "UCX_WARN_UNUSED_ENV_VARS": "n",
+        # Faster than MPICH's first choice, UCX, where the network is TCP.
+        "MPIR_CVAR_CH4_NETMOD": "ofi",
     }
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))

@@ -7,6 +7,7 @@ import secrets
 import socket
 import struct
 import time
+from datetime import timedelta
 
 from rushlight import _C, uint8, zeros
 from rushlight._set_module import set_module
@@ -75,13 +76,13 @@ def join(store, rank, size, timeout):
     """
     deadline = time.monotonic() + timeout.total_seconds()
     store.set(f"machine/{rank}", _machine())
-    names = store.multi_get([f"machine/{other}" for other in range(size)])
+    names = _of_all(store, "machine", size, deadline)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     machines = [numbers[name] for name in names]
     own = machines[rank]
     local = [other for other in range(size) if machines[other] == own]
     if len(numbers) > 1:
-        _check_library(store, rank, size, machines)
+        _check_library(store, rank, machines, deadline)
     if rank == local[0]:
         memory = zeros(_C._group_bytes(machines, own), dtype=uint8).share_memory_()
         _hand_out(store, own, local, memory, deadline)
@@ -102,11 +103,18 @@ def join(store, rank, size, timeout):
     return engine
 
 
-def _check_library(store, rank, size, machines):
+def _of_all(store, name, size, deadline):
+    """What each rank has set under a name."""
+    keys = [f"{name}/{other}" for other in range(size)]
+    store.wait(keys, timedelta(seconds=max(1e-3, deadline - time.monotonic())))
+    return store.multi_get(keys)
+
+
+def _check_library(store, rank, machines, deadline):
     """Raises an error on all ranks if the machine of one of them lacks MPI."""
     store.set(f"library/{rank}", "" if _companion.library() is None else "1")
-    found = store.multi_get([f"library/{other}" for other in range(size)])
-    without = [other for other in range(size) if not found[other]]
+    found = _of_all(store, "library", len(machines), deadline)
+    without = [other for other in range(len(machines)) if not found[other]]
     if without:
         raise DistBackendError(
             f"the ranks of this group are on {len(set(machines))} machines, and rank {without[0]} finds no MPI\n"

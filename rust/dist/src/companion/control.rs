@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::Settings;
 use super::line::Link;
-use crate::group::arena::{ABSENT, Arena, LOST};
+use crate::group::arena::{ABSENT, Arena, LOST, PARTING, SERVING};
 
 /// How often the ranks and the engine are looked at.
 const LOOK: Duration = Duration::from_millis(5);
@@ -154,8 +154,14 @@ impl<'a> Control<'a> {
             self.tell_failure();
             if self.is_alone() {
                 let since = alone.get_or_insert_with(Instant::now).elapsed();
-                let failed = self.arena.failure().is_some() || self.arena.header().served.load(Ordering::Acquire) == 0;
-                if ended.is_some() || since >= if failed { SPREAD } else { FAREWELL } {
+                let limit = match self.arena.header().served.load(Ordering::Acquire) {
+                    _ if self.arena.failure().is_some() => SPREAD,
+                    // What the ranks sent is not delivered yet.
+                    SERVING => Duration::MAX,
+                    PARTING => FAREWELL,
+                    _ => SPREAD,
+                };
+                if ended.is_some() || since >= limit {
                     break;
                 }
             }

@@ -14,18 +14,22 @@ use std::time::{Duration, Instant};
 use rushlight_core::futex;
 
 use super::mpi::{Mpi, Request};
-use crate::group::arena::{ABSENT, Arena, DEAD, LEFT, PRESENT};
+use crate::group::arena::{ABSENT, Arena, DEAD, LEFT, PARTING, PRESENT};
 use crate::group::ring::Ring;
 use crate::group::transfer::Transfer;
 
 /// How often the ranks' states are looked at.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long to look for messages without a pause while ranks wait.
-const BUSY: Duration = Duration::from_micros(100);
-/// The pause after that, and after a longer time.
-const NAP: Duration = Duration::from_micros(20);
-const LONG: Duration = Duration::from_millis(20);
+/// The pauses between looks for messages while ranks wait, and since when nothing came. Other processes may run meanwhile,
+/// and one that sleeps is woken before those that compute, unlike one that yields.
+const NAPS: [(Duration, Duration); 3] = [
+    (Duration::from_micros(30), Duration::ZERO),
+    (Duration::from_millis(5), Duration::from_micros(5)),
+    (Duration::from_millis(50), Duration::from_micros(50)),
+];
 const LONG_NAP: Duration = Duration::from_micros(500);
+/// How long the end of a rank is kept back for messages that nobody takes.
+const DELIVERY: Duration = Duration::from_secs(1);
 /// How long to wait for the other machines at the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 const LINGER: Duration = Duration::from_millis(20);
@@ -69,6 +73,8 @@ pub struct Engine<'a> {
     /// How far the other machines know that ranks here have taken their streams.
     told: Vec<Vec<u64>>,
     states: Vec<u32>,
+    /// Since when a rank of this machine is gone.
+    gone: Vec<Option<Instant>>,
     looked: Instant,
 }
 
@@ -109,6 +115,7 @@ impl<'a> Engine<'a> {
             out: vec![vec![Stream::default(); ranks]; local],
             told: vec![vec![0; ranks]; local],
             states: vec![ABSENT; local],
+            gone: vec![None; local],
             looked: Instant::now(),
         }
     }
@@ -135,12 +142,13 @@ impl<'a> Engine<'a> {
                 quiet = Instant::now();
                 continue;
             }
-            let bell = &self.arena.companion().bell;
-            match quiet.elapsed() {
-                _ if !self.is_awaited() => futex::wait_shared(bell, heard, LOOK),
-                short if short < BUSY => std::thread::yield_now(),
-                middle if middle < LONG => futex::wait_shared(bell, heard, NAP),
-                _ => futex::wait_shared(bell, heard, LONG_NAP),
+            let nap = match NAPS.iter().find(|(since, _)| quiet.elapsed() < *since) {
+                _ if !self.is_awaited() => LOOK,
+                Some((_, nap)) => *nap,
+                None => LONG_NAP,
+            };
+            if !nap.is_zero() {
+                futex::wait_shared(&self.arena.companion().bell, heard, nap);
             }
         }
     }
@@ -310,7 +318,7 @@ impl<'a> Engine<'a> {
             }
             for words in cell.transfers.iter().map(read_words) {
                 words.into_iter().for_each(|word| put(&mut bytes, word));
-                let transfer = Transfer::from_words(words, arena.ranks);
+                let transfer = Transfer::from_words(words, arena);
                 if let Some(side) = transfer.lengths() {
                     for &to in arena.places.members(machine) {
                         put(&mut bytes, arena.length(side, rank, to).load(Ordering::Relaxed));
@@ -347,7 +355,7 @@ impl<'a> Engine<'a> {
             }
             for _ in &cell.transfers {
                 let words = [reader.number()?, reader.number()?, reader.number()?];
-                let transfer = Transfer::from_words(words, arena.ranks);
+                let transfer = Transfer::from_words(words, arena);
                 if let Some(side) = transfer.lengths() {
                     for &to in arena.places.local() {
                         arena.length(side, rank, to).store(reader.number()?, Ordering::Relaxed);
@@ -407,27 +415,34 @@ impl<'a> Engine<'a> {
         Ok(moved)
     }
 
-    /// Tells the other machines which ranks have come, left or died; whether all ranks of this machine are gone.
+    /// Tells the other machines which ranks have come, left or died; whether all ranks of this machine are gone, and what
+    /// they sent is delivered. A rank that never came is not waited for: the one that started this process came before.
     fn tell_states(&mut self) -> Result<bool, String> {
         let arena = self.arena;
-        // A rank that never came is not waited for: the one that started this process came before.
         let mut gone = true;
         for (seat, &rank) in arena.places.local().iter().enumerate() {
             let cell = arena.cell(rank);
             let mut state = cell.state.load(Ordering::Acquire);
-            if state != LEFT && arena.gone(rank).is_some() {
+            if state == PRESENT && arena.gone(rank).is_some() {
                 state = DEAD;
             }
-            gone &= matches!(state, LEFT | DEAD | ABSENT);
-            if state == self.states[seat] {
-                continue;
+            if matches!(state, LEFT | DEAD) {
+                let since = self.gone[seat].get_or_insert_with(Instant::now).elapsed();
+                let holds = |far| {
+                    let present = arena.cell(far).state.load(Ordering::Acquire) == PRESENT;
+                    present && Ring::new(arena, rank, far).filled() > 0
+                };
+                // What it sent comes first, if anybody takes it.
+                if arena.places.remote().any(holds) {
+                    gone = false;
+                    if since < DELIVERY {
+                        continue;
+                    }
+                }
+            } else {
+                gone &= state == ABSENT;
             }
-            let full = |far| {
-                arena.cell(far).state.load(Ordering::Acquire) == PRESENT && Ring::new(arena, rank, far).filled() > 0
-            };
-            if state == LEFT && arena.places.remote().any(full) {
-                // What it sent comes first.
-                gone = false;
+            if state == self.states[seat] {
                 continue;
             }
             self.states[seat] = state;
@@ -444,6 +459,7 @@ impl<'a> Engine<'a> {
 
     /// Waits until the other machines have everything that was sent.
     fn say_bye(&mut self) -> Result<(), String> {
+        self.arena.header().served.store(PARTING, Ordering::Release);
         for machine in self.others() {
             let bytes = self.fresh(BYE);
             self.send(bytes, machine)?;
@@ -460,7 +476,7 @@ impl<'a> Engine<'a> {
                     break;
                 }
             }
-            std::thread::sleep(NAP);
+            std::thread::sleep(LONG_NAP);
         }
         Ok(())
     }

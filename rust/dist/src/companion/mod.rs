@@ -19,7 +19,7 @@ use rushlight_core::Result;
 use rushlight_core::storage::Storage;
 
 use crate::group::Places;
-use crate::group::arena::Arena;
+use crate::group::arena::{Arena, SERVING};
 use control::Control;
 use engine::Engine;
 use mpi::Mpi;
@@ -90,8 +90,11 @@ fn tell(arena: &Arena, why: &str) -> rushlight_core::Error {
 
 fn run_engine(arena: &Arena, settings: &Settings, pmi: UnixStream) -> std::result::Result<(), String> {
     let descriptor = std::os::fd::IntoRawFd::into_raw_fd(pmi);
-    // SAFETY: the kernel only notes a number.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    // SAFETY: the kernel only notes numbers. Short naps need a fine timer.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1);
+    }
     let own = arena.places.own_machine();
     let variables = [("PMI_FD", descriptor as usize), ("PMI_RANK", own), ("PMI_SIZE", arena.places.machines())];
     for (name, value) in variables {
@@ -100,7 +103,7 @@ fn run_engine(arena: &Arena, settings: &Settings, pmi: UnixStream) -> std::resul
     }
     let mpi = Mpi::load(&settings.library)?;
     unlink_shared_files();
-    arena.header().served.store(1, Ordering::Release);
+    arena.header().served.store(SERVING, Ordering::Release);
     let served = Engine::new(arena, mpi).serve();
     if let Err(why) = served {
         tell(arena, &why);

@@ -132,9 +132,9 @@ impl Mpi {
         // SAFETY: as above.
         self.check(unsafe { (self.get_count)(&raw const status, BYTE, &raw mut count) })?;
         let mut bytes = spare.pop().unwrap_or_default();
-        bytes.clear();
         let length = usize::try_from(count).unwrap_or(0);
-        bytes.try_reserve_exact(length).map_err(|_| format!("no memory for a message of {length} bytes"))?;
+        let more = length.saturating_sub(bytes.len());
+        bytes.try_reserve_exact(more).map_err(|_| format!("no memory for a message of {length} bytes"))?;
         bytes.resize(length, 0);
         let mut request = Request { handle: ptr::null_mut(), bytes };
         let (start, handle) = (request.bytes.as_mut_ptr().cast(), &raw mut request.handle);

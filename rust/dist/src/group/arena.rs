@@ -20,7 +20,10 @@ use super::places::Places;
 use super::transfer::Transfer;
 
 /// The bytes of a slot: the slots of a few ranks stay in a second-level cache.
-pub const PIECE: usize = 256 << 10;
+const PIECE: usize = 256 << 10;
+/// The same for several machines, where each piece costs a round through the network, and what all slots may take.
+const LONG_PIECE: usize = 2 << 20;
+const LONG_PIECES: usize = 64 << 20;
 /// The bytes of all rings together are near this.
 const RINGS: usize = 64 << 20;
 const LONGEST_REASON: usize = 400;
@@ -33,7 +36,7 @@ pub struct Header {
     pub turn: AtomicU32,
     /// The number of meetings so far to which all ranks of this machine came.
     pub ready: AtomicU32,
-    /// Not zero once the companion exchanges with those of other machines.
+    /// Whether the companion exchanges with those of other machines: not yet, `SERVING` or `PARTING`.
     pub served: AtomicU32,
     /// One more than the rank that gave up first; zero while nobody has.
     pub failed: AtomicU32,
@@ -74,6 +77,10 @@ pub const LEFT: u32 = 2;
 pub const DEAD: u32 = 3;
 pub const LOST: u32 = 4;
 
+/// The companion serves the ranks; they are gone and it parts from the others.
+pub const SERVING: u32 = 1;
+pub const PARTING: u32 = 2;
+
 #[repr(C, align(64))]
 pub struct RingHeader {
     /// How many bytes the sender has written in all.
@@ -89,6 +96,8 @@ pub struct Arena {
     base: *mut u8,
     pub places: Places,
     pub ranks: usize,
+    /// The bytes of a slot, and so the most of a call that is exchanged in one step.
+    pub piece: usize,
     /// The number of ranks for the companion.
     pub rank: usize,
 }
@@ -105,6 +114,13 @@ fn ring_bytes(places: &Places) -> usize {
     1 << fair.ilog2()
 }
 
+fn piece(places: &Places) -> usize {
+    if !places.spans() {
+        return PIECE;
+    }
+    (LONG_PIECES / places.ranks() / PIECE * PIECE).clamp(PIECE, LONG_PIECE)
+}
+
 fn lengths_at(ranks: usize) -> usize {
     size_of::<Header>() + (ranks + 1) * size_of::<Cell>()
 }
@@ -113,13 +129,13 @@ fn slots_at(ranks: usize) -> usize {
     (lengths_at(ranks) + 2 * ranks * ranks * 8).next_multiple_of(4096)
 }
 
-fn rings_at(ranks: usize) -> usize {
-    slots_at(ranks) + 2 * (ranks + 1) * PIECE
+fn rings_at(places: &Places) -> usize {
+    slots_at(places.ranks()) + 2 * (places.ranks() + 1) * piece(places)
 }
 
 /// The bytes of an arena.
 pub fn size(places: &Places) -> usize {
-    rings_at(places.ranks()) + places.rings() * (size_of::<RingHeader>() + ring_bytes(places))
+    rings_at(places) + places.rings() * (size_of::<RingHeader>() + ring_bytes(places))
 }
 
 impl Arena {
@@ -138,7 +154,7 @@ impl Arena {
         }
         // The address stays valid without a pin.
         storage.expose()?;
-        Ok(Arena { _storage: storage, base, places, ranks, rank })
+        Ok(Arena { _storage: storage, base, piece: piece(&places), places, ranks, rank })
     }
 
     fn at(&self, offset: usize) -> *mut u8 {
@@ -189,13 +205,13 @@ impl Arena {
     /// A rank's slot in one of the two buffers. The slot after the last rank's is for results.
     pub fn slot(&self, side: usize, rank: usize) -> *mut u8 {
         debug_assert!(rank <= self.ranks);
-        self.at(slots_at(self.ranks) + (side % 2 * (self.ranks + 1) + rank) * PIECE)
+        self.at(slots_at(self.ranks) + (side % 2 * (self.ranks + 1) + rank) * self.piece)
     }
 
     /// The ring through which `from` sends to `to`, one of which is on this machine: its header and its bytes.
     pub fn ring(&self, from: usize, to: usize) -> (&RingHeader, *mut u8) {
         let stride = size_of::<RingHeader>() + self.ring_bytes();
-        let header = self.at(rings_at(self.ranks) + self.places.ring(from, to) * stride);
+        let header = self.at(rings_at(&self.places) + self.places.ring(from, to) * stride);
         // SAFETY: as above, within the rings.
         (unsafe { &*header.cast() }, header.wrapping_add(size_of::<RingHeader>()))
     }

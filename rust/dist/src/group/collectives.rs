@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use rushlight_core::storage::Storage;
 use rushlight_core::{DType, Error, Result};
 
-use super::arena::{Arena, PIECE};
+use super::arena::Arena;
 use super::peers::Limit;
 use super::reduce::{self, Reduction};
 use super::transfer::{Transfer, range_start};
@@ -380,11 +380,11 @@ impl Steps<'_, '_> {
         given: Option<&Pinned<'_>>,
         mut read: impl FnMut(&Arena, usize, Piece),
     ) -> Result<()> {
-        let count = bytes.div_ceil(PIECE).max(1);
         let arena = self.arena;
+        let count = bytes.div_ceil(arena.piece).max(1);
         let write = |slots, number| {
             if let Some(given) = given {
-                given.give(piece(bytes, PIECE, number), arena.slot(slots, arena.rank));
+                given.give(piece(bytes, arena.piece, number), arena.slot(slots, arena.rank));
             }
         };
         let to = match self.call {
@@ -394,14 +394,14 @@ impl Steps<'_, '_> {
         let mut slots = self.next();
         write(slots, 0);
         for number in 0..count {
-            let now = given.map_or(0, |given| piece(given.bytes, PIECE, number).bytes);
+            let now = given.map_or(0, |given| piece(given.bytes, arena.piece, number).bytes);
             self.meet(Transfer::Slot { side: slots, bytes: now, to })?;
             let ready = slots;
             if number + 1 < count {
                 slots = self.next();
                 write(slots, number + 1);
             }
-            read(arena, ready, piece(bytes, PIECE, number));
+            read(arena, ready, piece(bytes, arena.piece, number));
         }
         Ok(())
     }
@@ -414,7 +414,7 @@ impl Steps<'_, '_> {
         mut read: impl FnMut(&Arena, usize, usize, usize, usize) -> Result<()>,
     ) -> Result<()> {
         let arena = self.arena;
-        let size = PIECE / arena.ranks / 64 * 64;
+        let size = arena.piece / arena.ranks / 64 * 64;
         let longest_given = given.iter().map(|message| message.bytes).max().unwrap_or(0);
         let transfer =
             |side, number| Transfer::Parts { side, bytes: piece(longest_given, size, number).bytes, size };
@@ -450,16 +450,16 @@ impl Steps<'_, '_> {
     /// Each rank reduces a range of every piece, and those that want it take the whole result.
     fn reduce(&mut self, span: &Pinned<'_>, reduction: Reduction, dtype: DType, wanted: bool) -> Result<()> {
         let (arena, bytes) = (self.arena, span.bytes);
-        let count = bytes.div_ceil(PIECE).max(1);
+        let count = bytes.div_ceil(arena.piece).max(1);
         let mut slots = self.next();
         let to = match self.call {
             Collective::Reduce { root, .. } => Some(*root),
             _ => None,
         };
-        span.give(piece(bytes, PIECE, 0), arena.slot(slots, arena.rank));
-        self.meet(Transfer::Ranges { side: slots, bytes: piece(bytes, PIECE, 0).bytes })?;
+        span.give(piece(bytes, arena.piece, 0), arena.slot(slots, arena.rank));
+        self.meet(Transfer::Ranges { side: slots, bytes: piece(bytes, arena.piece, 0).bytes })?;
         for number in 0..count {
-            let (ready, now) = (slots, piece(bytes, PIECE, number));
+            let (ready, now) = (slots, piece(bytes, arena.piece, number));
             let result = arena.slot(ready, arena.ranks);
             let at = range_start(now.bytes, arena.rank, arena.ranks);
             let range = Piece { at, bytes: range_start(now.bytes, arena.rank + 1, arena.ranks) - at };
@@ -469,7 +469,7 @@ impl Steps<'_, '_> {
             let mut given = Transfer::Nothing;
             if number + 1 < count {
                 slots = self.next();
-                let next = piece(bytes, PIECE, number + 1);
+                let next = piece(bytes, arena.piece, number + 1);
                 span.give(next, arena.slot(slots, arena.rank));
                 given = Transfer::Ranges { side: slots, bytes: next.bytes };
             }

@@ -1,6 +1,6 @@
 //! What a rank wrote before a meeting that ranks of other machines read after it.
 
-use super::arena::{Arena, PIECE};
+use super::arena::Arena;
 
 /// A part of the arena. `side` is the parity of the piece, `to` the only rank that reads it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,14 +34,15 @@ impl Transfer {
     }
 
     /// The transfer of these words; what cannot be one is nothing.
-    pub fn from_words(words: [u64; 3], ranks: usize) -> Transfer {
+    pub fn from_words(words: [u64; 3], arena: &Arena) -> Transfer {
+        let (ranks, piece) = (arena.ranks, arena.piece);
         let side = (words[0] >> 8 & 1) as usize;
-        let bytes = usize::try_from(words[1]).unwrap_or(0).min(PIECE);
+        let bytes = usize::try_from(words[1]).unwrap_or(0).min(piece);
         let other = usize::try_from(words[2]).unwrap_or(0);
         let to = other.checked_sub(1).filter(|&to| to < ranks);
         match words[0] & 0xff {
             1 => Transfer::Slot { side, bytes, to },
-            2 if other.saturating_mul(ranks) <= PIECE => Transfer::Parts { side, bytes: bytes.min(other), size: other },
+            2 if other.saturating_mul(ranks) <= piece => Transfer::Parts { side, bytes: bytes.min(other), size: other },
             3 => Transfer::Ranges { side, bytes },
             4 => Transfer::Results { side, bytes, to },
             _ => Transfer::Nothing,
