@@ -16,10 +16,13 @@ PATIENCE = 60
 
 
 class Ranks:
-    """Starts one process for each rank. `folder` is empty. Ranks take turns on as many machines, which are only names."""
+    """Starts one process for each rank. `folder` is empty.
+
+    Ranks take turns on as many machines, which are only names, or are on those that `places` lists.
+    """
 
     def __init__(self, folder, machines=1):
-        self._folder, self._count, self.machines = folder, 0, machines
+        self._folder, self._count, self.machines, self.places = folder, 0, machines, None
 
     def __call__(self, function, size, *arguments, timeout=20.0, init=True):
         """Calls ``function(rank, *arguments)`` in each of `size` forked processes of a group.
@@ -55,7 +58,7 @@ class Ranks:
 
     def _run(self, function, rank, size, arguments, timeout, init, place):
         signal.alarm(PATIENCE)
-        os.environ["RUSHLIGHT_MACHINE"] = str(rank % self.machines)
+        os.environ["RUSHLIGHT_MACHINE"] = str(self.places[rank] if self.places else rank % self.machines)
         try:
             if init:
                 seconds = timedelta(seconds=20)

@@ -15,7 +15,7 @@ use super::line::Link;
 use crate::group::arena::{ABSENT, Arena, LOST, PARTING, SERVING};
 
 /// How often the ranks and the engine are looked at.
-const LOOK: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(10);
 /// How long a stranger may stay.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long the engine may take to part from the others after the last rank, and how long a failure may take to spread.

@@ -41,6 +41,7 @@ const TAKEN: u8 = 2;
 const STATE: u8 = 3;
 const BYE: u8 = 4;
 const HEARD: u8 = 5;
+const ARRIVED: u8 = 6;
 
 /// A stream of bytes from one rank to another: how far it was forwarded, and how far the receiver has taken it.
 #[derive(Clone, Copy, Default)]
@@ -73,9 +74,13 @@ pub struct Engine<'a> {
     /// How far the other machines know that ranks here have taken their streams.
     told: Vec<Vec<u64>>,
     states: Vec<u32>,
+    /// The last meetings of ranks here of which the other machines know that the rank waits in it.
+    arrived: Vec<u32>,
     /// Since when a rank of this machine is gone.
     gone: Vec<Option<Instant>>,
     looked: Instant,
+    /// The state of the bell when the rings were last looked at, and whether there may be more room since.
+    heard: Option<u32>,
 }
 
 /// Reads numbers and bytes of a message.
@@ -115,8 +120,10 @@ impl<'a> Engine<'a> {
             out: vec![vec![Stream::default(); ranks]; local],
             told: vec![vec![0; ranks]; local],
             states: vec![ABSENT; local],
+            arrived: vec![0; local],
             gone: vec![None; local],
             looked: Instant::now(),
+            heard: None,
         }
     }
 
@@ -130,10 +137,13 @@ impl<'a> Engine<'a> {
             }
             let mut moved = self.receive()?;
             moved |= self.meet()?;
-            moved |= self.forward()?;
+            if self.heard.replace(heard) != Some(heard) {
+                moved |= self.forward()?;
+            }
             self.finish_sends()?;
             if self.looked.elapsed() >= LOOK {
                 self.looked = Instant::now();
+                self.tell_arrivals()?;
                 if self.tell_states()? {
                     return self.say_bye();
                 }
@@ -248,6 +258,7 @@ impl<'a> Engine<'a> {
                 let (to, source) = self.ends(from, &mut reader)?;
                 let taken = reader.number()?;
                 self.out[arena.places.seat(source)][to].taken = taken;
+                self.heard = None;
             }
             STATE => {
                 let rank = reader.number()? as usize;
@@ -256,6 +267,12 @@ impl<'a> Engine<'a> {
                     cell.pid.store(reader.number()? as u32, Ordering::Relaxed);
                     cell.state.store(reader.number()? as u32, Ordering::Release);
                     arena.wake_all();
+                }
+            }
+            ARRIVED => {
+                let rank = reader.number()? as usize;
+                if arena.places.members(from).contains(&rank) {
+                    arena.cell(rank).meetings.store(reader.number()? as u32, Ordering::Relaxed);
                 }
             }
             BYE => {
@@ -413,6 +430,27 @@ impl<'a> Engine<'a> {
             }
         }
         Ok(moved)
+    }
+
+    /// Tells the other machines which ranks wait for others of this machine, so that only those count as late.
+    fn tell_arrivals(&mut self) -> Result<(), String> {
+        let (arena, next) = (self.arena, self.turn.wrapping_add(1));
+        if self.given || arena.header().ready.load(Ordering::Acquire) == next {
+            return Ok(());
+        }
+        for (seat, &rank) in arena.places.local().iter().enumerate() {
+            if arena.cell(rank).meetings.load(Ordering::Relaxed) != next || self.arrived[seat] == next {
+                continue;
+            }
+            self.arrived[seat] = next;
+            for machine in self.others() {
+                let mut bytes = self.fresh(ARRIVED);
+                put(&mut bytes, rank as u64);
+                put(&mut bytes, u64::from(next));
+                self.send(bytes, machine)?;
+            }
+        }
+        Ok(())
     }
 
     /// Tells the other machines which ranks have come, left or died; whether all ranks of this machine are gone, and what
