@@ -1,10 +1,14 @@
 """Groups whose ranks are on several machines: what does not depend on the places of ranks, and what happens when a rank, a
 companion, a machine or the network fails. Machines are names in the environment, or network namespaces."""
 
+import ctypes
 import os
 import pathlib
+import shutil
 import signal
+import subprocess
 import time
+from datetime import timedelta
 
 import pytest
 
@@ -141,3 +145,110 @@ def _waits(rank):
 
 def test_a_receive_from_a_dead_rank_ends(ranks, nothing_stays):
     ranks(_waits, 2)
+
+
+class Network:
+    """Two network namespaces, joined by a cable."""
+
+    addresses = ["10.213.77.1", "10.213.77.2"]
+
+    def __init__(self):
+        self.names = [f"rushlight{os.getpid()}{side}" for side in "ab"]
+
+    def run(self, *command):
+        return subprocess.run(command, capture_output=True, text=True)
+
+    def lay(self):
+        """Whether there is a network."""
+        first, second = self.names
+        for name in self.names:
+            if self.run("ip", "netns", "add", name).returncode:
+                return False
+        self.run("ip", "link", "add", "v0", "netns", first, "type", "veth", "peer", "name", "v0", "netns", second)
+        for name, address in zip(self.names, self.addresses):
+            for words in (f"addr add {address}/24 dev v0", "link set v0 up", "link set lo up"):
+                if self.run("ip", "-n", name, *words.split()).returncode:
+                    return False
+        return True
+
+    def enter(self, rank):
+        """Moves this process into the namespace of a rank."""
+        with open(f"/run/netns/{self.names[rank]}") as file:
+            libc = ctypes.CDLL(None, use_errno=True)
+            assert libc.setns(file.fileno(), 0x40000000) == 0, os.strerror(ctypes.get_errno())
+
+    def slow(self):
+        """Delays and loses packets; whether the kernel can."""
+        command = "netem delay 5ms loss 1%".split()
+        return self.run("ip", "netns", "exec", self.names[0], "tc", "qdisc", "add", "dev", "v0", "root", *command)
+
+    def cut(self):
+        self.run("ip", "-n", self.names[0], "link", "set", "v0", "down")
+
+    def remove(self):
+        for name in self.names:
+            self.run("ip", "netns", "del", name)
+
+
+@pytest.fixture
+def network():
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root and iproute2")
+    network = Network()
+    try:
+        if not network.lay():
+            pytest.skip("network namespaces are not available")
+        yield network
+    finally:
+        network.remove()
+
+
+def _over_a_cable(rank, network, seconds):
+    network.enter(rank)
+    address = f"tcp://{network.addresses[0]}:29500"
+    dist.init_process_group("gloo", address, timedelta(seconds=30), rank=rank, world_size=2)
+    _groups.set_timeout(timedelta(seconds=seconds))
+
+
+def _slow(rank, network):
+    _over_a_cable(rank, network, 30)
+    if rank == 0:
+        network.slow()
+    tensor = torch.arange(200_000) * (rank + 1)
+    dist.all_reduce(tensor)
+    assert torch.equal(tensor, torch.arange(200_000) * 3)
+    if rank == 0:
+        dist.send(tensor, 1, tag=3)
+    else:
+        received = torch.zeros_like(tensor)
+        assert dist.recv(received, 0, tag=3) == 0
+        assert torch.equal(received, tensor)
+    dist.destroy_process_group()
+
+
+def test_network_namespaces_are_machines(ranks, network, nothing_stays):
+    ranks.places = [0, 0]
+    ranks(_slow, 2, network, init=False)
+
+
+def _partition(rank, network):
+    _over_a_cable(rank, network, 2)
+    dist.barrier()
+    if rank == 0:
+        time.sleep(0.3)
+        network.cut()
+    began = time.monotonic()
+    with pytest.raises(RuntimeError) as error:
+        while True:
+            dist.all_reduce(torch.ones(1000))
+    assert time.monotonic() - began < 15
+    return str(error.value).splitlines()[0]
+
+
+def test_a_partition_ends_calls_at_their_timeout(ranks, network, nothing_stays):
+    ranks.places = [0, 0]
+    for rank, told in enumerate(ranks(_partition, 2, network, init=False)):
+        assert told == (
+            "Timed out waiting 2000ms for all_reduce operation to complete: "
+            f"rank {1 - rank} did not call it, or cannot be reached"
+        )
