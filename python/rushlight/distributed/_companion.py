@@ -127,4 +127,3 @@ def serve(descriptor: int) -> None:
         memory, given = bundle.unpack(*channel.receive(end))
     settings: Any = _Settings(*given)
     _C._serve_companion(memory.untyped_storage(), *settings)
-

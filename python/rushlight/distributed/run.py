@@ -40,11 +40,14 @@ def _flag(parser, name, **options):
 def get_args_parser():
     """The parser of the command line, with torchrun's options."""
     parser = argparse.ArgumentParser(
-        prog="torchrun", description="Starts the processes of a distributed program on this machine, and those of other machines with it."
+        prog="torchrun",
+        description="Starts the processes of a distributed program on this machine, and those of other machines with it.",
     )
     _flag(parser, "--nnodes", default="1:1", help="the number of machines, or the least and the largest: 1:4")
     _flag(parser, "--nproc-per-node", default="1", help="how many processes, or cpu, gpu, auto")
-    _flag(parser, "--rdzv-backend", default="static", help="static or c10d; with a --node-rank machines have that number")
+    _flag(
+        parser, "--rdzv-backend", default="static", help="static or c10d; with a --node-rank machines have that number"
+    )
     _flag(parser, "--rdzv-endpoint", default="", help="HOST:PORT of the store, on one of the machines")
     _flag(parser, "--rdzv-id", default="none", help="a name of the job")
     _flag(parser, "--rdzv-conf", default="", help="accepted; join_timeout=600 is how long to wait for machines")
@@ -60,7 +63,9 @@ def get_args_parser():
     parser.add_argument("-r", "--redirects", default="0", help="what goes to files: 0 none, 1 stdout, 2 stderr, 3 both")
     parser.add_argument("-t", "--tee", default="0", help="what goes to files and to the terminal, likewise")
     _flag(parser, "--local-ranks-filter", default="", help="only these ranks write to the terminal: 0,1")
-    _flag(parser, "--node-rank", type=int, default=None, help="the number of this machine, by default in order of coming")
+    _flag(
+        parser, "--node-rank", type=int, default=None, help="the number of this machine, by default in order of coming"
+    )
     _flag(parser, "--master-addr", default="127.0.0.1", help="the address of the store")
     _flag(parser, "--master-port", type=int, default=None, help="the port of the store, by default a free one")
     _flag(parser, "--local-addr", default=None, help="accepted")

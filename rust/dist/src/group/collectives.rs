@@ -416,8 +416,7 @@ impl Steps<'_, '_> {
         let arena = self.arena;
         let size = arena.piece / arena.ranks / 64 * 64;
         let longest_given = given.iter().map(|message| message.bytes).max().unwrap_or(0);
-        let transfer =
-            |side, number| Transfer::Parts { side, bytes: piece(longest_given, size, number).bytes, size };
+        let transfer = |side, number| Transfer::Parts { side, bytes: piece(longest_given, size, number).bytes, size };
         let write = |slots, number| {
             for (rank, message) in given.iter().enumerate() {
                 let place = arena.slot(slots, arena.rank).wrapping_add(rank * size);

@@ -308,7 +308,9 @@ impl Mailbox {
             let why = lost(to);
             // A part of a message cannot be taken back.
             let breaks_off = first.done > 0 && failed.is_none() && why.is_none();
-            let Some(error) = ended(why, first.deadline, &format!("send to rank {to} with tag {}", first.tag)) else { continue };
+            let Some(error) = ended(why, first.deadline, &format!("send to rank {to} with tag {}", first.tag)) else {
+                continue;
+            };
             if breaks_off {
                 arena.fail(error.clone());
             }

@@ -7,13 +7,28 @@ use super::arena::Arena;
 pub enum Transfer {
     Nothing,
     /// The first bytes of the rank's slot.
-    Slot { side: usize, bytes: usize, to: Option<usize> },
+    Slot {
+        side: usize,
+        bytes: usize,
+        to: Option<usize>,
+    },
     /// The first bytes of each part of the rank's slot: part i, at i times `size`, for rank i. Their lengths go along.
-    Parts { side: usize, bytes: usize, size: usize },
+    Parts {
+        side: usize,
+        bytes: usize,
+        size: usize,
+    },
     /// The ranges of a piece in the rank's slot, for the ranks that reduce them.
-    Ranges { side: usize, bytes: usize },
+    Ranges {
+        side: usize,
+        bytes: usize,
+    },
     /// The rank's range of the results.
-    Results { side: usize, bytes: usize, to: Option<usize> },
+    Results {
+        side: usize,
+        bytes: usize,
+        to: Option<usize>,
+    },
 }
 
 /// Where the range of a piece begins that a rank reduces.
