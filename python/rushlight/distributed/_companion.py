@@ -1,0 +1,129 @@
+"""The companion of a group that spans several machines: the process that exchanges with the other machines through MPI.
+
+The first rank of each machine starts one. It ends with the ranks of its machine.
+"""
+
+import contextlib
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from typing import Any, NamedTuple
+
+from rushlight import _C
+
+_PROGRAM = "import sys; from rushlight.distributed import _companion; _companion.serve(int(sys.argv[1]))"
+
+
+def library():
+    """The path of the library for MPI, or None if there is none. RUSHLIGHT_MPI_LIBRARY names another one."""
+    import importlib.metadata
+
+    chosen = os.environ.get("RUSHLIGHT_MPI_LIBRARY")
+    if chosen:
+        return chosen
+    try:
+        files = importlib.metadata.files("mpich") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    found = [str(file.locate()) for file in files if file.name == "libmpi_abi.so.1"]
+    return next((path for path in found if os.path.exists(path)), None)
+
+
+class _Settings(NamedTuple):
+    """What a companion is told, beside the memory of the group."""
+
+    machines: list[int]
+    own: int
+    addresses: list[tuple[str, int]]
+    secret: str
+    name: str
+    library: str
+    timeout: float
+    listener: int | None
+
+
+def _environment():
+    """The environment of a companion. A program may set these variables otherwise."""
+    own = {
+        # There is one companion on each machine, so that shared memory between them would only leave files behind.
+        "MPIR_CVAR_NOLOCAL": "1",
+        # Faster than MPICH's first choice, UCX, where the network is TCP.
+        "MPIR_CVAR_CH4_NETMOD": "ofi",
+    }
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    return {**own, **os.environ, "PYTHONPATH": path}
+
+
+def _addresses(store, port):
+    """Where the companion of this machine listens, as other machines may reach it."""
+    hosts = []
+    base = store
+    while hasattr(base, "underlying_store"):
+        base = base.underlying_store
+    host = getattr(base, "host", None)
+    if host is not None:
+        # The address of the interface that leads to the store, and the name of the store if that is here.
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, base.port))
+            hosts.append(probe.getsockname()[0])
+        if getattr(base, "_server", None) is not None:
+            hosts.append(host)
+    hosts.append(socket.gethostname())
+    return [(host, port) for host in dict.fromkeys(hosts)]
+
+
+def start(store, memory, machines, own, timeout):
+    """Starts the companion of this machine. Returns its process.
+
+    The companion of the first machine listens; the store tells the others where.
+    """
+    from rushlight.multiprocessing import channel, connection
+
+    listener = None
+    if own == 0:
+        listener = socket.create_server(("", 0), backlog=512)
+        port = listener.getsockname()[1]
+        addresses = _addresses(store, port)
+        secret, name = secrets.token_hex(16), secrets.token_hex(8)
+        store.set("hub", f"{secret} {name} " + " ".join(f"{host},{port}" for host, port in addresses))
+    else:
+        secret, name, *listed = store.get("hub").decode().split(" ")
+        addresses = [(host, int(port)) for host, _, port in (one.rpartition(",") for one in listed)]
+    number = None if listener is None else listener.fileno()
+    settings = _Settings(machines, own, addresses, secret, name, str(library()), timeout, number)
+    near, far = channel.pair()
+    inherited = [far.fileno()] + ([] if number is None else [number])
+    with near, far, listener or contextlib.nullcontext():
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(far.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL if "RUSHLIGHT_COMPANION_OUTPUT" not in os.environ else None,
+            env=_environment(),
+            pass_fds=inherited,
+            start_new_session=True,
+        )
+        message = connection.Message((memory, tuple(settings)))
+        message.send(near)
+    return process
+
+
+def end(process):
+    """Waits a moment for a companion whose ranks have left."""
+    deadline = time.monotonic() + 1.0
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(max(0.0, deadline - time.monotonic()))
+
+
+def serve(descriptor: int) -> None:
+    """Runs the companion to which a socket brings the memory of a group."""
+    from rushlight.multiprocessing import bundle, channel
+
+    with channel.open_socket(descriptor) as end:
+        memory, given = bundle.unpack(*channel.receive(end))
+    settings: Any = _Settings(*given)
+    _C._serve_companion(memory.untyped_storage(), *settings)
