@@ -26,7 +26,7 @@ REFUSED = {
     "distributed.tensor": "distribute_tensor DTensor Shard",
     "distributed.fsdp": "FullyShardedDataParallel fully_shard",
     "distributed.device_mesh": "init_device_mesh DeviceMesh",
-    "distributed.nn": "all_gather RemoteModule",
+    "distributed.nn": "RemoteModule",
     "utils.cpp_extension": "load CUDAExtension BuildExtension",
 }
 
