@@ -22,7 +22,6 @@ REFUSED = {
     "distributed.rpc": "init_rpc remote RRef",
     "distributed.optim": "DistributedOptimizer as_functional_optim",
     "distributed.checkpoint": "save load FileSystemReader",
-    "distributed.tensor": "distribute_tensor DTensor Shard",
     "distributed.fsdp": "FullyShardedDataParallel fully_shard",
     "distributed.nn": "RemoteModule",
     "utils.cpp_extension": "load CUDAExtension BuildExtension",
