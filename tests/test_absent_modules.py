@@ -22,7 +22,7 @@ REFUSED = {
     "distributed.rpc": "init_rpc remote RRef",
     "distributed.optim": "DistributedOptimizer as_functional_optim",
     "distributed.checkpoint": "save load FileSystemReader",
-    "distributed.fsdp": "FullyShardedDataParallel fully_shard",
+    "distributed.fsdp": "FullyShardedDataParallel ShardingStrategy",
     "distributed.nn": "RemoteModule",
     "utils.cpp_extension": "load CUDAExtension BuildExtension",
 }

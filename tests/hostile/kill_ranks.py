@@ -10,6 +10,7 @@ import argparse
 import collections
 import os
 import random
+import re
 import select
 import signal
 import socket
@@ -220,7 +221,7 @@ def main():
         work = options.work or draw.choice(list(WORKS))
         faults, errors, longest = play(work, draw)
         for error in errors:
-            seen["".join("N" if letter.isdigit() else letter for letter in error)] += 1
+            seen[re.sub(r"\d+", "N", error)] += 1
         slowest.append(longest)
         bad += bool(faults)
         for fault in faults:
