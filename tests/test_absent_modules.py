@@ -21,7 +21,7 @@ REFUSED = {
     "package": "PackageImporter PackageExporter",
     "distributed.rpc": "init_rpc remote RRef",
     "distributed.optim": "DistributedOptimizer as_functional_optim",
-    "distributed.checkpoint": "save load FileSystemReader",
+    "distributed.checkpoint": "HuggingFaceStorageReader",
     "distributed.fsdp": "FullyShardedDataParallel ShardingStrategy",
     "distributed.nn": "RemoteModule",
     "utils.cpp_extension": "load CUDAExtension BuildExtension",
