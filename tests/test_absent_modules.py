@@ -23,7 +23,7 @@ REFUSED = {
     "distributed.optim": "ZeroRedundancyOptimizer",
     "distributed.checkpoint": "save load FileSystemReader",
     "distributed.algorithms.join": "Join",
-    "distributed.tensor": "distribute_tensor DTensor Shard",
+    "distributed.tensor": "distribute_tensor DTensor",
     "distributed.fsdp": "FullyShardedDataParallel fully_shard",
     "distributed.device_mesh": "init_device_mesh DeviceMesh",
     "distributed.nn": "all_gather RemoteModule",

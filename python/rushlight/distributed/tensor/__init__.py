@@ -1,20 +1,25 @@
-"""Tensors of several processes (`torch.distributed.tensor`), which rushlight does not have."""
+"""Tensors of several processes (`torch.distributed.tensor`), which rushlight does not have, and descriptions of their parts."""
 
 from __future__ import annotations
 
 from rushlight._absent import declare
+from rushlight.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "Partial",
+    "Placement",
+    "Replicate",
+    "Shard",
     *declare(
         globals(),
         "this part of distributed training does not exist yet",
         """
         distribute_module distribute_tensor empty full ones rand randn zeros
-        class DTensor Partial Placement Replicate Shard
+        class DTensor
         """,
     ),
 ]
