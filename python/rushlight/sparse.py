@@ -15,13 +15,14 @@ from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, NoReturn
 
     from rushlight import Tensor
 
 __all__ = [
     "addmm",
+    "as_sparse_gradcheck",
     "check_sparse_tensor_invariants",
     "log_softmax",
     "mm",
@@ -429,6 +430,20 @@ def to_sparse_semi_structured(original_tensor: Tensor, transposed: bool = False)
 
 for _function in (dsmm, hspmm, smm, sparse_coo_tensor, spmm, sspaddmm):
     set_module("rushlight", _function)
+
+
+def as_sparse_gradcheck(gradcheck: Callable[..., Any]) -> Callable[..., Any]:
+    """Lets a check of gradients, `torch.autograd.gradcheck` or a `functools.partial` of it, take sparse tensors.
+
+    The check itself sees the values. With ``masked=True`` only the elements that are stored change, otherwise all.
+
+    >>> gradcheck = torch.sparse.as_sparse_gradcheck(torch.autograd.gradcheck)
+    >>> x = torch.tensor([[0, 1], [2, 3]], dtype=torch.float64).to_sparse_coo().requires_grad_()
+    >>> gradcheck(lambda x: x * 2, x)
+    True
+    """
+    made: Callable[..., Any] = load("rushlight._sparse_gradcheck").as_sparse_gradcheck(gradcheck)
+    return made
 
 
 def __getattr__(name: str) -> Any:
