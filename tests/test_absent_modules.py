@@ -13,7 +13,7 @@ import rushlight as torch
 REFUSED = {
     "onnx": "export ONNXProgram ExportableModule",
     "fx.experimental.proxy_tensor": "make_fx PythonKeyTracer",
-    "library": "define triton_op Library",
+    "library": "triton_op wrap_triton get_kernel",
     "export": "export load save Dim ExportedProgram",
     "_dynamo": "optimize explain OptimizedModule",
     "ao.quantization": "prepare_qat fuse_modules PerAxis",

@@ -75,7 +75,21 @@ class OpOverload:
         self.__name__ = f"{overloadpacket.__name__}.{name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.overloadpacket(*args, **kwargs)
+        operator = self._operator
+        return self.overloadpacket(*args, **kwargs) if operator is None else operator(*args, **kwargs)
+
+    @property
+    def _operator(self) -> Any:
+        """The operator of a program, or None for one of the engine."""
+        return self.overloadpacket._operators.get("" if self._overloadname == "default" else self._overloadname)
+
+    @property
+    def _schema(self) -> Any:
+        if self._operator is None:
+            raise AttributeError(
+                "'OpOverload' object has no attribute '_schema': it is that of an operator of the engine"
+            )
+        return self._operator.schema
 
     def name(self) -> str:
         qualified = self.overloadpacket._qualified_op_name
@@ -94,13 +108,32 @@ class OpOverload:
 class OpOverloadPacket:
     """An operator with all of its forms, such as `torch.ops.aten.add`."""
 
-    def __init__(self, namespace: str, name: str, function: Callable[..., Any]) -> None:
+    def __init__(self, namespace: str, name: str, function: Callable[..., Any] | None) -> None:
         self._qualified_op_name = f"{namespace}::{name}"
         self.__name__ = name
         self._function = function
+        #: Operators of a program, by the names of overloads.
+        self._operators: dict[str, Any] = {}
+
+    def add(self, operator: Any) -> None:
+        """Adds an operator of a program as an overload."""
+        self._operators[operator.schema.overload_name] = operator
+
+    def overloads(self) -> list[str]:
+        """The names of a program's overloads."""
+        return [name or "default" for name in self._operators]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
+        if self._function is not None:
+            return self._function(*args, **kwargs)
+        several = list(self._operators.values())
+        for operator in several[:-1]:
+            try:
+                operator.schema.bind(args, kwargs)
+            except RuntimeError:
+                continue
+            return operator(*args, **kwargs)
+        return several[-1](*args, **kwargs)
 
     def __getattr__(self, name: str) -> OpOverload:
         if name.startswith("_"):
