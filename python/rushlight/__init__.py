@@ -135,7 +135,8 @@ _ELSEWHERE = {
     **dict.fromkeys(["load", "save"], "serialization"),
     **dict.fromkeys("dsmm hspmm smm sparse_coo_tensor spmm sspaddmm".split(), "sparse"),
     **dict.fromkeys(
-        "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_csc_tensor sparse_csr_tensor".split(),
+        "_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo sparse_bsc_tensor sparse_bsr_tensor "
+        "sparse_compressed_tensor sparse_csc_tensor sparse_csr_tensor".split(),
         "_sparse_compressed",
     ),
     "from_file": "storage",
@@ -371,6 +372,8 @@ if TYPE_CHECKING:
     from rushlight._scalars import sym_sqrt as sym_sqrt
     from rushlight._scalars import sym_sum as sym_sum
     from rushlight._scalars import thread_safe_generator as thread_safe_generator
+    from rushlight._sparse_compressed import _convert_indices_from_coo_to_csr as _convert_indices_from_coo_to_csr
+    from rushlight._sparse_compressed import _convert_indices_from_csr_to_coo as _convert_indices_from_csr_to_coo
     from rushlight._sparse_compressed import sparse_bsc_tensor as sparse_bsc_tensor
     from rushlight._sparse_compressed import sparse_bsr_tensor as sparse_bsr_tensor
     from rushlight._sparse_compressed import sparse_compressed_tensor as sparse_compressed_tensor

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 import rushlight as torch
+from rushlight._C import _overridden
 from rushlight._loading import load
 
 TYPE_CHECKING = False
@@ -51,7 +52,9 @@ def _index(self: torch.Tensor, indices: Any) -> torch.Tensor:
 
 
 def _sparse_mm_reduce_impl(self: torch.Tensor, other: torch.Tensor, reduce: str) -> NoReturn:
-    raise NotImplementedError("aten::_sparse_mm_reduce_impl needs sparse CSR tensors, which rushlight does not have.")
+    raise NotImplementedError(
+        "aten::_sparse_mm_reduce_impl has no form of its own: call torch.sparse.mm with a tensor in the layout sparse CSR."
+    )
 
 
 #: Operators of torch's registry that have no function or method of the same name.
@@ -59,6 +62,7 @@ _UNNAMED: dict[str, Callable[..., Any]] = {
     "alias": _alias,
     "index": _index,
     "slice": _slice,
+    "_local_scalar_dense": torch.Tensor.item,
     "_pin_memory": torch.Tensor.pin_memory,
     "_sparse_addmm": load("rushlight.sparse").addmm,
     "_sparse_mm_reduce_impl": _sparse_mm_reduce_impl,
@@ -75,8 +79,13 @@ class OpOverload:
         self.__name__ = f"{overloadpacket.__name__}.{name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _overridden(args):
+            dispatch = load("rushlight._torch_dispatch")
+            kinds = dispatch.handlers(args, kwargs)
+            if kinds:
+                return dispatch.answer(self, kinds, args, kwargs)
         operator = self._operator
-        return self.overloadpacket(*args, **kwargs) if operator is None else operator(*args, **kwargs)
+        return self.overloadpacket._run(args, kwargs) if operator is None else operator(*args, **kwargs)
 
     @property
     def _operator(self) -> Any:
@@ -124,6 +133,12 @@ class OpOverloadPacket:
         return [name or "default" for name in self._operators]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _overridden(args) and self._function is not None:
+            name = load("rushlight._aten_names").aten_name(self.__name__, args, kwargs)
+            return getattr(self, name.partition(".")[2])(*args, **kwargs)
+        return self._run(args, kwargs)
+
+    def _run(self, args: Any, kwargs: dict[str, Any]) -> Any:
         if self._function is not None:
             return self._function(*args, **kwargs)
         several = list(self._operators.values())

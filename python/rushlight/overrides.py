@@ -227,6 +227,12 @@ def _first(
     )
 
 
+def answers_operators(kind: type) -> bool:
+    """Whether a class has a ``__torch_dispatch__`` of its own."""
+    found = getattr(kind, "__torch_dispatch__", None)
+    return found is not None and getattr(found, "__func__", found) is not Tensor.__torch_dispatch__.__func__
+
+
 def _converted(result: Any, cls: type) -> Any:
     if isinstance(result, Tensor) and not isinstance(result, cls):
         return result.as_subclass(cls)
@@ -242,6 +248,8 @@ def _default(
     """`Tensor.__torch_function__`: calls the function and converts its results to ``cls``."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
+    if answers_operators(cls):
+        return load("rushlight._torch_dispatch").call(func, args, kwargs)
     with _C.DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
     if cls is Tensor or func in get_default_nowrap_functions():
