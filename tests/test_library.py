@@ -4,7 +4,7 @@ import pytest
 
 import rushlight as torch
 from rushlight import Tensor
-from rushlight.library import custom_op
+from rushlight.library import Library, custom_op, infer_schema, opcheck
 
 calls = []
 
@@ -121,3 +121,212 @@ def test_operators_by_the_names_of_the_registry():
         aten._sparse_mm_reduce_impl(x, x, "sum")
     with pytest.raises(OSError, match="Could not load this library: ops.so"):
         torch.ops.load_library("ops.so")
+
+
+@pytest.fixture
+def library():
+    made = Library("tests_registry", "DEF")
+    yield made
+    made._destroy()
+
+
+def test_operators_are_defined_by_schemas(library):
+    ops = torch.ops.tests_registry
+    assert library.define("twice(Tensor x) -> Tensor") == "twice" and str(ops.twice) == "tests_registry.twice"
+    with pytest.raises(
+        NotImplementedError, match="Could not run 'tests_registry::twice' with arguments from the 'CPU'"
+    ):
+        ops.twice(torch.ones(2))
+    library.impl("twice", lambda x: x * 2, "CPU")
+    assert ops.twice(torch.ones(2)).tolist() == ops.twice.default(torch.ones(2)).tolist() == [2, 2]
+    with pytest.raises(NotImplementedError, match="no fake impl or Meta kernel registered"):
+        ops.twice(torch.ones(2, device="meta"))
+    torch.library.register_fake("tests_registry::twice", torch.empty_like)
+    assert ops.twice(torch.ones(2, device="meta")).shape == (2,)
+    assert str(ops.twice.default._schema) == "tests_registry::twice(Tensor x) -> Tensor"
+    library._destroy()
+    with pytest.raises(AttributeError, match="'_OpNamespace' 'tests_registry' object has no attribute 'twice'"):
+        ops.twice
+
+
+def test_arguments_are_checked_by_the_schema(library):
+    schema = (
+        "sc(Tensor x, float a, int b=3, *, bool c=True, Tensor?[] d=[], int[2] e=1, str? f=None) -> (Tensor, Tensor)"
+    )
+    library.define(schema)
+    library.impl("sc", lambda x, a, b=3, **rest: (type(a), b, rest), "CompositeExplicitAutograd")
+    op, x = torch.ops.tests_registry.sc, torch.ones(1)
+    assert op(x, 2) == (float, 3, {"c": True, "d": [], "e": 1, "f": None})
+    assert op(x, 2.0, c=False, d=[None, x], e=[1, 2], f="a")[2]["e"] == [1, 2]
+    told = "Declaration: tests_registry::" + schema
+    for args, kwargs, message in (
+        (
+            (x, "a"),
+            {},
+            "tests_registry::sc() Expected a value of type 'float' for argument 'a' but instead found type 'str'.",
+        ),
+        (
+            (3, 2),
+            {},
+            "tests_registry::sc() Expected a value of type 'Tensor' for argument 'x' but instead found type 'int'.",
+        ),
+        ((x,), {}, f"tests_registry::sc() is missing value for argument 'a'. {told}"),
+        ((x, 2, 3, 4), {}, f"tests_registry::sc() expected at most 3 argument(s) but received 4 argument(s). {told}"),
+        (
+            (x, 2),
+            {"q": 1},
+            f"Unknown keyword argument 'q' for operator 'tests_registry::sc'. Schema: tests_registry::{schema}",
+        ),
+    ):
+        with pytest.raises(RuntimeError) as caught:
+            op(*args, **kwargs)
+        assert str(caught.value) == message
+
+
+def test_overloads_are_chosen_by_their_arguments(library):
+    library.define("add.Tensor(Tensor x, Tensor y) -> Tensor")
+    library.define("add.Scalar(Tensor x, Scalar y) -> Tensor")
+    library.impl("add.Tensor", lambda x, y: "tensor", "CPU")
+    library.impl("add.Scalar", lambda x, y: "scalar", "CPU")
+    add, x = torch.ops.tests_registry.add, torch.ones(1)
+    assert (add(x, x), add(x, 2), add.Scalar(x, 2)) == ("tensor", "scalar", "scalar")
+    assert add.overloads() == ["Tensor", "Scalar"] and add.Tensor.name() == "tests_registry::add.Tensor"
+    with pytest.raises(RuntimeError, match="same name and overload name multiple times"):
+        library.define("add.Tensor(Tensor x) -> Tensor")
+
+
+def test_functions_above_recording(library):
+    library.define("f(Tensor x) -> Tensor")
+    library.impl("f", lambda x: x * 3, "CompositeImplicitAutograd")
+    x = torch.ones(1, requires_grad=True)
+    torch.ops.tests_registry.f(x).backward()
+    assert x.grad.item() == 3
+    library.impl("f", lambda x: x * 5, "Autograd")
+    assert torch.ops.tests_registry.f(torch.ones(1)).item() == 5
+    library.impl("f", torch.library.fallthrough_kernel, "Autograd")
+    assert torch.ops.tests_registry.f(torch.ones(1)).item() == 3
+
+
+def test_derivatives_of_defined_operators(library):
+    library.define("g(Tensor x) -> Tensor")
+    library.impl("g", lambda x: x + 1, "CPU")
+    x = torch.ones(2, requires_grad=True)
+    op = torch.ops.tests_registry.g
+    assert type(op(x).grad_fn).__name__ == "AddBackward0", "its own operators are recorded"
+    torch.library.register_autograd("tests_registry::g", lambda ctx, gradient: gradient * 7, lib=library)
+    op(x).sum().backward()
+    assert x.grad.tolist() == [7, 7]
+
+
+def test_what_a_library_refuses(library):
+    for arguments, error, told in (
+        (("tests_registry", "DEF"), RuntimeError, "Only a single TORCH_LIBRARY can be used to register the namespace"),
+        (("tests_registry", "OTHER"), ValueError, "Unsupported kind: OTHER"),
+        (("prim", "DEF"), ValueError, "prim is a reserved namespace"),
+    ):
+        with pytest.raises(error, match=told):
+            Library(*arguments)
+    for text in ("bad", "bad(Tensor) -> Tensor", "bad(Tensor x)"):
+        with pytest.raises(RuntimeError):
+            library.define(text)
+    with pytest.raises(NotImplementedError, match="cannot replace aten::add"):
+        Library("aten", "IMPL").impl("add", lambda x: x, "CPU")
+    with pytest.raises(ValueError, match='to be of the form "namespace::name", but got noname'):
+        torch.library.define("noname", "(Tensor x) -> Tensor")
+    with pytest.raises(TypeError, match="required to be a callable"):
+        library.impl("f", 3)
+
+
+def _many(
+    x: Tensor, y: Tensor | None, n: int, s: list[int], f: float = 1.5, b: bool = True, *, k: int | None = None,
+    t: torch.dtype = torch.float32, text: str = "a", many: list[Tensor] | None = None,
+) -> tuple[Tensor, int]: ...  # fmt: skip
+
+
+def test_schemas_are_inferred_from_annotations():
+    expected = (
+        "(Tensor(a0!) x, Tensor? y, SymInt n, SymInt[] s, float f=1.5, bool b=True, *, SymInt? k=None, ScalarType t=float32, "
+        'str text="a", Tensor[]? many=None) -> (Tensor, SymInt)'
+    )
+    assert infer_schema(_many, mutates_args={"x"}) == expected
+    assert infer_schema(_many, mutates_args={"x"}, op_name="ns::many").startswith("ns::many(Tensor(a0!) x")
+
+    def nothing(x: Tensor, z: int | float | bool) -> None: ...
+
+    assert infer_schema(nothing, mutates_args="unknown") == "(Tensor(a0!) x, Scalar z) -> ()"
+
+    def wrong(x: dict) -> Tensor: ...
+
+    def variadic(*x: Tensor) -> Tensor: ...
+
+    def open_end(x: Tensor): ...
+
+    def odd(x: Tensor) -> dict: ...
+
+    for function, told in (
+        (wrong, "Parameter x has unsupported type"),
+        (variadic, "We do not support positional-only args, varargs, or varkwargs."),
+        (open_end, "No return type annotation was provided."),
+        (odd, "Return has unsupported type"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            infer_schema(function, mutates_args=())
+    with pytest.raises(ValueError, match="{'q'} in mutates_args were not found"):
+        infer_schema(nothing, mutates_args={"q"})
+
+
+def test_rules_for_samples_dtypes_and_classes():
+    op = custom_op("tests::ruled", lambda x, n: x * n, mutates_args=(), schema="(Tensor x, int n) -> Tensor")
+    seen = []
+
+    @op.register_vmap
+    def rule(info, in_dims, x, n):
+        seen.append((info.batch_size, in_dims, x.shape))
+        return x * n * 10, in_dims[0]
+
+    assert torch.vmap(lambda x: op(x, 2))(torch.ones(3)).tolist() == [20, 20, 20]
+    assert seen == [(3, (0, None), (3,))]
+    op.register_autocast("cpu", torch.bfloat16)
+    with torch.autocast("cpu"):
+        assert op(torch.ones(1), 2).dtype is torch.bfloat16
+    assert op(torch.ones(1), 2).dtype is torch.float32
+
+    class Named(torch.Tensor):
+        pass
+
+    torch.library.register_torch_dispatch(op, Named, lambda mode, func, types, args, kwargs: (types, args[1]))
+    assert op(torch.ones(1).as_subclass(Named), 4) == ((Named,), 4)
+
+
+def test_functions_can_be_taken_out_of_use():
+    op = custom_op("tests::replaced", lambda x: x + 1, mutates_args=(), schema="(Tensor x) -> Tensor")
+    op.register_kernel("cpu", lambda x: x + 2)
+    with op.set_kernel_enabled("cpu", False):
+        assert op(torch.zeros(1)).item() == 1
+    assert op(torch.zeros(1)).item() == 2
+
+
+def test_checks_of_operators():
+    op = custom_op("tests::checked", lambda x: x * 2, mutates_args=(), schema="(Tensor x) -> Tensor")
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(Exception, match="test_faketensor failed with There was no fake impl registered") as caught:
+        opcheck(op, (x,), test_utils="test_faketensor")
+    assert type(caught.value).__name__ == "OpCheckError"
+    op.register_autograd(lambda ctx, gradient: gradient * 2)
+    op.register_fake(lambda x: torch.empty(3, device="meta"))
+    assert "has the shape" in opcheck(op, (x,), raise_exception=False)["test_faketensor"]
+    op.register_fake(lambda x: torch.empty_like(x, dtype=torch.float64))
+    assert "has the dtype" in opcheck(op, (x,), raise_exception=False)["test_faketensor"]
+    op.register_fake(torch.empty_like)
+    assert set(opcheck(op, (x,)).values()) == {"SUCCESS"} and x.grad is None
+    writes = custom_op("tests::writes", lambda x: x.add_(1).clone(), mutates_args=(), schema="(Tensor x) -> Tensor")
+    told = opcheck(writes, (torch.ones(1),), test_utils="test_schema", raise_exception=False)
+    assert told == {"test_schema": "Argument x is not defined as mutable but was mutated"}
+
+
+def test_an_operator_of_a_block():
+    with torch.library._scoped_library("tests_scoped", "DEF") as library:
+        library.define("q(Tensor x) -> Tensor")
+        library.impl("q", lambda x: x + 1, "CPU")
+        assert torch.ops.tests_scoped.q(torch.zeros(1)).item() == 1
+    assert not hasattr(torch.ops.tests_scoped, "q")

@@ -98,7 +98,8 @@ _ELSEWHERE = {
     **dict.fromkeys(["_grouped_mm", "_scaled_mm"], "nn._grouped_mm"),
     **dict.fromkeys(["finfo", "iinfo"], "_limits"),
     **dict.fromkeys(
-        "quint2x4 quint4x2".split(),
+        "bits16 bits1x8 bits2x4 bits4x2 bits8 float4_e2m1fn_x2 int1 int2 int3 int4 int5 int6 int7 quint2x4 quint4x2 uint1 "
+        "uint2 uint3 uint4 uint5 uint6 uint7".split(),
         "_absent_dtypes",
     ),
     **dict.fromkeys(
@@ -127,14 +128,15 @@ _ELSEWHERE = {
         "_fake_quantize",
     ),
     "lobpcg": "_lobpcg",
-    "StorageBase": "_engine_names",
+    **dict.fromkeys("StorageBase has_lapack has_mkl has_openmp has_spectral".split(), "_engine_names"),
     "AmbiguousReduction": "_warnings",
     **dict.fromkeys(["AcceleratorError", "OutOfMemoryError"], "_errors"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
     **dict.fromkeys("dsmm hspmm smm sparse_coo_tensor spmm sspaddmm".split(), "sparse"),
     **dict.fromkeys(
-        "sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_csc_tensor sparse_csr_tensor".split(),
+        "_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo sparse_bsc_tensor sparse_bsr_tensor "
+        "sparse_compressed_tensor sparse_csc_tensor sparse_csr_tensor".split(),
         "_sparse_compressed",
     ),
     "from_file": "storage",
@@ -146,9 +148,12 @@ _ELSEWHERE = {
     **dict.fromkeys(["GradScaler", "autocast"], "amp"),
     **dict.fromkeys("eig lstsq matrix_rank range solve symeig".split(), "_removed"),
     **dict.fromkeys(
-        "clear_autocast_cache get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype is_autocast_cache_enabled "
-        "is_autocast_cpu_enabled is_autocast_enabled set_autocast_cache_enabled set_autocast_cpu_dtype "
-        "set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype".split(),
+        "autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype "
+        "get_autocast_dtype get_autocast_gpu_dtype get_autocast_ipu_dtype get_autocast_xla_dtype "
+        "is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled is_autocast_ipu_enabled "
+        "is_autocast_xla_enabled set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled "
+        "set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype set_autocast_ipu_dtype "
+        "set_autocast_ipu_enabled set_autocast_xla_dtype set_autocast_xla_enabled".split(),
         "amp.autocast_mode",
     ),
     **dict.fromkeys(
@@ -159,8 +164,9 @@ _ELSEWHERE = {
         "_native",
     ),
     **dict.fromkeys(
-        "get_device_module init_num_threads is_distributed is_vulkan_available set_anomaly_enabled "
-        "sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum thread_safe_generator".split(),
+        "cond get_device_module init_num_threads is_distributed is_vulkan_available set_anomaly_enabled "
+        "sym_constrain_range sym_constrain_range_for_size sym_float sym_fresh_size sym_int sym_ite sym_max sym_min "
+        "sym_not sym_sqrt sym_sum thread_safe_generator".split(),
         "_scalars",
     ),
     **dict.fromkeys(["Future", "ScriptModule", "fork", "wait"], "jit"),
@@ -228,8 +234,28 @@ if TYPE_CHECKING:
     from rushlight import utils as utils
     from rushlight import version as version
     from rushlight import xpu as xpu
+    from rushlight._absent_dtypes import bits1x8 as bits1x8
+    from rushlight._absent_dtypes import bits2x4 as bits2x4
+    from rushlight._absent_dtypes import bits4x2 as bits4x2
+    from rushlight._absent_dtypes import bits8 as bits8
+    from rushlight._absent_dtypes import bits16 as bits16
+    from rushlight._absent_dtypes import float4_e2m1fn_x2 as float4_e2m1fn_x2
+    from rushlight._absent_dtypes import int1 as int1
+    from rushlight._absent_dtypes import int2 as int2
+    from rushlight._absent_dtypes import int3 as int3
+    from rushlight._absent_dtypes import int4 as int4
+    from rushlight._absent_dtypes import int5 as int5
+    from rushlight._absent_dtypes import int6 as int6
+    from rushlight._absent_dtypes import int7 as int7
     from rushlight._absent_dtypes import quint2x4 as quint2x4
     from rushlight._absent_dtypes import quint4x2 as quint4x2
+    from rushlight._absent_dtypes import uint1 as uint1
+    from rushlight._absent_dtypes import uint2 as uint2
+    from rushlight._absent_dtypes import uint3 as uint3
+    from rushlight._absent_dtypes import uint4 as uint4
+    from rushlight._absent_dtypes import uint5 as uint5
+    from rushlight._absent_dtypes import uint6 as uint6
+    from rushlight._absent_dtypes import uint7 as uint7
     from rushlight._absent_names import PyTorchFileReader as PyTorchFileReader
     from rushlight._absent_names import PyTorchFileWriter as PyTorchFileWriter
     from rushlight._absent_names import ScriptObject as ScriptObject
@@ -254,6 +280,10 @@ if TYPE_CHECKING:
     from rushlight._dropouts import feature_dropout as feature_dropout
     from rushlight._dropouts import feature_dropout_ as feature_dropout_
     from rushlight._engine_names import StorageBase as StorageBase
+    from rushlight._engine_names import has_lapack as has_lapack
+    from rushlight._engine_names import has_mkl as has_mkl
+    from rushlight._engine_names import has_openmp as has_openmp
+    from rushlight._engine_names import has_spectral as has_spectral
     from rushlight._errors import AcceleratorError as AcceleratorError
     from rushlight._errors import OutOfMemoryError as OutOfMemoryError
     from rushlight._fake_quantize import (
@@ -324,12 +354,16 @@ if TYPE_CHECKING:
     from rushlight._removed import range as range
     from rushlight._removed import solve as solve
     from rushlight._removed import symeig as symeig
+    from rushlight._scalars import cond as cond
     from rushlight._scalars import get_device_module as get_device_module
     from rushlight._scalars import init_num_threads as init_num_threads
     from rushlight._scalars import is_distributed as is_distributed
     from rushlight._scalars import is_vulkan_available as is_vulkan_available
     from rushlight._scalars import set_anomaly_enabled as set_anomaly_enabled
+    from rushlight._scalars import sym_constrain_range as sym_constrain_range
+    from rushlight._scalars import sym_constrain_range_for_size as sym_constrain_range_for_size
     from rushlight._scalars import sym_float as sym_float
+    from rushlight._scalars import sym_fresh_size as sym_fresh_size
     from rushlight._scalars import sym_int as sym_int
     from rushlight._scalars import sym_ite as sym_ite
     from rushlight._scalars import sym_max as sym_max
@@ -338,6 +372,8 @@ if TYPE_CHECKING:
     from rushlight._scalars import sym_sqrt as sym_sqrt
     from rushlight._scalars import sym_sum as sym_sum
     from rushlight._scalars import thread_safe_generator as thread_safe_generator
+    from rushlight._sparse_compressed import _convert_indices_from_coo_to_csr as _convert_indices_from_coo_to_csr
+    from rushlight._sparse_compressed import _convert_indices_from_csr_to_coo as _convert_indices_from_csr_to_coo
     from rushlight._sparse_compressed import sparse_bsc_tensor as sparse_bsc_tensor
     from rushlight._sparse_compressed import sparse_bsr_tensor as sparse_bsr_tensor
     from rushlight._sparse_compressed import sparse_compressed_tensor as sparse_compressed_tensor
@@ -346,19 +382,29 @@ if TYPE_CHECKING:
     from rushlight._warnings import AmbiguousReduction as AmbiguousReduction
     from rushlight.amp import GradScaler as GradScaler
     from rushlight.amp import autocast as autocast
+    from rushlight.amp.autocast_mode import autocast_decrement_nesting as autocast_decrement_nesting
+    from rushlight.amp.autocast_mode import autocast_increment_nesting as autocast_increment_nesting
     from rushlight.amp.autocast_mode import clear_autocast_cache as clear_autocast_cache
     from rushlight.amp.autocast_mode import get_autocast_cpu_dtype as get_autocast_cpu_dtype
     from rushlight.amp.autocast_mode import get_autocast_dtype as get_autocast_dtype
     from rushlight.amp.autocast_mode import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+    from rushlight.amp.autocast_mode import get_autocast_ipu_dtype as get_autocast_ipu_dtype
+    from rushlight.amp.autocast_mode import get_autocast_xla_dtype as get_autocast_xla_dtype
     from rushlight.amp.autocast_mode import is_autocast_cache_enabled as is_autocast_cache_enabled
     from rushlight.amp.autocast_mode import is_autocast_cpu_enabled as is_autocast_cpu_enabled
     from rushlight.amp.autocast_mode import is_autocast_enabled as is_autocast_enabled
+    from rushlight.amp.autocast_mode import is_autocast_ipu_enabled as is_autocast_ipu_enabled
+    from rushlight.amp.autocast_mode import is_autocast_xla_enabled as is_autocast_xla_enabled
     from rushlight.amp.autocast_mode import set_autocast_cache_enabled as set_autocast_cache_enabled
     from rushlight.amp.autocast_mode import set_autocast_cpu_dtype as set_autocast_cpu_dtype
     from rushlight.amp.autocast_mode import set_autocast_cpu_enabled as set_autocast_cpu_enabled
     from rushlight.amp.autocast_mode import set_autocast_dtype as set_autocast_dtype
     from rushlight.amp.autocast_mode import set_autocast_enabled as set_autocast_enabled
     from rushlight.amp.autocast_mode import set_autocast_gpu_dtype as set_autocast_gpu_dtype
+    from rushlight.amp.autocast_mode import set_autocast_ipu_dtype as set_autocast_ipu_dtype
+    from rushlight.amp.autocast_mode import set_autocast_ipu_enabled as set_autocast_ipu_enabled
+    from rushlight.amp.autocast_mode import set_autocast_xla_dtype as set_autocast_xla_dtype
+    from rushlight.amp.autocast_mode import set_autocast_xla_enabled as set_autocast_xla_enabled
     from rushlight.func import vmap as vmap
     from rushlight.functional import chain_matmul as chain_matmul
     from rushlight.functional import einsum as einsum

@@ -1,4 +1,4 @@
-"""Dtypes of torch that pack several integers in a byte, which no tensor of rushlight has. Programs name them to ask."""
+"""Dtypes of torch for packed numbers and for bits, which no tensor of rushlight has. Programs name them to ask."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class AbsentDtype:
     __slots__ = ("_name", "is_complex", "is_floating_point", "is_signed", "itemsize")
     __absent__ = True
 
-    def __init__(self, name: str, itemsize: int, is_signed: bool) -> None:
+    def __init__(self, name: str, itemsize: int, is_signed: bool, is_floating_point: bool = False) -> None:
         self._name = name
         self.itemsize = itemsize
-        self.is_floating_point = False
+        self.is_floating_point = is_floating_point
         self.is_complex = False
         self.is_signed = is_signed
 
@@ -32,6 +32,11 @@ class AbsentDtype:
 
 quint4x2 = AbsentDtype("quint4x2", 1, False)
 quint2x4 = AbsentDtype("quint2x4", 1, False)
+int1, int2, int3, int4, int5, int6, int7 = (AbsentDtype(f"int{bits}", 1, True) for bits in range(1, 8))
+uint1, uint2, uint3, uint4, uint5, uint6, uint7 = (AbsentDtype(f"uint{bits}", 1, False) for bits in range(1, 8))
+bits8, bits1x8, bits2x4, bits4x2 = (AbsentDtype(name, 1, False) for name in ("bits8", "bits1x8", "bits2x4", "bits4x2"))
+bits16 = AbsentDtype("bits16", 2, False)
+float4_e2m1fn_x2 = AbsentDtype("float4_e2m1fn_x2", 1, True, True)
 
 __all__ = [name for name, value in list(globals().items()) if isinstance(value, AbsentDtype)]
 

@@ -38,7 +38,7 @@ _OVERLOADS = dict(
     pair.split(".")
     for pair in """bucketize.Tensor count_nonzero.default frexp.Tensor isin.Tensor_Tensor norm.ScalarOpt_dim
     searchsorted.Tensor select.int select_copy.int slice.Tensor split.Tensor split_copy.Tensor std.correction
-    std_mean.correction transpose.int transpose_copy.int unbind.int unbind_copy.int unsafe_split.Tensor var.correction
+    std_mean.correction transpose.int transpose_copy.int unbind.int unbind_copy.int unsafe_split.Tensor var.correction where.self
     var_mean.correction scatter_reduce.two scatter_reduce_.two copysign.Tensor ldexp.Tensor xlogy.Tensor""".split()
 )
 #: Operators of a tensor and either a tensor or a number.

@@ -31,6 +31,15 @@ def _get_deterministic_algorithms() -> bool:
     return torch.are_deterministic_algorithms_enabled()
 
 
+def _get_default_device() -> str:
+    """The type of the device on which tensors are made by default.
+
+    >>> torch._C._get_default_device()
+    'cpu'
+    """
+    return torch.get_default_device().type
+
+
 class _Part(ModuleType):
     """A module of built-in functions, `torch._C._nn` for example, whose functions are those of a public module."""
 

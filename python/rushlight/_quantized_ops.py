@@ -22,6 +22,9 @@ __all__ = [
     "add_relu",
     "add_scalar",
     "batch_norm2d",
+    "batch_norm2d_relu",
+    "batch_norm3d",
+    "batch_norm3d_relu",
     "cat",
     "conv1d",
     "conv1d_prepack",
@@ -35,6 +38,14 @@ __all__ = [
     "conv3d_prepack",
     "conv3d_relu",
     "conv3d_unpack",
+    "conv_transpose1d",
+    "conv_transpose1d_prepack",
+    "conv_transpose2d",
+    "conv_transpose2d_prepack",
+    "conv_transpose3d",
+    "conv_transpose3d_prepack",
+    "embedding_bag_byte",
+    "embedding_byte",
     "linear",
     "linear_dynamic",
     "linear_dynamic_fp16",
@@ -81,6 +92,8 @@ class ConvPackedParams:
     ) -> None:
         self.weight, self.bias_ = weight, bias
         self.geometry = stride, padding, dilation, groups
+        #: That of a transposed convolution.
+        self.output_padding: Any = 0
 
     def unpack(self) -> tuple[Tensor, Tensor | None]:
         """The weight and the bias."""
@@ -92,7 +105,9 @@ class ConvPackedParams:
 
     def __deepcopy__(self, memo: Any) -> ConvPackedParams:
         bias = None if self.bias_ is None else self.bias_.detach().clone()
-        return type(self)(self.weight.clone(), bias, *self.geometry)
+        made = type(self)(self.weight.clone(), bias, *self.geometry)
+        made.output_padding = self.output_padding
+        return made
 
 
 def linear_prepack(W: Tensor, B: Tensor | None = None) -> LinearPackedParams:
@@ -289,7 +304,32 @@ def cat(qx: Any, dim: int, scale: float | None = None, zero_point: int | None = 
     return _quantized(torch.cat([one.dequantize() for one in qx], dim), scale, zero_point, qx[0])
 
 
-def batch_norm2d(
+def _batch_norm(
+    qx: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    eps: float,
+    output_scale: float,
+    output_zero_point: int,
+    relu: bool,
+) -> Tensor:
+    shape = [1, -1, *[1] * (qx.dim() - 2)]
+    factor = 1 / torch.sqrt(var + eps)
+    factor = factor if weight is None else factor * weight
+    offset = -mean * factor if bias is None else bias - mean * factor
+    # The factors carry the scales, and the integers are rounded once.
+    input_scale = torch.tensor(qx.q_scale(), dtype=torch.float32)
+    scale = torch.tensor(output_scale, dtype=torch.float32)
+    integers = qx.int_repr().float() - qx.q_zero_point()
+    numbers = integers * (factor * input_scale / scale).view(shape) + (offset / scale).view(shape)
+    least, most = limits(qx.dtype)
+    rounded = (numbers.round() + output_zero_point).clamp(max(least, output_zero_point) if relu else least, most)
+    return _C._quantized_over(rounded.to(qx.int_repr().dtype), float(output_scale), int(output_zero_point))
+
+
+def _normalised(
     qx: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
@@ -299,6 +339,93 @@ def batch_norm2d(
     output_scale: float,
     output_zero_point: int,
 ) -> Tensor:
-    """Normalisation of a quantised image with a known mean and variance."""
-    numbers = torch.nn.functional.batch_norm(qx.dequantize(), mean, var, weight, bias, False, 0.0, eps)
-    return _quantized(numbers, output_scale, output_zero_point, qx)
+    """Normalisation of a quantised tensor with a known mean and variance."""
+    return _batch_norm(qx, weight, bias, mean, var, eps, output_scale, output_zero_point, False)
+
+
+def _normalised_relu(
+    qx: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    var: Tensor,
+    eps: float,
+    output_scale: float,
+    output_zero_point: int,
+) -> Tensor:
+    """Normalisation of a quantised tensor with a known mean and variance, without negative results."""
+    return _batch_norm(qx, weight, bias, mean, var, eps, output_scale, output_zero_point, True)
+
+
+batch_norm2d = batch_norm3d = _normalised
+batch_norm2d_relu = batch_norm3d_relu = _normalised_relu
+
+
+def _transposed_prepack(
+    weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: int
+) -> ConvPackedParams:
+    made = ConvPackedParams(weight, None if bias is None else bias.detach(), stride, padding, dilation, groups)
+    made.output_padding = output_padding
+    return made
+
+
+conv_transpose1d_prepack = conv_transpose2d_prepack = conv_transpose3d_prepack = _transposed_prepack
+
+
+def _conv_transpose(x: Tensor, packed_weight: ConvPackedParams, output_scale: float, output_zero_point: int) -> Tensor:
+    weight, bias = packed_weight.unpack()
+    stride, padding, dilation, groups = packed_weight.geometry
+    functional = torch.nn.functional
+    convolve = (functional.conv_transpose1d, functional.conv_transpose2d, functional.conv_transpose3d)[weight.dim() - 3]
+    if weight.qscheme() is not torch.per_tensor_affine:
+        raise RuntimeError("the weight of a transposed convolution has one scale: quantize it with quantize_per_tensor")
+    # Sums of products of integers are exact in float64.
+    sums = convolve(
+        x.int_repr().double() - x.q_zero_point(),
+        weight.int_repr().double() - weight.q_zero_point(),
+        None,
+        stride,
+        padding,
+        packed_weight.output_padding,
+        groups,
+        dilation,
+    )
+    return _requantized(sums, bias, x, weight, (output_scale, output_zero_point), False, 1 - weight.dim())
+
+
+conv_transpose1d = conv_transpose2d = conv_transpose3d = _conv_transpose
+
+
+def _rows(weight: Tensor) -> Tensor:
+    """The numbers of a table whose rows have their own scales and zero points."""
+    scales = weight.q_per_channel_scales().float().unsqueeze(1)
+    return weight.int_repr().float() * scales + (-weight.q_per_channel_zero_points().float().unsqueeze(1) * scales)
+
+
+def embedding_byte(
+    weight: Tensor, indices: Tensor, pruned_weights: bool = False, compressed_indices_mapping: Any = None
+) -> Tensor:
+    """Rows of a quantised table, as numbers."""
+    return torch.nn.functional.embedding(indices, _rows(weight))
+
+
+def embedding_bag_byte(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor | None = None,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    pruned_weights: bool = False,
+    per_sample_weights: Tensor | None = None,
+    compressed_indices_mapping: Any = None,
+    include_last_offset: bool = False,
+) -> Tensor:
+    """Sums of rows of a quantised table, as numbers."""
+    return torch.nn.functional.embedding_bag(
+        indices,
+        _rows(weight),
+        offsets,
+        mode="sum",
+        per_sample_weights=per_sample_weights,
+        include_last_offset=include_last_offset,
+    )

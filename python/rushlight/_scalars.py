@@ -10,6 +10,7 @@ from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from types import ModuleType
     from typing import Any
 
@@ -93,6 +94,62 @@ def sym_ite(b: bool, t: Any, f: Any) -> Any:
     if type(t) is not type(f):
         raise AssertionError(f"type mismatch: {type(t)} vs {type(f)}")
     return t if b else f
+
+
+def sym_constrain_range(size: Any, *, min: int | None = None, max: int | None = None) -> None:
+    """Checks that a number is within limits.
+
+    Raises:
+        RuntimeError: it is not.
+
+    >>> torch.sym_constrain_range(3, min=1, max=5)
+    """
+    low, high = (-(2**63) if min is None else min), (2**63 - 1 if max is None else max)
+    if low > high:
+        raise RuntimeError(f"Max must be greater than or equal to min. Got min={low} max={high}")
+    if not low <= size <= high:
+        raise RuntimeError(f"Invalid value range for {size} between [{low}, {high}].")
+
+
+def sym_constrain_range_for_size(size: Any, *, min: int | None = None, max: int | None = None) -> None:
+    """Checks that a size is within limits, and that the upper one is more than 2.
+
+    Raises:
+        RuntimeError: it is not.
+
+    >>> torch.sym_constrain_range_for_size(7, min=1)
+    """
+    if max is not None and max <= 2:
+        raise RuntimeError(f"Max value to constrain_range_for_size must be greater than 2. got: {max}")
+    sym_constrain_range(size, min=0 if min is None else min, max=max)
+
+
+def sym_fresh_size(expr: Any) -> int:
+    """A size as a number of its own: the same number, because sizes are never symbols.
+
+    >>> torch.sym_fresh_size(3)
+    3
+    """
+    return int(expr)
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Sequence[Any] = ()) -> Any:
+    """Calls one of two functions. Only the one that is called may have effects.
+
+    Args:
+        pred: a bool, or a tensor of one element.
+        true_fn, false_fn: the functions, which take ``*operands``.
+        operands: a tuple or a list, by default empty.
+
+    Raises:
+        RuntimeError: ``pred`` is a tensor of several elements.
+
+    >>> torch.cond(torch.tensor(False), torch.sin, torch.neg, (torch.ones(1),))
+    tensor([-1.])
+    """
+    if isinstance(pred, torch.Tensor) and pred.numel() != 1:
+        raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
+    return true_fn(*operands) if pred else false_fn(*operands)
 
 
 def get_device_module(device: torch.device | str | None = None) -> ModuleType:

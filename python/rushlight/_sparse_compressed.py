@@ -206,6 +206,43 @@ def _index(data: Any) -> Tensor:
     return made if made.numel() else made.to(torch.int64)
 
 
+@overridable
+def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
+    """The compressed form of sorted indices: where each of ``size`` rows begins, and where the last one ends.
+
+    >>> torch._convert_indices_from_coo_to_csr(torch.tensor([0, 1, 1, 3]), 4)
+    tensor([0, 1, 3, 3, 4])
+    """
+    if input.dim() > 1:
+        raise RuntimeError(f"Input is supposed to be a vector, but got {input.dim()} dimensional tensor.")
+    rows = torch.arange(size + 1, dtype=input.dtype, device=input.device)
+    return torch.searchsorted(input, rows, out_int32=out_int32)
+
+
+@overridable
+def _convert_indices_from_csr_to_coo(
+    crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False
+) -> Tensor:
+    """The rows and the columns of elements in a compressed form; with ``transpose`` the columns come first.
+
+    >>> torch._convert_indices_from_csr_to_coo(torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1]))
+    tensor([[0, 1, 1],
+            [1, 0, 1]])
+    """
+    dtype = torch.int32 if out_int32 else torch.int64
+    counts = crow_indices.diff()
+    rows = torch.arange(counts.numel(), device=counts.device).repeat_interleave(counts.to(torch.int64))
+    pair = [rows.to(dtype), col_indices.to(dtype)]
+    return torch.stack(pair[::-1] if transpose else pair)
+
+
 set_module(
-    "rushlight", sparse_compressed_tensor, sparse_csr_tensor, sparse_csc_tensor, sparse_bsr_tensor, sparse_bsc_tensor
+    "rushlight",
+    _convert_indices_from_coo_to_csr,
+    _convert_indices_from_csr_to_coo,
+    sparse_compressed_tensor,
+    sparse_csr_tensor,
+    sparse_csc_tensor,
+    sparse_bsr_tensor,
+    sparse_bsc_tensor,
 )

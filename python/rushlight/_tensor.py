@@ -4,7 +4,7 @@ from functools import wraps
 from types import NoneType
 
 from rushlight import _utils
-from rushlight._C import Tensor, UntypedStorage, _expect_overrides
+from rushlight._C import DisableTorchFunctionSubclass, Tensor, UntypedStorage, _expect_overrides
 from rushlight._C import _disabled_torch_function_impl as _disabled
 from rushlight._C import channels_last as _channels_last
 from rushlight._C import channels_last_3d as _channels_last_3d
@@ -51,6 +51,27 @@ def __torch_function__(cls, func, types, args=(), kwargs=None):
     Named([2., 2.])
     """
     return load("rushlight.overrides")._default(cls, func, types, args, kwargs)
+
+
+@_class_method
+def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+    """The default for subclasses of `Tensor`: calls the operator itself. A class with another one answers the operators
+    of torch's registry, ``torch.ops.aten``.
+
+    >>> x = torch.Tensor.__torch_dispatch__(torch.ops.aten.neg.default, (torch.Tensor,), (torch.ones(2),))
+    >>> x
+    tensor([-1., -1.])
+    """
+    with DisableTorchFunctionSubclass():
+        return func(*args, **(kwargs or {}))
+
+
+def _make_wrapper_subclass(cls, size, *args, **options):
+    """A tensor of a class with a ``__torch_dispatch__`` that tells a form and a device and has no elements."""
+    return load("rushlight._torch_dispatch").make_wrapper(cls, size, *args, **options)
+
+
+_attach(_make_wrapper_subclass, staticmethod(_make_wrapper_subclass))
 
 
 @_method

@@ -40,3 +40,23 @@ def _tensor_str(self: Tensor, indent: int) -> str:
         PRINT_OPTS.linewidth = width
     end = text.rfind("]") + 1 or min(place for place in (text.find(","), text.rfind(")")) if place >= 0)
     return text[:end].replace("\n" + " " * _INDENT, "\n" + " " * indent)
+
+
+def _add_suffixes(tensor_str: str, suffixes: list[str], indent: int, force_newline: bool) -> str:
+    """A text and the facts behind it, in a new line where one is too long, and a closing bracket.
+
+    Args:
+        tensor_str: the text so far.
+        suffixes: the facts: ``"device='meta'"``.
+        indent: the width by which new lines are indented.
+        force_newline: whether the first fact begins a line.
+    """
+    parts, column = [tensor_str], len(tensor_str) - tensor_str.rfind("\n") + 1
+    for suffix in suffixes:
+        if force_newline or column + len(suffix) + 2 > PRINT_OPTS.linewidth:
+            parts.append(",\n" + " " * indent + suffix)
+            column, force_newline = indent + len(suffix), False
+        else:
+            parts.append(", " + suffix)
+            column += len(suffix) + 2
+    return "".join(parts) + ")"

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 
 from rushlight._loading import load as _load
+from rushlight._names import missing_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,15 @@ READ_DATA_CHUNK = 128 * 1024
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 
 _folder: str | None = None
+
+
+def __getattr__(name: str) -> object:
+    # Libraries import it from here.
+    if name == "urlparse":
+        from urllib.parse import urlparse
+
+        return urlparse
+    raise missing_from("torch.hub", name, __dir__)
 
 
 def _get_torch_home() -> str:

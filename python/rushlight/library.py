@@ -1,34 +1,229 @@
-"""`torch.library`: operators of programs, from Python functions. torch's registry itself is not there."""
+"""`torch.library`: operators of programs, from Python functions, and the registry of them."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
+import rushlight as torch
 from rushlight._absent import declare
 from rushlight._custom_ops import CustomOpDef as CustomOpDef
+from rushlight._custom_ops import backend_key, define_operator, found, remove_operator
 from rushlight._custom_ops import custom_op as custom_op
+from rushlight._custom_ops import register_autocast as register_autocast
 from rushlight._custom_ops import register_autograd as register_autograd
 from rushlight._custom_ops import register_fake as register_fake
 from rushlight._custom_ops import register_kernel as register_kernel
+from rushlight._custom_ops import register_torch_dispatch as register_torch_dispatch
+from rushlight._custom_ops import register_vmap as register_vmap
+from rushlight._library.opcheck import opcheck as opcheck
+from rushlight._library.operator import registry
+from rushlight._library.schema import infer_schema as infer_schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, NoReturn
 
 __all__ = [
     *declare(
         globals(),
-        "there is no registry of schemas. Use torch.library.custom_op",
-        """
-        define fallthrough_kernel get_ctx get_kernel impl impl_abstract infer_schema register_autocast
-        register_torch_dispatch register_vmap triton_op wrap_triton
-        class Library
-        """,
+        "there are no compiled kernels, and sizes are never symbols",
+        "get_ctx get_kernel triton_op wrap_triton",
     ),
     "CustomOpDef",
+    "Library",
     "custom_op",
+    "define",
+    "fallthrough_kernel",
+    "impl",
+    "impl_abstract",
+    "infer_schema",
+    "opcheck",
+    "register_autocast",
     "register_autograd",
     "register_fake",
     "register_kernel",
+    "register_torch_dispatch",
+    "register_vmap",
 ]
+
+#: The namespaces that a `Library` with `DEF` has taken.
+_defined: set[str] = set()
+
+impl_abstract = register_fake
+
+
+def fallthrough_kernel() -> NoReturn:
+    """Stands for no function, in `Library.impl`.
+
+    >>> library = torch.library.Library("example_through", "DEF")
+    >>> library.impl(library.define("f(Tensor x) -> Tensor"), torch.library.fallthrough_kernel, "AutogradCPU")
+    """
+    raise NotImplementedError("fallthrough_kernel() should never be called.")
+
+
+class Library:
+    """Operators of one namespace, which live as long as this object.
+
+    Args:
+        ns: the namespace.
+        kind: ``"DEF"``, which one object of a namespace may be, ``"FRAGMENT"``, or ``"IMPL"`` for functions alone.
+        dispatch_key: where `impl` registers functions: ``"CPU"``, ``"CUDA"``, ``"Meta"``, ``"Autograd"``,
+            ``"CompositeExplicitAutograd"`` or ``"CompositeImplicitAutograd"``.
+
+    Raises:
+        ValueError: there is no such kind, or the namespace is torch's own.
+        RuntimeError: another object defines the namespace.
+
+    >>> library = torch.library.Library("example_library", "DEF")
+    >>> name = library.define("twice(Tensor x) -> Tensor")
+    >>> library.impl(name, lambda x: x * 2, "CPU")
+    >>> torch.ops.example_library.twice(torch.ones(2))
+    tensor([2., 2.])
+    """
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        if kind not in ("IMPL", "DEF", "FRAGMENT"):
+            raise ValueError(f"Unsupported kind: {kind}")
+        if ns in ("prim", "prims") and kind in ("DEF", "FRAGMENT"):
+            raise ValueError(f"{ns} is a reserved namespace. Please try creating a library with another name.")
+        if kind == "DEF":
+            if ns in _defined:
+                raise RuntimeError(
+                    f"Only a single TORCH_LIBRARY can be used to register the namespace {ns}; please put all of your "
+                    "definitions in a single TORCH_LIBRARY block.\n  A library of the kind FRAGMENT adds operators."
+                )
+            _defined.add(ns)
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self._names: list[str] = []
+        self._taken: list[tuple[str, str]] = []
+
+    def __repr__(self) -> str:
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
+
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        """Adds an operator by its schema, and returns its name. The other arguments have no effect."""
+        if self.kind == "IMPL":
+            raise RuntimeError("A library of the kind IMPL defines no operators.")
+        if self.ns == "aten":
+            raise NotImplementedError("Operators of the namespace aten are the engine's own: programs add none.")
+        made = define_operator(f"{self.ns}::{schema.strip()}")
+        name = made.schema.name + (f".{made.schema.overload_name}" if made.schema.overload_name else "")
+        self._names.append(name)
+        return name.removeprefix(f"{self.ns}::")
+
+    def impl(
+        self,
+        op_name: Any,
+        fn: Callable[..., Any],
+        dispatch_key: str = "",
+        *,
+        with_keyset: bool = False,
+        allow_override: bool = False,
+    ) -> None:
+        """Registers the function of an operator for a dispatch key, in place of an earlier one.
+
+        Raises:
+            TypeError: ``fn`` is not callable.
+            RuntimeError: there is no such operator.
+            NotImplementedError: the operator is one of the engine's own.
+        """
+        if not callable(fn):
+            raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
+        key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
+        name = op_name.name() if isinstance(op_name, torch.ops.OpOverload) else op_name
+        qualified = name if "::" in name else f"{self.ns}::{name}"
+        if qualified.startswith("aten::"):
+            raise NotImplementedError(
+                f"torch.library cannot replace {qualified}: the operators of the engine are fixed. A class of tensors "
+                "overrides them with __torch_function__."
+            )
+        operator = found(qualified)
+        if fn is fallthrough_kernel:
+            operator.kernels.pop(key, None)
+            return
+        operator.kernels[key] = _with_keys(fn) if with_keyset else fn
+        self._taken.append((qualified, key))
+
+    def _destroy(self) -> None:
+        for name, key in self._taken:
+            if name in registry:
+                registry[name].kernels.pop(key, None)
+        for name in self._names:
+            remove_operator(name)
+        if self.kind == "DEF":
+            _defined.discard(self.ns)
+        self._names, self._taken = [], []
+
+
+def _with_keys(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is also told through which keys the call went: None here."""
+    return lambda *args, **kwargs: fn(None, *args, **kwargs)
+
+
+@contextmanager
+def _scoped_library(*args: Any, **kwargs: Any) -> Iterator[Library]:
+    """A library whose operators live as long as the block."""
+    made = Library(*args, **kwargs)
+    try:
+        yield made
+    finally:
+        made._destroy()
+
+
+def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
+    """Defines an operator by its name with the namespace and its schema without the name.
+
+    Raises:
+        ValueError: the name has no namespace.
+
+    >>> torch.library.define("example::negated", "(Tensor x) -> Tensor")
+    >>> torch.library.impl("example::negated", "cpu", lambda x: -x)
+    >>> torch.ops.example.negated(torch.ones(1))
+    tensor([-1.])
+    """
+    if qualname.count("::") != 1:
+        raise ValueError(
+            f'Expected `qualname` to be of the form "namespace::name", but got {qualname}. The qualname passed to the '
+            "torch.library APIs must consist of a namespace and a name, e.g. aten::sin"
+        )
+    if lib is not None:
+        lib.define(qualname.partition("::")[2] + schema)
+    else:
+        define_operator(qualname + schema)
+
+
+def impl(
+    qualname: Any, types: str | Sequence[str], func: Callable[..., Any] | None = None, *, lib: Library | None = None
+) -> Any:
+    """Registers the function of an operator for devices of some types, or ``"default"`` for all. Usable as a decorator.
+
+    >>> torch.library.define("example::squared", "(Tensor x) -> Tensor")
+    >>> @torch.library.impl("example::squared", "default")
+    ... def squared(x):
+    ...     return x * x
+    >>> torch.ops.example.squared(torch.full((1,), 3.0))
+    tensor([9.])
+    """
+    if isinstance(qualname, Library):
+        # The older form: a library, the operator's name and a dispatch key.
+        library, name, key = qualname, types, func if isinstance(func, str) else ""
+
+        def register_in(kernel: Callable[..., Any]) -> Callable[..., Any]:
+            library.impl(name, kernel, key)
+            return kernel
+
+        return register_in
+    kinds = [types] if isinstance(types, str) else list(types)
+    keys = ["CompositeExplicitAutograd" if kind == "default" else backend_key(kind) for kind in kinds]
+
+    def register(kernel: Callable[..., Any]) -> None:
+        operator = found(qualname)
+        for key in keys:
+            operator.kernels[key] = kernel
+
+    return register if func is None else register(func)
+
 
 if TYPE_CHECKING:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 import rushlight as torch
+from rushlight._C import _overridden
 from rushlight._loading import load
 
 TYPE_CHECKING = False
@@ -51,7 +52,9 @@ def _index(self: torch.Tensor, indices: Any) -> torch.Tensor:
 
 
 def _sparse_mm_reduce_impl(self: torch.Tensor, other: torch.Tensor, reduce: str) -> NoReturn:
-    raise NotImplementedError("aten::_sparse_mm_reduce_impl needs sparse CSR tensors, which rushlight does not have.")
+    raise NotImplementedError(
+        "aten::_sparse_mm_reduce_impl has no form of its own: call torch.sparse.mm with a tensor in the layout sparse CSR."
+    )
 
 
 #: Operators of torch's registry that have no function or method of the same name.
@@ -59,6 +62,7 @@ _UNNAMED: dict[str, Callable[..., Any]] = {
     "alias": _alias,
     "index": _index,
     "slice": _slice,
+    "_local_scalar_dense": torch.Tensor.item,
     "_pin_memory": torch.Tensor.pin_memory,
     "_sparse_addmm": load("rushlight.sparse").addmm,
     "_sparse_mm_reduce_impl": _sparse_mm_reduce_impl,
@@ -75,7 +79,26 @@ class OpOverload:
         self.__name__ = f"{overloadpacket.__name__}.{name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.overloadpacket(*args, **kwargs)
+        if _overridden(args):
+            dispatch = load("rushlight._torch_dispatch")
+            kinds = dispatch.handlers(args, kwargs)
+            if kinds:
+                return dispatch.answer(self, kinds, args, kwargs)
+        operator = self._operator
+        return self.overloadpacket._run(args, kwargs) if operator is None else operator(*args, **kwargs)
+
+    @property
+    def _operator(self) -> Any:
+        """The operator of a program, or None for one of the engine."""
+        return self.overloadpacket._operators.get("" if self._overloadname == "default" else self._overloadname)
+
+    @property
+    def _schema(self) -> Any:
+        if self._operator is None:
+            raise AttributeError(
+                "'OpOverload' object has no attribute '_schema': it is that of an operator of the engine"
+            )
+        return self._operator.schema
 
     def name(self) -> str:
         qualified = self.overloadpacket._qualified_op_name
@@ -94,13 +117,38 @@ class OpOverload:
 class OpOverloadPacket:
     """An operator with all of its forms, such as `torch.ops.aten.add`."""
 
-    def __init__(self, namespace: str, name: str, function: Callable[..., Any]) -> None:
+    def __init__(self, namespace: str, name: str, function: Callable[..., Any] | None) -> None:
         self._qualified_op_name = f"{namespace}::{name}"
         self.__name__ = name
         self._function = function
+        #: Operators of a program, by the names of overloads.
+        self._operators: dict[str, Any] = {}
+
+    def add(self, operator: Any) -> None:
+        """Adds an operator of a program as an overload."""
+        self._operators[operator.schema.overload_name] = operator
+
+    def overloads(self) -> list[str]:
+        """The names of a program's overloads."""
+        return [name or "default" for name in self._operators]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
+        if _overridden(args) and self._function is not None:
+            name = load("rushlight._aten_names").aten_name(self.__name__, args, kwargs)
+            return getattr(self, name.partition(".")[2])(*args, **kwargs)
+        return self._run(args, kwargs)
+
+    def _run(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        if self._function is not None:
+            return self._function(*args, **kwargs)
+        several = list(self._operators.values())
+        for operator in several[:-1]:
+            try:
+                operator.schema.bind(args, kwargs)
+            except RuntimeError:
+                continue
+            return operator(*args, **kwargs)
+        return several[-1](*args, **kwargs)
 
     def __getattr__(self, name: str) -> OpOverload:
         if name.startswith("_"):

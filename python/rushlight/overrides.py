@@ -32,6 +32,7 @@ __all__ = [
     "get_default_nowrap_functions",
     "get_ignored_functions",
     "get_overridable_functions",
+    "enable_reentrant_dispatch",
     "get_testing_overrides",
     "handle_torch_function",
     "has_torch_function",
@@ -39,6 +40,7 @@ __all__ = [
     "has_torch_function_variadic",
     "is_tensor_like",
     "is_tensor_method_or_property",
+    "redispatch_function",
     "resolve_name",
     "wrap_torch_function",
 ]
@@ -225,6 +227,12 @@ def _first(
     )
 
 
+def answers_operators(kind: type) -> bool:
+    """Whether a class has a ``__torch_dispatch__`` of its own."""
+    found = getattr(kind, "__torch_dispatch__", None)
+    return found is not None and getattr(found, "__func__", found) is not Tensor.__torch_dispatch__.__func__
+
+
 def _converted(result: Any, cls: type) -> Any:
     if isinstance(result, Tensor) and not isinstance(result, cls):
         return result.as_subclass(cls)
@@ -240,6 +248,8 @@ def _default(
     """`Tensor.__torch_function__`: calls the function and converts its results to ``cls``."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
+    if answers_operators(cls):
+        return load("rushlight._torch_dispatch").call(func, args, kwargs)
     with _C.DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
     if cls is Tensor or func in get_default_nowrap_functions():
@@ -304,6 +314,35 @@ def handle_torch_function(
     ('HALVED', tensor([0.5000]))
     """
     return _first(public_api, _overloaded(relevant_args), args, kwargs)
+
+
+def redispatch_function(
+    func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+) -> Any:
+    """The result of a function itself, for a ``__torch_function__`` that was asked for it. Calls inside are asked for again.
+
+    >>> class Counted(torch.Tensor):
+    ...     @classmethod
+    ...     def __torch_function__(cls, func, types, args=(), kwargs=None):
+    ...         print(func.__name__)
+    ...         return torch.overrides.redispatch_function(func, types, args, kwargs)
+    >>> torch.ones(2).as_subclass(Counted) + 1
+    add
+    tensor([2., 2.])
+    """
+    with _C.DisableTorchFunctionSubclass():
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def enable_reentrant_dispatch() -> Iterator[None]:
+    """Lets calls inside a ``__torch_dispatch__`` be dispatched again, as they always are. It has no effect.
+
+    >>> with torch.overrides.enable_reentrant_dispatch():
+    ...     torch.ones(1)
+    tensor([1.])
+    """
+    yield
 
 
 def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[..., Any]:

@@ -6,13 +6,23 @@ import contextlib
 
 import rushlight as torch
 from rushlight import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from rushlight._scalars import thread_safe_generator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-__all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__all__ = [
+    "default_generator",
+    "fork_rng",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "seed",
+    "set_rng_state",
+    "thread_safe_generator",
+]
 
 
 @contextlib.contextmanager

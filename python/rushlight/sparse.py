@@ -15,13 +15,14 @@ from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, NoReturn
 
     from rushlight import Tensor
 
 __all__ = [
     "addmm",
+    "as_sparse_gradcheck",
     "check_sparse_tensor_invariants",
     "log_softmax",
     "mm",
@@ -99,10 +100,15 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: 
     return torch.add(mat.expand(product.shape) * beta, product, alpha=alpha)
 
 
-def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
+def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
     """The product of a sparse and a dense matrix, in either order, or of two sparse matrices, which is sparse.
 
     The gradient of a sparse matrix is sparse, with the same indices.
+
+    Args:
+        mat1, mat2: the matrices.
+        reduce: what to take of the products of a row's elements with rows of ``mat2``, in place of their sum, if ``mat1``
+            has the layout ``torch.sparse_csr``: ``"sum"``, ``"mean"``, ``"amax"`` or ``"amin"``.
 
     >>> swap = torch.tensor([[0., 1.], [1., 0.]]).to_sparse()
     >>> torch.sparse.mm(swap, torch.tensor([[1., 2.], [3., 4.]]))
@@ -114,7 +120,21 @@ def mm(mat1: Tensor, mat2: Tensor) -> Tensor:
            values=tensor([1., 1.]),
            size=(2, 2), nnz=2, layout=torch.sparse_coo)
     """
-    return _C._sparse_mm(mat1, mat2)
+    return _C._sparse_mm(mat1, mat2) if reduce is None else _mm_reduce(mat1, mat2, reduce)
+
+
+def _mm_reduce(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
+    if mat1.layout is not torch.sparse_csr:
+        backend = "SparseCPU" if mat1.layout is torch.sparse_coo else "CPU"
+        raise NotImplementedError(
+            f"Could not run 'aten::_sparse_mm_reduce_impl' with arguments from the '{backend}' backend."
+        )
+    if reduce not in ("sum", "mean", "amax", "amin"):
+        raise RuntimeError(f"sparse_mm_reduce: reduce type of {reduce} has not been enabled.")
+    rows, columns = torch._convert_indices_from_csr_to_coo(mat1.crow_indices(), mat1.col_indices())
+    products = mat1.values().unsqueeze(1) * mat2[columns]
+    result = products.new_zeros(mat1.size(0), mat2.size(1))
+    return result.scatter_reduce(0, rows.unsqueeze(1).expand_as(products), products, reduce, include_self=False)
 
 
 def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: torch.dtype | None = None) -> Tensor:
@@ -429,6 +449,20 @@ def to_sparse_semi_structured(original_tensor: Tensor, transposed: bool = False)
 
 for _function in (dsmm, hspmm, smm, sparse_coo_tensor, spmm, sspaddmm):
     set_module("rushlight", _function)
+
+
+def as_sparse_gradcheck(gradcheck: Callable[..., Any]) -> Callable[..., Any]:
+    """Lets a check of gradients, `torch.autograd.gradcheck` or a `functools.partial` of it, take sparse tensors.
+
+    The check itself sees the values. With ``masked=True`` only the elements that are stored change, otherwise all.
+
+    >>> gradcheck = torch.sparse.as_sparse_gradcheck(torch.autograd.gradcheck)
+    >>> x = torch.tensor([[0, 1], [2, 3]], dtype=torch.float64).to_sparse_coo().requires_grad_()
+    >>> gradcheck(lambda x: x * 2, x)
+    True
+    """
+    made: Callable[..., Any] = load("rushlight._sparse_gradcheck").as_sparse_gradcheck(gradcheck)
+    return made
 
 
 def __getattr__(name: str) -> Any:

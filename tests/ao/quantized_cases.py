@@ -47,7 +47,12 @@ def rounding(torch, name):
     scales, zeros = torch.tensor([0.1, 0.03, 1.7]), torch.tensor([0, 5, 2])
     channels = torch.quantize_per_channel(rows, scales, zeros, 0, dtype)
     inner = torch.quantize_per_channel(rows, torch.tensor([0.1, 0.2, 0.3, 0.07]), torch.tensor([1, 2, 3, 4]), 1, dtype)
-    return [plain(part) for part in (whole, whole.dequantize(), channels, channels.dequantize(), inner.dequantize())]
+    # Ties and what has no integer, in channels.
+    edges = torch.stack([torch.cat([ties * (step / scale), special]) for step in (0.013, 0.37, 0.0071)])
+    steps, points = torch.tensor([0.013, 0.37, 0.0071]), torch.tensor([3, 101, 0])
+    tied = torch.quantize_per_channel(edges, steps, points, 0, dtype)
+    parts = whole, whole.dequantize(), channels, channels.dequantize(), inner.dequantize(), tied
+    return [plain(part) for part in parts]
 
 
 def float_points(torch):

@@ -38,6 +38,7 @@ class _Modes(local):
         self.dtypes = dict(_DEFAULTS)
         self.elsewhere: set[str] = set()
         self.cache = True
+        self.nesting = 0
 
 
 _modes = _Modes()
@@ -160,6 +161,26 @@ def clear_autocast_cache() -> None:
     """
 
 
+def autocast_increment_nesting() -> int:
+    """Begins a block of mixed precision on this thread, and returns how many there are.
+
+    >>> torch.autocast_increment_nesting(), torch.autocast_decrement_nesting()
+    (1, 0)
+    """
+    _modes.nesting += 1
+    return _modes.nesting
+
+
+def autocast_decrement_nesting() -> int:
+    """Ends a block of mixed precision on this thread, and returns how many are left.
+
+    >>> torch.autocast_increment_nesting(), torch.autocast_decrement_nesting()
+    (1, 0)
+    """
+    _modes.nesting -= 1
+    return _modes.nesting
+
+
 def _deprecated(
     name: str, now: Callable[Concatenate[str, _Given], _Answer], device_type: str, given: str, example: str
 ) -> Callable[_Given, _Answer]:
@@ -193,6 +214,30 @@ get_autocast_gpu_dtype = _deprecated(
 )
 set_autocast_gpu_dtype = _deprecated(
     "set_autocast_gpu_dtype", set_autocast_dtype, "cuda", "dtype", ">>> torch.set_autocast_gpu_dtype(torch.float16)"
+)
+is_autocast_ipu_enabled = _deprecated(
+    "is_autocast_ipu_enabled", is_autocast_enabled, "ipu", "", ">>> torch.is_autocast_ipu_enabled()\nFalse"
+)
+set_autocast_ipu_enabled = _deprecated(
+    "set_autocast_ipu_enabled", set_autocast_enabled, "ipu", "enabled", ">>> torch.set_autocast_ipu_enabled(False)"
+)
+get_autocast_ipu_dtype = _deprecated(
+    "get_autocast_ipu_dtype", get_autocast_dtype, "ipu", "", ">>> torch.get_autocast_ipu_dtype()\ntorch.float16"
+)
+set_autocast_ipu_dtype = _deprecated(
+    "set_autocast_ipu_dtype", set_autocast_dtype, "ipu", "dtype", ">>> torch.set_autocast_ipu_dtype(torch.float16)"
+)
+is_autocast_xla_enabled = _deprecated(
+    "is_autocast_xla_enabled", is_autocast_enabled, "xla", "", ">>> torch.is_autocast_xla_enabled()\nFalse"
+)
+set_autocast_xla_enabled = _deprecated(
+    "set_autocast_xla_enabled", set_autocast_enabled, "xla", "enabled", ">>> torch.set_autocast_xla_enabled(False)"
+)
+get_autocast_xla_dtype = _deprecated(
+    "get_autocast_xla_dtype", get_autocast_dtype, "xla", "", ">>> torch.get_autocast_xla_dtype()\ntorch.bfloat16"
+)
+set_autocast_xla_dtype = _deprecated(
+    "set_autocast_xla_dtype", set_autocast_dtype, "xla", "dtype", ">>> torch.set_autocast_xla_dtype(torch.bfloat16)"
 )
 
 
@@ -253,10 +298,12 @@ class autocast:
     def __enter__(self) -> Self:
         before = is_autocast_enabled(self.device), get_autocast_dtype(self.device), is_autocast_cache_enabled()
         self._before.append(before)
+        autocast_increment_nesting()
         self._set(self._enabled, self.fast_dtype, self._cache_enabled)
         return self
 
     def __exit__(self, *_: object) -> None:
+        autocast_decrement_nesting()
         self._set(*self._before.pop())
 
     def _set(self, enabled: bool, dtype: torch.dtype, cache: bool) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rushlight.autograd import profiler_util as profiler_util
     from rushlight.autograd.anomaly_mode import detect_anomaly as detect_anomaly
     from rushlight.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
+    from rushlight.autograd.grad_mode import enforce_grad_layout_policy as enforce_grad_layout_policy
     from rushlight.autograd.grad_mode import is_multithreading_enabled as is_multithreading_enabled
     from rushlight.autograd.grad_mode import set_multithreading_enabled as set_multithreading_enabled
     from rushlight.autograd.variable import Variable as Variable
@@ -48,6 +49,7 @@ __all__ = [
     "backward",
     "enable_grad",
     "detect_anomaly",
+    "enforce_grad_layout_policy",
     "grad",
     "gradcheck",
     "gradgradcheck",
@@ -69,6 +71,7 @@ _LAZY = {
     "inference_mode": ("rushlight", "inference_mode"),
     "is_multithreading_enabled": ("rushlight.autograd.grad_mode", "is_multithreading_enabled"),
     "set_multithreading_enabled": ("rushlight.autograd.grad_mode", "set_multithreading_enabled"),
+    "enforce_grad_layout_policy": ("rushlight.autograd.grad_mode", "enforce_grad_layout_policy"),
     "anomaly_mode": ("rushlight.autograd.anomaly_mode", None),
     "grad_mode": ("rushlight.autograd.grad_mode", None),
     "graph": ("rushlight.autograd.graph", None),

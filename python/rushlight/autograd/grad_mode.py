@@ -1,5 +1,4 @@
-"""`torch.autograd.grad_mode`: the switches for recording, and `set_multithreading_enabled`, which has no effect,
-because backward runs on the calling thread."""
+"""`torch.autograd.grad_mode`: the switches for recording, and settings without an effect."""
 
 from __future__ import annotations
 
@@ -12,7 +11,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
+__all__ = [
+    "enable_grad",
+    "enforce_grad_layout_policy",
+    "inference_mode",
+    "no_grad",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+]
 
 
 class _State(local):
@@ -48,6 +54,22 @@ class set_multithreading_enabled:
 
     def __exit__(self, *_: object) -> None:
         _state.enabled = self._before
+
+
+class enforce_grad_layout_policy:
+    """Accepted, for a ``with`` block or permanently. It has no effect: an accumulated gradient keeps its own strides.
+
+    >>> with torch.autograd.enforce_grad_layout_policy(False):
+    ...     torch.ones(1)
+    tensor([1.])
+    """
+
+    def __init__(self, enable: bool = True) -> None:
+        self.enable = enable
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 def __dir__() -> list[str]:

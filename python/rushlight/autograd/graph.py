@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import local
 from typing import NamedTuple
 from weakref import WeakSet, ref
@@ -28,9 +28,12 @@ __all__ = [
     "disable_saved_tensors_hooks",
     "get_gradient_edge",
     "increment_version",
+    "region_activation_memory_budget",
     "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
+    "set_override_stale_capture_stream",
+    "set_warn_on_accumulate_grad_stream_mismatch",
 ]
 
 
@@ -303,6 +306,35 @@ def register_multi_grad_hook(
                 handle.remove()
 
     return Handle()
+
+
+def region_activation_memory_budget(budget: float) -> AbstractContextManager[None]:
+    """Says how much a compiler may save for backward in the block. It has no effect, because nothing is compiled.
+
+    Raises:
+        ValueError: the budget is not between 0 and 1.
+
+    >>> with torch.autograd.graph.region_activation_memory_budget(0.5):
+    ...     torch.ones(1)
+    tensor([1.])
+    """
+    if not 0 <= budget <= 1:
+        raise ValueError(f"torch.autograd.graph.region_activation_memory_budget: must be in [0, 1], got {budget}")
+    return nullcontext()
+
+
+def set_override_stale_capture_stream(enabled: bool) -> None:
+    """Accepted. It has no effect, because graphs of a GPU's work are not captured in backward.
+
+    >>> torch.autograd.graph.set_override_stale_capture_stream(True)
+    """
+
+
+def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
+    """Accepted. It has no effect: there is no such warning.
+
+    >>> torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
+    """
 
 
 def __dir__() -> list[str]:

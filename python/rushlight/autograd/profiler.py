@@ -6,6 +6,8 @@ from functools import wraps
 
 from rushlight import _C
 from rushlight._warnings import warn
+from rushlight.autograd import _profiler_steps
+from rushlight.autograd._profiler_steps import *  # noqa: F403
 from rushlight.autograd.profiler_util import EventList as EventList
 from rushlight.autograd.profiler_util import FunctionEvent as FunctionEvent
 from rushlight.autograd.profiler_util import FunctionEventAvg as FunctionEventAvg
@@ -19,7 +21,15 @@ if TYPE_CHECKING:
     _P = ParamSpec("_P")
     _R = TypeVar("_R")
 
-__all__ = ["EventList", "FunctionEvent", "emit_itt", "emit_nvtx", "profile", "record_function"]
+__all__ = [
+    "EventList",
+    "FunctionEvent",
+    "emit_itt",
+    "emit_nvtx",
+    "profile",
+    "record_function",
+    *_profiler_steps.__all__,
+]
 
 
 def note_left_out(on_a_card: bool, **asked: bool) -> None:

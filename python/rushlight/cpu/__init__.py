@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rushlight.cpu import amp as amp
 
+from ._capabilities import get_capabilities
 from ._streams import Event, Stream, StreamContext, current_stream, stream
 
 TYPE_CHECKING = False
@@ -18,6 +19,7 @@ __all__ = [
     "current_device",
     "current_stream",
     "device_count",
+    "get_capabilities",
     "is_available",
     "is_initialized",
     "set_device",

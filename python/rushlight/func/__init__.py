@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rushlight.nn import Module
 
 __all__ = [
+    "debug_unwrap",
     "functional_call",
     "functionalize",
     "grad",
@@ -35,6 +36,28 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+
+
+def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
+    """The tensor with the samples of `vmap` as dimensions, to look at it in a debugger.
+
+    Args:
+        tensor: a tensor; one without samples is returned as it is.
+        recurse: whether the samples of all transforms are shown, or only those of the innermost one.
+
+    >>> def show(x):
+    ...     print(torch.func.debug_unwrap(x))
+    ...     return x
+    >>> _ = torch.vmap(show)(torch.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
+    from rushlight._built_in._functorch import get_unwrapped, is_batchedtensor
+
+    while is_batchedtensor(tensor):
+        tensor = get_unwrapped(tensor)
+        if not recurse:
+            break
+    return tensor
 
 
 def functional_call(

@@ -47,6 +47,8 @@ def normalize_function(
     """
     if isinstance(target, (OpOverload, OpOverloadPacket)):
         packet = target.overloadpacket if isinstance(target, OpOverload) else target
+        if packet._function is None:  # an operator of a program, which has a schema in place of a signature
+            return None
         target = packet._function
     try:
         signature = inspect.signature(target)

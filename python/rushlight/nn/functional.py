@@ -11,6 +11,7 @@ from operator import index
 import rushlight as torch
 from rushlight._functions import nn_functional as _nn
 from rushlight._functions.nn_functional import *  # noqa: F403
+from rushlight._names import missing_from
 from rushlight._overridable import call_override as _call_override
 from rushlight._overridable import mark_overridable as _mark_overridable
 from rushlight._overridable import overridable
@@ -22,6 +23,13 @@ from . import _reduction as _Reduction  # noqa: F401 # programs with losses of t
 from ._attention import _canonical_mask as _canonical_mask
 from ._attention import multi_head_attention_forward as multi_head_attention_forward
 from ._ctc import ctc_loss as ctc_loss
+from ._dispatch import GRID_SAMPLE_INTERPOLATION_MODES as GRID_SAMPLE_INTERPOLATION_MODES
+from ._dispatch import GRID_SAMPLE_PADDING_MODES as GRID_SAMPLE_PADDING_MODES
+from ._dispatch import BroadcastingList1 as BroadcastingList1
+from ._dispatch import BroadcastingList2 as BroadcastingList2
+from ._dispatch import BroadcastingList3 as BroadcastingList3
+from ._dispatch import assert_int_or_pair as assert_int_or_pair
+from ._dispatch import boolean_dispatch as boolean_dispatch
 from ._dropout import alpha_dropout as alpha_dropout
 from ._dropout import dropout as dropout
 from ._dropout import dropout1d as dropout1d
@@ -57,7 +65,17 @@ from ._pooling import max_unpool2d as max_unpool2d
 from ._pooling import max_unpool3d as max_unpool3d
 
 #: The functions in this file.
-_NOT_FOR_USERS = ("TYPE_CHECKING", "annotations", "grad", "index", "overridable", "set_public_module", "torch", "warn")
+_NOT_FOR_USERS = (
+    "TYPE_CHECKING",
+    "annotations",
+    "grad",
+    "index",
+    "missing_from",
+    "overridable",
+    "set_public_module",
+    "torch",
+    "warn",
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -238,8 +256,27 @@ def triplet_margin_with_distance_loss(
     return losses.mean() if reduction == "mean" else losses.sum()
 
 
+#: Names of `torch.overrides`, which loads when they are first used.
+_OVERRIDES = ("handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+
+if TYPE_CHECKING:
+    from rushlight.overrides import handle_torch_function as handle_torch_function
+    from rushlight.overrides import has_torch_function as has_torch_function
+    from rushlight.overrides import has_torch_function_unary as has_torch_function_unary
+    from rushlight.overrides import has_torch_function_variadic as has_torch_function_variadic
+
+
+def __getattr__(name: str) -> object:
+    if name in _OVERRIDES:
+        return getattr(torch.overrides, name)
+    if name == "Tensor":
+        return torch.Tensor
+    raise missing_from("torch.nn.functional", name, __dir__)
+
+
 def __dir__() -> list[str]:
-    return [name for name in globals() if not name.startswith("_") and name not in _NOT_FOR_USERS]
+    own = [name for name in globals() if not name.startswith("_") and name not in _NOT_FOR_USERS]
+    return [*dict.fromkeys([*own, *_OVERRIDES])]
 
 
 # Here, because they import this module. torch has them under both names.

@@ -20,7 +20,8 @@ from rushlight.autograd.profiler import note_left_out, record_function
 from rushlight.autograd.profiler import profile as _Recording
 from rushlight.autograd.profiler_util import EventList
 
-from . import itt
+from . import _names, itt
+from ._names import *  # noqa: F403
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ __all__ = [
     "schedule",
     "supported_activities",
     "tensorboard_trace_handler",
+    *_names.__all__,
 ]
 
 

@@ -1,14 +1,50 @@
-"""Questions about classes of tensors that wrap others. There is no `__torch_dispatch__`: classes use `__torch_function__`."""
+"""Modes that answer the operators of torch's registry, and questions about classes of tensors that wrap others."""
 
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight.overrides import TorchFunctionMode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["is_traceable_wrapper_subclass", "is_traceable_wrapper_subclass_type"]
+__all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass", "is_traceable_wrapper_subclass_type"]
+
+
+class TorchDispatchMode(TorchFunctionMode):
+    """A context that intercepts the operators of torch's registry. Subclasses define
+    ``__torch_dispatch__(self, func, types, args=(), kwargs=None)``, in which the mode is not active.
+
+    Operators that backward runs are not seen.
+
+    >>> from rushlight.utils._python_dispatch import TorchDispatchMode
+    >>> class Printed(TorchDispatchMode):
+    ...     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    ...         print(func)
+    ...         return func(*args, **(kwargs or {}))
+    >>> x = torch.ones(2)
+    >>> with Printed():
+    ...     y = x + 1
+    aten.add.Tensor
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from rushlight._torch_dispatch import overload_of
+
+        found = overload_of(func, args, kwargs or {})
+        if found is None:
+            inner = getattr(func, "__wrapped__", None)
+            if inner is None:
+                return func(*args, **(kwargs or {}))
+            # The operators of a function in Python are intercepted one by one.
+            with self:
+                return inner(*args, **(kwargs or {}))
+        overload, args, kwargs = found
+        return self.__torch_dispatch__(overload, types, args, kwargs)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
 
 
 def is_traceable_wrapper_subclass(t: object) -> bool:

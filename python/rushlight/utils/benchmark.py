@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import rushlight as torch
+from rushlight._absent import declare
+from rushlight._set_module import set_public_module
 
+from . import _benchmark_counts, _benchmark_fuzzer
 from ._benchmark_compare import (
     Colorize,
     Compare,
@@ -21,6 +24,8 @@ from ._benchmark_compare import (
     trim_sigfig,
     unit_to_english,
 )
+from ._benchmark_counts import *  # noqa: F403
+from ._benchmark_fuzzer import *  # noqa: F403
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +45,12 @@ __all__ = [
     "timer",
     "trim_sigfig",
     "unit_to_english",
+    *_benchmark_counts.__all__,
+    *_benchmark_fuzzer.__all__,
+    *declare(globals(), "programs do not run under Valgrind", "class CallgrindStats"),
 ]
+
+set_public_module(globals())
 
 timer = timeit.default_timer
 

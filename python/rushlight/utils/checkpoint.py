@@ -23,6 +23,7 @@ __all__ = [
     "CheckpointError",
     "CheckpointFunction",
     "CheckpointPolicy",
+    "DefaultDeviceType",
     "SelectiveCheckpointContext",
     "check_backward_validity",
     "checkpoint",
@@ -48,6 +49,46 @@ class CheckpointError(RuntimeError):
     >>> issubclass(torch.utils.checkpoint.CheckpointError, RuntimeError)
     True
     """
+
+
+class DefaultDeviceType:
+    """The device whose generators a checkpoint restores, where the arguments do not tell: kept, without an effect.
+
+    >>> torch.utils.checkpoint.DefaultDeviceType.set_device_type("cpu")
+    >>> torch.utils.checkpoint.DefaultDeviceType.get_device_type()
+    'cpu'
+    """
+
+    _name = "cuda"
+
+    @staticmethod
+    def set_device_type(device: str = "cuda") -> None:
+        DefaultDeviceType._name = device
+
+    @staticmethod
+    def get_device_type() -> str:
+        return DefaultDeviceType._name
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The GPUs of the tensors among the arguments, and the states of their generators.
+
+    >>> torch.utils.checkpoint.get_device_states(torch.ones(1))
+    ([], [])
+    """
+    found = sorted({arg.get_device() for arg in args if isinstance(arg, torch.Tensor) and arg.is_cuda})
+    cuda: Any = torch.cuda
+    return found, [cuda.get_rng_state(index) for index in found]
+
+
+def set_device_states(devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None) -> None:
+    """Gives the generators of GPUs their states again.
+
+    >>> torch.utils.checkpoint.set_device_states(*torch.utils.checkpoint.get_device_states(torch.ones(1)))
+    """
+    cuda: Any = torch.cuda
+    for index, state in zip(devices, states):
+        cuda.set_rng_state(state, index)
 
 
 def noop_context_fn() -> tuple[Any, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import quantized
+from . import intrinsic, qat, quantized
 
-__all__ = ["quantized"]
+__all__ = ["intrinsic", "qat", "quantized"]
 
 
 def __dir__() -> list[str]:

@@ -87,6 +87,9 @@ per_channel_dynamic_qconfig = QConfig(
 float_qparams_weight_only_qconfig = QConfig(
     observers.default_placeholder_observer, observers.default_float_qparams_observer
 )
+default_embedding_qat_qconfig = QConfig(
+    observers.NoopObserver.with_args(dtype=torch.float32), fakes.default_embedding_fake_quant
+)
 default_qat_qconfig = QConfig(fakes.default_fake_quant, fakes.default_weight_fake_quant)
 default_qat_qconfig_v2 = QConfig(fakes.default_fused_act_fake_quant, fakes.default_fused_wt_fake_quant)
 default_dynamic_qat_qconfig = QConfig(fakes.default_dynamic_fake_quant, fakes.default_weight_fake_quant)

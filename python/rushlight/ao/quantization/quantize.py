@@ -18,6 +18,7 @@ from .observer import ObserverBase
 from .qconfig import default_dynamic_qconfig, float16_dynamic_qconfig, float_qparams_weight_only_qconfig
 from .quantization_mappings import (
     get_default_dynamic_quant_module_mappings,
+    get_default_qat_module_mappings,
     get_default_qconfig_propagation_list,
     get_default_static_quant_module_mappings,
 )
@@ -33,9 +34,11 @@ __all__ = [
     "convert",
     "default_eval_fn",
     "prepare",
+    "prepare_qat",
     "propagate_qconfig_",
     "quantize",
     "quantize_dynamic",
+    "quantize_qat",
     "swap_module",
 ]
 
@@ -227,6 +230,51 @@ def prepare(
     allowed = get_default_qconfig_propagation_list() if allow_list is None else set(allow_list)
     _add_observers(model, allowed, set(observer_non_leaf_module_list or ()))
     return model
+
+
+def prepare_qat(model: Any, mapping: dict[Any, Any] | None = None, inplace: bool = False) -> Any:
+    """Replaces the layers that have a configuration by those that train with rounded weights, and adds observers.
+
+    Args:
+        model: a model in training mode.
+        mapping: the classes and those that replace them.
+        inplace: changes the model itself, and not a copy.
+
+    Raises:
+        AssertionError: the model is not in training mode.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3))
+    >>> model.qconfig = torch.ao.quantization.get_default_qat_qconfig("x86")
+    >>> prepared = torch.ao.quantization.prepare_qat(model)
+    >>> prepared(torch.randn(4, 2)).sum().backward()
+    >>> type(torch.ao.quantization.convert(prepared.eval())[0])
+    <class 'rushlight.ao.nn.quantized.modules.linear.Linear'>
+    """
+    if not model.training:
+        raise AssertionError("prepare_qat only works on models in training mode")
+    mapping = get_default_qat_module_mappings() if mapping is None else mapping
+    if not inplace:
+        model = copy.deepcopy(model)
+    propagate_qconfig_(model)
+    convert(model, mapping, inplace=True, remove_qconfig=False)
+    return prepare(model, inplace=True, observer_non_leaf_module_list=set(mapping.values()))
+
+
+def quantize_qat(model: Any, run_fn: Callable[..., Any], run_args: Any, inplace: bool = False) -> Any:
+    """`prepare_qat`, training (``run_fn(model, *run_args)``), and `convert`.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3))
+    >>> model.qconfig = torch.ao.quantization.get_default_qat_qconfig("x86")
+    >>> made = torch.ao.quantization.quantize_qat(model, lambda model, x: model(x), [torch.randn(4, 2)])
+    >>> type(made[0]).__name__
+    'Linear'
+    """
+    if not inplace:
+        model = copy.deepcopy(model)
+    model.train()
+    prepare_qat(model, inplace=True)
+    run_fn(model, *run_args)
+    return convert(model, inplace=True)
 
 
 def add_quant_dequant(module: Any) -> Any:

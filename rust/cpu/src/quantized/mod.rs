@@ -2,8 +2,8 @@
 //!
 //! The roundings are torch's, bit for bit, and differ between its forms. With one scale for the whole tensor a number is
 //! multiplied by the scale's inverse; bytes add the zero point in the same rounding (a fused multiplication and
-//! addition), wider integers in a second one. With a scale for each channel a number is divided by the scale, and the
-//! zero point is added to the rounded quotient.
+//! addition), wider integers in a second one. With a scale for each channel the zero point is added to the product with the
+//! inverse, before one rounding.
 
 pub mod product;
 
@@ -17,8 +17,8 @@ const TASK: usize = 1 << 15;
 pub trait Quantum: Copy + Send + Sync + 'static {
     /// With the inverse of the scale.
     fn by_inverse(number: f32, inverse: f32, zero_point: f32) -> Self;
-    /// The rounded quotient plus the zero point; NaN is what the processor's conversion makes of it.
-    fn by_quotient(quotient: f32, zero_point: i64) -> Self;
+    /// The product with the inverse plus the zero point; NaN is what the processor's conversion makes of it.
+    fn limited(sum: f32) -> Self;
     /// The product with the inverse plus a zero point that is a float.
     fn by_sum(sum: f32) -> Self;
     /// The difference to the zero point, as a float.
@@ -40,13 +40,8 @@ macro_rules! byte {
             }
 
             #[inline(always)]
-            fn by_quotient(quotient: f32, zero_point: i64) -> Self {
-                if quotient.is_nan() {
-                    return 0;
-                }
-                (quotient.round_ties_even() as i64)
-                    .saturating_add(zero_point)
-                    .clamp(<$type>::MIN as i64, <$type>::MAX as i64) as $type
+            fn limited(sum: f32) -> Self {
+                if sum.is_nan() { 0 } else { sum.round_ties_even() as $type }
             }
 
             #[inline(always)]
@@ -78,12 +73,8 @@ impl Quantum for i32 {
     }
 
     #[inline(always)]
-    fn by_quotient(quotient: f32, zero_point: i64) -> Self {
-        if quotient.is_nan() {
-            return i32::MIN;
-        }
-        let sum = (quotient.round_ties_even() as i64).saturating_add(zero_point);
-        sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
+    fn limited(sum: f32) -> Self {
+        i32::by_sum(sum)
     }
 
     #[inline(always)]
@@ -187,14 +178,14 @@ impl Channels<'_> {
 pub unsafe fn quantize_channels<T: Quantum>(to: *mut T, from: *const f32, count: usize, channels: Channels) {
     let (to, from) = (Address(to), Address(from.cast_mut()));
     channels.each(count, |channel, first| {
-        let scale = channels.scales[channel] as f32;
+        let inverse = 1.0 / channels.scales[channel] as f32;
         for i in first..first + channels.inner {
             // SAFETY: the run lies within the elements, and each is written by one task.
             unsafe {
                 let number = from.at(i).read();
                 to.at(i).write(match channels.zero_points {
-                    ZeroPoints::Ints(list) => T::by_quotient(number / scale, list[channel]),
-                    ZeroPoints::Floats(list) => T::by_sum(number * (1.0 / scale) + list[channel]),
+                    ZeroPoints::Ints(list) => T::limited(number * inverse + list[channel] as f32),
+                    ZeroPoints::Floats(list) => T::by_sum(number * inverse + list[channel]),
                 });
             }
         }

@@ -6,10 +6,17 @@ from rushlight._absent import declare
 
 from . import dynamic, modules
 from .modules import (
+    BatchNorm2d,
+    BatchNorm3d,
     Conv1d,
     Conv2d,
     Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
     DeQuantize,
+    Embedding,
+    EmbeddingBag,
     FloatFunctional,
     FXFloatFunctional,
     Linear,
@@ -22,6 +29,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "Embedding",
+    "EmbeddingBag",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -37,8 +51,7 @@ __all__ = [
         globals(),
         "there is no quantised layer of this kind",
         """
-        class BatchNorm2d BatchNorm3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Dropout ELU Embedding
-        class EmbeddingBag GroupNorm Hardswish InstanceNorm1d InstanceNorm2d InstanceNorm3d LSTM LayerNorm LeakyReLU
+        class Dropout ELU GroupNorm Hardswish InstanceNorm1d InstanceNorm2d InstanceNorm3d LSTM LayerNorm LeakyReLU
         class MultiheadAttention PReLU ReLU6 Sigmoid Softmax
         """,
     ),

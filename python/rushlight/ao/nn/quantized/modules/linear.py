@@ -21,6 +21,26 @@ def quantized_weight(weight: Tensor, observer: Any) -> Tensor:
     return torch.quantize_per_channel(weight.detach().float(), scale.to(torch.double), zeros.long(), axis, torch.qint8)
 
 
+def trained(mod: Any) -> tuple[Tensor, Tensor | None, Any]:
+    """The weight, the bias and the observer of a prepared layer, of the first one of a fused sequence, or of a layer that
+    training has joined with the normalisation behind it."""
+    layer = mod[0] if isinstance(mod, nn.Sequential) else mod
+    if hasattr(mod, "weight_fake_quant"):
+        weight, bias = mod.joined() if hasattr(mod, "joined") else (mod.weight, mod.bias)
+        observer = mod.weight_fake_quant
+        # The factors of the normalisation may have changed since the last step.
+        if hasattr(mod, "joined"):
+            observer(weight)
+    else:
+        if not hasattr(mod, "qconfig"):
+            raise AssertionError("Input float module must have qconfig defined")
+        weight, bias, observer = layer.weight, layer.bias, mod.qconfig.weight()
+        observer(weight)
+    if observer.dtype is not torch.qint8:
+        raise AssertionError(f"Weight observer must have dtype torch.qint8, got {observer.dtype}")
+    return weight, bias, observer
+
+
 class LinearPackedParams(nn.Module):
     """The weight and the bias of a quantised linear layer, which are its state and not parameters."""
 
@@ -167,16 +187,10 @@ class Linear(nn.Module):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Linear:
         """The layer of a prepared linear layer: with the range that its observers saw."""
-        if not hasattr(mod, "qconfig"):
-            raise AssertionError("Input float module must have qconfig defined")
-        observer = mod.weight_fake_quant if hasattr(mod, "weight_fake_quant") else mod.qconfig.weight()
-        if not hasattr(mod, "weight_fake_quant"):
-            observer(mod.weight)
+        weight, bias, observer = trained(mod)
         scale, zero_point = mod.activation_post_process.calculate_qparams()
-        if observer.dtype is not torch.qint8:
-            raise AssertionError(f"Weight observer must have dtype torch.qint8, got {observer.dtype}")
-        made = cls(mod.in_features, mod.out_features)
-        made.set_weight_bias(quantized_weight(mod.weight, observer), mod.bias)
+        made = cls(weight.shape[1], weight.shape[0])
+        made.set_weight_bias(quantized_weight(weight, observer), bias)
         made.scale, made.zero_point = float(scale), int(zero_point)
         return made
 

@@ -1,0 +1,213 @@
+"""The call of an operator of a program: which function runs, under mixed precision, `vmap` and recording."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import rushlight as torch
+from rushlight import _C
+from rushlight.autograd import Function
+from rushlight.utils import _pytree as pytree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from .schema import Schema
+
+__all__ = ["Operator", "VmapInfo", "find", "registry"]
+
+_ALIASED = (
+    "The output of this custom operator (1) must not also be an input to this custom operator and (2) may not alias any "
+    "inputs to this custom operator or other returns. The most common way to trigger this error is if we have "
+    "y = custom_op(x) and y and x are the same Tensor. Please instead return a clone of the offending output tensor(s) "
+    "(e.g. return x.clone()) or refactor the custom operator to not return y."
+)
+
+
+class VmapInfo(NamedTuple):
+    """What a rule for `vmap` is told: the number of samples, and what random numbers are to be."""
+
+    batch_size: int
+    randomness: str
+
+
+class Operator:
+    """An operator, by its schema, and the functions that programs have registered for it.
+
+    The functions are kept by torch's names of dispatch keys: those of backends (``CPU``), ``CompositeExplicitAutograd``
+    for all of them, and ``Autograd`` or ``CompositeImplicitAutograd`` for functions that see the call before it is recorded.
+    """
+
+    def __init__(self, schema: Schema, owner: Any = None) -> None:
+        self.schema = schema
+        #: The object that messages name, a `CustomOpDef`, if `custom_op` has made the operator.
+        self.owner = owner
+        self.kernels: dict[str, Callable[..., Any]] = {}
+        self.dispatched: dict[type, Callable[..., Any]] = {}
+        self.disabled: set[str] = set()
+        self.fake: Callable[..., Any] | None = None
+        self.backward: Callable[..., Any] | None = None
+        self.setup: Callable[..., Any] | None = None
+        self.vmap: Callable[..., Any] | None = None
+        self.autocast: dict[str, torch.dtype] = {}
+        self._functions: dict[str, type[Function]] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = self.schema.bind(args, kwargs)
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        for kind, function in self.dispatched.items():
+            if any(type(tensor) is kind for tensor in tensors):
+                types = tuple({type(tensor): None for tensor in tensors})
+                return function(None, self, types, args, kwargs)
+        device = tensors[0].device.type if tensors else "cpu"
+        if device in self.autocast and torch.is_autocast_enabled(device):
+            dtype = self.autocast[device]
+            leaves = [_cast(leaf, dtype) for leaf in leaves]
+            args, kwargs = pytree.tree_unflatten(leaves, spec)
+            with torch.autocast(device, enabled=False):
+                return self(*args, **kwargs)
+        if self.vmap is not None:
+            level = max((level for tensor in tensors for level in _C._vmap_levels_of(tensor)), default=-1)
+            if level >= 0:
+                return self._vectorised(level, args, kwargs)
+        for key in ("Autograd", f"Autograd{device.upper()}", "CompositeImplicitAutograd"):
+            if key in self.kernels:
+                return self.kernels[key](*args, **kwargs)
+        recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        if self.owner is None and self.backward is None:
+            # The function's own operators are recorded.
+            return self._run(tensors, args, kwargs)
+        if self.schema.is_mutable or not recorded:
+            with torch.no_grad():
+                return self._run(tensors, args, kwargs)
+        key = repr(spec)
+        if key not in self._functions:
+            self._functions[key] = self._differentiable(spec)
+        *results, structure = self._functions[key].apply(*leaves)
+        return pytree.tree_unflatten(results, structure)
+
+    def _run(self, tensors: list[torch.Tensor], args: Any, kwargs: Any) -> Any:
+        device = tensors[0].device.type if tensors else "cpu"
+        backend = device.capitalize() if device == "meta" else device.upper()
+        if device == "meta" and self.fake is not None:
+            return self.fake(*args, **kwargs)
+        kernel = None if backend in self.disabled else self.kernels.get(backend)
+        if kernel is None and (device != "meta" or self.owner is None):
+            kernel = self.kernels.get("CompositeExplicitAutograd")
+        if kernel is None:
+            self._refuse(backend)
+        result = kernel(*args, **kwargs)
+        if self.owner is not None:
+            self._check_aliases(kernel, tensors, result)
+        return result
+
+    def _refuse(self, backend: str) -> NoReturn:
+        if backend != "Meta":
+            raise NotImplementedError(
+                f"Could not run '{self.schema.name}' with arguments from the '{backend}' backend."
+            )
+        if self.owner is None:
+            raise NotImplementedError(
+                f"{self.schema.name}: attempted to run this operator with Meta tensors, but there was no fake impl or Meta "
+                "kernel registered."
+            )
+        raise RuntimeError(
+            f"There was no fake impl registered for {self.owner}. This is necessary for torch.compile/export/fx tracing "
+            f"to work. Please use `{self.owner._init_fn.__name__}.register_fake` to add an fake impl."
+        )
+
+    def _check_aliases(self, kernel: Callable[..., Any], tensors: list[torch.Tensor], result: Any) -> None:
+        taken = {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()}
+        for leaf in pytree.tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and leaf.numel():
+                if leaf.untyped_storage().data_ptr() in taken:
+                    name = self.schema.name.rpartition("::")[2]
+                    raise RuntimeError(f"{name} (with implementation in {kernel.__module__}): {_ALIASED}")
+                taken.add(leaf.untyped_storage().data_ptr())
+
+    def _vectorised(self, level: int, args: Any, kwargs: Any) -> Any:
+        """The result of the rule for `vmap`, which sees the samples as a dimension."""
+        from rushlight._built_in import _functorch
+
+        size, randomness = next((size, kind) for number, size, kind in _C._vmap_levels() if number == level)
+
+        def outside(value: Any) -> tuple[Any, int | None]:
+            if isinstance(value, torch.Tensor) and level in _C._vmap_levels_of(value):
+                return _functorch.get_unwrapped(value), 0
+            return value, None
+
+        leaves, spec = pytree.tree_flatten(args)
+        unwrapped = [outside(leaf) for leaf in leaves]
+        plain = pytree.tree_unflatten([value for value, _ in unwrapped], spec)
+        dims = pytree.tree_unflatten([dim for _, dim in unwrapped], spec)
+        rule, info = self.vmap, VmapInfo(size, randomness)
+        assert rule is not None
+        result, out_dims = _C._vmap_outside(level, lambda: rule(info, dims, *plain, **kwargs))
+        if not isinstance(result, (tuple, list)):
+            return _C._add_batch_dim(result, out_dims, level, size)
+        each = out_dims if isinstance(out_dims, (tuple, list)) else [out_dims] * len(result)
+        return type(result)(_C._add_batch_dim(one, dim, level, size) for one, dim in zip(result, each))
+
+    def _differentiable(self, spec: Any) -> type[Function]:
+        """The node for arguments of one structure. Its inputs and outputs are the leaves of the operator's."""
+        op = self
+
+        def forward(ctx: Any, *leaves: Any) -> Any:
+            args, kwargs = pytree.tree_unflatten(leaves, spec)
+            result = op._run([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], args, kwargs)
+            results, structure = pytree.tree_flatten(result)
+            if op.backward is not None and op.setup is not None:
+                extra = {"keyword_only_inputs": kwargs} if kwargs else {}
+                op.setup(ctx=ctx, inputs=args, output=result, **extra)
+            ctx._structure, ctx._count = structure, len(results)
+            return (*results, structure)
+
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            if op.backward is None:
+                raise RuntimeError(
+                    f"Trying to backward through {op.overload()} but no autograd formula was registered. Please use "
+                    "register_autograd to add one."
+                )
+            told = pytree.tree_unflatten(gradients[: ctx._count], ctx._structure)
+            results = op.backward(ctx, *(told if isinstance(told, tuple) else (told,)))
+            results = results if isinstance(results, tuple) else (results,)
+            # One gradient for each leaf: None stands for all leaves of an argument.
+            arguments, keywords = spec.children()
+            flat: list[Any] = []
+            for result, part in zip(results, arguments.children()):
+                flat += [None] * part.num_leaves if result is None else pytree.tree_leaves(result)
+            return (*flat, *[None] * (arguments.num_leaves - len(flat) + keywords.num_leaves))
+
+        name = f"GeneratedBackwardFor_{self.schema.name.replace('::', '_')}_{self.schema.overload_name or 'default'}"
+        members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+        return type(name, (Function,), members)
+
+    def overload(self) -> str:
+        """The name as `torch.ops` has it: ``mylib.scale.default``."""
+        return f"{self.schema.name.replace('::', '.')}.{self.schema.overload_name or 'default'}"
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype is not torch.float64:
+        return value.to(dtype)
+    return value
+
+
+#: The operators of programs by name, with the overload behind a point if there is one.
+registry: dict[str, Operator] = {}
+
+
+def find(name: str) -> Operator:
+    """The operator of a name.
+
+    Raises:
+        RuntimeError: programs have defined none.
+    """
+    if name not in registry:
+        raise RuntimeError(
+            f"operator {name} does not exist\n  Only operators that programs have defined can be extended."
+        )
+    return registry[name]

@@ -1,0 +1,288 @@
+"""Schemas of operators: ``scale(Tensor x, float factor=2.0) -> Tensor``. They are read, checked in calls, and inferred."""
+
+from __future__ import annotations
+
+import ast
+import collections.abc
+import inspect
+import re
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any
+
+import rushlight as torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["Parameter", "Schema", "infer_schema", "parse"]
+
+_SCHEMA = re.compile(r"\s*([\w:]+)(?:\.(\w+))?\s*\((.*)\)\s*->\s*(.+?)\s*", re.DOTALL)
+_PARAMETER = re.compile(r"([\w?\[\]]+?)(\([a-z]\d*(!)?[^)]*\))?((?:\[\d*\])?\??)\s+(\w+)(?:\s*=\s*(.+))?", re.DOTALL)
+#: Words that defaults of schemas use for values.
+_WORDS: dict[str, Any] = {"None": None, "True": True, "False": False, "Mean": 1, "Sum": 2}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter: its type in torch's words, whether it has a default, and whether the operator changes it."""
+
+    name: str
+    type: str
+    default: Any
+    has_default: bool
+    keyword_only: bool
+    mutated: bool
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The name, the parameters and the results of an operator. Its text is the schema as torch prints it."""
+
+    name: str
+    overload_name: str
+    parameters: tuple[Parameter, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+    @property
+    def is_mutable(self) -> bool:
+        return any(parameter.mutated for parameter in self.parameters)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, with defaults: those of positional parameters, and the others by name.
+
+        Raises:
+            RuntimeError: they do not fit the schema.
+        """
+        positional = [parameter for parameter in self.parameters if not parameter.keyword_only]
+        if len(args) > len(positional):
+            raise RuntimeError(
+                f"{self.name}() expected at most {len(positional)} argument(s) but received {len(args) + len(kwargs)} "
+                f"argument(s). Declaration: {self}"
+            )
+        rest = dict(kwargs)
+        values: dict[str, Any] = {}
+        for place, parameter in enumerate(self.parameters):
+            if place < len(args):
+                value = args[place]
+            elif parameter.name in rest:
+                value = rest.pop(parameter.name)
+            elif parameter.has_default:
+                values[parameter.name] = parameter.default
+                continue
+            else:
+                raise RuntimeError(
+                    f"{self.name}() is missing value for argument '{parameter.name}'. Declaration: {self}"
+                )
+            values[parameter.name] = self._checked(parameter, value)
+        if rest:
+            raise RuntimeError(
+                f"Unknown keyword argument '{next(iter(rest))}' for operator '{self.name}'. Schema: {self}"
+            )
+        count = len(positional)
+        return tuple(values.values())[:count], dict(list(values.items())[count:])
+
+    def _checked(self, parameter: Parameter, value: Any) -> Any:
+        if not _accepts(parameter.type, value):
+            shown = parameter.type.replace("SymInt", "int")
+            found = re.fullmatch(r"(.+?)(\?)?\[\d*\](\?)?", shown)
+            if found:
+                shown = f"List[Optional[{found[1]}]]" if found[2] else f"List[{found[1]}]"
+            shown = re.sub(r"(.+)\?$", r"Optional[\1]", shown)
+            raise RuntimeError(
+                f"{self.name}() Expected a value of type '{shown}' for argument '{parameter.name}' but instead found type "
+                f"'{type(value).__name__}'."
+            )
+        return float(value) if parameter.type in ("float", "float?") and type(value) is int else value
+
+
+def _accepts(kind: str, value: Any) -> bool:
+    """Whether a value has a type of a schema. Types of the engine's own objects are compared by class."""
+    if kind.endswith("?"):
+        return value is None or _accepts(kind[:-1], value)
+    if kind.endswith("]"):
+        element, _, size = kind[:-1].rpartition("[")
+        if size and _accepts(element, value):
+            return True
+        return isinstance(value, (list, tuple)) and all(_accepts(element, item) for item in value)
+    known = _CLASSES.get(kind)
+    return known is None or isinstance(value, known)
+
+
+_CLASSES: dict[str, Any] = {
+    "Tensor": torch.Tensor,
+    "int": int,
+    "SymInt": int,
+    "float": (float, int),
+    "bool": bool,
+    "str": str,
+    "Scalar": (int, float, bool, complex, torch.Tensor),
+    "ScalarType": torch.dtype,
+    "Device": (torch.device, str),
+    "Generator": torch.Generator,
+}
+
+
+def parse(text: str) -> Schema:
+    """Reads a schema.
+
+    Raises:
+        RuntimeError: it is none.
+    """
+    found = _SCHEMA.fullmatch(text)
+    if found is None:
+        if "(" not in text:
+            raise RuntimeError("Tried to parse a function schema but only the operator name was given")
+        raise RuntimeError(f"expected a schema such as 'name(Tensor x) -> Tensor' but got {text!r}")
+    name, overload, told, returns = found.groups()
+    parameters, keyword_only = [], False
+    for part in _split(told):
+        if part == "*":
+            keyword_only = True
+            continue
+        matched = _PARAMETER.fullmatch(part)
+        if matched is None:
+            raise RuntimeError(f"expected a parameter such as 'Tensor x' but got {part!r} in {text!r}")
+        kind, _, mutated, suffix, own, default = matched.groups()
+        value = None if default is None else _default(default.strip())
+        parameters.append(Parameter(own, kind + suffix, value, default is not None, keyword_only, mutated is not None))
+    full = f"{name}.{overload}" if overload else name
+    return Schema(name, overload or "", tuple(parameters), f"{full}({', '.join(_split(told))}) -> {returns}")
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that are outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and not depth:
+            parts.append(text[start:place].strip())
+            start = place + 1
+    return [*parts, text[start:].strip()] if text.strip() else []
+
+
+def _default(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        # A dtype, a layout or a memory format.
+        return getattr(torch, text, text)
+
+
+_TYPES: dict[Any, str] = {
+    torch.Tensor: "Tensor",
+    int: "SymInt",
+    float: "float",
+    bool: "bool",
+    str: "str",
+    torch.dtype: "ScalarType",
+    torch.device: "Device",
+    types.NoneType: "None",
+}
+_IN_LISTS = {"Tensor", "Tensor?", "SymInt", "float", "bool"}
+
+
+def _type_of(annotation: Any) -> str | None:
+    """A type in torch's words, or None if there is none."""
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (types.UnionType, typing.Union):
+        others = [arg for arg in inner if arg is not types.NoneType]
+        kind = _type_of(others[0]) if len(others) == 1 else "Scalar" if set(others) == {int, float, bool} else None
+        return kind if kind is None or len(others) == len(inner) else f"{kind}?"
+    if origin in (list, collections.abc.Sequence):
+        kind = _type_of(inner[0])
+        return f"{kind}[]" if kind in _IN_LISTS else None
+    return _TYPES.get(annotation) if isinstance(annotation, collections.abc.Hashable) else None
+
+
+def _shown_default(kind: str, value: Any) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    if isinstance(value, torch.device):
+        return f'"{value}"'
+    return str(value)
+
+
+def infer_schema(
+    prototype_function: Callable[..., Any],
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    op_name: str | None = None,
+    tags: Any = (),
+) -> str:
+    """The schema of a function with annotations.
+
+    Args:
+        prototype_function: the function.
+        mutates_args: the names of the arguments that it changes, or ``"unknown"``.
+        op_name: a name, which the schema begins with.
+        tags: has no effect.
+
+    Raises:
+        ValueError: an annotation is missing or has no type in a schema.
+
+    >>> def scale(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor: ...
+    >>> torch.library.infer_schema(scale, mutates_args=())
+    '(Tensor x, float factor=2.0) -> Tensor'
+    """
+    signature = inspect.signature(prototype_function)
+
+    def refuse(told: str) -> typing.NoReturn:
+        raise ValueError(f"infer_schema(func): {told} Got func with signature {signature})")
+
+    try:
+        hints = typing.get_type_hints(prototype_function)
+    except Exception:
+        hints = {name: one.annotation for name, one in signature.parameters.items()}
+        hints["return"] = signature.return_annotation
+    parts, seen, changed = [], set(), 0
+    keyword_only = False
+    for name, parameter in signature.parameters.items():
+        seen.add(name)
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            refuse("We do not support positional-only args, varargs, or varkwargs.")
+        if parameter.kind is parameter.KEYWORD_ONLY and not keyword_only:
+            keyword_only = True
+            parts.append("*")
+        if parameter.annotation is parameter.empty:
+            refuse(f"Parameter {name} must have a type annotation.")
+        annotation = hints.get(name, parameter.annotation)
+        if parameter.default is None and typing.get_origin(parameter.annotation) is None:
+            annotation = parameter.annotation if not isinstance(parameter.annotation, str) else annotation
+        kind = _type_of(annotation)
+        if kind is None or kind == "None":
+            refuse(f"Parameter {name} has unsupported type {annotation}.")
+        if (mutates_args == "unknown" or name in mutates_args) and kind.startswith("Tensor"):
+            kind = re.sub("^Tensor", f"Tensor(a{changed}!)", kind)
+            changed += 1
+        default = "" if parameter.default is parameter.empty else f"={_shown_default(kind, parameter.default)}"
+        parts.append(f"{kind} {name}{default}")
+    if mutates_args != "unknown" and (unseen := set(mutates_args) - seen):
+        refuse(
+            f"{unseen} in mutates_args were not found in the custom op's signature. mutates_args should contain the names "
+            "of all args that the custom op mutates, or just the string 'unknown' if you don't know."
+        )
+    if signature.return_annotation is signature.empty:
+        refuse("No return type annotation was provided. Please add one.")
+    result = hints.get("return", signature.return_annotation)
+    several = typing.get_args(result) if typing.get_origin(result) is tuple else (result,)
+    kinds = [] if result in (None, types.NoneType) else [_type_of(one) for one in several]
+    if any(kind not in ("Tensor", "Tensor[]", "SymInt", "float", "bool", "Scalar") for kind in kinds):
+        refuse(f"Return has unsupported type {result}.")
+    told = kinds[0] if len(kinds) == 1 and typing.get_origin(result) is not tuple else f"({', '.join(map(str, kinds))})"
+    return f"{op_name or ''}({', '.join(parts)}) -> {told}"
+
+
+infer_schema.__module__ = "rushlight.library"

@@ -1,0 +1,192 @@
+"""Classes and modes that answer the operators of torch's registry (`__torch_dispatch__`)."""
+
+import pytest
+
+import rushlight as torch
+from rushlight.utils import _pytree as pytree
+from rushlight.utils._python_dispatch import TorchDispatchMode
+
+seen = []
+
+
+class Wrapper(torch.Tensor):
+    """Holds another tensor, answers every operator with the result for that tensor, and notes it."""
+
+    @staticmethod
+    def __new__(cls, data):
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, size=data.size(), strides=data.stride(), dtype=data.dtype, device=data.device, requires_grad=False
+        )
+        made.data_inside = data
+        return made
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        seen.append(str(func).removeprefix("aten."))
+        args, kwargs = pytree.tree_map_only(Wrapper, lambda one: one.data_inside, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+
+D = torch.arange(6).reshape(2, 3)
+FIRST = torch.tensor([1])
+CASES = {
+    "add.Tensor": [lambda x: x + 1, lambda x: 1 + x, lambda x: x + x, lambda x: torch.add(D, x)],
+    "mul.Tensor": [lambda x: x * 2.5, lambda x: 2 * x],
+    "rsub.Scalar": [lambda x: 1 - x],
+    "sum.default": [lambda x: x.sum()],
+    "sum.dim_IntList": [lambda x: x.sum(0), lambda x: torch.sum(x, (0, 1))],
+    "max.dim": [lambda x: x.max(1).values, lambda x: torch.max(x, dim=1).indices],
+    "flip.default": [lambda x: x.flip(0), lambda x: torch.flip(x, [0, 1])],
+    "permute.default": [lambda x: x.permute(1, 0), lambda x: x.T],
+    "view.default": [lambda x: x.view(3, 2), lambda x: x.reshape(-1)],
+    "cat.default": [lambda x: torch.cat([x, D], dim=1), lambda x: torch.cat((D, x))],
+    "select.int": [lambda x: x[0], lambda x: x[:, 1], lambda x: x[..., 0], lambda x: x[0, 1]],
+    "slice.Tensor": [lambda x: x[0:1], lambda x: x[:, ::2], lambda x: x[:], lambda x: x.narrow(0, 0, 1)],
+    "index.Tensor": [lambda x: x[FIRST], lambda x: x[:, FIRST], lambda x: x[[1, 0]], lambda x: x[D > 2]],
+    "unsqueeze.default": [lambda x: x[None], lambda x: x.unsqueeze(0)],
+    "clone.default": [lambda x: x.clone()],
+    "_to_copy.default": [lambda x: x.float(), lambda x: x.to(torch.float64), lambda x: x.int()],
+    "sort.default": [lambda x: x.sort(dim=0, descending=True).values],
+    "eq.Tensor": [lambda x: x == D],
+    "unbind.int": [lambda x: x.unbind(0)[1], lambda x: list(x)[1]],
+    "split.Tensor": [lambda x: torch.split(x, 1)[0], lambda x: x.chunk(2)[1]],
+    "index_select.default": [lambda x: torch.index_select(x, 0, FIRST)],
+    "mm.default": [lambda x: x @ D.t(), lambda x: torch.matmul(x, D.t())],
+    "neg.default": [lambda x: -x, lambda x: torch.ops.aten.neg.default(x), lambda x: torch.ops.aten.neg(x)],
+    "where.self": [lambda x: torch.where(D > 2, x, D)],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operators_have_torchs_names(name):
+    for call in CASES[name]:
+        seen.clear()
+        result = call(Wrapper(D))
+        assert type(result) is torch.Tensor and torch.equal(result, call(D))
+        assert set(seen) == {name}
+
+
+def test_a_wrapper_tells_its_form():
+    x = Wrapper(D)
+    seen.clear()
+    assert (x.shape, x.dtype, x.stride(), x.dim(), x.numel(), len(x)) == (D.shape, D.dtype, (3, 1), 2, 6, 2)
+    assert (x.device, x.is_cpu, x.is_meta, x.requires_grad) == (torch.device("cpu"), True, False, False)
+    assert x.contiguous() is x and x.to(torch.int64) is x and isinstance(x, Wrapper)
+    assert seen == []
+
+
+def test_values_are_asked_for():
+    one = Wrapper(torch.tensor(3))
+    assert (one.item(), int(one), float(one), bool(one)) == (3, 3, 3.0, True)
+    with pytest.raises((RuntimeError, NotImplementedError, TypeError)):
+        one.numpy()  # its own elements do not exist
+
+
+def test_changes_in_place_return_the_wrapper():
+    x = Wrapper(D.clone())
+    seen.clear()
+    assert x.add_(1) is x and torch.equal(x.data_inside, D + 1)
+    y = x
+    y += 1
+    assert y is x and seen == ["add_.Tensor", "add_.Tensor"]
+
+
+def test_functions_in_python_are_divided_into_operators():
+    seen.clear()
+    assert torch.unique(Wrapper(D)).tolist() == list(range(6)) and seen
+    with pytest.raises(NotImplementedError, match="embedding is not divided into operators"):
+        torch.nn.functional.embedding(Wrapper(FIRST), torch.eye(2))
+
+
+def test_several_classes_are_asked_in_order():
+    class Refuses(Wrapper):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            seen.append(types)
+            return NotImplemented
+
+    x, y = Wrapper(D), Refuses(D)
+    seen.clear()
+    assert torch.equal(x + y, D + D), "`Wrapper` answers, and takes what is in both"
+    assert seen == [(Refuses, Wrapper), "add.Tensor"]
+    with pytest.raises(TypeError, match="all __torch_dispatch__ handlers returned NotImplemented"):
+        torch.add(y, 1)
+
+
+def test_tensors_with_elements_answer_too():
+    class Noted(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return super().__torch_dispatch__(func, types, args, kwargs)
+
+    x = torch.ones(2).as_subclass(Noted)
+    seen.clear()
+    assert type(x + 1) is torch.Tensor and (x.exp() > 2).tolist() == [True, True]
+    assert seen == ["aten.add.Tensor", "aten.exp.default"]
+
+
+def test_what_is_no_wrapper():
+    with pytest.raises(TypeError, match="Tensor must define __torch_dispatch__"):
+        torch.Tensor._make_wrapper_subclass(torch.Tensor, (2,))
+    with pytest.raises(NotImplementedError, match="a wrapper requires no gradient"):
+        torch.Tensor._make_wrapper_subclass(Wrapper, (2,), requires_grad=True)
+
+
+def test_modes_see_every_operator():
+    class Noted(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(2)
+    seen.clear()
+    with Noted():
+        y = (x + 1) * x
+        torch.nn.Linear(2, 2).requires_grad_(False)(x)
+        assert y.shape == (2,)
+    assert seen[:2] == ["aten.add.Tensor", "aten.mul.Tensor"] and seen[-1] == "aten.linear.default"
+    seen.clear()
+    assert (x + 1).tolist() == [2, 2] and seen == []
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_products_of_sparse_rows_are_reduced(reduce):
+    dense = torch.tensor([[0, 1.0, 2], [0, 0, 0], [3, 0, -4]])
+    other = torch.arange(6.0).view(3, 2) - 2
+    x, y = dense.to_sparse_csr().requires_grad_(), other.clone().requires_grad_()
+    result = torch.sparse.mm(x, y, reduce)
+    kind = {"sum": torch.sum, "mean": torch.mean, "amax": torch.amax, "amin": torch.amin}[reduce]
+    for row in range(3):
+        places = dense[row].nonzero().flatten()
+        products = dense[row][places].unsqueeze(1) * other[places]
+        expected = kind(products, 0) if len(places) else torch.zeros(2)
+        assert torch.allclose(result[row], expected)
+    result.sum().backward()
+    assert x.grad.layout is torch.sparse_csr and y.grad.shape == y.shape
+    with pytest.raises(NotImplementedError, match="'aten::_sparse_mm_reduce_impl' with arguments from the 'SparseCPU'"):
+        torch.sparse.mm(dense.to_sparse(), other, reduce)
+    with pytest.raises(RuntimeError, match="reduce type of prod has not been enabled"):
+        torch.sparse.mm(x, y, "prod")
+
+
+def test_indices_are_compressed_and_back():
+    rows = torch.tensor([0, 1, 1, 3])
+    crow = torch._convert_indices_from_coo_to_csr(rows, 4)
+    assert crow.tolist() == [0, 1, 3, 3, 4]
+    assert torch._convert_indices_from_coo_to_csr(rows, 4, out_int32=True).dtype is torch.int32
+    columns = torch.tensor([2, 0, 1, 2])
+    pair = torch._convert_indices_from_csr_to_coo(crow, columns)
+    assert pair.tolist() == [rows.tolist(), columns.tolist()]
+    turned = torch._convert_indices_from_csr_to_coo(crow, columns, transpose=True, out_int32=True)
+    assert torch.equal(turned, pair.flip(0).int()) and turned.dtype is torch.int32
+
+
+def test_facts_are_added_to_a_text():
+    add = torch._tensor_str._add_suffixes
+    assert add("tensor([1]", ["a=1", "b=2"], 7, False) == "tensor([1], a=1, b=2)"
+    assert add("t([1\n1]", ["a=1"], 2, True) == "t([1\n1],\n  a=1)" and add("t", [], 2, True) == "t)"
+    assert add("x" * 75, ["ab"], 7, False) == "x" * 75 + ",\n       ab)"
+    assert add("x" * 74, ["ab"], 7, False) == "x" * 74 + ", ab)"
