@@ -129,6 +129,7 @@ _ELSEWHERE = {
     ),
     "lobpcg": "_lobpcg",
     **dict.fromkeys("StorageBase has_lapack has_mkl has_openmp has_spectral".split(), "_engine_names"),
+    **dict.fromkeys(["Event", "Stream"], "_streams"),
     "AmbiguousReduction": "_warnings",
     **dict.fromkeys(["AcceleratorError", "OutOfMemoryError"], "_errors"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
@@ -158,8 +159,10 @@ _ELSEWHERE = {
     ),
     **dict.fromkeys(
         "batch_norm batch_norm_update_stats binary_cross_entropy_with_logits conv_tbc convolution "
-        "cosine_embedding_loss detach_copy hinge_embedding_loss indices_copy instance_norm kl_div "
-        "margin_ranking_loss native_channel_shuffle native_dropout norm_except_dim poisson_nll_loss slice_copy "
+        "ccol_indices_copy col_indices_copy cosine_embedding_loss crow_indices_copy detach_copy hinge_embedding_loss "
+        "indices_copy instance_norm kl_div "
+        "margin_ranking_loss native_channel_shuffle native_dropout norm_except_dim poisson_nll_loss "
+        "row_indices_copy slice_copy "
         "triplet_margin_loss values_copy view_as_complex_copy view_as_real_copy".split(),
         "_native",
     ),
@@ -314,9 +317,12 @@ if TYPE_CHECKING:
     from rushlight._native import batch_norm as batch_norm
     from rushlight._native import batch_norm_update_stats as batch_norm_update_stats
     from rushlight._native import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+    from rushlight._native import ccol_indices_copy as ccol_indices_copy
+    from rushlight._native import col_indices_copy as col_indices_copy
     from rushlight._native import conv_tbc as conv_tbc
     from rushlight._native import convolution as convolution
     from rushlight._native import cosine_embedding_loss as cosine_embedding_loss
+    from rushlight._native import crow_indices_copy as crow_indices_copy
     from rushlight._native import detach_copy as detach_copy
     from rushlight._native import hinge_embedding_loss as hinge_embedding_loss
     from rushlight._native import indices_copy as indices_copy
@@ -327,6 +333,7 @@ if TYPE_CHECKING:
     from rushlight._native import native_dropout as native_dropout
     from rushlight._native import norm_except_dim as norm_except_dim
     from rushlight._native import poisson_nll_loss as poisson_nll_loss
+    from rushlight._native import row_indices_copy as row_indices_copy
     from rushlight._native import slice_copy as slice_copy
     from rushlight._native import triplet_margin_loss as triplet_margin_loss
     from rushlight._native import values_copy as values_copy

@@ -8,7 +8,6 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight._overridable import overridable
 from rushlight._set_module import set_module
-from rushlight.nn import functional
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -366,4 +365,47 @@ def values_copy(input: Tensor) -> Tensor:
     return input.values().clone()
 
 
+@overridable
+def crow_indices_copy(input: Tensor) -> Tensor:
+    """A copy of where each row begins in a sparse tensor that is compressed by rows.
+
+    >>> torch.crow_indices_copy(torch.eye(2).to_sparse_csr())
+    tensor([0, 1, 2])
+    """
+    return input.crow_indices().clone()
+
+
+@overridable
+def col_indices_copy(input: Tensor) -> Tensor:
+    """A copy of the column of each value in a sparse tensor that is compressed by rows.
+
+    >>> torch.col_indices_copy(torch.eye(2).to_sparse_csr())
+    tensor([0, 1])
+    """
+    return input.col_indices().clone()
+
+
+@overridable
+def ccol_indices_copy(input: Tensor) -> Tensor:
+    """A copy of where each column begins in a sparse tensor that is compressed by columns.
+
+    >>> torch.ccol_indices_copy(torch.eye(2).to_sparse_csc())
+    tensor([0, 1, 2])
+    """
+    return input.ccol_indices().clone()
+
+
+@overridable
+def row_indices_copy(input: Tensor) -> Tensor:
+    """A copy of the row of each value in a sparse tensor that is compressed by columns.
+
+    >>> torch.row_indices_copy(torch.eye(2).to_sparse_csc())
+    tensor([0, 1])
+    """
+    return input.row_indices().clone()
+
+
 set_module("rushlight", *(value for value in list(globals().values()) if getattr(value, "__module__", "") == __name__))
+
+# Here, because it imports functions of this module.
+from rushlight.nn import functional  # noqa: E402

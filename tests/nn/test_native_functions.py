@@ -10,6 +10,15 @@ ROWS, OTHER = X[:, :, 0], X[:, :, 1]
 SIGNS = torch.tensor([1.0, -1.0])
 
 
+def test_copies_of_the_parts_of_sparse_tensors():
+    rows, columns = torch.eye(3)[:2].to_sparse_csr(), torch.eye(3)[:2].to_sparse_csc()
+    for name, of in (("crow", rows), ("col", rows), ("ccol", columns), ("row", columns)):
+        part, copied = getattr(of, f"{name}_indices")(), getattr(torch, f"{name}_indices_copy")(of)
+        assert torch.equal(part, copied) and part.data_ptr() != copied.data_ptr()
+    with pytest.raises(RuntimeError, match="crow_indices expected sparse row compressed tensor layout but got SparseCsc"):
+        torch.crow_indices_copy(columns)
+
+
 @pytest.mark.parametrize(
     "name, arguments",
     [

@@ -367,6 +367,34 @@ def test_fused_forms_for_lists_unscale_and_skip():
         sgd([weight], [grad], [None], found_inf=torch.tensor(1.0), **options)
 
 
+@pytest.mark.parametrize("adjust", [None, "match_rms_adamw"])
+def test_the_form_for_lists_of_muon_does_the_step_of_the_class(adjust):
+    from rushlight.optim._muon import muon
+
+    options = {
+        "lr": 0.25,
+        "weight_decay": 0.1,
+        "momentum": 0.5,
+        "nesterov": True,
+        "ns_coefficients": (3.4445, -4.775, 2.0315),
+        "ns_steps": 5,
+        "eps": 1e-7,
+        "adjust_lr_fn": adjust,
+    }
+    weight = torch.tensor([[1.0, 2.0], [-0.5, 0.25], [3.0, 1.0]])
+    own, mean = weight.clone().requires_grad_(), torch.zeros(3, 2)
+    optimizer = torch.optim.Muon([own], **options)
+    for step in range(3):
+        own.grad = torch.full((3, 2), 0.5 - step).tril()
+        optimizer.step()
+        muon([weight], [own.grad], [mean], has_complex=False, **options)
+    assert torch.equal(own, weight) and torch.equal(optimizer.state[own]["momentum_buffer"], mean)
+    with pytest.raises(RuntimeError, match="^Foreach is not supported for Muon yet$"):
+        muon([weight], [weight], [mean], foreach=True, has_complex=False, **options)
+    with pytest.raises(ValueError, match="^Param gradient must be a 2D matrix$"):
+        muon([weight], [torch.ones(2)], [mean], has_complex=False, **options)
+
+
 def test_gradients_flow_to_the_product_of_momenta_of_nadam():
     from rushlight.optim.nadam import nadam
 

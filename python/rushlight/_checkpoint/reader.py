@@ -67,17 +67,17 @@ def opened(f):
     try:
         seek, place = f.seek, f.tell()
         seek(place)
-        # The contents of a buffer are used directly, because reading would copy them.
-        data = f.getvalue() if type(f) is io.BytesIO and place == 0 else f.read()
-        if isinstance(data, str):
-            raise AssertionError(
-                "Expected bytes, got str: the file must be opened for reading bytes, as by open(path, 'rb')"
-            )
     except (io.UnsupportedOperation, AttributeError) as error:
         raise type(error)(
             f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer "
             "like io.BytesIO and try to load from it instead."
         ) from None
+    # The contents of a buffer are used directly, because reading would copy them.
+    data = f.getvalue() if type(f) is io.BytesIO and place == 0 else f.read()
+    if isinstance(data, str):
+        raise AssertionError(
+            "Expected bytes, got str: the file must be opened for reading bytes, as by open(path, 'rb')"
+        )
     yield Source(None, data if type(data) is bytes else bytes(data), lambda length: f.seek(place + length))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rushlight import _C
+from rushlight import _C, _streams
 
 from ._devices import index_of
 
@@ -16,13 +16,16 @@ def _need_driver(name: str) -> None:
         raise RuntimeError(f"Tried to instantiate dummy base class {name}")
 
 
-class Stream:
+class Stream(_streams.Stream):
     """A queue of work on a GPU. Work of one stream runs in order, work of several streams may overlap.
 
     Args:
         device: the GPU, by default the current one.
         priority: a lower number means a higher priority.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Stream:
+        return object.__new__(cls)
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
         _need_driver("Stream")
@@ -91,7 +94,7 @@ class Stream:
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
 
-class Event:
+class Event(_streams.Event):
     """A place in a stream, for which other streams and the host can wait.
 
     Args:

@@ -91,23 +91,79 @@ class Muon(Optimizer):
                     raise RuntimeError("Muon does not support complex parameters")
                 if any_sparse(grads):
                     raise RuntimeError("Muon does not support sparse gradients")
-                for param, grad in zip(params, grads):
-                    self._update(group, param, grad)
+                means = [self._mean(param, grad) for param, grad in zip(params, grads)]
+                options = {name: value for name, value in group.items() if name in _OPTIONS}
+                muon(params, grads, means, has_complex=False, **options)
         return loss
 
-    def _update(self, group: dict[str, Any], param: Tensor, grad: Tensor) -> None:
-        lr, momentum, own = float(group["lr"]), group["momentum"], self.state[param]
+    def _mean(self, param: Tensor, grad: Tensor) -> Tensor:
+        own = self.state[param]
         if "momentum_buffer" not in own:
             own["momentum_buffer"] = torch.zeros_like(grad, requires_grad=False)
-        mean = own["momentum_buffer"].lerp_(grad, 1 - momentum)
-        update = grad.lerp(mean, momentum) if group["nesterov"] else mean
-        update = _orthogonal(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
+        return own["momentum_buffer"]
+
+
+_OPTIONS = (
+    "lr",
+    "weight_decay",
+    "momentum",
+    "nesterov",
+    "ns_coefficients",
+    "ns_steps",
+    "eps",
+    "adjust_lr_fn",
+)
+
+
+def muon(
+    params: list[Tensor],
+    grads: list[Tensor],
+    muon_momentum_bufs: list[Tensor],
+    *,
+    foreach: bool | None = None,
+    lr: float | Tensor,
+    weight_decay: float,
+    momentum: float,
+    nesterov: bool,
+    ns_coefficients: tuple[float, float, float],
+    ns_steps: int,
+    eps: float,
+    adjust_lr_fn: str | None,
+    has_complex: bool,
+) -> None:
+    """One step of `Muon` for lists of matrices, gradients and running means, which are changed in place.
+
+    The options are those of the class. ``foreach=True`` is not available, as in torch.
+
+    Raises:
+        RuntimeError: ``foreach`` is true.
+        ValueError: parameters are complex.
+
+    >>> from rushlight.optim._muon import muon
+    >>> weight, grad, mean = torch.eye(2), torch.eye(2), torch.zeros(2, 2)
+    >>> iteration = dict(ns_coefficients=(2.0, -1.5, 0.5), ns_steps=5, eps=1e-7)
+    >>> options = dict(lr=0.5, weight_decay=0.0, momentum=0.5, nesterov=False, adjust_lr_fn=None)
+    >>> muon([weight], [grad], [mean], **iteration, **options, has_complex=False)
+    >>> mean
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.5000]])
+    """
+    if foreach:
+        raise RuntimeError("Foreach is not supported for Muon yet")
+    if has_complex:
+        raise ValueError("Complex parameters are not supported")
+    rate = float(lr)
+    for param, grad, mean in zip(params, grads, muon_momentum_bufs):
+        if grad.ndim != 2:
+            raise ValueError("Param gradient must be a 2D matrix")
+        mean.lerp_(grad, 1 - momentum)
+        update = _orthogonal(grad.lerp(mean, momentum) if nesterov else mean, ns_coefficients, ns_steps, eps)
         height, width = param.shape
-        if group["adjust_lr_fn"] == "match_rms_adamw":
-            adjusted = 0.2 * math.sqrt(max(height, width)) * lr
+        if adjust_lr_fn == "match_rms_adamw":
+            adjusted = 0.2 * math.sqrt(max(height, width)) * rate
         else:
-            adjusted = math.sqrt(max(1, height / width)) * lr
-        param.mul_(1 - lr * group["weight_decay"]).add_(update, alpha=-adjusted)
+            adjusted = math.sqrt(max(1, height / width)) * rate
+        param.mul_(1 - rate * weight_decay).add_(update, alpha=-adjusted)
 
 
 def _orthogonal(matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
