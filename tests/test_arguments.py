@@ -45,7 +45,7 @@ def test_errors_of_arguments_name_the_family():
 
 
 def test_an_unknown_keyword_is_answered_with_the_known_ones():
-    with pytest.raises(TypeError, match=r"unexpected keyword argument 'dtyp'\nIts arguments are: size, dtype, "):
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'dtyp'\nIts arguments are: size, out, dtype, "):
         torch.zeros(2, dtyp=torch.int32)
 
 

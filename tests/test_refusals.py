@@ -73,6 +73,204 @@ torch.conv2d(torch.ones(1, 2, 3, 3), torch.ones(2, 2, 1))
 RuntimeError: expected stride to be a single integer value or a list of 1 values to match the convolution dimensions, but got stride=[1, 1]
 torch.conv1d(torch.ones(1, 2, 3), torch.ones(2, 2, 1, 1), padding='same')
 RuntimeError: Expected 4-dimensional input for 4-dimensional weight[2, 2, 1, 1], but got 3-dimensional input of size [1, 2, 3] instead
+torch.cos(x, input=x, out=(x, x))
+TypeError: cos(): argument 'out' must be Tensor, not tuple
+torch.floor_divide([], x)
+TypeError: floor_divide() received an invalid combination of arguments - got (list, Tensor), but expected one of:
+torch.floor_divide(x, x, 1)
+TypeError: floor_divide() takes 2 positional arguments but 3 were given
+torch.div(x, x, 1, rounding_mode=None)
+TypeError: div() takes from 3 to 2 positional arguments but 3 were given
+torch.div(x, x, rounding_mode=b'up')
+RuntimeError: div expected rounding_mode to be one of None, 'trunc', or 'floor' but found 'up'
+torch.float_power(True, 2)
+TypeError: float_power() received an invalid combination of arguments - got (bool, int), but expected one of:
+torch.float_power(2 ** 100, 2)
+TypeError: float_power() received an invalid combination of arguments - got (int, int), but expected one of:
+torch.add(x, x, 1, alpha=2)
+TypeError: add() takes 2 positional arguments but 3 were given
+x.add(x, 1, alpha=2)
+TypeError: add() received an invalid combination of arguments - got unrecognized keyword arguments: alpha
+x.add(x, 1, 1)
+TypeError: add() received an invalid combination of arguments - got (Tensor, !int!, !int!), but expected (Tensor other, *, Number alpha = 1)
+x.addmm(x)
+TypeError: addmm() received an invalid combination of arguments - got (Tensor), but expected (Tensor mat1, Tensor mat2, *, Number beta = 1, Number alpha = 1)
+x.addmm(x, mat2='x')
+TypeError: addmm(): argument 'mat2' must be Tensor, not str
+x.addcmul(x, x, 'x', 1)
+TypeError: addcmul() received an invalid combination of arguments - got (Tensor, Tensor, !str!, !int!), but expected (Tensor tensor1, Tensor tensor2, *, Number value = 1)
+x.baddbmm(x, x, True, beta=2, alpha=3)
+TypeError: baddbmm() received an invalid combination of arguments - got unrecognized keyword arguments: alpha, beta
+torch.addmm(x, x)
+TypeError: addmm() received an invalid combination of arguments - got (Tensor, Tensor), but expected one of:
+torch.addcmul(x, 2 ** 100, x)
+TypeError: addcmul(): argument 'tensor1' (position 2) must be Tensor, not int
+torch.sum(x, 2, dim=0)
+TypeError: sum() got multiple values for argument 'dim'
+torch.sum(x, (0, 1), 1)
+TypeError: sum(): argument 'keepdim' (position 3) must be bool, not int
+torch.mean(x, (0, 2.5), True)
+TypeError: mean(): argument 'dim' failed to unpack the object at pos 2 with error "type must be tuple of ints,but got float"
+x.squeeze((0, 'x'))
+TypeError: squeeze(): argument 'dim' failed to unpack the object at pos 2 with error "type must be tuple of ints,but got str"
+torch.ones(2, 3).reshape(2 ** 63)
+TypeError: reshape(): argument 'shape' failed to unpack the object at pos 1 with error "Overflow when unpacking long long
+torch.quantile(torch.ones(3), 2 ** 100)
+RuntimeError: quantile() q must be in the range [0, 1] but got 1.26765e+30
+torch.sort(x, 2 ** 100, stable=True, dim=0, descending=True)
+TypeError: sort() takes from 2 to 1 positional arguments but 2 were given
+torch.movedim(x, (), 'x')
+TypeError: movedim() received an invalid combination of arguments - got (Tensor, tuple, str), but expected one of:
+torch.rand(x=(2, 3))
+TypeError: rand() missing 1 required positional arguments: "size"
+torch.randn_like()
+TypeError: randn_like() received an invalid combination of arguments - got (), but expected one of:
+torch.hann_window(-2.5)
+TypeError: hann_window(): argument 'window_length' (position 1) must be int, not float
+torch.bernoulli(x, 2 ** 64)
+RuntimeError: bernoulli_ expects p to be in [0, 1], but got p=1.84467e+19
+x.nonzero(100)
+TypeError: nonzero() takes from 1 to 0 positional arguments but 1 were given
+torch.histogram(x, 5, range=True)
+TypeError: histogram() received an invalid combination of arguments - got (Tensor, int, range=bool), but expected one of:
+torch.split(2, 3)
+AttributeError: 'int' object has no attribute 'split'
+torch.split(x, 'x')
+TypeError: split_with_sizes(): argument 'split_sizes' (position 2) must be tuple of ints, not str
+x.split([1, 2], 'x')
+TypeError: split_with_sizes(): argument 'dim' (position 3) must be int, not str
+x.split(1, [])
+TypeError: split() received an invalid combination of arguments - got (Tensor, int, list), but expected one of:
+torch.norm(2)
+AttributeError: 'int' object has no attribute 'layout'
+x.norm('fro', 2.5)
+TypeError: object of type 'float' has no len()
+x.norm(3, (0, 1), 2)
+TypeError: linalg_vector_norm(): argument 'keepdim' (position 4) must be bool, not int
+x.norm([], 1)
+TypeError: linalg_vector_norm(): argument 'ord' (position 2) must be Number, not list
+torch.meshgrid([x, x], indexing=[])
+TypeError: meshgrid(): argument 'indexing' must be str, not list
+torch.broadcast_tensors([x], tensors=2)
+TypeError: broadcast_tensors() got an unexpected keyword argument 'tensors'
+torch.eq(x, x, out=2)
+TypeError: eq() received an invalid combination of arguments - got (Tensor, Tensor, out=int), but expected one of:
+F.glu(2)
+AttributeError: 'int' object has no attribute 'dim'
+F.softmin(True, 0)
+AttributeError: 'int' object has no attribute 'softmax'
+F.tanhshrink([])
+AttributeError: 'list' object has no attribute 'tanh'
+F.hardtanh(x, 'a', 0.5)
+TypeError: '>' not supported between instances of 'str' and 'float'
+F.hardtanh(x, x, 0.5)
+RuntimeError: Boolean value of Tensor with more than one value is ambiguous
+F.margin_ranking_loss(x, x, [None])
+AttributeError: 'list' object has no attribute 'dim'
+F.group_norm(x, 'a')
+TypeError: unsupported operand type(s) for //: 'int' and 'str'
+F.cross_entropy(x, x, label_smoothing='a')
+TypeError: cross_entropy_loss(): argument 'label_smoothing' (position 6) must be float, not str
+F.nll_loss(2, x)
+TypeError: nll_loss_nd(): argument 'input' (position 1) must be Tensor, not int
+F.batch_norm(x, None, None, weight='a', training=True)
+TypeError: batch_norm(): argument 'weight' (position 2) must be Tensor, not str
+F.grid_sample(x, x, mode=2)
+ValueError: nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '2'
+F.fold(x, 2.5, 1)
+TypeError: col2im(): argument 'output_size' (position 2) must be tuple of ints, but found element of type float at pos 0
+F.unfold(torch.ones(1, 2, 4, 4), [2])
+RuntimeError: It is expected kernel_size equals to 2, but got size 1
+F.adaptive_avg_pool2d(torch.ones(1, 2, 4, 4), (3,))
+RuntimeError: adaptive_avg_pool2d: output_size must be 2
+F.adaptive_max_pool2d(torch.ones(1, 2, 4, 4), (3,))
+RuntimeError: adaptive_max_pool2d(): internal error: output_size.size() must be 2
+F.adaptive_avg_pool2d(x, 2.5)
+TypeError: object of type 'float' has no len()
+F.leaky_relu(x, [])
+TypeError: leaky_relu(): argument 'negative_slope' (position 2) must be Number, not list
+F.leaky_relu(x, 1j)
+RuntimeError: value cannot be converted to type float without overflow
+F.elu(x, 1e300)
+RuntimeError: value cannot be converted to type float without overflow
+F.celu(x, 1j)
+RuntimeError: value cannot be converted to type double without overflow
+F.softshrink(x, -2.5)
+RuntimeError: lambda must be in range [0, 3.40282e+38] for input dtype Float, but found -2.5
+torch.logit(x, 1e300)
+RuntimeError: value cannot be converted to type float without overflow
+torch.linspace(0, 1e300, 3)
+RuntimeError: value cannot be converted to type float without overflow
+torch.ones(2, dtype=torch.int64) ** 2 ** 63
+RuntimeError: value cannot be converted to type int64_t without overflow
+torch.isclose(x, x, -2 ** 63)
+RuntimeError: rtol must be greater than or equal to zero, but got -9.22337e+18
+torch.isclose(x, x, float('nan'))
+RuntimeError: rtol must be greater than or equal to zero, but got nan
+torch.linalg.matrix_norm(x, 2 ** 63)
+RuntimeError: linalg.matrix_norm: Order 9.22337e+18 not supported.
+torch.linalg.matrix_rank(x > 0, atol=1.0)
+RuntimeError: This function doesn't handle types other than float and double
+torch.inner(x, x.double())
+RuntimeError: both inputs should have same dtype
+torch.trapezoid(x, dx=True)
+RuntimeError: trapezoid: Currently, we only support dx as a real number.
+torch.var(x, 1, correction=1j)
+RuntimeError: value cannot be converted to type double without overflow
+torch.mvlgamma(x > 0, 1)
+RuntimeError: The input tensor may not be a boolean tensor.
+torch.cross(x.T, x.T.double(), dim=0)
+RuntimeError: expected scalar type Float but found Double
+torch.linalg.vander(x.half())
+RuntimeError: linalg.vander supports floating point, complex, and integer tensors, but got Half
+torch.isin(x, True)
+RuntimeError: Unsupported input type encountered for isin(): Bool
+torch.cdist(x, x, 1.0, 'x')
+ValueError: x is not a valid value for compute_mode
+torch.index_reduce(x[0], 0, torch.tensor([0]), x[0, :1].double(), 'prod')
+RuntimeError: index_reduce_(): self (Float) and source (Double) must have the same scalar type
+torch.index_fill(x, 0, torch.tensor([0]), torch.tensor(1j))
+RuntimeError: index_fill_(): Converting complex Scalar to non-complex type is not supported
+torch.conv1d(torch.ones(1, 2, 3), torch.ones(2, 2, 1).double())
+RuntimeError: expected scalar type Float but found Double
+torch.conv1d(torch.ones(1, 2, 3).bfloat16(), torch.ones(2, 2, 1) > 0)
+RuntimeError: Input type (CPUBFloat16Type) and weight type (CPUBoolType) should be the same or input should be a MKLDNN tensor and weight is a dense tensor
+F.soft_margin_loss(x[0], x)
+RuntimeError: output with shape [3] doesn't match the broadcast shape [2, 3]
+F.soft_margin_loss(x, x.clone().requires_grad_())
+RuntimeError: The function 'soft_margin_loss' is not differentiable with respect to argument 'target'. This input cannot have requires_grad True.
+F.nll_loss(x, torch.tensor([0, 1]), torch.ones(3, requires_grad=True))
+RuntimeError: The function 'nll_loss_forward' is not differentiable with respect to argument 'weight'. This input cannot have requires_grad True.
+F.binary_cross_entropy(x, x, torch.ones(2, 3, dtype=torch.complex64))
+RuntimeError: result type ComplexFloat can't be cast to the desired output type Float
+F.binary_cross_entropy_with_logits(x, x, torch.ones(2, 2, 3))
+RuntimeError: output with shape [2, 3] doesn't match the broadcast shape [2, 2, 3]
+F.smooth_l1_loss(x, x, beta=float('nan'))
+RuntimeError: smooth_l1_loss does not support negative values for beta.
+x[0].addmv_(x, x[0])
+RuntimeError: size mismatch, got input (3), mat (2x3), vec (3)
+torch.addmv(torch.tensor(1.0), x, x[0, :1])
+IndexError: Dimension specified as 0 but tensor has no dimensions
+torch.mv(torch.tensor(1.0), x[0])
+IndexError: Dimension specified as 0 but tensor has no dimensions
+torch.addbmm(x[0], torch.tensor(1.0), x)
+IndexError: Dimension specified as 1 but tensor has no dimensions
+torch.baddbmm(x[0], torch.tensor(1.0), x)
+IndexError: Dimension specified as 0 but tensor has no dimensions
+torch.addbmm(x[0], torch.ones(1, 2, 3), torch.ones(2, 3, 3))
+RuntimeError: batch1 and batch2 must have same number of batches, got 1 and 2
+torch.svd(x[0])
+RuntimeError: linalg.svd: input should have at least 2 dimensions, but has 1 dimensions instead
+torch.add(x, x.to('meta'))
+RuntimeError: Tensor on device meta is not on the expected device cpu!
+x.to_sparse().expand(2, 2, 3)
+RuntimeError: expand is unsupported for Sparse tensors
+x.to_sparse().reshape(6)
+RuntimeError: reshape is not implemented for sparse tensors
+torch.embedding_bag(x, torch.tensor([0]), torch.tensor([0]), False, 7)
+RuntimeError: `mode` must be sum, mean, or max.
+torch.ormqr(torch.ones(3, 2), torch.ones(1), torch.ones(3, 4))
+RuntimeError: torch.ormqr: tau.shape[-1] must be equal to min(other.shape[-2], input.shape[-1])
 """
 LINES = CASES.split("\n")[1:-1]
 

@@ -72,6 +72,12 @@ def pattern(said):
     return re.sub(r"got \(.*\),", "got (_),", said)[:160]
 
 
+def is_known(found):
+    """Whether a difference is one of those that are left out."""
+    said = f"{found.differs} {found.call[0]}({found.call[1]}) {found.call[2]} {found.ours} -> {found.theirs}"
+    return bool(found.differs) and any(re.search(known, said) for known, _ in EXCLUDED)
+
+
 def group(found):
     """What findings of one cause have in common."""
     if found.differs in ("class", "sentence"):
@@ -118,8 +124,7 @@ def main():
     started, counts, groups = time.monotonic(), Counter(), defaultdict(list)
     file = options.findings.open("w") if options.findings else None
     for found in verdicts(options.source, options.first, options.calls):
-        said = f"{found.differs} {found.call[0]}({found.call[1]}) {found.call[2]} {found.theirs}"
-        if found.differs and any(re.search(known, said) for known, _ in EXCLUDED):
+        if is_known(found):
             counts["left out"] += 1
             continue
         one = found.differs in ("answered", "refused")

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("numpy")
 
 from calls import ROWS, Call, fuzzed, sweep
-from compare_operators import group, pattern, summary
+from compare_operators import group, is_known, pattern, summary
 from compared import Verdict, verdict
 
 import rushlight as torch
@@ -113,3 +113,16 @@ def test_findings_of_one_cause_are_one_group():
     }
     text = "\n".join(summary(counts, {group(one): [one, other]}, 5))
     assert "agree in class 75.00%, also in the first line 25.00%" in text and "2 sentence, 2 names" in text
+
+
+def test_what_torch_does_wrong_is_left_out():
+    def found(differs, ours, theirs):
+        return Verdict(differs, "answered", ["add", "t(2), t(2).to('meta')", "float32"], ours, theirs)
+
+    apart = "RuntimeError: Tensor on device meta is not on the expected device cpu!"
+    assert is_known(found("refused", apart, "[...]"))
+    assert not is_known(found("refused", "RuntimeError: no", "[...]"))
+    assert is_known(found("crash", "", "ended with -11"))
+    assert not is_known(found("crash", "ended with -11", ""))
+    assert is_known(found("answered", "[...]", "NotImplementedError: \"add\" not implemented for 'Half'"))
+    assert not is_known(found("", apart, apart))

@@ -37,7 +37,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn parse(text: &str) -> Option<Kind> {
+    pub fn parse(text: &str) -> Option<Kind> {
         Some(match text {
             "Tensor" => Kind::Tensor,
             "Tensor|Scalar" => Kind::Operand,

@@ -18,7 +18,20 @@ pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType
         return Err(Error::runtime(format!("In-place {} is not supported for complex tensors.", op.python_name())));
     }
     if own.layout().sizes.as_slice() != sizes {
-        return Err(wrong_shape(own.sizes(), sizes).hint(format!(
+        // A kernel with a shape of its own does not broadcast its result.
+        let error = match &op.implementation {
+            Implementation::Kernel(_) => Error::runtime(format!(
+                "Bad in-place call: input tensor size {} and output tensor size {} should match",
+                Shape(own.sizes()),
+                Shape(sizes)
+            ))
+            .shapes([own.sizes().as_slice(), sizes]),
+            _ if op.python_name() == "addr" && own.rank() != 2 => {
+                Error::runtime(format!("2D tensor expected, got {}D tensor for input", own.rank()))
+            }
+            _ => wrong_shape(own.sizes(), sizes),
+        };
+        return Err(error.hint(format!(
             "{}_ cannot change the shape of its tensor; use the operator without the underscore to broadcast.",
             op.python_name()
         )));
@@ -48,8 +61,9 @@ pub fn fit_in_place(op: &Operator, own: &Tensor, sizes: &[isize]) -> Result<()> 
     resize(own, Layout::contiguous(sizes))
 }
 
+/// The error for a result that is written into a tensor of another shape.
 #[cold]
-fn wrong_shape(own: &[isize], result: &[isize]) -> Error {
+pub fn wrong_shape(own: &[isize], result: &[isize]) -> Error {
     Error::runtime(format!("output with shape {} doesn't match the broadcast shape {}", Shape(own), Shape(result)))
         .shapes([own, result])
 }

@@ -2,7 +2,7 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
 use rushlight::{Scalar, Tensor};
 use rushlight_dispatch::operator::Operator;
 use rushlight_dispatch::signature::{Kind, Returns};
@@ -13,7 +13,7 @@ use crate::dtype::{
 };
 use crate::generator::PyGenerator;
 use crate::object;
-use crate::scalars::{collect, int, ints, number};
+use crate::scalars::{collect, index, int, ints, number};
 
 fn optional_tensor(object: &Bound<'_, PyAny>) -> PyResult<Option<Option<Tensor>>> {
     if object.is_none() {
@@ -36,6 +36,8 @@ pub fn value<'a>(object: Borrowed<'a, '_, PyAny>, kind: Kind, optional: bool) ->
         Kind::Operand => number(object)?.map(Value::Scalar),
         Kind::Scalar => scalar(object)?.map(Value::Scalar),
         Kind::Int => int(object)?.map(Value::Int),
+        // Also an int of any number of bits.
+        Kind::Float if object.is_instance_of::<PyInt>() => Some(Value::Float(object.extract()?)),
         Kind::Float => scalar(object)?.filter(|scalar| !scalar.is_complex()).map(|scalar| Value::Float(scalar.f64())),
         Kind::Bool => {
             if object.is_instance_of::<PyBool>() {
@@ -46,14 +48,15 @@ pub fn value<'a>(object: Borrowed<'a, '_, PyAny>, kind: Kind, optional: bool) ->
         }
         Kind::Truth => Some(Value::Bool(object.is_truthy()?)),
         Kind::Ints => ints(object)?.map(Value::Ints),
-        Kind::IntOrInts => match int(object)? {
-            Some(number) => Some(Value::Ints(Ints::from_slice(&[number]))),
-            None => ints(object)?.map(Value::Ints),
-        },
-        Kind::Floats => match number(object)? {
-            Some(number) => Some(Value::Floats(smallvec::smallvec![number.f64()])),
-            None => floats(object)?.map(Value::Floats),
-        },
+        Kind::IntOrInts => {
+            // Here torch also takes a bool tensor for a number.
+            let single = if object.is_instance_of::<PyBool>() { None } else { index(object)? };
+            match single {
+                Some(single) => Some(Value::Ints(Ints::from_slice(&[single]))),
+                None => ints(object)?.map(Value::Ints),
+            }
+        }
+        Kind::Floats => floats(object)?.map(Value::Floats),
         Kind::Tensors => {
             if let Ok(tuple) = object.cast::<PyTuple>() {
                 collect(tuple.iter(), optional_tensor)?.map(Value::Tensors)
@@ -68,18 +71,22 @@ pub fn value<'a>(object: Borrowed<'a, '_, PyAny>, kind: Kind, optional: bool) ->
         Kind::Device => extract_device(object)?.map(Value::Device),
         Kind::Layout => object.cast::<PyLayout>().ok().map(|layout| Value::Str(layout.get().0)),
         Kind::MemoryFormat => object.cast::<PyMemoryFormat>().ok().map(|format| Value::Str(format.get().0)),
-        Kind::Str => match object.cast::<PyString>() {
-            Ok(text) => {
-                let text: &str = text.to_str()?;
-                // SAFETY: the text lives in the object, which is borrowed for `'a`.
-                Some(Value::Str(unsafe { std::mem::transmute::<&str, &'a str>(text) }))
-            }
-            Err(_) => None,
-        },
+        Kind::Str => text(object)?.map(|text| {
+            // SAFETY: the text lives in the object, which is borrowed for `'a`.
+            Value::Str(unsafe { std::mem::transmute::<&str, &'a str>(text) })
+        }),
         Kind::Generator => {
             object.cast::<PyGenerator>().ok().map(|generator| Value::Generator(generator.get().0.clone()))
         }
     })
+}
+
+/// The text of a string; as in torch, also of bytes.
+fn text<'b>(object: &'b Bound<'_, PyAny>) -> PyResult<Option<&'b str>> {
+    if let Ok(text) = object.cast::<PyString>() {
+        return text.to_str().map(Some);
+    }
+    Ok(object.cast::<PyBytes>().ok().and_then(|bytes| std::str::from_utf8(bytes.as_bytes()).ok()))
 }
 
 fn floats(object: &Bound<'_, PyAny>) -> PyResult<Option<Floats>> {

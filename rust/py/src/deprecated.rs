@@ -56,7 +56,7 @@ pub fn reordered<'py>(
     call: &Call<'_, 'py>,
 ) -> PyResult<Option<Reordered<'py>>> {
     for order in orders(op.python_name(), method) {
-        if fits(order, op, method, call)? {
+        if fits(order, op, method, call) {
             warn_once!(&deprecation(op, name, method, order)).map_err(raise)?;
             return moved(order, call).map(Some);
         }
@@ -65,10 +65,10 @@ pub fn reordered<'py>(
 }
 
 /// Whether each argument of an order is given, at its position or by its keyword, and those for numbers are numbers.
-fn fits(order: &[OldArgument], op: &Operator, method: bool, call: &Call<'_, '_>) -> PyResult<bool> {
+fn fits(order: &[OldArgument], op: &Operator, method: bool, call: &Call<'_, '_>) -> bool {
     let given: Vec<_> = call.positional().collect();
     if given.len() > order.len() {
-        return Ok(false);
+        return false;
     }
     let mut tensors = op.schema().params.iter().filter(|param| !param.keyword_only).skip(usize::from(method));
     for (at, place) in order.iter().enumerate() {
@@ -78,30 +78,28 @@ fn fits(order: &[OldArgument], op: &Operator, method: bool, call: &Call<'_, '_>)
             (None, Some(param)) if param.name != "self" => param.name,
             _ => "input",
         };
-        let object = match given.get(at) {
-            Some(object) => Some(*object),
-            None => call
-                .keywords()
-                .find(|(name, _)| name.to_str().is_ok_and(|name| name == keyword))
-                .map(|(_, value)| value),
+        let named = call.keywords().find(|(name, _)| name.to_str().is_ok_and(|name| name == keyword));
+        let object = match (given.get(at), named) {
+            (Some(object), None) => *object,
+            (None, Some((_, value))) => value,
+            _ => return false,
         };
-        let Some(object) = object else { return Ok(false) };
         let fits = match param {
             Some(param) => param.kind != Kind::Tensor || object::is_tensor(&object),
-            None => is_number(&object)?,
+            None => is_number(&object),
         };
         if !fits {
-            return Ok(false);
+            return false;
         }
     }
-    Ok(true)
+    true
 }
 
 /// Whether an object is a number, or a tensor that may stand for one.
-fn is_number(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+fn is_number(object: &Bound<'_, PyAny>) -> bool {
     match object::as_tensor(object.as_borrowed()) {
-        Some(tensor) => Ok(tensor.rank() == 0 && !tensor.requires_grad()),
-        None => Ok(scalars::number(object)?.is_some()),
+        Some(tensor) => tensor.rank() == 0 && !tensor.requires_grad(),
+        None => matches!(scalars::number(object), Ok(Some(_))),
     }
 }
 

@@ -17,7 +17,7 @@ use rushlight_dispatch::value::{Target, Values};
 
 use crate::errors::raise;
 use crate::overrides::{self, Public};
-use crate::parse::{BindError, Call, Overload, Raw, bind, no_match, out_tensors, python};
+use crate::parse::{BindError, Call, Overload, Raw, Signatures, bind, no_match, out_tensors, overload, python};
 use crate::{convert, deprecated};
 
 type Method = fastcall_cfunction_with_keywords::Func;
@@ -35,6 +35,8 @@ pub struct Callable {
     pub method: bool,
     in_place: bool,
     overloads: Vec<Overload>,
+    /// torch's signatures, made when a call is first refused.
+    signatures: OnceLock<Signatures>,
 }
 
 impl Callable {
@@ -45,6 +47,13 @@ impl Callable {
         } else {
             Public::Function { namespace: self.namespace, name: &self.name }
         }
+    }
+
+    /// The error of a call that no overload takes.
+    #[cold]
+    fn refusal(&self, call: &Call) -> PyErr {
+        let signatures = self.signatures.get_or_init(|| Signatures::new(&self.overloads, self.method));
+        no_match(&self.display_name(), &self.overloads, signatures, call)
     }
 
     /// The name in torch's error messages about arguments: `linalg_cholesky`.
@@ -126,30 +135,30 @@ unsafe fn run(
     let op = callable.overloads[0].op;
     if let Some(reordered) = deprecated::reordered(op, &callable.name, callable.method, &call)? {
         // SAFETY: as above; the names of the numbers live in `reordered`.
-        let call = unsafe {
+        let present = unsafe {
             Call::with_keywords(py, receiver, &reordered.positional, reordered.names.as_ptr(), &reordered.values)
         };
-        return attempt(py, callable, &call)
-            .map_err(|mismatch| no_match(&callable.display_name(), &callable.overloads, &call, mismatch));
+        return attempt(py, callable, &present).map_err(|mismatch| match mismatch {
+            BindError::Raised(error) => error,
+            BindError::Mismatch => callable.refusal(&call),
+        });
     }
-    Err(no_match(&callable.display_name(), &callable.overloads, &call, mismatch))
+    Err(callable.refusal(&call))
 }
 
 /// Calls the first overload that takes the arguments.
-fn attempt<'a, 'py>(py: Python<'py>, callable: &Callable, call: &Call<'a, 'py>) -> Result<Raw, BindError<'a, 'py>> {
-    let mut last = BindError::TooMany;
+fn attempt(py: Python<'_>, callable: &Callable, call: &Call) -> Result<Raw, BindError> {
     for overload in &callable.overloads {
         let mut args = Args { op: overload.op, values: Values::new() };
-        let out = match bind(overload, call, &mut args, callable.overloads.len() > 1) {
-            Ok(out) => out,
-            Err(BindError::Raised(error)) => return Err(BindError::Raised(error)),
-            Err(mismatch) => {
-                last = mismatch;
-                continue;
-            }
+        let out = match bind(overload, call, &mut args) {
+            Err(BindError::Mismatch) => continue,
+            bound => bound?,
         };
         if let Some(out) = out {
-            let outs = out_tensors(&callable.display_name(), &out, &overload.op.schema().returns)?;
+            let outs = match out_tensors(&out, &overload.op.schema().returns) {
+                Err(BindError::Mismatch) => continue,
+                found => found?,
+            };
             let result = args.call_into(Target::Out(&outs)).map_err(raise)?;
             if overload.op.schema().returns == Returns::List {
                 return Ok(py.None().into_ptr());
@@ -163,7 +172,7 @@ fn attempt<'a, 'py>(py: Python<'py>, callable: &Callable, call: &Call<'a, 'py>) 
         let result = args.call_into(target).map_err(raise)?;
         return Ok(convert::output(py, overload.op, result)?);
     }
-    Err(last)
+    Err(BindError::Mismatch)
 }
 
 /// Everything that Python can call.
@@ -174,11 +183,10 @@ fn collect() -> Vec<Callable> {
         let in_python = python::is_written_in_python(namespace, &name, form.is_method());
         let overloads = ops
             .into_iter()
-            .map(|op| {
-                Overload::new(op, names::params(op, namespace, form), takes_out(op), with_dim).in_python(in_python)
-            })
+            .map(|op| overload(op, names::params(op, namespace, form), takes_out(op), with_dim, in_python))
             .collect();
-        Callable { name, namespace, method: form.is_method(), in_place: form.is_in_place(), overloads }
+        let (method, in_place) = (form.is_method(), form.is_in_place());
+        Callable { name, namespace, method, in_place, overloads, signatures: OnceLock::new() }
     };
     names::collect().into_iter().map(callable).collect()
 }

@@ -13,6 +13,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
 use rushlight_core::{Class, Error};
 
+use crate::hash_order::in_hash_order;
+
 static LINALG: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 const LINALG_DOC: &CStr = c"A factorisation or a solution that does not exist: of a singular matrix, of one with NaN.
 
@@ -99,17 +101,20 @@ pub fn kind_of(object: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// torch's sentence about arguments that fit no overload; the overloads follow. Keywords are listed from the last to the
-/// first, and a call with only keywords ends in a comma.
+/// torch's sentence about arguments that fit no overload; the overloads follow.
 pub fn invalid_combination(
     name: &str,
     positional: impl Iterator<Item = String>,
-    named: impl DoubleEndedIterator<Item = String>,
+    named: impl Iterator<Item = String>,
 ) -> String {
+    let got = listed(positional, named);
+    format!("{name}() received an invalid combination of arguments - got ({got}), but expected one of:")
+}
+
+/// The kinds of arguments as torch lists them, with a comma at the end of keywords alone.
+pub fn listed(positional: impl Iterator<Item = String>, named: impl Iterator<Item = String>) -> String {
     let positional: Vec<String> = positional.collect();
-    let end = if positional.is_empty() { ", " } else { "" };
-    let named: Vec<String> = named.rev().collect();
-    let end = if named.is_empty() { "" } else { end };
-    let got = [positional, named].concat().join(", ");
-    format!("{name}() received an invalid combination of arguments - got ({got}{end}), but expected one of:")
+    let named = in_hash_order(named.collect());
+    let end = if positional.is_empty() && !named.is_empty() { ", " } else { "" };
+    [positional, named].concat().join(", ") + end
 }

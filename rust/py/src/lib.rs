@@ -34,6 +34,7 @@ mod foreign_buffer;
 mod functions;
 mod generator;
 mod group;
+mod hash_order;
 mod index;
 mod io;
 mod jit;

@@ -71,21 +71,18 @@ pub fn plain_int(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     })
 }
 
-/// An index-like object; never a bool or a float.
+/// An index-like object; never a bool, a bool tensor or a float.
 pub fn int(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
-    if object.is_instance_of::<PyBool>() { Ok(None) } else { index(object) }
+    let is_truth = object::as_tensor(object.as_borrowed()).is_some_and(|tensor| tensor.dtype() == DType::Bool);
+    if is_truth || object.is_instance_of::<PyBool>() { Ok(None) } else { index(object) }
 }
 
-/// An index-like object, including bools.
-fn index(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+/// An index-like object, including bools and bool tensors.
+pub fn index(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if object.is_instance_of::<PyInt>() {
         return wide(object).map(Some);
     }
     if object.is_instance_of::<PyFloat>() || object.is_instance_of::<PyString>() {
-        return Ok(None);
-    }
-    // A bool tensor is not a number here, though Python would index with it.
-    if object::as_tensor(object.as_borrowed()).is_some_and(|tensor| tensor.dtype() == DType::Bool) {
         return Ok(None);
     }
     // SAFETY: a living object.

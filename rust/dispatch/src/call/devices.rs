@@ -24,16 +24,24 @@ pub fn check_devices(args: &Args) -> Result<Device> {
                 if first == Device::Cpu && rank == 0 {
                     device = Some((own, tensor.layout().rank()));
                 } else if own != Device::Cpu || tensor.layout().rank() != 0 {
-                    return Err(Error::runtime(format!(
-                        "Expected all tensors to be on the same device, but found at least two devices, {first} and {own}!"
-                    ))
-                    .hint("Move one of them: x.to(y.device)."));
+                    return Err(apart(first, own));
                 }
             }
             _ => {}
         }
     }
     Ok(device.map_or(Device::Cpu, |(device, _)| device))
+}
+
+/// The error for tensors on two devices.
+#[cold]
+fn apart(first: Device, own: Device) -> Error {
+    let sentence = if first == Device::Meta || own == Device::Meta {
+        format!("Tensor on device {own} is not on the expected device {first}!")
+    } else {
+        format!("Expected all tensors to be on the same device, but found at least two devices, {first} and {own}!")
+    };
+    Error::runtime(sentence).hint("Move one of them: x.to(y.device).")
 }
 
 /// The implementation for tensors on `device`; `None` on `meta`, where there is nothing to compute.

@@ -8,6 +8,10 @@ use crate::operator::{Args, Implementation};
 /// torch's error for an operator that does not support these sparse tensors.
 pub fn unsupported_operator(args: &Args) -> Error {
     let compressed = args.each_tensor().find_map(|(_, tensor)| tensor.compressed_parts());
+    if args.op.python_name() == "expand" {
+        let kind = if compressed.is_some() { "SparseCsr" } else { "Sparse" };
+        return Error::runtime(format!("expand is unsupported for {kind} tensors")).hint(HINT);
+    }
     match compressed {
         Some(parts) if matches!(args.op.implementation, Implementation::Pointwise(_)) => {
             Error::runtime(format!("unsupported tensor layout: {}", parts.format.layout_name())).hint(HINT)

@@ -188,7 +188,7 @@ fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
     if steps > 1 && !args.op.dtypes.has(dtype) {
         return Err(not_implemented(args.op, dtype));
     }
-    if dtype.is_integral() {
+    if dtype.is_integral() || steps > 1 {
         create::check_fits(start, dtype)?;
         create::check_fits(end, dtype)?;
     }

@@ -16,7 +16,7 @@ use crate::expr_ext::ExprExt;
 pub static STFT: Operator = Operator {
     name: "stft",
     variants: Variants::BOTH,
-    signature: "(Tensor input, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode='reflect', bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor",
+    signature: "(Tensor input, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, truth center=True, str pad_mode='reflect', bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor",
     doc: "The Fourier transforms of a window that moves along signals: frequencies by windows.
 
 The window moves in steps of `hop_length` (`n_fft // 4` by default); `center` pads the signal at both ends by half a window.

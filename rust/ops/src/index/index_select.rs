@@ -226,6 +226,11 @@ pub fn check_slices(args: &Args, name: &str) -> Result<()> {
 
     let (own, index, source) = (args.tensor(INPUT)?, args.tensor(INDEX)?, args.tensor(SOURCE)?);
     let dim = wrap_dim(args.int(DIM)?, own.rank())?;
+    if source.rank() == 0 && dim > 0 {
+        return Err(Error::runtime(format!(
+            "{name}: Indexing dim {dim} is out of bounds of the source tensor with dim 0"
+        )));
+    }
     let along = source.sizes().get(dim).copied().unwrap_or(1);
     if index.numel() as isize != along {
         return Err(Error::runtime(format!(
@@ -437,6 +442,11 @@ pub static INDEX_FILL_TENSOR: Operator = Operator {
                     "index_fill_ only supports a 0-dimensional value tensor, but got tensor with {} dimension(s).",
                     value.rank()
                 )));
+            }
+            if value.dtype().is_complex() && !args.tensor(INPUT)?.dtype().is_complex() {
+                return Err(Error::runtime(
+                    "index_fill_(): Converting complex Scalar to non-complex type is not supported",
+                ));
             }
             Ok(())
         },

@@ -37,12 +37,14 @@ pub static INDEX_REDUCE: Operator = Operator {
             warn_once!("index_reduce() is in beta and the API may change at any time.")?;
             let (own, source) = (args.tensor(INPUT)?, args.tensor(SOURCE)?);
             if own.dtype() != source.dtype() {
-                return Err(Error::runtime(
-                    "index_reduce(): self and source must have the same scalar type".to_owned(),
-                ));
+                return Err(Error::runtime(format!(
+                    "index_reduce_(): self ({}) and source ({}) must have the same scalar type",
+                    own.dtype().display_name(),
+                    source.dtype().display_name()
+                )));
             }
-            check_index(args, "index_reduce()")?;
-            check_slices(args, "index_reduce()")
+            check_index(args, "index_reduce_()")?;
+            check_slices(args, "index_reduce_()")
         },
         cpu: |args, target| {
             let way = reduction(args)?;

@@ -219,6 +219,9 @@ fn written(d: &BackwardContext, own: &Tensor, src: &Tensor) -> Result<Tensor> {
 fn strided(own: &Layout, args: &Args) -> Result<Layout> {
     use AS_STRIDED_SCATTER::*;
 
+    if args.ints(SIZE)?.len() != args.ints(STRIDE)?.len() {
+        return Err(Error::runtime("mismatch in length of strides and shape"));
+    }
     let slot = Layout {
         sizes: to_dims(args.ints(SIZE)?),
         strides: to_dims(args.ints(STRIDE)?),
@@ -226,7 +229,7 @@ fn strided(own: &Layout, args: &Args) -> Result<Layout> {
     };
     let (low, high) = own.span().unwrap_or((0, -1));
     match slot.checked_span() {
-        Some(Some((first, last))) if slot.sizes.len() == slot.strides.len() && first >= low && last <= high => Ok(slot),
+        Some(Some((first, last))) if first >= low && last <= high => Ok(slot),
         Some(None) => Ok(slot),
         _ => Err(Error::runtime(format!(
             "as_strided_scatter: sizes {} and strides {} leave a tensor of {} elements",

@@ -14,7 +14,7 @@ use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch};
 use rushlight_dispatch::{op, value};
 
-use super::matrix::{check_batches, check_shapes, gradient_of_first, gradient_of_second};
+use super::matrix::{check_batches, check_shapes, gradient_of_first, gradient_of_second, size_of};
 use super::{Matrix, PRODUCT_KERNEL, PRODUCTS, by, check_dtype, check_product_dtype, product, scaled};
 use crate::expr_ext::ExprExt;
 use crate::view::expand::EXPAND;
@@ -49,11 +49,6 @@ pub fn check_addend(own: &Tensor, sizes: &[isize]) -> Result<()> {
 }
 
 fn check_mats(own: &Tensor, a: &Tensor, b: &Tensor) -> Result<Dims> {
-    for (place, tensor) in [("mat1", a), ("mat2", b)] {
-        if tensor.rank() != 2 {
-            return Err(Error::runtime(format!("{place} must be a matrix, got {}-D tensor", tensor.rank())));
-        }
-    }
     let differ = |x: &str, y: &str, left: &Tensor, right: &Tensor| {
         Error::runtime(format!(
             "{x} and {y} must have the same dtype, but got {} and {}",
@@ -66,6 +61,11 @@ fn check_mats(own: &Tensor, a: &Tensor, b: &Tensor) -> Result<Dims> {
     }
     if a.dtype() != b.dtype() {
         return Err(differ("mat1", "mat2", a, b));
+    }
+    for (place, tensor) in [("mat1", a), ("mat2", b)] {
+        if tensor.rank() != 2 {
+            return Err(Error::runtime(format!("{place} must be a matrix, got {}-D tensor", tensor.rank())));
+        }
     }
     check_shapes(a, b, own.sizes())?;
     let sizes = Dims::from_slice(&[a.sizes()[0], b.sizes()[1]]);
@@ -183,6 +183,9 @@ pub static ADDMV: Operator = Operator {
                 )));
             }
             let rows = a.sizes()[0];
+            if a.sizes()[1] != v.sizes()[0] {
+                size_of(own, 0)?;
+            }
             if a.sizes()[1] != v.sizes()[0] || (own.numel() != 1 && own.numel() != rows as usize) {
                 return Err(Error::runtime(format!(
                     "size mismatch, got input ({}), mat ({}), vec ({})",
@@ -239,13 +242,10 @@ pub static BADDBMM: Operator = Operator {
     implementation: Implementation::Kernel(Kernel::on_any_device(
         |args| {
             let (own, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
-            check_factors(args)?;
-            if a.rank() == 3 {
-                rushlight_core::layout::wrap_dim(2, b.rank())?;
-            }
-            check_batches(a, b, own.sizes())?;
-            let sizes = [a.sizes()[0], a.sizes()[1], b.sizes()[2]];
+            let sizes = [size_of(a, 0)?, size_of(a, 1)?, size_of(b, 2)?];
             check_addend(own, &sizes)?;
+            check_factors(args)?;
+            check_batches(a, b, own.sizes())?;
             if own.dtype() != a.dtype() || a.dtype() != b.dtype() {
                 return Err(Error::runtime(format!(
                     "Input dtypes must be the same, got: input {}, batch1: {}, batch2: {}",
@@ -296,17 +296,20 @@ pub static ADDBMM: Operator = Operator {
     autocast: Autocast::LowerPrecision,
     implementation: Implementation::CompositeImplicit(|args| {
         let (own, a, b) = (args.tensor(INPUT)?, args.tensor(BATCH1)?, args.tensor(BATCH2)?);
+        check_addend(own, &[size_of(a, 1)?, size_of(b, 2)?])?;
         if let ([x, n, k], [y, other, p]) = (a.sizes().as_slice(), b.sizes().as_slice()) {
-            check_addend(own, &[*n, *p])?;
-            if x != y || k != other {
+            if x != y {
+                return Err(Error::runtime(format!(
+                    "batch1 and batch2 must have same number of batches, got {x} and {y}"
+                ))
+                .shapes([a.sizes().as_slice(), b.sizes().as_slice()]));
+            }
+            if k != other {
                 return Err(Error::runtime(format!("Incompatible matrix sizes for bmm ({n}x{k} and {other}x{p})"))
                     .shapes([a.sizes().as_slice(), b.sizes().as_slice()])
                     .hint("Batches must have the same length, and batch1 as many columns as batch2 has rows."));
             }
         } else {
-            if a.rank() == 3 {
-                rushlight_core::layout::wrap_dim(2, b.rank())?;
-            }
             check_batches(a, b, &[])?;
         }
         let (beta, alpha) = factors(args)?;
@@ -389,7 +392,9 @@ pub static ADDR: Operator = Operator {
             // Only the addend's shape and dtype count; its values, NaN included, are not read.
             return crate::convert::to_dtype(&outer, dtype).map(Output::Tensor);
         }
-        let own = if beta.is_one() { own.clone() } else { op!(crate::pointwise::arith::MUL, own, beta)? };
+        // In the dtype of the result, which may be wider.
+        let own = crate::convert::to_dtype(own, dtype)?;
+        let own = if beta.is_one() { own } else { op!(crate::pointwise::arith::MUL, &own, beta)? };
         op!(crate::pointwise::arith::ADD, &own, &outer).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,

@@ -77,6 +77,9 @@ pub static INNER: Operator = Operator {
             ))
             .shapes([a.sizes().as_slice(), b.sizes().as_slice()]));
         }
+        if a.dtype() != b.dtype() {
+            return Err(Error::runtime("both inputs should have same dtype"));
+        }
         if a.rank() == 1 && b.rank() == 1 {
             return op!(super::matrix::DOT, a, b).map(Output::Tensor);
         }

@@ -185,6 +185,14 @@ pub fn check_batches(a: &Tensor, b: &Tensor, addend: &[isize]) -> Result<()> {
     Ok(())
 }
 
+/// The size of a dimension; an error if the tensor does not have it.
+pub fn size_of(tensor: &Tensor, dim: i64) -> Result<isize> {
+    if tensor.rank() == 0 {
+        return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
+    }
+    rushlight_core::layout::wrap_dim(dim, tensor.rank()).map(|dim| tensor.sizes()[dim])
+}
+
 /// The nearest change that makes two batches multipliable, which do not broadcast.
 fn batched_advice(a: &[isize], b: &[isize], addend: &[isize]) -> String {
     let fits = |x: &[isize], y: &[isize]| match (x, y) {
@@ -299,6 +307,7 @@ pub static MV: Operator = Operator {
         |args| {
             let (a, v) = (args.tensor(INPUT)?, args.tensor(VEC)?);
             if a.rank() != 2 || v.rank() != 1 {
+                size_of(a, 0)?;
                 let rank = a.rank().min(1).max(usize::from(a.rank() == 2));
                 return Err(Error::runtime(format!(
                     "vector + matrix @ vector expected, got {rank}, {}, {}",

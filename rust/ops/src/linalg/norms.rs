@@ -13,6 +13,7 @@ use rushlight_dispatch::{create, op, value};
 use super::dense::{batch_sizes, check_inexact, check_matrix, check_square, results};
 use super::solve::INV_EX;
 use super::svd::singular_values;
+use crate::create::c_text;
 use crate::expr_ext::ExprExt;
 use crate::reduce::extreme::{AMAX, AMIN};
 use crate::reduce::norm::{VECTOR_NORM, deferred};
@@ -171,6 +172,13 @@ pub static FROBENIUS_NORM: Operator = Operator {
             let count = dims.len();
             return Err(Error::runtime(format!("Expected at most 2 dimensions, but got {count} dimensions instead.")));
         }
+        let dtype = args.tensor(INPUT)?.dtype();
+        if !dtype.is_differentiable() {
+            return Err(Error::runtime(format!(
+                "norm(): input dtype should be either floating point or complex. Got {} instead.",
+                dtype.display_name()
+            )));
+        }
         VECTOR_NORM.call([args.tensor(INPUT)?.into(), 2i64.into(), dims.into(), args.bool(KEEPDIM)?.into()])
     }),
     derivative: Derivative::CompositeImplicit,
@@ -202,8 +210,8 @@ pub static COND: Operator = Operator {
         match args.optional_scalar(P).map(Scalar::f64) {
             None => spectral(a, 2.0),
             Some(p) if p.abs() == 2.0 => spectral(a, p),
-            Some(p) if p.abs() == 1.0 || p.is_infinite() => by_inverse(a, &Scalar::Float(p).into(), &shown(p)),
-            Some(p) => Err(Error::runtime(format!("linalg.cond got an invalid norm type: {}", shown(p))).hint("p must be None, 2, -2, 1, -1, inf, -inf, 'fro' or 'nuc'.")),
+            Some(p) if p.abs() == 1.0 || p.is_infinite() => by_inverse(a, &Scalar::Float(p).into(), &c_text(p)),
+            Some(p) => Err(Error::runtime(format!("linalg.cond got an invalid norm type: {}", c_text(p))).hint("p must be None, 2, -2, 1, -1, inf, -inf, 'fro' or 'nuc'.")),
         }
         .map(Output::Tensor)
     }),
@@ -266,11 +274,6 @@ impl Order {
     }
 }
 
-/// A number in the format of torch's messages.
-fn shown(number: f64) -> String {
-    if number.fract() == 0.0 { format!("{number:.0}") } else { number.to_string() }
-}
-
 fn matrix_norm(args: &Args, order: Order) -> Result<Tensor> {
     use MATRIX_NORM::*;
 
@@ -283,7 +286,7 @@ fn norm_over(a: &Tensor, order: Order, dims: &[i64], keepdim: bool, dtype: Optio
     if let Order::Number(number) = order
         && !(number.abs() == 1.0 || number.abs() == 2.0 || number.is_infinite())
     {
-        return Err(Error::runtime(format!("{name}: Order {} not supported.", shown(number))));
+        return Err(Error::runtime(format!("{name}: Order {} not supported.", c_text(number))));
     }
     check_matrix(name, "A", a)?;
     check_inexact(name, a)?;

@@ -14,6 +14,7 @@ use super::dense::{
     by_columns, by_columns_copy, check_inexact, check_kernel, check_matrix, count, dense, identities, is_tracked,
     matrices, matrix_sizes, numbers, sized, steady,
 };
+use super::matrix::size_of;
 use crate::expr_ext::ExprExt;
 use crate::reduce::SUM;
 
@@ -330,6 +331,7 @@ fn householder_product(input: &Tensor, tau: &Tensor) -> Result<Output> {
         return Err(Error::runtime(format!("{name}: input must have at least 2 dimensions.")));
     }
     let [m, n] = matrix_sizes(input);
+    size_of(tau, -1)?;
     if m < n {
         return Err(Error::runtime(format!(
             "{name}: input.shape[-2] must be greater than or equal to input.shape[-1]"
@@ -383,7 +385,7 @@ fn check_multiplied(input: &Tensor, tau: &Tensor, other: &Tensor, left: bool) ->
             "{name}: other.shape[-{place}] must be greater than or equal to tau.shape[-1]"
         )));
     }
-    if steps > height.min(n) {
+    if steps != height.min(n) {
         return Err(Error::runtime(format!(
             "{name}: tau.shape[-1] must be equal to min(other.shape[-{place}], input.shape[-1])"
         )));
@@ -392,7 +394,14 @@ fn check_multiplied(input: &Tensor, tau: &Tensor, other: &Tensor, left: bool) ->
         return Err(Error::runtime(format!("{name}: other.shape[-{place}] must be equal to input.shape[-2]")));
     }
     check_ranks(name, input, tau)?;
-    if other.rank() != input.rank() || other.sizes()[..other.rank() - 2] != input.sizes()[..input.rank() - 2] {
+    if other.rank() != input.rank() {
+        return Err(Error::runtime(format!(
+            "{name}: Expected other to have the same number of dimensions as input, but got other.ndim equal to {} and input.ndim is equal to {}",
+            other.rank(),
+            input.rank()
+        )));
+    }
+    if other.sizes()[..other.rank() - 2] != input.sizes()[..input.rank() - 2] {
         return Err(Error::runtime(format!(
             "{name}: Expected batch dimensions of other to be equal to input.shape[:-2], but got {}",
             rushlight_core::layout::Shape(&other.sizes()[..other.rank() - 2])

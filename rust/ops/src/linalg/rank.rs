@@ -10,7 +10,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::{Arg, Ints, Output, Value};
 use rushlight_dispatch::{copy, create, op};
 
-use super::dense::{batch_sizes, by_columns, check_matrix, matrix_sizes, results, sized};
+use super::dense::{batch_sizes, by_columns, check_inexact, check_matrix, matrix_sizes, results, sized};
 use super::eigen::{EIGH_KERNEL, eigvalsh};
 use super::solve::{drop_last, is_vector};
 use super::svd::{SVD_KERNEL, singular_values};
@@ -270,9 +270,10 @@ impl Tolerance {
 
 fn rank(a: &Tensor, tolerance: Tolerance, hermitian: bool) -> Result<Tensor> {
     check_matrix("torch.linalg.matrix_rank", "input", a)?;
-    if !DTypes::DENSE.has(a.dtype()) {
+    if tolerance.relative.is_none() && !DTypes::DENSE.has(a.dtype()) {
         return Err(Error::runtime("This function doesn't handle types other than float and double"));
     }
+    check_inexact("linalg.svd", a)?;
     let a = a.detach();
     let sizes = if hermitian { Expr::from(eigvalsh(&a, "L")?).abs().done()? } else { singular_values(&a, None)? };
     if sizes.numel() == 0 {

@@ -119,7 +119,10 @@ pub static SVD_OLD: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| {
         let own = args.tensor(INPUT)?;
         if own.rank() < 2 {
-            return Err(Error::runtime("linalg.svd: input should have at least 2 dimensions, but has less"));
+            return Err(Error::runtime(format!(
+                "linalg.svd: input should have at least 2 dimensions, but has {} dimensions instead",
+                args.tensor(INPUT)?.rank()
+            )));
         }
         let (some, vectors) = (args.bool(SOME)?, args.bool(COMPUTE_UV)?);
         if vectors {

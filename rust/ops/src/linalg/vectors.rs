@@ -2,7 +2,6 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::broadcast::broadcast;
-use rushlight_core::dtype::promote;
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
@@ -39,6 +38,7 @@ pub static CROSS: Operator = Operator {
     errors: &[
         ("t(4), t(4)", "RuntimeError", "linalg.cross: inputs dimension -1 must have length 3. Got 4 and 4"),
         ("t(3), t(4, 3)", "RuntimeError", "linalg.cross: inputs must have the same number of dimensions."),
+        ("t(3), i(5, 3)", "RuntimeError", "expected scalar type Float but found Long"),
     ],
     reference: "np.cross(*np.broadcast_arrays(self, other), axis=dim)",
     ..Operator::BASE
@@ -153,7 +153,7 @@ pub static LINALG_VANDER: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| {
         let x = &crate::index::gather::at_least_1d(args.tensor(X)?.layout());
         let x = &crate::view::RESHAPE.tensor([args.tensor(X)?.into(), sizes_value(&x.sizes)])?;
-        if x.dtype() == DType::Bool {
+        if !DTypes::DENSE.has(x.dtype()) && !x.dtype().is_integral() {
             return Err(Error::runtime(format!(
                 "linalg.vander supports floating point, complex, and integer tensors, but got {}",
                 x.dtype().display_name()
@@ -367,9 +367,16 @@ fn cross(a: &Tensor, b: &Tensor, dim: i64) -> Result<Tensor> {
         ])
     };
     let (a, b) = (op!(CONTIGUOUS, &stretch(a)?)?, op!(CONTIGUOUS, &stretch(b)?)?);
-    let dtype = promote(a.dtype(), b.dtype())?;
+    let dtype = a.dtype();
     if !DTypes::NUMBERS.has(dtype) {
         return Err(Error::unsupported("cross", dtype));
+    }
+    if b.dtype() != dtype {
+        return Err(Error::runtime(format!(
+            "expected scalar type {} but found {}",
+            dtype.display_name(),
+            b.dtype().display_name()
+        )));
     }
     (Expr::from(rolled(&a, -1)?) * rolled(&b, -2)? - Expr::from(rolled(&a, -2)?) * rolled(&b, -1)?).done()
 }

@@ -121,7 +121,7 @@ pub static CDIST: Operator = Operator {
     name: "cdist",
     node: "CdistBackward0",
     variants: Variants::FUNCTION,
-    signature: "(Tensor x1, Tensor x2, float p=2.0, str? compute_mode=None) -> Tensor",
+    signature: "(Tensor x1, Tensor x2, float p=2.0, str compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
     doc: "The distances between each vector of `x1` (its rows) and each of `x2`.
 
     >>> torch.cdist(torch.tensor([[0., 0.], [3., 4.]]), torch.tensor([[0., 0.]]))
@@ -131,6 +131,13 @@ pub static CDIST: Operator = Operator {
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
         let (a, b, p) = (args.tensor(X1)?, args.tensor(X2)?, args.float(P)?);
+        // The ways differ in torch's speed and rounding alone.
+        let mode = args.str(COMPUTE_MODE)?;
+        if !["use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"]
+            .contains(&mode)
+        {
+            return Err(Error::value(format!("{mode} is not a valid value for compute_mode")));
+        }
         for (name, own) in [("X1", a), ("X2", b)] {
             if own.rank() < 2 {
                 let rank = own.rank();

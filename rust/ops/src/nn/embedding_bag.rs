@@ -182,8 +182,14 @@ fn bags(args: &Args) -> Result<Output> {
     use EMBEDDING_BAG::*;
 
     let (weight, mode, scaled) = (args.tensor(WEIGHT)?, args.int(MODE)?, args.optional_tensor(PER_SAMPLE_WEIGHTS));
+    if !(0..=2).contains(&mode) {
+        return Err(Error::runtime("`mode` must be sum, mean, or max."));
+    }
     if !weight.dtype().is_floating() {
-        return Err(Error::unsupported("embedding_bag", weight.dtype()));
+        return Err(Error::runtime(format!(
+            "Expected tensor for argument #1 'weight' to have one of the following scalar types: Half, BFloat16, Float, Double; but got torch.{}Tensor instead (while checking arguments for embedding_bag)",
+            weight.dtype().display_name()
+        )));
     }
     if let Some(scaled) = scaled {
         if mode != 0 {

@@ -1,6 +1,6 @@
 //! Elementwise losses.
 
-use rushlight_autograd::Tensor;
+use rushlight_autograd::{Tensor, modes};
 use rushlight_core::broadcast::broadcast;
 use rushlight_core::dtype::promote;
 use rushlight_core::layout::Shape;
@@ -11,6 +11,7 @@ use rushlight_dispatch::operator::{
     formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output};
+use rushlight_dispatch::variants::{check_cast, wrong_shape};
 use rushlight_dispatch::{interpreter, op, variants, vmap};
 
 use super::Reduction;
@@ -233,7 +234,7 @@ pub static SMOOTH_L1_LOSS: Operator = Operator {
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
         let beta = args.float(BETA)?;
-        if beta < 0.0 {
+        if beta < 0.0 || beta.is_nan() {
             return Err(Error::runtime("smooth_l1_loss does not support negative values for beta."));
         }
         bent(args, "smooth_l1_cpu", |d| {
@@ -267,7 +268,7 @@ pub static HUBER_LOSS: Operator = Operator {
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
         let (reduction, delta) = (Reduction::parse(args.str(REDUCTION)?)?, args.float(DELTA)?);
-        if delta <= 0.0 {
+        if delta <= 0.0 || delta.is_nan() {
             return Err(Error::runtime("huber_loss does not support non-positive values for delta."));
         }
         warn_of_broadcasting(args.tensor(INPUT)?, args.tensor(TARGET)?)?;
@@ -324,7 +325,10 @@ pub static BINARY_CROSS_ENTROPY: Operator = Operator {
         }
         let each = BCE.tensor([input.into(), target.into()])?;
         let each = match args.optional_tensor(WEIGHT) {
-            Some(weight) => op!(MUL, &each, &broadcast_weight(weight, input)?)?,
+            Some(weight) => {
+                check_constant("binary_cross_entropy", "weight", weight)?;
+                weighted(each, &broadcast_weight(weight, input)?)?
+            }
             None => each,
         };
         reduction.apply(each).map(Output::Tensor)
@@ -338,6 +342,27 @@ pub static BINARY_CROSS_ENTROPY: Operator = Operator {
     reference: "(lambda x: {'mean': np.mean, 'sum': np.sum, 'none': np.array}[reduction](x))(-(target * np.log(input) + (1 - target) * np.log(1 - input)) * (1 if weight is None else weight))",
     ..Operator::BASE
 };
+
+/// The losses times weights. As in torch their shape and dtype stay.
+fn weighted(losses: Tensor, weight: &Tensor) -> Result<Tensor> {
+    check_cast(promote(losses.dtype(), weight.dtype())?, losses.dtype())?;
+    let product = op!(MUL, &losses, weight)?;
+    if product.sizes() != losses.sizes() {
+        return Err(wrong_shape(losses.sizes(), product.sizes()));
+    }
+    to_dtype(&product, losses.dtype())
+}
+
+/// Returns an error for an operand that needs a gradient that torch does not compute.
+pub fn check_constant(function: &str, name: &str, operand: &Tensor) -> Result<()> {
+    if operand.is_tracked() && modes::recording() {
+        return Err(Error::runtime(format!(
+            "The function '{function}' is not differentiable with respect to argument '{name}'. This input cannot have requires_grad True."
+        ))
+        .hint(format!("Use {name}.detach().")));
+    }
+    Ok(())
+}
 
 fn broadcast_weight(weight: &Tensor, like: &Tensor) -> Result<Tensor> {
     if weight.layout().broadcast_to(like.sizes()).is_ok() {
@@ -430,6 +455,16 @@ pub static BCE_WITH_LOGITS: Operator = Operator {
         }
         let (x, y) = (Expr::from(input), Expr::from(target));
         let logs = x.clone().call(&crate::pointwise::activation::LOGSIGMOID, []);
+        for (name, operand) in [("weight", WEIGHT), ("pos_weight", POS_WEIGHT)] {
+            if let Some(operand) = args.optional_tensor(operand) {
+                check_constant("binary_cross_entropy_with_logits", name, operand)?;
+                check_cast(promote(common, operand.dtype())?, common)?;
+                let sizes = broadcast(input.sizes(), operand.sizes())?;
+                if sizes != *input.sizes() {
+                    return Err(wrong_shape(input.sizes(), &sizes));
+                }
+            }
+        }
         let logs = match args.optional_tensor(POS_WEIGHT) {
             Some(weight) => logs * ((Expr::from(weight) - Expr::from(1.0)) * y.clone() + Expr::from(1.0)),
             None => logs,
@@ -474,7 +509,6 @@ pub static KL_DIV: Operator = Operator {
         }
         let batchmean = args.optional_str(REDUCTION) == Some("batchmean");
         let deprecated = deprecated_at(args, [SIZE_AVERAGE, REDUCE])?;
-        let batchmean = batchmean && deprecated.is_none();
         let reduction = match deprecated {
             Some(reduction) => reduction,
             None if batchmean => Reduction::Sum,
@@ -493,7 +527,8 @@ pub static KL_DIV: Operator = Operator {
         };
         let loss = reduction.apply(each.done()?)?;
         match (batchmean, input.sizes().first()) {
-            (true, Some(&batch)) => op!(crate::pointwise::divide::DIV, &loss, batch as f64),
+            // torch also divides what the deprecated arguments reduce.
+            (true, Some(&batch)) if batch != 0 => op!(crate::pointwise::divide::DIV, &loss, batch as f64),
             _ => Ok(loss),
         }
         .map(Output::Tensor)

@@ -1,17 +1,20 @@
 //! Losses of margins, distances and counts, composed of other operators.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::broadcast::broadcast;
 use rushlight_core::layout::Shape;
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Arg, Output};
+use rushlight_dispatch::variants::wrong_shape;
 use rushlight_dispatch::{create, op, value, vmap};
 
 use super::Reduction;
-use super::loss::{check_stays, deprecated_at, reduction_at};
+use super::loss::{check_constant, check_stays, deprecated_at, reduction_at};
 use crate::expr_ext::ExprExt;
 use crate::pointwise::activation::LOGSIGMOID;
+use crate::pointwise::arith::MUL;
 use crate::pointwise::clamp::CLAMP_MIN;
 use crate::pointwise::compare::NE;
 
@@ -46,6 +49,12 @@ pub static SOFT_MARGIN_LOSS: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         check_stays(args)?;
+        let (own, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
+        check_constant("soft_margin_loss", "target", target)?;
+        let sizes = broadcast(own.sizes(), target.sizes())?;
+        if sizes != *own.sizes() {
+            return Err(wrong_shape(own.sizes(), &sizes));
+        }
         // As the logarithm of a sigmoid it neither overflows nor cancels.
         reduced(-(expr(args, INPUT)? * expr(args, TARGET)?).call(&LOGSIGMOID, []), reduction)
     }),
@@ -213,15 +222,27 @@ pub static GAUSSIAN_NLL_LOSS: Operator = Operator {
                 return Err(Error::value("var has negative entry/entries")
                     .hint("Variances must be non-negative; use exp() or softplus() of the prediction."));
             }
-            Some(number) => create::full(own.sizes(), number, own.dtype(), own.device())?,
+            Some(number) if number.is_complex() => {
+                return Err(Error::type_("'<' not supported between instances of 'complex' and 'int'"));
+            }
+            // The number may be of a wider kind than the input.
+            Some(number) => op!(MUL, &create::full(own.sizes(), Scalar::ONE, own.dtype(), own.device())?, number)?,
             None => args.tensor(VAR)?.clone(),
         };
+        if !variance.dtype().is_differentiable() {
+            return Err(Error::runtime(format!(
+                "result type Float can't be cast to the desired output type {}",
+                variance.dtype().c_name()
+            )));
+        }
         let (sizes, given) = (own.sizes(), variance.sizes());
         let variance = if sizes == given {
             variance
         } else if !sizes.is_empty() && given.as_slice() == &sizes[..sizes.len() - 1] {
             op!(crate::view::squeeze::UNSQUEEZE, &variance, -1i64)?
-        } else if sizes.len() == given.len() && given.iter().zip(sizes).all(|(have, size)| have == size || *have == 1) {
+        } else if let ([first @ .., _], [same @ .., 1]) = (sizes.as_slice(), given.as_slice())
+            && first == same
+        {
             variance
         } else {
             return Err(Error::value("var is of incorrect size")
@@ -317,6 +338,9 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
             return Err(Error::value("only p == 1 and p == 2 supported"));
         }
         let (own, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
+        if let Some(weight) = args.optional_tensor(WEIGHT) {
+            check_constant("multi_margin_loss", "weight", weight)?;
+        }
         let classes = match own.sizes().as_slice() {
             [] => 1,
             [classes] | [_, classes] if *classes > 0 => *classes,
@@ -338,6 +362,12 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
         if !own.dtype().is_floating() {
             return Err(Error::unsupported("multi_margin_loss_cpu_kernel", own.dtype()));
         }
+        if target.dtype() != DType::I64 {
+            return Err(Error::runtime(format!(
+                "expected scalar type Long but found {}",
+                target.dtype().display_name()
+            )));
+        }
         let shape = value::sizes_value;
         let rows = op!(crate::view::RESHAPE, own, shape(&[batch, classes]))?;
         let places = op!(crate::view::RESHAPE, target, shape(&[batch, 1]))?;
@@ -353,6 +383,9 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
             each = each.clone() * each;
         }
         if let Some(weight) = args.optional_tensor(WEIGHT) {
+            if weight.rank() != 1 {
+                return Err(Error::value("weight must be one-dimensional"));
+            }
             if weight.sizes().as_slice() != [classes] {
                 return Err(Error::runtime(format!(
                     "inconsistent weight size, expected {classes} but got {}",

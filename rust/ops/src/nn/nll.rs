@@ -18,7 +18,7 @@ use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch,
 use rushlight_dispatch::{create, op};
 
 use super::Reduction;
-use super::loss::reduction_at;
+use super::loss::{check_constant, reduction_at};
 use crate::pointwise::divide::DIV;
 use crate::reduce::sum::SUM_DIM;
 use crate::view::RESHAPE;
@@ -42,7 +42,10 @@ Shapes: input `(C)`, `(N, C)` or `(N, C, d1, ...)`, target the same without `C`.
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
         let weight = args.optional_tensor(WEIGHT).into();
         let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
-        let op = if input.rank() > 2 { &NLL_SPOTS } else { &NLL };
+        let (op, name) = if input.rank() > 2 { (&NLL_SPOTS, "nll_loss2d_forward") } else { (&NLL, "nll_loss_forward") };
+        if let Some(weight) = args.optional_tensor(WEIGHT) {
+            check_constant(name, "weight", weight)?;
+        }
         let outputs =
             op.call([input.into(), target.into(), weight, reduction.code().into(), args.int(IGNORE_INDEX)?.into()])?;
         outputs.into_tensors().into_iter().next().map(Output::Tensor).ok_or_else(|| Error::runtime("no loss"))

@@ -194,10 +194,7 @@ fn points(tensor: &Tensor) -> Result<Points> {
         return Err(Error::runtime("torch.histogramdd: input tensor should have at least 2 dimensions"));
     }
     if !matches!(tensor.dtype(), DType::F32 | DType::F64) {
-        return Err(Error::not_implemented(format!(
-            "\"histogramdd\" not implemented for '{}'",
-            tensor.dtype().display_name()
-        )));
+        return Err(Error::unsupported("histogram_cpu", tensor.dtype()));
     }
     Ok(Points { values: to_vec(tensor)?, tensor: tensor.clone() })
 }

@@ -26,6 +26,17 @@ use crate::pointwise::logical::LOGICAL_NOT;
 
 const COMPARED: DTypes = DTypes::REAL.union(DTypes::WIDE);
 
+/// torch makes a tensor of a number, whose dtype may not be compared.
+fn check_numbers(args: &Args) -> Result<()> {
+    let number = [ISIN::ELEMENTS, ISIN::TEST_ELEMENTS].into_iter().find_map(|arg| args.optional_scalar(arg));
+    let dtype = match number {
+        Some(number) if number.is_bool() => DType::Bool,
+        Some(number) if number.is_complex() => DType::C128,
+        _ => return Ok(()),
+    };
+    Err(Error::runtime(format!("Unsupported input type encountered for isin(): {}", dtype.display_name())))
+}
+
 #[operator]
 pub static ISIN: Operator = Operator {
     name: "isin",
@@ -46,7 +57,7 @@ pub static ISIN: Operator = Operator {
                 tensor.dtype().display_name()
             ))
             .hint("Convert it first: x.to(torch.uint8).")),
-            None => Ok(()),
+            None => check_numbers(args),
         }
     }),
     implementation: Implementation::Kernel(Kernel {

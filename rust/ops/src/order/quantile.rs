@@ -11,6 +11,7 @@ use rushlight_dispatch::{create, op, vmap};
 
 use super::sort::SORT;
 use crate::convert::to_vec;
+use crate::create::c_text;
 use crate::expr_ext::ExprExt;
 use crate::index::gather::GATHER;
 use crate::pointwise::clamp::CLAMP;
@@ -56,7 +57,7 @@ macro_rules! quantiles {
                 let own = args.tensor(INPUT)?;
                 let fraction = args.float(Q)?;
                 if !(0.0..=1.0).contains(&fraction) {
-                    return Err(Error::runtime(format!("quantile() q must be in the range [0, 1] but got {fraction}")));
+                    return Err(Error::runtime(format!("quantile() q must be in the range [0, 1] but got {}", c_text(fraction))));
                 }
                 let dtype = if own.dtype().is_floating() { own.dtype() } else { DType::F32 };
                 quantile(args, &create::scalar_of(Scalar::Float(fraction), dtype, own.device())?, $nan)

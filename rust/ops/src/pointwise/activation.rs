@@ -3,15 +3,17 @@
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::{Class, DType, Error, Scalar};
 use rushlight_cpu::loops;
+use rushlight_dispatch::create;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, Args, DTypes, Derivative, Implementation, Operator, Out, Saves, Sparse, Tags, Variants, formula, operator,
 };
-use rushlight_dispatch::value::{Output, Value};
+use rushlight_dispatch::value::{Arg, Output, Value};
 
 use super::activation_backward::{self, CUBIC, ROOT};
 use super::numbers::{Analytic, Narrow};
 use super::{UNARY, common};
+use crate::create::c_text;
 use crate::expr_ext::ExprExt;
 
 /// Shared by activations: they are in `nn.functional`, and many have in-place forms.
@@ -60,12 +62,18 @@ pub static RELU: Operator = Operator {
 pub static LEAKY_RELU: Operator = Operator {
     name: "leaky_relu",
     node: "in_place=LeakyReluBackward1",
-    signature: "(Tensor self, float negative_slope=0.01, truth inplace=False) -> Tensor",
+    signature: "(Tensor self, Scalar negative_slope=0.01, truth inplace=False) -> Tensor",
     doc: "Each element, times `negative_slope` where it is negative.
 
     >>> torch.nn.functional.leaky_relu(torch.tensor([-1., 2.]), 0.1)
     tensor([-0.1000,  2.0000])",
     implementation: common(loops! { for<S> [f32, f64] (|x; slope| if x > 0.0 { x } else { x * slope }) }),
+    check: Some(numbers_fit),
+    errors: &[
+        ("t(2), 1j", "RuntimeError", "value cannot be converted to type float without overflow"),
+        ("t(2), 1e300", "RuntimeError", "value cannot be converted to type float without overflow"),
+        ("t(2), 'a'", "TypeError", "leaky_relu(): argument 'negative_slope' (position 2) must be Number, not str"),
+    ],
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         activation_backward::gate(d, &activation_backward::LEAKY_BACKWARD, [d.scalar(NEGATIVE_SLOPE)])
     })]),
@@ -77,7 +85,7 @@ pub static LEAKY_RELU: Operator = Operator {
 #[operator]
 pub static ELU: Operator = Operator {
     name: "elu",
-    signature: "(Tensor self, float alpha=1.0, truth inplace=False) -> Tensor",
+    signature: "(Tensor self, Scalar alpha=1.0, truth inplace=False) -> Tensor",
     doc: "Each element, `alpha * (exp(x) - 1)` where it is negative.
 
     >>> torch.nn.functional.elu(torch.tensor([-1., 2.]))
@@ -112,13 +120,17 @@ pub static CELU: Operator = Operator {
     name: "celu",
     namespace: "",
     aliases: &["nn.functional.celu"],
-    signature: "(Tensor self, float alpha=1.0, truth inplace=False) -> Tensor",
+    signature: "(Tensor self, Scalar alpha=1.0, truth inplace=False) -> Tensor",
     doc: "Each element, `alpha * (exp(x / alpha) - 1)` where it is negative.
 
     >>> torch.celu(torch.tensor([-1., 2.]))
     tensor([-0.6321,  2.0000])",
     implementation: Implementation::Delegate(|args| {
-        if args.float(ALPHA)? == 0.0 {
+        let alpha = args.scalar(ALPHA)?;
+        if alpha.is_complex() {
+            create::check_fits(alpha, DType::F64)?;
+        }
+        if alpha.is_zero() {
             return Err(Error::runtime("ZeroDivisionError: alpha cannot be 0 for CELU"));
         }
         Ok(Args { op: &SCALED_CELU, ..scaled_elu(args, |alpha| [alpha, 1.0, 1.0 / alpha])? })
@@ -129,7 +141,18 @@ pub static CELU: Operator = Operator {
     ..ACTIVATION
 };
 
+/// Returns an error for numbers that cannot be held by the dtype in which a function computes.
+fn numbers_fit(args: &Args) -> rushlight_core::Result<()> {
+    let dtype = args.tensor(Arg::FIRST)?.dtype().compute();
+    let mut numbers = args.values.iter().filter_map(|value| match value {
+        Value::Scalar(number) => Some(*number),
+        _ => None,
+    });
+    if dtype.is_floating() { numbers.try_for_each(|number| create::check_fits(number, dtype)) } else { Ok(()) }
+}
+
 fn scaled_elu<'a>(mut args: Args<'a>, numbers: fn(f64) -> [f64; 3]) -> rushlight_core::Result<Args<'a>> {
+    numbers_fit(&args)?;
     let alpha = args.op.schema().arg("alpha").map_or(Ok(1.0), |alpha| args.float(alpha))?;
     args.values.truncate(1);
     args.values.extend(numbers(alpha).map(Value::Float));
@@ -271,7 +294,7 @@ pub static MISH: Operator = Operator {
 pub static SOFTPLUS: Operator = Operator {
     name: "softplus",
     variants: Variants::FUNCTION.union(Variants::OUT),
-    signature: "(Tensor self, float beta=1, float threshold=20) -> Tensor",
+    signature: "(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
     doc: "A smooth `relu`; linear where `beta * self` is above `threshold`.
 
     out = log(1 + exp(beta * self)) / beta
@@ -284,6 +307,8 @@ pub static SOFTPLUS: Operator = Operator {
             if x * beta > threshold { x } else { S::log1p(S::exp(x * beta)) / beta }
         })
     }),
+    check: Some(numbers_fit),
+    errors: &[("t(2), 1, 1e300", "RuntimeError", "value cannot be converted to type float without overflow")],
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         let (beta, threshold) = (d.scalar(BETA).f64(), d.scalar(THRESHOLD).f64());
         let z = d.input(INPUT) * beta;
@@ -469,7 +494,7 @@ pub static HARDSHRINK: Operator = Operator {
 pub static SOFTSHRINK: Operator = Operator {
     name: "softshrink",
     variants: Variants::FUNCTION.union(Variants::OUT),
-    signature: "(Tensor self, float lambd=0.5) -> Tensor",
+    signature: "(Tensor self, Scalar lambd=0.5) -> Tensor",
     doc: "Each element shrunk towards zero by `lambd`.
 
     >>> torch.nn.functional.softshrink(torch.tensor([-1., 0.25, 2.]))
@@ -479,12 +504,29 @@ pub static SOFTSHRINK: Operator = Operator {
     implementation: common(loops! {
         for<S> [f32, f64] (|x; lambd| if x > lambd { x - lambd } else if x < -lambd { x + lambd } else { x * 0.0 })
     }),
-    check: Some(|args| match args.float(LAMBD)? {
-        lambd if lambd < 0.0 => {
-            Err(Error::runtime(format!("lambda must be greater or equal to 0, but found to be {lambd}.")))
+    check: Some(|args| {
+        let (lambd, dtype) = (args.scalar(LAMBD)?, args.tensor(INPUT)?.dtype());
+        if lambd.is_complex() {
+            return create::check_fits(lambd, DType::F64);
         }
-        _ => Ok(()),
+        match dtype.greatest() {
+            Some(greatest) if !(0.0..=greatest).contains(&lambd.f64()) => Err(Error::runtime(format!(
+                "lambda must be in range [0, {}] for input dtype {}, but found {}",
+                c_text(greatest),
+                dtype.display_name(),
+                c_text(lambd.f64())
+            ))),
+            _ => Ok(()),
+        }
     }),
+    errors: &[
+        (
+            "t(2), -2.5",
+            "RuntimeError",
+            "lambda must be in range [0, 3.40282e+38] for input dtype Float, but found -2.5",
+        ),
+        ("t(2), nan", "RuntimeError", "lambda must be in range [0, 3.40282e+38] for input dtype Float, but found nan"),
+    ],
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         activation_backward::gate(d, &activation_backward::SHRINK_BACKWARD, [d.scalar(LAMBD)])
     })]),

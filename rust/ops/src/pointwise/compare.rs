@@ -11,6 +11,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::{Arg, Output};
 
 use super::{BINARY, UNARY, common, no_complex, question};
+use crate::create::c_text;
 use crate::expr_ext::ExprExt;
 
 const WHY: Derivative = Derivative::NonDifferentiable("its results are bool");
@@ -268,11 +269,11 @@ fn isclose(args: &Args) -> Result<Output> {
             other.dtype().display_name()
         )));
     }
-    if rtol < 0.0 {
-        return Err(Error::runtime(format!("rtol must be greater than or equal to zero, but got {rtol}")));
+    if rtol < 0.0 || rtol.is_nan() {
+        return Err(Error::runtime(format!("rtol must be greater than or equal to zero, but got {}", c_text(rtol))));
     }
-    if atol < 0.0 {
-        return Err(Error::runtime(format!("atol must be greater than or equal to zero, but got {atol}")));
+    if atol < 0.0 || atol.is_nan() {
+        return Err(Error::runtime(format!("atol must be greater than or equal to zero, but got {}", c_text(atol))));
     }
     let (x, y) = (Expr::from(&own.detach()), Expr::from(&other.detach()));
     let mut close = x.clone().equals(y.clone());

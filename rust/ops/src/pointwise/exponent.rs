@@ -162,6 +162,7 @@ pub static MVLGAMMA: Operator = Operator {
         }
         let own = match own.dtype() {
             dtype if dtype.is_complex() => return Err(Error::unsupported("arange_cpu", dtype)),
+            DType::Bool => return Err(Error::runtime("The input tensor may not be a boolean tensor.")),
             dtype if dtype.is_floating() => own.clone(),
             _ => crate::convert::to_dtype(own, rushlight_core::dtype::default_dtype())?,
         };
@@ -177,6 +178,9 @@ pub static MVLGAMMA: Operator = Operator {
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["pos(2, 3) + 3, 1", "pos(3) + 3, 3"],
-    errors: &[("t(2), 0", "RuntimeError", "p has to be greater than or equal to 1")],
+    errors: &[
+        ("t(2), 0", "RuntimeError", "p has to be greater than or equal to 1"),
+        ("b(2), 1", "RuntimeError", "The input tensor may not be a boolean tensor."),
+    ],
     ..UNARY
 };

@@ -118,7 +118,7 @@ pub static POW: Operator = Operator {
                 Err(Error::runtime("Integers to negative integer powers are not allowed.")
                     .hint("Convert one to floating point first: x.float() ** n."))
             }
-            exponent @ Scalar::Int(_) if base.is_integral() && base != DType::Bool => {
+            exponent @ (Scalar::Int(_) | Scalar::UInt(_)) if base.is_integral() && base != DType::Bool => {
                 create::check_fits(exponent, base)
             }
             _ => Ok(()),

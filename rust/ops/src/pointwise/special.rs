@@ -8,8 +8,9 @@ use rushlight_dispatch::operator::{
 use std::f64::consts::{FRAC_2_SQRT_PI, PI};
 
 use rushlight_core::dtype::{c64, c128};
-use rushlight_core::{Error, Scalar};
+use rushlight_core::{DType, Error, Scalar};
 use rushlight_cpu::loops;
+use rushlight_dispatch::create;
 use rushlight_dispatch::value::Value;
 
 use super::numbers::{Analytic, ComplexMath, Narrow, polygamma, zeta};
@@ -62,6 +63,11 @@ pub static LOGIT: Operator = Operator {
             if z == 1.0 { T::INFINITY } else { S::log(z / (1.0 - z)) }
         })
     }),
+    check: Some(|args| match args.optional_scalar(EPS) {
+        Some(eps) if args.tensor(INPUT)?.dtype() != DType::F64 => create::check_fits(eps, DType::F32),
+        _ => Ok(()),
+    }),
+    errors: &[("unit(2), 1e300", "RuntimeError", "value cannot be converted to type float without overflow")],
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         let x = d.input(INPUT);
         let slope = d.grad() / (x.clone() * (1.0 - x.clone()));

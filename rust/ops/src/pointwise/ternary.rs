@@ -50,7 +50,7 @@ pub static LERP: Operator = Operator {
             return Err(Error::unsupported(kernel, own));
         }
         match args.optional_scalar(WEIGHT) {
-            Some(weight) if !own.is_complex() => rushlight_dispatch::create::check_fits(weight, own),
+            Some(weight) if !own.is_complex() => rushlight_dispatch::create::check_fits(weight, own.compute()),
             _ => Ok(()),
         }
     }),

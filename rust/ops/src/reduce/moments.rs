@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::DimSet;
-use rushlight_core::{Error, Result, Scalar};
+use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::reduce::moments;
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
@@ -154,6 +154,9 @@ fn infer(args: &Args, with_mean: bool) -> Result<Vec<TensorSpec>> {
             .hint("Use x.float() to convert integers to floats."));
     }
     let over = over(args)?;
+    if let Some(correction) = args.optional_scalar(VAR_CORRECTION::CORRECTION) {
+        create::check_fits(correction, DType::F64)?;
+    }
     if (own.numel() > 0 || over.sizes(own.sizes()).iter().product::<isize>() > 0)
         && over.count(own.sizes()) as f64 <= correction(args)
     {

@@ -74,7 +74,10 @@ fn integral(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
             let end = |at: i64| op!(SELECT, own, dim as i64, at).map(Expr::from);
             (sum(Expr::from(own)) - (end(0)? + end(-1)?) * 0.5) * step
         }
-        Spacing::At(places) => sum(steps(own, places, dim, "trapezoid")? * sides(own, dim)?) / 2.0,
+        Spacing::At(places) => {
+            let steps = steps(own, places, dim, "trapezoid")?;
+            sum(sides(own, dim)? * steps) / 2.0
+        }
     };
     integral.done().map(Output::Tensor)
 }
@@ -90,7 +93,10 @@ fn running(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
     let sum = |areas: Expr| areas.call(&CUMSUM, [Value::Int(at as i64)]);
     let integral = match spacing {
         Spacing::Even(step) => sum(sides(own, at)? * (step / 2.0)),
-        Spacing::At(places) => sum(steps(own, places, at, "cumulative_trapezoid")? * sides(own, at)?) / 2.0,
+        Spacing::At(places) => {
+            let steps = steps(own, places, at, "cumulative_trapezoid")?;
+            sum(sides(own, at)? * steps) / 2.0
+        }
     };
     integral.done().map(Output::Tensor)
 }
@@ -121,7 +127,7 @@ macro_rules! rules {
             dtypes: DTypes::NUMBERS,
             implementation: Implementation::CompositeImplicit(|args: &Args| {
                 let dx = args.scalar(DX)?;
-                if dx.is_complex() {
+                if dx.is_complex() || (dx.is_bool() && $name != "trapz") {
                     return Err(Error::runtime(concat!($name, ": Currently, we only support dx as a real number.")));
                 }
                 $function(args.tensor(Y)?, args.int(DIM)?, Spacing::Even(dx.f64()))

@@ -193,7 +193,8 @@ pub fn narrow(
     let size = tensor.sizes()[dim] as i64;
     if start < -size || start > size {
         return Err(Error::index(format!(
-            "start out of range (expected to be in range of [-{size}, {size}], but got {start})"
+            "start out of range (expected to be in range of [{}, {size}], but got {start})",
+            -size
         )));
     }
     let start = if start < 0 { start + size } else { start };

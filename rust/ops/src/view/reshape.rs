@@ -51,6 +51,9 @@ pub static RESHAPE: Operator = Operator {
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
         let tensor = args.tensor(INPUT)?;
+        if tensor.is_sparse() && tensor.compressed_parts().is_none() {
+            return Err(Error::runtime("reshape is not implemented for sparse tensors").hint("Use x.to_dense() first."));
+        }
         let sizes = infer_size(args.ints(SHAPE)?, tensor.numel())?;
         if tensor.layout().view_strides(&sizes).is_some() {
             return VIEW.call([tensor.into(), sizes_value(&sizes)]);

@@ -20,6 +20,10 @@ pub struct Overload {
     pub(super) is_one_with_dim: bool,
     /// Whether torch writes the function in Python.
     pub(super) in_python: bool,
+    /// Whether a list of one item does not stand for several equal ones, as a number does.
+    pub(super) takes_pairs: bool,
+    /// Whether one of the operands has to be a tensor.
+    pub(super) needs_tensor: bool,
 }
 
 // SAFETY: the names are interned strings that live as long as the interpreter.
@@ -33,14 +37,9 @@ pub(super) fn intern(text: &str) -> Raw {
     unsafe { ffi::PyUnicode_InternFromString(text.as_ptr()) }
 }
 
-/// torch's other spellings of a parameter's name. A function written in Python has none.
-pub(super) fn synonyms(overload: &Overload, name: &str) -> &'static [&'static str] {
+/// torch's other spellings of a parameter's name, those of NumPy.
+pub(super) fn synonyms(name: &str) -> &'static [&'static str] {
     match name {
-        // The function `torch.split` has other names than the method.
-        "self" if overload.op.python_name() == "split" => &["tensor", "input"],
-        "split_size" => &["split_size_or_sections"],
-        _ if overload.in_python => &[],
-        "self" => &["input", "x", "a", "x1"],
         "input" => &["x", "a", "x1"],
         "dim" => &["axis"],
         "keepdim" => &["keepdims"],
@@ -53,32 +52,27 @@ pub(super) fn synonyms(overload: &Overload, name: &str) -> &'static [&'static st
 impl Overload {
     pub fn new(op: &'static Operator, params: &[Param], takes_out: bool, is_one_with_dim: bool) -> Overload {
         let names = params.iter().map(|param| intern(shown(param))).collect();
-        Overload { op, shown: params.len(), names, takes_out, is_one_with_dim, in_python: false }
+        let (shown, [in_python, takes_pairs, needs_tensor]) = (params.len(), [false; 3]);
+        Overload { op, shown, names, takes_out, is_one_with_dim, in_python, takes_pairs, needs_tensor }
     }
 
     /// The overload of a function that torch writes in Python.
-    pub fn in_python(self, in_python: bool) -> Overload {
+    pub(super) fn in_python(self, in_python: bool) -> Overload {
         Overload { in_python, ..self }
     }
 
-    /// Whether it takes as many arguments as the call has.
-    pub(super) fn may_mean(&self, call: &Call) -> bool {
-        let given = call.given() + call.values.len();
-        let needed = self.params().iter().filter(|param| param.default.is_none()).count();
-        (needed..=self.shown + usize::from(self.takes_out)).contains(&given)
+    /// The overload with what it refuses besides arguments of wrong kinds.
+    pub(super) fn refusing(self, takes_pairs: bool, needs_tensor: bool) -> Overload {
+        Overload { takes_pairs, needs_tensor, ..self }
     }
 
-    /// Whether torch has several overloads that take as many arguments as the call has, where this is the only one: for
-    /// a number beside a tensor (arithmetic operators accept either in one), for a generator, for another dtype.
-    pub(super) fn stands_for_several(&self, call: &Call) -> bool {
-        let given = call.given() + call.values.len();
-        match self.op.python_name() {
-            "add" | "sub" | "mul" | "copy" => false,
-            "bmm" | "mm" | "div" | "floor_divide" => given != 2,
-            "count_nonzero" => given != 1,
-            "eye" | "rand" | "randn" | "rand_like" | "randint_like" | "randperm" | "movedim" | "view_copy" => true,
-            name if name.ends_with("_window") => true,
-            _ => self.params().iter().skip(1).any(|param| param.kind == Kind::Operand),
+    /// A function written in Python has no synonyms, but `torch.split` has other names than the method.
+    fn synonyms(&self, param: &Param) -> &'static [&'static str] {
+        match param.name {
+            "self" if self.op.python_name() == "split" => &["tensor"],
+            "split_size" => &["split_size_or_sections"],
+            _ if self.in_python => &[],
+            _ => synonyms(shown(param)),
         }
     }
 
@@ -103,7 +97,7 @@ impl Overload {
         params
             .iter()
             .position(|p| !is_unnamed(p) && same(shown(p)))
-            .or_else(|| params.iter().position(|p| synonyms(self, p.name).iter().any(|s| same(s))))
+            .or_else(|| params.iter().position(|p| self.synonyms(p).iter().any(|s| same(s))))
     }
 }
 

@@ -2,9 +2,9 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
-use rushlight_dispatch::signature::{Kind, Param};
+use rushlight_dispatch::signature::Kind;
 
-use super::call::shown;
+use super::signatures::Expected;
 use crate::errors::kind_of;
 use crate::{object, scalars};
 
@@ -34,12 +34,6 @@ pub(super) fn takes_no_keywords(name: &str) -> String {
     format!("TensorBase.{name}() takes no keyword arguments")
 }
 
-/// Whether an object is a list or tuple of integers.
-pub(super) fn is_list_of_ints(object: &Bound<'_, PyAny>) -> bool {
-    let is_list = object.is_instance_of::<PyTuple>() || object.is_instance_of::<PyList>();
-    is_list && items_of(object).iter().all(|item| matches!(scalars::int(item), Ok(Some(_))))
-}
-
 /// The sentence of torch and CPython about more arguments than a function takes, of which it needs some.
 pub(super) fn takes_fewer(name: &str, needed: usize, takes: usize, given: usize) -> String {
     let were = if given == 1 && needed == takes { "was" } else { "were" };
@@ -60,56 +54,51 @@ pub(super) fn items_of<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>
 }
 
 /// Describes the fault of an argument; `position` counts from one, as in torch, and is `None` for a keyword.
-pub(super) fn wrong(object: &Bound<'_, PyAny>, name: &str, param: &Param, position: Option<usize>) -> PyResult<String> {
-    if let Some(sentence) = wrong_item(&items_of(object), name, param, position)? {
-        return Ok(sentence);
-    }
-    if matches!(param.kind, Kind::Ints | Kind::IntOrInts)
-        && let Err(error) = scalars::int(object)
+pub(super) fn wrong(object: &Bound<'_, PyAny>, name: &str, param: &Expected, position: Option<usize>) -> String {
+    if position.is_some()
+        && let Some(sentence) = wrong_item(&items_of(object), name, param, position)
     {
-        let (param, error) = (shown(param), error.value(object.py()));
-        return Ok(format!("{name}(): argument '{param}' failed to unpack the object at pos 1 with error \"{error}"));
+        return sentence;
     }
     let (kind, display_name) = (kind_of(object), param.kind.display_name());
-    Ok(format!("{name}(): argument '{}'{} must be {display_name}, not {kind}", shown(param), at(position)))
+    format!("{name}(): argument '{}'{} must be {display_name}, not {kind}", param.name, at(position))
 }
 
 /// Describes the fault of the first bad item of a list.
 pub(super) fn wrong_item(
     items: &[Bound<'_, PyAny>],
     name: &str,
-    param: &Param,
+    param: &Expected,
     position: Option<usize>,
-) -> PyResult<Option<String>> {
-    let bad = items.iter().position(|item| match param.kind {
-        Kind::Ints | Kind::IntOrInts => scalars::int(item).ok().flatten().is_none(),
-        Kind::Tensors => !object::is_tensor(item),
-        _ => false,
-    });
-    let Some(place) = bad else { return Ok(None) };
-    let (kind, display_name, param_name) = (kind_of(&items[place]), param.kind.display_name(), shown(param));
-    if param.kind != Kind::Tensors
-        && let Err(error) = scalars::int(&items[place])
-    {
-        return Ok(Some(format!(
-            "{name}(): argument '{param_name}' failed to unpack the object at pos {} with error \"{}",
-            place + 1,
-            error.value(items[place].py())
-        )));
-    }
-    Ok(Some(match (param.kind, place) {
-        (Kind::Tensors, _) => {
-            format!("expected Tensor as element {place} in argument {}, but got {kind}", position.unwrap_or(1) - 1)
+) -> Option<String> {
+    match param.kind {
+        Kind::Tensors => {
+            let place = items.iter().position(|item| !object::is_tensor(item))?;
+            let (kind, argument) = (kind_of(&items[place]), position.unwrap_or(1) - 1);
+            Some(format!("expected Tensor as element {place} in argument {argument}, but got {kind}"))
         }
-        (_, 0) => format!(
-            "{name}(): argument '{param_name}'{} must be {display_name}, but found element of type {kind} at pos 0",
-            at(position)
-        ),
-        _ => format!(
-            "{name}(): argument '{param_name}' failed to unpack the object at pos {} with error \"type must be {display_name},but got {kind}\"",
-            place + 1
-        ),
-    }))
+        Kind::Ints | Kind::IntOrInts if matches!(scalars::int(items.first()?), Ok(None)) => Some(format!(
+            "{name}(): argument '{}'{} must be {}, but found element of type {} at pos 0",
+            param.name,
+            at(position),
+            param.kind.display_name(),
+            kind_of(&items[0])
+        )),
+        _ => None,
+    }
+}
+
+/// Describes the first item of a list of ints that is none, or has too many bits; torch looks at them last.
+pub(super) fn unpacking(name: &str, param: &str, items: &[Bound<'_, PyAny>]) -> Option<String> {
+    let (place, error) = items.iter().enumerate().find_map(|(place, item)| {
+        let error = match scalars::index(item) {
+            Ok(Some(_)) => return None,
+            Ok(None) => format!("type must be tuple of ints,but got {}\"", kind_of(item)),
+            Err(error) => error.value(item.py()).to_string(),
+        };
+        Some((place, error))
+    })?;
+    Some(format!("{name}(): argument '{param}' failed to unpack the object at pos {} with error \"{error}", place + 1))
 }
 
 pub(super) fn at(position: Option<usize>) -> String {

@@ -1,11 +1,20 @@
 //! The functions that torch writes in Python. CPython checks their arguments before the function sees them: first the
 //! keywords, then the number of positional arguments, then what is missing.
 
+use std::cmp::Reverse;
+
 use pyo3::Borrowed;
-use rushlight_dispatch::signature::{Kind, Param};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use rushlight_dispatch::signature::Kind;
 
 use super::call::{Call, Overload, says, shown};
+use super::inside;
 use super::messages::{items_of, takes_fewer, twice, unexpected, wrong_item};
+use super::refusal::first_wrong;
+use super::signatures::{Expected, Signature, Signatures};
+use crate::errors::{self, kind_of};
+use crate::object;
 
 /// The functions of `torch.nn.functional` that are not written in Python.
 const COMPILED: &[&str] = &[
@@ -54,15 +63,59 @@ pub fn is_written_in_python(namespace: &str, name: &str, is_method: bool) -> boo
     }
 }
 
+/// The error of a function written in Python: CPython's, or that of the statement which meets the first argument of a
+/// wrong kind.
+pub fn refusal(name: &str, overloads: &[Overload], signatures: &Signatures, call: &Call) -> Option<PyErr> {
+    // torch's function has the defaults of all overloads.
+    let needed = |overload: &Overload| overload.params().iter().filter(|param| param.default.is_none()).count();
+    let overload = overloads.iter().max_by_key(|one| (one.shown, Reverse(needed(one))))?;
+    if !overload.in_python {
+        return None;
+    }
+    if let Some(sentence) = counted(name, overload, &signatures.listed.first()?.params, call) {
+        return Some(PyTypeError::new_err(sentence));
+    }
+    // The overload that was meant is the one that takes most.
+    let mismatches = signatures.listed.iter().filter_map(|signature| Some((signature, first_wrong(signature, call)?)));
+    let (signature, (place, object)) = mismatches.max_by_key(|(_, (place, _))| *place)?;
+    if overload.op.python_name() == "stft" && !inside::is_used_first(&signature.params[place], &object) {
+        // The function passes all arguments on, except those of the padding.
+        let params = signature.params.iter().filter(|param| !matches!(param.name, "center" | "pad_mode"));
+        let own = call.receiver.map(|_| "Tensor".to_owned());
+        let kinds = own.into_iter().chain(params.map(|param| kind_given(signature, param, call)));
+        return Some(PyTypeError::new_err(errors::invalid_combination("stft", kinds, std::iter::empty())));
+    }
+    inside::error(overload.op, signature, place, call.receiver.is_some(), is_with_indices(overload, call), &object)
+}
+
+/// Whether a call asks for the indices of the largest elements: torch has another function for them.
+fn is_with_indices(overload: &Overload, call: &Call) -> bool {
+    let Some(place) = overload.params().iter().position(|param| param.name == "return_indices") else { return false };
+    let by_name = || call.keywords().find(|(keyword, _)| overload.place(*keyword) == Some(place));
+    let flag = call.at(place).or_else(|| by_name().map(|(_, value)| value));
+    flag.is_some_and(|flag| flag.is_truthy().unwrap_or_default())
+}
+
+/// The kind of the argument for a parameter, or of its default.
+fn kind_given(signature: &Signature, param: &Expected, call: &Call) -> String {
+    let place = signature.params.iter().position(|one| one.name == param.name);
+    let by_position = place.and_then(|place| call.positional().nth(place));
+    let by_name = || call.keywords().find(|(keyword, _)| keyword.to_str().is_ok_and(|text| text == param.name));
+    match by_position.or_else(|| by_name().map(|(_, value)| value)) {
+        Some(object) => kind_of(&object),
+        None if param.default == Some("None") => "NoneType".into(),
+        None => param.kind.display_name().into(),
+    }
+}
+
 /// What CPython says if the arguments do not fit the parameters. Their kinds are not its concern.
-pub fn refusal(name: &str, overloads: &[Overload], call: &Call) -> Option<String> {
-    let overload = overloads.iter().max_by_key(|overload| overload.shown).filter(|overload| overload.in_python)?;
-    let prefix = match call.receiver {
-        Some(_) => "Tensor.",
-        None if name.starts_with("max_pool") => "_",
-        None => "",
+fn counted(name: &str, overload: &Overload, expected: &[Expected], call: &Call) -> Option<String> {
+    let name = match call.receiver {
+        Some(_) => format!("Tensor.{name}"),
+        None if name.starts_with("max_pool") && is_with_indices(overload, call) => format!("{name}_with_indices"),
+        None if name.starts_with("max_pool") => format!("_{name}"),
+        None => name.to_owned(),
     };
-    let name = format!("{prefix}{name}");
     let (params, takes, given) = (overload.params(), overload.positional(), call.given());
     let is_variadic = params.iter().any(|param| param.kind == Kind::Tensors);
     let mut is_filled: Vec<bool> = (0..params.len()).map(|place| place < given.min(takes)).collect();
@@ -77,7 +130,7 @@ pub fn refusal(name: &str, overloads: &[Overload], call: &Call) -> Option<String
         }
     }
     if is_variadic {
-        return not_tensors(&name, params, call);
+        return not_tensors(&name, expected, call);
     }
     if given > takes {
         let needed = params[..takes].iter().filter(|param| param.default.is_none()).count();
@@ -103,13 +156,18 @@ pub fn refusal(name: &str, overloads: &[Overload], call: &Call) -> Option<String
     Some(format!("{name}() missing {} required {what} argument{plural}: {listed}", names.len()))
 }
 
-/// What torch says about the first argument that is not a tensor. `atleast_1d` and its like pass a single argument on, a
-/// tensor or a list.
-fn not_tensors(name: &str, params: &[Param], call: &Call) -> Option<String> {
+/// What torch says about the first argument that is not a tensor. `atleast_1d` and its like, and `meshgrid`, pass a single
+/// argument on, a tensor or a list.
+fn not_tensors(name: &str, expected: &[Expected], call: &Call) -> Option<String> {
     let positional: Vec<_> = call.positional().map(Borrowed::to_owned).collect();
-    let items = match positional.len() {
-        1 if name.starts_with("atleast") => items_of(&positional[0]),
-        _ => positional,
+    let items = match &positional[..] {
+        [single] if name.starts_with("atleast") || name == "meshgrid" => items_of(single),
+        _ => positional.clone(),
     };
-    wrong_item(&items, name, params.first()?, Some(1)).ok()?
+    if let ([single], true, true) = (&positional[..], items.is_empty(), name.starts_with("atleast"))
+        && !object::is_tensor(single)
+    {
+        return Some(errors::invalid_combination(name, [kind_of(single)].into_iter(), std::iter::empty()));
+    }
+    wrong_item(&items, name, expected.first()?, Some(1))
 }

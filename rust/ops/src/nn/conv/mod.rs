@@ -10,7 +10,7 @@ mod primitives;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, to_dims};
-use rushlight_core::{Dims, Error, Result, window};
+use rushlight_core::{DType, Dims, Error, Result, window};
 use smallvec::SmallVec;
 
 use output_size::{output_size, too_many};
@@ -103,7 +103,7 @@ impl ConvParams {
                 Shape(input.sizes())
             )));
         }
-        check_dtypes(&input, weight, args.optional_tensor(BIAS))?;
+        check_dtypes(&input, weight, args.optional_tensor(BIAS), args.int(groups)?)?;
         let stride = spread(args, stride, dims, "stride")?;
         let dilation = spread(args, dilation, dims, "dilation")?;
         let padding = match args.optional_str(padding) {
@@ -270,7 +270,7 @@ fn narrow(size: i128) -> Result<i64> {
     i64::try_from(size).map_err(|_| too_many())
 }
 
-fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
+fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, groups: i64) -> Result<()> {
     let convert = "Convert one of them: x.to(weight.dtype).";
     match bias {
         Some(bias) if bias.dtype() != input.dtype() => Err(Error::runtime(format!(
@@ -279,6 +279,18 @@ fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Resul
             bias.dtype().c_name()
         ))
         .hint(convert)),
+        _ if input.dtype() != weight.dtype()
+            && (is_with_library(input, weight, groups) || input.dtype().is_complex()) =>
+        {
+            let (own, other) = (class_name(input.dtype()), class_name(weight.dtype()));
+            let end = if input.dtype().is_complex() {
+                ""
+            } else {
+                " or input should be a MKLDNN tensor and weight is a dense tensor"
+            };
+            Err(Error::runtime(format!("Input type ({own}) and weight type ({other}) should be the same{end}"))
+                .hint(convert))
+        }
         _ if input.dtype() != weight.dtype() => Err(Error::runtime(format!(
             "expected scalar type {} but found {}",
             input.dtype().display_name(),
@@ -287,6 +299,31 @@ fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Resul
         .hint(convert)),
         _ if !ACCEPTED.has(input.dtype()) => Err(Error::unsupported("slow_conv2d_cpu", input.dtype())),
         _ => Ok(()),
+    }
+}
+
+/// Whether torch convolves with another library, which says differently that the dtypes do not match: in float32 only if
+/// it pays.
+fn is_with_library(input: &Tensor, weight: &Tensor, groups: i64) -> bool {
+    let is_wide = |sizes: &[isize]| matches!(sizes, [_, _, .., height, width] if *height > 3 && *width > 3);
+    match input.dtype() {
+        DType::BF16 => true,
+        DType::F32 => {
+            groups > 1
+                || is_wide(weight.sizes())
+                || input.sizes().first().is_some_and(|batch| *batch > 1)
+                || input.numel() > 20480
+        }
+        _ => false,
+    }
+}
+
+/// torch's name for the class of a dtype's tensors on the CPU.
+fn class_name(dtype: DType) -> String {
+    match dtype {
+        DType::BF16 | DType::Bool => format!("CPU{}Type", dtype.display_name()),
+        dtype if dtype.is_complex() => format!("CPU{}Type", dtype.display_name()),
+        dtype => format!("torch.{}Tensor", dtype.display_name()),
     }
 }
 

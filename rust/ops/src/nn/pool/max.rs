@@ -304,7 +304,7 @@ macro_rules! max_rows {
             autocast: Autocast::fp32_if($dims == 3),
             namespace: "nn.functional",
             variants: Variants::FUNCTION,
-            signature: "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False, bool return_indices=False) -> Any",
+            signature: "(Tensor input, int[1] kernel_size, int[1]? stride=None, int[1] padding=0, int[1] dilation=1, bool ceil_mode=False, truth return_indices=False) -> Any",
             doc: concat!(
                 "The largest element of each window of ", $doc, ", with its index among the elements of its channel if `return_indices`.\n\n",
                 $functional_example

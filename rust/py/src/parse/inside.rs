@@ -1,0 +1,209 @@
+//! What happens inside a function that torch writes in Python when an argument has a wrong kind: an operation that the
+//! argument does not have, or an error of the operator that the function calls.
+
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt};
+use rushlight_dispatch::operator::Operator;
+use rushlight_dispatch::signature::Kind;
+
+use super::messages::{items_of, wrong};
+use super::signatures::{Expected, Signature};
+use crate::errors::{self, kind_of};
+use crate::object;
+
+/// The attribute that a function asks an argument for, before anything else uses it.
+fn attribute(function: &str, param: &str) -> Option<&'static str> {
+    Some(match (function, param) {
+        ("softsign", "input") => "abs",
+        ("tanhshrink", "input") => "tanh",
+        ("glu" | "stft" | "group_norm" | "local_response_norm", "input") => "dim",
+        ("margin_ranking_loss", "input1" | "input2" | "target") | ("multi_margin_loss", "weight") => "dim",
+        ("norm", "input") => "layout",
+        ("split", "input") => "split",
+        ("l1_loss" | "mse_loss" | "binary_cross_entropy", "input" | "target" | "weight") => "size",
+        ("smooth_l1_loss" | "huber_loss" | "binary_cross_entropy_with_logits", "input" | "target") => "size",
+        ("instance_norm" | "gaussian_nll_loss", "input") => "size",
+        ("adaptive_max_pool2d_with_indices" | "adaptive_max_pool3d_with_indices", "input") => "size",
+        ("adaptive_avg_pool2d" | "adaptive_avg_pool3d", "input") => "size",
+        ("normalize", "input") => "norm",
+        ("max_pool3d", "input") => "is_cuda",
+        _ => return None,
+    })
+}
+
+/// Python's sentence about the first operation that an argument does not have, with `_` for its kind.
+fn operation(function: &str, param: &str) -> Option<&'static str> {
+    Some(match (function, param) {
+        ("hardtanh", "min_val") => "'>' not supported between instances of '_' and 'float'",
+        ("hardtanh", "max_val") => "'>' not supported between instances of 'float' and '_'",
+        ("softmin", "input") => "bad operand type for unary -: '_'",
+        ("group_norm", "num_groups") => "unsupported operand type(s) for //: 'int' and '_'",
+        ("local_response_norm", "size") | ("stft", "n_fft") => "unsupported operand type(s) for //: '_' and 'int'",
+        ("gaussian_nll_loss", "target") => "unsupported operand type(s) for -: 'Tensor' and '_'",
+        ("gaussian_nll_loss", "var") => "'<' not supported between instances of '_' and 'int'",
+        ("multilabel_soft_margin_loss", "target") => "unsupported operand type(s) for *: '_' and 'Tensor'",
+        ("multilabel_soft_margin_loss", "weight") => "unsupported operand type(s) for *: 'Tensor' and '_'",
+        ("poisson_nll_loss" | "gaussian_nll_loss" | "multilabel_soft_margin_loss", "reduction") => {
+            "unsupported operand type(s) for +: '_' and 'str'"
+        }
+        ("triplet_margin_loss", "margin") => "'<=' not supported between instances of '_' and 'int'",
+        _ => return None,
+    })
+}
+
+/// The operator that a function calls, if it has another name.
+pub(super) fn inner<'n>(function: &'n str, param: &str) -> &'n str {
+    match (function, param) {
+        ("nll_loss", _) => "nll_loss_nd",
+        ("cross_entropy", _) => "cross_entropy_loss",
+        ("multilabel_soft_margin_loss", "input") => "log_sigmoid",
+        ("softmin", "dim") => "softmax",
+        ("unfold", _) => "im2col",
+        ("fold", _) => "col2im",
+        ("grid_sample", _) => "grid_sampler",
+        (name, _) => name.strip_suffix("_with_indices").unwrap_or(name),
+    }
+}
+
+/// The error of the operator to which `norm` or `split` passes an argument at this position, one of several by the kinds
+/// of the other arguments.
+fn passed_on(
+    name: &str,
+    signature: &Signature,
+    param: &Expected,
+    position: usize,
+    object: &Bound<'_, PyAny>,
+) -> Option<PyErr> {
+    let has = |kind: Kind| signature.params.iter().any(|param| param.kind == kind && !param.keyword_only);
+    let (inner, renamed, kind) = match (name, param.name) {
+        ("norm", "dim") if has(Kind::Str) && object.len().is_err() => {
+            let sentence = format!("object of type '{}' has no len()", kind_of(object));
+            return Some(PyTypeError::new_err(sentence));
+        }
+        ("norm", "p") => ("linalg_vector_norm", "ord", Kind::Scalar),
+        ("norm", other) => ("linalg_vector_norm", other, param.kind),
+        (_, "split_size" | "sections") => ("split_with_sizes", "split_sizes", Kind::Ints),
+        ("split", _) if has(Kind::Int) && !has(Kind::Ints) => {
+            let kinds = ["Tensor".to_owned(), "int".to_owned(), kind_of(object)];
+            let sentence = errors::invalid_combination("split", kinds.into_iter(), std::iter::empty());
+            return Some(PyTypeError::new_err(sentence));
+        }
+        (_, other) => ("split_with_sizes", other, param.kind),
+    };
+    let expected = Expected { name: renamed, kind, ..param.clone() };
+    Some(PyTypeError::new_err(wrong(object, inner, &expected, Some(position))))
+}
+
+/// Whether `stft` uses an argument before it passes all of them on, in a way that its kind does not allow.
+pub(super) fn is_used_first(param: &Expected, object: &Bound<'_, PyAny>) -> bool {
+    let is_number =
+        || object.is_instance_of::<PyFloat>() || object.is_instance_of::<PyInt>() || object::is_tensor(object);
+    param.name == "input" || param.name == "n_fft" && !is_number()
+}
+
+/// Whether the function makes a list of a number, and takes no other list of one item.
+pub(super) fn takes_pairs(op: &Operator) -> bool {
+    let sized = op.python_name().starts_with("adaptive") && !op.python_name().contains("1d");
+    op.namespace == "nn.functional" && (sized || matches!(op.python_name(), "fold" | "unfold"))
+}
+
+pub(super) fn is_single_item(object: &Bound<'_, PyAny>) -> bool {
+    items_of(object).len() == 1
+}
+
+/// torch's error for a list of one item.
+pub(super) fn single_item(op: &Operator, param: &str) -> PyErr {
+    let name = op.python_name();
+    let (inner, dims) = (inner(name, param), if name.contains("3d") { 3 } else { 2 });
+    PyRuntimeError::new_err(match name {
+        "fold" | "unfold" => format!("It is expected {param} equals to 2, but got size 1"),
+        name if name.contains("max") => format!("{inner}(): internal error: output_size.size() must be {dims}"),
+        _ => format!("{inner}: output_size must be {dims}"),
+    })
+}
+
+/// torch's error for an argument of a wrong kind at a place of a signature, if it is not that of the operator of the same
+/// name.
+pub(super) fn error(
+    op: &Operator,
+    signature: &Signature,
+    place: usize,
+    is_method: bool,
+    with_indices: bool,
+    object: &Bound<'_, PyAny>,
+) -> Option<PyErr> {
+    let (name, kind, param) = (op.python_name(), kind_of(object), &signature.params[place]);
+    if let Some(attribute) = attribute(name, param.name) {
+        return Some(PyAttributeError::new_err(format!("'{kind}' object has no attribute '{attribute}'")));
+    }
+    if matches!(name, "norm" | "split") {
+        return passed_on(name, signature, param, place + 1 + usize::from(is_method), object);
+    }
+    if let Some(sentence) = operation(name, param.name) {
+        if sentence.ends_with("'str'") && matches!(kind.as_str(), "list" | "tuple") {
+            let sentence = format!("can only concatenate {kind} (not \"str\") to {kind}");
+            return Some(PyTypeError::new_err(sentence));
+        }
+        let elements = object::as_tensor(object.as_borrowed()).map(|tensor| tensor.numel());
+        if let Some(elements) = elements.filter(|elements| *elements != 1 && sentence.contains("instances")) {
+            let many = if elements == 0 { "no values" } else { "more than one value" };
+            return Some(PyRuntimeError::new_err(format!("Boolean value of Tensor with {many} is ambiguous")));
+        }
+        return Some(PyTypeError::new_err(sentence.replace('_', &kind)));
+    }
+    if name == "istft" {
+        return Some(PyTypeError::new_err(wrong(object, name, param, Some(place + 1 + usize::from(is_method)))));
+    }
+    if op.namespace != "nn.functional" {
+        return None;
+    }
+    let text = || object.str().map(|text| text.to_string()).unwrap_or_default();
+    let sized = name.starts_with("adaptive") && !name.contains("1d") && param.name == "output_size";
+    match param.name {
+        "p" if name == "multi_margin_loss" => return Some(PyValueError::new_err("only p == 1 and p == 2 supported")),
+        "reduction" => return Some(PyValueError::new_err(format!("{} is not a valid value for reduction", text()))),
+        "mode" if name == "grid_sample" => {
+            return Some(PyValueError::new_err(format!(
+                "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{}'",
+                text()
+            )));
+        }
+        "padding_mode" if name == "grid_sample" => {
+            return Some(PyValueError::new_err(format!(
+                "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{}'",
+                text()
+            )));
+        }
+        _ if sized && object.len().is_err() => {
+            return Some(PyTypeError::new_err(format!("object of type '{kind}' has no len()")));
+        }
+        _ => {}
+    }
+    // The function passes its arguments on by position, in an order that may be another one.
+    let position = match (name, param.name) {
+        ("softmin", "dim") => 1,
+        ("batch_norm" | "instance_norm", "weight") => 2,
+        ("batch_norm" | "instance_norm", "bias") => 3,
+        ("batch_norm" | "instance_norm", "running_mean") => 4,
+        ("batch_norm" | "instance_norm", "running_var") => 5,
+        ("smooth_l1_loss", "beta") | ("binary_cross_entropy_with_logits", "pos_weight") => 4,
+        ("cross_entropy", "label_smoothing") => 6,
+        ("kl_div", "log_target") => return None,
+        _ => place + 1,
+    };
+    let inner = &format!("{}{}", inner(name, param.name), if with_indices { "_with_indices" } else { "" });
+    // The function makes a list of the items of any object.
+    let first = if sized { object.try_iter().ok().and_then(|mut items| items.next()?.ok()) } else { None };
+    let kind = first.as_ref().map_or(kind, kind_of);
+    let pairs = first.is_some()
+        || matches!(name, "fold" | "unfold") && param.kind == Kind::IntOrInts && items_of(object).is_empty();
+    Some(PyTypeError::new_err(if pairs {
+        let (param, wanted) = (param.name, param.kind.display_name());
+        format!(
+            "{inner}(): argument '{param}' (position {position}) must be {wanted}, but found element of type {kind} at pos 0"
+        )
+    } else {
+        wrong(object, inner, param, Some(position))
+    }))
+}
