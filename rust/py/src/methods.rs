@@ -178,7 +178,7 @@ methods! {
     }
     fn is_pinned(own, device) "Whether the elements are in pinned memory." {
         let _ = device;
-        own.give(false)
+        own.give(!own.tensor.is_sparse() && own.tensor.storage().is_page_locked())
     }
     fn is_conj(own) "Whether the tensor is a conjugate view, computed when its elements are read." {
         own.give(own.tensor.is_lazy_conj() && own.tensor.dtype().is_complex())
