@@ -418,7 +418,7 @@ def test_data_parallel(devices):
             pieces = torch.nn.parallel.scatter(y, [0, 1, 2])
             assert [len(one) for one in pieces] == [2, 2, 1]
             torch.nn.parallel.gather([one * 2 for one in pieces], 0).sum().backward()
-            assert y.grad.unique().tolist() == [2.0]
+            assert y.grad.cpu().unique().tolist() == [2.0]
             try:
                 torch.nn.DataParallel(Net().to("cuda:1"))(x, scale={"by": 1.0})
             except RuntimeError as error:

@@ -258,7 +258,7 @@ def _shown(amount: int, is_size: bool) -> str:
     while amount >= step * (1 if is_size else 750) and place < len(units) - 1:
         amount //= step
         place += 1
-    return f"{amount:7d} {units[place]}" if is_size else f"{amount:7d} {units[place]}  "
+    return f"{amount:6d} {units[place]:<3}"
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:

@@ -9,7 +9,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Result};
 
 use crate::args::replace_where;
-use crate::interceptors::{Modes, Rest};
+use crate::interceptors::{Modes, Rest, count_autocast_on_cuda};
 use crate::operator::{Args, Autocast, Operator};
 use crate::primitives::primitives;
 use crate::value::{Output, Target};
@@ -44,6 +44,9 @@ pub fn set(place: Place, lower: Option<DType>) -> Option<DType> {
     let mut dtypes = HALF_DTYPES.get();
     let before = std::mem::replace(&mut dtypes[place as usize], lower);
     HALF_DTYPES.set(dtypes);
+    if place == Place::Cuda && lower.is_some() != before.is_some() {
+        count_autocast_on_cuda(lower.is_some());
+    }
     if before.is_some() {
         Modes::AUTOCAST.leave(1);
     }
@@ -160,6 +163,7 @@ fn on_cuda(op: &Operator) -> Result<Autocast> {
                  contain it and are safe.",
             ));
         }
+        _ if op.autocast == Autocast::Promote => Autocast::Promote,
         _ => Autocast::Unchanged,
     })
 }

@@ -204,7 +204,7 @@ methods! {
     }
     fn is_shared(own) "Whether the elements are in shared memory." {
         memory_access::with_memory(own.tensor)?;
-        own.give(own.tensor.storage().is_cross_process())
+        own.give(matches!(own.tensor.device(), Device::Cuda(_)) || own.tensor.storage().is_cross_process())
     }
     fn is_inference(own) "Whether the tensor was made in inference mode." { own.give(own.tensor.is_inference()) }
     fn detach(own) "The same elements without history." { own.wrap(own.tensor.detach()) }

@@ -282,7 +282,7 @@ impl PyStorage {
     }
 
     fn is_shared(&self) -> bool {
-        self.storage.is_cross_process()
+        self.is_cuda() || self.storage.is_cross_process()
     }
 
     /// The name of the file that is mapped and written through, or None.
@@ -299,7 +299,7 @@ impl PyStorage {
         (writes == MapMode::Shared).then(|| (file.as_raw_fd(), name.to_owned(), offset))
     }
 
-    /// Moves the bytes to shared memory; all tensors on them follow.
+    /// Moves the bytes to shared memory; all tensors on them follow. Memory of a CUDA device can be shared where it is.
     fn share_memory_(slf: PyRef<'_, Self>) -> PyResult<PyRef<'_, Self>> {
         share(&slf.storage)?;
         Ok(slf)
@@ -353,8 +353,11 @@ impl PyStorage {
     }
 }
 
-/// Moves bytes that are private to this process to shared memory.
+/// Moves bytes that are private to this process to shared memory. Memory of a CUDA device can be shared where it is.
 pub fn share(storage: &Storage) -> PyResult<()> {
+    if let Device::Cuda(_) = storage.device() {
+        return Ok(());
+    }
     // A file that is written through is shared already, and writes must continue to reach it.
     // A file that is written through is shared already, and writes must continue to reach it. An emptied storage has no
     // bytes that could be shared.

@@ -52,7 +52,7 @@ pub static COPY: Operator = Operator {
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, crate::create::fill::nothing),
-        formula(OTHER, Saves::NOTHING, |d| d.grad()),
+        formula(OTHER, Saves::NOTHING, |d| super::back_home(d, OTHER)),
     ]),
     node: "torch::autograd::CopyBackwards",
     samples: &["t(2, 3), t(3)", "t(2, 3), 2"],
