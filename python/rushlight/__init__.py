@@ -44,9 +44,7 @@ inf = 1e999
 nan = inf - inf
 newaxis = None
 
-seed = default_generator.seed
 initial_seed = default_generator.initial_seed
-manual_seed = default_generator.manual_seed
 get_rng_state = default_generator.get_state
 
 

@@ -1,11 +1,13 @@
 """``python -m rushlight script.py [arguments]`` runs a program written for torch, without changes, on rushlight.
 
 ``python -m rushlight inspect FILE`` shows what a file of tensors contains and what loading it would execute.
+``python -m rushlight doctor`` shows what was found for GPUs, what is missing, and what to type.
 """
 
 import sys
 
 _USAGE = "usage: python -m rushlight (script.py | -m module) [arguments]\n       python -m rushlight inspect FILE..."
+_USAGE += "\n       python -m rushlight doctor"
 
 
 def _run_script(path):
@@ -49,6 +51,10 @@ def main():
         from rushlight._checkpoint.inspect import main as inspect
 
         sys.exit(inspect(arguments[1:]))
+    if arguments[0] == "doctor":
+        from rushlight.cuda._doctor import main as doctor
+
+        sys.exit(doctor())
     from rushlight import _as_torch
 
     _as_torch.install_everywhere()

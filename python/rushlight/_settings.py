@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rushlight import device
 
 __all__ = [
+    "manual_seed",
+    "seed",
     "are_deterministic_algorithms_enabled",
     "get_default_device",
     "get_deterministic_debug_mode",
@@ -184,3 +186,30 @@ def set_float32_matmul_precision(precision: str) -> None:
     if precision not in ("highest", "high", "medium"):
         raise ValueError(f"{precision} is not a valid precision: 'highest', 'high' or 'medium'")
     _strict["matmul"] = precision
+
+
+def manual_seed(seed: int) -> _C.Generator:
+    """Restarts the default generators of the CPU and of all GPUs from ``seed``, any integer of 64 bits.
+
+    Returns the generator of the CPU.
+
+    Raises:
+        ValueError: the seed needs more than 64 bits.
+
+    >>> torch.manual_seed(0).initial_seed()
+    0
+    """
+    generator = _C.default_generator.manual_seed(seed)
+    _C._cuda_seed_devices(generator.initial_seed())
+    return generator
+
+
+def seed() -> int:
+    """Seeds the default generators of the CPU and of all GPUs from the system's randomness and returns the seed.
+
+    >>> torch.seed() != torch.seed()
+    True
+    """
+    number = _C.default_generator.seed()
+    _C._cuda_seed_devices(number)
+    return number

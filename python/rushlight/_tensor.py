@@ -3,7 +3,7 @@
 from functools import wraps
 from types import NoneType
 
-from rushlight import _utils
+from rushlight import _C, _utils
 from rushlight._C import DisableTorchFunctionSubclass, Tensor, UntypedStorage, _expect_overrides
 from rushlight._C import _disabled_torch_function_impl as _disabled
 from rushlight._C import channels_last as _channels_last
@@ -287,13 +287,25 @@ def module_load(self, other, assign=False):
 
 @_method
 def pin_memory(self, device=None):
-    """The tensor itself, with a warning: pinned memory is for GPUs, and there is none."""
+    """The elements in page-locked memory, which GPUs copy while the program goes on; itself if they are there already.
+
+    Without a GPU it is the tensor itself, with a warning. Gradients flow through the copy.
+
+    Raises:
+        RuntimeError: the tensor is not on the CPU, or is sparse.
+    """
     if not isinstance(device, (str, int, _device, NoneType)):
         raise TypeError(
             f"pin_memory(): argument 'device' (position 1) must be torch.device, not {type(device).__name__}"
         )
-    warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.")
-    return self
+    if _C._cuda_device_count() == 0:
+        warn(
+            "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used."
+        )
+        return self
+    if self.device.type != "cpu" or self.layout != _C.strided:
+        raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+    return self if self.is_pinned() else _C._cuda_pin(self)
 
 
 @_method

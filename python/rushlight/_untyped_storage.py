@@ -82,7 +82,7 @@ def _bytes(storage):
 
 
 def _check_reachable(storage):
-    if storage.device.type != "cpu":
+    if storage.device.type == "meta":
         raise NotImplementedError(f"Not available for '{storage.device.type}' device type")
 
 
@@ -136,7 +136,7 @@ def copy_(self, source, non_blocking=None):
         raise TypeError(f"copy_(): argument 'src' (position 1) must be torch.Storage, not {type(source).__name__}")
     if len(source) != len(self):
         raise RuntimeError(f"size does not match, self was {len(self)} bytes but src was {len(source)} bytes")
-    _bytes(self).copy_(_bytes(source))
+    _bytes(self).copy_(_bytes(source), bool(non_blocking))
     return self
 
 
@@ -181,17 +181,27 @@ def to(self, *, device, non_blocking=False):
     import rushlight as torch
 
     device = torch.device(device)
+    if device.type == "cuda":
+        return self.cuda(device, non_blocking)
     if device.type == self.device.type:
         return self
-    if device.type == "cuda":
-        return self.cuda(device)
+    if device.type == "cpu":
+        return self.cpu()
     raise AssertionError(f"{device.type.upper()} device module is not loaded")
 
 
 @_method
 def cuda(self, device=None, non_blocking=False):
-    """Refused: no storage is on a GPU."""
-    return type(self)(len(self), device="cuda" if device is None else device).copy_(self)
+    """The bytes on a GPU, by default the current one: the storage itself if it is there.
+
+    Raises:
+        RuntimeError: there is no GPU.
+    """
+    device = _C.device("cuda" if device is None else device)
+    index = _C._cuda_current_device() if device.index is None else device.index
+    if self.device.type == "cuda" and self.device.index == index:
+        return self
+    return type(self)(len(self), device=_C.device("cuda", index)).copy_(self, non_blocking)
 
 
 @_method
@@ -229,8 +239,8 @@ def new(self):
 
 @_method
 def cpu(self):
-    """The storage itself, which is already on the CPU."""
-    return self
+    """The bytes on the CPU: the storage itself if it is there."""
+    return self if self.device.type == "cpu" else type(self)(len(self)).copy_(self)
 
 
 @_method
@@ -241,15 +251,24 @@ def untyped(self):
 
 @_method
 def pin_memory(self, device=None):
-    """The storage itself, with a warning: pinned memory is for GPUs, and there is none."""
-    warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.")
-    return self
+    """The bytes in page-locked memory, which GPUs copy while the program goes on; itself if they are there already.
+
+    Without a GPU it is the storage itself, with a warning.
+    """
+    if self.device.type != "cpu":
+        raise TypeError(f"cannot pin 'torch.{self.device.type}.UntypedStorage' only CPU memory can be pinned")
+    if _C._cuda_device_count() == 0:
+        warn(
+            "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used."
+        )
+        return self
+    return self if self.is_pinned() else _C._cuda_pinned_storage(len(self)).copy_(self)
 
 
 @_method
 def is_pinned(self, device=None):
-    """Whether the memory is pinned: always False."""
-    return False
+    """Whether the bytes are in page-locked memory."""
+    return _bytes(self).is_pinned()
 
 
 @_method

@@ -106,9 +106,10 @@ def _rebuild(function, arguments, requires_grad, kind, state):
 def _rebuild_storage(content, device):
     import rushlight as torch
 
-    if device != "cpu":
+    if device == "meta":
         return torch.UntypedStorage(content, device=device)
-    return torch.UntypedStorage._from_buffer(bytearray(content))
+    storage = torch.UntypedStorage._from_buffer(bytearray(content))
+    return storage if device == "cpu" else storage.cuda(device)
 
 
 def _rebuild_parameter(data, requires_grad, backward_hooks):

@@ -1,78 +1,84 @@
-"""`torch.accelerator`: the accelerator of this machine. rushlight has none yet."""
+"""`torch.accelerator`: the GPUs of this machine, under names that do not depend on their kind."""
 
 from __future__ import annotations
 
-from ._absent import declare
+from rushlight import _C, cuda
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any
 
     from rushlight import device
-
-
-def _refuse(name: str = "") -> NoReturn:
-    raise RuntimeError("Cannot access accelerator device when none is available.")
-
+    from rushlight.cuda import Stream
 
 __all__ = [
-    *declare(
-        globals(),
-        "there is no accelerator",
-        """
-        class Graph(keep_graph=False, *, pool=None, capture_error_mode='default')
-        current_device_idx()
-        current_stream(device=None)
-        empty_host_cache() = None
-        get_device_capability(device=None)
-        get_memory_info(device_index=None)
-        max_memory_allocated(device_index=None) = 0
-        max_memory_reserved(device_index=None) = 0
-        memory_allocated(device_index=None) = 0
-        memory_reserved(device_index=None) = 0
-        memory_stats(device_index=None) = {}
-        reset_accumulated_memory_stats(device_index=None) = None
-        reset_peak_memory_stats(device_index=None) = None
-        set_device_idx(device)
-        set_stream(stream)
-        """,
-    ),
-    "device_index",
+    "Graph",
     "current_accelerator",
+    "current_device_idx",
     "current_device_index",
+    "current_stream",
     "device_count",
+    "device_index",
     "empty_cache",
+    "empty_host_cache",
+    "get_device_capability",
+    "get_memory_info",
     "is_available",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+    "set_device_idx",
     "set_device_index",
+    "set_stream",
     "synchronize",
 ]
 
 
-def is_available() -> bool:
-    """Whether there is an accelerator: always False, because no operator runs on one yet.
+def _need() -> None:
+    if not is_available():
+        raise RuntimeError("Cannot access accelerator device when none is available.")
 
-    >>> torch.accelerator.is_available()
-    False
+
+def _index(device: Any) -> int:
+    """The number of a device, the current one for None."""
+    _need()
+    if isinstance(device, (str, _C.device)):
+        device = _C.device(device)
+        if device.type != "cuda":
+            raise ValueError(f"{device.type} doesn't match the current accelerator cuda.")
+        device = device.index
+    return cuda.current_device() if device is None else int(device)
+
+
+def is_available() -> bool:
+    """Whether there is an accelerator.
+
+    >>> torch.accelerator.is_available() == torch.cuda.is_available()
+    True
     """
-    return False
+    return _C._cuda_device_count() > 0
 
 
 def device_count() -> int:
     """The number of accelerators that can be used.
 
-    >>> torch.accelerator.device_count()
-    0
+    >>> torch.accelerator.device_count() == torch.cuda.device_count()
+    True
     """
-    return 0
+    return _C._cuda_device_count()
 
 
 def current_accelerator(check_available: bool = False) -> device | None:
     """The type of the accelerator, or None.
 
-    >>> torch.accelerator.current_accelerator() is None
+    >>> torch.accelerator.current_accelerator() in (None, torch.device("cuda"))
     True
     """
-    return None
+    return _C.device("cuda") if is_available() else None
 
 
 class device_index:
@@ -84,13 +90,16 @@ class device_index:
 
     def __init__(self, device: int | None, /) -> None:
         self.idx = device
+        self.prev_idx = -1
 
     def __enter__(self) -> None:
         if self.idx is not None:
-            _refuse()
+            _need()
+            self.prev_idx = _C._cuda_set_device(self.idx)
 
     def __exit__(self, *exception: object) -> None:
-        pass
+        if self.prev_idx >= 0:
+            _C._cuda_set_device(self.prev_idx)
 
 
 def current_device_index() -> int:
@@ -98,51 +107,192 @@ def current_device_index() -> int:
 
     Raises:
         RuntimeError: there is no accelerator.
-
-    >>> try:
-    ...     torch.accelerator.current_device_index()
-    ... except RuntimeError as error:
-    ...     print(error)
-    Cannot access accelerator device when none is available.
     """
-    _refuse()
+    return _index(None)
+
+
+def current_device_idx() -> int:
+    """The old name of `current_device_index`."""
+    return _index(None)
 
 
 def set_device_index(device: Any, /) -> None:
-    """Selects the accelerator to use.
+    """Selects the accelerator to use. A negative number has no effect.
 
     Raises:
         RuntimeError: there is no accelerator.
-
-    >>> try:
-    ...     torch.accelerator.set_device_index(0)
-    ... except RuntimeError as error:
-    ...     print(error)
-    Cannot access accelerator device when none is available.
     """
-    _refuse()
+    cuda.set_device(_index(device))
+
+
+def set_device_idx(device: Any, /) -> None:
+    """The old name of `set_device_index`."""
+    set_device_index(device)
 
 
 def synchronize(device: Any = None, /) -> None:
-    """Waits for an accelerator.
+    """Waits until all work that was enqueued on an accelerator has run.
 
     Raises:
         RuntimeError: there is no accelerator.
-
-    >>> try:
-    ...     torch.accelerator.synchronize()
-    ... except RuntimeError as error:
-    ...     print(error)
-    Cannot access accelerator device when none is available.
     """
-    _refuse()
+    cuda.synchronize(_index(device))
+
+
+def current_stream(device: Any = None, /) -> Stream:
+    """This thread's current stream of an accelerator.
+
+    Raises:
+        RuntimeError: there is no accelerator.
+    """
+    return cuda.current_stream(_index(device))
+
+
+def set_stream(stream: Any) -> None:
+    """Makes a stream the current one of its accelerator, and the accelerator the current one.
+
+    Raises:
+        RuntimeError: there is no accelerator.
+    """
+    _need()
+    _C._cuda_set_device(stream.device_index)
+    cuda.set_stream(stream)
+
+
+def get_device_capability(device: Any = None, /) -> dict[str, Any]:
+    """What an accelerator supports: ``supported_dtypes`` is the set of the dtypes of tensors on it.
+
+    Raises:
+        RuntimeError: there is no accelerator.
+    """
+    _index(device)
+    import rushlight as torch
+
+    dtypes = {value for value in vars(torch).values() if isinstance(value, torch.dtype)}
+    return {"supported_dtypes": dtypes}
+
+
+def get_memory_info(device_index: Any = None, /) -> tuple[int, int]:
+    """The free and the whole memory of an accelerator in bytes.
+
+    Raises:
+        RuntimeError: there is no accelerator.
+    """
+    return cuda.mem_get_info(_index(device_index))
 
 
 def empty_cache() -> None:
-    """Releases cached memory of the accelerator. It has no effect without one.
+    """Returns the memory that no tensor uses to the driver.
 
     >>> torch.accelerator.empty_cache()
     """
+    cuda.empty_cache()
+
+
+def empty_host_cache() -> None:
+    """Returns the page-locked memory that no tensor uses to the driver.
+
+    >>> torch.accelerator.empty_host_cache()
+    """
+    if _C._cuda_is_initialized():
+        _C._cuda_empty_host_cache()
+
+
+def memory_stats(device_index: Any = None, /) -> dict[str, int]:
+    """The statistics of an accelerator's allocator; see `torch.cuda.memory_stats`.
+
+    >>> torch.accelerator.memory_stats()
+    {}
+    """
+    return cuda.memory_stats(device_index) if _C._cuda_is_initialized() else {}
+
+
+def memory_allocated(device_index: Any = None, /) -> int:
+    """The number of bytes of an accelerator that tensors use.
+
+    >>> torch.accelerator.memory_allocated()
+    0
+    """
+    return memory_stats(device_index).get("allocated_bytes.all.current", 0)
+
+
+def max_memory_allocated(device_index: Any = None, /) -> int:
+    """The largest number of bytes that tensors used since the start, or since `reset_peak_memory_stats`.
+
+    >>> torch.accelerator.max_memory_allocated()
+    0
+    """
+    return memory_stats(device_index).get("allocated_bytes.all.peak", 0)
+
+
+def memory_reserved(device_index: Any = None, /) -> int:
+    """The number of bytes that the allocator has from the driver.
+
+    >>> torch.accelerator.memory_reserved()
+    0
+    """
+    return memory_stats(device_index).get("reserved_bytes.all.current", 0)
+
+
+def max_memory_reserved(device_index: Any = None, /) -> int:
+    """The largest number of bytes that the allocator had from the driver.
+
+    >>> torch.accelerator.max_memory_reserved()
+    0
+    """
+    return memory_stats(device_index).get("reserved_bytes.all.peak", 0)
+
+
+def reset_peak_memory_stats(device_index: Any = None, /) -> None:
+    """Makes the present amounts the largest ones.
+
+    >>> torch.accelerator.reset_peak_memory_stats()
+    """
+    cuda.reset_peak_memory_stats(device_index)
+
+
+def reset_accumulated_memory_stats(device_index: Any = None, /) -> None:
+    """Makes the sums of increases and decreases zero.
+
+    >>> torch.accelerator.reset_accumulated_memory_stats()
+    """
+    cuda.reset_accumulated_memory_stats(device_index)
+
+
+class Graph:
+    """Recorded work of an accelerator; see `torch.cuda.CUDAGraph`.
+
+    Raises:
+        RuntimeError: there is no accelerator.
+    """
+
+    def __init__(self, keep_graph: bool = False, *, pool: Any = None, capture_error_mode: str = "default") -> None:
+        _need()
+        self._graph = cuda.CUDAGraph(keep_graph)
+        self._pool, self._mode = pool, capture_error_mode
+
+    def capture_begin(self) -> None:
+        """Begins to record the work of the current stream."""
+        self._graph.capture_begin(self._pool, self._mode)
+
+    def capture_end(self) -> None:
+        """Ends the record."""
+        self._graph.capture_end()
+
+    def instantiate(self) -> None:
+        """Has no effect: recorded work can always be run."""
+
+    def replay(self) -> None:
+        """Runs the recorded work on the current stream."""
+        self._graph.replay()
+
+    def reset(self) -> None:
+        """Forgets the recorded work."""
+        self._graph.reset()
+
+    def pool(self) -> tuple[int, int]:
+        """The name of the graph's pool of memory."""
+        return self._graph.pool()
 
 
 def __dir__() -> list[str]:

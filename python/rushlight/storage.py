@@ -120,24 +120,24 @@ class TypedStorage:
         return TypedStorage(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
 
     def cpu(self) -> TypedStorage:
-        """The storage itself, which is already on the CPU."""
+        """The storage on the CPU: itself if it is there."""
         return TypedStorage(wrap_storage=self._untyped_storage.cpu(), dtype=self.dtype)
 
     def pin_memory(self, device: Any = None) -> TypedStorage:
-        """The storage itself, with a warning: pinned memory is for GPUs, and there is none."""
+        """The elements in page-locked memory. See `UntypedStorage.pin_memory`."""
         return TypedStorage(wrap_storage=self._untyped_storage.pin_memory(device), dtype=self.dtype)
 
     def is_pinned(self, device: Any = None) -> bool:
-        """Whether the memory is pinned: always False."""
-        return False
+        """Whether the elements are in page-locked memory."""
+        return self._untyped_storage.is_pinned(device)
 
     def to(self, *, device: Any, non_blocking: bool = False) -> TypedStorage:
         """The storage on a device: itself if it is there."""
         return TypedStorage(wrap_storage=self._untyped_storage.to(device=device), dtype=self.dtype)
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
-        """Refused: no storage is on a GPU."""
-        return TypedStorage(wrap_storage=self._untyped_storage.cuda(device), dtype=self.dtype)
+        """The storage on a GPU, by default the current one."""
+        return TypedStorage(wrap_storage=self._untyped_storage.cuda(device, non_blocking), dtype=self.dtype)
 
     def hpu(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
         """Refused: no storage is on such a device."""
@@ -346,7 +346,8 @@ class _LegacyStorage:
             raise TypeError(f"{forms}Argument 'wrap_storage' must be UntypedStorage, but got {type(wrap_storage)}")
         if args and (isinstance(args[0], (TypedStorage, UntypedStorage)) or not isinstance(args[0], (int, Sequence))):
             raise TypeError(f"{forms}Argument type not recognized: {type(args[0])}")
-        return TypedStorage(*args, wrap_storage=wrap_storage, dtype=cls.dtype)
+        device = cls._place if wrap_storage is None else None
+        return TypedStorage(*args, wrap_storage=wrap_storage, dtype=cls.dtype, device=device)
 
     @classmethod
     def from_buffer(cls, *args: Any, **kwargs: Any) -> TypedStorage:

@@ -2,7 +2,7 @@
 
 Operators that need the range or the precision of float32 (losses, products of all elements, factorisations, Fourier
 transforms) get float32 arguments, and operators that combine tensors get the widest dtype among them. All others
-compute in the dtype of their arguments. The lists of operators are torch's lists for CPUs. float64 is never cast.
+compute in the dtype of their arguments. The lists of operators are torch's, for CPUs and for GPUs. float64 is never cast.
 """
 
 from __future__ import annotations
@@ -31,8 +31,12 @@ _DEFAULTS = {
 }
 
 
+# Device types of which the engine stores the mode.
+_STORED = ("cpu", "cuda")
+
+
 class _Modes(local):
-    """The settings of this thread that the engine does not store. The engine stores the CPU's."""
+    """The settings of this thread that the engine does not store. The engine stores those of the CPU and of GPUs."""
 
     def __init__(self) -> None:
         self.dtypes = dict(_DEFAULTS)
@@ -61,7 +65,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     True
     """
     kind = _known(device_type, "is_autocast_enabled")
-    return _C._autocast() is not None if kind == "cpu" else kind in _modes.elsewhere
+    return _C._autocast(kind) is not None if kind in _STORED else kind in _modes.elsewhere
 
 
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
@@ -77,8 +81,8 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
     if not isinstance(enabled, bool):
         raise TypeError(f"set_autocast_enabled(): argument 'enabled' must be bool, not {type(enabled).__name__}")
     kind = _known(device_type, "set_autocast_enabled")
-    if kind == "cpu":
-        _C._set_autocast(get_autocast_dtype("cpu") if enabled else None)
+    if kind in _STORED:
+        _C._set_autocast(kind, get_autocast_dtype(kind) if enabled else None)
     elif enabled:
         _modes.elsewhere.add(kind)
     else:
@@ -96,7 +100,7 @@ def get_autocast_dtype(device_type: str) -> torch.dtype:
         return torch.float16
     if kind not in _DEFAULTS:
         raise RuntimeError("unsupported scalarType")
-    lower = _C._autocast() if kind == "cpu" else None
+    lower = _C._autocast(kind) if kind in _STORED else None
     return lower or _modes.dtypes[kind]
 
 
@@ -115,8 +119,8 @@ def set_autocast_dtype(device_type: str, dtype: torch.dtype) -> None:
             f"set_autocast_dtype(): argument 'dtype' (position 2) must be torch.dtype, not {type(dtype).__name__}"
         )
     _modes.dtypes[kind] = dtype
-    if kind == "cpu" and _C._autocast() is not None:
-        _C._set_autocast(dtype)
+    if kind in _STORED and _C._autocast(kind) is not None:
+        _C._set_autocast(kind, dtype)
 
 
 def _kind(device_type: Any, function: str) -> str:
@@ -245,8 +249,8 @@ class autocast:
     """Mixed precision inside a ``with`` block, or in a decorated function.
 
     Args:
-        device_type: ``"cpu"``. Other types have no effect, because no operator runs there; ``"cuda"`` gives a warning.
-        dtype: the dtype of matrix products, ``bfloat16`` or ``float16``; ``bfloat16`` if None.
+        device_type: ``"cpu"`` or ``"cuda"``, which gives a warning and has no effect without a GPU. No operator runs on others.
+        dtype: the dtype of matrix products, ``bfloat16`` or ``float16``; if None, ``bfloat16`` on CPUs and ``float16`` on GPUs.
         enabled: False disables mixed precision.
         cache_enabled: the value of `torch.is_autocast_cache_enabled` inside. Arguments are cast at each use, so that
             gradients are accumulated in float32.
@@ -281,7 +285,7 @@ class autocast:
             )
         self.device = device_type
         self.fast_dtype = fast_dtype
-        if enabled and device_type == "cuda":
+        if enabled and device_type == "cuda" and _C._cuda_device_count() == 0:
             warn("CUDA is not available or torch_xla is imported. Disabling autocast.")
             enabled = False
         if enabled and self.fast_dtype not in (torch.bfloat16, torch.float16):

@@ -34,7 +34,7 @@ class GradScaler:
     """Scales losses, unscales gradients, and decreases or increases the scale depending on infinities.
 
     Args:
-        device: ``"cpu"``; ``"cuda"`` gives a warning and disables the scaler, as in torch without a GPU.
+        device: ``"cpu"`` or ``"cuda"``, which gives a warning and disables the scaler without a GPU.
         init_scale: the initial scale.
         growth_factor, growth_interval: the factor of increases, and the number of consecutive steps without infinity or
             NaN before each.
@@ -61,7 +61,7 @@ class GradScaler:
     ) -> None:
         self._device = device
         self._enabled = enabled
-        if enabled and device == "cuda":
+        if enabled and device == "cuda" and torch.cuda.device_count() == 0:
             warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.")
             self._enabled = False
         if self._enabled:
@@ -173,7 +173,7 @@ class GradScaler:
                 optimizer.grad_scale = None
             else:
                 optimizer.grad_scale = scale if factor is None else scale * factor
-            optimizer.found_inf = torch.tensor(1.0 if finite is False else 0.0)
+            optimizer.found_inf = torch.tensor(1.0 if finite is False else 0.0, device=self._device)
             result = optimizer.step(*args, **kwargs)
             del optimizer.grad_scale, optimizer.found_inf
         _, finite = self._stages.get(id(optimizer), (stage, None))
@@ -182,7 +182,7 @@ class GradScaler:
 
     def _get_scale_async(self) -> Tensor:
         """The scale as a tensor, for optimizers that divide their gradients themselves."""
-        return torch.tensor(self._scale)
+        return torch.tensor(self._scale, device=self._device)
 
     def _check_inf_per_device(self, optimizer: Optimizer) -> dict[torch.device, Tensor]:
         """Notes whether the gradients of an optimizer are finite, without dividing them. By device, 1 if they are not."""

@@ -35,7 +35,10 @@ __all__ = [
 def note_left_out(on_a_card: bool, **asked: bool) -> None:
     """Warns about options that the profiler does not support."""
     if on_a_card:
-        warn("CUDA is not available, disabling CUDA profiling")
+        if _C._cuda_device_count() > 0:
+            warn("the profiler does not record kernels of GPUs, only the calls that enqueue them")
+        else:
+            warn("CUDA is not available, disabling CUDA profiling")
     for name in asked:
         if asked[name]:
             warn(f"{name} is not supported by the profiler")

@@ -1,7 +1,7 @@
 """`torch.cuda`: GPUs, their memory, streams and events.
 
-The driver is loaded when it is first needed. Without a driver, functions behave as in torch on a machine without a GPU. Most
-operators do not run on GPUs yet; they raise a NotImplementedError that names them.
+The driver is loaded when it is first needed. Without a driver, functions behave as in torch on a machine without a GPU. What does
+not run on GPUs raises a NotImplementedError that names it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ._devices import (
     get_device_capability,
     get_device_name,
     get_device_properties,
+    index_of,
     init,
     is_available,
     is_bf16_supported,
@@ -27,8 +28,15 @@ from ._devices import (
     set_device,
     synchronize,
 )
+from ._graphs import CUDAGraph, graph, graph_pool_handle, make_graphed_callables
 from ._memory import (
+    caching_allocator_alloc,
+    caching_allocator_delete,
     empty_cache,
+    get_per_process_memory_fraction,
+    host_memory_stats,
+    host_memory_stats_as_nested_dict,
+    ipc_collect,
     max_memory_allocated,
     max_memory_cached,
     max_memory_reserved,
@@ -36,42 +44,65 @@ from ._memory import (
     memory_allocated,
     memory_cached,
     memory_reserved,
+    memory_snapshot,
     memory_stats,
     memory_stats_as_nested_dict,
+    memory_summary,
+    reset_accumulated_host_memory_stats,
     reset_accumulated_memory_stats,
     reset_max_memory_allocated,
     reset_max_memory_cached,
+    reset_peak_host_memory_stats,
     reset_peak_memory_stats,
+    set_per_process_memory_fraction,
 )
-from ._streams import Event, Stream, current_stream, default_stream, set_stream
+from ._random import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from ._streams import (
+    Event,
+    ExternalStream,
+    Stream,
+    current_stream,
+    default_stream,
+    get_stream_from_external,
+    is_current_stream_capturing,
+    set_stream,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+    from rushlight import Generator
+
+    default_generators: tuple[Generator, ...]
+
 
 def _refuse(name: str) -> NoReturn:
     if _C._cuda_device_count() > 0:
         raise NotImplementedError(f"torch.cuda.{name} is not available yet.")
-    if name in ("CUDAGraph", "ExternalStream", "MemPool"):
+    if name == "MemPool":
         raise RuntimeError(f"Tried to instantiate dummy base class {name}")
     _C._refuse_cuda()
 
 
-default_generators: tuple[()] = ()
 has_half = False
 has_magma = False
 
 _WITHOUT_GPU = """
-    class CUDAGraph(keep_graph=False)
     class CUDAPluggableAllocator(path_to_so_file, alloc_fn_name, free_fn_name)
-    class ExternalStream(stream_ptr, device=None, **kwargs)
     class GreenContext(*args, **kwargs)
     class MemPool(allocator=None, use_on_oom=False, no_split=False)
-    caching_allocator_alloc(size, device=None, stream=None)
-    caching_allocator_delete(mem_ptr)
     caching_allocator_enable(value=True) = None
-    can_device_access_peer(device, peer_device)
     change_current_allocator(allocator)
     clock_rate(device=None)
     cudart()
@@ -81,32 +112,11 @@ _WITHOUT_GPU = """
     get_allocator_backend() = 'native'
     get_arch_list() = []
     get_gencode_flags() = ''
-    get_per_process_memory_fraction(device=None)
-    get_rng_state(device='cuda')
-    get_rng_state_all() = []
-    get_stream_from_external(data_ptr, device=None)
     get_sync_debug_mode()
-    graph(cuda_graph, pool=None, stream=None, capture_error_mode='global')
-    graph_pool_handle()
-    host_memory_stats() = {}
-    host_memory_stats_as_nested_dict() = {}
-    initial_seed()
-    ipc_collect()
-    is_current_stream_capturing() = False
     is_tf32_supported() = False
     list_gpu_processes(device=None)
-    make_graphed_callables(callables, sample_args, **kwargs)
-    memory_snapshot(mempool_id=None, include_traces=True) = []
-    memory_summary(device=None, abbreviated=False) = ''
     memory_usage(device=None)
     power_draw(device=None)
-    reset_accumulated_host_memory_stats() = None
-    reset_peak_host_memory_stats() = None
-    seed() = None
-    seed_all() = None
-    set_per_process_memory_fraction(fraction, device=None)
-    set_rng_state(new_state, device='cuda')
-    set_rng_state_all(new_states) = None
     set_sync_debug_mode(debug_mode)
     temperature(device=None)
     use_mem_pool(pool, device=None)
@@ -162,6 +172,32 @@ __all__ = [
     "reset_max_memory_allocated",
     "reset_max_memory_cached",
     "set_stream",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "can_device_access_peer",
+    "CUDAGraph",
+    "ExternalStream",
+    "get_per_process_memory_fraction",
+    "get_rng_state",
+    "get_rng_state_all",
+    "get_stream_from_external",
+    "graph",
+    "graph_pool_handle",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
+    "initial_seed",
+    "ipc_collect",
+    "is_current_stream_capturing",
+    "make_graphed_callables",
+    "memory_snapshot",
+    "memory_summary",
+    "reset_accumulated_host_memory_stats",
+    "reset_peak_host_memory_stats",
+    "seed",
+    "seed_all",
+    "set_per_process_memory_fraction",
+    "set_rng_state",
+    "set_rng_state_all",
 ]
 
 
@@ -204,25 +240,19 @@ def check_error(res: int) -> None:
         raise CudaError(res)
 
 
-def manual_seed(seed: int) -> None:
-    """Has no effect: random numbers on a GPU are not available yet.
-
-    >>> torch.cuda.manual_seed(0)
-    """
-
-
-def manual_seed_all(seed: int) -> None:
-    """Has no effect: random numbers on GPUs are not available yet.
-
-    >>> torch.cuda.manual_seed_all(0)
-    """
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """Whether a GPU can read and write the memory of another one."""
+    _C._cuda_init()
+    return _C._cuda_can_access(index_of(device), index_of(peer_device))
 
 
 set_public_module(globals())
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("amp", "graphs", "memory", "nvtx", "random", "streams"):
+    if name == "default_generators":
+        return tuple(_C._cuda_default_generator(device) for device in range(device_count()))
+    if name in ("amp", "comm", "graphs", "memory", "nvtx", "random", "streams"):
         from rushlight._loading import load
 
         return load(f"rushlight.cuda.{name}")

@@ -90,6 +90,10 @@ class _CudaDeviceProperties:
     def __init__(self, properties: dict[str, Any]) -> None:
         self.__dict__.update(properties)
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
     def __repr__(self) -> str:
         known = self.__dict__
         return (

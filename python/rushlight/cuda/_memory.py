@@ -22,13 +22,37 @@ def empty_cache() -> None:
         _C._cuda_empty_cache()
 
 
+def _flat(statistics: dict[str, Any]) -> dict[str, int]:
+    flat = {}
+    for name, value in statistics.items():
+        if isinstance(value, tuple):
+            flat.update({f"{name}.{part}": amount for part, amount in zip(_COUNTS, value, strict=True)})
+        else:
+            flat[name] = value
+    return flat
+
+
+def _nested(flat: dict[str, int]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for name, amount in flat.items():
+        *path, last = name.split(".")
+        level = nested
+        for part in path:
+            level = level.setdefault(part, {})
+        level[last] = amount
+    return nested
+
+
 def memory_stats(device: Any = None) -> dict[str, int]:
     """The statistics of a GPU's allocator.
 
-    For blocks (``allocation``), their bytes (``allocated_bytes``), the bytes that were asked for (``requested_bytes``), the
-    memory from the driver (``segment``) and its bytes (``reserved_bytes``) there are the amount now (``.all.current``), the
-    largest one (``.all.peak``), and the sums of increases (``.all.allocated``) and decreases (``.all.freed``). ``num_ooms``
-    counts failed allocations, ``num_alloc_retries`` those for which cached memory was returned first.
+    They count blocks of tensors (``allocation``, ``allocated_bytes``), the bytes that were asked for (``requested_bytes``), blocks
+    of tensors and those that streams still use (``active``, ``active_bytes``), memory from the driver (``segment``,
+    ``reserved_bytes``), and free blocks in divided segments (``inactive_split``, ``inactive_split_bytes``). Each is counted for
+    ``all`` blocks, for those of the ``small_pool`` and of the ``large_pool``. There are the amount now (``.current``), the largest one
+    (``.peak``), and the sums of increases (``.allocated``) and decreases (``.freed``). ``num_ooms`` counts failed allocations,
+    ``num_alloc_retries`` those for which cached memory was returned first, ``num_sync_all_streams`` those that waited for streams, and
+    ``num_device_alloc`` and ``num_device_free`` the calls of the driver.
 
     Returns:
         the statistics by name; none if no GPU is in use.
@@ -38,12 +62,11 @@ def memory_stats(device: Any = None) -> dict[str, int]:
     """
     if not _C._cuda_is_initialized():
         return {}
-    flat = {}
-    for name, value in _C._cuda_memory_statistics(index_of(device)).items():
-        if isinstance(value, tuple):
-            flat.update({f"{name}.all.{part}": amount for part, amount in zip(_COUNTS, value, strict=True)})
-        else:
-            flat[name] = value
+    flat = _flat(_C._cuda_memory_statistics(index_of(device)))
+    # Blocks above a limit would not be divided, and there is no limit.
+    flat["max_split_size"] = -1
+    for name in ("oversize_allocations", "oversize_segments"):
+        flat.update({f"{name}.{part}": 0 for part in _COUNTS})
     return dict(sorted(flat.items()))
 
 
@@ -53,14 +76,7 @@ def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     >>> torch.cuda.memory_stats_as_nested_dict() == {}
     True
     """
-    nested: dict[str, Any] = {}
-    for name, amount in memory_stats(device).items():
-        *path, last = name.split(".")
-        level = nested
-        for part in path:
-            level = level.setdefault(part, {})
-        level[last] = amount
-    return nested
+    return _nested(memory_stats(device))
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -154,3 +170,209 @@ def reset_accumulated_memory_stats(device: Any = None) -> None:
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """The free and the whole memory of a GPU in bytes, as the driver reports them."""
     return _C._cuda_memory_info(index_of(device))
+
+
+def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
+    """Limits the memory that the allocator takes from a GPU to a part of the whole. More is an `OutOfMemoryError`.
+
+    Raises:
+        TypeError: the fraction is not a float.
+        ValueError: it is not between 0 and 1.
+    """
+    _C._cuda_init()
+    if not isinstance(fraction, float):
+        raise TypeError("Invalid type for fraction argument, must be `float`")
+    if fraction < 0 or fraction > 1:
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
+    index = index_of(device)
+    total = _C._cuda_properties(index)["total_memory"]
+    _C._cuda_set_memory_limit(index, None if fraction == 1 else int(total * fraction))
+
+
+def get_per_process_memory_fraction(device: Any = None) -> float:
+    """The part of a GPU's memory that the allocator may take; 1 if there is no limit."""
+    _C._cuda_init()
+    index = index_of(device)
+    limit = _C._cuda_memory_limit(index)
+    return 1.0 if limit is None else limit / _C._cuda_properties(index)["total_memory"]
+
+
+def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list[dict[str, Any]]:
+    """The segments of all GPUs with their blocks. There is no history, so that `include_traces` has no effect.
+
+    Args:
+        mempool_id: the pool of a graph, whose segments alone are shown.
+
+    >>> torch.cuda.memory_snapshot()
+    []
+    """
+    segments: dict[tuple[int, int], dict[str, Any]] = {}
+    if not _C._cuda_is_initialized():
+        return []
+    for device in range(_C._cuda_device_count()):
+        for address, size, requested, start, stream, state, small, pool in _C._cuda_memory_blocks(device):
+            segment = segments.setdefault(
+                (device, start),
+                {
+                    "device": device,
+                    "address": start,
+                    "total_size": 0,
+                    "allocated_size": 0,
+                    "active_size": 0,
+                    "requested_size": 0,
+                    "stream": stream,
+                    "segment_type": "small" if small else "large",
+                    "segment_pool_id": (0, pool),
+                    "is_expandable": False,
+                    "frames": [],
+                    "blocks": [],
+                },
+            )
+            segment["total_size"] += size
+            segment["allocated_size"] += size if state == "active_allocated" else 0
+            segment["active_size"] += size if state != "inactive" else 0
+            segment["requested_size"] += requested
+            block = {"address": address, "size": size, "requested_size": requested, "state": state, "frames": []}
+            segment["blocks"].append(block)
+    found = list(segments.values())
+    return found if mempool_id is None else [one for one in found if one["segment_pool_id"] == tuple(mempool_id)]
+
+
+_ROWS = (
+    ("Allocated memory", "allocated_bytes", True),
+    ("Active memory", "active_bytes", True),
+    ("Requested memory", "requested_bytes", True),
+    ("GPU reserved memory", "reserved_bytes", True),
+    ("Non-releasable memory", "inactive_split_bytes", True),
+    ("Allocations", "allocation", False),
+    ("Active allocs", "active", False),
+    ("GPU reserved segments", "segment", False),
+    ("Non-releasable allocs", "inactive_split", False),
+)
+
+
+def _shown(amount: int, is_size: bool) -> str:
+    units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB") if is_size else (" ", "K", "M")
+    step = 1024 if is_size else 1000
+    place = 0
+    while amount >= step * (1 if is_size else 750) and place < len(units) - 1:
+        amount //= step
+        place += 1
+    return f"{amount:6d} {units[place]:<3}"
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """The statistics of `memory_stats` as a table.
+
+    Args:
+        device: the GPU, by default the current one.
+        abbreviated: whether to leave out small and large blocks.
+
+    Returns:
+        the table; an empty text if no GPU is in use.
+
+    >>> torch.cuda.memory_summary() == ""
+    True
+    """
+    stats = memory_stats(device)
+    if not stats:
+        return ""
+    width = 75
+    lines = [
+        "=" * width,
+        f" PyTorch CUDA memory summary, device ID {index_of(device)}".ljust(width),
+        "-" * width,
+        f"  CUDA OOMs: {stats['num_ooms']:<12d} |  cudaMalloc retries: {stats['num_alloc_retries']:<9d}".ljust(width),
+        "=" * width,
+        "        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  ",
+    ]
+    kinds = (
+        [("all", "")]
+        if abbreviated
+        else [("all", ""), ("large_pool", "from large pool"), ("small_pool", "from small pool")]
+    )
+    for title, name, is_size in _ROWS:
+        lines.append("-" * width)
+        for kind, label in kinds:
+            cells = [_shown(stats[f"{name}.{kind}.{part}"], is_size) for part in _COUNTS]
+            lines.append(f" {label or title:<21} | " + " | ".join(cells) + " ")
+    lines.append("=" * width)
+    return "|" + "|\n|".join(line.ljust(width) for line in lines) + "|\n"
+
+
+def host_memory_stats() -> dict[str, int]:
+    """The statistics of page-locked memory of the host.
+
+    They count blocks from the driver (``allocations``, ``allocated_bytes``) and blocks in use (``active_requests``,
+    ``active_bytes``), each with ``.current``, ``.peak``, ``.allocated`` and ``.freed``, and the calls of the driver
+    (``num_host_alloc``, ``num_host_free``). Sizes are powers of two.
+
+    >>> torch.cuda.host_memory_stats()
+    {}
+    """
+    return dict(sorted(_flat(_C._cuda_host_statistics()).items())) if _C._cuda_is_initialized() else {}
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    """The statistics of `host_memory_stats`, with a dictionary for each part of a name.
+
+    >>> torch.cuda.host_memory_stats_as_nested_dict()
+    {}
+    """
+    return _nested(host_memory_stats())
+
+
+def reset_peak_host_memory_stats() -> None:
+    """Makes the present amounts of page-locked memory the largest ones.
+
+    >>> torch.cuda.reset_peak_host_memory_stats()
+    """
+    _C._cuda_reset_host_peaks()
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    """Makes the sums of increases and decreases of page-locked memory zero.
+
+    >>> torch.cuda.reset_accumulated_host_memory_stats()
+    """
+    _C._cuda_reset_host_sums()
+
+
+# Memory that programs hold by its address.
+_held: dict[int, Any] = {}
+
+
+def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -> int:
+    """The address of new memory on a GPU, which `caching_allocator_delete` frees.
+
+    Args:
+        size: the number of bytes.
+        device: the GPU, by default the current one.
+        stream: the stream that uses the memory, by default the current one.
+    """
+    from ._contexts import StreamContext
+
+    _C._cuda_init()
+    with StreamContext(stream):
+        storage = _C.UntypedStorage(size, device=_C.device("cuda", index_of(device)))
+    _held[storage.data_ptr()] = storage
+    return storage.data_ptr()
+
+
+def caching_allocator_delete(mem_ptr: int) -> None:
+    """Frees memory that `caching_allocator_alloc` returned.
+
+    Raises:
+        RuntimeError: the address is not that of such memory.
+    """
+    if _held.pop(mem_ptr, None) is None:
+        raise RuntimeError(f"invalid device pointer: {mem_ptr:#x}")
+
+
+def ipc_collect() -> None:
+    """Gives up the memory of tensors that were sent to other processes and are not used there any more.
+
+    Sending tensors and allocating memory does this too.
+    """
+    _C._cuda_init()
+    _C._cuda_ipc_collect()

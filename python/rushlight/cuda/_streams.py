@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from threading import local
+
 from rushlight import _C, _streams
 
 from ._devices import index_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
+
+
+class _Entered(local):
+    """The streams whose ``with`` blocks this thread is in."""
+
+    def __init__(self) -> None:
+        self.contexts: list[Any] = []
+
+
+_entered = _Entered()
 
 
 def _need_driver(name: str) -> None:
@@ -19,19 +31,31 @@ def _need_driver(name: str) -> None:
 class Stream(_streams.Stream):
     """A queue of work on a GPU. Work of one stream runs in order, work of several streams may overlap.
 
+    As a context manager it is the current stream of a ``with`` block.
+
     Args:
         device: the GPU, by default the current one.
         priority: a lower number means a higher priority.
+        stream_id, device_index, device_type: those of an existing stream, in place of a new one.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Stream:
         return object.__new__(cls)
 
-    def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        device: Any = None,
+        priority: int = 0,
+        *,
+        stream_id: int | None = None,
+        device_index: int | None = None,
+        device_type: int | None = None,
+    ) -> None:
         _need_driver("Stream")
-        if kwargs:
-            raise NotImplementedError(f"torch.cuda.Stream does not take {', '.join(kwargs)} yet")
-        self._stream = _C._CudaStream(index_of(device), priority)
+        if stream_id is None:
+            self._stream = _C._CudaStream(index_of(device), priority)
+        else:
+            self._stream = _C._CudaStream.external(index_of(device_index), stream_id)
 
     @classmethod
     def _of(cls, stream: _C._CudaStream) -> Stream:
@@ -59,6 +83,21 @@ class Stream(_streams.Stream):
         """A number that identifies the stream."""
         return self._stream.handle
 
+    @property
+    def device_type(self) -> int:
+        """The number of the device type CUDA."""
+        return 1
+
+    @property
+    def priority(self) -> int:
+        """A lower number means a higher priority."""
+        return self._stream.priority
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The lowest and the highest priority of streams."""
+        return _C._cuda_priority_range()
+
     def query(self) -> bool:
         """Whether all work that was enqueued has run."""
         return self._stream.query()
@@ -82,6 +121,17 @@ class Stream(_streams.Stream):
         event.record(self)
         return event
 
+    def __enter__(self) -> Self:
+        from ._contexts import StreamContext
+
+        context = StreamContext(self)
+        context.__enter__()
+        _entered.contexts.append(context)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _entered.contexts.pop().__exit__(*exception)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Stream):
             return False
@@ -92,6 +142,19 @@ class Stream(_streams.Stream):
 
     def __repr__(self) -> str:
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+
+
+class ExternalStream(Stream):
+    """A stream that another library has made, by the driver's handle. The library must keep it alive.
+
+    Args:
+        stream_ptr: the handle, an integer.
+        device: the GPU of the stream, by default the current one.
+    """
+
+    def __init__(self, stream_ptr: int, device: Any = None, **kwargs: Any) -> None:
+        _need_driver("ExternalStream")
+        self._stream = _C._CudaStream.external(index_of(device), stream_ptr)
 
 
 class Event(_streams.Event):
@@ -112,6 +175,20 @@ class Event(_streams.Event):
             raise NotImplementedError("torch.cuda.Event does not take interprocess=True yet")
         self._timed = enable_timing
         self._event: _C._CudaEvent | None = None
+
+    @property
+    def cuda_event(self) -> int:
+        """The driver's handle of the event, 0 until it is recorded."""
+        return 0 if self._event is None else self._event.handle
+
+    @property
+    def event_id(self) -> int:
+        """A number that identifies the event."""
+        return self.cuda_event
+
+    def ipc_handle(self) -> bytes:
+        """Refused: events of other processes are not available."""
+        raise NotImplementedError("torch.cuda.Event does not support other processes yet")
 
     @property
     def device(self) -> _C.device | None:
@@ -148,6 +225,8 @@ class Event(_streams.Event):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._event is None or end_event._event is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
+        if not self._event.query() or not end_event._event.query():
+            raise RuntimeError("Both events must be completed before calculating elapsed time.")
         return self._event.elapsed_time(end_event._event)
 
     def __repr__(self) -> str:
@@ -168,3 +247,17 @@ def set_stream(stream: Stream | None) -> None:
     """Makes a stream the current one of its GPU in this thread; None has no effect. See `stream` for a ``with`` block."""
     if stream is not None:
         stream._stream.set_current()
+
+
+def get_stream_from_external(data_ptr: int, device: Any = None) -> Stream:
+    """A stream that another library has made, by the driver's handle. See `ExternalStream`."""
+    return ExternalStream(data_ptr, device)
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether the work of the current stream is being recorded in a graph.
+
+    >>> torch.cuda.is_current_stream_capturing()
+    False
+    """
+    return _C._cuda_is_initialized() and current_stream()._stream.is_capturing

@@ -9,7 +9,6 @@ from rushlight._set_module import set_public_module
 from rushlight._warnings import warn
 from rushlight.autograd.graph import _Passes, saved_tensors_hooks
 
-from ._pytree import tree_leaves
 from ._selective_checkpoint import CheckpointPolicy, SelectiveCheckpointContext, create_selective_checkpoint_contexts
 
 TYPE_CHECKING = False
@@ -233,26 +232,6 @@ def _random_state(state: Tensor | None) -> Iterator[None]:
         yield
     finally:
         torch.set_rng_state(present)
-
-
-def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
-    """The GPUs on which there are tensors among the arguments, and the random states of these GPUs.
-
-    >>> torch.utils.checkpoint.get_device_states(torch.ones(1))
-    ([], [])
-    """
-    found = [leaf.get_device() for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor) and leaf.is_cuda]
-    devices = list(dict.fromkeys(found))
-    return devices, [torch.cuda.get_rng_state(device) for device in devices]  # type: ignore[misc]
-
-
-def set_device_states(devices: Iterable[int], states: Iterable[Tensor], *, device_type: str | None = None) -> None:
-    """Sets the random states of GPUs, as `get_device_states` returned them.
-
-    >>> torch.utils.checkpoint.set_device_states([], [])
-    """
-    for device, state in zip(devices, states):
-        torch.cuda.set_rng_state(state, device)  # type: ignore[misc]
 
 
 def _precision() -> torch.autocast:

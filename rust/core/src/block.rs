@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::alloc;
 use crate::device::Device;
-use crate::device_memory::DeviceMemory;
+use crate::device_memory::{DeviceMemory, PageLocked};
 use crate::error::{Class, Error, Result};
 use crate::file_map::FileMap;
 use crate::shared::SharedBlock;
@@ -23,6 +23,8 @@ pub enum Owner {
     Foreign(Box<dyn Any + Send + Sync>),
     /// The allocator of another device, such as a GPU.
     Device(Box<dyn DeviceMemory>),
+    /// Memory of the host that a device may be reading or writing.
+    PageLocked(Box<dyn PageLocked>),
     /// No owner: a tensor on `meta` has a size and no bytes.
     Meta,
     /// No owner any more: the storage was emptied and may grow again.
@@ -127,6 +129,15 @@ impl Block {
         Block::new(NonNull::new(pointer), bytes, Owner::Device(memory))
     }
 
+    /// Page-locked memory of the host.
+    ///
+    /// # Safety
+    /// The bytes stay valid and writable for as long as the value lives.
+    pub unsafe fn page_locked(memory: Box<dyn PageLocked>) -> Block {
+        let (pointer, bytes) = (std::ptr::with_exposed_provenance_mut(memory.address()), memory.bytes());
+        Block::new(NonNull::new(pointer), bytes, Owner::PageLocked(memory))
+    }
+
     pub fn meta(bytes: usize) -> Block {
         Block::new(None, bytes, Owner::Meta)
     }
@@ -147,11 +158,12 @@ impl Block {
         Ok(self.pointer.as_ptr())
     }
 
-    /// Whether the host can reach the bytes now.
+    /// Whether the host can reach the bytes now; waits for a device that uses them.
     #[cold]
     pub(crate) fn check(&self) -> Result<()> {
         match &self.owner {
             Owner::File(map) => map.check(),
+            Owner::PageLocked(memory) => memory.wait(),
             Owner::Released => Err(Error::runtime("the tensor's storage was resized to zero bytes")
                 .hint("Use storage.resize_(nbytes) to allocate memory again.")),
             _ if self.device == Device::Cpu => Ok(()),

@@ -55,7 +55,7 @@ impl Absent {
                 ))
             }
         };
-        error.hint(ON_CPU_ONLY)
+        error.hint(SUPPORTED)
     }
 
     /// The error for moving a tensor to such a device, which may have been given with a number.
@@ -65,12 +65,12 @@ impl Absent {
             _ if self.needs_module() => self.refusal(""),
             "lazy" => self.refusal("empty.memory_format"),
             _ if numbered => self.refusal("empty_strided"),
-            kind => Error::runtime(format!("PyTorch is not linked with support for {kind} devices")).hint(ON_CPU_ONLY),
+            kind => Error::runtime(format!("PyTorch is not linked with support for {kind} devices")).hint(SUPPORTED),
         }
     }
 }
 
-const ON_CPU_ONLY: &str = "rushlight runs on the CPU only at present: use device='cpu'.";
+const SUPPORTED: &str = "rushlight has the devices 'cpu', 'cuda' and 'meta'.";
 
 /// Device types of which torch has the name alone.
 const NAMES_ALONE: [&str; 4] = ["mkldnn", "opengl", "opencl", "ideep"];

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::block::{Block, Owner};
 use crate::counted::{self, Counted, WeakCounted};
 use crate::device::Device;
-use crate::device_memory::StreamId;
+use crate::device_memory::{PageLocked, StreamId};
 use crate::error::{Error, Result};
 use crate::file_map::{FileMap, MapMode};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -116,6 +116,33 @@ impl DevicePin<'_> {
     #[inline]
     pub fn address(&self) -> usize {
         self.0.block().pointer.addr().get()
+    }
+}
+
+/// Holds page-locked memory in place while a device copies from or to it.
+pub struct LockedPin<'a>(Hold<'a>);
+
+impl LockedPin<'_> {
+    #[inline]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.0.block().pointer.as_ptr()
+    }
+
+    /// See `PageLocked::enter`.
+    pub fn enter(&self, device: Device, stream: StreamId) -> Result<()> {
+        self.memory().map_or(Ok(()), |memory| memory.enter(device, stream))
+    }
+
+    /// See `PageLocked::leave`.
+    pub fn leave(&self, device: Device, stream: StreamId) -> Result<()> {
+        self.memory().map_or(Ok(()), |memory| memory.leave(device, stream))
+    }
+
+    fn memory(&self) -> Option<&dyn PageLocked> {
+        match &self.0.block().owner {
+            Owner::PageLocked(memory) => Some(&**memory),
+            _ => None,
+        }
     }
 }
 
@@ -268,6 +295,27 @@ impl Storage {
         };
         memory.record_stream(stream);
         Ok(DevicePin(hold))
+    }
+
+    /// Whether the memory is a device's and belongs to another process.
+    pub fn is_received(&self) -> bool {
+        matches!(&self.hold().block().owner, Owner::Device(memory) if memory.is_received())
+    }
+
+    /// Pins page-locked memory for a copy that a device makes, without waiting for copies before it; `None` for other memory.
+    pub fn pin_locked(&self) -> Option<LockedPin<'_>> {
+        let hold = self.hold();
+        matches!(hold.block().owner, Owner::PageLocked(_)).then(|| LockedPin(hold))
+    }
+
+    /// Whether the memory is page-locked.
+    pub fn is_page_locked(&self) -> bool {
+        matches!(self.hold().block().owner, Owner::PageLocked(_))
+    }
+
+    /// Whether arrays, buffers or capsules over the bytes exist, which read and write them without a pin.
+    pub fn is_exported(&self) -> bool {
+        self.0.exports.load(Ordering::Relaxed) != 0
     }
 
     /// A pin for another object over the same bytes.

@@ -2,11 +2,14 @@
 //!
 //! The driver gives out memory in segments: 2 MiB for small blocks, 20 MiB for medium ones, whole multiples of 2 MiB for large
 //! ones. A block belongs to the stream that it was allocated for, whose later work may use it again at once. Neighbours that
-//! are both free are joined. Nothing here calls the driver: `Source` does.
+//! are both free are joined. A graph has a pool of its own, whose segments no other work uses. Nothing here calls the driver:
+//! `Source` does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rushlight_core::device_memory::StreamId;
+
+use crate::statistics::{Amounts, Statistics};
 
 /// Sizes are multiples of this.
 const UNIT: usize = 512;
@@ -26,47 +29,36 @@ pub trait Source {
     fn free(&mut self, address: usize);
 }
 
+/// The pool of a block. `PoolId::SHARED` is that of all work outside of graphs.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct PoolId(pub u64);
+
+impl PoolId {
+    pub const SHARED: PoolId = PoolId(0);
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    Free,
+    Used,
+    /// No tensor has it, and work of other streams may still use it.
+    Waiting,
+}
+
 #[derive(Clone, Copy)]
 struct Block {
     size: usize,
     requested: usize,
     segment: usize,
     stream: StreamId,
-    free: bool,
+    state: State,
 }
 
-/// An amount now, the most there was, and the sums of increases and decreases, as torch counts them.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Count {
-    pub current: usize,
-    pub peak: usize,
-    pub allocated: usize,
-    pub freed: usize,
-}
-
-impl Count {
-    fn add(&mut self, amount: usize) {
-        self.current += amount;
-        self.allocated += amount;
-        self.peak = self.peak.max(self.current);
-    }
-
-    fn subtract(&mut self, amount: usize) {
-        self.current -= amount;
-        self.freed += amount;
-    }
-}
-
-/// The statistics of one device.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Statistics {
-    pub blocks: Count,
-    pub bytes: Count,
-    pub requested: Count,
-    pub segments: Count,
-    pub reserved: Count,
-    pub retries: usize,
-    pub out_of_memory: usize,
+#[derive(Clone, Copy)]
+struct Segment {
+    length: usize,
+    small: bool,
+    pool: PoolId,
 }
 
 /// A block of a segment, for `torch.cuda.memory_snapshot`.
@@ -76,17 +68,23 @@ pub struct Piece {
     pub requested: usize,
     pub segment: usize,
     pub stream: StreamId,
-    pub free: bool,
+    pub state: State,
+    pub small: bool,
+    pub pool: PoolId,
 }
 
-/// A free block: whether its segment is for small blocks, its stream, size and address.
-type Free = (bool, usize, usize, usize);
+/// A free block: its pool, whether its segment is for small blocks, its stream, size and address.
+type Free = (PoolId, bool, usize, usize, usize);
 
 #[derive(Default)]
 pub struct Allocator {
     blocks: BTreeMap<usize, Block>,
     free: BTreeSet<Free>,
-    segments: BTreeMap<usize, (usize, bool)>,
+    segments: BTreeMap<usize, Segment>,
+    /// The pools of graphs that may run again.
+    kept: BTreeMap<PoolId, usize>,
+    /// The most bytes to take from the source.
+    pub limit: Option<usize>,
     pub statistics: Statistics,
 }
 
@@ -108,125 +106,177 @@ fn segment_size(size: usize) -> usize {
 impl Allocator {
     /// A block of at least `bytes` for a stream: a free one, or part of a new segment; `None` if the source has no memory, even
     /// after all free segments were returned to it.
-    pub fn allocate(&mut self, bytes: usize, stream: StreamId, source: &mut dyn Source) -> Option<usize> {
+    pub fn allocate(&mut self, bytes: usize, stream: StreamId, pool: PoolId, source: &mut dyn Source) -> Option<usize> {
         let size = rounded(bytes);
         let small = size <= SMALL;
-        let found = self.free.range((small, stream.0, size, 0)..=(small, stream.0, usize::MAX, usize::MAX)).next();
-        let address = match found {
+        let range = (pool, small, stream.0, size, 0)..=(pool, small, stream.0, usize::MAX, usize::MAX);
+        let address = match self.free.range(range).next() {
             Some(&(.., address)) => address,
-            None => self.new_segment(size, small, stream, source)?,
+            None => self.new_segment(size, stream, pool, source)?,
         };
-        self.take(address, size, bytes, small);
+        self.take(address, size, bytes);
         Some(address)
     }
 
     /// A new segment, as one free block.
-    fn new_segment(&mut self, size: usize, small: bool, stream: StreamId, source: &mut dyn Source) -> Option<usize> {
-        let length = segment_size(size);
-        let address = match source.allocate(length) {
+    fn new_segment(&mut self, size: usize, stream: StreamId, pool: PoolId, source: &mut dyn Source) -> Option<usize> {
+        let (length, small) = (segment_size(size), size <= SMALL);
+        let address = match self.from_source(length, source) {
             Some(address) => address,
             None => {
                 self.statistics.retries += 1;
                 self.release(source);
-                source.allocate(length)?
+                self.from_source(length, source)?
             }
         };
-        self.statistics.segments.add(1);
-        self.statistics.reserved.add(length);
-        self.segments.insert(address, (length, small));
-        self.blocks.insert(address, Block { size: length, requested: 0, segment: address, stream, free: true });
-        self.free.insert((small, stream.0, length, address));
+        self.statistics.device_allocations += 1;
+        self.statistics.add(small, |all| [(&mut all.segment, 1), (&mut all.reserved_bytes, length)]);
+        self.segments.insert(address, Segment { length, small, pool });
+        self.put_free(address, Block { size: length, requested: 0, segment: address, stream, state: State::Free });
         Some(address)
     }
 
+    fn from_source(&self, length: usize, source: &mut dyn Source) -> Option<usize> {
+        let reserved = self.statistics.all().reserved_bytes.current;
+        if self.limit.is_some_and(|limit| reserved + length > limit) {
+            return None;
+        }
+        source.allocate(length)
+    }
+
+    fn segment_of(&self, block: &Block) -> Segment {
+        let none = Segment { length: 0, small: false, pool: PoolId::SHARED };
+        self.segments.get(&block.segment).copied().unwrap_or(none)
+    }
+
+    fn key(&self, address: usize, block: &Block) -> Free {
+        let segment = self.segment_of(block);
+        (segment.pool, segment.small, block.stream.0, block.size, address)
+    }
+
+    fn put_free(&mut self, address: usize, block: Block) {
+        let segment = self.segment_of(&block);
+        if block.size < segment.length {
+            self.statistics
+                .add(segment.small, |all| [(&mut all.inactive_split, 1), (&mut all.inactive_split_bytes, block.size)]);
+        }
+        self.free.insert(self.key(address, &block));
+        self.blocks.insert(address, block);
+    }
+
+    fn take_free(&mut self, address: usize, block: &Block) {
+        let segment = self.segment_of(block);
+        if block.size < segment.length {
+            self.statistics.subtract(segment.small, |all| {
+                [(&mut all.inactive_split, 1), (&mut all.inactive_split_bytes, block.size)]
+            });
+        }
+        self.free.remove(&self.key(address, block));
+        self.blocks.remove(&address);
+    }
+
     /// Takes a free block into use and splits off what is not needed.
-    fn take(&mut self, address: usize, size: usize, requested: usize, small: bool) {
-        let Some(block) = self.blocks.get_mut(&address) else { return };
-        self.free.remove(&(small, block.stream.0, block.size, address));
-        block.free = false;
-        block.requested = requested;
+    fn take(&mut self, address: usize, size: usize, requested: usize) {
+        let Some(mut block) = self.blocks.get(&address).copied() else { return };
+        self.take_free(address, &block);
+        let small = self.segment_of(&block).small;
         let rest = block.size - size;
         if if small { rest >= UNIT } else { rest > SMALL } {
-            let split = Block { size: rest, requested: 0, free: true, ..*block };
+            self.put_free(address + size, Block { size: rest, ..block });
             block.size = size;
-            self.free.insert((small, split.stream.0, rest, address + size));
-            self.blocks.insert(address + size, split);
         }
-        let size = self.blocks[&address].size;
-        self.statistics.blocks.add(1);
-        self.statistics.bytes.add(size);
-        self.statistics.requested.add(requested);
+        self.blocks.insert(address, Block { state: State::Used, requested, ..block });
+        self.statistics
+            .add(small, |all| [(&mut all.allocation, 1), (&mut all.active, 1), (&mut all.allocated_bytes, block.size)]);
+        self.statistics.add(small, |all| [(&mut all.active_bytes, block.size), (&mut all.requested_bytes, requested)]);
+    }
+
+    /// Marks a block that no tensor has any more, and that other streams still use.
+    pub fn set_waiting(&mut self, address: usize) {
+        let Some(block) = self.blocks.get(&address).copied().filter(|block| block.state == State::Used) else { return };
+        let small = self.segment_of(&block).small;
+        self.blocks.insert(address, Block { state: State::Waiting, ..block });
+        self.statistics.subtract(small, |all| [(&mut all.allocation, 1), (&mut all.allocated_bytes, block.size)]);
     }
 
     /// Gives a block back and joins it with its free neighbours.
     pub fn give_back(&mut self, address: usize) {
-        let Some(block) = self.blocks.get(&address).copied().filter(|block| !block.free) else { return };
-        let small = self.segments.get(&block.segment).is_some_and(|segment| segment.1);
-        self.statistics.blocks.subtract(1);
-        self.statistics.bytes.subtract(block.size);
-        self.statistics.requested.subtract(block.requested);
+        self.set_waiting(address);
+        let Some(block) = self.blocks.get(&address).copied().filter(|block| block.state == State::Waiting) else {
+            return;
+        };
+        let small = self.segment_of(&block).small;
+        self.statistics.subtract(small, |all| {
+            [(&mut all.active, 1), (&mut all.active_bytes, block.size), (&mut all.requested_bytes, block.requested)]
+        });
+        self.blocks.remove(&address);
         let (mut start, mut size) = (address, block.size);
-        let alike = |other: &Block| other.free && other.segment == block.segment;
-        if let Some((&after, next)) = self.blocks.range(address + 1..).next().filter(|(_, next)| alike(next)) {
+        let alike = |other: &Block| other.state == State::Free && other.segment == block.segment;
+        let after = self.blocks.range(address..).next().map(|(&at, next)| (at, *next));
+        if let Some((at, next)) = after.filter(|(_, next)| alike(next)) {
             size += next.size;
-            self.free.remove(&(small, block.stream.0, next.size, after));
-            self.blocks.remove(&after);
+            self.take_free(at, &next);
         }
-        if let Some((&before, last)) = self.blocks.range(..address).next_back().filter(|(_, last)| alike(last)) {
-            start = before;
+        let before = self.blocks.range(..address).next_back().map(|(&at, last)| (at, *last));
+        if let Some((at, last)) = before.filter(|(_, last)| alike(last)) {
+            start = at;
             size += last.size;
-            self.free.remove(&(small, block.stream.0, last.size, before));
-            self.blocks.remove(&address);
+            self.take_free(at, &last);
         }
-        self.blocks.insert(start, Block { size, requested: 0, free: true, ..block });
-        self.free.insert((small, block.stream.0, size, start));
+        self.put_free(start, Block { size, requested: 0, state: State::Free, ..block });
     }
 
-    /// Returns segments without a block in use to the source.
+    /// Returns segments without a block in use to the source, but not those of graphs that may run again.
     pub fn release(&mut self, source: &mut dyn Source) {
-        let unused = |(address, (length, _)): (&usize, &(usize, bool))| {
+        let unused = |(address, segment): (&usize, &Segment)| {
             let block = self.blocks.get(address)?;
-            (block.free && block.size == *length).then_some(*address)
+            let whole = block.state == State::Free && block.size == segment.length;
+            (whole && !self.kept.contains_key(&segment.pool)).then_some((*address, *block))
         };
-        let unused: Vec<usize> = self.segments.iter().filter_map(unused).collect();
-        for address in unused {
-            let (Some((length, small)), Some(block)) = (self.segments.remove(&address), self.blocks.remove(&address))
-            else {
-                continue;
-            };
-            self.free.remove(&(small, block.stream.0, length, address));
-            self.statistics.segments.subtract(1);
-            self.statistics.reserved.subtract(length);
+        let unused: Vec<(usize, Block)> = self.segments.iter().filter_map(unused).collect();
+        for (address, block) in unused {
+            self.take_free(address, &block);
+            let Some(Segment { length, small, .. }) = self.segments.remove(&address) else { continue };
+            self.statistics.subtract(small, |all| [(&mut all.segment, 1), (&mut all.reserved_bytes, length)]);
+            self.statistics.device_frees += 1;
             source.free(address);
         }
     }
 
-    /// Makes the present amounts the highest ones.
-    pub fn reset_peaks(&mut self) {
-        let all = &mut self.statistics;
-        for count in [&mut all.blocks, &mut all.bytes, &mut all.requested, &mut all.segments, &mut all.reserved] {
-            count.peak = count.current;
+    /// Keeps the segments of a pool, once more.
+    pub fn keep_pool(&mut self, pool: PoolId) {
+        *self.kept.entry(pool).or_default() += 1;
+    }
+
+    /// Ends one `keep_pool`.
+    pub fn let_go_of_pool(&mut self, pool: PoolId) {
+        if let Some(count) = self.kept.get_mut(&pool) {
+            *count -= 1;
+            if *count == 0 {
+                self.kept.remove(&pool);
+            }
         }
     }
 
-    /// Makes the sums zero.
-    pub fn reset_sums(&mut self) {
-        let all = &mut self.statistics;
-        for count in [&mut all.blocks, &mut all.bytes, &mut all.requested, &mut all.segments, &mut all.reserved] {
-            (count.allocated, count.freed) = (0, 0);
-        }
-        (all.retries, all.out_of_memory) = (0, 0);
+    /// The amounts of all blocks.
+    pub fn amounts(&self) -> &Amounts {
+        self.statistics.all()
     }
 
     /// All blocks, in the order of their addresses.
     pub fn pieces(&self) -> impl Iterator<Item = Piece> {
-        self.blocks.iter().map(|(&address, block)| Piece {
-            address,
-            size: block.size,
-            requested: block.requested,
-            segment: block.segment,
-            stream: block.stream,
-            free: block.free,
+        self.blocks.iter().map(|(&address, block)| {
+            let segment = self.segment_of(block);
+            Piece {
+                address,
+                size: block.size,
+                requested: block.requested,
+                segment: block.segment,
+                stream: block.stream,
+                state: block.state,
+                small: segment.small,
+                pool: segment.pool,
+            }
         })
     }
 }

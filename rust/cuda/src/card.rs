@@ -57,16 +57,29 @@ pub fn set_current(index: u8) -> Result<u8> {
     Ok(CURRENT.replace(index))
 }
 
+thread_local! {
+    /// The device whose context this thread has.
+    static CONTEXT: Cell<u8> = const { Cell::new(0) };
+}
+
+/// The device that was selected last in this thread.
+pub fn current_context() -> u8 {
+    CONTEXT.get()
+}
+
 /// The device, whose context becomes that of this thread.
 pub fn select(index: u8) -> Result<&'static Card> {
     let count = initialize()?;
     if usize::from(index) >= count {
-        return Err(Error::new(Class::Accelerator, "CUDA error: invalid device ordinal")
-            .hint(format!("The devices are cuda:0 to cuda:{}.", count - 1)));
+        return Err(Error::new(Class::Accelerator, "CUDA error: invalid device ordinal").hint(match count {
+            1 => "The only device is cuda:0.".to_string(),
+            _ => format!("The devices are cuda:0 to cuda:{}.", count - 1),
+        }));
     }
     let card = CARDS[usize::from(index)].get_or_try_init(|| Card::new(index).map(Box::new))?;
     // SAFETY: the context was retained and is never released.
     check(unsafe { sys::cuCtxSetCurrent(card.context) })?;
+    CONTEXT.set(index);
     Ok(card)
 }
 
@@ -105,6 +118,22 @@ impl Card {
         // SAFETY: a context is current, and the pointers are those of local variables.
         check(unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) })?;
         Ok((free, total))
+    }
+
+    /// Whether the device can read and write the memory of another one.
+    pub fn can_access(&self, other: u8) -> Result<bool> {
+        let mut can = 0;
+        let device = |index: u8| {
+            let mut device = 0;
+            select(index)?;
+            // SAFETY: the driver was initialised, and the pointer is that of a local variable.
+            check(unsafe { sys::cuDeviceGet(&raw mut device, i32::from(index)) })?;
+            Ok::<CUdevice, Error>(device)
+        };
+        let (own, peer) = (device(self.index)?, device(other)?);
+        // SAFETY: both devices exist, and the pointer is that of a local variable.
+        check(unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, own, peer) })?;
+        Ok(can != 0)
     }
 
     /// Waits until everything enqueued on the device has run.

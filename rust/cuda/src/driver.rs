@@ -13,8 +13,13 @@ enum Driver {
     Missing,
     /// Without devices, or with the status of a failed initialisation.
     Unusable(CUresult),
+    /// Its version, which is less than `OLDEST`.
+    TooOld(i32),
     Ready(usize),
 }
+
+/// The oldest version of the driver that has all functions that are called: CUDA 12.8.
+const OLDEST: i32 = 12080;
 
 /// The number of forks before the process that loaded the driver.
 static LOADED_IN: AtomicU64 = AtomicU64::new(0);
@@ -35,9 +40,12 @@ fn load() -> Driver {
     if !unsafe { sys::is_culib_present() } {
         return Driver::Missing;
     }
-    let mut count = 0;
+    let (mut count, mut version) = (0, 0);
     // SAFETY: the driver is present; the functions exist in every version of it.
     let status = unsafe {
+        if sys::cuDriverGetVersion(&raw mut version) == CUresult::CUDA_SUCCESS && version < OLDEST {
+            return Driver::TooOld(version);
+        }
         match sys::cuInit(0) {
             CUresult::CUDA_SUCCESS => sys::cuDeviceGetCount(&raw mut count),
             status => status,
@@ -85,7 +93,37 @@ pub fn initialize() -> Result<usize> {
              http://www.nvidia.com/Download/index.aspx",
         )
         .hint("Use device='cpu' on this machine.")),
+        Driver::TooOld(found) => Err(Error::runtime(format!(
+            "The NVIDIA driver on your system is too old (found version {found}). Please update your GPU driver by downloading and \
+             installing a new version from the URL: http://www.nvidia.com/Download/index.aspx"
+        ))
+        .hint(format!("rushlight needs a driver for CUDA {} or later.", version_name(OLDEST)))),
         Driver::Unusable(status) => Err(failure(status)),
+    }
+}
+
+/// The name of a version: 12.8 for 12080.
+fn version_name(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+/// The state of the driver in a sentence, for `python -m rushlight doctor`: whether devices can be used, and what was found.
+pub fn describe() -> (bool, String) {
+    let mut version = 0;
+    match driver() {
+        Driver::Missing => (false, "no driver: libcuda.so.1 is not installed".into()),
+        Driver::Unusable(CUresult::CUDA_ERROR_NO_DEVICE) => {
+            (false, "a driver, but no GPU that this process sees".into())
+        }
+        Driver::Unusable(status) => (false, format!("a driver that cannot start: {}", failure(status).sentence())),
+        Driver::TooOld(found) => {
+            (false, format!("a driver for CUDA {}, which is older than {}", version_name(found), version_name(OLDEST)))
+        }
+        Driver::Ready(count) => {
+            // SAFETY: the driver is present, and the pointer is that of a local variable.
+            unsafe { sys::cuDriverGetVersion(&raw mut version) };
+            (true, format!("a driver for CUDA {} and {count} devices", version_name(version)))
+        }
     }
 }
 

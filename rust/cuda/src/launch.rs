@@ -10,6 +10,7 @@ use rushlight_core::{DType, Error, Result};
 
 use crate::card::Card;
 use crate::driver::check;
+use crate::graph;
 use crate::kernels::type_name;
 use crate::stream;
 
@@ -170,7 +171,11 @@ pub unsafe fn launch(
             std::ptr::null_mut(),
         )
     })?;
-    if is_blocking() { stream::synchronize(card.index, stream) } else { Ok(()) }
+    if is_blocking() && !graph::is_capturing(card.index, stream) {
+        stream::synchronize(card.index, stream)
+    } else {
+        Ok(())
+    }
 }
 
 /// The pointer to an argument of a kernel.

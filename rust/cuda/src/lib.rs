@@ -3,7 +3,10 @@
 //! - `driver` finds the driver and makes errors of its statuses.
 //! - `card` is a device: its context and properties, and the current device of a thread.
 //! - `stream` has streams and events, and the current stream of a thread.
-//! - `allocator` divides memory into blocks and keeps freed ones; `memory` is the memory of a tensor.
+//! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor.
+//! - `pinned` is page-locked memory of the host; `ipc` is memory of devices that several processes use.
+//! - `graph` records work and enqueues it again.
+//! - `library` finds NVIDIA's other libraries.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
 //! - `copy`, `elementwise`, `reduce` and `matmul` enqueue work. They return before it has run.
 //! - `kernels` has the sources of device functions.
@@ -15,12 +18,17 @@ pub mod card;
 pub mod copy;
 pub mod driver;
 pub mod elementwise;
+pub mod graph;
+pub mod ipc;
 pub mod kernels;
 pub mod launch;
+pub mod library;
 pub mod matmul;
 pub mod memory;
+pub mod pinned;
 pub mod program;
 pub mod reduce;
+pub mod statistics;
 pub mod stream;
 
 pub use driver::device_count;

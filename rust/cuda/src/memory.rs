@@ -12,8 +12,11 @@ use rushlight_core::fork::{self, ForkMutex, Rank};
 use rushlight_core::{Class, Device, Error, Result, Storage};
 use smallvec::SmallVec;
 
-use crate::allocator::{Allocator, Piece, Source, Statistics};
+use crate::allocator::{Allocator, Piece, PoolId, Source, State};
 use crate::card;
+use crate::graph;
+use crate::ipc;
+use crate::statistics::Statistics;
 use crate::stream::{self, Event};
 
 /// The allocator of a device, and the blocks that other streams still use.
@@ -21,7 +24,13 @@ use crate::stream::{self, Event};
 struct Pool {
     allocator: Allocator,
     waiting: Vec<(usize, Vec<Event>)>,
+    /// Blocks that were freed while a graph was captured, when no event can be recorded, with the streams that use them.
+    deferred: Vec<(usize, Streams)>,
+    /// The pool of the graph that is being captured.
+    capturing: Option<PoolId>,
 }
+
+type Streams = SmallVec<[StreamId; 1]>;
 
 static POOLS: ForkMutex<BTreeMap<u8, Pool>> = ForkMutex::new(Rank::Pool, BTreeMap::new());
 
@@ -30,6 +39,7 @@ struct Driver;
 
 impl Source for Driver {
     fn allocate(&mut self, bytes: usize) -> Option<usize> {
+        let _relaxed = graph::Relaxed::new();
         let mut address = 0;
         // SAFETY: a context is current, and the pointer is that of a local variable.
         let status = unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) };
@@ -51,6 +61,15 @@ fn caches() -> bool {
 impl Pool {
     /// Gives back the blocks whose streams have passed; with `wait`, all of them.
     fn collect(&mut self, wait: bool) {
+        if self.capturing.is_some() {
+            return;
+        }
+        for (address, streams) in std::mem::take(&mut self.deferred) {
+            self.give_back_after(address, &streams);
+        }
+        if wait && !self.waiting.is_empty() {
+            self.allocator.statistics.waits += 1;
+        }
         let passed = |event: &Event| {
             if wait { event.synchronize().is_ok() } else { event.query().unwrap_or(true) }
         };
@@ -64,10 +83,37 @@ impl Pool {
         }
     }
 
+    /// Gives a block back when the work that streams have now has run.
+    fn give_back_after(&mut self, address: usize, streams: &Streams) {
+        if streams.is_empty() {
+            return self.give_back(address);
+        }
+        self.allocator.set_waiting(address);
+        if self.capturing.is_some() {
+            return self.deferred.push((address, streams.clone()));
+        }
+        // A device that cannot record an event runs no work any more.
+        let record = |&(device, stream): &(u8, StreamId)| {
+            let event = Event::new(device, false).ok()?;
+            event.record(stream).is_ok().then_some(event)
+        };
+        let device = card::current_context();
+        let events = streams.iter().filter_map(|&stream| record(&(device, stream))).collect();
+        self.waiting.push((address, events));
+    }
+
     fn give_back(&mut self, address: usize) {
         self.allocator.give_back(address);
-        if !caches() {
+        if !caches() && self.capturing.is_none() {
             self.allocator.release(&mut Driver);
+        }
+    }
+
+    /// The pool for an allocation on a stream.
+    fn of(&self, device: u8, stream: StreamId) -> PoolId {
+        match self.capturing {
+            Some(pool) if graph::is_capturing(device, stream) => pool,
+            _ => PoolId::SHARED,
         }
     }
 }
@@ -81,7 +127,7 @@ struct Memory {
     /// The number of forks before the block was made: a forked child has no device to give it back to.
     generation: u64,
     shared: AtomicBool,
-    others: Mutex<SmallVec<[StreamId; 1]>>,
+    others: Mutex<Streams>,
 }
 
 impl DeviceMemory for Memory {
@@ -113,24 +159,11 @@ impl Drop for Memory {
         if self.address == 0 || self.generation != fork::generation() || card::select(self.device).is_err() {
             return;
         }
-        let mut events = Vec::new();
+        let mut others = Streams::new();
         if self.shared.load(Ordering::Acquire) {
-            let others = self.others.get_mut().unwrap_or_else(PoisonError::into_inner);
-            for &other in others.iter() {
-                // A device that cannot record an event runs no work any more.
-                if let Ok(event) = Event::new(self.device, false)
-                    && event.record(other).is_ok()
-                {
-                    events.push(event);
-                }
-            }
+            others = std::mem::take(self.others.get_mut().unwrap_or_else(PoisonError::into_inner));
         }
-        let mut pools = POOLS.lock();
-        let pool = pools.entry(self.device).or_default();
-        match events.is_empty() {
-            true => pool.give_back(self.address),
-            false => pool.waiting.push((self.address, events)),
-        }
+        POOLS.lock().entry(self.device).or_default().give_back_after(self.address, &others);
     }
 }
 
@@ -154,23 +187,31 @@ pub fn allocate(device: u8, bytes: usize) -> Result<Storage> {
 }
 
 fn take(device: u8, bytes: usize, stream: StreamId) -> Result<usize> {
-    let mut pools = POOLS.lock();
-    let pool = pools.entry(device).or_default();
-    pool.collect(false);
-    if let Some(address) = pool.allocator.allocate(bytes, stream, &mut Driver) {
+    let attempt = |wait: bool| {
+        let mut pools = POOLS.lock();
+        let pool = pools.entry(device).or_default();
+        pool.collect(wait);
+        let home = pool.of(device, stream);
+        pool.allocator.allocate(bytes, stream, home, &mut Driver)
+    };
+    if let Some(address) = attempt(false) {
         return Ok(address);
     }
-    // Blocks that other streams use may be enough.
-    if !pool.waiting.is_empty() {
-        pool.collect(true);
-        if let Some(address) = pool.allocator.allocate(bytes, stream, &mut Driver) {
-            return Ok(address);
-        }
+    // Blocks that other streams or processes used may be enough.
+    ipc::collect();
+    if let Some(address) = attempt(true) {
+        return Ok(address);
     }
-    pool.allocator.statistics.out_of_memory += 1;
-    let statistics = pool.allocator.statistics;
+    let mut pools = POOLS.lock();
+    let allocator = &mut pools.entry(device).or_default().allocator;
+    allocator.statistics.out_of_memory += 1;
+    let table = Table {
+        statistics: allocator.statistics,
+        largest: allocator.pieces().filter(|piece| piece.state == State::Free).map(|piece| piece.size).max(),
+        limit: allocator.limit,
+    };
     drop(pools);
-    Err(out_of_memory(device, bytes, &statistics))
+    Err(out_of_memory(device, bytes, &table))
 }
 
 fn in_words(bytes: usize) -> String {
@@ -183,28 +224,51 @@ fn in_words(bytes: usize) -> String {
     }
 }
 
+/// What the error of a failed allocation shows.
+struct Table {
+    statistics: Statistics,
+    largest: Option<usize>,
+    limit: Option<usize>,
+}
+
 #[cold]
-fn out_of_memory(device: u8, bytes: usize, statistics: &Statistics) -> Error {
+fn out_of_memory(device: u8, bytes: usize, table: &Table) -> Error {
     let (free, total) = card::select(device).and_then(|card| card.memory_info()).unwrap_or_default();
-    let (reserved, used) = (statistics.reserved.current, statistics.bytes.current);
+    let all = table.statistics.all();
+    let (reserved, used) = (all.reserved_bytes.current, all.allocated_bytes.current);
+    let allowed = table.limit.map_or(String::new(), |limit| format!(" {} allowed;", in_words(limit)));
+    let rows = [
+        ("tensors", used, format!("in {} blocks", all.allocation.current)),
+        (
+            "freed, kept for reuse",
+            reserved - used,
+            format!("the largest block is {}", in_words(table.largest.unwrap_or(0))),
+        ),
+        ("from the driver", reserved, format!("in {} segments", all.segment.current)),
+        ("most tensors so far", all.allocated_bytes.peak, String::new()),
+    ];
+    let rows: String = rows
+        .iter()
+        .map(|(what, bytes, more)| format!("\n    {what:<22} {:>12}  {more}", in_words(*bytes)).trim_end().to_string())
+        .collect();
     Error::new(
         Class::DeviceMemory,
         format!(
-            "CUDA out of memory. Tried to allocate {}. GPU {device} has a total capacity of {} of which {} is free.",
+            "CUDA out of memory. Tried to allocate {}. GPU {device} has a total capacity of {} of which {} is free.{allowed} \
+             Of the allocated memory {} is allocated by PyTorch, and {} is reserved by PyTorch but unallocated.",
             in_words(bytes),
             in_words(total),
-            in_words(free)
+            in_words(free),
+            in_words(used),
+            in_words(reserved - used)
         ),
     )
-    .hint(format!(
-        "Tensors take {}, and freed ones keep {} reserved: a smaller batch, or del and torch.cuda.empty_cache(), may help.",
-        in_words(used),
-        in_words(reserved - used)
-    ))
+    .hint(format!("A smaller batch, or del and torch.cuda.empty_cache(), may help. The memory of GPU {device}:{rows}"))
 }
 
 /// Returns the memory that no tensor uses to the driver.
 pub fn empty_cache() {
+    ipc::collect();
     let used: Vec<u8> = card::used().map(|card| card.index).collect();
     for device in used {
         if card::select(device).is_ok() {
@@ -226,14 +290,47 @@ pub fn statistics(device: u8) -> Statistics {
 }
 
 pub fn reset_peaks(device: u8) {
-    with(device, Allocator::reset_peaks);
+    with(device, |allocator| allocator.statistics.reset_peaks());
 }
 
 pub fn reset_sums(device: u8) {
-    with(device, Allocator::reset_sums);
+    with(device, |allocator| allocator.statistics.reset_sums());
+}
+
+/// Limits the memory that is taken from the driver.
+pub fn set_limit(device: u8, bytes: Option<usize>) {
+    with(device, |allocator| allocator.limit = bytes);
+}
+
+pub fn limit(device: u8) -> Option<usize> {
+    with(device, |allocator| allocator.limit)
 }
 
 /// The blocks of a device, free ones included.
 pub fn snapshot(device: u8) -> Vec<Piece> {
     with(device, |allocator| allocator.pieces().collect())
+}
+
+/// The segment of an address, and its first byte's offset in it.
+pub fn segment_of(device: u8, address: usize) -> Option<(usize, usize)> {
+    with(device, |allocator| {
+        let piece = allocator.pieces().take_while(|piece| piece.address <= address).last()?;
+        (address < piece.address + piece.size).then(|| (piece.segment, address - piece.segment))
+    })
+}
+
+/// Makes captured work allocate in a pool, until `end_capture`; the pool's segments stay until `let_go_of_pool`.
+pub fn begin_capture(device: u8, pool: PoolId) {
+    let mut pools = POOLS.lock();
+    let own = pools.entry(device).or_default();
+    own.capturing = Some(pool);
+    own.allocator.keep_pool(pool);
+}
+
+pub fn end_capture(device: u8) {
+    POOLS.lock().entry(device).or_default().capturing = None;
+}
+
+pub fn let_go_of_pool(device: u8, pool: PoolId) {
+    with(device, |allocator| allocator.let_go_of_pool(pool));
 }

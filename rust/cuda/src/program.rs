@@ -18,6 +18,7 @@ use rushlight_core::{Error, Result};
 use crate::card::Card;
 use crate::driver::check;
 use crate::kernels::HEADERS;
+use crate::library;
 
 /// What a program computes, and the types and variants that it is compiled for.
 pub type Key = (&'static str, [u8; 8]);
@@ -88,14 +89,31 @@ fn load_module(code: &[u8]) -> Result<CUmodule> {
     Ok(module)
 }
 
-fn missing_compiler() -> Option<Error> {
+/// Whether NVRTC is installed. It is loaded by the first call.
+pub fn has_compiler() -> bool {
     static PRESENT: OnceBool = OnceBool::new();
     // SAFETY: loading NVRTC runs its initialisers, which any program may load.
-    let present = PRESENT.get_or_init(|| unsafe { nvrtc::is_culib_present() });
-    (!present).then(|| {
-        Error::runtime("NVRTC, which compiles the kernels for CUDA, is not installed")
-            .hint("pip install nvidia-cuda-nvrtc, and add its folder nvidia/cu13/lib to LD_LIBRARY_PATH.")
+    let present = || unsafe { nvrtc::is_culib_present() };
+    PRESENT.get_or_init(|| {
+        if present() {
+            return true;
+        }
+        // Older versions of NVRTC do not find their second library by themselves.
+        library::load("libnvrtc-builtins.so.");
+        library::load("libnvrtc.so.") && present()
     })
+}
+
+fn missing_compiler() -> Option<Error> {
+    (!has_compiler()).then(|| {
+        Error::runtime("NVRTC, which compiles the kernels for CUDA, is not installed")
+            .hint("pip install 'rushlight[cuda13]', which brings nvidia-cuda-nvrtc. `python -m rushlight doctor` shows what is installed.")
+    })
+}
+
+/// The version of NVRTC; `None` if it is not installed.
+pub fn compiler_version() -> Option<(c_int, c_int)> {
+    has_compiler().then(version)
 }
 
 fn options(card: &Card) -> Vec<String> {
@@ -109,7 +127,7 @@ fn options(card: &Card) -> Vec<String> {
 }
 
 /// The folder of compiled kernels; `None` if there is no place for it, or if the variable is empty.
-fn cache_folder() -> Option<PathBuf> {
+pub fn cache_folder() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     if let Some(named) = std::env::var_os("RUSHLIGHT_KERNEL_CACHE") {
         return (!named.is_empty()).then(|| PathBuf::from(named));

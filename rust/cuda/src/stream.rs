@@ -56,6 +56,11 @@ impl Stream {
         Ok(Stream { device, id })
     }
 
+    /// The stream of an id, which is one of the device.
+    pub fn of(device: u8, id: StreamId) -> Stream {
+        Stream { device, id }
+    }
+
     /// The default stream of a device.
     pub fn default_of(device: u8) -> Stream {
         Stream { device, id: DEFAULT }
@@ -84,6 +89,15 @@ impl Stream {
         self.id
     }
 
+    /// A lower number is a higher priority.
+    pub fn priority(self) -> Result<i32> {
+        card::select(self.device)?;
+        let mut priority = 0;
+        // SAFETY: a context is current, the stream is alive, and the pointer is that of a local variable.
+        check(unsafe { sys::cuStreamGetPriority(handle(self.id), &raw mut priority) })?;
+        Ok(priority)
+    }
+
     /// Waits until the work enqueued so far has run.
     pub fn synchronize(self) -> Result<()> {
         synchronize(self.device, self.id)
@@ -102,6 +116,15 @@ impl Stream {
         // SAFETY: a context is current, and the event is alive.
         check(unsafe { sys::cuStreamWaitEvent(handle(self.id), event.event, 0) })
     }
+}
+
+/// The lowest and the highest priority of streams of the current device; a lower number is a higher priority.
+pub fn priorities() -> Result<(i32, i32)> {
+    card::select(card::current())?;
+    let (mut least, mut greatest) = (0, 0);
+    // SAFETY: a context is current, and the pointers are those of local variables.
+    check(unsafe { sys::cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest) })?;
+    Ok((least, greatest))
 }
 
 /// The id of this thread's current stream on a device.
@@ -149,6 +172,11 @@ impl Event {
 
     pub fn device(&self) -> u8 {
         self.device
+    }
+
+    /// The driver's handle.
+    pub fn handle(&self) -> usize {
+        self.event.expose_provenance()
     }
 
     /// Records the work enqueued so far on a stream of the event's device.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use rushlight_core::device_memory::StreamId;
-use rushlight_cuda::allocator::{Allocator, Source, rounded};
+use rushlight_cuda::allocator::{Allocator, PoolId, Source, State, rounded};
+
+const SHARED: PoolId = PoolId::SHARED;
 
 const MIB: usize = 1 << 20;
 
@@ -50,7 +52,7 @@ fn segments_have_torchs_sizes() {
         (33 * MIB, 34 * MIB),
     ] {
         let (mut allocator, mut source) = (Allocator::default(), Numbers::new(1 << 40));
-        allocator.allocate(bytes, StreamId(0), &mut source).unwrap();
+        allocator.allocate(bytes, StreamId(0), SHARED, &mut source).unwrap();
         assert_eq!(source.used(), segment, "for {bytes} bytes");
     }
 }
@@ -58,19 +60,19 @@ fn segments_have_torchs_sizes() {
 #[test]
 fn a_freed_block_is_used_again_by_its_stream_alone() {
     let (mut allocator, mut source) = (Allocator::default(), Numbers::new(1 << 40));
-    let first = allocator.allocate(1000, StreamId(0), &mut source).unwrap();
+    let first = allocator.allocate(1000, StreamId(0), SHARED, &mut source).unwrap();
     allocator.give_back(first);
-    assert_ne!(allocator.allocate(1000, StreamId(7), &mut source), Some(first));
-    assert_eq!(allocator.allocate(1000, StreamId(0), &mut source), Some(first));
+    assert_ne!(allocator.allocate(1000, StreamId(7), SHARED, &mut source), Some(first));
+    assert_eq!(allocator.allocate(1000, StreamId(0), SHARED, &mut source), Some(first));
 }
 
 #[test]
 fn cached_segments_are_returned_before_memory_runs_out() {
     let (mut allocator, mut source) = (Allocator::default(), Numbers::new(40 * MIB));
-    let large = allocator.allocate(30 * MIB, StreamId(0), &mut source).unwrap();
-    assert_eq!(allocator.allocate(36 * MIB, StreamId(0), &mut source), None);
+    let large = allocator.allocate(30 * MIB, StreamId(0), SHARED, &mut source).unwrap();
+    assert_eq!(allocator.allocate(36 * MIB, StreamId(0), SHARED, &mut source), None);
     allocator.give_back(large);
-    assert!(allocator.allocate(36 * MIB, StreamId(0), &mut source).is_some());
+    assert!(allocator.allocate(36 * MIB, StreamId(0), SHARED, &mut source).is_some());
     assert_eq!(allocator.statistics.retries, 2);
 }
 
@@ -94,7 +96,7 @@ fn random_requests() {
                 1 => 1 + random(3 * MIB),
                 _ => 1 + random(30 * MIB),
             };
-            let address = allocator.allocate(bytes, StreamId(random(3)), &mut source).unwrap();
+            let address = allocator.allocate(bytes, StreamId(random(3)), SHARED, &mut source).unwrap();
             let before = live.range(..=address).next_back();
             assert!(before.is_none_or(|(start, size)| start + size <= address), "overlap at step {step}");
             let after = live.range(address..).next();
@@ -105,19 +107,55 @@ fn random_requests() {
             live.remove(&address);
             allocator.give_back(address);
         }
-        let statistics = &allocator.statistics;
-        assert_eq!(statistics.blocks.current, live.len());
-        assert!(statistics.bytes.current >= live.values().sum());
-        assert_eq!(statistics.reserved.current, source.used());
+        let amounts = allocator.amounts();
+        assert_eq!(amounts.allocation.current, live.len());
+        assert!(amounts.allocated_bytes.current >= live.values().sum());
+        assert_eq!(amounts.reserved_bytes.current, source.used());
         assert_eq!(
-            allocator.pieces().filter(|piece| !piece.free).map(|piece| piece.size).sum::<usize>(),
-            statistics.bytes.current
+            allocator.pieces().filter(|piece| piece.state == State::Used).map(|piece| piece.size).sum::<usize>(),
+            amounts.allocated_bytes.current
         );
     }
+    for (kind, sum) in [
+        (State::Free, allocator.amounts().reserved_bytes.current - allocator.amounts().active_bytes.current),
+        (State::Used, allocator.amounts().active_bytes.current),
+    ] {
+        assert_eq!(allocator.pieces().filter(|piece| piece.state == kind).map(|piece| piece.size).sum::<usize>(), sum);
+    }
+    let split = allocator.pieces().filter(|piece| piece.state == State::Free).map(|piece| piece.size).sum::<usize>();
+    assert!(allocator.amounts().inactive_split_bytes.current <= split);
+    let [all, small, large] = allocator.statistics.kinds;
+    assert_eq!(all.active_bytes.current, small.active_bytes.current + large.active_bytes.current);
     for address in live.into_keys() {
         allocator.give_back(address);
     }
-    assert_eq!((allocator.statistics.bytes.current, allocator.statistics.requested.current), (0, 0));
+    assert_eq!((allocator.amounts().active_bytes.current, allocator.amounts().requested_bytes.current), (0, 0));
     allocator.release(&mut source);
     assert_eq!((source.used(), allocator.pieces().count()), (0, 0));
+}
+
+#[test]
+fn a_pool_of_a_graph_keeps_its_memory() {
+    let (mut allocator, mut source) = (Allocator::default(), Numbers::new(1 << 40));
+    let pool = PoolId(7);
+    allocator.keep_pool(pool);
+    let first = allocator.allocate(1000, StreamId(0), pool, &mut source).unwrap();
+    allocator.give_back(first);
+    assert_ne!(allocator.allocate(1000, StreamId(0), SHARED, &mut source), Some(first));
+    allocator.release(&mut source);
+    assert_eq!(allocator.allocate(1000, StreamId(0), pool, &mut source), Some(first));
+    allocator.give_back(first);
+    allocator.let_go_of_pool(pool);
+    allocator.release(&mut source);
+    assert_eq!(source.used(), 2 * MIB);
+}
+
+#[test]
+fn a_limit_counts_as_missing_memory() {
+    let (mut allocator, mut source) = (Allocator::default(), Numbers::new(1 << 40));
+    allocator.limit = Some(30 * MIB);
+    assert!(allocator.allocate(20 * MIB, StreamId(0), SHARED, &mut source).is_some());
+    assert_eq!(allocator.allocate(12 * MIB, StreamId(0), SHARED, &mut source), None);
+    allocator.limit = None;
+    assert!(allocator.allocate(12 * MIB, StreamId(0), SHARED, &mut source).is_some());
 }

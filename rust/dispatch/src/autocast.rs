@@ -9,21 +9,44 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Result};
 
 use crate::args::replace_where;
-use crate::interceptors::{Modes, Rest};
-use crate::operator::{Args, Autocast};
+use crate::interceptors::{Modes, Rest, count_autocast_on_cuda};
+use crate::operator::{Args, Autocast, Operator};
 use crate::primitives::primitives;
 use crate::value::{Output, Target};
 
+/// The devices that have a mixed precision of their own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Host,
+    Cuda,
+}
+
+impl Place {
+    fn of(tensor: &Tensor) -> Option<Place> {
+        match tensor.device() {
+            Device::Cpu => Some(Place::Host),
+            Device::Cuda(_) => Some(Place::Cuda),
+            _ => None,
+        }
+    }
+}
+
 thread_local! {
-    static HALF_DTYPE: Cell<Option<DType>> = const { Cell::new(None) };
+    /// The dtype of products on the host and on CUDA devices.
+    static HALF_DTYPES: Cell<[Option<DType>; 2]> = const { Cell::new([None; 2]) };
 }
 
 /// Sets the dtype of products on this thread, `None` to turn mixed precision off; returns the previous one.
-pub fn set(lower: Option<DType>) -> Option<DType> {
+pub fn set(place: Place, lower: Option<DType>) -> Option<DType> {
     if lower.is_some() {
         Modes::AUTOCAST.enter();
     }
-    let before = HALF_DTYPE.replace(lower);
+    let mut dtypes = HALF_DTYPES.get();
+    let before = std::mem::replace(&mut dtypes[place as usize], lower);
+    HALF_DTYPES.set(dtypes);
+    if place == Place::Cuda && lower.is_some() != before.is_some() {
+        count_autocast_on_cuda(lower.is_some());
+    }
     if before.is_some() {
         Modes::AUTOCAST.leave(1);
     }
@@ -32,22 +55,22 @@ pub fn set(lower: Option<DType>) -> Option<DType> {
 
 /// The dtype of products on this thread, if mixed precision is on.
 #[inline]
-pub fn lower() -> Option<DType> {
-    if Modes::AUTOCAST.is_in_use() { HALF_DTYPE.get() } else { None }
+pub fn lower(place: Place) -> Option<DType> {
+    if Modes::AUTOCAST.is_in_use() { HALF_DTYPES.get()[place as usize] } else { None }
 }
 
 /// Turns mixed precision off until the guard is dropped.
-pub struct Disabled(Option<DType>);
+pub struct Disabled([Option<DType>; 2]);
 
 /// Turns mixed precision off on this thread.
 pub fn disable() -> Disabled {
-    Disabled(if Modes::AUTOCAST.is_in_use() { HALF_DTYPE.take() } else { None })
+    Disabled(if Modes::AUTOCAST.is_in_use() { HALF_DTYPES.take() } else { [None; 2] })
 }
 
 impl Drop for Disabled {
     fn drop(&mut self) {
-        if self.0.is_some() {
-            HALF_DTYPE.set(self.0);
+        if self.0.iter().any(Option::is_some) {
+            HALF_DTYPES.set(self.0);
         }
     }
 }
@@ -55,8 +78,14 @@ impl Drop for Disabled {
 /// Starts the call anew with the arguments as mixed precision wants them, where this thread is in it and wants others.
 #[cold]
 pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
-    if let (Some(lower), Target::Fresh) = (lower(), &target)
-        && let Some((args, _off)) = cast(&args, lower)?
+    if let Target::Fresh = &target
+        && let place = if args.each_tensor().any(|(_, one)| Place::of(one) == Some(Place::Cuda)) {
+            Place::Cuda
+        } else {
+            Place::Host
+        }
+        && let Some(lower) = lower(place)
+        && let Some((args, _off)) = cast(&args, place, lower)?
     {
         return args.call();
     }
@@ -64,14 +93,85 @@ pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
 }
 
 /// Whether mixed precision casts a tensor: float64 is unchanged.
-fn applies_to(tensor: &Tensor) -> bool {
-    tensor.dtype().is_floating() && tensor.dtype() != DType::F64 && tensor.device() == Device::Cpu
+fn applies_to(tensor: &Tensor, place: Place) -> bool {
+    tensor.dtype().is_floating() && tensor.dtype() != DType::F64 && Place::of(tensor) == Some(place)
+}
+
+/// What an operator does on CUDA devices, by torch's lists for them. Its definition has what it does on the host.
+fn on_cuda(op: &Operator) -> Result<Autocast> {
+    let name = op.name.split('.').next().unwrap_or_default();
+    Ok(match name {
+        _ if op.autocast == Autocast::LowerPrecision => Autocast::LowerPrecision,
+        "addr" | "prelu" => Autocast::LowerPrecision,
+        "acos"
+        | "asin"
+        | "binary_cross_entropy_with_logits"
+        | "cdist"
+        | "cosh"
+        | "cosine_embedding_loss"
+        | "cosine_similarity"
+        | "cross_entropy"
+        | "cumprod"
+        | "cumsum"
+        | "dist"
+        | "erfinv"
+        | "exp"
+        | "expm1"
+        | "frobenius_norm"
+        | "group_norm"
+        | "hinge_embedding_loss"
+        | "huber_loss"
+        | "kl_div"
+        | "l1_loss"
+        | "layer_norm"
+        | "log"
+        | "log10"
+        | "log1p"
+        | "log2"
+        | "log_softmax"
+        | "margin_ranking_loss"
+        | "mse_loss"
+        | "multi_margin_loss"
+        | "multilabel_margin_loss"
+        | "native_layer_norm"
+        | "nll_loss"
+        | "norm"
+        | "nuclear_norm"
+        | "pdist"
+        | "poisson_nll_loss"
+        | "pow"
+        | "prod"
+        | "reciprocal"
+        | "renorm"
+        | "rsqrt"
+        | "sinh"
+        | "smooth_l1_loss"
+        | "soft_margin_loss"
+        | "softmax"
+        | "softplus"
+        | "sum"
+        | "tan"
+        | "triplet_margin_loss" => Autocast::Fp32,
+        "addcdiv" | "addcmul" | "atan2" | "bilinear" | "cat" | "cross" | "dot" | "grid_sample" | "index_put"
+        | "scatter_add" | "stack" | "tensordot" | "vdot" => Autocast::Promote,
+        "binary_cross_entropy" => {
+            return Err(Error::runtime(
+                "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.",
+            )
+            .hint(
+                "Most models use a sigmoid layer right before the loss: binary_cross_entropy_with_logits or BCEWithLogitsLoss \
+                 contain it and are safe.",
+            ));
+        }
+        _ if op.autocast == Autocast::Promote => Autocast::Promote,
+        _ => Autocast::Unchanged,
+    })
 }
 
 /// The half type, unless float32 is among the arguments; another half type before it is an error.
-fn promoted(args: &Args, lower: DType) -> Result<DType> {
+fn promoted(args: &Args, place: Place, lower: DType) -> Result<DType> {
     let meet = |found: DType, tensor: &Tensor| match tensor.dtype() {
-        _ if !applies_to(tensor) => Ok(found),
+        _ if !applies_to(tensor, place) => Ok(found),
         own if own == found => Ok(found),
         own if own == DType::F32 || found == DType::F32 => Ok(DType::F32),
         own => Err(Error::runtime("Unexpected floating ScalarType in at::autocast::prioritize").hint(format!(
@@ -84,11 +184,12 @@ fn promoted(args: &Args, lower: DType) -> Result<DType> {
 }
 
 /// The arguments cast for this operator, and a guard for the call; `None` if it leaves them unchanged.
-fn cast<'a>(args: &Args<'a>, lower: DType) -> Result<Option<(Args<'a>, Disabled)>> {
-    let wanted = match args.op.autocast {
+fn cast<'a>(args: &Args<'a>, place: Place, lower: DType) -> Result<Option<(Args<'a>, Disabled)>> {
+    let rule = if place == Place::Cuda { on_cuda(args.op)? } else { args.op.autocast };
+    let wanted = match rule {
         Autocast::LowerPrecision => Some(lower),
         Autocast::Fp32 => Some(DType::F32),
-        Autocast::Promote => Some(promoted(args, lower)?),
+        Autocast::Promote => Some(promoted(args, place, lower)?),
         Autocast::Unchanged => None,
     };
     let Some(wanted) = wanted else { return Ok(None) };
@@ -96,6 +197,6 @@ fn cast<'a>(args: &Args<'a>, lower: DType) -> Result<Option<(Args<'a>, Disabled)
     // Begins here, so that the casts themselves are not cast.
     let disable = disable();
     let mut changed = args.clone();
-    replace_where(&mut changed.values, applies_to, |tensor| to_dtype(tensor, wanted))?;
+    replace_where(&mut changed.values, |tensor| applies_to(tensor, place), |tensor| to_dtype(tensor, wanted))?;
     Ok(Some((changed, disable)))
 }

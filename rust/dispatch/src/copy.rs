@@ -35,7 +35,16 @@ pub fn copy_views(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) 
         }
         return copy_lazy_conj(to, target, from, source);
     }
-    transfer::copy(to, target, from, source)
+    transfer::copy(to, target, from, source, true)
+}
+
+/// `copy` that may return before the elements have arrived, from or to page-locked memory of the host.
+pub fn copy_later(to: &Tensor, from: &Tensor) -> Result<()> {
+    let apart = to.device() != from.device() && to.device() != Device::Meta && to.numel() > 0;
+    if !apart || !to.is_plain() || !from.is_plain() || from.sizes() != to.sizes() {
+        return copy(to, from);
+    }
+    transfer::copy(to, to.layout(), from, from.layout(), false)
 }
 
 /// `copy_views` for lazily conjugated tensors: through a temporary tensor.

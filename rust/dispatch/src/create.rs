@@ -1,12 +1,14 @@
 //! Tensors made without a call: uninitialised, filled with one value, or from a slice. Nothing here is recorded.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::device::default_device;
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
 
 use crate::allocate::allocate;
 use crate::device_loops;
-use crate::operator::TensorSpec;
+use crate::operator::{Args, TensorSpec};
 use crate::promote::number_dtype;
+use crate::value::Output;
 
 /// Uninitialised elements, row-major.
 pub fn empty(sizes: &[isize], dtype: DType, device: Device) -> Result<Tensor> {
@@ -102,6 +104,47 @@ pub fn from_slice<T: Element>(elements: &[T]) -> Result<Tensor> {
     unsafe { std::ptr::copy_nonoverlapping(elements.as_ptr(), pin.as_ptr().cast(), elements.len()) };
     drop(pin);
     Ok(tensor)
+}
+
+/// Uninitialised elements in page-locked memory of the host.
+pub fn page_locked(layout: Layout, dtype: DType) -> Result<Tensor> {
+    let bytes = layout.checked_bytes(dtype.size())?;
+    Ok(Tensor::new(rushlight_cuda::pinned::allocate(bytes)?, layout, dtype, Device::Cpu))
+}
+
+/// Whether `pin_memory=True` of a factory has an effect. It has none on `meta`, and without a device that could use the memory.
+pub fn wants_page_locked(wanted: bool, device: Device) -> Result<bool> {
+    match device {
+        _ if !wanted => Ok(false),
+        Device::Cpu if rushlight_cuda::device_count() > 0 => Ok(true),
+        Device::Cpu => crate::interpreter::warn(
+            "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+        )
+        .map(|()| false),
+        Device::Cuda(_) => Err(Error::runtime("Only dense CPU tensors can be pinned")
+            .hint(format!("Memory on {device} is not the host's: leave pin_memory out."))),
+        Device::Meta | Device::Absent(_) => Ok(false),
+    }
+}
+
+/// A new tensor of the host moved to page-locked memory.
+pub fn moved_to_page_locked(tensor: &Tensor) -> Result<Tensor> {
+    let strides = tensor.layout().preserved_strides();
+    let moved = page_locked(Layout { sizes: tensor.sizes().clone(), strides, offset: 0 }, tensor.dtype())?;
+    crate::copy::copy(&moved, tensor)?;
+    moved.set_requires_grad(tensor.requires_grad())?;
+    Ok(moved)
+}
+
+/// `pin_memory=` of a factory whose result a kernel has filled.
+#[inline]
+pub fn in_asked_memory(args: &Args, output: Output) -> Result<Output> {
+    let Some([_, _, device, pinned, _]) = args.op.schema().options else { return Ok(output) };
+    let device = args.device(device).or_else(default_device).unwrap_or(Device::Cpu);
+    match wants_page_locked(args.optional_bool(pinned).unwrap_or(false), device)? {
+        true => output.map(|tensor| moved_to_page_locked(&tensor)),
+        false => Ok(output),
+    }
 }
 
 /// `requires_grad=` of a factory.

@@ -6,7 +6,7 @@
 //! mode of its own thread.
 
 use std::ops::BitOr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use rushlight_autograd::Tensor;
 use rushlight_core::Result;
@@ -78,8 +78,19 @@ impl BitOr for Modes {
 
 /// How often each mode is entered, over all threads: a field of bits for each of the first four.
 static IN_USE: AtomicU64 = AtomicU64::new(0);
+/// How many threads use mixed precision on CUDA devices. Its lists of operators are not those of the definitions.
+static ON_CUDA: AtomicUsize = AtomicUsize::new(0);
 const WIDTH: u32 = 16;
 const COUNT: u64 = (1 << WIDTH) - 1;
+
+/// Counts a thread that begins or ends mixed precision on CUDA devices.
+pub fn count_autocast_on_cuda(begins: bool) {
+    if begins {
+        ON_CUDA.fetch_add(1, Relaxed);
+    } else {
+        ON_CUDA.fetch_sub(1, Relaxed);
+    }
+}
 
 /// The modes in use that apply to this operator.
 #[inline]
@@ -93,7 +104,7 @@ pub fn active(op: &Operator) -> Modes {
 #[cold]
 fn active_among(op: &Operator, in_use: u64) -> Modes {
     let applies = |mode: Modes| match mode {
-        Modes::AUTOCAST => op.autocast != Autocast::Unchanged,
+        Modes::AUTOCAST => op.autocast != Autocast::Unchanged || ON_CUDA.load(Relaxed) > 0,
         Modes::VMAP => op.tags.has(Tags::RANDOM),
         // They apply to the operator that it calls instead.
         _ => !matches!(op.implementation, Implementation::Delegate(_)),

@@ -63,9 +63,13 @@ fn tensor<'py>(
     }
     let (dtype, device) = (wanted_dtype("tensor", dtype)?, wanted_device("tensor", device)?.or_else(default_device));
     let device = device.map_or(Ok(Device::Cpu), PyDevice::reachable)?;
-    rushlight::create::warn_of_pinning(pin_memory, device).map_err(raise)?;
+    let page_locked = create::wants_page_locked(pin_memory, device).map_err(raise)?;
     let made = copied(data, dtype, "torch.tensor")?;
-    finished(py, rushlight::convert::to_device(&made, device).map_err(raise)?, requires_grad)
+    let made = match page_locked {
+        true => create::moved_to_page_locked(&made),
+        false => rushlight::convert::to_device(&made, device),
+    };
+    finished(py, made.map_err(raise)?, requires_grad)
 }
 
 /// The argument `requires_grad` of `tensor`.
@@ -373,17 +377,30 @@ fn set_default_dtype(d: &Bound<'_, PyAny>) -> PyResult<()> {
     settings::set_default_dtype(dtype.get().dtype).map_err(raise)
 }
 
-/// The dtype of products under mixed precision on this thread, or None if it is off.
-#[pyfunction]
-fn _autocast(py: Python<'_>) -> PyResult<Option<Py<PyDType>>> {
-    autocast::lower().map(|dtype| dtype_object(py, dtype)).transpose()
+fn place(device_type: &str) -> PyResult<autocast::Place> {
+    match device_type {
+        "cpu" => Ok(autocast::Place::Host),
+        "cuda" => Ok(autocast::Place::Cuda),
+        other => Err(PyValueError::new_err(format!("{other} has no mixed precision"))),
+    }
 }
 
-/// Sets the dtype of products under mixed precision on this thread, or None to turn it off; returns the previous one.
+/// The dtype of products under mixed precision on this thread for a device type, or None if it is off.
 #[pyfunction]
-#[pyo3(signature = (dtype))]
-fn _set_autocast(py: Python<'_>, dtype: Option<&Bound<'_, PyDType>>) -> PyResult<Option<Py<PyDType>>> {
-    let before = autocast::set(dtype.map(|dtype| dtype.get().dtype));
+fn _autocast(py: Python<'_>, device_type: &str) -> PyResult<Option<Py<PyDType>>> {
+    autocast::lower(place(device_type)?).map(|dtype| dtype_object(py, dtype)).transpose()
+}
+
+/// Sets the dtype of products under mixed precision on this thread for a device type, or None to turn it off; returns the
+/// previous one.
+#[pyfunction]
+#[pyo3(signature = (device_type, dtype))]
+fn _set_autocast(
+    py: Python<'_>,
+    device_type: &str,
+    dtype: Option<&Bound<'_, PyDType>>,
+) -> PyResult<Option<Py<PyDType>>> {
+    let before = autocast::set(place(device_type)?, dtype.map(|dtype| dtype.get().dtype));
     before.map(|dtype| dtype_object(py, dtype)).transpose()
 }
 

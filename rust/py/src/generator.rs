@@ -1,11 +1,11 @@
 //! `torch.Generator`: a handle on a stream of random numbers.
 
-use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 use rushlight::{DType, Device};
 use rushlight_dispatch::create;
-use rushlight_dispatch::generator::Generator;
+use rushlight_dispatch::generator::{Counter, Generator};
 
 use crate::dtype::{PyDevice, wanted_device};
 use crate::errors::{kind_of, raise};
@@ -14,10 +14,11 @@ use crate::object;
 /// A stream of random numbers with a state of its own; the numbers are torch's for the same seed.
 ///
 /// Args:
-///     device: the CPU, the only one.
+///     device: the CPU, or a CUDA device, by default the CPU. On a CUDA device the state is a seed and an offset, and equal states
+///         give equal numbers on every device.
 ///
 /// Raises:
-///     RuntimeError: another device.
+///     RuntimeError: another device, or there is no CUDA device.
 ///
 /// >>> generator = torch.Generator().manual_seed(0)
 /// >>> first = torch.rand(2, generator=generator)
@@ -31,11 +32,11 @@ impl PyGenerator {
     #[new]
     #[pyo3(signature = (device=None))]
     fn new(device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        match wanted_device("Generator", device)?.map(|device| device.device) {
+        match wanted_device("Generator", device)?.map(|device| device.placed()) {
             None | Some(Device::Cpu) => {}
-            Some(Device::Cuda(_)) => {
-                rushlight_cuda::driver::initialize().map_err(raise)?;
-                return Err(PyNotImplementedError::new_err("A generator for CUDA devices is not implemented."));
+            Some(device @ Device::Cuda(index)) => {
+                rushlight_cuda::card::select(index).map_err(raise)?;
+                return Ok(PyGenerator(Generator::fresh_on(device)));
             }
             Some(other) => return Err(PyRuntimeError::new_err(without_generators(other.kind()))),
         }
@@ -53,7 +54,7 @@ impl PyGenerator {
     /// 0
     fn manual_seed<'py>(slf: PyRef<'py, Self>, seed: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
         let seed = read_seed(seed)?;
-        slf.0.draw(|stream| stream.manual_seed(seed));
+        slf.0.manual_seed(seed);
         Ok(slf)
     }
 
@@ -62,7 +63,7 @@ impl PyGenerator {
     /// >>> torch.Generator().seed() != torch.Generator().seed()
     /// True
     fn seed(&self) -> u64 {
-        self.0.draw(rushlight_rng::Stream::seed)
+        self.0.seed()
     }
 
     /// The seed with which the stream began.
@@ -70,15 +71,18 @@ impl PyGenerator {
     /// >>> torch.Generator().manual_seed(3).initial_seed()
     /// 3
     fn initial_seed(&self) -> u64 {
-        self.0.draw(|stream| stream.initial_seed())
+        self.0.initial_seed()
     }
 
-    /// The state as a tensor of 5056 bytes, interchangeable with torch's.
+    /// The state as a tensor of bytes, interchangeable with torch's: 5056 for the CPU, 16 for a CUDA device.
     ///
     /// >>> torch.Generator().get_state().shape
     /// torch.Size([5056])
     fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let state = self.0.draw(|stream| stream.state());
+        let state = match self.0.counter() {
+            Some(counter) => [counter.seed.to_le_bytes(), counter.offset.to_le_bytes()].concat(),
+            None => self.0.draw(|stream| stream.state()),
+        };
         object::wrap_bound(py, create::from_slice(&state).map_err(raise)?)
     }
 
@@ -88,9 +92,14 @@ impl PyGenerator {
     /// >>> torch.equal(torch.rand(2, generator=generator.clone_state()), torch.rand(2, generator=generator))
     /// True
     fn clone_state(&self) -> Self {
-        let copy = Generator::fresh();
-        let state = self.0.draw(|stream| stream.clone());
-        copy.draw(|stream| *stream = state);
+        let copy = Generator::fresh_on(self.0.device());
+        match self.0.counter() {
+            Some(counter) => copy.set_counter(counter),
+            None => {
+                let state = self.0.draw(|stream| stream.clone());
+                copy.draw(|stream| *stream = state);
+            }
+        }
         PyGenerator(copy)
     }
 
@@ -100,25 +109,64 @@ impl PyGenerator {
     ///     TypeError: the state is not a tensor of bytes.
     ///     RuntimeError: the bytes are not a state, or are not contiguous.
     fn set_state<'py>(slf: PyRef<'py, Self>, new_state: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
-        let bytes = state_bytes(new_state)?;
-        slf.0.draw(|stream| stream.set_state(&bytes)).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        slf.restore(&state_bytes(new_state)?)?;
         Ok(slf)
     }
 
-    fn __reduce__<'py>(slf: PyRef<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (), Bound<'py, PyAny>)> {
+    /// The offset of a CUDA device's generator.
+    ///
+    /// Raises:
+    ///     RuntimeError: the generator is the CPU's.
+    fn get_offset(&self) -> PyResult<u64> {
+        self.0.counter().map(|counter| counter.offset).ok_or_else(without_offset)
+    }
+
+    /// Sets the offset of a CUDA device's generator, a multiple of 4; returns the generator.
+    ///
+    /// Raises:
+    ///     RuntimeError: the generator is the CPU's, or the offset is not a multiple of 4.
+    fn set_offset(slf: PyRef<'_, Self>, offset: u64) -> PyResult<PyRef<'_, Self>> {
+        let counter = slf.0.counter().ok_or_else(without_offset)?;
+        if !offset.is_multiple_of(4) {
+            return Err(PyRuntimeError::new_err("offset must be a multiple of 4"));
+        }
+        slf.0.set_counter(Counter { offset, ..counter });
+        Ok(slf)
+    }
+
+    fn __reduce__<'py>(slf: PyRef<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (PyDevice,), Bound<'py, PyAny>)> {
         let py = slf.py();
-        Ok((py.get_type::<PyGenerator>().into_any(), (), slf.get_state(py)?))
+        Ok((py.get_type::<PyGenerator>().into_any(), (slf.0.device().into(),), slf.get_state(py)?))
     }
 
     fn __setstate__(&self, state: &Bound<'_, PyAny>) -> PyResult<()> {
-        let bytes = state_bytes(state)?;
-        self.0.draw(|stream| stream.set_state(&bytes)).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+        self.restore(&state_bytes(state)?)
     }
 
     #[getter]
     fn device(&self) -> PyDevice {
-        Device::Cpu.into()
+        self.0.device().into()
     }
+}
+
+impl PyGenerator {
+    fn restore(&self, bytes: &[u8]) -> PyResult<()> {
+        if self.0.counter().is_none() {
+            let set = self.0.draw(|stream| stream.set_state(bytes));
+            return set.map_err(|error| PyRuntimeError::new_err(error.to_string()));
+        }
+        // torch also accepts a seed alone.
+        let word = |at: usize| bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes);
+        match (bytes.len(), word(0), word(8)) {
+            (8 | 16, Some(seed), offset) => self.0.set_counter(Counter { seed, offset: offset.unwrap_or(0) }),
+            _ => return Err(PyRuntimeError::new_err("RNG state is wrong size")),
+        }
+        Ok(())
+    }
+}
+
+fn without_offset() -> PyErr {
+    PyRuntimeError::new_err("CPU Generator does not use offset")
 }
 
 /// torch's sentence for a device type without generators.

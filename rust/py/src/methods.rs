@@ -178,7 +178,7 @@ methods! {
     }
     fn is_pinned(own, device) "Whether the elements are in pinned memory." {
         let _ = device;
-        own.give(false)
+        own.give(!own.tensor.is_sparse() && own.tensor.storage().is_page_locked())
     }
     fn is_conj(own) "Whether the tensor is a conjugate view, computed when its elements are read." {
         own.give(own.tensor.is_lazy_conj() && own.tensor.dtype().is_complex())
@@ -204,7 +204,7 @@ methods! {
     }
     fn is_shared(own) "Whether the elements are in shared memory." {
         memory_access::with_memory(own.tensor)?;
-        own.give(own.tensor.storage().is_cross_process())
+        own.give(matches!(own.tensor.device(), Device::Cuda(_)) || own.tensor.storage().is_cross_process())
     }
     fn is_inference(own) "Whether the tensor was made in inference mode." { own.give(own.tensor.is_inference()) }
     fn detach(own) "The same elements without history." { own.wrap(own.tensor.detach()) }

@@ -15,7 +15,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyType};
-use rushlight::{Device, Storage};
+use rushlight::{DType, Device, Storage, Tensor};
+use rushlight_core::Layout;
 use rushlight_core::block::Block;
 use rushlight_core::file_map::MapMode;
 use rushlight_core::fork::{ForkMutex, Rank};
@@ -29,8 +30,8 @@ use crate::foreign_buffer::{Buffer, block_over};
 use crate::reclaim::{DeferredDrop, Owned};
 use crate::scalars;
 
-/// The pickle of a storage: the function that rebuilds it, and its arguments, the content and the type of device.
-type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyAny>, &'static str));
+/// The pickle of a storage: the function that rebuilds it, and its arguments, the content and the device.
+type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyAny>, String));
 
 /// The base of `UntypedStorage`, which is derived from it in Python and so has attributes that the garbage collector
 /// sees.
@@ -133,6 +134,34 @@ fn _set_storage_class(storage_class: Bound<'_, PyType>) {
     let _ = CLASS.set(storage_class.py(), storage_class.unbind());
 }
 
+/// Copies bytes of one storage, from a place on, to the beginning of another one, on any devices.
+fn copy_bytes(to: &Storage, (from, place): (&Storage, isize), bytes: usize) -> PyResult<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let content = |storage: &Storage, offset: isize| {
+        let layout = Layout { offset, ..Layout::contiguous(&[bytes as isize]) };
+        Tensor::new(storage.clone(), layout, DType::U8, storage.device())
+    };
+    rushlight_dispatch::copy::copy(&content(to, 0), &content(from, place)).map_err(raise)
+}
+
+/// The storage itself, or a copy of one on a CUDA device.
+fn on_host(storage: &Storage) -> PyResult<Storage> {
+    if !matches!(storage.device(), Device::Cuda(_)) {
+        return Ok(storage.clone());
+    }
+    let copy = Storage::heap(storage.len()).map_err(raise)?;
+    copy_bytes(&copy, (storage, 0), storage.len())?;
+    Ok(copy)
+}
+
+/// The storage of a Python object.
+pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Storage> {
+    let own = object.cast::<PyStorage>().map_err(|_| PyTypeError::new_err("expected an UntypedStorage"))?;
+    Ok(own.get().storage.clone())
+}
+
 #[pymethods]
 impl PyStorage {
     /// `size` uninitialised bytes.
@@ -187,10 +216,19 @@ impl PyStorage {
     }
 
     fn __getitem__(&self, index: isize) -> PyResult<u8> {
-        let pin = self.storage.pin().map_err(raise)?;
-        let length = pin.block().len() as isize;
+        let length = self.storage.len() as isize;
         let place = if index < 0 { index + length } else { index };
         if place < 0 || place >= length {
+            return Err(PyIndexError::new_err(format!("index {index} out of range for storage of size {length}")));
+        }
+        if let Device::Cuda(_) = self.storage.device() {
+            let byte = Storage::heap(1).map_err(raise)?;
+            copy_bytes(&byte, (&self.storage, place), 1)?;
+            // SAFETY: the storage has one byte.
+            return Ok(unsafe { byte.pin().map_err(raise)?.as_ptr().read() });
+        }
+        let pin = self.storage.pin().map_err(raise)?;
+        if place as usize >= pin.block().len() {
             return Err(PyIndexError::new_err(format!("index {index} out of range for storage of size {length}")));
         }
         // SAFETY: within the pinned block.
@@ -244,7 +282,7 @@ impl PyStorage {
     }
 
     fn is_shared(&self) -> bool {
-        self.storage.is_cross_process()
+        self.is_cuda() || self.storage.is_cross_process()
     }
 
     /// The name of the file that is mapped and written through, or None.
@@ -261,7 +299,7 @@ impl PyStorage {
         (writes == MapMode::Shared).then(|| (file.as_raw_fd(), name.to_owned(), offset))
     }
 
-    /// Moves the bytes to shared memory; all tensors on them follow.
+    /// Moves the bytes to shared memory; all tensors on them follow. Memory of a CUDA device can be shared where it is.
     fn share_memory_(slf: PyRef<'_, Self>) -> PyResult<PyRef<'_, Self>> {
         share(&slf.storage)?;
         Ok(slf)
@@ -272,7 +310,8 @@ impl PyStorage {
         if self.storage.is_empty() {
             return Ok(PyBytes::new(py, &[]));
         }
-        let pin = self.storage.pin().map_err(raise)?;
+        let here = on_host(&self.storage)?;
+        let pin = here.pin().map_err(raise)?;
         PyBytes::new_with(py, pin.block().len(), |copy| {
             // SAFETY: within the pinned block; copied without forming a reference into memory that others may write.
             unsafe { std::ptr::copy_nonoverlapping(pin.as_ptr(), copy.as_mut_ptr(), copy.len()) };
@@ -281,14 +320,9 @@ impl PyStorage {
     }
 
     fn clone<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let copy = storage(self.storage.device(), self.storage.len()).map_err(raise)?;
-        if self.storage.device() != Device::Meta && !self.storage.is_empty() {
-            let (to, from) = (copy.pin().map_err(raise)?, self.storage.pin().map_err(raise)?);
-            // SAFETY: both blocks are pinned; the new one has the length that was read from the old one.
-            unsafe {
-                std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), to.block().len().min(from.block().len()))
-            };
-        }
+        let (device, bytes) = (self.storage.device(), self.storage.len());
+        let copy = storage(device, bytes).map_err(raise)?;
+        copy_bytes(&copy, (&self.storage, 0), bytes)?;
         wrap(py, copy)
     }
 
@@ -298,7 +332,7 @@ impl PyStorage {
             Device::Meta => self.storage.len().into_pyobject(py)?.into_any(),
             _ => self.tobytes(py)?.into_any(),
         };
-        Ok((rebuild, (content, self.storage.device().kind())))
+        Ok((rebuild, (content, self.storage.device().to_string())))
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
@@ -319,8 +353,11 @@ impl PyStorage {
     }
 }
 
-/// Moves bytes that are private to this process to shared memory.
+/// Moves bytes that are private to this process to shared memory. Memory of a CUDA device can be shared where it is.
 pub fn share(storage: &Storage) -> PyResult<()> {
+    if let Device::Cuda(_) = storage.device() {
+        return Ok(());
+    }
     // A file that is written through is shared already, and writes must continue to reach it.
     // A file that is written through is shared already, and writes must continue to reach it. An emptied storage has no
     // bytes that could be shared.

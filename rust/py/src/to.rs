@@ -4,8 +4,10 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use rushlight::{DType, Device, Tensor};
+use rushlight_core::Layout;
 use rushlight_core::memory_format::channels_last_format;
 use rushlight_dispatch::create;
+use rushlight_dispatch::operator::TensorSpec;
 use rushlight_dispatch::value::Value;
 
 use crate::dtype::{PyDevice, extract_dtype, extract_quantized, read_device, to_quantized};
@@ -19,6 +21,7 @@ struct ToOptions {
     dtype: Option<DType>,
     device: Option<PyDevice>,
     copy: bool,
+    non_blocking: bool,
     format: Option<&'static str>,
 }
 
@@ -50,14 +53,33 @@ fn convert<'py>(own: &Own<'_, 'py>, wanted: &ToOptions) -> PyResult<Bound<'py, P
     if let Some(dtype) = wanted.dtype {
         rushlight::convert::note_dropped(tensor.dtype(), dtype).map_err(raise)?;
     }
+    let device = wanted.device.map(PyDevice::reachable).transpose()?;
+    if let Some(device) = device.filter(|_| wanted.non_blocking)
+        && let Some(sent) = sent(tensor, wanted, device).map_err(raise)?
+    {
+        return object::wrap_bound(own.py(), sent);
+    }
     let format = wanted.format.map_or(Value::None, Value::Str);
-    let arguments = [
-        tensor.into(),
-        wanted.dtype.into(),
-        wanted.device.map(PyDevice::reachable).transpose()?.map_or(Value::None, Value::Device),
-        format,
-    ];
+    let arguments = [tensor.into(), wanted.dtype.into(), device.map_or(Value::None, Value::Device), format];
     object::wrap_bound(own.py(), rushlight::convert::TO_DTYPE.tensor(arguments).map_err(raise)?)
+}
+
+/// The tensor on another device, where its elements may arrive later; `None` if the copy has to wait. The host gets page-locked
+/// memory, which waits when it is read.
+fn sent(tensor: &Tensor, wanted: &ToOptions, device: Device) -> rushlight::Result<Option<Tensor>> {
+    let crosses = matches!((tensor.device(), device), (Device::Cpu, Device::Cuda(_)) | (Device::Cuda(_), Device::Cpu));
+    if !crosses || !tensor.is_plain() {
+        return Ok(None);
+    }
+    let strides = rushlight_core::memory_format::strides(tensor.sizes(), wanted.format, Some(tensor.layout()))?;
+    let layout = Layout { sizes: tensor.sizes().clone(), strides, offset: 0 };
+    let dtype = wanted.dtype.unwrap_or(tensor.dtype());
+    let made = match device {
+        Device::Cpu => create::page_locked(layout, dtype)?,
+        _ => rushlight_dispatch::allocate::allocate(&TensorSpec { layout, dtype, device })?,
+    };
+    rushlight::convert::copy::copy_later_(&made, tensor)?;
+    Ok(Some(made))
 }
 
 type Argument<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
@@ -140,6 +162,7 @@ methods! {
         }
         let like = first.filter(|_| is_like).map(object::tensor).transpose()?;
         let wanted = ToOptions {
+            non_blocking: truth(if moved && dtype.is_some() { given(&dtype) } else { given(&non_blocking) })?,
             dtype: match (like, moved) {
                 (Some(like), _) if like.is_quantized() => same_quantized(own.tensor, like)?,
                 (Some(like), _) => Some(like.dtype()),
@@ -162,14 +185,14 @@ methods! {
         convert(own, &ToOptions { device: Some(Device::Cpu.into()), format, ..ToOptions::default() })
     }
     fn cuda(own, device, non_blocking = False, memory_format) "The tensor on a CUDA device." {
-        let _ = &non_blocking;
+        let non_blocking = truth(given(&non_blocking))?;
         let format = given(&memory_format).map(named_format).transpose()?;
         let current = || Ok(Device::Cuda(rushlight_cuda::card::current()).into());
         let device = given(&device).map_or_else(current, device_of)?;
         if !matches!(device.device, Device::Cuda(_)) {
             return Err(PyRuntimeError::new_err("Invalid device, must be cuda device"));
         }
-        convert(own, &ToOptions { device: Some(device), format, ..ToOptions::default() })
+        convert(own, &ToOptions { device: Some(device), non_blocking, format, ..ToOptions::default() })
     }
     fn type_as(own, other = required) "The tensor in another tensor's dtype and on its device." {
         let other = other.ok_or_else(|| PyTypeError::new_err(parse::missing("type_as", &["other"])))?;
@@ -202,9 +225,13 @@ methods! {
         let data = data.ok_or_else(|| PyTypeError::new_err(parse::missing("new_tensor", &["data"])))?;
         let dtype = given(&dtype).map(dtype_of).transpose()?.unwrap_or(own.tensor.dtype());
         let device = given(&device).map_or(Ok(own.tensor.device()), |device| device_of(device)?.reachable())?;
-        rushlight::create::warn_of_pinning(truth(given(&pin_memory))?, device).map_err(raise)?;
+        let page_locked = create::wants_page_locked(truth(given(&pin_memory))?, device).map_err(raise)?;
         let made = crate::functions::copied(&data, Some(dtype), "tensor.new_tensor")?;
-        let made = rushlight::convert::to_device(&made, device).map_err(raise)?;
+        let made = match page_locked {
+            true => create::moved_to_page_locked(&made),
+            false => rushlight::convert::to_device(&made, device),
+        }
+        .map_err(raise)?;
         create::ask_gradient(&made, truth(given(&requires_grad))?).map_err(raise)?;
         own.wrap(made)
     }

@@ -4,21 +4,27 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ushort, c_void};
 
-use crate::machine::{Machine, device_count, start, with};
+use crate::machine::{Machine, device_count, number, start, with};
 use crate::memory::HOST;
 use crate::status::{
-    ILLEGAL_ADDRESS, INVALID_CONTEXT, INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, LAUNCH_FAILED, NOT_INITIALIZED,
-    NOT_READY, OUT_OF_MEMORY, SUCCESS, Status,
+    CAPTURE_INVALIDATED, CAPTURE_UNJOINED, CAPTURE_UNSUPPORTED, CAPTURED_EVENT, ILLEGAL_ADDRESS, INVALID_CONTEXT,
+    INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, LAUNCH_FAILED, MISALIGNED, NOT_INITIALIZED, NOT_READY,
+    OUT_OF_MEMORY, SUCCESS, Status,
 };
 use crate::streams::{Source, Work};
 
 /// Contexts are the numbers of their devices, after this one.
 const CONTEXTS: usize = 0x1000;
-const VERSION: c_int = 13000;
 const MOST_THREADS: c_uint = 1024;
+
+/// The name of memory for other processes (`CUipcMemHandle`).
+#[repr(C)]
+pub struct Handle([u64; 8]);
 
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
+    /// How this thread's unsafe calls are treated during a capture: `CU_STREAM_CAPTURE_MODE_GLOBAL` at first.
+    static CAPTURE_MODE: Cell<c_int> = const { Cell::new(0) };
 }
 
 /// The device of this thread's context.
@@ -64,7 +70,7 @@ macro_rules! entries {
 entries! {
     cuInit(_flags: c_uint) { start() }
 
-    cuDriverGetVersion(version: *mut c_int) { *version = VERSION; SUCCESS }
+    cuDriverGetVersion(version: *mut c_int) { *version = number("SOFTCUDA_VERSION").unwrap_or(13000) as c_int; SUCCESS }
 
     cuDeviceGetCount(count: *mut c_int) { with(|_| { *count = device_count(); SUCCESS }) }
 
@@ -124,7 +130,12 @@ entries! {
 
     cuCtxGetCurrent(context: *mut usize) { with(|_| { *context = CURRENT.get(); SUCCESS }) }
 
-    cuCtxSynchronize() { on_device(|machine, device| machine.drain_device(device)) }
+    cuCtxSynchronize() {
+        on_device(|machine, device| {
+            if machine.graphs.forbids(CAPTURE_MODE.get()) { return CAPTURE_UNSUPPORTED; }
+            machine.drain_device(device)
+        })
+    }
 
     cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) { *least = 0; *greatest = -5; SUCCESS }
 
@@ -137,7 +148,10 @@ entries! {
     }
 
     cuMemAlloc_v2(address: *mut usize, bytes: usize) {
-        on_device(|machine, device| give(machine.memory.allocate(device, bytes), address))
+        on_device(|machine, device| {
+            if machine.graphs.forbids(CAPTURE_MODE.get()) { return CAPTURE_UNSUPPORTED; }
+            give(machine.memory.allocate(device, bytes), address)
+        })
     }
 
     cuMemFree_v2(address: usize) { free(address, false) }
@@ -153,6 +167,8 @@ entries! {
             if !is_on_device(machine, to, bytes) { return INVALID_VALUE; }
             let from = match machine.memory.device_of(from as usize, bytes) {
                 Some(HOST) => Source::Address(from as usize),
+                // A graph would read the memory at each launch.
+                _ if machine.graphs.is_capturing(stream) => return machine.graphs.invalidate(stream),
                 _ => Source::Bytes(std::slice::from_raw_parts(from, bytes).to_vec()),
             };
             machine.enqueue(stream, Work::Copy { to, from, bytes });
@@ -163,8 +179,10 @@ entries! {
     cuMemcpyDtoHAsync_v2(to: usize, from: usize, bytes: usize, stream: usize) {
         on_stream(stream, |machine, stream| {
             if !is_on_device(machine, from, bytes) { return INVALID_VALUE; }
+            let locked = machine.memory.device_of(to, bytes) == Some(HOST);
+            if !locked && machine.graphs.is_capturing(stream) { return machine.graphs.invalidate(stream); }
             machine.enqueue(stream, Work::Copy { to, from: Source::Address(from), bytes });
-            if machine.memory.device_of(to, bytes) == Some(HOST) { return SUCCESS; }
+            if locked { return SUCCESS; }
             // A driver copies to other memory of the host before it returns.
             machine.drain(stream);
             current().map_or_else(|status| status, |device| machine.fault(device))
@@ -183,8 +201,15 @@ entries! {
 
     cuMemsetD32Async(to: usize, value: c_uint, count: usize, stream: usize) { fill(to, &value.to_ne_bytes(), count, stream) }
 
-    cuStreamCreateWithPriority(stream: *mut usize, _flags: c_uint, _priority: c_int) {
-        on_device(|machine, device| { *stream = machine.streams.create(device); SUCCESS })
+    cuStreamCreateWithPriority(stream: *mut usize, _flags: c_uint, priority: c_int) {
+        on_device(|machine, device| { *stream = machine.streams.create(device, priority.clamp(-5, 0)); SUCCESS })
+    }
+
+    cuStreamGetPriority(stream: usize, priority: *mut c_int) {
+        on_stream(stream, |machine, stream| {
+            *priority = machine.streams.streams.get(&stream).map_or(0, |stream| stream.priority);
+            SUCCESS
+        })
     }
 
     cuStreamDestroy_v2(stream: usize) {
@@ -197,6 +222,7 @@ entries! {
 
     cuStreamSynchronize(stream: usize) {
         on_stream(stream, |machine, stream| {
+            if machine.graphs.is_capturing(stream) { return machine.graphs.invalidate(stream); }
             machine.drain(stream);
             current().map_or_else(|status| status, |device| machine.fault(device))
         })
@@ -204,6 +230,7 @@ entries! {
 
     cuStreamQuery(stream: usize) {
         on_stream(stream, |machine, stream| {
+            if machine.graphs.is_capturing(stream) { return machine.graphs.invalidate(stream); }
             machine.progress();
             if machine.streams.is_idle(stream) { SUCCESS } else { NOT_READY }
         })
@@ -249,6 +276,7 @@ entries! {
     cuEventQuery(event: usize) {
         with(|machine| {
             if !machine.streams.events.contains_key(&event) { return INVALID_HANDLE; }
+            if machine.graphs.is_captured(event) { return CAPTURED_EVENT; }
             machine.progress();
             if machine.has_passed(event) { SUCCESS } else { NOT_READY }
         })
@@ -258,6 +286,7 @@ entries! {
         with(|machine| {
             let Some(state) = machine.streams.events.get(&event) else { return INVALID_HANDLE };
             let (ticket, device) = (state.recorded, state.device);
+            if machine.graphs.is_captured(event) { return CAPTURED_EVENT; }
             machine.reach(event, ticket);
             machine.fault(device)
         })
@@ -271,6 +300,50 @@ entries! {
             let apart = |later: std::time::Instant, earlier| later.duration_since(earlier).as_secs_f32() * 1e3;
             *milliseconds = if to >= from { apart(to, from) } else { -apart(from, to) };
             SUCCESS
+        })
+    }
+
+    cuStreamBeginCapture_v2(stream: usize, mode: c_int) {
+        // The default stream cannot be captured.
+        if stream == 0 { return CAPTURE_UNSUPPORTED; }
+        on_stream(stream, |machine, stream| machine.graphs.begin(stream, mode))
+    }
+
+    cuStreamEndCapture(stream: usize, graph: *mut usize) {
+        on_stream(stream, |machine, stream| give(machine.graphs.end(stream), graph))
+    }
+
+    cuStreamIsCapturing(stream: usize, state: *mut c_int) {
+        on_stream(stream, |machine, stream| { *state = machine.graphs.state(stream); SUCCESS })
+    }
+
+    cuThreadExchangeStreamCaptureMode(mode: *mut c_int) { *mode = CAPTURE_MODE.replace(*mode); SUCCESS }
+
+    cuGraphInstantiateWithFlags(ready: *mut usize, graph: usize, _flags: u64) {
+        on_device(|machine, _| give(machine.graphs.instantiate(graph), ready))
+    }
+
+    cuGraphLaunch(ready: usize, stream: usize) { on_stream(stream, |machine, stream| machine.launch_graph(ready, stream)) }
+
+    cuGraphExecDestroy(ready: usize) { with(|machine| machine.graphs.destroy(ready)) }
+
+    cuGraphDestroy(graph: usize) { with(|machine| machine.graphs.destroy(graph)) }
+
+    cuIpcGetMemHandle(handle: *mut Handle, address: usize) {
+        on_device(|machine, _| match machine.memory.handle(address) {
+            Ok(made) => { handle.write_unaligned(Handle(made)); SUCCESS }
+            Err(status) => status,
+        })
+    }
+
+    cuIpcOpenMemHandle_v2(address: *mut usize, handle: Handle, _flags: c_uint) {
+        on_device(|machine, device| give(machine.memory.receive(&handle.0, device), address))
+    }
+
+    cuIpcCloseMemHandle(address: usize) {
+        on_device(|machine, device| {
+            machine.drain_device(device);
+            machine.memory.close(address).map_or_else(|status| status, |()| SUCCESS)
         })
     }
 
@@ -377,7 +450,12 @@ fn name_of(status: Status) -> &'static CStr {
         INVALID_CONTEXT => c"CUDA_ERROR_INVALID_CONTEXT",
         INVALID_HANDLE => c"CUDA_ERROR_INVALID_HANDLE",
         ILLEGAL_ADDRESS => c"CUDA_ERROR_ILLEGAL_ADDRESS",
+        MISALIGNED => c"CUDA_ERROR_MISALIGNED_ADDRESS",
         LAUNCH_FAILED => c"CUDA_ERROR_LAUNCH_FAILED",
+        CAPTURE_UNSUPPORTED => c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+        CAPTURE_INVALIDATED => c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+        CAPTURE_UNJOINED => c"CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
+        CAPTURED_EVENT => c"CUDA_ERROR_CAPTURED_EVENT",
         _ => c"CUDA_ERROR_UNKNOWN",
     }
 }
@@ -392,7 +470,12 @@ fn sentence_of(status: Status) -> &'static CStr {
         INVALID_CONTEXT => c"invalid device context",
         INVALID_HANDLE => c"invalid resource handle",
         ILLEGAL_ADDRESS => c"an illegal memory access was encountered",
+        MISALIGNED => c"misaligned address",
         LAUNCH_FAILED => c"unspecified launch failure",
+        CAPTURE_UNSUPPORTED => c"operation not permitted when stream is capturing",
+        CAPTURE_INVALIDATED => c"operation failed due to a previous error during capture",
+        CAPTURE_UNJOINED => c"capturing stream has unjoined work",
+        CAPTURED_EVENT => c"operation not permitted on an event last recorded in a capturing stream",
         _ => c"unknown error",
     }
 }

@@ -163,6 +163,12 @@ __attribute__((noinline)) static void wait() { softcuda_switch(&block.now->stack
     siglongjmp(recovery, 1);
 }
 
+/// Where the compiler's own checks were compiled in: the beginning of what they pass.
+struct Checked {
+    const char* file;
+    uint32_t line, column;
+};
+
 __attribute__((noinline)) static void barrier(int line) {
     Fibre* fibre = block.now;
     fibre->line = line;
@@ -389,6 +395,21 @@ template <class T> T shuffle(uint32_t mask, T value, unsigned source, bool insid
 }
 
 } // namespace softcuda
+
+// The compiler calls these functions where an address has the wrong alignment for its type, or an index is outside of an array
+// of known size, such as one in shared memory.
+extern "C" __attribute__((visibility("hidden"), noinline, noreturn)) void __ubsan_handle_type_mismatch_v1_abort(
+    softcuda::Checked* at, uintptr_t address) {
+    char text[64];
+    snprintf(text, sizeof text, "misaligned access to %#zx", (size_t)address);
+    softcuda::fail(text, at->line);
+}
+extern "C" __attribute__((visibility("hidden"), noinline, noreturn)) void __ubsan_handle_out_of_bounds_abort(
+    softcuda::Checked* at, uintptr_t index) {
+    char text[64];
+    snprintf(text, sizeof text, "illegal index %zd of an array", (ptrdiff_t)index);
+    softcuda::fail(text, at->line);
+}
 
 #define threadIdx (softcuda::block.now->index)
 #define blockIdx (softcuda::block.index)

@@ -7,7 +7,9 @@
 //! - `machine` is the state: devices, their contexts, faults; `status` has the statuses of functions.
 //! - `memory` gives out memory between pages that may not be touched. Freed memory may not be touched either.
 //! - `streams` are queues. `schedule` runs their work late: when something waits for it, or at random moments.
-//! - `modules` loads kernels. CUDA C++ is compiled as host C++ over `host.h`, where the threads of a block are fibres.
+//! - `graphs` records work for graphs.
+//! - `modules` loads kernels. CUDA C++ is compiled as host C++ over `host.h`, where the threads of a block are fibres, with the
+//!   compiler's checks of alignments and of indices of arrays.
 //!
 //! What it does not model: the order in which threads see each other's writes, and work that truly runs at the same time.
 //!
@@ -15,10 +17,12 @@
 //! |---|---|
 //! | `SOFTCUDA_DEVICES` | the number of devices, 1 by default; `CUDA_VISIBLE_DEVICES` applies as usual |
 //! | `SOFTCUDA_MEMORY` | the bytes of memory of each device, 1 GiB by default |
+//! | `SOFTCUDA_VERSION` | the version of CUDA that the driver reports, 13000 by default |
 //! | `SOFTCUDA_SEED` | the order of threads and the moments at which work runs; 0 runs work as late as possible |
 //! | `SOFTCUDA_CXX` | the C++ compiler, `c++` by default |
 
 mod driver;
+mod graphs;
 mod machine;
 mod memory;
 mod modules;

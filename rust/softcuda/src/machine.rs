@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::graphs::Graphs;
 use crate::memory::Memory;
 use crate::modules::Modules;
 use crate::status::{NO_DEVICE, NOT_INITIALIZED, SUCCESS, Status};
@@ -14,6 +15,7 @@ pub struct Machine {
     pub memory: Memory,
     pub streams: Streams,
     pub modules: Modules,
+    pub graphs: Graphs,
     /// The error of each device, which every later call returns.
     pub faults: HashMap<c_int, Status>,
     pub launches: u64,
@@ -45,6 +47,7 @@ pub fn start() -> Status {
         memory: Memory::new(number("SOFTCUDA_MEMORY").unwrap_or(1 << 30) as usize),
         streams: Streams::default(),
         modules: Modules::default(),
+        graphs: Graphs::default(),
         faults: HashMap::new(),
         launches: 0,
         random: number("SOFTCUDA_SEED").unwrap_or(0),
@@ -52,7 +55,7 @@ pub fn start() -> Status {
     if made.process == std::process::id() { SUCCESS } else { NOT_INITIALIZED }
 }
 
-fn number(variable: &str) -> Option<u64> {
+pub fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 

@@ -23,6 +23,7 @@ pub struct Function {
 }
 
 /// A launch with a copy of its arguments.
+#[derive(Clone)]
 pub struct Launch {
     run: RunGrid,
     arguments: Vec<Vec<u128>>,

@@ -126,11 +126,14 @@ impl Program {
         for (name, text) in &self.headers {
             std::fs::write(folder.join(name), text).map_err(failed)?;
         }
-        let (source, library) = (folder.join("program.cpp"), folder.join("program.so"));
+        let (source, object, library) =
+            (folder.join("program.cpp"), folder.join("program.o"), folder.join("program.so"));
         std::fs::write(&source, self.whole()).map_err(failed)?;
         let compiler = std::env::var("SOFTCUDA_CXX").unwrap_or_else(|_| "c++".into());
         let mut command = Command::new(&compiler);
-        command.args(["-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-fPIC", "-shared", "-w"]);
+        command.args(["-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-fPIC", "-c", "-w"]);
+        // `host.h` has the functions that these checks call.
+        command.args(["-fsanitize=alignment,bounds", "-fno-sanitize-recover=all"]);
         // Without the instruction a sum of a product is a call.
         #[cfg(target_arch = "x86_64")]
         command.arg("-mfma");
@@ -139,12 +142,18 @@ impl Program {
                 command.arg(format!("-D{name}"));
             }
         }
-        command.arg("-I").arg(folder).arg("-o").arg(&library).arg(&source);
-        // The compiler needs its own libraries, not those that stand in for others.
-        let output = command.env_remove("LD_LIBRARY_PATH").env_remove("LD_PRELOAD").output();
-        let output = output.map_err(|error| format!("the software card needs a C++ compiler ({compiler}): {error}"))?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        command.arg("-I").arg(folder).arg("-o").arg(&object).arg(&source);
+        // Linked without these options, which would add a library.
+        let mut link = Command::new(&compiler);
+        link.arg("-shared").arg("-o").arg(&library).arg(&object);
+        for mut command in [command, link] {
+            // The compiler needs its own libraries, not those that stand in for others.
+            let output = command.env_remove("LD_LIBRARY_PATH").env_remove("LD_PRELOAD").output();
+            let output =
+                output.map_err(|error| format!("the software card needs a C++ compiler ({compiler}): {error}"))?;
+            if !output.status.success() {
+                return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+            }
         }
         let code = std::fs::read(&library).map_err(failed)?;
         Ok([&MAGIC[..], &(code.len() as u64).to_le_bytes(), &code].concat())

@@ -4,12 +4,13 @@ use std::ffi::c_int;
 use std::time::Instant;
 
 use crate::machine::Machine;
-use crate::status::{ILLEGAL_ADDRESS, LAUNCH_FAILED, SUCCESS, Status};
+use crate::status::{ILLEGAL_ADDRESS, LAUNCH_FAILED, MISALIGNED, SUCCESS, Status};
 use crate::streams::{Source, Work};
 
 impl Machine {
     /// Adds work to a stream, and perhaps runs some work of any stream.
     pub fn enqueue(&mut self, stream: usize, work: Work) {
+        let Some(work) = self.graphs.take(stream, work) else { return };
         if let Some(stream) = self.streams.streams.get_mut(&stream) {
             stream.queue.push_back(work);
         }
@@ -85,7 +86,11 @@ impl Machine {
                 self.launches += 1;
                 let seed = self.random();
                 if let Some(fault) = launch.run(seed) {
-                    let status = if fault.starts_with("illegal") { ILLEGAL_ADDRESS } else { LAUNCH_FAILED };
+                    let status = match fault.split(' ').next() {
+                        Some("illegal") => ILLEGAL_ADDRESS,
+                        Some("misaligned") => MISALIGNED,
+                        _ => LAUNCH_FAILED,
+                    };
                     self.stop(device, status, &fault);
                 }
             }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::modules::Launch;
 
+#[derive(Clone)]
 pub enum Work {
     Launch(Launch),
     Copy {
@@ -29,6 +30,7 @@ pub enum Work {
     },
 }
 
+#[derive(Clone)]
 pub enum Source {
     /// Memory that is read when the work runs.
     Address(usize),
@@ -38,6 +40,7 @@ pub enum Source {
 
 pub struct Stream {
     pub device: c_int,
+    pub priority: c_int,
     pub queue: VecDeque<Work>,
 }
 
@@ -68,9 +71,9 @@ impl Streams {
         self.last
     }
 
-    pub fn create(&mut self, device: c_int) -> usize {
+    pub fn create(&mut self, device: c_int, priority: c_int) -> usize {
         let handle = self.new_handle();
-        self.streams.insert(handle, Stream { device, queue: VecDeque::new() });
+        self.streams.insert(handle, Stream { device, priority, queue: VecDeque::new() });
         handle
     }
 
@@ -88,7 +91,7 @@ impl Streams {
     pub fn find(&mut self, device: c_int, handle: usize) -> Option<usize> {
         let key = key(device, handle);
         if handle == 0 {
-            self.streams.entry(key).or_insert(Stream { device, queue: VecDeque::new() });
+            self.streams.entry(key).or_insert(Stream { device, priority: 0, queue: VecDeque::new() });
         }
         self.streams.get(&key).filter(|stream| stream.device == device).map(|_| key)
     }

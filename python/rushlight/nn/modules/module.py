@@ -453,6 +453,13 @@ class Module(_hooks.HasHooks):
         """Moves parameters and buffers to the CPU."""
         return self._apply(lambda tensor: tensor.cpu())
 
+    def _replicate_for_data_parallel(self) -> Self:
+        replica = self.__new__(type(self))
+        replica.__dict__ = {**self.__dict__, "_is_replica": True}
+        for name in ("_parameters", "_buffers", "_modules"):
+            replica.__dict__[name] = dict(self.__dict__[name])
+        return replica
+
     def cuda(self, device: Any = None) -> Self:
         """Moves parameters and buffers to a CUDA device, the current one by default."""
         return self._apply(lambda tensor: tensor.cuda(device))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import rushlight as torch
 
 from .scatter_gather import _card
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
 __all__ = ["parallel_apply"]
@@ -45,18 +47,35 @@ def parallel_apply(
             )
     cards = [None] * len(modules) if devices is None else [_card(device) for device in devices]
     records = torch.is_grad_enabled()
-    narrow = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+    narrow = [(kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in ("cpu", "cuda")]
 
     def run(module: Callable[..., Any], arguments: Any, keywords: dict[str, Any], card: torch.device | None) -> Any:
         if not isinstance(arguments, (tuple, list)):
             arguments = (arguments,)
-        if card is not None:
+        if card is None:
+            first = next(_tensors(arguments), None)
+            card = first.device if first is not None and first.is_cuda else None
+        else:
             arguments = [one.to(card) if isinstance(one, torch.Tensor) else one for one in arguments]
-        with torch.set_grad_enabled(records), torch.autocast("cpu", narrow[1], narrow[0]):
+        with torch.set_grad_enabled(records), contextlib.ExitStack() as modes:
+            for kind, dtype, enabled in narrow:
+                modes.enter_context(torch.autocast(kind, dtype, enabled))
+            modes.enter_context(torch.cuda.device(card))
             return module(*arguments, **keywords)
 
     with ThreadPoolExecutor(max(1, len(modules))) as threads:
         return list(threads.map(run, modules, inputs, kwargs_tup or [{} for _ in modules], cards))
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in arguments."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _tensors(one)
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
 
 
 def __dir__() -> list[str]:

@@ -28,8 +28,9 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
         if isinstance(value, torch.Tensor):
             if not cards:
                 raise RuntimeError("Expected at least one device to scatter to")
-            chunks = value.chunk(len(cards), dim)
-            return [chunk.to(card) for chunk, card in zip(chunks, cards)]
+            from ._functions import Scatter
+
+            return list(Scatter.apply([torch.cuda.device(card).idx for card in cards], None, dim, value))
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return [type(value)(*part) for part in zip(*map(parts, value))]
         if isinstance(value, (tuple, list)) and value:
@@ -72,7 +73,9 @@ def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
     if isinstance(first, torch.Tensor):
         if any(one.device.type == "cpu" for one in outputs):
             raise AssertionError("Gather function not implemented for CPU tensors")
-        return torch.cat([one.to(target_device) for one in outputs], dim)
+        from ._functions import Gather
+
+        return Gather.apply(target_device, dim, *outputs)
     if first is None:
         return None
     if isinstance(first, dict):

@@ -36,9 +36,9 @@ use self::devices::check_devices;
 use self::errors::with_context;
 use crate::fast_path::{self, GilHeld};
 use crate::interceptors::{self, Entry, Modes, Rest};
-use crate::operator::{Accepts, Args, Implementation, Operator};
+use crate::operator::{Accepts, Args, Implementation, Operator, Tags};
 use crate::variants::check_no_gradient;
-use crate::{autocast, call_cache, node, profile, quantized, sparse, subgraph, vmap};
+use crate::{autocast, call_cache, create, generator, node, profile, quantized, sparse, subgraph, vmap};
 
 static INTERCEPTORS: [Entry; 9] = [
     Entry(Modes::AUTOCAST, autocast::intercept),
@@ -146,6 +146,11 @@ fn take_steps(args: Args, target: Target, declined: bool) -> Result<Output> {
     if let Implementation::Delegate(choose) = args.op.implementation {
         return delegate(choose, args, target);
     }
+    if args.op.tags.has(Tags::RANDOM)
+        && let Some(args) = generator::completed(&args).map_err(|error| error.operator(args.op.display_name(false)))?
+    {
+        return args.call_into(target);
+    }
     let in_place = matches!(target, Target::InPlace);
     let output = execute(&args, target, declined);
     let output =
@@ -187,7 +192,9 @@ fn delegate<'a>(choose: fn(Args<'a>) -> Result<Args<'a>>, args: Args<'a>, target
 fn execute(args: &Args, target: Target, declined: bool) -> Result<Output> {
     match (&args.op.implementation, target) {
         (Implementation::Pointwise(body), target) => pointwise::pointwise(body, args, target, declined),
-        (Implementation::Kernel(body), Target::Fresh) => kernels::kernel(body, args),
+        (Implementation::Kernel(body), Target::Fresh) => {
+            kernels::kernel(body, args).and_then(|output| create::in_asked_memory(args, output))
+        }
         (Implementation::Update(body), target) => kernels::update(body, args, target),
         (Implementation::View(layout), Target::Fresh) => views::view(*layout, args),
         (Implementation::View(layout), Target::InPlace) => views::reshape_in_place(*layout, args),

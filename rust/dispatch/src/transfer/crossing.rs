@@ -10,26 +10,32 @@ use crate::interpreter::while_detached;
 use crate::operator::TensorSpec;
 
 /// Overwrites the view `target` of one storage with the view `source`, of the same sizes, of another on another device. Elements
-/// are converted where they come from. A copy to the host waits for its bytes.
-pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) -> Result<()> {
+/// are converted where they come from. A copy between the host and a device waits for its bytes, unless `wait` is false and
+/// the host's memory is page-locked: then that memory knows of the copy.
+pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout, wait: bool) -> Result<()> {
     let dtype = to.dtype();
     let packed = packed(from, source, dtype)?;
+    let length = packed.numel() * dtype.size();
     match (from.device(), to.device()) {
         (Device::Cpu, Device::Cuda(index)) => {
             let arrived = arrival(to, target)?;
             let stream = stream::current(index);
-            let (read, written) = (packed.storage().pin()?, arrived.storage().pin_on(stream)?);
-            let length = packed.numel() * dtype.size();
-            let (start, end) = (first(&packed) as usize, first(&arrived));
-            // SAFETY: both tensors are row-major, of one size and dtype, and pinned.
-            unsafe {
-                bytes::from_host(
-                    index,
-                    written.address().wrapping_add_signed(end),
-                    read.as_ptr().add(start),
-                    length,
-                    stream,
-                )?;
+            let written = arrived.storage().pin_on(stream)?;
+            let address = written.address().wrapping_add_signed(first(&arrived));
+            let start = first(&packed) as usize;
+            if let Some(read) = packed.storage().pin_locked() {
+                read.enter(to.device(), stream)?;
+                // SAFETY: both tensors are row-major, of one size and dtype, and pinned; the memory of the host stays until the
+                // copy has run.
+                unsafe { bytes::from_host(index, address, read.as_ptr().add(start), length, stream)? };
+                read.leave(to.device(), stream)?;
+                if wait {
+                    while_detached(packed.numel(), || stream::synchronize(index, stream))?;
+                }
+            } else {
+                let read = packed.storage().pin()?;
+                // SAFETY: as above; other memory was read when the function returns.
+                unsafe { bytes::from_host(index, address, read.as_ptr().add(start), length, stream)? };
             }
             drop(written);
             settle(to, target, &arrived)
@@ -37,15 +43,22 @@ pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) -> Res
         (Device::Cuda(index), Device::Cpu) => {
             let arrived = arrival(to, target)?;
             let stream = stream::current(index);
+            let (start, end) = (first(&packed), first(&arrived) as usize);
+            // Arrays over the memory are read without a pin, which would wait for the copy.
+            let later = !wait && target.is_contiguous() && !to.storage().is_exported();
+            if let Some(written) = arrived.storage().pin_locked().filter(|_| later) {
+                written.enter(from.device(), stream)?;
+                let read = packed.storage().pin_on(stream)?;
+                let address = read.address().wrapping_add_signed(start);
+                // SAFETY: as above.
+                unsafe { bytes::to_host(index, written.as_ptr().add(end), address, length, stream)? };
+                return written.leave(from.device(), stream);
+            }
             while_detached(packed.numel(), || {
                 let (read, written) = (packed.storage().pin_on(stream)?, arrived.storage().pin()?);
-                let length = packed.numel() * dtype.size();
-                let (start, end) = (first(&packed), first(&arrived) as usize);
+                let address = read.address().wrapping_add_signed(start);
                 // SAFETY: as above; the memory of the host is pinned until the stream has passed.
-                unsafe {
-                    let from = read.address().wrapping_add_signed(start);
-                    bytes::to_host(index, written.as_ptr().add(end), from, length, stream)?;
-                }
+                unsafe { bytes::to_host(index, written.as_ptr().add(end), address, length, stream)? };
                 stream::synchronize(index, stream)
             })?;
             settle(to, target, &arrived)
@@ -53,7 +66,6 @@ pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) -> Res
         (Device::Cuda(source_card), Device::Cuda(target_card)) => {
             let arrived = arrival(to, target)?;
             let (here, there) = (stream::Stream::current(source_card), stream::Stream::current(target_card));
-            let length = packed.numel() * dtype.size();
             // The memory may still be in use by the target's stream; afterwards that stream uses the copy.
             let ready = stream::Event::new(target_card, false)?;
             ready.record(there.id())?;

@@ -6,12 +6,13 @@ mod within;
 use rushlight_autograd::Tensor;
 use rushlight_core::{Layout, Result};
 
-/// Overwrites the view `target` of one storage with the view `source`, of the same sizes, of another.
+/// Overwrites the view `target` of one storage with the view `source`, of the same sizes, of another. Without `wait`, a copy from
+/// or to page-locked memory may still run when the function returns.
 #[inline]
-pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout) -> Result<()> {
+pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout, wait: bool) -> Result<()> {
     if to.device() == from.device() {
         within::copy(to, target, from, source)
     } else {
-        crossing::copy(to, target, from, source)
+        crossing::copy(to, target, from, source, wait)
     }
 }

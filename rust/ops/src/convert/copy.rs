@@ -52,7 +52,7 @@ pub static COPY: Operator = Operator {
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, crate::create::fill::nothing),
-        formula(OTHER, Saves::NOTHING, |d| d.grad()),
+        formula(OTHER, Saves::NOTHING, |d| super::back_home(d, OTHER)),
     ]),
     node: "torch::autograd::CopyBackwards",
     samples: &["t(2, 3), t(3)", "t(2, 3), 2"],
@@ -67,6 +67,7 @@ pub static COPY: Operator = Operator {
 
 fn overwrite(args: &Args, target: &Tensor) -> Result<()> {
     match args.optional_tensor(COPY::OTHER) {
+        Some(from) if args.optional_bool(COPY::NON_BLOCKING) == Some(true) => copy::copy_later(target, from),
         Some(from) => copy::copy(target, from),
         None => create::fill(target, args.scalar(COPY::OTHER)?),
     }
@@ -90,7 +91,16 @@ fn with_hint(error: Error, own: &Tensor, from: &Tensor) -> Error {
 
 /// Overwrites `to` with `from`; recorded.
 pub fn copy_(to: &Tensor, from: &Tensor) -> Result<()> {
-    let args = Args::new(&COPY, [to.into(), from.into(), false.into()]);
+    overwrite_with(to, from, false)
+}
+
+/// `copy_`, which may return before the elements have arrived.
+pub fn copy_later_(to: &Tensor, from: &Tensor) -> Result<()> {
+    overwrite_with(to, from, true)
+}
+
+fn overwrite_with(to: &Tensor, from: &Tensor, non_blocking: bool) -> Result<()> {
+    let args = Args::new(&COPY, [to.into(), from.into(), non_blocking.into()]);
     args.call_into(Target::InPlace).map(drop)
 }
 

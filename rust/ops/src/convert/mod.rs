@@ -4,14 +4,15 @@ pub mod copy;
 
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
+use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Sparse, Tags, TensorSpec,
-    Variants, formula, operator,
+    BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Sparse, Tags,
+    TensorSpec, Variants, formula, operator,
 };
 
 use rushlight_core::memory_format::{channels_last_format, strides};
 use rushlight_dispatch::copy::{copy as copy_elements, on_host, readable};
-use rushlight_dispatch::value::{Output, Value};
+use rushlight_dispatch::value::{Arg, Output, Value};
 use rushlight_dispatch::{create, op, quantized, vmap, warn_once};
 
 /// The operator behind `.to(dtype)`, `.float()` and every cast in derivatives.
@@ -40,11 +41,19 @@ pub static TO_DTYPE: Operator = Operator {
         },
         |args, results| copy_elements(&results[0], args.tensor(INPUT)?),
     )),
-    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| back_home(d, INPUT))]),
     samples: &["t(2, 3), dtype=torch.float64", "t(2, 3).t(), dtype=torch.float64", "t()"],
     reference: "np.array(self, dtype=dtype)",
     ..Operator::BASE
 };
+
+/// The gradient on the device of the argument that was copied.
+pub fn back_home(d: &BackwardContext, arg: Arg) -> Expr {
+    match d.meta(arg) {
+        Some(meta) if meta.device != d.results[0].device => d.grad().call(&TO_DTYPE, [Value::None, meta.device.into()]),
+        _ => d.grad(),
+    }
+}
 
 /// A copy in channels-last order if `like` has it; else the tensor itself.
 pub fn in_format_of(tensor: &Tensor, like: &Tensor) -> Result<Tensor> {

@@ -18,9 +18,8 @@ use rushlight_autograd::Tensor;
 use rushlight_core::device::default_device;
 use rushlight_core::dtype::default_dtype;
 use rushlight_core::layout::{checked_new, to_dims};
-use rushlight_core::{DType, Device, Dims, Error, Result};
-use rushlight_dispatch::create::{ask_gradient, empty};
-use rushlight_dispatch::interpreter;
+use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
+use rushlight_dispatch::create::{ask_gradient, empty, moved_to_page_locked, page_locked, wants_page_locked};
 use rushlight_dispatch::operator::Args;
 use rushlight_dispatch::value::{Arg, Output};
 
@@ -42,16 +41,7 @@ pub struct Options {
     pub device: Option<Device>,
     pub layout: Option<String>,
     requires_grad: bool,
-}
-
-/// Warns that `pin_memory=True` has no effect as long as there is no device that reads pinned memory.
-pub fn warn_of_pinning(wanted: bool, device: Device) -> Result<()> {
-    if !wanted || device != Device::Cpu {
-        return Ok(());
-    }
-    interpreter::warn(
-        "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
-    )
+    page_locked: bool,
 }
 
 impl Options {
@@ -67,13 +57,14 @@ impl Options {
     pub fn of_any_layout(args: &Args) -> Result<Options> {
         let none = || Error::runtime(format!("{} is not declared with `factory!`", args.op.python_name()));
         let [dtype, layout, device, pinned, gradient] = args.op.schema().options.ok_or_else(none)?;
-        let options = Options {
+        let mut options = Options {
             dtype: args.dtype(dtype),
             device: args.device(device),
             layout: args.optional_str(layout).map(str::to_string),
             requires_grad: args.optional_bool(gradient).unwrap_or(false),
+            page_locked: false,
         };
-        warn_of_pinning(args.optional_bool(pinned).unwrap_or(false), options.device())?;
+        options.page_locked = wants_page_locked(args.optional_bool(pinned).unwrap_or(false), options.device())?;
         Ok(options)
     }
 
@@ -94,11 +85,19 @@ impl Options {
     /// Uninitialised elements of the requested dtype, or of `dtype`.
     pub fn empty(&self, sizes: &[isize], dtype: DType) -> Result<Tensor> {
         checked_new(sizes)?;
-        empty(sizes, self.dtype.unwrap_or(dtype), self.device())
+        let dtype = self.dtype.unwrap_or(dtype);
+        if self.page_locked {
+            return page_locked(Layout::contiguous(sizes), dtype);
+        }
+        empty(sizes, dtype, self.device())
     }
 
     /// The last step of a factory.
     pub fn finish(&self, tensor: Tensor) -> Result<Output> {
+        let tensor = match self.page_locked && !tensor.storage().is_page_locked() {
+            true => moved_to_page_locked(&tensor)?,
+            false => tensor,
+        };
         ask_gradient(&tensor, self.requires_grad)?;
         Ok(Output::Tensor(tensor))
     }

@@ -1,0 +1,285 @@
+"""Graphs: work of a GPU that is recorded once and run again as a whole, with the same memory."""
+
+from __future__ import annotations
+
+from rushlight import _C
+
+from ._contexts import StreamContext
+from ._streams import Stream, current_stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from rushlight import Tensor
+
+
+def graph_pool_handle() -> tuple[int, int]:
+    """The name of a new pool of memory, which several graphs can share.
+
+    >>> len(torch.cuda.graph_pool_handle())
+    2
+    """
+    return 0, _C._cuda_new_pool()
+
+
+class CUDAGraph:
+    """Recorded work of a GPU. `graph` and `make_graphed_callables` record it more easily than the methods.
+
+    Recorded work reads and writes the memory that it had when it was recorded: new inputs are copied into the old ones. Random
+    numbers are recorded too, so that each run gives the same ones.
+
+    Args:
+        keep_graph: accepted; the recorded work can always be run.
+    """
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        if _C._cuda_device_count() == 0:
+            raise RuntimeError("Tried to instantiate dummy base class CUDAGraph")
+        self._graph = _C._CudaGraph()
+
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+        """Begins to record the work of the current stream, which does not run.
+
+        Args:
+            pool: that of another graph, or from `graph_pool_handle`, to share memory with graphs that run in the order of their
+                record.
+            capture_error_mode: ``"global"``, ``"thread_local"`` or ``"relaxed"``: which threads may not wait for the GPU.
+
+        Raises:
+            RuntimeError: the current stream is the default one, or the graph has recorded work.
+        """
+        self._graph.begin(None if pool is None else pool[1], capture_error_mode)
+
+    def capture_end(self) -> None:
+        """Ends the record.
+
+        Raises:
+            RuntimeError: nothing is being recorded.
+            AcceleratorError: the work needed a result on the CPU, or another stream was not waited for.
+        """
+        self._graph.end()
+
+    def instantiate(self) -> None:
+        """Has no effect: recorded work can always be run."""
+
+    def replay(self) -> None:
+        """Runs the recorded work on the current stream."""
+        self._graph.replay()
+
+    def reset(self) -> None:
+        """Forgets the recorded work and gives up its memory."""
+        self._graph.reset()
+
+    def pool(self) -> tuple[int, int]:
+        """The name of the graph's pool of memory, for other graphs."""
+        pool = self._graph.pool
+        if pool is None:
+            raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
+        return 0, pool
+
+
+class graph:
+    """Records the work inside a ``with`` block.
+
+    Args:
+        cuda_graph: the graph.
+        pool: see `CUDAGraph.capture_begin`.
+        stream: the stream of the record; one of its own by default.
+        capture_error_mode: see `CUDAGraph.capture_begin`.
+    """
+
+    default_capture_stream: Any = None
+
+    def __init__(
+        self, cuda_graph: CUDAGraph, pool: Any = None, stream: Any = None, capture_error_mode: str = "global"
+    ) -> None:
+        if stream is None:
+            if graph.default_capture_stream is None:
+                graph.default_capture_stream = Stream()
+            stream = graph.default_capture_stream
+        self.pool, self.capture_stream, self.cuda_graph = pool, stream, cuda_graph
+        self.capture_error_mode = capture_error_mode
+        self._context = StreamContext(stream)
+
+    def __enter__(self) -> None:
+        import gc
+
+        from ._devices import synchronize
+        from ._memory import empty_cache
+
+        # The graph gets memory of its own; the rest is better given back first.
+        synchronize()
+        gc.collect()
+        empty_cache()
+        self._context.__enter__()
+        try:
+            self.cuda_graph.capture_begin(self.pool, self.capture_error_mode)
+        except BaseException:
+            self._context.__exit__()
+            raise
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            self.cuda_graph.capture_end()
+        finally:
+            self._context.__exit__()
+
+
+def make_graphed_callables(
+    callables: Any,
+    sample_args: Any,
+    num_warmup_iters: int = 3,
+    allow_unused_input: bool = False,
+    pool: Any = None,
+) -> Any:
+    """Functions or modules whose forward and backward passes run as graphs.
+
+    Args:
+        callables: a function or module, or a tuple of them in the order in which they will run. The forward pass of a module is
+            replaced in training mode, or in evaluation mode, whichever it has now.
+        sample_args: a tuple of tensors for it, or a tuple of such tuples. Later calls must have the same shapes and dtypes.
+        num_warmup_iters: how often each runs before it is recorded.
+        allow_unused_input: whether arguments may have no part in the result.
+        pool: see `CUDAGraph.capture_begin`.
+
+    Returns:
+        the functions or modules.
+
+    Raises:
+        RuntimeError: a module has hooks, or an input is not a tensor.
+    """
+    import rushlight as torch
+
+    single = not isinstance(callables, tuple)
+    if single:
+        callables, sample_args = (callables,), (sample_args,)
+    if torch.is_autocast_enabled() and torch.is_autocast_cache_enabled():
+        raise RuntimeError(
+            "make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`."
+        )
+    recorded: list[Any] = []
+    pool = graph_pool_handle() if pool is None else pool
+    forwards = []
+    for function, arguments in zip(callables, sample_args, strict=True):
+        if isinstance(function, torch.nn.Module) and (
+            function._forward_hooks or function._forward_pre_hooks or function._backward_hooks
+        ):
+            raise RuntimeError(
+                "Modules must not have hooks registered at the time they are passed. However, registering hooks on modules "
+                "after passing them through make_graphed_callables is allowed."
+            )
+        if not all(isinstance(argument, torch.Tensor) for argument in arguments):
+            raise RuntimeError(
+                "In the beta API, sample_args for each callable must contain only Tensors. Other types are not allowed."
+            )
+        _warm_up(function, arguments, num_warmup_iters)
+        forwards.append(_Forward(function, arguments, pool))
+    # Backward passes run in the opposite order, so that they may share the pool.
+    for forward in reversed(forwards):
+        forward.record_backward(allow_unused_input)
+    for function, forward in zip(callables, forwards, strict=True):
+        if not isinstance(function, torch.nn.Module):
+            recorded.append(forward)
+            continue
+        original, training = function.forward, function.training
+
+        def chosen(
+            *given: Any,
+            _graphed: Any = forward,
+            _original: Any = original,
+            _mode: bool = training,
+            _module: Any = function,
+        ) -> Any:
+            return _graphed(*given) if _module.training == _mode else _original(*given)
+
+        function.forward = chosen
+        recorded.append(function)
+    return recorded[0] if single else tuple(recorded)
+
+
+def _warm_up(function: Any, arguments: tuple[Tensor, ...], times: int) -> None:
+    import rushlight as torch
+
+    side = Stream()
+    side.wait_stream(current_stream())
+    with StreamContext(side):
+        for _ in range(times):
+            result = function(*arguments)
+            results = [one for one in _leaves(result) if one.requires_grad]
+            inputs = [one for one in (*arguments, *_parameters(function)) if one.requires_grad]
+            if results and inputs:
+                gradients = [torch.empty_like(one) for one in results]
+                torch.autograd.grad(results, inputs, gradients, allow_unused=True)
+    current_stream().wait_stream(side)
+
+
+def _leaves(value: Any) -> list[Any]:
+    from rushlight.utils._pytree import tree_flatten
+
+    return list(tree_flatten(value)[0])
+
+
+def _parameters(function: Any) -> tuple[Tensor, ...]:
+    return tuple(function.parameters()) if hasattr(function, "parameters") else ()
+
+
+class _Forward:
+    """A function whose work was recorded for some arguments."""
+
+    def __init__(self, function: Any, arguments: tuple[Tensor, ...], pool: Any) -> None:
+        from rushlight.utils._pytree import tree_flatten, tree_unflatten
+
+        self.inputs = (*arguments, *_parameters(function))
+        self.count, self.pool = len(arguments), pool
+        self.forward_graph, self.backward_graph = CUDAGraph(), CUDAGraph()
+        with graph(self.forward_graph, pool):
+            result = function(*arguments)
+        outputs, self.spec = tree_flatten(result)
+        self.outputs = tuple(outputs)
+        self.rebuild = tree_unflatten
+
+    def record_backward(self, allow_unused: bool) -> None:
+        """Records the backward pass."""
+        import rushlight as torch
+
+        wanted = [one for one in self.inputs if one.requires_grad]
+        results = [one for one in self.outputs if one.requires_grad]
+        self.given = [torch.empty_like(one) if one.requires_grad else None for one in self.outputs]
+        self.gradients: list[Tensor | None] = [None] * len(self.inputs)
+        if wanted and results:
+            with graph(self.backward_graph, self.pool):
+                found = torch.autograd.grad(
+                    results, wanted, [one for one in self.given if one is not None], allow_unused=allow_unused
+                )
+            places = [place for place, one in enumerate(self.inputs) if one.requires_grad]
+            for place, gradient in zip(places, found, strict=True):
+                self.gradients[place] = gradient
+        self.function = _graphed_function(self)
+
+    def __call__(self, *arguments: Tensor) -> Any:
+        outputs = self.function.apply(*arguments, *self.inputs[self.count :])
+        return self.rebuild(list(outputs), self.spec)
+
+
+def _graphed_function(recorded: _Forward) -> Any:
+    import rushlight as torch
+
+    class Graphed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Tensor) -> tuple[Tensor, ...]:
+            for own, given in zip(recorded.inputs[: recorded.count], inputs):
+                if own.data_ptr() != given.data_ptr():
+                    own.copy_(given)
+            recorded.forward_graph.replay()
+            return tuple(output.detach() for output in recorded.outputs)
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+            for own, given in zip(recorded.given, gradients, strict=True):
+                if own is not None and own.data_ptr() != given.data_ptr():
+                    own.copy_(given)
+            recorded.backward_graph.replay()
+            return tuple(None if one is None else one.detach() for one in recorded.gradients)
+
+    return Graphed

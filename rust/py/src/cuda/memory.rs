@@ -1,0 +1,193 @@
+//! Memory of devices, page-locked memory of the host, and memory that several processes use.
+
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use rushlight_core::layout::Layout;
+use rushlight_cuda::card::{self, Card};
+use rushlight_cuda::statistics::Count;
+use rushlight_cuda::{ipc, memory, pinned};
+use rushlight_dispatch::create;
+
+use crate::errors::raise;
+use crate::{object, storage};
+
+/// The free and the whole memory of a device, in bytes.
+#[pyfunction]
+fn _cuda_memory_info(device: u8) -> PyResult<(usize, usize)> {
+    card::select(device).and_then(Card::memory_info).map_err(raise)
+}
+
+fn numbers(count: Count) -> (usize, usize, usize, usize) {
+    (count.current, count.peak, count.allocated, count.freed)
+}
+
+/// The statistics of a device's allocator: now, the peak, and the sums of increases and decreases, by their names in torch.
+#[pyfunction]
+fn _cuda_memory_statistics(py: Python<'_>, device: u8) -> PyResult<Bound<'_, PyDict>> {
+    let all = memory::statistics(device);
+    let dict = PyDict::new(py);
+    for (kind, amounts) in ["all", "small_pool", "large_pool"].into_iter().zip(all.kinds) {
+        for (name, count) in amounts.named() {
+            dict.set_item(format!("{name}.{kind}"), numbers(count))?;
+        }
+    }
+    dict.set_item("num_alloc_retries", all.retries)?;
+    dict.set_item("num_ooms", all.out_of_memory)?;
+    dict.set_item("num_sync_all_streams", all.waits)?;
+    dict.set_item("num_device_alloc", all.device_allocations)?;
+    dict.set_item("num_device_free", all.device_frees)?;
+    Ok(dict)
+}
+
+#[pyfunction]
+fn _cuda_reset_memory_peaks(device: u8) {
+    memory::reset_peaks(device);
+}
+
+#[pyfunction]
+fn _cuda_reset_memory_sums(device: u8) {
+    memory::reset_sums(device);
+}
+
+#[pyfunction]
+fn _cuda_empty_cache(py: Python<'_>) {
+    py.detach(memory::empty_cache);
+}
+
+/// The most bytes that a device's allocator takes from the driver; None if there is no limit.
+#[pyfunction]
+fn _cuda_memory_limit(device: u8) -> Option<usize> {
+    memory::limit(device)
+}
+
+#[pyfunction]
+fn _cuda_set_memory_limit(device: u8, nbytes: Option<usize>) {
+    memory::set_limit(device, nbytes);
+}
+
+/// The blocks of a device: address, size, requested size, segment, stream, state, whether its segment is for small blocks, and the
+/// number of its pool.
+#[pyfunction]
+#[expect(clippy::type_complexity, reason = "a row of a table")]
+fn _cuda_memory_blocks(device: u8) -> Vec<(usize, usize, usize, usize, usize, &'static str, bool, u64)> {
+    use rushlight_cuda::allocator::{Piece, State};
+    let row = |piece: Piece| {
+        let state = match piece.state {
+            State::Free => "inactive",
+            State::Used => "active_allocated",
+            State::Waiting => "active_pending_free",
+        };
+        let Piece { address, size, requested, segment, stream, small, pool, .. } = piece;
+        (address, size, requested, segment, stream.0, state, small, pool.0)
+    };
+    memory::snapshot(device).into_iter().map(row).collect()
+}
+
+/// The statistics of page-locked memory, by their names in torch.
+#[pyfunction]
+fn _cuda_host_statistics(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let all = pinned::statistics();
+    let dict = PyDict::new(py);
+    dict.set_item("allocations", numbers(all.allocations))?;
+    dict.set_item("allocated_bytes", numbers(all.allocated_bytes))?;
+    dict.set_item("active_requests", numbers(all.active_requests))?;
+    dict.set_item("active_bytes", numbers(all.active_bytes))?;
+    dict.set_item("num_host_alloc", all.driver_allocations)?;
+    dict.set_item("num_host_free", all.driver_frees)?;
+    Ok(dict)
+}
+
+#[pyfunction]
+fn _cuda_reset_host_peaks() {
+    pinned::reset_peaks();
+}
+
+#[pyfunction]
+fn _cuda_reset_host_sums() {
+    pinned::reset_sums();
+}
+
+#[pyfunction]
+fn _cuda_empty_host_cache(py: Python<'_>) {
+    py.detach(pinned::empty_cache);
+}
+
+/// A copy of a tensor in page-locked memory; gradients flow through it.
+#[pyfunction]
+fn _cuda_pin<'py>(tensor: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let own = object::tensor(tensor)?;
+    let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
+    let copy = create::page_locked(layout, own.dtype()).map_err(raise)?;
+    rushlight::convert::copy::copy_(&copy, own).map_err(raise)?;
+    object::wrap_bound(tensor.py(), copy)
+}
+
+/// Page-locked memory of a size.
+#[pyfunction]
+fn _cuda_pinned_storage(py: Python<'_>, nbytes: usize) -> PyResult<Bound<'_, PyAny>> {
+    storage::wrap(py, pinned::allocate(nbytes).map_err(raise)?)
+}
+
+/// What another process needs to reach a storage: device, handle, offset, size, and a descriptor to hold meanwhile.
+#[pyfunction]
+fn _cuda_send<'py>(
+    py: Python<'py>,
+    own: &Bound<'py, PyAny>,
+) -> PyResult<(u8, Bound<'py, PyBytes>, usize, usize, RawFd)> {
+    let own = storage::of(own)?;
+    let sent = py.detach(|| ipc::export(&own)).map_err(raise)?;
+    Ok((sent.device, PyBytes::new(py, &sent.handle), sent.offset, sent.bytes, sent.held.into_raw_fd()))
+}
+
+/// The storage of another process, which owns the descriptor from now on.
+#[pyfunction]
+fn _cuda_receive(
+    py: Python<'_>,
+    device: u8,
+    handle: Vec<u8>,
+    offset: usize,
+    nbytes: usize,
+    descriptor: RawFd,
+) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: the caller passes a descriptor that nothing else owns.
+    let held = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    let handle = handle.try_into().map_err(|_| PyValueError::new_err("a handle has 64 bytes"))?;
+    storage::wrap(py, ipc::receive(device, handle, offset, nbytes, held).map_err(raise)?)
+}
+
+/// Gives up the storages that no other process uses any more; returns how many others use.
+#[pyfunction]
+fn _cuda_ipc_collect(py: Python<'_>) -> usize {
+    py.detach(|| {
+        ipc::collect();
+        ipc::sent()
+    })
+}
+
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    for function in [
+        wrap_pyfunction!(_cuda_memory_info, module)?,
+        wrap_pyfunction!(_cuda_memory_statistics, module)?,
+        wrap_pyfunction!(_cuda_reset_memory_peaks, module)?,
+        wrap_pyfunction!(_cuda_reset_memory_sums, module)?,
+        wrap_pyfunction!(_cuda_empty_cache, module)?,
+        wrap_pyfunction!(_cuda_memory_limit, module)?,
+        wrap_pyfunction!(_cuda_set_memory_limit, module)?,
+        wrap_pyfunction!(_cuda_memory_blocks, module)?,
+        wrap_pyfunction!(_cuda_host_statistics, module)?,
+        wrap_pyfunction!(_cuda_reset_host_peaks, module)?,
+        wrap_pyfunction!(_cuda_reset_host_sums, module)?,
+        wrap_pyfunction!(_cuda_empty_host_cache, module)?,
+        wrap_pyfunction!(_cuda_pin, module)?,
+        wrap_pyfunction!(_cuda_pinned_storage, module)?,
+        wrap_pyfunction!(_cuda_send, module)?,
+        wrap_pyfunction!(_cuda_receive, module)?,
+        wrap_pyfunction!(_cuda_ipc_collect, module)?,
+    ] {
+        module.add_function(function)?;
+    }
+    Ok(())
+}

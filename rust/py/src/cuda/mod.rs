@@ -1,0 +1,143 @@
+//! `torch.cuda`: devices, their memory, streams and events.
+
+use pyo3::exceptions::PyNotImplementedError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use rushlight::Device;
+use rushlight_cuda::card::{self, Card};
+use rushlight_cuda::{driver, library};
+use rushlight_dispatch::generator::Generator;
+
+use crate::errors::raise;
+use crate::generator::PyGenerator;
+
+mod graph;
+mod memory;
+mod streams;
+
+/// The number of CUDA devices; zero if there is no driver.
+#[pyfunction]
+fn _cuda_device_count() -> usize {
+    driver::device_count()
+}
+
+/// Whether this process was forked from one that had loaded the driver.
+#[pyfunction]
+fn _cuda_is_in_bad_fork() -> bool {
+    driver::is_in_forked_child()
+}
+
+#[pyfunction]
+fn _cuda_is_initialized() -> bool {
+    driver::is_initialized()
+}
+
+#[pyfunction]
+fn _cuda_init() -> PyResult<()> {
+    driver::initialize().map(drop).map_err(raise)
+}
+
+/// The error for what rushlight does not have on CUDA devices: torch's for a machine without a driver, if there is none.
+#[pyfunction]
+fn _refuse_cuda() -> PyResult<()> {
+    driver::initialize().map_err(raise)?;
+    Err(PyNotImplementedError::new_err("rushlight does not have this for CUDA yet"))
+}
+
+#[pyfunction]
+fn _cuda_current_device() -> PyResult<u8> {
+    driver::initialize().map_err(raise)?;
+    Ok(card::current())
+}
+
+/// Makes a device current; returns the previous one.
+#[pyfunction]
+fn _cuda_set_device(device: u8) -> PyResult<u8> {
+    card::set_current(device).map_err(raise)
+}
+
+#[pyfunction]
+fn _cuda_synchronize(py: Python<'_>, device: u8) -> PyResult<()> {
+    py.detach(|| card::select(device).and_then(Card::synchronize)).map_err(raise)
+}
+
+/// The properties of a device, by their names in torch.
+#[pyfunction]
+fn _cuda_properties(py: Python<'_>, device: u8) -> PyResult<Bound<'_, PyDict>> {
+    let known = &card::select(device).map_err(raise)?.properties;
+    let dict = PyDict::new(py);
+    dict.set_item("name", &known.name)?;
+    dict.set_item("major", known.major)?;
+    dict.set_item("minor", known.minor)?;
+    dict.set_item("total_memory", known.total_memory)?;
+    dict.set_item("multi_processor_count", known.multiprocessors)?;
+    dict.set_item("max_threads_per_multi_processor", known.threads_per_multiprocessor)?;
+    dict.set_item("max_threads_per_block", known.threads_per_block)?;
+    dict.set_item("warp_size", known.warp_size)?;
+    dict.set_item("shared_memory_per_block", known.shared_memory_per_block)?;
+    dict.set_item("regs_per_multiprocessor", known.registers_per_multiprocessor)?;
+    dict.set_item("L2_cache_size", known.second_level_cache)?;
+    dict.set_item("uuid", known.uuid)?;
+    Ok(dict)
+}
+
+/// Whether a device can read and write the memory of another one.
+#[pyfunction]
+fn _cuda_can_access(device: u8, peer: u8) -> PyResult<bool> {
+    card::select(device).and_then(|card| card.can_access(peer)).map_err(raise)
+}
+
+/// Whether there is a driver that can be used, and what was found, as a sentence.
+#[pyfunction]
+fn _cuda_describe() -> (bool, String) {
+    driver::describe()
+}
+
+/// NVIDIA's libraries that rushlight uses, each with where it was found, or None.
+#[pyfunction]
+fn _cuda_libraries(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    let compiler = py.detach(rushlight_cuda::program::compiler_version);
+    let place = || library::find("libnvrtc.so.").first().map_or("the system".into(), |file| file.display().to_string());
+    dict.set_item("nvrtc", compiler.map(|(major, minor)| format!("{major}.{minor}, from {}", place())))?;
+    dict.set_item("kernel cache", rushlight_cuda::program::cache_folder().map(|folder| folder.display().to_string()))?;
+    Ok(dict)
+}
+
+/// The default generator of a device, which need not exist.
+#[pyfunction]
+fn _cuda_default_generator(device: u8) -> PyGenerator {
+    PyGenerator(Generator::default_of(Device::Cuda(device)))
+}
+
+/// Seeds the default generators of all devices.
+#[pyfunction]
+fn _cuda_seed_devices(seed: u64) {
+    Generator::seed_devices(seed);
+}
+
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    library::set_folders(module.py().import("sys")?.getattr("path")?.extract().unwrap_or_default());
+    graph::add(module)?;
+    memory::add(module)?;
+    streams::add(module)?;
+    for function in [
+        wrap_pyfunction!(_cuda_device_count, module)?,
+        wrap_pyfunction!(_cuda_is_in_bad_fork, module)?,
+        wrap_pyfunction!(_cuda_is_initialized, module)?,
+        wrap_pyfunction!(_cuda_init, module)?,
+        wrap_pyfunction!(_refuse_cuda, module)?,
+        wrap_pyfunction!(_cuda_current_device, module)?,
+        wrap_pyfunction!(_cuda_set_device, module)?,
+        wrap_pyfunction!(_cuda_synchronize, module)?,
+        wrap_pyfunction!(_cuda_properties, module)?,
+        wrap_pyfunction!(_cuda_can_access, module)?,
+        wrap_pyfunction!(_cuda_describe, module)?,
+        wrap_pyfunction!(_cuda_libraries, module)?,
+        wrap_pyfunction!(_cuda_default_generator, module)?,
+        wrap_pyfunction!(_cuda_seed_devices, module)?,
+    ] {
+        module.add_function(function)?;
+    }
+    Ok(())
+}
