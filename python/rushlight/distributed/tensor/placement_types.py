@@ -39,6 +39,31 @@ class Shard(Placement):
 
     dim: int
 
+    @staticmethod
+    def local_shard_size_and_offset(curr_local_size, num_chunks, rank):
+        """The size of a rank's part of a dimension, and where it begins.
+
+        >>> torch.distributed.tensor.Shard.local_shard_size_and_offset(7, 3, 2)
+        (1, 6)
+        """
+        whole = -(-curr_local_size // num_chunks)
+        start = min(whole * rank, curr_local_size)
+        return min(whole, curr_local_size - start), start
+
+    def __str__(self):
+        return f"S({self.dim})"
+
+
+@dataclass(frozen=True)
+class _StridedShard(Placement):
+    """A part of each of `split_factor` parts along a dimension, which libraries name and nothing here makes."""
+
+    dim: int
+    split_factor: int = 1
+
+    def __repr__(self):
+        return f"_StridedShard(dim={self.dim}, sf={self.split_factor})"
+
 
 @dataclass(frozen=True)
 class Replicate(Placement):
@@ -47,6 +72,9 @@ class Replicate(Placement):
     >>> torch.distributed.tensor.Replicate()
     Replicate()
     """
+
+    def __str__(self):
+        return "R"
 
 
 @dataclass(frozen=True)
@@ -61,3 +89,6 @@ class Partial(Placement):
 
     def __repr__(self):
         return f"Partial({self.reduce_op})"
+
+    def __str__(self):
+        return f"P({self.reduce_op})"
