@@ -1,5 +1,6 @@
 """Checkpoints of several ranks: other numbers of ranks load them, damaged ones raise errors, nothing in them is executed."""
 
+import copy
 import os
 import pickle
 
@@ -272,7 +273,8 @@ def _whole_states(rank):
     _step(net, optimizer)
     full = StateDictOptions(full_state_dict=True, cpu_offload=True)
     model = get_model_state_dict(net, options=full)
-    state = get_optimizer_state_dict(net, optimizer, options=full)
+    # Loading keeps the tensors of a state, which are those of the other optimizer.
+    state = copy.deepcopy(get_optimizer_state_dict(net, optimizer, options=full))
     assert bool(model) == bool(state) == (rank == 0)
     assert not any(isinstance(value, DTensor) for value in model.values())
     other, second = _wrapped("fsdp", 1)
@@ -284,7 +286,7 @@ def _whole_states(rank):
     for one, two in zip(net.parameters(), other.parameters()):
         torch.testing.assert_close(two.full_tensor(), one.full_tensor())
     flat = StateDictOptions(flatten_optimizer_state_dict=True)
-    state = get_optimizer_state_dict(net, optimizer, options=flat)
+    state = copy.deepcopy(get_optimizer_state_dict(net, optimizer, options=flat))
     assert "state.0.weight.exp_avg" in state and state["param_groups.0.weight.lr"] == 0.05
     third, last = _wrapped("fsdp", 2)
     set_model_state_dict(third, get_model_state_dict(net))
