@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -301,3 +302,18 @@ def _whole_states(rank):
 
 def test_whole_states(ranks):
     ranks(_whole_states, 2)
+
+
+def test_a_checkpoint_of_torch():
+    """`data/checkpoint` was written by torch 2.13: ``dcp.save({"m": {"w": ...}, "epoch": 3, "l": [torch.ones(2), 5]})``."""
+    folder = Path(__file__).resolve().parent.parent / "data" / "checkpoint"
+    state = {"m": {"w": torch.zeros(2, 3)}, "epoch": 0, "l": [torch.zeros(2), 0]}
+    dcp.load(state, checkpoint_id=folder)
+    assert state["m"]["w"].tolist() == [[0, 1, 2], [3, 4, 5]] and state["epoch"] == 3
+    assert state["l"][0].tolist() == [1, 1] and state["l"][1] == 5
+
+
+def test_names_in_files_are_those_of_torch(tmp_path):
+    dcp.save({"x": _whole(), "n": 1}, checkpoint_id=tmp_path)
+    data = (tmp_path / ".metadata").read_bytes()
+    assert b"rushlight" not in data and b"torch.distributed.checkpoint.metadata\nTensorStorageMetadata" in data
