@@ -70,7 +70,7 @@ class _Pickler(pickle._Pickler):
         return None
 
     dispatch = pickle._Pickler.dispatch.copy()
-    dispatch[type] = save_global
+    dispatch[type] = save_global  # type: ignore[assignment]
 
 
 class _Unpickler(pickle.Unpickler):
