@@ -1,7 +1,9 @@
 """Checkpoints of several ranks: other numbers of ranks load them, damaged ones raise errors, nothing in them is executed."""
 
+import copy
 import os
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -272,7 +274,8 @@ def _whole_states(rank):
     _step(net, optimizer)
     full = StateDictOptions(full_state_dict=True, cpu_offload=True)
     model = get_model_state_dict(net, options=full)
-    state = get_optimizer_state_dict(net, optimizer, options=full)
+    # Loading keeps the tensors of a state, which are those of the other optimizer.
+    state = copy.deepcopy(get_optimizer_state_dict(net, optimizer, options=full))
     assert bool(model) == bool(state) == (rank == 0)
     assert not any(isinstance(value, DTensor) for value in model.values())
     other, second = _wrapped("fsdp", 1)
@@ -284,7 +287,7 @@ def _whole_states(rank):
     for one, two in zip(net.parameters(), other.parameters()):
         torch.testing.assert_close(two.full_tensor(), one.full_tensor())
     flat = StateDictOptions(flatten_optimizer_state_dict=True)
-    state = get_optimizer_state_dict(net, optimizer, options=flat)
+    state = copy.deepcopy(get_optimizer_state_dict(net, optimizer, options=flat))
     assert "state.0.weight.exp_avg" in state and state["param_groups.0.weight.lr"] == 0.05
     third, last = _wrapped("fsdp", 2)
     set_model_state_dict(third, get_model_state_dict(net))
@@ -299,3 +302,18 @@ def _whole_states(rank):
 
 def test_whole_states(ranks):
     ranks(_whole_states, 2)
+
+
+def test_a_checkpoint_of_torch():
+    """`data/checkpoint` was written by torch 2.13: ``dcp.save({"m": {"w": ...}, "epoch": 3, "l": [torch.ones(2), 5]})``."""
+    folder = Path(__file__).resolve().parent.parent / "data" / "checkpoint"
+    state = {"m": {"w": torch.zeros(2, 3)}, "epoch": 0, "l": [torch.zeros(2), 0]}
+    dcp.load(state, checkpoint_id=folder)
+    assert state["m"]["w"].tolist() == [[0, 1, 2], [3, 4, 5]] and state["epoch"] == 3
+    assert state["l"][0].tolist() == [1, 1] and state["l"][1] == 5
+
+
+def test_names_in_files_are_those_of_torch(tmp_path):
+    dcp.save({"x": _whole(), "n": 1}, checkpoint_id=tmp_path)
+    data = (tmp_path / ".metadata").read_bytes()
+    assert b"rushlight" not in data and b"torch.distributed.checkpoint.metadata\nTensorStorageMetadata" in data

@@ -44,13 +44,16 @@ class _StoragePrefix:
 
 #: The only classes and functions that a ``.metadata`` may name.
 _ALLOWED = {
-    **{("torch.distributed.checkpoint.metadata", name): getattr(_metadata, name) for name in _metadata.__all__},
+    **{
+        ("torch.distributed.checkpoint.metadata", name): getattr(_metadata, name)
+        for name in (*_metadata.__all__, "_MEM_FORMAT_ENCODING")
+    },
     ("torch.distributed.checkpoint.filesystem", "_StorageInfo"): _StorageInfo,
     ("torch", "Size"): torch.Size,
     ("torch.serialization", "_get_layout"): torch.serialization._get_layout,
     ("collections", "OrderedDict"): collections.OrderedDict,
     ("builtins", "set"): set,
-    ("pathlib", "PosixPath"): str,
+    ("pathlib", "PosixPath"): lambda *parts: str(Path(*parts)),
 }
 
 
@@ -67,7 +70,7 @@ class _Pickler(pickle._Pickler):
         return None
 
     dispatch = pickle._Pickler.dispatch.copy()
-    dispatch[type] = save_global
+    dispatch[type] = save_global  # type: ignore[assignment]
 
 
 class _Unpickler(pickle.Unpickler):

@@ -1,6 +1,7 @@
 """What a checkpoint holds, and where."""
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import rushlight as torch
@@ -28,6 +29,14 @@ class ChunkStorageMetadata:
     sizes: torch.Size
 
 
+class _MEM_FORMAT_ENCODING(Enum):
+    """Memory formats in files."""
+
+    TORCH_CONTIGUOUS_FORMAT = 0
+    TORCH_CHANNELS_LAST = 1
+    TORCH_PRESERVE_FORMAT = 2
+
+
 @dataclass
 class TensorProperties:
     """What belongs to a tensor besides its elements."""
@@ -35,8 +44,17 @@ class TensorProperties:
     dtype: torch.dtype = torch.float32
     layout: torch.layout = torch.strided
     requires_grad: bool = False
-    memory_format: Any = None
+    memory_format: Any = torch.contiguous_format
     pin_memory: bool = False
+
+    def __getstate__(self):
+        encoded = _MEM_FORMAT_ENCODING.TORCH_CONTIGUOUS_FORMAT
+        return self.dtype, self.layout, self.requires_grad, encoded, self.pin_memory
+
+    def __setstate__(self, state):
+        self.dtype, self.layout, self.requires_grad, encoded, self.pin_memory = state
+        formats = (torch.contiguous_format, torch.channels_last, torch.preserve_format)
+        self.memory_format = formats[encoded.value]
 
     @staticmethod
     def create_from_tensor(tensor):
