@@ -35,7 +35,7 @@ def _left_behind():
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            found += [path.parent.name] if b"_companion.serve" in path.read_bytes() else []
+            found += [path.parent.name] if b"_serve_companion" in path.read_bytes() else []
         except OSError:
             continue
     return found

@@ -7,14 +7,19 @@ import contextlib
 import os
 import secrets
 import socket
-import subprocess
 import sys
 import time
-from typing import Any, NamedTuple
 
 from rushlight import _C
 
-_PROGRAM = "import sys; from rushlight.distributed import _companion; _companion.serve(int(sys.argv[1]))"
+#: The program of a companion, which imports as little as possible and reads on its standard input what it is told.
+_PROGRAM = """
+import json, sys
+from rushlight import _C
+memory, addresses, rest = json.load(sys.stdin)
+machines, own, *others = rest
+_C._serve_companion(_C._shared_storage(*memory), machines, own, [tuple(one) for one in addresses], *others)
+"""
 
 
 def library():
@@ -30,19 +35,6 @@ def library():
         return None
     found = [str(file.locate()) for file in files if file.name == "libmpi_abi.so.1"]
     return next((path for path in found if os.path.exists(path)), None)
-
-
-class _Settings(NamedTuple):
-    """What a companion is told, beside the memory of the group."""
-
-    machines: list[int]
-    own: int
-    addresses: list[tuple[str, int]]
-    secret: str
-    name: str
-    library: str
-    timeout: float
-    listener: int | None
 
 
 def _environment():
@@ -81,7 +73,8 @@ def start(store, memory, machines, own, timeout):
 
     The companion of the first machine listens; the store tells the others where.
     """
-    from rushlight.multiprocessing import channel, connection
+    import json
+    import subprocess
 
     listener = None
     if own == 0:
@@ -93,37 +86,28 @@ def start(store, memory, machines, own, timeout):
     else:
         secret, name, *listed = store.get("hub").decode().split(" ")
         addresses = [(host, int(port)) for host, _, port in (one.rpartition(",") for one in listed)]
-    number = None if listener is None else listener.fileno()
-    settings = _Settings(machines, own, addresses, secret, name, str(library()), timeout, number)
-    near, far = channel.pair()
-    inherited = [far.fileno()] + ([] if number is None else [number])
-    with near, far, listener or contextlib.nullcontext():
+    shared = _C._SharedBundle()
+    index, *where = shared.add(memory.untyped_storage())
+    descriptor = shared.descriptor(index)
+    inherited = [descriptor] if listener is None else [descriptor, listener.fileno()]
+    rest = [machines, own, secret, name, library(), timeout, None if listener is None else listener.fileno()]
+    with listener or contextlib.nullcontext():
         process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(far.fileno())],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL if "RUSHLIGHT_COMPANION_OUTPUT" not in os.environ else None,
+            stderr=None if "RUSHLIGHT_COMPANION_OUTPUT" in os.environ else subprocess.DEVNULL,
             env=_environment(),
             pass_fds=inherited,
             start_new_session=True,
         )
-        message = connection.Message((memory, tuple(settings)))
-        message.send(near)
+    with contextlib.suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(json.dumps([[descriptor, *where], addresses, rest]).encode())
     return process
 
 
 def end(process):
     """Waits a moment for a companion whose ranks have left."""
     deadline = time.monotonic() + 1.0
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(max(0.0, deadline - time.monotonic()))
-
-
-def serve(descriptor: int) -> None:
-    """Runs the companion to which a socket brings the memory of a group."""
-    from rushlight.multiprocessing import bundle, channel
-
-    with channel.open_socket(descriptor) as end:
-        memory, given = bundle.unpack(*channel.receive(end))
-    settings: Any = _Settings(*given)
-    _C._serve_companion(memory.untyped_storage(), *settings)
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
