@@ -12,6 +12,7 @@ import time
 
 from rushlight import _C
 
+_SIOCGIFADDR = 0x8915
 #: The program of a companion, which imports as little as possible and reads on its standard input what it is told.
 _PROGRAM = """
 import json, sys
@@ -37,35 +38,59 @@ def library():
     return next((path for path in found if os.path.exists(path)), None)
 
 
-def _environment():
-    """The environment of a companion. A program may set these variables otherwise."""
+def _environment(address):
+    """The environment of a companion that reaches the others through the interface with this address. A program may set
+    these variables otherwise."""
     own = {
         # There is one companion on each machine, so that shared memory between them would only leave files behind.
         "MPIR_CVAR_NOLOCAL": "1",
         # Faster than MPICH's first choice, UCX, where the network is TCP.
         "MPIR_CVAR_CH4_NETMOD": "ofi",
+        "FI_PROVIDER": "tcp",
     }
+    interface = _interface(address)
+    if interface is not None:
+        own["FI_TCP_IFACE"] = interface
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     return {**own, **os.environ, "PYTHONPATH": path}
 
 
+def _interface(address):
+    """The name of the network interface with an address, or None if it is not found."""
+    import fcntl
+    import struct
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            with contextlib.suppress(OSError):
+                found = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+                if socket.inet_ntoa(found[20:24]) == address:
+                    return name
+    return None
+
+
+def _address_towards(host, port):
+    """The address of the interface that leads to another machine, or None if there is no way."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, port))
+        return probe.getsockname()[0]
+    return None
+
+
 def _addresses(store, port):
     """Where the companion of this machine listens, as other machines may reach it."""
-    hosts = []
     base = store
     while hasattr(base, "underlying_store"):
         base = base.underlying_store
-    host = getattr(base, "host", None)
+    host, hosts = getattr(base, "host", None), []
     if host is not None:
-        # The address of the interface that leads to the store, and the name of the store if that is here.
-        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, base.port))
-            hosts.append(probe.getsockname()[0])
-        if getattr(base, "_server", None) is not None:
-            hosts.append(host)
+        hosts.append(_address_towards(host, base.port))
+        # The name of the store, if that is here.
+        hosts.append(host if getattr(base, "_server", None) is not None else None)
     hosts.append(socket.gethostname())
-    return [(host, port) for host in dict.fromkeys(hosts)]
+    return [(host, port) for host in dict.fromkeys(filter(None, hosts))]
 
 
 def start(store, memory, machines, own, timeout):
@@ -97,7 +122,7 @@ def start(store, memory, machines, own, timeout):
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=None if "RUSHLIGHT_COMPANION_OUTPUT" in os.environ else subprocess.DEVNULL,
-            env=_environment(),
+            env=_environment(_address_towards(*addresses[0])),
             pass_fds=inherited,
             start_new_session=True,
         )
