@@ -173,6 +173,12 @@ class Network:
             for words in _NETWORK.format(address).split(", "):
                 if self.run("ip", "-n", name, *words.split()).returncode:
                     return False
+        # The kernel takes up to a second to see that the cable is plugged in at both ends.
+        deadline = time.monotonic() + 10
+        while not all("state UP" in self.run("ip", "-n", name, "link", "show", "v0").stdout for name in self.names):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.05)
         return True
 
     def enter(self, rank):
