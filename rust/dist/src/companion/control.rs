@@ -146,9 +146,28 @@ impl<'a> Control<'a> {
 
     /// Serves until the ranks of this machine are gone.
     pub fn serve(&mut self) {
-        let connected = self.is_hub() || self.connect();
+        if self.is_hub() || self.connect() {
+            self.watch();
+        }
+        self.tell_failure();
+        if self.arena.failure().is_none() {
+            self.broadcast("bye", None);
+        }
+        let began = Instant::now();
+        while began.elapsed() < SPREAD && self.peers.iter().any(|peer| peer.link.has_output()) {
+            self.exchange();
+        }
+        if self.engine != NO_ENGINE {
+            // SAFETY: the engine is this process's child, which has not been waited for.
+            unsafe { libc::kill(self.engine, libc::SIGKILL) };
+        }
+        self.remove_files();
+    }
+
+    /// Watches until the ranks of this machine are gone.
+    fn watch(&mut self) {
         let (mut ended, mut alone): (Option<(Instant, String)>, Option<Instant>) = (None, None);
-        while connected {
+        loop {
             self.exchange();
             self.tidy_up();
             if ended.is_none() {
@@ -176,19 +195,6 @@ impl<'a> Control<'a> {
                 }
             }
         }
-        self.tell_failure();
-        if self.arena.failure().is_none() {
-            self.broadcast("bye", None);
-        }
-        let began = Instant::now();
-        while began.elapsed() < SPREAD && self.peers.iter().any(|peer| peer.link.has_output()) {
-            self.exchange();
-        }
-        if self.engine != NO_ENGINE {
-            // SAFETY: the engine is this process's child, which has not been waited for.
-            unsafe { libc::kill(self.engine, libc::SIGKILL) };
-        }
-        self.remove_files();
     }
 
     /// Removes the names of the shared memory that MPI makes when it begins, which would stay if the engine were killed. No

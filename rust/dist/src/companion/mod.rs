@@ -78,6 +78,7 @@ fn tell(arena: &Arena, why: &str) -> rushlight_core::Error {
     arena.fail(rushlight_core::Error::runtime(format!("the companion of {ranks} failed: {why}")))
 }
 
+#[expect(clippy::disallowed_methods, reason = "MPI reads the environment of this process, which has one thread")]
 fn run_engine(arena: &Arena, settings: &Settings, pmi: UnixStream) -> std::result::Result<(), String> {
     let descriptor = std::os::fd::IntoRawFd::into_raw_fd(pmi);
     // SAFETY: the kernel only notes numbers. Short naps need a fine timer.
