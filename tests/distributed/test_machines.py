@@ -35,7 +35,7 @@ def _left_behind():
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            found += [path.parent.name] if b"_companion.serve" in path.read_bytes() else []
+            found += [path.parent.name] if b"_serve_companion" in path.read_bytes() else []
         except OSError:
             continue
     return found
@@ -147,6 +147,10 @@ def test_a_receive_from_a_dead_rank_ends(ranks, nothing_stays):
     ranks(_waits, 2)
 
 
+# Without addresses of IPv6, which cannot be used in the first seconds.
+_NETWORK = "link set v0 addrgenmode none, addr add {}/24 dev v0, link set v0 up, link set lo up"
+
+
 class Network:
     """Two network namespaces, joined by a cable."""
 
@@ -166,9 +170,15 @@ class Network:
                 return False
         self.run("ip", "link", "add", "v0", "netns", first, "type", "veth", "peer", "name", "v0", "netns", second)
         for name, address in zip(self.names, self.addresses):
-            for words in (f"addr add {address}/24 dev v0", "link set v0 up", "link set lo up"):
+            for words in _NETWORK.format(address).split(", "):
                 if self.run("ip", "-n", name, *words.split()).returncode:
                     return False
+        # The kernel takes up to a second to see that the cable is plugged in at both ends.
+        deadline = time.monotonic() + 10
+        while not all("state UP" in self.run("ip", "-n", name, "link", "show", "v0").stdout for name in self.names):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.05)
         return True
 
     def enter(self, rank):

@@ -7,14 +7,20 @@ import contextlib
 import os
 import secrets
 import socket
-import subprocess
 import sys
 import time
-from typing import Any, NamedTuple
 
 from rushlight import _C
 
-_PROGRAM = "import sys; from rushlight.distributed import _companion; _companion.serve(int(sys.argv[1]))"
+_SIOCGIFADDR = 0x8915
+#: The program of a companion, which imports as little as possible and reads on its standard input what it is told.
+_PROGRAM = """
+import json, sys
+from rushlight import _C
+memory, addresses, rest = json.load(sys.stdin)
+machines, own, *others = rest
+_C._serve_companion(_C._shared_storage(*memory), machines, own, [tuple(one) for one in addresses], *others)
+"""
 
 
 def library():
@@ -32,48 +38,59 @@ def library():
     return next((path for path in found if os.path.exists(path)), None)
 
 
-class _Settings(NamedTuple):
-    """What a companion is told, beside the memory of the group."""
-
-    machines: list[int]
-    own: int
-    addresses: list[tuple[str, int]]
-    secret: str
-    name: str
-    library: str
-    timeout: float
-    listener: int | None
-
-
-def _environment():
-    """The environment of a companion. A program may set these variables otherwise."""
+def _environment(address):
+    """The environment of a companion that reaches the others through the interface with this address. A program may set
+    these variables otherwise."""
     own = {
         # There is one companion on each machine, so that shared memory between them would only leave files behind.
         "MPIR_CVAR_NOLOCAL": "1",
         # Faster than MPICH's first choice, UCX, where the network is TCP.
         "MPIR_CVAR_CH4_NETMOD": "ofi",
+        "FI_PROVIDER": "tcp",
     }
+    interface = _interface(address)
+    if interface is not None:
+        own["FI_TCP_IFACE"] = interface
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     return {**own, **os.environ, "PYTHONPATH": path}
 
 
+def _interface(address):
+    """The name of the network interface with an address, or None if it is not found."""
+    import fcntl
+    import struct
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            with contextlib.suppress(OSError):
+                found = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+                if socket.inet_ntoa(found[20:24]) == address:
+                    return name
+    return None
+
+
+def _address_towards(host, port):
+    """The address of the interface that leads to another machine, or None if there is no way."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, port))
+        return probe.getsockname()[0]
+    return None
+
+
 def _addresses(store, port):
     """Where the companion of this machine listens, as other machines may reach it."""
-    hosts = []
     base = store
     while hasattr(base, "underlying_store"):
         base = base.underlying_store
-    host = getattr(base, "host", None)
+    host, hosts = getattr(base, "host", None), []
     if host is not None:
-        # The address of the interface that leads to the store, and the name of the store if that is here.
-        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, base.port))
-            hosts.append(probe.getsockname()[0])
-        if getattr(base, "_server", None) is not None:
-            hosts.append(host)
+        hosts.append(_address_towards(host, base.port))
+        # The name of the store, if that is here.
+        hosts.append(host if getattr(base, "_server", None) is not None else None)
     hosts.append(socket.gethostname())
-    return [(host, port) for host in dict.fromkeys(hosts)]
+    return [(host, port) for host in dict.fromkeys(filter(None, hosts))]
 
 
 def start(store, memory, machines, own, timeout):
@@ -81,7 +98,8 @@ def start(store, memory, machines, own, timeout):
 
     The companion of the first machine listens; the store tells the others where.
     """
-    from rushlight.multiprocessing import channel, connection
+    import json
+    import subprocess
 
     listener = None
     if own == 0:
@@ -93,37 +111,28 @@ def start(store, memory, machines, own, timeout):
     else:
         secret, name, *listed = store.get("hub").decode().split(" ")
         addresses = [(host, int(port)) for host, _, port in (one.rpartition(",") for one in listed)]
-    number = None if listener is None else listener.fileno()
-    settings = _Settings(machines, own, addresses, secret, name, str(library()), timeout, number)
-    near, far = channel.pair()
-    inherited = [far.fileno()] + ([] if number is None else [number])
-    with near, far, listener or contextlib.nullcontext():
+    shared = _C._SharedBundle()
+    index, *where = shared.add(memory.untyped_storage())
+    descriptor = shared.descriptor(index)
+    inherited = [descriptor] if listener is None else [descriptor, listener.fileno()]
+    rest = [machines, own, secret, name, library(), timeout, None if listener is None else listener.fileno()]
+    with listener or contextlib.nullcontext():
         process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(far.fileno())],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL if "RUSHLIGHT_COMPANION_OUTPUT" not in os.environ else None,
-            env=_environment(),
+            stderr=None if "RUSHLIGHT_COMPANION_OUTPUT" in os.environ else subprocess.DEVNULL,
+            env=_environment(_address_towards(*addresses[0])),
             pass_fds=inherited,
             start_new_session=True,
         )
-        message = connection.Message((memory, tuple(settings)))
-        message.send(near)
+    with contextlib.suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(json.dumps([[descriptor, *where], addresses, rest]).encode())
     return process
 
 
 def end(process):
     """Waits a moment for a companion whose ranks have left."""
     deadline = time.monotonic() + 1.0
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(max(0.0, deadline - time.monotonic()))
-
-
-def serve(descriptor: int) -> None:
-    """Runs the companion to which a socket brings the memory of a group."""
-    from rushlight.multiprocessing import bundle, channel
-
-    with channel.open_socket(descriptor) as end:
-        memory, given = bundle.unpack(*channel.receive(end))
-    settings: Any = _Settings(*given)
-    _C._serve_companion(memory.untyped_storage(), *settings)
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)

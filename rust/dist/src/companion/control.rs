@@ -4,14 +4,14 @@
 //! what MPI asks for when it begins (a table of texts and a barrier, in the PMI-1 protocol that MPICH speaks), which rank
 //! gave up and why, and which machine was lost: a connection ends with its process.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Settings;
 use super::line::Link;
+use super::settings::Settings;
 use crate::group::arena::{ABSENT, Arena, LOST, PARTING, SERVING};
 
 /// How often the ranks and the engine are looked at.
@@ -23,6 +23,9 @@ const FAREWELL: Duration = Duration::from_secs(6);
 const SPREAD: Duration = Duration::from_millis(200);
 /// How long to wait for the cause when the engine has ended.
 const CAUSE: Duration = Duration::from_millis(300);
+
+/// In place of the engine's number once it has ended.
+const NO_ENGINE: libc::pid_t = 0;
 
 struct Peer {
     link: Link,
@@ -45,6 +48,10 @@ pub struct Control<'a> {
     inside: usize,
     parted: Vec<bool>,
     told: bool,
+    /// The files of shared memory that MPI made while it began.
+    files: BTreeSet<String>,
+    /// Whether it has begun, and the files are removed.
+    tidy: bool,
 }
 
 /// The ranks of a machine, for a sentence.
@@ -89,6 +96,8 @@ impl<'a> Control<'a> {
             inside: 0,
             parted: vec![false; arena.places.machines()],
             told: false,
+            files: BTreeSet::new(),
+            tidy: false,
         }
     }
 
@@ -137,10 +146,30 @@ impl<'a> Control<'a> {
 
     /// Serves until the ranks of this machine are gone.
     pub fn serve(&mut self) {
-        let connected = self.is_hub() || self.connect();
-        let (mut ended, mut alone): (Option<(Instant, String)>, Option<Instant>) = (None, None);
-        while connected {
+        if self.is_hub() || self.connect() {
+            self.watch();
+        }
+        self.tell_failure();
+        if self.arena.failure().is_none() {
+            self.broadcast("bye", None);
+        }
+        let began = Instant::now();
+        while began.elapsed() < SPREAD && self.peers.iter().any(|peer| peer.link.has_output()) {
             self.exchange();
+        }
+        if self.engine != NO_ENGINE {
+            // SAFETY: the engine is this process's child, which has not been waited for.
+            unsafe { libc::kill(self.engine, libc::SIGKILL) };
+        }
+        self.remove_files();
+    }
+
+    /// Watches until the ranks of this machine are gone.
+    fn watch(&mut self) {
+        let (mut ended, mut alone): (Option<(Instant, String)>, Option<Instant>) = (None, None);
+        loop {
+            self.exchange();
+            self.tidy_up();
             if ended.is_none() {
                 ended = self.engine_end().map(|why| (Instant::now(), why));
             }
@@ -166,25 +195,38 @@ impl<'a> Control<'a> {
                 }
             }
         }
-        self.tell_failure();
-        if self.arena.failure().is_none() {
-            self.broadcast("bye", None);
+    }
+
+    /// Removes the names of the shared memory that MPI makes when it begins, which would stay if the engine were killed. No
+    /// other process opens it, because there is one on each machine.
+    fn tidy_up(&mut self) {
+        if self.tidy {
+            return;
         }
-        let began = Instant::now();
-        while began.elapsed() < SPREAD && self.peers.iter().any(|peer| peer.link.has_output()) {
-            self.exchange();
+        self.tidy = self.arena.header().served.load(Ordering::Acquire) != 0;
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.engine)).unwrap_or_default();
+        let names = maps.lines().filter_map(|line| line.find("/dev/shm/mpich_shm_").map(|at| line[at..].to_owned()));
+        self.files.extend(names.filter(|name| !name.ends_with(" (deleted)")));
+        if self.tidy {
+            self.remove_files();
         }
-        // SAFETY: the engine is this process's child, and is waited for nowhere else once it has ended.
-        unsafe { libc::kill(self.engine, libc::SIGKILL) };
+    }
+
+    fn remove_files(&mut self) {
+        for name in std::mem::take(&mut self.files) {
+            let _ = std::fs::remove_file(name);
+        }
     }
 
     /// How the engine ended, if it has; nothing if it ended well.
-    fn engine_end(&self) -> Option<String> {
+    fn engine_end(&mut self) -> Option<String> {
         let mut status = 0;
         // SAFETY: the engine is this process's child.
         if unsafe { libc::waitpid(self.engine, &raw mut status, libc::WNOHANG) } != self.engine {
             return None;
         }
+        // Its number may be another process's from now on.
+        self.engine = NO_ENGINE;
         Some(match (libc::WIFSIGNALED(status), libc::WEXITSTATUS(status)) {
             (true, _) => format!("ended with signal {}", libc::WTERMSIG(status)),
             (_, 0) => String::new(),

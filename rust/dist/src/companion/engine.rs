@@ -20,13 +20,11 @@ use crate::group::transfer::Transfer;
 
 /// How often the ranks' states are looked at.
 const LOOK: Duration = Duration::from_millis(5);
-/// The pauses between looks for messages while ranks wait, and since when nothing came. Other processes may run meanwhile,
-/// and one that sleeps is woken before those that compute, unlike one that yields.
-const NAPS: [(Duration, Duration); 3] = [
-    (Duration::from_micros(30), Duration::ZERO),
-    (Duration::from_millis(5), Duration::from_micros(5)),
-    (Duration::from_millis(50), Duration::from_micros(50)),
-];
+/// How long to look for messages without a pause while ranks wait.
+const BUSY: Duration = Duration::from_micros(100);
+/// The pause after that, and after a longer time.
+const NAP: Duration = Duration::from_micros(20);
+const LONG: Duration = Duration::from_millis(20);
 const LONG_NAP: Duration = Duration::from_micros(500);
 /// How long the end of a rank is kept back for messages that nobody takes.
 const DELIVERY: Duration = Duration::from_secs(1);
@@ -79,8 +77,6 @@ pub struct Engine<'a> {
     /// Since when a rank of this machine is gone.
     gone: Vec<Option<Instant>>,
     looked: Instant,
-    /// The state of the bell when the rings were last looked at, and whether there may be more room since.
-    heard: Option<u32>,
 }
 
 /// Reads numbers and bytes of a message.
@@ -123,7 +119,6 @@ impl<'a> Engine<'a> {
             arrived: vec![0; local],
             gone: vec![None; local],
             looked: Instant::now(),
-            heard: None,
         }
     }
 
@@ -137,9 +132,7 @@ impl<'a> Engine<'a> {
             }
             let mut moved = self.receive()?;
             moved |= self.meet()?;
-            if self.heard.replace(heard) != Some(heard) {
-                moved |= self.forward()?;
-            }
+            moved |= self.forward()?;
             self.finish_sends()?;
             if self.looked.elapsed() >= LOOK {
                 self.looked = Instant::now();
@@ -152,13 +145,12 @@ impl<'a> Engine<'a> {
                 quiet = Instant::now();
                 continue;
             }
-            let nap = match NAPS.iter().find(|(since, _)| quiet.elapsed() < *since) {
-                _ if !self.is_awaited() => LOOK,
-                Some((_, nap)) => *nap,
-                None => LONG_NAP,
-            };
-            if !nap.is_zero() {
-                futex::wait_shared(&self.arena.companion().bell, heard, nap);
+            let bell = &self.arena.companion().bell;
+            match quiet.elapsed() {
+                _ if !self.is_awaited() => futex::wait_shared(bell, heard, LOOK),
+                short if short < BUSY => std::thread::yield_now(),
+                middle if middle < LONG => futex::wait_shared(bell, heard, NAP),
+                _ => futex::wait_shared(bell, heard, LONG_NAP),
             }
         }
     }
@@ -258,7 +250,6 @@ impl<'a> Engine<'a> {
                 let (to, source) = self.ends(from, &mut reader)?;
                 let taken = reader.number()?;
                 self.out[arena.places.seat(source)][to].taken = taken;
-                self.heard = None;
             }
             STATE => {
                 let rank = reader.number()? as usize;

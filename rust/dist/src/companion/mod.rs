@@ -2,12 +2,14 @@
 //!
 //! A library for MPI may hang or crash when a peer dies, and must not take a trainer with it. So one process, the engine
 //! (`engine`), calls MPI (`mpi`), and another one, the control (`control`), starts it, watches it and the ranks, and talks
-//! to the controls of the other machines in lines of text (`line`). Both end with the ranks.
+//! to the controls of the other machines in lines of text (`line`). Both end with the ranks. `settings` is what a companion
+//! is told.
 
 mod control;
 mod engine;
 mod line;
 mod mpi;
+mod settings;
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -24,19 +26,7 @@ use control::Control;
 use engine::Engine;
 use mpi::Mpi;
 
-/// What a companion is told when it starts.
-pub struct Settings {
-    /// Where the hub listens, as the other machines may reach it.
-    pub addresses: Vec<(String, u16)>,
-    /// What shows the hub that a connection belongs to the group.
-    pub secret: String,
-    /// A name that no other group has.
-    pub name: String,
-    /// The path of the library for MPI.
-    pub library: String,
-    /// How long the other machines may take to come.
-    pub timeout: Duration,
-}
+pub use settings::Settings;
 
 /// Serves the ranks of this machine, and returns when they are gone. `listener` makes this one the hub.
 ///
@@ -88,6 +78,7 @@ fn tell(arena: &Arena, why: &str) -> rushlight_core::Error {
     arena.fail(rushlight_core::Error::runtime(format!("the companion of {ranks} failed: {why}")))
 }
 
+#[expect(clippy::disallowed_methods, reason = "MPI reads the environment of this process, which has one thread")]
 fn run_engine(arena: &Arena, settings: &Settings, pmi: UnixStream) -> std::result::Result<(), String> {
     let descriptor = std::os::fd::IntoRawFd::into_raw_fd(pmi);
     // SAFETY: the kernel only notes numbers. Short naps need a fine timer.
@@ -102,7 +93,6 @@ fn run_engine(arena: &Arena, settings: &Settings, pmi: UnixStream) -> std::resul
         unsafe { std::env::set_var(name, value.to_string()) };
     }
     let mpi = Mpi::load(&settings.library)?;
-    unlink_shared_files();
     arena.header().served.store(SERVING, Ordering::Release);
     let served = Engine::new(arena, mpi).serve();
     if let Err(why) = served {
@@ -113,15 +103,4 @@ fn run_engine(arena: &Arena, settings: &Settings, pmi: UnixStream) -> std::resul
         std::thread::sleep(Duration::from_secs(1));
     }
     Ok(())
-}
-
-/// Removes the names of the shared memory that MPI has made, which would stay if this process were killed. No other
-/// process opens it, because there is one on each machine.
-fn unlink_shared_files() {
-    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
-    for line in maps.lines() {
-        if let Some(at) = line.find("/dev/shm/mpich_shm_") {
-            let _ = std::fs::remove_file(&line[at..]);
-        }
-    }
 }

@@ -17,7 +17,6 @@ use rushlight_core::storage::Storage;
 use rushlight_core::{Error, Result};
 
 use super::places::Places;
-use super::transfer::Transfer;
 
 /// The bytes of a slot: the slots of a few ranks stay in a second-level cache.
 const PIECE: usize = 256 << 10;
@@ -180,15 +179,6 @@ impl Arena {
 
     pub fn companion(&self) -> &Cell {
         self.cell(self.ranks)
-    }
-
-    /// Tells the companion what to exchange at the next meeting.
-    pub fn announce(&self, transfers: [Transfer; 2]) {
-        for (places, transfer) in self.own().transfers.iter().zip(transfers) {
-            for (place, word) in places.iter().zip(transfer.words()) {
-                place.store(word, Ordering::Relaxed);
-            }
-        }
     }
 
     pub fn ring_bytes(&self) -> usize {

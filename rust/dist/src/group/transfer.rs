@@ -1,5 +1,7 @@
 //! What a rank wrote before a meeting that ranks of other machines read after it.
 
+use std::sync::atomic::Ordering;
+
 use super::arena::Arena;
 
 /// A part of the arena. `side` is the parity of the piece, `to` the only rank that reads it.
@@ -98,6 +100,17 @@ impl Transfer {
                 each(arena.slot(side, ranks).wrapping_add(start), bytes);
             }
             _ => {}
+        }
+    }
+}
+
+impl Arena {
+    /// Tells the companion what to exchange at the next meeting.
+    pub fn announce(&self, transfers: [Transfer; 2]) {
+        for (places, transfer) in self.own().transfers.iter().zip(transfers) {
+            for (place, word) in places.iter().zip(transfer.words()) {
+                place.store(word, Ordering::Relaxed);
+            }
         }
     }
 }
