@@ -213,8 +213,18 @@ class Tensor:
     __array_priority__: _int
     @staticmethod
     def _make_subclass(cls: type[_TensorClass], data: Tensor, require_grad: _bool = False) -> _TensorClass: ...
+    @staticmethod
+    def _make_wrapper_subclass(cls: type[_TensorClass], size: Sequence[_int], *args: Any, **options: Any) -> _TensorClass: ...
     def as_subclass(self, cls: type[_TensorClass]) -> _TensorClass: ...
     def __init_subclass__(cls, **keywords: Any) -> None: ...
+    @classmethod
+    def __torch_dispatch__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[_str, Any] | None = None,
+    ) -> Any: ...
     @classmethod
     def __torch_function__(
         cls,

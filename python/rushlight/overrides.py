@@ -229,8 +229,8 @@ def _first(
 
 def answers_operators(kind: type) -> bool:
     """Whether a class has a ``__torch_dispatch__`` of its own."""
-    found = getattr(kind, "__torch_dispatch__", None)
-    return found is not None and getattr(found, "__func__", found) is not Tensor.__torch_dispatch__.__func__
+    found, own = getattr(kind, "__torch_dispatch__", None), Tensor.__torch_dispatch__
+    return found is not None and getattr(found, "__func__", found) is not getattr(own, "__func__", own)
 
 
 def _converted(result: Any, cls: type) -> Any:
