@@ -3,7 +3,7 @@
 //! Captured work does not run. Its memory comes from a pool of the graph, so that it stays where the graph expects it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUstreamCaptureMode, CUstreamCaptureStatus};
 use rushlight_core::device_memory::StreamId;
@@ -11,7 +11,7 @@ use rushlight_core::fork;
 use rushlight_core::{Error, Result};
 
 use crate::allocator::PoolId;
-use crate::driver::check;
+use crate::driver::{check, initialize};
 use crate::stream::{self, handle};
 use crate::{card, memory};
 
@@ -97,13 +97,17 @@ impl Default for Graph {
 }
 
 impl Graph {
-    fn stage(&self) -> std::sync::MutexGuard<'_, (Stage, PoolId)> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The state; a forked child leaves the graph of its parent alone.
+    fn stage(&self) -> Result<MutexGuard<'_, (Stage, PoolId)>> {
+        if self.generation != fork::generation() {
+            initialize()?;
+        }
+        Ok(self.stage.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Begins to record the work of this thread's current stream, with memory of a pool.
     pub fn begin(&self, pool: Option<PoolId>, error_mode: &str) -> Result<()> {
-        let mut stage = self.stage();
+        let mut stage = self.stage()?;
         if !matches!(stage.0, Stage::Empty) {
             return Err(Error::runtime(
                 "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance.",
@@ -139,7 +143,7 @@ impl Graph {
 
     /// Ends the record.
     pub fn end(&self) -> Result<()> {
-        let mut stage = self.stage();
+        let mut stage = self.stage()?;
         let (Stage::Capturing(device, stream), pool) = *stage else {
             return Err(Error::runtime("capture_end() called before capture_begin()."));
         };
@@ -173,7 +177,7 @@ impl Graph {
 
     /// Enqueues the recorded work on this thread's current stream of the graph's device.
     pub fn replay(&self) -> Result<()> {
-        let stage = self.stage();
+        let stage = self.stage()?;
         let Stage::Captured(device, _, ready) = stage.0 else {
             return Err(Error::runtime("Called CUDAGraph::replay without a preceding successful capture."));
         };
@@ -184,7 +188,7 @@ impl Graph {
 
     /// Forgets the recorded work.
     pub fn reset(&self) -> Result<()> {
-        let mut stage = self.stage();
+        let mut stage = self.stage()?;
         if let (Stage::Captured(device, graph, ready), pool) = *stage {
             card::select(device)?.synchronize()?;
             // SAFETY: a context is current; the work has run, and nothing else refers to the graph.
@@ -199,18 +203,17 @@ impl Graph {
     }
 
     /// The pool of the graph, if it was captured.
-    pub fn pool(&self) -> Option<PoolId> {
-        let (stage, pool) = &*self.stage();
-        (!matches!(stage, Stage::Empty)).then_some(*pool)
+    pub fn pool(&self) -> Result<Option<PoolId>> {
+        let (stage, pool) = &*self.stage()?;
+        Ok((!matches!(stage, Stage::Empty)).then_some(*pool))
     }
 }
 
 impl Drop for Graph {
     fn drop(&mut self) {
         if self.generation == fork::generation() {
-            if let Stage::Capturing(..) = self.stage().0 {
-                let _ = self.end();
-            }
+            // One of both does something.
+            let _ = self.end();
             let _ = self.reset();
         }
     }
