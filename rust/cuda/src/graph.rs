@@ -2,10 +2,10 @@
 //!
 //! Captured work does not run. Its memory comes from a pool of the graph, so that it stays where the graph expects it.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUstreamCaptureMode};
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::fork;
 use rushlight_core::{Error, Result};
@@ -13,51 +13,13 @@ use rushlight_core::{Error, Result};
 use crate::allocator::PoolId;
 use crate::driver::{check, initialize};
 use crate::stream::{self, handle};
-use crate::{card, memory};
+use crate::{capture, card, memory};
 
-/// How many captures are in progress.
-static CAPTURES: AtomicUsize = AtomicUsize::new(0);
 static LAST_POOL: AtomicU64 = AtomicU64::new(0);
 
 /// A pool for graphs.
 pub fn new_pool() -> PoolId {
     PoolId(LAST_POOL.fetch_add(1, Ordering::Relaxed) + 1)
-}
-
-/// Whether work that is enqueued on a stream is being captured.
-pub fn is_capturing(device: u8, stream: StreamId) -> bool {
-    if CAPTURES.load(Ordering::Relaxed) == 0 || card::select(device).is_err() {
-        return false;
-    }
-    let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-    // SAFETY: a context is current, streams are never destroyed, and the pointer is that of a local variable.
-    let answered = check(unsafe { sys::cuStreamIsCapturing(handle(stream), &raw mut status) });
-    answered.is_ok() && status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE
-}
-
-/// Permits this thread to call what is unsafe during a capture, such as an allocation, until it is dropped.
-pub struct Relaxed(Option<CUstreamCaptureMode>);
-
-impl Relaxed {
-    pub fn new() -> Relaxed {
-        if CAPTURES.load(Ordering::Relaxed) == 0 {
-            return Relaxed(None);
-        }
-        Relaxed(exchange(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED))
-    }
-}
-
-impl Drop for Relaxed {
-    fn drop(&mut self) {
-        if let Some(mode) = self.0 {
-            exchange(mode);
-        }
-    }
-}
-
-fn exchange(mut mode: CUstreamCaptureMode) -> Option<CUstreamCaptureMode> {
-    // SAFETY: the driver is loaded, and the pointer is that of a local variable.
-    check(unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) }).ok().map(|()| mode)
 }
 
 /// The mode of a name in `torch.cuda.graph`.
@@ -128,13 +90,13 @@ impl Graph {
             ));
         }
         let pool = pool.unwrap_or_else(new_pool);
-        CAPTURES.fetch_add(1, Ordering::Relaxed);
+        capture::count(true);
         memory::begin_capture(device, pool);
         // SAFETY: a context is current, and streams are never destroyed.
         if let Err(error) = check(unsafe { sys::cuStreamBeginCapture_v2(handle(stream), mode) }) {
             memory::end_capture(device);
             memory::let_go_of_pool(device, pool);
-            CAPTURES.fetch_sub(1, Ordering::Relaxed);
+            capture::count(false);
             return Err(error);
         }
         *stage = (Stage::Capturing(device, stream), pool);
@@ -152,7 +114,7 @@ impl Graph {
         // SAFETY: a context is current, and the pointer is that of a local variable.
         let ended = check(unsafe { sys::cuStreamEndCapture(handle(stream), &raw mut graph) });
         memory::end_capture(device);
-        CAPTURES.fetch_sub(1, Ordering::Relaxed);
+        capture::count(false);
         *stage = (Stage::Empty, PoolId::SHARED);
         let captured = ended.and_then(|()| {
             let mut ready = std::ptr::null_mut();

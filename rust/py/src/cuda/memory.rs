@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict};
 use rushlight_core::layout::Layout;
 use rushlight_cuda::card::{self, Card};
 use rushlight_cuda::statistics::Count;
-use rushlight_cuda::{ipc, memory, pinned};
+use rushlight_cuda::{ipc, memory, pinned, sent};
 use rushlight_dispatch::create;
 
 use crate::errors::raise;
@@ -162,8 +162,8 @@ fn _cuda_receive(
 #[pyfunction]
 fn _cuda_ipc_collect(py: Python<'_>) -> usize {
     py.detach(|| {
-        ipc::collect();
-        ipc::sent()
+        sent::collect();
+        sent::count()
     })
 }
 
