@@ -36,7 +36,7 @@ pub fn is_capturing(device: u8, stream: StreamId) -> bool {
 pub struct Relaxed(Option<CUstreamCaptureMode>);
 
 impl Relaxed {
-    pub fn new() -> Relaxed {
+    pub fn begin() -> Relaxed {
         if CAPTURES.load(Ordering::Relaxed) == 0 {
             return Relaxed(None);
         }

@@ -39,7 +39,7 @@ struct Driver;
 
 impl Source for Driver {
     fn allocate(&mut self, bytes: usize) -> Option<usize> {
-        let _relaxed = capture::Relaxed::new();
+        let _relaxed = capture::Relaxed::begin();
         let mut address = 0;
         // SAFETY: a context is current, and the pointer is that of a local variable.
         let status = unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) };

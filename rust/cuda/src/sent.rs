@@ -13,6 +13,7 @@ struct Sent {
 }
 
 static SENT: ForkMutex<Vec<Sent>> = ForkMutex::new(Rank::Tables, Vec::new());
+
 /// Keeps a storage until the pipe of which `ended` is the reading end has no writer.
 pub fn keep(storage: &Storage, ended: OwnedFd) {
     SENT.lock().push(Sent { ended, _storage: storage.clone(), generation: fork::generation() });

@@ -68,11 +68,12 @@ fn _cuda_set_memory_limit(device: u8, nbytes: Option<usize>) {
     memory::set_limit(device, nbytes);
 }
 
+type BlockRow = (usize, usize, usize, usize, usize, &'static str, bool, u64);
+
 /// The blocks of a device: address, size, requested size, segment, stream, state, whether its segment is for small blocks, and the
 /// number of its pool.
 #[pyfunction]
-#[expect(clippy::type_complexity, reason = "a row of a table")]
-fn _cuda_memory_blocks(device: u8) -> Vec<(usize, usize, usize, usize, usize, &'static str, bool, u64)> {
+fn _cuda_memory_blocks(device: u8) -> Vec<BlockRow> {
     use rushlight_cuda::allocator::{Piece, State};
     let row = |piece: Piece| {
         let state = match piece.state {
