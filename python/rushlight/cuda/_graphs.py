@@ -89,14 +89,14 @@ class graph:
         capture_error_mode: see `CUDAGraph.capture_begin`.
     """
 
-    default_capture_stream: Any = None
+    default_capture_stream = None
 
     def __init__(
         self, cuda_graph: CUDAGraph, pool: Any = None, stream: Any = None, capture_error_mode: str = "global"
     ) -> None:
         if stream is None:
             if graph.default_capture_stream is None:
-                graph.default_capture_stream = Stream()
+                graph.default_capture_stream = Stream()  # type: ignore[assignment]
             stream = graph.default_capture_stream
         self.pool, self.capture_stream, self.cuda_graph = pool, stream, cuda_graph
         self.capture_error_mode = capture_error_mode

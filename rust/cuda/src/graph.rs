@@ -2,62 +2,24 @@
 //!
 //! Captured work does not run. Its memory comes from a pool of the graph, so that it stays where the graph expects it.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUstreamCaptureMode};
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::fork;
 use rushlight_core::{Error, Result};
 
 use crate::allocator::PoolId;
-use crate::driver::check;
+use crate::driver::{check, initialize};
 use crate::stream::{self, handle};
-use crate::{card, memory};
+use crate::{capture, card, memory};
 
-/// How many captures are in progress.
-static CAPTURES: AtomicUsize = AtomicUsize::new(0);
 static LAST_POOL: AtomicU64 = AtomicU64::new(0);
 
 /// A pool for graphs.
 pub fn new_pool() -> PoolId {
     PoolId(LAST_POOL.fetch_add(1, Ordering::Relaxed) + 1)
-}
-
-/// Whether work that is enqueued on a stream is being captured.
-pub fn is_capturing(device: u8, stream: StreamId) -> bool {
-    if CAPTURES.load(Ordering::Relaxed) == 0 || card::select(device).is_err() {
-        return false;
-    }
-    let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-    // SAFETY: a context is current, streams are never destroyed, and the pointer is that of a local variable.
-    let answered = check(unsafe { sys::cuStreamIsCapturing(handle(stream), &raw mut status) });
-    answered.is_ok() && status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE
-}
-
-/// Permits this thread to call what is unsafe during a capture, such as an allocation, until it is dropped.
-pub struct Relaxed(Option<CUstreamCaptureMode>);
-
-impl Relaxed {
-    pub fn new() -> Relaxed {
-        if CAPTURES.load(Ordering::Relaxed) == 0 {
-            return Relaxed(None);
-        }
-        Relaxed(exchange(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED))
-    }
-}
-
-impl Drop for Relaxed {
-    fn drop(&mut self) {
-        if let Some(mode) = self.0 {
-            exchange(mode);
-        }
-    }
-}
-
-fn exchange(mut mode: CUstreamCaptureMode) -> Option<CUstreamCaptureMode> {
-    // SAFETY: the driver is loaded, and the pointer is that of a local variable.
-    check(unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) }).ok().map(|()| mode)
 }
 
 /// The mode of a name in `torch.cuda.graph`.
@@ -97,13 +59,17 @@ impl Default for Graph {
 }
 
 impl Graph {
-    fn stage(&self) -> std::sync::MutexGuard<'_, (Stage, PoolId)> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The state; a forked child leaves the graph of its parent alone.
+    fn stage(&self) -> Result<MutexGuard<'_, (Stage, PoolId)>> {
+        if self.generation != fork::generation() {
+            initialize()?;
+        }
+        Ok(self.stage.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Begins to record the work of this thread's current stream, with memory of a pool.
     pub fn begin(&self, pool: Option<PoolId>, error_mode: &str) -> Result<()> {
-        let mut stage = self.stage();
+        let mut stage = self.stage()?;
         if !matches!(stage.0, Stage::Empty) {
             return Err(Error::runtime(
                 "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance.",
@@ -124,13 +90,13 @@ impl Graph {
             ));
         }
         let pool = pool.unwrap_or_else(new_pool);
-        CAPTURES.fetch_add(1, Ordering::Relaxed);
+        capture::count(true);
         memory::begin_capture(device, pool);
         // SAFETY: a context is current, and streams are never destroyed.
         if let Err(error) = check(unsafe { sys::cuStreamBeginCapture_v2(handle(stream), mode) }) {
             memory::end_capture(device);
             memory::let_go_of_pool(device, pool);
-            CAPTURES.fetch_sub(1, Ordering::Relaxed);
+            capture::count(false);
             return Err(error);
         }
         *stage = (Stage::Capturing(device, stream), pool);
@@ -139,7 +105,7 @@ impl Graph {
 
     /// Ends the record.
     pub fn end(&self) -> Result<()> {
-        let mut stage = self.stage();
+        let mut stage = self.stage()?;
         let (Stage::Capturing(device, stream), pool) = *stage else {
             return Err(Error::runtime("capture_end() called before capture_begin()."));
         };
@@ -148,7 +114,7 @@ impl Graph {
         // SAFETY: a context is current, and the pointer is that of a local variable.
         let ended = check(unsafe { sys::cuStreamEndCapture(handle(stream), &raw mut graph) });
         memory::end_capture(device);
-        CAPTURES.fetch_sub(1, Ordering::Relaxed);
+        capture::count(false);
         *stage = (Stage::Empty, PoolId::SHARED);
         let captured = ended.and_then(|()| {
             let mut ready = std::ptr::null_mut();
@@ -173,7 +139,7 @@ impl Graph {
 
     /// Enqueues the recorded work on this thread's current stream of the graph's device.
     pub fn replay(&self) -> Result<()> {
-        let stage = self.stage();
+        let stage = self.stage()?;
         let Stage::Captured(device, _, ready) = stage.0 else {
             return Err(Error::runtime("Called CUDAGraph::replay without a preceding successful capture."));
         };
@@ -184,7 +150,7 @@ impl Graph {
 
     /// Forgets the recorded work.
     pub fn reset(&self) -> Result<()> {
-        let mut stage = self.stage();
+        let mut stage = self.stage()?;
         if let (Stage::Captured(device, graph, ready), pool) = *stage {
             card::select(device)?.synchronize()?;
             // SAFETY: a context is current; the work has run, and nothing else refers to the graph.
@@ -199,18 +165,17 @@ impl Graph {
     }
 
     /// The pool of the graph, if it was captured.
-    pub fn pool(&self) -> Option<PoolId> {
-        let (stage, pool) = &*self.stage();
-        (!matches!(stage, Stage::Empty)).then_some(*pool)
+    pub fn pool(&self) -> Result<Option<PoolId>> {
+        let (stage, pool) = &*self.stage()?;
+        Ok((!matches!(stage, Stage::Empty)).then_some(*pool))
     }
 }
 
 impl Drop for Graph {
     fn drop(&mut self) {
         if self.generation == fork::generation() {
-            if let Stage::Capturing(..) = self.stage().0 {
-                let _ = self.end();
-            }
+            // One of both does something.
+            let _ = self.end();
             let _ = self.reset();
         }
     }

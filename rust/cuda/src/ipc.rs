@@ -5,7 +5,7 @@
 //! tensors or has ended, whatever ended it. A message on its way holds the pipe too.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Weak};
 
 use cudarc::driver::sys;
@@ -15,7 +15,7 @@ use rushlight_core::fork::{self, ForkMutex, Rank};
 use rushlight_core::{Device, Error, Result, Storage};
 
 use crate::driver::check;
-use crate::{card, memory, stream};
+use crate::{card, memory, sent, stream};
 
 /// The driver's name of a segment.
 pub type Handle = [u8; 64];
@@ -30,14 +30,6 @@ pub struct Export {
     pub held: OwnedFd,
 }
 
-/// A storage that other processes may use, and the end of the pipe that tells when they do not.
-struct Sent {
-    ended: OwnedFd,
-    _storage: Storage,
-    generation: u64,
-}
-
-static SENT: ForkMutex<Vec<Sent>> = ForkMutex::new(Rank::Tables, Vec::new());
 static OPEN: ForkMutex<BTreeMap<(u8, Handle), Weak<Segment>>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
 
 fn last_error(what: &str) -> Error {
@@ -56,7 +48,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd)> {
 
 /// Prepares a storage for other processes. Work that was enqueued on it has run when the function returns.
 pub fn export(storage: &Storage) -> Result<Export> {
-    collect();
+    sent::collect();
     let Device::Cuda(device) = storage.device() else {
         return Err(Error::runtime("only memory of a device has a handle for other processes"));
     };
@@ -76,32 +68,8 @@ pub fn export(storage: &Storage) -> Result<Export> {
     // SAFETY: the segment came from the driver, and the pointer is that of a local variable.
     check(unsafe { sys::cuIpcGetMemHandle(&raw mut handle, segment as u64) })?;
     let (ended, held) = pipe()?;
-    SENT.lock().push(Sent { ended, _storage: storage.clone(), generation: fork::generation() });
+    sent::keep(storage, ended);
     Ok(Export { device, handle: handle.reserved.map(|byte| byte as u8), offset, bytes: storage.len(), held })
-}
-
-/// Gives up the storages that no other process uses any more.
-pub fn collect() {
-    let finished: Vec<Sent> = {
-        let mut sent = SENT.lock();
-        let mut polled: Vec<libc::pollfd> =
-            sent.iter().map(|one| libc::pollfd { fd: one.ended.as_raw_fd(), events: 0, revents: 0 }).collect();
-        // SAFETY: the list has the length that is passed.
-        if unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, 0) } <= 0 {
-            return;
-        }
-        let mut ended = polled.into_iter().map(|one| one.revents & libc::POLLHUP != 0);
-        let (finished, kept) = std::mem::take(&mut *sent).into_iter().partition(|_| ended.next().unwrap_or(false));
-        *sent = kept;
-        finished
-    };
-    // Dropped without the lock, because the allocator has one of its own.
-    drop(finished);
-}
-
-/// How many storages other processes may use.
-pub fn sent() -> usize {
-    SENT.lock().iter().filter(|one| one.generation == fork::generation()).count()
 }
 
 /// A segment of another process, in this one.

@@ -8,9 +8,9 @@ use rushlight_core::device_memory::StreamId;
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Error, Result};
 
+use crate::capture;
 use crate::card::Card;
 use crate::driver::check;
-use crate::graph;
 use crate::kernels::type_name;
 use crate::stream;
 
@@ -171,7 +171,7 @@ pub unsafe fn launch(
             std::ptr::null_mut(),
         )
     })?;
-    if is_blocking() && !graph::is_capturing(card.index, stream) {
+    if is_blocking() && !capture::is_capturing(card.index, stream) {
         stream::synchronize(card.index, stream)
     } else {
         Ok(())

@@ -4,8 +4,8 @@
 //! - `card` is a device: its context and properties, and the current device of a thread.
 //! - `stream` has streams and events, and the current stream of a thread.
 //! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor.
-//! - `pinned` is page-locked memory of the host; `ipc` is memory of devices that several processes use.
-//! - `graph` records work and enqueues it again.
+//! - `pinned` is page-locked memory of the host; `ipc` is memory of devices that several processes use, `sent` what this one has sent.
+//! - `graph` records work and enqueues it again; `capture` tells whether work is being recorded.
 //! - `library` finds NVIDIA's other libraries.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
 //! - `copy`, `elementwise`, `reduce` and `matmul` enqueue work. They return before it has run.
@@ -14,6 +14,7 @@
 //! No operation waits for the device unless its result is needed on the host.
 
 pub mod allocator;
+pub mod capture;
 pub mod card;
 pub mod copy;
 pub mod driver;
@@ -28,6 +29,7 @@ pub mod memory;
 pub mod pinned;
 pub mod program;
 pub mod reduce;
+pub mod sent;
 pub mod statistics;
 pub mod stream;
 

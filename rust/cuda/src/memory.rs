@@ -13,9 +13,9 @@ use rushlight_core::{Class, Device, Error, Result, Storage};
 use smallvec::SmallVec;
 
 use crate::allocator::{Allocator, Piece, PoolId, Source, State};
+use crate::capture;
 use crate::card;
-use crate::graph;
-use crate::ipc;
+use crate::sent;
 use crate::statistics::Statistics;
 use crate::stream::{self, Event};
 
@@ -39,7 +39,7 @@ struct Driver;
 
 impl Source for Driver {
     fn allocate(&mut self, bytes: usize) -> Option<usize> {
-        let _relaxed = graph::Relaxed::new();
+        let _relaxed = capture::Relaxed::begin();
         let mut address = 0;
         // SAFETY: a context is current, and the pointer is that of a local variable.
         let status = unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) };
@@ -112,7 +112,7 @@ impl Pool {
     /// The pool for an allocation on a stream.
     fn of(&self, device: u8, stream: StreamId) -> PoolId {
         match self.capturing {
-            Some(pool) if graph::is_capturing(device, stream) => pool,
+            Some(pool) if capture::is_capturing(device, stream) => pool,
             _ => PoolId::SHARED,
         }
     }
@@ -198,7 +198,7 @@ fn take(device: u8, bytes: usize, stream: StreamId) -> Result<usize> {
         return Ok(address);
     }
     // Blocks that other streams or processes used may be enough.
-    ipc::collect();
+    sent::collect();
     if let Some(address) = attempt(true) {
         return Ok(address);
     }
@@ -268,7 +268,7 @@ fn out_of_memory(device: u8, bytes: usize, table: &Table) -> Error {
 
 /// Returns the memory that no tensor uses to the driver.
 pub fn empty_cache() {
-    ipc::collect();
+    sent::collect();
     let used: Vec<u8> = card::used().map(|card| card.index).collect();
     for device in used {
         if card::select(device).is_ok() {

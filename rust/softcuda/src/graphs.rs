@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 
-use crate::machine::Machine;
 use crate::status::{
     CAPTURE_INVALIDATED, CAPTURE_UNJOINED, CAPTURE_UNSUPPORTED, INVALID_HANDLE, INVALID_VALUE, SUCCESS, Status,
 };
@@ -136,6 +135,11 @@ impl Graphs {
         None
     }
 
+    /// The work of a graph.
+    pub fn work(&self, graph: usize) -> Option<Vec<Work>> {
+        self.graphs.get(&graph).cloned()
+    }
+
     /// The executable form of a graph.
     pub fn instantiate(&mut self, graph: usize) -> Result<usize, Status> {
         let work = self.graphs.get(&graph).cloned().ok_or(INVALID_HANDLE)?;
@@ -146,16 +150,5 @@ impl Graphs {
 
     pub fn destroy(&mut self, graph: usize) -> Status {
         if self.graphs.remove(&graph).is_some() { SUCCESS } else { INVALID_HANDLE }
-    }
-}
-
-impl Machine {
-    /// Enqueues the work of a graph.
-    pub fn launch_graph(&mut self, graph: usize, stream: usize) -> Status {
-        let Some(work) = self.graphs.graphs.get(&graph).cloned() else { return INVALID_HANDLE };
-        for one in work {
-            self.enqueue(stream, one);
-        }
-        SUCCESS
     }
 }

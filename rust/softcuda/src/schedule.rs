@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::time::Instant;
 
 use crate::machine::Machine;
-use crate::status::{ILLEGAL_ADDRESS, LAUNCH_FAILED, MISALIGNED, SUCCESS, Status};
+use crate::status::{ILLEGAL_ADDRESS, INVALID_HANDLE, LAUNCH_FAILED, MISALIGNED, SUCCESS, Status};
 use crate::streams::{Source, Work};
 
 impl Machine {
@@ -15,6 +15,15 @@ impl Machine {
             stream.queue.push_back(work);
         }
         self.progress();
+    }
+
+    /// Enqueues the work of a graph.
+    pub fn launch_graph(&mut self, graph: usize, stream: usize) -> Status {
+        let Some(work) = self.graphs.work(graph) else { return INVALID_HANDLE };
+        for one in work {
+            self.enqueue(stream, one);
+        }
+        SUCCESS
     }
 
     /// Runs a little work at random.

@@ -14,6 +14,7 @@
 mod destination;
 pub mod devices;
 pub mod errors;
+mod generators;
 mod kernels;
 pub mod lazy_conj;
 mod numbers;
@@ -38,7 +39,7 @@ use crate::fast_path::{self, GilHeld};
 use crate::interceptors::{self, Entry, Modes, Rest};
 use crate::operator::{Accepts, Args, Implementation, Operator, Tags};
 use crate::variants::check_no_gradient;
-use crate::{autocast, call_cache, create, generator, node, profile, quantized, sparse, subgraph, vmap};
+use crate::{autocast, call_cache, create, node, profile, quantized, sparse, subgraph, vmap};
 
 static INTERCEPTORS: [Entry; 9] = [
     Entry(Modes::AUTOCAST, autocast::intercept),
@@ -147,7 +148,7 @@ fn take_steps(args: Args, target: Target, declined: bool) -> Result<Output> {
         return delegate(choose, args, target);
     }
     if args.op.tags.has(Tags::RANDOM)
-        && let Some(args) = generator::completed(&args).map_err(|error| error.operator(args.op.display_name(false)))?
+        && let Some(args) = generators::completed(&args).map_err(|error| error.operator(args.op.display_name(false)))?
     {
         return args.call_into(target);
     }

@@ -49,8 +49,10 @@ pub static TO_DTYPE: Operator = Operator {
 
 /// The gradient on the device of the argument that was copied.
 pub fn back_home(d: &BackwardContext, arg: Arg) -> Expr {
-    match d.meta(arg) {
-        Some(meta) if meta.device != d.results[0].device => d.grad().call(&TO_DTYPE, [Value::None, meta.device.into()]),
+    match (d.meta(arg), d.results.first()) {
+        (Some(meta), Some(result)) if meta.device != result.device => {
+            d.grad().call(&TO_DTYPE, [Value::None, Value::Device(meta.device)])
+        }
         _ => d.grad(),
     }
 }

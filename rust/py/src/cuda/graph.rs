@@ -35,8 +35,8 @@ impl PyGraph {
 
     /// The number of the graph's pool; None before a capture.
     #[getter]
-    fn pool(&self) -> Option<u64> {
-        self.0.pool().map(|pool| pool.0)
+    fn pool(&self) -> PyResult<Option<u64>> {
+        Ok(self.0.pool().map_err(raise)?.map(|pool| pool.0))
     }
 }
 

@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict};
 use rushlight_core::layout::Layout;
 use rushlight_cuda::card::{self, Card};
 use rushlight_cuda::statistics::Count;
-use rushlight_cuda::{ipc, memory, pinned};
+use rushlight_cuda::{ipc, memory, pinned, sent};
 use rushlight_dispatch::create;
 
 use crate::errors::raise;
@@ -68,11 +68,12 @@ fn _cuda_set_memory_limit(device: u8, nbytes: Option<usize>) {
     memory::set_limit(device, nbytes);
 }
 
+type BlockRow = (usize, usize, usize, usize, usize, &'static str, bool, u64);
+
 /// The blocks of a device: address, size, requested size, segment, stream, state, whether its segment is for small blocks, and the
 /// number of its pool.
 #[pyfunction]
-#[expect(clippy::type_complexity, reason = "a row of a table")]
-fn _cuda_memory_blocks(device: u8) -> Vec<(usize, usize, usize, usize, usize, &'static str, bool, u64)> {
+fn _cuda_memory_blocks(device: u8) -> Vec<BlockRow> {
     use rushlight_cuda::allocator::{Piece, State};
     let row = |piece: Piece| {
         let state = match piece.state {
@@ -162,8 +163,8 @@ fn _cuda_receive(
 #[pyfunction]
 fn _cuda_ipc_collect(py: Python<'_>) -> usize {
     py.detach(|| {
-        ipc::collect();
-        ipc::sent()
+        sent::collect();
+        sent::count()
     })
 }
 

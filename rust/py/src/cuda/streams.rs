@@ -68,7 +68,7 @@ impl PyStream {
 
     #[getter]
     fn is_capturing(&self) -> bool {
-        rushlight_cuda::graph::is_capturing(self.0.device(), self.0.id())
+        rushlight_cuda::capture::is_capturing(self.0.device(), self.0.id())
     }
 
     fn set_current(&self) {
