@@ -62,6 +62,7 @@ CLOSED_TO_FORKS = {
     "py/src/autograd/source_location.rs:PACKAGE_DIR": "set with the GIL held, so that nobody else can fork",
     "py/src/autograd/source_location.rs:LASTI": "set with the GIL held, so that nobody else can fork",
     "py/src/entry.rs:CALLABLES": "set when the engine starts",
+    "py/src/entry.rs:signatures": "set with the GIL held, so that nobody else can fork",
     "simd/src/testing.rs:TURN": "of tests",
     "softcuda/src/machine.rs:MACHINE": "of tests",
 }

@@ -123,17 +123,20 @@ def main():
     options = parser.parse_args()
     started, counts, groups = time.monotonic(), Counter(), defaultdict(list)
     file = options.findings.open("w") if options.findings else None
-    for found in verdicts(options.source, options.first, options.calls):
-        if is_known(found):
-            counts["left out"] += 1
-            continue
-        one = found.differs in ("answered", "refused")
-        counts["crash" if found.differs == "crash" else "one refused" if one else f"both {found.ending}"] += 1
-        if found.differs:
-            counts[found.differs] += 1
-            groups[group(found)].append(found)
-            if file:
-                file.write(json.dumps(found) + "\n")
+    try:
+        for found in verdicts(options.source, options.first, options.calls):
+            if is_known(found):
+                counts["left out"] += 1
+                continue
+            one = found.differs in ("answered", "refused")
+            counts["crash" if found.differs == "crash" else "one refused" if one else f"both {found.ending}"] += 1
+            if found.differs:
+                counts[found.differs] += 1
+                groups[group(found)].append(found)
+                if file:
+                    file.write(json.dumps(found) + "\n")
+    except KeyboardInterrupt:  # the summary of the calls so far
+        pass
     print("\n".join(summary(counts, groups, options.groups)))
     print(f"\n{time.monotonic() - started:.0f} s")
 

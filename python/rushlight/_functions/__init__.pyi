@@ -220,15 +220,15 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of the vectors' elements, a row each."""
 def cat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """Concatenates tensors along `dim`; all other sizes must be equal."""
-def cdist(x1: Tensor, x2: Tensor, p: _float = 2.0, compute_mode: _str | None = None) -> Tensor:
+def cdist(x1: Tensor, x2: Tensor, p: _float = 2.0, compute_mode: _str = ...) -> Tensor:
     """The distances between each vector of `x1` (its rows) and each of `x2`."""
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smallest integer that is not below each element."""
 def ceil_(input: Tensor) -> Tensor:
     """The smallest integer that is not below each element."""
-def celu(input: Tensor, alpha: _float = 1.0) -> Tensor:
+def celu(input: Tensor, alpha: _Number = 1.0) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
-def celu_(input: Tensor, alpha: _float = 1.0) -> Tensor:
+def celu_(input: Tensor, alpha: _Number = 1.0) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
     """Interleaves the channels of `groups` groups of `(N, C, *)`."""

@@ -41,9 +41,9 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
     """The cross entropy between probabilities and the targets' probabilities; logarithms are limited to -100."""
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ..., pos_weight: Tensor | None = None) -> Tensor:
     """The binary cross entropy of the sigmoid of scores, computed without overflow; `pos_weight` weighs the positive targets."""
-def celu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
+def celu(input: Tensor, alpha: _Number = 1.0, inplace: _bool = False) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
-def celu_(input: Tensor, alpha: _float = 1.0) -> Tensor:
+def celu_(input: Tensor, alpha: _Number = 1.0) -> Tensor:
     """Each element, `alpha * (exp(x / alpha) - 1)` where it is negative."""
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
     """Interleaves the channels of `groups` groups of `(N, C, *)`."""
@@ -76,9 +76,9 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
     """The cross entropy between the softmax of scores and the target classes, or their probabilities."""
 def dropout(input: Tensor, p: _float, train: _bool) -> Tensor:
     """In training, zeroes each element with probability `p` and divides the rest by `1 - p`; else the input itself."""
-def elu(input: Tensor, alpha: _float = 1.0, inplace: _bool = False) -> Tensor:
+def elu(input: Tensor, alpha: _Number = 1.0, inplace: _bool = False) -> Tensor:
     """Each element, `alpha * (exp(x) - 1)` where it is negative."""
-def elu_(input: Tensor, alpha: _float = 1.0) -> Tensor:
+def elu_(input: Tensor, alpha: _Number = 1.0) -> Tensor:
     """Each element, `alpha * (exp(x) - 1)` where it is negative."""
 def fold(input: Tensor, output_size: _int | Sequence[_int], kernel_size: _int | Sequence[_int], dilation: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, stride: _int | Sequence[_int] = 1) -> Tensor:
     """Sums columns of sliding blocks into images of `output_size`, the reverse of `unfold`; overlapping blocks are added."""
@@ -118,9 +118,9 @@ def l1_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, re
     """The absolute differences, as mean, sum or (`"none"`) each; weighted by `weight`, which has the input's shape."""
 def layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05) -> Tensor:
     """Normalises over the last dimensions, whose sizes are `normalized_shape`."""
-def leaky_relu(input: Tensor, negative_slope: _float = 0.01, inplace: _bool = False) -> Tensor:
+def leaky_relu(input: Tensor, negative_slope: _Number = 0.01, inplace: _bool = False) -> Tensor:
     """Each element, times `negative_slope` where it is negative."""
-def leaky_relu_(input: Tensor, negative_slope: _float = 0.01) -> Tensor:
+def leaky_relu_(input: Tensor, negative_slope: _Number = 0.01) -> Tensor:
     """Each element, times `negative_slope` where it is negative."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """Applies an affine map to the last dimension."""
@@ -204,9 +204,9 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average: _bool | None =
     """The logistic loss of scores whose targets are 1 or -1."""
 def softmin(input: Tensor, dim: _int, dtype: _dtype | None = None) -> Tensor:
     """Softmax of the negative."""
-def softplus(input: Tensor, beta: _float = 1, threshold: _float = 20, *, out: Tensor | None = None) -> Tensor:
+def softplus(input: Tensor, beta: _Number = 1, threshold: _Number = 20, *, out: Tensor | None = None) -> Tensor:
     """A smooth `relu`; linear where `beta * input` is above `threshold`."""
-def softshrink(input: Tensor, lambd: _float = 0.5, *, out: Tensor | None = None) -> Tensor:
+def softshrink(input: Tensor, lambd: _Number = 0.5, *, out: Tensor | None = None) -> Tensor:
     """Each element shrunk towards zero by `lambd`."""
 def softsign(input: Tensor) -> Tensor:
     """`x / (1 + abs(x))`"""

@@ -14,7 +14,6 @@ use super::messages::{items_of, takes_fewer, twice, unexpected, wrong_item};
 use super::refusal::first_wrong;
 use super::signatures::{Expected, Signature, Signatures};
 use crate::errors::{self, kind_of};
-use crate::object;
 
 /// The functions of `torch.nn.functional` that are not written in Python.
 const COMPILED: &[&str] = &[
@@ -164,10 +163,5 @@ fn not_tensors(name: &str, expected: &[Expected], call: &Call) -> Option<String>
         [single] if name.starts_with("atleast") || name == "meshgrid" => items_of(single),
         _ => positional.clone(),
     };
-    if let ([single], true, true) = (&positional[..], items.is_empty(), name.starts_with("atleast"))
-        && !object::is_tensor(single)
-    {
-        return Some(errors::invalid_combination(name, [kind_of(single)].into_iter(), std::iter::empty()));
-    }
     wrong_item(&items, name, expected.first()?, Some(1))
 }
