@@ -366,6 +366,27 @@ def test_linear_cross_entropy_in_chunks():
         assert torch.allclose(found[0][0], whole)
 
 
+def test_linear_cross_entropy_in_chunks_has_the_gradients_of_its_forward_pass_alone():
+    x, table = torch.randn(4, 3, requires_grad=True), torch.randn(5, 3, requires_grad=True)
+    target = torch.tensor([0, 4, 2, 2])
+
+    def loss(**options):
+        options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2, **options)
+        return F.linear_cross_entropy(x, table, target, options=options)
+
+    once = loss()
+    once.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="linear_cross_entropy chunked backward called twice"):
+        once.backward()
+    direction = torch.tensor(2.0, requires_grad=True)
+    (first,) = torch.autograd.grad(loss(allow_retain_graph=True), x, direction, create_graph=True)
+    second = torch.autograd.grad(first.sum(), (x, table, direction), allow_unused=True)
+    assert second[:2] == (None, None) and torch.allclose(second[2], first.sum() / 2)
+    with torch.no_grad():
+        assert not loss().requires_grad
+    assert torch.allclose(loss(), F.linear_cross_entropy(x, table, target))
+
+
 def test_linear_cross_entropy_refuses():
     loss = torch.nn.functional.linear_cross_entropy
     with pytest.raises(RuntimeError, match="expected input with dimensionality 1 or 2, got 3"):

@@ -23,7 +23,7 @@ class LinearCrossEntropyOptions:
     """Makes `linear_cross_entropy` split the batch into chunks, so that only one chunk's scores exist at a time.
 
     Args:
-        allow_retain_graph: accepted; backward may always run again.
+        allow_retain_graph: whether backward may run again through a sum or a mean.
         batch_chunk_size: the number of samples per chunk.
         chunking_method: how to choose the chunk size: "aspect_ratio" makes a chunk's scores about as large as the
             input, "aspect_ratio:N" ``N`` times smaller; "auto" is "aspect_ratio:2".
@@ -102,10 +102,12 @@ def linear_cross_entropy(
         weight, reduction, label_smoothing: as in `cross_entropy`.
         ignore_index: targets with this class index are ignored; -100 by default.
         options: splits the batch into chunks if targets are class indices and there is no label smoothing. The scores
-            of all samples then never exist at the same time.
+            of all samples then never exist at the same time. A sum or mean has no second gradients then, because its
+            gradients are computed with it.
 
     Raises:
-        RuntimeError: the shapes do not match, or ``ignore_index`` is given with probabilities.
+        RuntimeError: the shapes do not match, ``ignore_index`` is given with probabilities, or backward runs again
+            through a sum or mean in chunks without ``allow_retain_graph``.
 
     >>> torch.nn.functional.linear_cross_entropy(torch.ones(2, 3), torch.zeros(4, 3), torch.tensor([0, 3]))
     tensor(1.3863)
@@ -137,24 +139,70 @@ def linear_cross_entropy(
             f"out_features={sizes}, tracing=False, linear_bias.shape={None if linear_bias is None else tuple(linear_bias.shape)}.",
         )
         return losses(input, target, table, bias, reduction)
-    if input.dim() == 1:
-        lone = losses(input[None], target[None], table, bias, reduction)
-        return lone.squeeze(0) if reduction == "none" else lone
+    one_sample = input.dim() == 1
+    if one_sample:
+        input, target = input[None], target[None]
     size = options.chunk(input.shape[0], input.shape[1], classes)
-    of_chunks = "none" if reduction == "none" else "sum"
-    parts = [
-        torch.utils.checkpoint.checkpoint(losses, *pair, table, bias, of_chunks, use_reentrant=False)
-        for pair in zip(input.split(size), target.split(size))
-    ]
     if reduction == "none":
-        return torch.cat(parts)
-    total = torch.stack(parts).sum()
+        parts = [
+            torch.utils.checkpoint.checkpoint(losses, *pair, table, bias, "none", use_reentrant=False)
+            for pair in zip(input.split(size), target.split(size))
+        ]
+        return parts[0].squeeze(0) if one_sample else torch.cat(parts)
+    operands = (input, table) if bias is None else (input, table, bias)
+    if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
+        total = _SumOfChunks.apply(input, table, bias, target, size, losses, options.allow_retain_graph)
+    else:
+        pairs = zip(input.split(size), target.split(size))
+        total = torch.stack([losses(*pair, table, bias, "sum") for pair in pairs]).sum()
     if reduction == "sum":
         return total
     counted = target != ignored
     if weight is None:
         return total / counted.sum()
-    return total / weight[target.where(counted, 0)].where(counted, 0).sum()
+    return total / weight.detach()[target.where(counted, 0)].where(counted, 0).sum()
+
+
+class _SumOfChunks(torch.autograd.Function):
+    """The sum of the losses of all chunks. The gradients of a chunk are computed while its scores exist, and kept."""
+
+    @staticmethod
+    def forward(ctx, input, table, bias, target, size, losses, repeatable):
+        wanted = ctx.needs_input_grad[:3]
+        table, bias = (
+            None if tensor is None else tensor.detach().requires_grad_(needed)
+            for tensor, needed in zip((table, bias), wanted[1:])
+        )
+        sums, of_input, of_others = [], [], []
+        for part, labels in zip(input.split(size), target.split(size)):
+            part = part.detach().requires_grad_(wanted[0])
+            with torch.enable_grad():
+                loss = losses(part, labels, table, bias, "sum")
+            sums.append(loss.detach())
+            operands = [tensor for tensor, needed in zip((part, table, bias), wanted) if needed]
+            grads = torch.autograd.grad(loss, operands) if operands else ()
+            if wanted[0]:
+                of_input.append(grads[0])
+                grads = grads[1:]
+            of_others = [before + grad for before, grad in zip(of_others, grads)] if of_others else list(grads)
+        found = iter(of_others)
+        ctx.kept = [
+            torch.cat(of_input) if wanted[0] else None,
+            *(next(found) if needed else None for needed in wanted[1:]),
+        ]
+        ctx.repeatable = repeatable
+        return torch.stack(sums).sum()
+
+    @staticmethod
+    def backward(ctx, grad):
+        if ctx.kept is None:
+            raise RuntimeError(
+                "linear_cross_entropy chunked backward called twice; retain_graph=True / double backward are not supported."
+            )
+        grads = [None if kept is None else kept * grad for kept in ctx.kept]
+        if not ctx.repeatable:
+            ctx.kept = None
+        return *grads, None, None, None, None
 
 
 def _check(input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, tuple[int, ...]]:
