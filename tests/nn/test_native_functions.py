@@ -15,7 +15,9 @@ def test_copies_of_the_parts_of_sparse_tensors():
     for name, of in (("crow", rows), ("col", rows), ("ccol", columns), ("row", columns)):
         part, copied = getattr(of, f"{name}_indices")(), getattr(torch, f"{name}_indices_copy")(of)
         assert torch.equal(part, copied) and part.data_ptr() != copied.data_ptr()
-    with pytest.raises(RuntimeError, match="crow_indices expected sparse row compressed tensor layout but got SparseCsc"):
+    with pytest.raises(
+        RuntimeError, match="crow_indices expected sparse row compressed tensor layout but got SparseCsc"
+    ):
         torch.crow_indices_copy(columns)
 
 
