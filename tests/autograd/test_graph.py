@@ -339,9 +339,8 @@ met.wait()
 time.sleep(0.01)
 print("end")
 """
-        for _ in range(3):
-            done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-            assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr[-500:]
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr[-500:]
 
     def test_a_finalizer_may_change_the_memory_of_a_tensor_while_daemons_wait_for_the_end(self):
         script = """

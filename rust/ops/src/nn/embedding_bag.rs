@@ -195,7 +195,8 @@ impl Bags {
         let scaled = scaled.map(|scaled| plain(scaled, dtype)).transpose()?;
         let sums = create::empty(&[self.sizes.len() as isize, width], dtype, Device::Cpu)?;
         let size = dtype.size() as isize;
-        let first = |pin: &Pin, tensor: &Tensor| pin.as_ptr().wrapping_offset(tensor.layout().offset * size).cast_const();
+        let first =
+            |pin: &Pin, tensor: &Tensor| pin.as_ptr().wrapping_offset(tensor.layout().offset * size).cast_const();
         let table = weight.storage().pin()?;
         let factors = scaled.as_ref().map(|scaled| scaled.storage().pin()).transpose()?;
         let factors_at = factors.as_ref().zip(scaled.as_ref()).map(|(pin, scaled)| first(pin, scaled));
@@ -203,7 +204,9 @@ impl Bags {
         let list = embedding::Bags { sizes: &self.sizes, rows: &self.counted };
         let step = weight.layout().strides[0].wrapping_mul(size);
         // SAFETY: `read` has checked the rows and counted those of each bag; the weights are as many as indices.
-        unsafe { embedding::sum_bags(dtype, first(&table, weight), step, width as usize, &list, factors_at, out.as_ptr())? };
+        unsafe {
+            embedding::sum_bags(dtype, first(&table, weight), step, width as usize, &list, factors_at, out.as_ptr())?
+        };
         drop(out);
         Ok(Some(sums))
     }
