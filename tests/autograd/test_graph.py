@@ -344,7 +344,7 @@ print("end")
 
     def test_a_finalizer_may_change_the_memory_of_a_tensor_while_daemons_wait_for_the_end(self):
         script = """
-import threading, time
+import builtins, threading, time
 import rushlight as torch
 
 class Late:
@@ -362,7 +362,7 @@ for _ in range(2):
     threading.Thread(target=work, daemon=True).start()
 met.wait()
 time.sleep(0.05)
-late = Late()
+builtins.late = Late()
 late.tensor, late.other = torch.zeros(1), torch.ones(2)
 """
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
