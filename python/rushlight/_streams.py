@@ -127,8 +127,6 @@ class Event:
     True
     """
 
-    _recorded: Any = None
-
     def __init__(
         self, device: Any = None, *, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
     ) -> None:
@@ -138,6 +136,7 @@ class Event:
                 raise TypeError(f"Event(): argument '{name}' must be bool, not {type(value).__name__}")
         self._kind = _kind(device)
         self._timed = enable_timing
+        self._recorded: Any = None
 
     @property
     def device(self) -> _C.device | None:

@@ -145,6 +145,7 @@ class Tensor:
     def _version(self) -> _int: ...
     @property
     def _base(self) -> Tensor | None: ...
+    _backward_hooks: Any
     requires_grad: _bool
     grad: Tensor | None
     data: Tensor

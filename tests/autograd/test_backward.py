@@ -539,3 +539,27 @@ def test_a_part_of_a_node_that_saves_something_runs_once():
     result.backward()
     with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
         result.backward()
+
+
+def test_hooks_of_a_tensor_as_an_attribute():
+    x = torch.ones(2, requires_grad=True)
+    assert x._backward_hooks is None and torch.ones(2)._backward_hooks is None
+
+    def double(grad):
+        return grad * 2
+
+    handle = x.register_hook(double)
+    assert list(x._backward_hooks.items()) == [(0, double)]
+    y = x.exp()
+    y.register_hook(print)
+    assert list(y._backward_hooks.values()) == [print] and list(x._backward_hooks.values()) == [double]
+    with pytest.raises(RuntimeError, match="^Deletion of _backwards_hooks not allowed!$"):
+        del x._backward_hooks
+    handle.remove()
+    assert x._backward_hooks is None
+    x._backward_hooks = {5: double, 7: double}
+    x.sum().backward()
+    assert x.grad.tolist() == [4, 4] and len(x._backward_hooks) == 2
+    x._backward_hooks = None
+    x.sum().backward()
+    assert x.grad.tolist() == [5, 5]

@@ -127,7 +127,7 @@ def step_within_backward(mark):
 
 def attribute_of_a_leaf_with_a_result(mark):
     x = leaf()
-    x.result, x.mark = (x * x).sum(), mark
+    x.result, x.mark = (x.exp() * x).sum(), mark
 
 
 def attribute_of_a_saved_tensor(mark):
@@ -150,7 +150,7 @@ def hook_of_a_leaf_with_a_result(mark):
 
 def hook_of_a_node_with_a_later_result(mark):
     y = leaf() * 2
-    z = y.view(3).sum()
+    z = y.exp().sin()
     y.grad_fn.register_hook(lambda inputs, outputs: (z, mark) and None)
 
 
@@ -226,10 +226,10 @@ def module_hooks(mark):
 
 CYCLES = [
     attribute_of_a_leaf_with_a_result,
-    hook_of_a_node_with_a_later_result,
     attribute_of_a_saved_tensor,
     attribute_of_a_gradient,
     hook_of_a_leaf_with_a_result,
+    hook_of_a_node_with_a_later_result,
     hook_after_accumulation_with_a_result,
     gradient_of_a_gradient,
     value_of_a_future,

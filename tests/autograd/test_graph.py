@@ -259,29 +259,114 @@ print(found)
 
 
 class TestThreads:
-    def test_daemons_in_overrides_do_not_disturb_the_end_of_the_process(self):
-        """The interpreter unwinds them while the engine's frames are below Python's."""
-        script = """
+    @pytest.mark.parametrize(
+        "place", ["kernel", "forward", "backward", "hook", "pack", "override", "index", "sequence", "number", "apply"]
+    )
+    def test_daemons_do_not_disturb_the_end_of_the_process(self, place):
+        """The interpreter unwinds them, also where the engine's frames are below Python's."""
+        script = f"""
 import threading, time
 import rushlight as torch
 
 met = threading.Barrier(3)
+def stop(where):
+    if where == {place!r}:
+        if not getattr(own, "met", False):
+            own.met = True
+            met.wait()
+        while True:
+            time.sleep(0.0005)
+
+own = threading.local()
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        stop("forward")
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        stop("backward")
+        return grad * 2
 
 class Own(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
+        stop("override")
+        return super().__torch_function__(function, types, args, kwargs or {{}})
+
+class Index:
+    def __index__(self):
+        stop("index")
+        return 0
+
+class Sequence:
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, place):
+        stop("sequence")
+        return (1.0,)[place]
+
+class Number:
+    def __radd__(self, other):
+        stop("number")
+        return other
+
+def pack(tensor):
+    stop("pack")
+    return tensor
+
+def work():
+    torch.tensor(Sequence())
+    if {place!r} == "kernel":
         met.wait()
         while True:
-            time.sleep(0.001)
+            torch.ones(200, 200) @ torch.ones(200, 200)
+    x = torch.ones(3, requires_grad=True)
+    x.register_hook(lambda grad: stop("hook"))
+    torch.ones(3).as_subclass(Own) + 1
+    torch.ones(3)[Index()]
+    torch.ones(3) + Number()
+    torch.ones(3).apply_(lambda value: stop("apply") or value)
+    with torch.autograd.graph.saved_tensors_hooks(pack, pack):
+        Double.apply(x).exp().sum().backward()
 
 for _ in range(2):
-    threading.Thread(target=lambda: torch.ones(3).as_subclass(Own) + 1, daemon=True).start()
+    threading.Thread(target=work, daemon=True).start()
 met.wait()
 time.sleep(0.01)
 print("end")
 """
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr[-500:]
+
+    def test_a_finalizer_may_change_the_memory_of_a_tensor_while_daemons_wait_for_the_end(self):
+        script = """
+import builtins, threading, time
+import rushlight as torch
+
+class Late:
+    def __del__(self):
+        self.tensor.set_(self.other)
+        print(self.tensor.tolist())
+
+def work():
+    met.wait()
+    while True:
+        torch.ones(200, 200) @ torch.ones(200, 200)
+
+met = threading.Barrier(3)
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+met.wait()
+time.sleep(0.05)
+builtins.late = Late()
+late.tensor, late.other = torch.zeros(1), torch.ones(2)
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (0, "[1.0, 1.0]\n"), done.stderr[-500:]
 
     def test_python_nodes_run_where_backward_was_called(self):
         found = []

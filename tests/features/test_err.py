@@ -95,8 +95,10 @@ def test_err_3_values_of_settings(name):
 def shapes(call):
     """The shapes in the lines of an error."""
     lines = refused(call, (RuntimeError, ValueError, IndexError, AssertionError)).split("\n")[1:]
-    found = [line.strip() for line in lines if line.startswith("    (")]
-    assert len({len(line) for line in lines if line.startswith("    (")}) <= 1, "aligned at the right"
+    # The names of operands may follow.
+    lines = [line[: line.index(")") + 1] for line in lines if line.startswith("    (")]
+    found = [line.strip() for line in lines]
+    assert len({len(line) for line in lines}) <= 1, "aligned at the right"
     return ["".join(shape.split()) for shape in found]
 
 

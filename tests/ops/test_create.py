@@ -84,6 +84,13 @@ def test_values(expression, values, dtype):
         ("torch.zeros(2, -1)", RuntimeError, "zeros: Dimension size must be non-negative."),
         ("torch.ones(2, -1)", RuntimeError, "Trying to create tensor with negative dimension -1: [2, -1]"),
         ("torch.zeros(2.5)", TypeError, "zeros(): argument 'size' (position 1) must be tuple of ints, not float"),
+        ("torch.tensor()", TypeError, 'tensor() missing 1 required positional arguments: "data"'),
+        (
+            "torch.as_tensor(dtype=torch.int64)",
+            TypeError,
+            'as_tensor() missing 1 required positional arguments: "data"',
+        ),
+        ("torch.asarray()", TypeError, 'asarray() missing 1 required positional arguments: "obj"'),
         ("torch.zeros()", TypeError, 'zeros() missing 1 required positional arguments: "size"'),
         ("torch.full((2,), 300, dtype=torch.uint8)", RuntimeError, "value cannot be converted to type uint8_t without"),
         ("torch.full((1,), 2**63)", RuntimeError, "value cannot be converted to type int64_t without overflow"),

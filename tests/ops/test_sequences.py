@@ -157,6 +157,27 @@ def test_bags_of_every_mode():
     assert F.embedding_bag(numbers, table, offsets, mode="sum", padding_idx=4)[0].tolist() == table[1].tolist()
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_of_bags_are_the_same_with_and_without_a_graph(dtype, weighted):
+    """Without a graph they are one kernel. Half types are summed in single precision and rounded once."""
+    table = torch.linspace(-3, 2, 40 * 70).reshape(40, 70).to(dtype)
+    numbers, offsets = torch.arange(90) * 7 % 40, torch.tensor([0, 0, 3, 50])
+    weights = torch.linspace(0.1, 1, 90).to(dtype) if weighted else None
+    plain = F.embedding_bag(numbers, table, offsets, mode="sum", per_sample_weights=weights)
+    recorded = table.clone().requires_grad_()
+    assert torch.equal(plain, F.embedding_bag(numbers, recorded, offsets, mode="sum", per_sample_weights=weights))
+    across = table.t().contiguous().t()
+    assert torch.equal(plain, F.embedding_bag(numbers, across, offsets, mode="sum", per_sample_weights=weights))
+    rows = table[numbers].double() * (1 if weights is None else weights.double()[:, None])
+    ends = [(0, 0), (0, 3), (3, 50), (50, 90)]
+    exact = torch.stack([rows[start:end].sum(0) for start, end in ends])
+    precision = torch.finfo(torch.float32 if dtype != torch.float64 else dtype).eps
+    rounded = torch.finfo(dtype).eps / 2 * exact.abs()
+    assert ((plain.double() - exact).abs() <= rounded + 90 * 3 * precision).all()
+    assert plain[0].tolist() == [0] * 70
+
+
 def test_offsets_of_bags_may_not_fall():
     with pytest.raises(RuntimeError, match="offsets must not decrease"):
         F.embedding_bag(torch.tensor([0, 1, 2]), real(3, 2), torch.tensor([0, 2, 1]))

@@ -175,6 +175,7 @@ class Event(_streams.Event):
             raise NotImplementedError("torch.cuda.Event does not take interprocess=True yet")
         self._timed = enable_timing
         self._event: _C._CudaEvent | None = None
+        self._recorded = None
 
     @property
     def cuda_event(self) -> int:

@@ -195,12 +195,12 @@ pub type Edges = SmallVec<[Option<Edge>; 2]>;
 /// Gradients in the order of a node's outputs (incoming) or of its inputs (outgoing).
 pub type Gradients = SmallVec<[Option<Tensor>; 2]>;
 
-/// A tensor that keeps its Python object, for the garbage collector: the object, and how many handles the tensor has.
-/// One of them is the object's.
-#[derive(Clone, Copy)]
-pub struct Keeper {
-    pub(crate) python: *mut c_void,
-    pub(crate) owners: usize,
+/// What a node holds through one handle on a tensor, for the garbage collector.
+pub enum Held {
+    /// The Python object that the tensor keeps, and how many handles the tensor has; one of them is the object's.
+    Object { python: *mut c_void, owners: usize },
+    /// The history of a tensor that has no other handle.
+    History(Edge),
 }
 
 /// The derivative of one recorded call.
@@ -220,8 +220,8 @@ pub trait Backward: Any + Send + Sync {
         let _ = visit;
     }
 
-    /// Visits the tensors that the function holds and that keep their Python objects, each as often as it holds it.
-    fn keepers(&self, visit: &mut dyn FnMut(Keeper)) {
+    /// Visits what the function holds through its tensors.
+    fn held(&self, visit: &mut dyn FnMut(Held)) {
         let _ = visit;
     }
 

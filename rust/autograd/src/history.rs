@@ -11,7 +11,7 @@ use smallvec::smallvec;
 
 use crate::graph::{
     AccumulateGrad, AfterAccumulate, AutogradMeta, Backward, BackwardCall, Edge, Edges, FOR_TANGENTS, Gradients,
-    HISTORY, Node, OutputMeta, REQUIRES_GRAD, RETAINS_GRAD, Tensor, TensorHook, VIEW,
+    HISTORY, Held, Node, NodeHooks, OutputMeta, REQUIRES_GRAD, RETAINS_GRAD, Tensor, TensorHook, VIEW,
 };
 use crate::hook_list::HookHandle;
 use crate::modes::{self, GradMode, InferenceMode};
@@ -380,6 +380,31 @@ impl Tensor {
         Ok(hooks.add_tensor_hook(edge.output, hook))
     }
 
+    /// Visits the Python objects of this tensor's hooks, in the order in which they are called. The hooks keep them alive
+    /// during the visit.
+    pub fn hook_objects(&self, visit: &mut dyn FnMut(*mut c_void)) -> Result<()> {
+        let Some((hooks, own)) = self.hook_list()? else { return Ok(()) };
+        hooks.tensor.each_object(|(output, _), object| {
+            if *output == own && !object.is_null() {
+                visit(object);
+            }
+        });
+        Ok(())
+    }
+
+    /// Removes the hooks on this tensor's gradient.
+    pub fn clear_hooks(&self) -> Result<()> {
+        if let Some((hooks, own)) = self.hook_list()? {
+            hooks.tensor.retain(|(output, _)| *output != own);
+        }
+        Ok(())
+    }
+
+    /// The hooks of the node that computes this tensor's gradient, if there are any, and which of its outputs this is.
+    fn hook_list(&self) -> Result<Option<(Arc<NodeHooks>, u32)>> {
+        Ok(self.gradient_edge()?.and_then(|edge| Some((edge.node().hooks.get()?.clone(), edge.output))))
+    }
+
     /// Visits the Python objects that are freed with this tensor's last handle, as far as they are found at once: those
     /// of its hooks and of the node that made it. It serves Python's garbage collector, which may rely on the result
     /// only if no other handle exists.
@@ -390,9 +415,8 @@ impl Tensor {
                 hooks.objects(visit);
             }
             // The gradient's handles are this one and its object's.
-            let grad = autograd_meta.grad.with(|grad| grad.as_ref().and_then(Tensor::keeper));
-            if let Some(grad) = grad.filter(|grad| grad.owners == 2) {
-                visit(grad.python);
+            if let Some(Held::Object { python, owners: 2 }) = autograd_meta.grad.get().and_then(|grad| grad.held(1)) {
+                visit(python);
             }
         }
         if let Some(edge) = self.stored_history().filter(|edge| Arc::strong_count(edge.node()) == 2) {

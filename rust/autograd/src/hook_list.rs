@@ -128,6 +128,13 @@ impl<H: Clone + Send + Sync + 'static> HookList<H> {
         hooks.iter().try_for_each(|entry| visit(&entry.hook, &entry.name))
     }
 
+    /// Visits each hook with the object that it calls, null for a hook of the engine's.
+    pub(crate) fn each_object(&self, mut visit: impl FnMut(&H, *mut c_void)) {
+        if let Some(hooks) = self.0.get() {
+            hooks.iter().for_each(|entry| visit(&entry.hook, entry.object.0));
+        }
+    }
+
     /// Visits the Python objects, unless a call of the hooks holds them too.
     pub(crate) fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
         let Some(hooks) = self.0.get() else { return };

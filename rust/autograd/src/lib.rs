@@ -37,8 +37,7 @@ pub use arithmetic::{Arithmetic, install};
 pub use engine::{backward, grad, queue_callback};
 pub use graph::{
     AccumulateGrad, Backward, BackwardCall, BatchDim, Compressed, CompressedFormat, CompressedParts, Coo, Edge, Edges,
-    Form, Gradients, Keeper, Node, OutputMeta, Quantizer, Replay, SparseParts, Tensor, TensorMeta, ViewKind,
-    WeakTensor,
+    Form, Gradients, Held, Node, OutputMeta, Quantizer, Replay, SparseParts, Tensor, TensorMeta, ViewKind, WeakTensor,
 };
 pub use hook_list::HookHandle;
 pub use inplace::{InPlace, inference_update};

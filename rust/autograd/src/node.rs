@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::arithmetic::arithmetic;
 use crate::graph::{
-    AccumulateGrad, Backward, BackwardCall, Edge, Edges, Gradients, Keeper, Node, NodeHooks, OutputMeta, Tensor,
+    AccumulateGrad, Backward, BackwardCall, Edge, Edges, Gradients, Held, Node, NodeHooks, OutputMeta, Tensor,
 };
 use crate::modes;
 use crate::source_location::{self, Origin, SourceLocation};
@@ -192,30 +192,43 @@ impl Node {
     /// The nodes behind this one are freed with it if all edges that lead to them come from nodes that are, and so are
     /// the tensors of which such nodes hold all handles.
     pub fn objects(&self, visit: &mut dyn FnMut(*mut c_void)) {
-        let mut held: SmallVec<[(Keeper, usize); 4]> = SmallVec::new();
+        let mut kept: SmallVec<[(*mut c_void, usize, usize); 4]> = SmallVec::new();
         let mut found: HashMap<usize, usize> = HashMap::new();
-        let (mut open, mut reach) = (vec![self], REACH);
-        while let Some(node) = open.pop() {
+        let (mut open, mut reach): (Vec<Edge>, usize) = (Vec::new(), REACH);
+        let mut current: Option<Edge> = None;
+        loop {
+            let node: &Node = current.as_ref().map_or(self, |edge| edge.node());
             node.function.objects(visit);
             if let Some(hooks) = node.own_hooks() {
                 hooks.objects(visit);
             }
-            node.function.keepers(&mut |keeper| match held.iter_mut().find(|(own, _)| own.python == keeper.python) {
-                Some((_, handles)) => *handles += 1,
-                None => held.push((keeper, 1)),
-            });
-            for edge in node.edges.iter().flatten().take(reach) {
-                reach -= 1;
-                let edges = found.entry(Arc::as_ptr(edge.node()).addr()).or_default();
-                *edges += 1;
-                if *edges == Arc::strong_count(edge.node()) {
-                    open.push(edge.node());
+            // `own` is how many handles on the node this walk has itself.
+            let mut meet = |edge: &Edge, own: usize| {
+                if reach > 0 {
+                    reach -= 1;
+                    let handles = found.entry(Arc::as_ptr(edge.node()).addr()).or_default();
+                    *handles += 1;
+                    if *handles == Arc::strong_count(edge.node()) - own {
+                        open.push(edge.clone());
+                    }
                 }
+            };
+            node.edges.iter().flatten().for_each(|edge| meet(edge, 0));
+            node.function.held(&mut |held| match held {
+                Held::History(edge) => meet(&edge, 1),
+                Held::Object { python, owners } => match kept.iter_mut().find(|(other, _, _)| *other == python) {
+                    Some((_, _, handles)) => *handles += 1,
+                    None => kept.push((python, owners, 1)),
+                },
+            });
+            current = open.pop();
+            if current.is_none() {
+                break;
             }
         }
-        for (keeper, handles) in held {
-            if handles + 1 == keeper.owners {
-                visit(keeper.python);
+        for (python, owners, handles) in kept {
+            if handles + 1 == owners {
+                visit(python);
             }
         }
     }

@@ -10,13 +10,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 
 use crate::arithmetic::arithmetic;
-use crate::graph::{BackwardCall, Edge, Keeper, Node, Tensor};
+use crate::graph::{BackwardCall, Edge, Held, Node, Tensor};
 use crate::lock::Slot;
 use crate::modes;
 use crate::node::forward_name;
@@ -269,12 +269,12 @@ impl SavedTensor {
         }
     }
 
-    /// The saved tensor, if it keeps its Python object.
-    pub fn keeper(&self) -> Option<Keeper> {
-        self.content.with(|content| match content {
-            Some(Content::Tensor(tensor)) => tensor.keeper(),
+    /// What it holds, for the garbage collector.
+    pub fn held(&self) -> Option<Held> {
+        match self.content.get() {
+            Some(Content::Tensor(tensor)) => tensor.held(1),
             _ => None,
-        })
+        }
     }
 
     /// The tensor as it was when the forward function saved it.
@@ -360,8 +360,13 @@ impl SavedTensor {
         ));
         let way =
             "the derivative needs its old value: make a new tensor there (y = y + 1, not y += 1), or change a clone()";
+        let named = match content {
+            Content::Tensor(tensor) => parameter(tensor),
+            _ => None,
+        };
+        let what = named.map_or_else(String::new, |name| format!("the parameter {name} was "));
         match version.source_location(self.version + 1).describe() {
-            Some(line) => error.hint(format!("changed in place at {line}\n  {way}")),
+            Some(line) => error.hint(format!("{what}changed in place at {line}\n  {way}")),
             None => error.hint(way),
         }
     }
@@ -373,6 +378,21 @@ impl BackwardCall<'_> {
     pub fn unpack(&self, saved: &SavedTensor) -> Result<Tensor> {
         saved.unpack(self)
     }
+}
+
+/// How Python names a parameter: `'weight' of Linear`.
+static PARAMETER_NAMES: OnceLock<fn(&Tensor) -> Option<String>> = OnceLock::new();
+
+/// Installs the names of parameters for messages; the first ones stay.
+pub fn set_parameter_names(names: fn(&Tensor) -> Option<String>) {
+    let _ = PARAMETER_NAMES.set(names);
+}
+
+/// The name of the parameter that a tensor is, or is a view of.
+fn parameter(tensor: &Tensor) -> Option<String> {
+    let leaf = tensor.base().unwrap_or(tensor);
+    let names = PARAMETER_NAMES.get().filter(|_| leaf.is_leaf() && leaf.requires_grad())?;
+    names(leaf)
 }
 
 /// The error for a second backward pass through a node whose saved tensors were released.

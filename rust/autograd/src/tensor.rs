@@ -16,7 +16,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Storage};
 
 use crate::arithmetic::arithmetic;
-use crate::graph::{Form, INFERENCE, Keeper, Replay, Tensor, TensorImpl, TensorMeta, VIEW, View, ViewKind, WeakTensor};
+use crate::graph::{Form, Held, INFERENCE, Replay, Tensor, TensorImpl, TensorMeta, VIEW, View, ViewKind, WeakTensor};
 use crate::lock::Slot;
 use crate::modes;
 use crate::version::{Counter, Version};
@@ -337,9 +337,14 @@ impl Tensor {
         Counted::is_kept(&self.0)
     }
 
-    /// What the garbage collector needs to know, if the tensor keeps its Python object.
-    pub(crate) fn keeper(&self) -> Option<Keeper> {
-        self.keeps_python().then(|| Keeper { python: self.python(), owners: self.owners() })
+    /// What is held through one handle on this tensor, of which the caller has `more` besides.
+    pub(crate) fn held(&self, more: usize) -> Option<Held> {
+        let owners = self.owners() - more;
+        match self.keeps_python() {
+            true => Some(Held::Object { python: self.python(), owners }),
+            false if owners == 1 => self.stored_history().map(Held::History),
+            false => None,
+        }
     }
 
     /// Makes the tensor keep its Python object alive, unless the object's handle is the only one: then it returns false.

@@ -106,6 +106,11 @@ impl Error {
         self
     }
 
+    /// Whether the message shows shapes of operands.
+    pub fn shows_shapes(&self) -> bool {
+        !self.0.shapes.is_empty()
+    }
+
     /// Removes the axis; used when its shapes are no longer shown.
     pub fn no_axis(mut self) -> Self {
         self.0.axis = None;

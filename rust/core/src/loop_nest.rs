@@ -119,6 +119,14 @@ impl<const N: usize> LoopNest<N> {
         LoopNest { numel: sizes.iter().product(), sizes, strides, bases: self.bases }
     }
 
+    /// The loops over the runs: all dimensions but the innermost.
+    pub fn outer(&self) -> LoopNest<N> {
+        let sizes: SmallVec<_> = self.sizes.iter().skip(1).copied().collect();
+        let strides = self.strides.iter().skip(1).copied().collect();
+        let numel = if self.numel == 0 { 0 } else { sizes.iter().product() };
+        LoopNest { numel, sizes, strides, bases: self.bases }
+    }
+
     /// The byte offsets of the first element.
     pub fn bases(&self) -> [isize; N] {
         self.bases
@@ -296,6 +304,19 @@ mod tests {
         assert_eq!((nest.size(1), nest.strides(1)), (3, [32, 4]));
         let around = nest.around(1);
         assert_eq!((around.numel(), around.inner(), around.inner_strides()), (5, 5, [96, 48]));
+    }
+
+    #[test]
+    fn the_runs_are_the_loops_around_them() {
+        let layout = Layout::contiguous(&[5, 4, 8]).slice(2, 0, 3, 1).slice(1, 0, 2, 1);
+        let nest = LoopNest::new([&layout], [4]);
+        let outer = nest.outer();
+        assert_eq!((nest.inner(), outer.numel(), outer.inner(), outer.inner_strides()), (3, 10, 2, [32]));
+        let mut starts = Vec::new();
+        nest.runs(0..nest.numel(), |offsets, _| starts.push(offsets[0]));
+        let mut found = Vec::new();
+        outer.runs(0..10, |offsets, rows| found.extend((0..rows as isize).map(|row| offsets[0] + 32 * row)));
+        assert_eq!(found, starts);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use rushlight_autograd::{Backward, BackwardCall, Gradients, InPlace, Keeper, SavedTensor, Tensor};
+use rushlight_autograd::{Backward, BackwardCall, Gradients, Held, InPlace, SavedTensor, Tensor};
 use rushlight_core::{Dims, Error, Result};
 use smallvec::SmallVec;
 
@@ -106,8 +106,8 @@ impl Backward for OperatorNode {
         self.saved_inputs.iter().chain(&self.saved_results).flatten().for_each(|saved| saved.objects(visit));
     }
 
-    fn keepers(&self, visit: &mut dyn FnMut(Keeper)) {
-        self.saved_inputs.iter().chain(&self.saved_results).flatten().filter_map(SavedTensor::keeper).for_each(visit);
+    fn held(&self, visit: &mut dyn FnMut(Held)) {
+        self.saved_inputs.iter().chain(&self.saved_results).flatten().filter_map(SavedTensor::held).for_each(visit);
     }
 }
 

@@ -83,12 +83,14 @@ impl Tags {
     pub const UNROUNDED_NUMBERS: Tags = Tags(32768);
     /// The numbers besides its operands are rounded to a half type, as operands are.
     pub const ROUNDED_PARAMETERS: Tags = Tags(65536);
+    /// Changing an element once more changes nothing, so in place its tensor may be expanded.
+    pub const IDEMPOTENT: Tags = Tags(131072);
 
     pub const fn union(self, other: Tags) -> Tags {
         Tags(self.0 | other.0)
     }
 
-    const NAMES: [(Tags, &'static str); 17] = [
+    const NAMES: [(Tags, &'static str); 18] = [
         (Tags::BROADCASTS, "broadcasts"),
         (Tags::STRIDE_DEPENDENT, "stride dependent"),
         (Tags::DATA_DEPENDENT, "data dependent"),
@@ -106,6 +108,7 @@ impl Tags {
         (Tags::LINEAR, "linear"),
         (Tags::UNROUNDED_NUMBERS, "unrounded numbers"),
         (Tags::ROUNDED_PARAMETERS, "rounded parameters"),
+        (Tags::IDEMPOTENT, "idempotent"),
     ];
 
     pub const fn has(self, other: Tags) -> bool {

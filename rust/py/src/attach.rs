@@ -15,6 +15,7 @@ use rushlight::Result;
 use rushlight_core::fork::{self, ChildHook};
 
 use crate::errors::carry;
+use crate::exit;
 
 thread_local! {
     static DETACHED: Cell<bool> = const { Cell::new(false) };
@@ -91,6 +92,7 @@ unsafe impl<T> Send for Here<T> {}
 /// for its end, which may depend on that very thread.
 pub fn idle<T>(py: Python<'_>, wait: impl FnOnce() -> T) -> T {
     fork::assert_no_lock_held();
+    exit::keep_frames();
     let wait = Here(wait);
     py.detach(move || {
         let wait = wait;
@@ -110,32 +112,15 @@ pub fn release<T>(py: Python<'_>, work: impl FnOnce() -> T) -> T {
     idle(py, work)
 }
 
+/// Notes that this thread will never work again.
+pub fn end_work() {
+    Flag::turn(false);
+}
+
 /// Runs `work` on a thread that does not come from Python.
 pub fn on_foreign_thread<T>(work: impl FnOnce() -> T) -> T {
     let _flag = Flag::set(true);
     work()
-}
-
-/// Stops this thread forever when the interpreter unwinds it.
-///
-/// When the interpreter exits, it ends each daemon thread that asks for the GIL, as if by an exception that no frame may
-/// catch. The frames of the engine would release the GIL once more, or stop the exception, and both end the process.
-struct Stop;
-
-impl Drop for Stop {
-    fn drop(&mut self) {
-        while !std::thread::panicking() {
-            std::thread::park();
-        }
-    }
-}
-
-/// Runs `body`, which calls Python.
-pub fn calling_python<T>(body: impl FnOnce() -> T) -> T {
-    let stop = Stop;
-    let result = body();
-    std::mem::forget(stop);
-    result
 }
 
 /// Runs `body` with the GIL, from any state of the engine.
@@ -146,9 +131,10 @@ pub fn acquire<T>(body: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T> {
 /// The same for a body that handles its own errors.
 pub fn attached<T>(body: impl FnOnce(Python<'_>) -> T) -> T {
     fork::assert_no_lock_held();
+    exit::keep_frames();
     Python::attach(|py| {
         let _flag = Flag::set(false);
-        calling_python(|| body(py))
+        body(py)
     })
 }
 

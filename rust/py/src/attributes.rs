@@ -148,6 +148,12 @@ static ATTRIBUTES: &[Attribute] = &[
         give(py, t.version().map_err(raise)?)
     }),
     attribute(c"_base", c"The tensor of which this one is a view, or None.", |py, t| optional(py, t.base().cloned())),
+    attribute(
+        c"_backward_hooks",
+        c"The hooks on this tensor's gradient, by number, or None.",
+        crate::autograd::hooks_of,
+    )
+    .writable(crate::autograd::set_hooks),
     attribute(c"__array_interface__", c"The elements' address and layout, for NumPy.", crate::numpy::interface),
 ];
 
@@ -210,6 +216,9 @@ extern "C" fn write(own: *mut ffi::PyObject, value: *mut ffi::PyObject, closure:
             let attribute = unsafe { &*closure.cast::<Attribute>() };
             if attribute.name == c"data" {
                 return Err(PyRuntimeError::new_err("Deleting tensor data is not allowed. Delete tensor instead!"));
+            }
+            if attribute.name == c"_backward_hooks" {
+                return Err(PyRuntimeError::new_err("Deletion of _backwards_hooks not allowed!"));
             }
             if matches!(attribute.name.to_bytes(), b"real" | b"imag") {
                 return Err(PyRuntimeError::new_err(format!(

@@ -39,7 +39,7 @@ pub fn raise(mut error: Error) -> PyErr {
             None => PyRuntimeError::new_err("an exception was lost on its way through the engine"),
         };
     }
-    let message = error.to_string();
+    let message = if error.shows_shapes() { with_names(error.to_string()) } else { error.to_string() };
     match error.class() {
         Class::Runtime | Class::Unreachable => PyRuntimeError::new_err(message),
         Class::Index => PyIndexError::new_err(message),
@@ -57,6 +57,14 @@ pub fn raise(mut error: Error) -> PyErr {
             Err(error) => error,
         }),
     }
+}
+
+/// The message with the operands' names, as far as the line of the call has them.
+fn with_names(message: String) -> String {
+    Python::attach(|py| {
+        let names = py.import("rushlight._error_names").and_then(|module| module.getattr("with_names"));
+        names.and_then(|names| names.call1((&message,))?.extract()).unwrap_or(message)
+    })
 }
 
 /// An exception of `rushlight._errors`, which are loaded when the first one is raised.

@@ -17,7 +17,7 @@ use crate::dtype::{
 };
 use crate::errors::{kind_of, raise};
 use crate::storage::PyStorage;
-use crate::{buffer, dlpack, nested, numpy, numpy_types, object, overrides};
+use crate::{buffer, dlpack, exit, nested, numpy, numpy_types, object, overrides};
 
 /// The tensor on the given device and in the given dtype; itself if nothing changes.
 fn placed(tensor: Tensor, dtype: Option<DType>, device: Option<PyDevice>) -> PyResult<Tensor> {
@@ -35,21 +35,42 @@ fn placed(tensor: Tensor, dtype: Option<DType>, device: Option<PyDevice>) -> PyR
     .map_err(raise)
 }
 
+/// An argument that must be given; PyO3's sentence for a missing one is not torch's.
+struct Required<'py>(Option<Bound<'py, PyAny>>);
+
+impl<'py> FromPyObject<'_, 'py> for Required<'py> {
+    type Error = std::convert::Infallible;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> Result<Self, Self::Error> {
+        Ok(Required(Some(object.to_owned())))
+    }
+}
+
+impl<'py> Required<'py> {
+    fn given(self, function: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        exit::keep_frames();
+        let missing =
+            || PyTypeError::new_err(format!("{function}() missing 1 required positional arguments: \"{name}\""));
+        self.0.ok_or_else(missing)
+    }
+}
+
 /// A new tensor from Python numbers, nested sequences of them, arrays or tensors; it never shares memory.
 ///
 /// >>> torch.tensor([[1., 2.], [3., 4.]])
 /// tensor([[1., 2.],
 ///         [3., 4.]])
 #[pyfunction]
-#[pyo3(signature = (data, *, dtype=None, device=None, requires_grad=None, pin_memory=false), text_signature = "(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False)")]
+#[pyo3(signature = (data=Required(None), *, dtype=None, device=None, requires_grad=None, pin_memory=false), text_signature = "(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False)")]
 fn tensor<'py>(
     py: Python<'py>,
-    data: &Bound<'py, PyAny>,
+    data: Required<'py>,
     dtype: Option<&Bound<'py, PyAny>>,
     device: Option<&Bound<'py, PyAny>>,
     requires_grad: Option<&Bound<'py, PyAny>>,
     pin_memory: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let data = &data.given("tensor", "data")?;
     let requires_grad = wants_gradient(requires_grad)?;
     let flag = |flag: bool| flag.then(|| PyBool::new(py, true).to_owned().into_any());
     let keywords = [
@@ -157,13 +178,14 @@ fn aliased(data: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<(Tensor, b
 /// >>> tensor, torch.as_tensor([1, 2]).dtype
 /// (tensor([5., 0.], dtype=torch.float64), torch.int64)
 #[pyfunction]
-#[pyo3(signature = (data, dtype=None, device=None))]
+#[pyo3(signature = (data=Required(None), dtype=None, device=None), text_signature = "(data, dtype=None, device=None)")]
 fn as_tensor<'py>(
     py: Python<'py>,
-    data: &Bound<'py, PyAny>,
+    data: Required<'py>,
     dtype: Option<&Bound<'py, PyAny>>,
     device: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let data = &data.given("as_tensor", "data")?;
     let keywords = [("dtype", dtype.cloned()), ("device", device.cloned())];
     if let Some(answer) = overrides::mode_answer("as_tensor", data, keywords)? {
         return Ok(answer);
@@ -192,15 +214,16 @@ fn as_tensor<'py>(
 /// >>> shared, copied
 /// (tensor([5., 2.]), tensor([1., 2.]))
 #[pyfunction]
-#[pyo3(signature = (obj, *, dtype=None, device=None, copy=None, requires_grad=None))]
+#[pyo3(signature = (obj=Required(None), *, dtype=None, device=None, copy=None, requires_grad=None), text_signature = "(obj, *, dtype=None, device=None, copy=None, requires_grad=None)")]
 fn asarray<'py>(
     py: Python<'py>,
-    obj: &Bound<'py, PyAny>,
+    obj: Required<'py>,
     dtype: Option<&Bound<'py, PyAny>>,
     device: Option<&Bound<'py, PyAny>>,
     copy: Option<bool>,
     requires_grad: Option<bool>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let obj = &obj.given("asarray", "obj")?;
     let flag = |flag: bool| PyBool::new(py, flag).to_owned().into_any();
     let keywords = [
         ("dtype", dtype.cloned()),

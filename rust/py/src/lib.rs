@@ -29,6 +29,7 @@ mod dlpack;
 mod dtype;
 mod entry;
 mod errors;
+mod exit;
 mod file_map;
 mod foreign_buffer;
 mod functions;

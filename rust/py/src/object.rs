@@ -162,6 +162,7 @@ impl FreeList {
 /// A new object of `class` (the class of tensors or one derived from it) for a `TensorImpl` that has none.
 #[inline]
 pub fn allocate(py: Python<'_>, class: *mut ffi::PyTypeObject, tensor: Tensor) -> PyResult<*mut ffi::PyObject> {
+    crate::exit::keep_frames();
     if class == self::class()
         && let Some(object) = FreeList::take(py)
     {

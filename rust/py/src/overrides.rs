@@ -13,7 +13,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use pyo3::{ffi, intern};
 
-use crate::attach::calling_python;
+use crate::exit;
 use crate::object;
 use crate::parse::{Call, Raw};
 
@@ -92,7 +92,8 @@ pub fn answer(public: &Public<'_>, call: &Call) -> PyResult<Option<Raw>> {
     let kwargs = (!names.is_empty()).then_some(names);
     let handler = py.import("rushlight.overrides")?.getattr("_call_override")?;
     let operands = (public.object(py)?, args, kwargs);
-    Ok(Some(calling_python(|| handler.call1(operands))?.into_ptr()))
+    exit::keep_frames();
+    Ok(Some(handler.call1(operands)?.into_ptr()))
 }
 
 /// The result of this thread's mode for a function of this module that makes a tensor from data, if there is a mode.
@@ -113,7 +114,8 @@ pub fn mode_answer<'py, const N: usize>(
     let kwargs = (!names.is_empty()).then_some(names);
     let function = py.import("rushlight._C")?.getattr(name)?;
     let handler = py.import("rushlight.overrides")?.getattr("_first")?;
-    calling_python(|| handler.call1((function, PyList::empty(py), (data,), kwargs))).map(Some)
+    exit::keep_frames();
+    handler.call1((function, PyList::empty(py), (data,), kwargs)).map(Some)
 }
 
 /// The same for Python's operators: NotImplemented leaves the call to the other operand.

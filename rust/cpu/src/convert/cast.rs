@@ -184,6 +184,34 @@ pub unsafe fn move_strided(to: *mut u8, to_step: isize, from: *const u8, from_st
     }
 }
 
+/// Moves a block of rows, each a few elements. The steps are those from row to row and from element to element; the longer
+/// side of the block is the inner loop.
+///
+/// # Safety
+/// Both sides hold the block at these strides.
+pub unsafe fn move_block(
+    to: *mut u8,
+    to_steps: [isize; 2],
+    from: *const u8,
+    from_steps: [isize; 2],
+    [rows, columns]: [usize; 2],
+    width: usize,
+) {
+    let joins = |steps: [isize; 2]| steps[0] == steps[1].wrapping_mul(columns as isize);
+    // SAFETY: guaranteed by the caller (see `# Safety`).
+    unsafe {
+        if joins(to_steps) && joins(from_steps) {
+            move_strided(to, to_steps[1], from, from_steps[1], rows * columns, width);
+            return;
+        }
+        let (lines, along) = if rows > columns { (columns, 0) } else { (rows, 1) };
+        for line in 0..lines as isize {
+            let (to, from) = (to.offset(line * to_steps[1 - along]), from.offset(line * from_steps[1 - along]));
+            move_strided(to, to_steps[along], from, from_steps[along], rows.max(columns), width);
+        }
+    }
+}
+
 multiversion! {
     /// Repeated elements and backward steps have loops of their own, which use whole registers.
     unsafe fn step<S, T: Copy>(to: *mut u8, to_step: isize, from: *const u8, from_step: isize, n: usize) {

@@ -4,6 +4,7 @@ use rushlight_core::alloc::filled;
 use rushlight_core::dtype::{bf16_, c64, c128, f16_};
 use rushlight_core::{DType, Error, Result, dispatch};
 use rushlight_par::Address;
+use rushlight_simd::multiversion;
 
 use crate::linalg::matmul::{GemmElement, Sum};
 
@@ -61,6 +62,80 @@ pub unsafe fn sum_rows(
         });
     }, else => return Err(Error::unsupported("embedding_backward", dtype)));
     Ok(())
+}
+
+/// Bags of rows: for each bag how many rows it has, for each row its index and its position among the weights.
+pub struct Bags<'a> {
+    pub sizes: &'a [i64],
+    pub rows: &'a [(i64, usize)],
+}
+
+/// The sum of each bag's rows, `step` bytes apart in the table, in their order; multiplied with their weights, if given.
+/// Sums of half types are rounded once.
+///
+/// # Safety
+/// Indices are rows of `width` elements, each position has a weight, and `output` has room for a row for each bag, which
+/// together have as many rows as there are.
+pub unsafe fn sum_bags(
+    dtype: DType,
+    table: *const u8,
+    step: isize,
+    width: usize,
+    bags: &Bags,
+    weights: Option<*const u8>,
+    output: *mut u8,
+) -> Result<()> {
+    let mut starts = filled(0usize, bags.sizes.len() + 1)?;
+    for (bag, &size) in bags.sizes.iter().enumerate() {
+        starts[bag + 1] = starts[bag] + size as usize;
+    }
+    dispatch!(dtype, T in [f32, f64, f16_, bf16_] => {
+        let (table, output) = (Address(table.cast_mut()), Address(output.cast::<T>()));
+        let weights = weights.map(|weights| Address(weights.cast_mut().cast::<T>()));
+        let average = bags.rows.len() / bags.sizes.len().max(1);
+        let grain = TASK.div_ceil((width * size_of::<T>() * average.max(1)).max(1));
+        rushlight_par::parallel_for(bags.sizes.len(), grain, |range| {
+            // A few elements of a row at a time, which stay in registers.
+            const LANES: usize = 32;
+            for bag in range {
+                let own = &bags.rows[starts[bag]..starts[bag + 1]];
+                for first in (0..width).step_by(LANES) {
+                    let count = LANES.min(width - first);
+                    let mut sums = [<T as GemmElement>::Sum::ZERO; LANES];
+                    for &(row, at) in own {
+                        // SAFETY: guaranteed by the caller (see `# Safety`).
+                        unsafe {
+                            let from = table.at(0).wrapping_offset(row as isize * step).cast::<T>().add(first);
+                            let weight = weights.as_ref().map(|weights| (*weights.at(at)).widen());
+                            add_row::<T>(&mut sums[..count], from, weight);
+                        }
+                    }
+                    for (j, &sum) in sums[..count].iter().enumerate() {
+                        // SAFETY: guaranteed by the caller (see `# Safety`).
+                        unsafe { output.at(bag * width + first + j).write(T::narrow(sum)) };
+                    }
+                }
+            }
+        });
+    }, else => return Err(Error::unsupported("embedding_bag", dtype)));
+    Ok(())
+}
+
+multiversion! {
+    /// Adds a row, multiplied with its weight, to the sums.
+    ///
+    /// # Safety
+    /// The row has as many elements as there are sums.
+    unsafe fn add_row<S, T: GemmElement>(sums: &mut [T::Sum], row: *const T, weight: Option<T::Sum>) {
+        for (j, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: guaranteed by the caller (see `# Safety`).
+            let value = unsafe { row.add(j).read_unaligned() }.widen();
+            *sum = sum.plus(match weight {
+                Some(weight) => value.times(weight),
+                None => value,
+            });
+        }
+    }
 }
 
 /// The indices of all gradients, grouped by row in their order. Counting sort, without a table that is longer than the

@@ -9,7 +9,7 @@ use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{DType, Scalar};
 use smallvec::SmallVec;
 
-use crate::convert::cast::{converter, move_strided};
+use crate::convert::cast::{converter, move_block, move_strided};
 use crate::streaming;
 use crate::transpose::transpose_block;
 
@@ -27,6 +27,8 @@ pub const GRAIN: usize = 1 << 15;
 /// The number of elements of a tile.
 const TILE: usize = 1024;
 const WIDEST: usize = 16;
+/// Runs with fewer elements are collected in tiles.
+const SHORT: usize = 64;
 /// Runs, and elements of a run, in a block of a transposed operand.
 const SIDE: usize = 32;
 const _: () = assert!(SIDE * SIDE == TILE);
@@ -100,16 +102,19 @@ pub unsafe fn run<const N: usize>(
         unsafe { loops.run_blocks(dim) };
         return;
     }
+    if nest.inner() < SHORT {
+        let outer = nest.outer();
+        rushlight_par::parallel_for(outer.numel(), GRAIN / nest.inner().max(1), |range| {
+            // SAFETY: guaranteed by the caller (see `# Safety`).
+            unsafe { loops.short_runs(&outer, range) };
+        });
+        return;
+    }
     rushlight_par::parallel_for(nest.numel(), GRAIN, |range| {
-        if nest.inner() >= 64 {
-            // SAFETY: guaranteed by the caller (see `# Safety`).
-            nest.runs(range, |offsets, length| unsafe { loops.run(offsets, length) });
-            if streams {
-                streaming::finish();
-            }
-        } else {
-            // SAFETY: guaranteed by the caller (see `# Safety`).
-            unsafe { loops.short_runs(range) };
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        nest.runs(range, |offsets, length| unsafe { loops.run(offsets, length) });
+        if streams {
+            streaming::finish();
         }
     });
 }
@@ -148,6 +153,11 @@ fn streamed_step<const N: usize>(widths: [usize; N]) -> usize {
     streaming::STEP / widths.into_iter().max().unwrap_or(1)
 }
 
+/// The steps from row to row and from element to element of rows without gaps.
+fn packed(columns: usize, width: usize) -> [isize; 2] {
+    [(columns * width) as isize, width as isize]
+}
+
 struct BufferedIteration<'a, const N: usize> {
     nest: &'a LoopNest<N>,
     operands: [RawOperand; N],
@@ -183,8 +193,11 @@ impl<const N: usize> BufferedIteration<'_, N> {
                         at(operand)
                     } else {
                         let buffer = buffers[operand].pointer();
-                        if done == 0 || steps[operand] != 0 {
+                        if steps[operand] != 0 {
                             self.gather(operand, at(operand), steps[operand], n, buffer, scratch.pointer());
+                        } else if done == 0 {
+                            // Later pieces use the same tile.
+                            self.gather(operand, at(operand), 0, TILE.min(length), buffer, scratch.pointer());
                         }
                         buffer
                     };
@@ -208,31 +221,28 @@ impl<const N: usize> BufferedIteration<'_, N> {
     /// Many short runs: tiles are filled from several of them, so that the loop still gets many elements at once.
     ///
     /// # Safety
-    /// The range lies within `self.nest`, whose layouts stay within the operands.
-    unsafe fn short_runs(&self, range: std::ops::Range<usize>) {
+    /// `outer` is the nest without its runs, of which `runs` is a range; its layouts stay within the operands.
+    unsafe fn short_runs(&self, outer: &LoopNest<N>, runs: std::ops::Range<usize>) {
         let mut buffers: [Buffer; N] = [const { Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]) }; N];
         let mut scratch = Buffer([std::mem::MaybeUninit::uninit(); TILE * WIDEST]);
-        let steps = self.nest.inner_strides();
-        let mut start = range.start;
-        while start < range.end {
-            let n = TILE.min(range.end - start);
+        let (steps, lines, inner) = (self.nest.inner_strides(), outer.inner_strides(), self.nest.inner());
+        let most = TILE / inner.max(1);
+        let mut start = runs.start;
+        while start < runs.end {
+            let part = start..runs.end.min(start + most);
+            let n = part.len() * inner;
             // SAFETY: guaranteed by the caller (see `# Safety`); at most TILE elements enter a buffer.
             unsafe {
                 let mut filled = 0;
-                self.nest.runs(start..start + n, |offsets, length| {
+                outer.runs(part.clone(), |offsets, rows| {
                     for operand in 1..N {
                         let width = self.operands[operand].dtype.size();
+                        let to = buffers[operand].pointer().add(filled * width);
                         let from = self.operands[operand].pointer.offset(offsets[operand]);
-                        move_strided(
-                            buffers[operand].pointer().add(filled * width),
-                            width as isize,
-                            from,
-                            steps[operand],
-                            length,
-                            width,
-                        );
+                        let from_steps = [lines[operand], steps[operand]];
+                        move_block(to, packed(inner, width), from, from_steps, [rows, inner], width);
                     }
-                    filled += length;
+                    filled += rows * inner;
                 });
                 let mut inputs = [std::ptr::null::<u8>(); N];
                 for operand in 1..N {
@@ -258,13 +268,14 @@ impl<const N: usize> BufferedIteration<'_, N> {
                 }
                 let width = self.operands[0].dtype.size();
                 let mut emptied = 0;
-                self.nest.runs(start..start + n, |offsets, length| {
+                outer.runs(part.clone(), |offsets, rows| {
                     let to = self.operands[0].pointer.offset(offsets[0]);
-                    move_strided(to, steps[0], result.add(emptied * width), width as isize, length, width);
-                    emptied += length;
+                    let from = result.add(emptied * width);
+                    move_block(to, [lines[0], steps[0]], from, packed(inner, width), [rows, inner], width);
+                    emptied += rows * inner;
                 });
             }
-            start += n;
+            start = part.end;
         }
     }
 
@@ -273,10 +284,8 @@ impl<const N: usize> BufferedIteration<'_, N> {
     unsafe fn gather(&self, operand: usize, from: *const u8, step: isize, n: usize, to: *mut u8, scratch: *mut u8) {
         let (own, wanted) = (self.operands[operand].dtype, self.compute[operand]);
         let width = own.size() as isize;
-        // SAFETY: guaranteed by the caller (see `# Safety`); a stride of zero fills the whole tile, because later
-        // pieces reuse it.
+        // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
-            let n = if step == 0 { TILE } else { n };
             if own == wanted {
                 move_strided(to, width, from, step, n, own.size());
             } else if step == width {

@@ -2,7 +2,7 @@
 //!
 //! Like torch, elementwise operators change one element after the other, so that an element that several indices share
 //! is changed as often; its gradient is that of one change. A dimension along which all indices share an element, as
-//! with `expand`, is an error.
+//! with `expand`, is an error, unless a second change changes nothing.
 
 use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::GradMode;
@@ -25,15 +25,17 @@ pub fn retry(args: &Args, in_place: bool, error: Error) -> Result<Output> {
         _ => false,
     };
     let Ok(own) = args.tensor(Arg::FIRST) else { return Err(error) };
-    let stands_for_many = |(&size, &stride): (&isize, &isize)| size > 1 && stride == 0;
     let layout = own.layout();
-    if !elementwise || error.sentence() != OVERLAPS || layout.sizes.iter().zip(&layout.strides).any(stands_for_many) {
+    let expanded: Vec<usize> = layout.expanded().collect();
+    let refused = !expanded.is_empty() && !args.op.tags.has(Tags::IDEMPOTENT);
+    if !elementwise || error.sentence() != OVERLAPS || refused {
         return Err(error);
     }
+    let seen_once = |layout: &Layout| expanded.iter().fold(layout.clone(), |part, &dim| part.slice(dim, 0, 1, 1));
     let change = InPlaceCall::begin(args)?;
     {
         let _off = GradMode::new(false);
-        let slow = slow(layout);
+        let slow = slow(&seen_once(layout));
         let count: isize = slow.iter().map(|&dim| layout.sizes[dim]).product();
         // Without memory, one part is enough to check the arguments.
         let count = if own.device() == Device::Meta { count.min(1) } else { count };
@@ -44,7 +46,7 @@ pub fn retry(args: &Args, in_place: bool, error: Error) -> Result<Output> {
                 if tensor.rank() == 0 {
                     return Ok(tensor.clone());
                 }
-                let whole = tensor.layout().broadcast_to(&layout.sizes)?;
+                let whole = seen_once(&tensor.layout().broadcast_to(&layout.sizes)?);
                 let part = place.iter().fold(whole, |part, &(dim, at)| part.select(dim, at));
                 Ok(Tensor::with_meta(tensor.meta_with(part)))
             };

@@ -1,12 +1,13 @@
 //! Lengths, distances and angles of vectors.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Error, Result};
+use rushlight_core::{DType, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Ints, Output};
 use rushlight_dispatch::{op, value};
 
+use crate::expr_ext::ExprExt;
 use crate::pointwise::clamp::{CLAMP_MAX, CLAMP_MIN};
 use crate::reduce::norm::VECTOR_NORM;
 use crate::reduce::sum::SUM_DIM;
@@ -116,6 +117,32 @@ fn check_p(name: &str, p: f64) -> Result<()> {
     if p >= 0.0 { Ok(()) } else { Err(Error::runtime(format!("{name} only supports non-negative p values"))) }
 }
 
+/// Whether distances are computed from a product of matrices, which is faster and less exact. As in torch, this depends on
+/// the number of rows unless the caller decides.
+fn by_product(a: &Tensor, b: &Tensor, mode: Option<&str>) -> Result<bool> {
+    let rows = |own: &Tensor| own.sizes()[own.rank() - 2];
+    let wanted = match mode {
+        None | Some("use_mm_for_euclid_dist_if_necessary") => rows(a) > 25 || rows(b) > 25,
+        Some("use_mm_for_euclid_dist") => true,
+        Some("donot_use_mm_for_euclid_dist") => false,
+        Some(other) => return Err(Error::value(format!("{other} is not a valid value for compute_mode"))),
+    };
+    let is_computed = matches!(a.dtype(), DType::F32 | DType::F64) && a.dtype() == b.dtype();
+    Ok(wanted && is_computed && a.numel() > 0 && b.numel() > 0)
+}
+
+/// The roots of `|x|^2 - 2 x y + |y|^2`. Where rounding leaves nothing, distance and derivative are zero; NaN stays NaN.
+fn product_distances(a: &Tensor, b: &Tensor) -> Expr {
+    let squares = |own: &Tensor| {
+        let squares = Expr::from(own).square();
+        squares.call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()])
+    };
+    let product = Expr::from(a).matmul(Expr::from(b).transposed()) * -2.0;
+    let squared = product + squares(a) + squares(b).transposed();
+    let meets = squared.clone().at_most(0i64);
+    meets.clone().choose(0.0, meets.choose(1.0, squared).sqrt())
+}
+
 #[operator]
 pub static CDIST: Operator = Operator {
     name: "cdist",
@@ -160,13 +187,16 @@ pub static CDIST: Operator = Operator {
         }
         check_p("cdist", p)?;
         rushlight_core::broadcast::broadcast(&a.sizes()[..a.rank() - 2], &b.sizes()[..b.rank() - 2])?;
+        if p == 2.0 && by_product(a, b, args.optional_str(COMPUTE_MODE))? {
+            return product_distances(a, b).done().map(Output::Tensor);
+        }
         let rows = op!(crate::view::squeeze::UNSQUEEZE, a, -2i64)?;
         let columns = op!(crate::view::squeeze::UNSQUEEZE, b, -3i64)?;
         let difference = (Expr::from(rows) - Expr::from(columns)).done()?;
         length(&difference, p, -1, false).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
-    samples: &["t(2, 3), t(4, 3)", "t(2, 2, 3), t(4, 3), 1.0"],
+    samples: &["t(2, 3), t(4, 3)", "t(2, 2, 3), t(4, 3), 1.0", "t(3, 2), t(4, 2), 2.0, 'use_mm_for_euclid_dist'"],
     errors: &[
         ("t(3), t(2, 3)", "RuntimeError", "cdist only supports at least 2D tensors, X1 got: 1D"),
         ("t(2, 3), t(2, 4)", "RuntimeError", "X1 and X2 must have the same number of columns. X1: 3 X2: 4"),

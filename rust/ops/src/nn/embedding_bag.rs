@@ -1,10 +1,14 @@
 //! Bags: sums, means or maxima of a table's rows, for each bag of indices.
 
 use rushlight_autograd::Tensor;
+use rushlight_autograd::modes::recording;
 use rushlight_core::alloc::{self, collected, filled};
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::storage::Pin;
+use rushlight_core::{DType, Device, Error, Result};
+use rushlight_cpu::nn::embedding;
 use rushlight_dispatch::create::from_slice;
 use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::operands::plain;
 use rushlight_dispatch::operator::{
     Args, BatchRule, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
 };
@@ -176,6 +180,36 @@ impl Bags {
         }
         Ok(Bags { of, counted, sizes })
     }
+
+    /// The sums in one step, if the operands are ordinary ones of the host that are not recorded.
+    fn sums(&self, weight: &Tensor, scaled: Option<&Tensor>) -> Result<Option<Tensor>> {
+        let operands = || [Some(weight), scaled].into_iter().flatten();
+        let width = weight.sizes()[1];
+        if weight.device() != Device::Cpu
+            || !(width <= 1 || weight.layout().strides[1] == 1)
+            || operands().any(|tensor| !tensor.is_plain() || (tensor.is_tracked() && recording()))
+        {
+            return Ok(None);
+        }
+        let dtype = weight.dtype();
+        let scaled = scaled.map(|scaled| plain(scaled, dtype)).transpose()?;
+        let sums = create::empty(&[self.sizes.len() as isize, width], dtype, Device::Cpu)?;
+        let size = dtype.size() as isize;
+        let first =
+            |pin: &Pin, tensor: &Tensor| pin.as_ptr().wrapping_offset(tensor.layout().offset * size).cast_const();
+        let table = weight.storage().pin()?;
+        let factors = scaled.as_ref().map(|scaled| scaled.storage().pin()).transpose()?;
+        let factors_at = factors.as_ref().zip(scaled.as_ref()).map(|(pin, scaled)| first(pin, scaled));
+        let out = sums.storage().pin()?;
+        let list = embedding::Bags { sizes: &self.sizes, rows: &self.counted };
+        let step = weight.layout().strides[0].wrapping_mul(size);
+        // SAFETY: `read` has checked the rows and counted those of each bag; the weights are as many as indices.
+        unsafe {
+            embedding::sum_bags(dtype, first(&table, weight), step, width as usize, &list, factors_at, out.as_ptr())?
+        };
+        drop(out);
+        Ok(Some(sums))
+    }
 }
 
 fn bags(args: &Args) -> Result<Output> {
@@ -213,19 +247,10 @@ fn bags(args: &Args) -> Result<Output> {
         let (best, places) = largest(weight, &bags)?;
         return Ok(Output::Tuple(vec![best, of, sizes, places]));
     }
-    let rows = from_slice(&collected(bags.counted.iter().map(|&(row, _)| row))?)?;
-    let owners = from_slice(&collected(bags.counted.iter().map(|&(_, at)| bags.of[at]))?)?;
-    let looked_up = op!(EMBEDDING, weight, &rows, -1i64, args.bool(SCALE_GRAD_BY_FREQ)?, args.bool(SPARSE)?)?;
-    let looked_up = match scaled {
-        None => looked_up,
-        Some(scaled) => {
-            let places = from_slice(&collected(bags.counted.iter().map(|&(_, at)| at as i64))?)?;
-            let own = op!(crate::index::index_select::INDEX_SELECT, scaled, 0i64, &places)?;
-            op!(MUL, &looked_up, &op!(crate::view::RESHAPE, &own, sizes_value(&[-1, 1]))?)?
-        }
+    let sums = match bags.sums(weight, scaled)? {
+        Some(sums) => sums,
+        None => recorded_sums(args, weight, scaled, &bags)?,
     };
-    let zeros = create::zeros(&[bags.sizes.len() as isize, weight.sizes()[1]], weight.dtype(), weight.device())?;
-    let sums = op!(INDEX_ADD, &zeros, 0i64, &owners, &looked_up)?;
     let result = if mode == 0 {
         sums
     } else {
@@ -234,6 +259,26 @@ fn bags(args: &Args) -> Result<Output> {
         (Expr::from(&sums) / Expr::from(counts)).done()?
     };
     Ok(Output::Tuple(vec![result, of, sizes.clone(), sizes]))
+}
+
+/// The sums from operators that are recorded, and run on every device. Those of half types are rounded once.
+fn recorded_sums(args: &Args, weight: &Tensor, scaled: Option<&Tensor>, bags: &Bags) -> Result<Tensor> {
+    use EMBEDDING_BAG::*;
+
+    let dtype = weight.dtype();
+    let wide = if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype };
+    let rows = from_slice(&collected(bags.counted.iter().map(|&(row, _)| row))?)?;
+    let owners = from_slice(&collected(bags.counted.iter().map(|&(_, at)| bags.of[at]))?)?;
+    let looked_up = op!(EMBEDDING, weight, &rows, -1i64, args.bool(SCALE_GRAD_BY_FREQ)?, args.bool(SPARSE)?)?;
+    let mut looked_up = to_dtype(&looked_up, wide)?;
+    if let Some(scaled) = scaled {
+        let places = from_slice(&collected(bags.counted.iter().map(|&(_, at)| at as i64))?)?;
+        let own = op!(crate::index::index_select::INDEX_SELECT, scaled, 0i64, &places)?;
+        let own = op!(crate::view::RESHAPE, &to_dtype(&own, wide)?, sizes_value(&[-1, 1]))?;
+        looked_up = op!(MUL, &looked_up, &own)?;
+    }
+    let zeros = create::zeros(&[bags.sizes.len() as isize, weight.sizes()[1]], wide, weight.device())?;
+    to_dtype(&op!(INDEX_ADD, &zeros, 0i64, &owners, &looked_up)?, dtype)
 }
 
 /// The largest element of each bag's rows, and its row; the first of several equal ones.

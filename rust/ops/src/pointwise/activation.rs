@@ -547,6 +547,7 @@ pub static THRESHOLD: Operator = Operator {
     >>> torch.threshold(torch.tensor([-1., 2.]), 0, 9)
     tensor([9., 2.])",
     dtypes: DTypes::REAL,
+    tags: Tags::IDEMPOTENT,
     implementation: common(loops! {
         for<S> [u8, i8, i16, i32, i64] (|x; threshold, value| if x <= threshold { value } else { x });
         for<S> [f32, f64] (|x; threshold, value| if x <= threshold { value } else { x })

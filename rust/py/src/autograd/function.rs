@@ -14,7 +14,6 @@ use rushlight_autograd::{Backward, BackwardCall, Gradients, Node, SavedTensor, e
 use rushlight_core::Result;
 
 use super::hooks::traverse;
-use crate::attach::calling_python;
 use crate::errors::{kind_of, raise};
 use crate::reclaim::PyHandle;
 use crate::{attach, object, overrides};
@@ -209,7 +208,7 @@ impl PythonFunction {
             arguments.push(object::optional_object(py, grad)?);
         }
         let (backward, arguments) = (self.class.bind(py).getattr("backward")?, PyTuple::new(py, arguments)?);
-        let result = calling_python(|| backward.call1(arguments))?;
+        let result = backward.call1(arguments)?;
         let results: Vec<Bound<'_, PyAny>> = match result.cast::<PyTuple>() {
             Ok(tuple) => tuple.iter().collect(),
             Err(_) => vec![result],
@@ -291,18 +290,17 @@ fn _apply_function<'py>(
     let own = context.get();
     own.noted().needs_input_grad =
         inputs.iter().map(|input| input.as_ref().is_some_and(|input| recording && input.is_tracked())).collect();
-    let forward = || {
+    let result = {
         let _off = GradMode::new(false);
-        PyResult::Ok(if split_setup {
+        if split_setup {
             let result = class.getattr("forward")?.call1(arguments.clone())?;
             class.getattr("setup_context")?.call1((context, arguments, &result))?;
             result
         } else {
             let with_context: Vec<_> = std::iter::once(context.clone().into_any()).chain(arguments.iter()).collect();
             class.getattr("forward")?.call1(PyTuple::new(py, with_context)?)?
-        })
+        }
     };
-    let result = calling_python(forward)?;
     let single = result.cast::<PyTuple>().is_err();
     let items: Vec<Bound<'py, PyAny>> = match result.cast::<PyTuple>() {
         Ok(tuple) => tuple.iter().collect(),

@@ -57,6 +57,29 @@ pub(super) fn replacement(result: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>>
     })
 }
 
+/// The hooks on a tensor's gradient by number, as torch keeps them; None without hooks. The dictionary is a copy.
+pub fn hooks_of<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+    let mut hooks: Vec<Bound<'py, PyAny>> = Vec::new();
+    tensor
+        // SAFETY: the hook keeps the object alive during the visit.
+        .hook_objects(&mut |object| hooks.push(unsafe { Bound::from_borrowed_ptr(py, object.cast()) }))
+        .map_err(raise)?;
+    if hooks.is_empty() {
+        return Ok(py.None().into_bound(py));
+    }
+    py.import("collections")?.getattr("OrderedDict")?.call1((hooks.into_iter().enumerate().collect::<Vec<_>>(),))
+}
+
+/// Replaces the hooks on a tensor's gradient by those of a dictionary; None removes them.
+pub fn set_hooks(value: &Bound<'_, PyAny>, tensor: &Tensor) -> PyResult<()> {
+    let hooks: Vec<Bound<'_, PyAny>> = match value.is_none() {
+        true => Vec::new(),
+        false => value.call_method0("values")?.try_iter()?.collect::<PyResult<_>>()?,
+    };
+    tensor.clear_hooks().map_err(raise)?;
+    hooks.into_iter().try_for_each(|hook| register_hook(tensor, hook).map(drop))
+}
+
 /// Calls `hook` with the tensor's gradient whenever a backward pass reaches its node: None if no gradient arrived.
 pub fn register_hook(tensor: &Tensor, hook: Bound<'_, PyAny>) -> PyResult<HookHandle> {
     let (hook, callee) = Callee::of(hook);

@@ -20,7 +20,7 @@ use rushlight::Tensor;
 use rushlight_dispatch::interpreter::Warning;
 use rushlight_dispatch::subgraph::{UnarySubgraph, undifferentiable};
 
-pub use hooks::{register_hook, register_post_hook, traverse};
+pub use hooks::{hooks_of, register_hook, register_post_hook, set_hooks, traverse};
 pub use node::wrap as node_object;
 
 /// Warns at the user's line.
@@ -221,6 +221,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         trace: source_location::trace,
         warn: |message| warn(message, Warning::General),
     });
+    engine::saved::set_parameter_names(source_location::parameter);
     module.add_function(wrap_pyfunction!(_backward, module)?)?;
     module.add_function(wrap_pyfunction!(_grad, module)?)?;
     module.add_function(wrap_pyfunction!(_queue_callback, module)?)?;

@@ -235,6 +235,15 @@ pub fn describe(source_location: SourceLocation) -> Option<String> {
     })
 }
 
+/// The name of a parameter among all modules.
+pub fn parameter(tensor: &rushlight::Tensor) -> Option<String> {
+    attach::attached(|py| {
+        let object = crate::object::wrap_bound(py, tensor.clone())?;
+        py.import("rushlight._error_names")?.getattr("parameter")?.call1((object,))?.extract()
+    })
+    .unwrap_or(None)
+}
+
 /// The stack of this thread, in the format of Python's tracebacks.
 pub fn trace() -> Option<String> {
     attach::attached(|py| {

@@ -49,7 +49,9 @@ impl<'a> Channels<'a> {
         for (name, operand) in named {
             self.check_size(name, operand, samples)?;
         }
-        check_floating(self.input, "batch_norm")?;
+        if self.input.numel() > 0 {
+            check_floating(self.input, "batch_norm")?;
+        }
         self.check_dtypes(&[self.weight, self.bias])?;
         self.check_running()
     }
@@ -95,6 +97,19 @@ impl<'a> Channels<'a> {
     fn check_batch(&self) -> Result<()> {
         self.check(1)?;
         self.check_dtypes(&[self.weight, self.bias, self.running[0], self.running[1]])
+    }
+
+    /// The result of an empty batch: empty, but it depends on the parameters, and may have any dtype.
+    fn of_nothing(&self) -> Result<Tensor> {
+        let mut out = Expr::from(&op!(crate::convert::CLONE, self.input)?);
+        let first = |parameter: &Tensor| op!(crate::view::narrow::SELECT, parameter, 0i64, 0i64);
+        if let Some(weight) = self.weight {
+            out = out * Expr::from(first(weight)?);
+        }
+        if let Some(bias) = self.bias {
+            out = out + Expr::from(first(bias)?);
+        }
+        out.done()
     }
 
     fn params(&self, view: [isize; 4], pooled: bool) -> NormParams {
@@ -251,10 +266,10 @@ ones are updated in place, else with the running ones.
             }
         }
         channels.check_batch()?;
+        if own.numel() == 0 {
+            return channels.of_nothing().map(Output::Tensor);
+        }
         if own.rank() < 2 {
-            if own.numel() == 0 {
-                return op!(crate::convert::CLONE, own).map(Output::Tensor);
-            }
             return Err(Error::runtime(format!("batch_norm expects at least 2 dimensions, but got {}", own.rank())));
         }
         let out = if training { channels.by_batch()?.out } else { channels.by_running(true)? };
@@ -289,6 +304,7 @@ pub static NATIVE_BATCH_NORM: Operator = Operator {
         let channels = Channels::read(args, [RUNNING_MEAN, RUNNING_VAR, WEIGHT, BIAS, MOMENTUM, EPS])?;
         let own = channels.input;
         channels.check_batch()?;
+        check_floating(own, "batch_norm")?;
         if own.rank() < 2 {
             return Err(Error::runtime(format!("batch_norm expects at least 2 dimensions, but got {}", own.rank())));
         }
