@@ -5,7 +5,8 @@
 //! - `stream` has streams and events, and the current stream of a thread.
 //! - `allocator` divides memory into blocks and keeps freed ones; `memory` is the memory of a tensor.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
-//! - `copy`, `elementwise`, `reduce` and `matmul` enqueue work. They return before it has run.
+//! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `lines`, `order` and `random` enqueue work. They return before it has
+//!   run.
 //! - `kernels` has the sources of device functions.
 //!
 //! No operation waits for the device unless its result is needed on the host.
@@ -15,11 +16,15 @@ pub mod card;
 pub mod copy;
 pub mod driver;
 pub mod elementwise;
+pub mod indexed;
 pub mod kernels;
 pub mod launch;
+pub mod lines;
 pub mod matmul;
 pub mod memory;
+pub mod order;
 pub mod program;
+pub mod random;
 pub mod reduce;
 pub mod stream;
 

@@ -1,42 +1,174 @@
-//! A random generator that can be shared, and the default one for calls without `generator=`.
+//! A random generator that can be shared, and the default ones for calls without `generator=`: one for each device.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use once_cell::race::OnceBox;
 use rushlight_core::fork::{ForkMutex, Rank};
-use rushlight_rng::Stream;
+use rushlight_core::{Device, Error, Result};
+use rushlight_rng::{DEFAULT_SEED, Stream};
+
+use crate::operator::Args;
+use crate::value::Value;
 
 /// A handle on a stream of random numbers; clones draw from the same stream.
 #[derive(Clone)]
 pub struct Generator(Arc<Shared>);
 
-/// A stream that is accessed only under its lock.
-struct Shared(UnsafeCell<Stream>);
-// SAFETY: `draw` takes the lock that belongs to the stream's address.
+struct Shared {
+    device: Device,
+    /// Accessed only under the lock.
+    state: UnsafeCell<State>,
+}
+
+// SAFETY: `with` takes the lock that belongs to the state's address.
 unsafe impl Sync for Shared {}
+
+enum State {
+    Host(Stream),
+    Device(Counter),
+}
+
+/// The state of a device's generator: a seed, and how far its numbers were used. Equal states give equal numbers on every device.
+#[derive(Clone, Copy)]
+pub struct Counter {
+    pub seed: u64,
+    pub offset: u64,
+}
+
+impl Counter {
+    /// How much one draw adds to the offset.
+    const STEP: u64 = 4;
+
+    /// The stream for one draw.
+    fn stream(&mut self) -> Stream {
+        // The engine takes 32 bits, so that seed and offset are mixed (the finaliser of MurmurHash3).
+        let mut bits = self.seed ^ self.offset.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        bits = (bits ^ bits >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        bits = (bits ^ bits >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        self.offset = self.offset.wrapping_add(Counter::STEP);
+        Stream::new(bits ^ bits >> 33)
+    }
+}
 
 /// Locks for drawing from a stream, which are also taken by a fork; all streams share these few locks.
 static LOCKS: [ForkMutex<()>; 16] = [const { ForkMutex::new(Rank::Random, ()) }; 16];
 
 static DEFAULT: OnceBox<Generator> = OnceBox::new();
+static ON_DEVICES: [OnceBox<Generator>; 256] = [const { OnceBox::new() }; 256];
+/// The seed of devices' generators that nothing has used yet.
+static SEED: AtomicU64 = AtomicU64::new(DEFAULT_SEED);
 
 impl Generator {
-    /// The default generator of the process.
+    fn new(device: Device, state: State) -> Self {
+        Generator(Arc::new(Shared { device, state: UnsafeCell::new(state) }))
+    }
+
+    /// The default generator of the process, for the CPU.
     pub fn default_stream() -> Self {
         DEFAULT.get_or_init(|| Box::new(Generator::fresh())).clone()
     }
 
-    /// A new generator, with torch's initial seed.
-    pub fn fresh() -> Self {
-        Generator(Arc::new(Shared(UnsafeCell::new(Stream::default()))))
+    /// The default generator of a device.
+    pub fn default_of(device: Device) -> Self {
+        let Device::Cuda(index) = device else { return Generator::default_stream() };
+        let fresh = || {
+            let generator = Generator::fresh_on(device);
+            generator.manual_seed(SEED.load(Ordering::Relaxed));
+            Box::new(generator)
+        };
+        ON_DEVICES[usize::from(index)].get_or_init(fresh).clone()
     }
 
-    /// Draws from the stream, with exclusive access.
-    pub fn draw<T>(&self, draw: impl FnOnce(&mut Stream) -> T) -> T {
+    /// Seeds the default generators of all devices, used or not.
+    pub fn seed_devices(seed: u64) {
+        SEED.store(seed, Ordering::Relaxed);
+        for generator in ON_DEVICES.iter().filter_map(OnceBox::get) {
+            generator.manual_seed(seed);
+        }
+    }
+
+    /// A new generator, with torch's initial seed.
+    pub fn fresh() -> Self {
+        Generator::new(Device::Cpu, State::Host(Stream::default()))
+    }
+
+    /// A new generator for a device.
+    pub fn fresh_on(device: Device) -> Self {
+        match device {
+            Device::Cuda(_) => Generator::new(device, State::Device(Counter { seed: DEFAULT_SEED, offset: 0 })),
+            _ => Generator::fresh(),
+        }
+    }
+
+    pub fn device(&self) -> Device {
+        self.0.device
+    }
+
+    fn with<T>(&self, run: impl FnOnce(&mut State) -> T) -> T {
         let _turn = LOCKS[Arc::as_ptr(&self.0).addr() / 64 % LOCKS.len()].lock();
-        // SAFETY: this thread holds the stream's lock.
-        draw(unsafe { &mut *self.0.0.get() })
+        // SAFETY: this thread holds the state's lock.
+        run(unsafe { &mut *self.0.state.get() })
+    }
+
+    /// Draws from the stream, with exclusive access. For a device, the host draws what is copied there.
+    pub fn draw<T>(&self, draw: impl FnOnce(&mut Stream) -> T) -> T {
+        self.with(|state| match state {
+            State::Host(stream) => draw(stream),
+            State::Device(counter) => draw(&mut counter.stream()),
+        })
+    }
+
+    /// Reserves `count` numbers of a device's generator: the state before them.
+    pub fn reserve(&self, count: u64) -> Counter {
+        self.with(|state| match state {
+            State::Host(stream) => Counter { seed: stream.random64(), offset: 0 },
+            State::Device(counter) => {
+                let before = *counter;
+                counter.offset = counter.offset.wrapping_add(count.next_multiple_of(Counter::STEP));
+                before
+            }
+        })
+    }
+
+    /// The state of a device's generator; `None` for the CPU.
+    pub fn counter(&self) -> Option<Counter> {
+        self.with(|state| match state {
+            State::Host(_) => None,
+            State::Device(counter) => Some(*counter),
+        })
+    }
+
+    /// Sets the state of a device's generator.
+    pub fn set_counter(&self, to: Counter) {
+        self.with(|state| {
+            if let State::Device(counter) = state {
+                *counter = to;
+            }
+        });
+    }
+
+    /// Begins again from a seed.
+    pub fn manual_seed(&self, seed: u64) {
+        self.with(|state| match state {
+            State::Host(stream) => stream.manual_seed(seed),
+            State::Device(counter) => *counter = Counter { seed, offset: 0 },
+        });
+    }
+
+    /// Begins again from a seed of the operating system, which is returned.
+    pub fn seed(&self) -> u64 {
+        let seed = Stream::default().seed();
+        self.manual_seed(seed);
+        seed
+    }
+
+    pub fn initial_seed(&self) -> u64 {
+        self.with(|state| match state {
+            State::Host(stream) => stream.initial_seed(),
+            State::Device(counter) => counter.seed,
+        })
     }
 
     pub fn same(&self, other: &Generator) -> bool {
@@ -47,5 +179,30 @@ impl Generator {
 impl Default for Generator {
     fn default() -> Self {
         Generator::default_stream()
+    }
+}
+
+/// The arguments of a call that draws random numbers on a device, with the device's default generator if none was given; `None`
+/// if nothing is missing.
+pub fn completed<'a>(args: &Args<'a>) -> Result<Option<Args<'a>>> {
+    let schema = args.op.schema();
+    let Some(place) = schema.arg("generator") else { return Ok(None) };
+    let placed = schema.options.and_then(|[_, _, device, ..]| args.device(device));
+    let device = placed.or_else(|| args.each_tensor().next().map(|(_, tensor)| tensor.device()));
+    let device = device.or_else(rushlight_core::device::default_device).unwrap_or(Device::Cpu);
+    match args.generator(place) {
+        Some(generator) if device == Device::Meta || generator.device() == device => Ok(None),
+        Some(generator) => Err(Error::runtime(format!(
+            "Expected a '{}' device type for generator but found '{}'",
+            device.kind(),
+            generator.device().kind()
+        ))
+        .hint(format!("The numbers are for {device}, and the generator is on {}.", generator.device()))),
+        None if matches!(device, Device::Cuda(_)) => {
+            let mut args = args.clone();
+            args.set(place, Value::Generator(Generator::default_of(device)));
+            Ok(Some(args))
+        }
+        None => Ok(None),
     }
 }

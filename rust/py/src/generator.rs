@@ -54,6 +54,9 @@ impl PyGenerator {
     fn manual_seed<'py>(slf: PyRef<'py, Self>, seed: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
         let seed = read_seed(seed)?;
         slf.0.draw(|stream| stream.manual_seed(seed));
+        if slf.0.same(&Generator::default_stream()) {
+            Generator::seed_devices(seed);
+        }
         Ok(slf)
     }
 

@@ -17,6 +17,7 @@ pub mod errors;
 mod kernels;
 pub mod lazy_conj;
 mod numbers;
+pub mod on_host;
 pub mod operands;
 mod pointwise;
 pub mod resolve_conj;
