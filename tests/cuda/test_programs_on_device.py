@@ -175,7 +175,8 @@ def test_random_numbers_continue_and_are_repeated_by_the_seed():
     assert small.min() == -5 and small.max() == 8 and large.max() > 2**39
     assert abs(exponential.mean() - 0.5) < 0.1 and abs(geometric.mean() - 2) < 0.3
     assert abs(bernoulli.mean() - 0.25) < 0.06 and abs(chances.mean() - 0.25) < 0.06
-    assert abs((kept == 0).float().mean() - 0.25) < 0.06 and set(kept.tolist()) == {0.0, pytest.approx(4 / 3)}
+    assert abs((kept == 0).float().mean() - 0.25) < 0.06
+    close(kept[kept != 0], torch.full((int((kept != 0).sum()),), 4 / 3))
 
 
 def test_linear_algebra_and_transforms_run_through_the_host():
