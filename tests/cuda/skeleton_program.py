@@ -283,7 +283,16 @@ def check_order():
         buffers, keys = [on_card(np.zeros(x.shape, np.int64)) for _ in range(2)], on_card(x)
         source, target, width = 0, 0, 1
         while width < n:
-            arguments = U64(keys), U64(n), U64(inner), U32(0), U64(source), U64(buffers[target]), U64(x.size), U64(width)
+            arguments = (
+                U64(keys),
+                U64(n),
+                U64(inner),
+                U32(0),
+                U64(source),
+                U64(buffers[target]),
+                U64(x.size),
+                U64(width),
+            )
             launch(merge, (2, 1), *arguments)
             source, target, width = buffers[target], 1 - target, 2 * width
         places = from_card(source, np.zeros((outer, inner, n), np.int64)).transpose(0, 2, 1)

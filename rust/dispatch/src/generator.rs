@@ -5,12 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use once_cell::race::OnceBox;
+use rushlight_core::Device;
 use rushlight_core::fork::{ForkMutex, Rank};
-use rushlight_core::{Device, Error, Result};
 use rushlight_rng::{DEFAULT_SEED, Stream};
-
-use crate::operator::Args;
-use crate::value::Value;
 
 /// A handle on a stream of random numbers; clones draw from the same stream.
 #[derive(Clone)]
@@ -179,30 +176,5 @@ impl Generator {
 impl Default for Generator {
     fn default() -> Self {
         Generator::default_stream()
-    }
-}
-
-/// The arguments of a call that draws random numbers on a device, with the device's default generator if none was given; `None`
-/// if nothing is missing.
-pub fn completed<'a>(args: &Args<'a>) -> Result<Option<Args<'a>>> {
-    let schema = args.op.schema();
-    let Some(place) = schema.arg("generator") else { return Ok(None) };
-    let placed = schema.options.and_then(|[_, _, device, ..]| args.device(device));
-    let device = placed.or_else(|| args.each_tensor().next().map(|(_, tensor)| tensor.device()));
-    let device = device.or_else(rushlight_core::device::default_device).unwrap_or(Device::Cpu);
-    match args.generator(place) {
-        Some(generator) if device == Device::Meta || generator.device() == device => Ok(None),
-        Some(generator) => Err(Error::runtime(format!(
-            "Expected a '{}' device type for generator but found '{}'",
-            device.kind(),
-            generator.device().kind()
-        ))
-        .hint(format!("The numbers are for {device}, and the generator is on {}.", generator.device()))),
-        None if matches!(device, Device::Cuda(_)) => {
-            let mut args = args.clone();
-            args.set(place, Value::Generator(Generator::default_of(device)));
-            Ok(Some(args))
-        }
-        None => Ok(None),
     }
 }

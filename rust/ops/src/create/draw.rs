@@ -57,9 +57,6 @@ pub fn fill<T: Element>(
     }
     // The stream of the CPU is drawn for memory of the host alone.
     drop(tensor.storage().pin()?);
-    if let Device::Cuda(_) = generator.device() {
-        return Err(Error::runtime("Expected a 'cpu' device type for generator but found 'cuda'"));
-    }
     let mut draw = Some(draw);
     let mut run = |target: &Tensor| {
         interpreter::while_detached(count, || {

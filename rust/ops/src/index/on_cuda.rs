@@ -82,7 +82,11 @@ pub fn first_outside(index: &Tensor, size: isize) -> Result<Option<OutOfBounds>>
 
 /// The byte offset of every tuple of indices, which are row-major integers of 64 bits, or the first one that is out of range.
 /// Each comes with the size of its dimension and its stride in bytes.
-pub fn offsets(indices: &[(&Tensor, isize, isize)], n: usize, like: &Tensor) -> Result<std::result::Result<Tensor, OutOfBounds>> {
+pub fn offsets(
+    indices: &[(&Tensor, isize, isize)],
+    n: usize,
+    like: &Tensor,
+) -> Result<std::result::Result<Tensor, OutOfBounds>> {
     let card = card::of(like.device())?;
     let offsets = create::zeros(&[n as isize], DType::I64, like.device())?;
     let mut reports = Vec::with_capacity(indices.len());

@@ -161,7 +161,7 @@ fn counted(repeats: &Tensor, output_size: Option<i64>) -> Result<Tensor> {
     for (at, &n) in times.iter().enumerate() {
         places.extend(std::iter::repeat_n(at as i64, n as usize));
     }
-    let places = create::from_slice(&places)?;
+    let places = crate::convert::to_device(&create::from_slice(&places)?, repeats.device())?;
     crate::convert::to_dtype(&places, repeats.dtype())
 }
 

@@ -178,6 +178,11 @@ impl Bags {
     }
 }
 
+/// Integers on the device of a table.
+fn on_device(weight: &Tensor, list: &[i64]) -> Result<Tensor> {
+    crate::convert::to_device(&from_slice(list)?, weight.device())
+}
+
 fn bags(args: &Args) -> Result<Output> {
     use EMBEDDING_BAG::*;
 
@@ -201,19 +206,19 @@ fn bags(args: &Args) -> Result<Output> {
         }
     }
     let bags = Bags::read(args)?;
-    let sizes = from_slice(&bags.sizes)?;
-    let of = from_slice(&bags.of)?;
+    let sizes = on_device(weight, &bags.sizes)?;
+    let of = on_device(weight, &bags.of)?;
     if mode == 2 {
         let (best, places) = largest(weight, &bags)?;
         return Ok(Output::Tuple(vec![best, of, sizes, places]));
     }
-    let rows = from_slice(&collected(bags.counted.iter().map(|&(row, _)| row))?)?;
-    let owners = from_slice(&collected(bags.counted.iter().map(|&(_, at)| bags.of[at]))?)?;
+    let rows = on_device(weight, &collected(bags.counted.iter().map(|&(row, _)| row))?)?;
+    let owners = on_device(weight, &collected(bags.counted.iter().map(|&(_, at)| bags.of[at]))?)?;
     let looked_up = op!(EMBEDDING, weight, &rows, -1i64, args.bool(SCALE_GRAD_BY_FREQ)?, args.bool(SPARSE)?)?;
     let looked_up = match scaled {
         None => looked_up,
         Some(scaled) => {
-            let places = from_slice(&collected(bags.counted.iter().map(|&(_, at)| at as i64))?)?;
+            let places = on_device(weight, &collected(bags.counted.iter().map(|&(_, at)| at as i64))?)?;
             let own = op!(crate::index::index_select::INDEX_SELECT, scaled, 0i64, &places)?;
             op!(MUL, &looked_up, &op!(crate::view::RESHAPE, &own, sizes_value(&[-1, 1]))?)?
         }
@@ -223,7 +228,7 @@ fn bags(args: &Args) -> Result<Output> {
     let result = if mode == 0 {
         sums
     } else {
-        let counts = from_slice(&collected(bags.sizes.iter().map(|&n| n.max(1)))?)?;
+        let counts = on_device(weight, &collected(bags.sizes.iter().map(|&n| n.max(1)))?)?;
         let counts = op!(crate::view::RESHAPE, &to_dtype(&counts, weight.dtype())?, sizes_value(&[-1, 1]))?;
         (Expr::from(&sums) / Expr::from(counts)).done()?
     };
@@ -248,14 +253,14 @@ fn largest(weight: &Tensor, bags: &Bags) -> Result<(Tensor, Tensor)> {
     let kept = collected(places.iter().map(|&place| i64::from(place >= 0)))?;
     places.iter_mut().for_each(|place| *place = (*place).max(0));
     let shape = sizes_value(&[count as isize, width as isize]);
-    let places = op!(crate::view::RESHAPE, &from_slice(&places)?, shape.clone())?;
+    let places = op!(crate::view::RESHAPE, &on_device(weight, &places)?, shape.clone())?;
     if weight.numel() == 0 {
         let zeros = create::zeros(places.sizes(), weight.dtype(), weight.device())?;
         return Ok((zeros, places));
     }
     let best = op!(GATHER, weight, 0i64, &places)?;
     let best = if empty {
-        let kept = op!(crate::view::RESHAPE, &from_slice(&kept)?, shape)?;
+        let kept = op!(crate::view::RESHAPE, &on_device(weight, &kept)?, shape)?;
         Expr::from(kept).above(0i64).choose(Expr::from(best), 0.0).done()?
     } else {
         best

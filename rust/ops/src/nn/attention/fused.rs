@@ -242,7 +242,7 @@ fn compose_backward(args: &Args, results: &[Tensor]) -> Result<()> {
     let weights = (scores - column(wide(SUMS)?)).exp();
     let grad = wide(GRAD)?;
     let away = grad.clone().matmul(wide(VALUE)?.transposed());
-    let means = (weights.clone() * away.clone()).call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
+    let means = (grad.clone() * wide(OUT)?).call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
     let mut away = away - means;
     if args.has_tensor(GRAD_SUMS) {
         away = away + column(wide(GRAD_SUMS)?);
