@@ -195,6 +195,135 @@ def check_matmul(kind, dtype):
         np.testing.assert_allclose(from_card(address, out), wanted, rtol=1e-4, atol=1e-3)
 
 
+def check_indexed():
+    source = """
+        #include "indexed.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void find(u8* to, const u8* indices, u64 count, Loops<2> loops, i64 size, i64 step, u32 wraps,
+                                        u32 begins, u64* outside) {
+            locate(to, indices, count, loops, size, step, wraps, begins, outside);
+        }
+        extern "C" __global__ void take(Pointers<3> operands, u64 count, Loops<3> loops, i64 scale) {
+            read<u32>(operands, count, loops, scale);
+        }
+        extern "C" __global__ void put(Pointers<3> operands, u64 columns, Loops<3> loops, u64 length, i64 scale, i64 value_step,
+                                       i64 place_step) {
+            merge<Added, f32, f32>(operands, columns, loops, length, scale, value_step, place_step);
+        }
+    """
+    find, take, put = built(source, "find", "take", "put")
+    x = random.normal(size=(6, 5)).astype(np.float32)
+    index = random.integers(-6, 6, 40)
+    start, places = on_card(x), on_card(index)
+    outside, offsets = on_card(np.full(1, 2**64 - 1, np.uint64)), on_card(np.zeros(40, np.int64))
+    over = loops(index, index)
+    launch(find, (2, 1), U64(offsets), U64(places), U64(40), over, I64(6), I64(20), U32(1), U32(1), U64(outside))
+    assert from_card(outside, np.zeros(1, np.uint64))[0] == 2**64 - 1
+    assert np.array_equal(from_card(offsets, np.zeros(40, np.int64)), index % 6 * 20)
+    launch(find, (2, 1), U64(0), U64(places), U64(40), over, I64(6), I64(0), U32(0), U32(1), U64(outside))
+    assert from_card(outside, np.zeros(1, np.uint64))[0] == np.flatnonzero(index < 0)[0]
+    out = np.zeros((40, 5), np.float32)
+    address, target = on_card(out), on_card(x)
+    list_ = np.zeros(40, np.int64)
+    rows = np.broadcast_to(x[:1], out.shape), np.broadcast_to(list_[:, None], out.shape)
+    launch(take, (1, 1), (U64 * 3)(address, start, offsets), U64(out.size), loops(out, *rows), I64(1))
+    assert np.array_equal(from_card(address, out), x[index])
+    columns = loops(x[0], out[0], np.broadcast_to(list_[:1], 5))
+    launch(put, (1, 1), (U64 * 3)(target, address, offsets), U64(5), columns, U64(40), I64(1), I64(20), I64(8))
+    wanted = x.copy()
+    np.add.at(wanted, index, out)
+    assert np.array_equal(from_card(target, np.zeros_like(x)), wanted)
+
+
+def check_lines():
+    source = """
+        #include "lines.cuh"
+        using namespace rushlight;
+        typedef rushlight::Lines<CumulativeSum<i32, i64, i64, i64>> Sums;
+        typedef rushlight::Lines<Best<f32, f32, true, true>> Tops;
+        extern "C" __global__ void serial(LineOperands operands, u64 lines, u64 n, u64 inner, u32 each) {
+            Sums::serial(operands, lines, n, inner, each);
+        }
+        extern "C" __global__ void blocks(LineOperands operands, u64 lines, u64 n, u64 inner, u32 each) {
+            Sums::blocks(operands, lines, n, inner, each);
+        }
+        extern "C" __global__ void top(LineOperands operands, u64 lines, u64 n, u64 inner, u32 each) {
+            Tops::blocks(operands, lines, n, inner, each);
+        }
+    """
+    serial, blocks, top = built(source, "serial", "blocks", "top")
+    for outer, n, inner in [(2, 3, 4), (1, 256, 1), (2, 1000, 3)]:
+        x = random.integers(-99, 99, (outer, n, inner), np.int32)
+        for kernel in (serial, blocks):
+            address = on_card(np.zeros(x.shape, np.int64))
+            operands = (U64 * 4)(address, 0, on_card(x), 0)
+            launch(kernel, (3, 1), operands, U64(outer * inner), U64(n), U64(inner), U32(1))
+            assert np.array_equal(from_card(address, np.zeros(x.shape, np.int64)), x.cumsum(1))
+        y = random.integers(0, 9, x.shape).astype(np.float32)
+        y[0, n // 2, 0] = np.nan
+        values, places = on_card(np.zeros((outer, inner), np.float32)), on_card(np.zeros((outer, inner), np.int64))
+        launch(top, (3, 1), (U64 * 4)(values, places, on_card(y), 0), U64(outer * inner), U64(n), U64(inner), U32(0))
+        assert np.array_equal(from_card(places, np.zeros((outer, inner), np.int64)), y.argmax(1))
+        assert np.array_equal(from_card(values, np.zeros((outer, inner), np.float32)), y.max(1), equal_nan=True)
+
+
+def check_order():
+    source = """
+        #include "order.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void merge(const u8* keys, u64 n, u64 inner, u32 descending, const i64* from, i64* to, u64 count,
+                                         u64 width) {
+            merge_runs(SortKeys<f32, f32>{keys, n, inner, descending != 0}, from, to, count, width);
+        }
+    """
+    [merge] = built(source, "merge")
+    for outer, n, inner in [(2, 7, 3), (1, 1000, 1), (2, 33, 2)]:
+        x = random.integers(0, 20, (outer, n, inner)).astype(np.float32)
+        x[0, n // 2] = np.nan
+        buffers, keys = [on_card(np.zeros(x.shape, np.int64)) for _ in range(2)], on_card(x)
+        source, target, width = 0, 0, 1
+        while width < n:
+            arguments = (
+                U64(keys),
+                U64(n),
+                U64(inner),
+                U32(0),
+                U64(source),
+                U64(buffers[target]),
+                U64(x.size),
+                U64(width),
+            )
+            launch(merge, (2, 1), *arguments)
+            source, target, width = buffers[target], 1 - target, 2 * width
+        places = from_card(source, np.zeros((outer, inner, n), np.int64)).transpose(0, 2, 1)
+        assert np.array_equal(places, x.argsort(1, kind="stable"))
+
+
+def check_random():
+    source = """
+        #include "random.cuh"
+        using namespace rushlight;
+        extern "C" __global__ void uniform(u8* out, u64 count, Loops<1> loops, u64 seed, u64 offset, Numbers numbers) {
+            random::draw<random::Uniform<f32, f32>, f32, f32>(out, count, loops, seed, offset, numbers);
+        }
+        extern "C" __global__ void normal(u8* out, u64 count, Loops<1> loops, u64 seed, u64 offset, Numbers numbers) {
+            random::draw<random::Normal<f32, f32>, f32, f32>(out, count, loops, seed, offset, numbers);
+        }
+    """
+    uniform, normal = built(source, "uniform", "normal")
+    out = np.zeros(1000, np.float32)
+    address = on_card(out)
+    numbers = Numbers(np.float64(0), np.float64(1), np.float64(1))
+    launch(uniform, (4, 1), U64(address), U64(1000), loops(out), U64(0), U64(0), numbers)
+    # The first numbers of torch's `manual_seed(0)` on a GPU.
+    assert np.allclose(from_card(address, out)[:3], [0.3990, 0.5167, 0.0249], atol=5e-5)
+    numbers = Numbers(np.float64(0), np.float64(1))
+    launch(normal, (4, 1), U64(address), U64(1000), loops(out), U64(0), U64(0), numbers)
+    drawn = from_card(address, out)
+    assert abs(drawn.mean()) < 0.1 and abs(drawn.std() - 1) < 0.1
+    print("normal", drawn[:4])
+
+
 random = np.random.default_rng(0)
 context = Pointer()
 ok(cuda.cuInit(0))
@@ -202,6 +331,10 @@ ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
 ok(cuda.cuCtxSetCurrent(context))
 check_elementwise()
 check_reduce()
+check_indexed()
+check_lines()
+check_order()
+check_random()
 for kind, dtype in [("f32", np.float32), ("c64", np.complex64), ("i32", np.int32)]:
     check_matmul(kind, dtype)
 print("equal")

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="there is no GPU; make test-cuda runs this on a card made of software"
 )
 
+#: A sample with dropout, of an operator that is not random without.
+DROPS = ("scaled_dot_product_attention", "t(3, 3), 0.5")
 REFUSED = "with arguments from the 'CUDA' backend."
 
 
@@ -46,6 +48,8 @@ def test_results_are_those_of_the_cpu(op, thorough):
 
         def check(dtype=dtype, sample=sample):
             nonlocal ran
+            if op.name == DROPS[0] and DROPS[1] in sample:
+                return None
             args, kwargs = draw(op, sample, dtype)
             there = (args, {**kwargs, "device": "cuda"}) if op.is_factory() else on_device((args, kwargs))
             with warnings.catch_warnings():

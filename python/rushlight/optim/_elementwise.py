@@ -1,5 +1,5 @@
 """The base of optimizers that step each parameter separately: with a fused kernel (`_rule`), or with operators
-(`_update`) if gradients flow through the step or the gradient is sparse."""
+(`_update`) if gradients flow through the step, the gradient is sparse, or the parameter is on a device."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ class ElementwiseOptimizer(Optimizer):
         decay, sign, factor = float(group.get("weight_decay", 0)), -1.0 if group["maximize"] else 1.0, 1.0
         if group.get("decoupled_weight_decay"):
             decay, factor = 0.0, 1 - float(group["lr"]) * decay
-        rule = None if group.get("differentiable") or grad.is_sparse else self._rule(group, own)
+        composed = group.get("differentiable") or grad.is_sparse or param.device.type != "cpu"
+        rule = None if composed else self._rule(group, own)
         if rule is not None:
             name, state, numbers = rule
             _C._fused_step([param, grad, *(own[part] for part in state)], name, [sign, decay, factor, *numbers])

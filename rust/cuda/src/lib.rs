@@ -8,7 +8,8 @@
 //! - `graph` records work and enqueues it again; `capture` tells whether work is being recorded.
 //! - `library` finds NVIDIA's other libraries.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
-//! - `copy`, `elementwise`, `reduce` and `matmul` enqueue work. They return before it has run.
+//! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `lines`, `order` and `random` enqueue work. They return before it has
+//!   run.
 //! - `kernels` has the sources of device functions.
 //!
 //! No operation waits for the device unless its result is needed on the host.
@@ -20,14 +21,18 @@ pub mod copy;
 pub mod driver;
 pub mod elementwise;
 pub mod graph;
+pub mod indexed;
 pub mod ipc;
 pub mod kernels;
 pub mod launch;
 pub mod library;
+pub mod lines;
 pub mod matmul;
 pub mod memory;
+pub mod order;
 pub mod pinned;
 pub mod program;
+pub mod random;
 pub mod reduce;
 pub mod sent;
 pub mod statistics;

@@ -1,51 +1,49 @@
-//! `cargo dev devices`: which operators have an implementation on which device.
+//! `cargo dev devices`: how operators run on CUDA devices.
 //!
-//! The table counts the operators by kind of implementation. Pointwise operators have no kernel of their own for a GPU:
-//! a device function is generated from their expression. The list below the table names the operators without an
-//! implementation for CUDA.
+//! The table counts the operators by kind of implementation: those with a form of their own (expressions, views and
+//! compositions run on any device), those that run on the host with one copy each way, and those that are refused. The lists
+//! below it name the last two.
 
 use std::collections::BTreeMap;
 
-use rushlight::{Device, sparse, table};
+use rushlight::{sparse, table};
+use rushlight_dispatch::operator::OnCuda;
 
 const LINE: usize = 110;
 
 #[derive(Default)]
 struct Count {
-    operators: usize,
-    cpu: usize,
-    cuda: usize,
-    missing: Vec<&'static str>,
+    own: usize,
+    on_host: Vec<&'static str>,
+    refused: Vec<&'static str>,
 }
 
 pub fn run() {
     let mut kinds: BTreeMap<&'static str, Count> = BTreeMap::new();
-    let operators = table::OPERATORS.iter().chain(sparse::OPERATORS).copied();
-    for op in operators {
+    for op in table::OPERATORS.iter().chain(sparse::OPERATORS).copied() {
         let count = kinds.entry(op.implementation.kind()).or_default();
-        count.operators += 1;
-        count.cpu += usize::from(op.implementation.runs_on(Device::Cpu));
-        if op.implementation.runs_on(Device::Cuda(0)) {
-            count.cuda += 1;
-        } else {
-            count.missing.push(op.name);
+        match op.implementation.on_cuda() {
+            OnCuda::Own(()) => count.own += 1,
+            OnCuda::Host => count.on_host.push(op.name),
+            OnCuda::Refused(_) => count.refused.push(op.name),
         }
     }
-    println!("{:<17} {:>9} {:>5} {:>5}", "kind", "operators", "cpu", "cuda");
+    println!("{:<17} {:>9} {:>8} {:>8}", "kind", "on device", "on host", "refused");
+    let line = |kind: &str, own: usize, on_host: usize, refused: usize| {
+        println!("{kind:<17} {own:>9} {on_host:>8} {refused:>8}");
+    };
     for (kind, count) in &kinds {
-        println!("{kind:<17} {:>9} {:>5} {:>5}", count.operators, count.cpu, count.cuda);
+        line(kind, count.own, count.on_host.len(), count.refused.len());
     }
     let total = |part: fn(&Count) -> usize| kinds.values().map(part).sum::<usize>();
-    println!(
-        "{:<17} {:>9} {:>5} {:>5}",
-        "all",
-        total(|count| count.operators),
-        total(|count| count.cpu),
-        total(|count| count.cuda)
-    );
-    for (kind, count) in kinds.iter().filter(|(_, count)| !count.missing.is_empty()) {
-        println!("\n{kind}, not on cuda:");
-        print_wrapped(&count.missing);
+    line("all", total(|count| count.own), total(|count| count.on_host.len()), total(|count| count.refused.len()));
+    for (kind, count) in &kinds {
+        for (names, how) in [(&count.on_host, "through the host"), (&count.refused, "refused")] {
+            if !names.is_empty() {
+                println!("\n{kind}, {how}:");
+                print_wrapped(names);
+            }
+        }
     }
 }
 

@@ -107,9 +107,12 @@ fn run<const N: usize>(
     inputs: &[Input],
     numbers: &[[u64; 2]],
 ) -> Result<()> {
-    if let Some(kind) = kinds.iter().find(|kind| matches!(kind, Kind::Of(dtype) if dtype.is_storage_only())) {
-        return Err(Error::not_implemented(format!("\"copy_\" not implemented on CUDA for '{}'", kind.name()))
-            .hint("Convert it on the host: x.cpu().to(dtype)."));
+    let stored = |kind: &Kind| match kind {
+        Kind::Of(dtype) if dtype.is_storage_only() => Some(*dtype),
+        _ => None,
+    };
+    if let Some(dtype) = kinds.iter().find_map(stored) {
+        return Err(not_on_device(dtype));
     }
     let card = card::of(views[0].tensor.device())?;
     let stream = stream::current(card.index);
@@ -119,6 +122,13 @@ fn run<const N: usize>(
     let memory: [Memory; N] = std::array::from_fn(|n| Memory { address: pins[n].address(), kind: kinds[n] });
     // SAFETY: every layout stays within its storage (tensors are constructed that way), which is pinned on the stream.
     unsafe { elementwise::run(card, stream, function, &nest, &memory, inputs, numbers) }
+}
+
+/// The error for a dtype that kernels only move.
+#[cold]
+pub fn not_on_device(dtype: DType) -> Error {
+    Error::not_implemented(format!("\"copy_\" not implemented on CUDA for '{}'", dtype.display_name()))
+        .hint("Convert it on the host: x.cpu().to(dtype).")
 }
 
 /// The element of a tensor without dimensions in memory of the host.

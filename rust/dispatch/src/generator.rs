@@ -117,6 +117,18 @@ impl Generator {
         })
     }
 
+    /// Reserves `count` numbers of a device's generator: the state before them.
+    pub fn reserve(&self, count: u64) -> Counter {
+        self.with(|state| match state {
+            State::Host(stream) => Counter { seed: stream.random64(), offset: 0 },
+            State::Device(counter) => {
+                let before = *counter;
+                counter.offset = counter.offset.wrapping_add(count.next_multiple_of(Counter::STEP));
+                before
+            }
+        })
+    }
+
     /// The state of a device's generator; `None` for the CPU.
     pub fn counter(&self) -> Option<Counter> {
         self.with(|state| match state {

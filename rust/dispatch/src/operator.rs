@@ -249,13 +249,24 @@ impl TensorSpec {
     }
 }
 
+/// How an operator runs on a CUDA device.
+#[derive(Clone, Copy)]
+pub enum OnCuda<F> {
+    /// A form of its own, which enqueues kernels or calls other operators.
+    Own(F),
+    /// The form for the CPU, with one copy each way: the operands are copied to the host, and the results back.
+    Host,
+    /// There is no form, for this reason.
+    Refused(&'static str),
+}
+
 /// An operator with an algorithm of its own.
 pub struct Kernel {
     /// Checks the arguments and returns the results' specs; runs without data.
     pub infer: fn(&Args) -> Result<Vec<TensorSpec>>,
     /// Fills the results.
     pub cpu: KernelFn,
-    pub cuda: Option<KernelFn>,
+    pub cuda: OnCuda<KernelFn>,
 }
 
 pub type KernelFn = fn(&Args, &[Tensor]) -> Result<()>;
@@ -263,7 +274,7 @@ pub type KernelFn = fn(&Args, &[Tensor]) -> Result<()>;
 impl Kernel {
     /// An algorithm that runs on the device of its tensors, whichever it is.
     pub const fn on_any_device(infer: fn(&Args) -> Result<Vec<TensorSpec>>, fill: KernelFn) -> Kernel {
-        Kernel { infer, cpu: fill, cuda: Some(fill) }
+        Kernel { infer, cpu: fill, cuda: OnCuda::Own(fill) }
     }
 }
 
@@ -273,7 +284,14 @@ pub struct Update {
     pub check: fn(&Args) -> Result<()>,
     /// Changes the tensor, which holds the first argument's elements; no other argument shares its memory.
     pub cpu: UpdateFn,
-    pub cuda: Option<UpdateFn>,
+    pub cuda: OnCuda<UpdateFn>,
+}
+
+impl Update {
+    /// A change that is made on the device of its tensors, whichever it is.
+    pub const fn on_any_device(check: fn(&Args) -> Result<()>, change: UpdateFn) -> Update {
+        Update { check, cpu: change, cuda: OnCuda::Own(change) }
+    }
 }
 
 pub type UpdateFn = fn(&Args, &Tensor) -> Result<()>;
@@ -282,18 +300,18 @@ pub type UpdateFn = fn(&Args, &Tensor) -> Result<()>;
 /// derivative.
 pub struct InPlaceFill {
     pub cpu: UpdateFn,
-    pub cuda: Option<UpdateFn>,
+    pub cuda: OnCuda<UpdateFn>,
 }
 
 impl InPlaceFill {
     /// An implementation that reads and writes memory of the host.
-    pub const fn cpu(change: UpdateFn) -> InPlaceFill {
-        InPlaceFill { cpu: change, cuda: None }
+    pub const fn on_host(change: UpdateFn) -> InPlaceFill {
+        InPlaceFill { cpu: change, cuda: OnCuda::Host }
     }
 
     /// An implementation that only calls other operators and runs on any device that they support.
     pub const fn on_any_device(change: UpdateFn) -> InPlaceFill {
-        InPlaceFill { cpu: change, cuda: Some(change) }
+        InPlaceFill { cpu: change, cuda: OnCuda::Own(change) }
     }
 }
 
@@ -301,20 +319,25 @@ impl InPlaceFill {
 /// `CompositeExplicitAutograd`. On `meta` the implementation for the host runs; it must not access any data.
 pub struct ExplicitAutograd {
     pub cpu: ExplicitFn,
-    pub cuda: Option<ExplicitFn>,
+    pub cuda: OnCuda<ExplicitFn>,
 }
 
 pub type ExplicitFn = fn(&Args) -> Result<Output>;
 
 impl ExplicitAutograd {
     /// An implementation that reads memory of the host.
-    pub const fn cpu(compute: ExplicitFn) -> ExplicitAutograd {
-        ExplicitAutograd { cpu: compute, cuda: None }
+    pub const fn on_host(compute: ExplicitFn) -> ExplicitAutograd {
+        ExplicitAutograd { cpu: compute, cuda: OnCuda::Host }
+    }
+
+    /// An implementation that no other device has, for this reason.
+    pub const fn on_cpu_alone(reason: &'static str, compute: ExplicitFn) -> ExplicitAutograd {
+        ExplicitAutograd { cpu: compute, cuda: OnCuda::Refused(reason) }
     }
 
     /// An implementation that only calls other operators and runs on any device that they support.
     pub const fn on_any_device(compute: ExplicitFn) -> ExplicitAutograd {
-        ExplicitAutograd { cpu: compute, cuda: Some(compute) }
+        ExplicitAutograd { cpu: compute, cuda: OnCuda::Own(compute) }
     }
 }
 
@@ -351,21 +374,27 @@ impl Implementation {
         }
     }
 
-    /// Whether the operator has an implementation for tensors on `device`. Views and compositions run on any device.
-    pub fn runs_on(&self, device: Device) -> bool {
-        let on_cuda = match self {
-            Implementation::Kernel(kernel) => kernel.cuda.is_some(),
-            Implementation::Update(update) => update.cuda.is_some(),
-            Implementation::InPlaceFill(overwrite) => overwrite.cuda.is_some(),
-            Implementation::ExplicitAutograd(body) => body.cuda.is_some(),
+    /// How the operator runs on CUDA devices. Expressions, views and compositions run on any device.
+    pub fn on_cuda(&self) -> OnCuda<()> {
+        fn of<F>(form: &OnCuda<F>) -> OnCuda<()> {
+            match form {
+                OnCuda::Own(_) => OnCuda::Own(()),
+                OnCuda::Host => OnCuda::Host,
+                OnCuda::Refused(reason) => OnCuda::Refused(reason),
+            }
+        }
+        match self {
+            Implementation::Kernel(kernel) => of(&kernel.cuda),
+            Implementation::Update(update) => of(&update.cuda),
+            Implementation::InPlaceFill(overwrite) => of(&overwrite.cuda),
+            Implementation::ExplicitAutograd(body) => of(&body.cuda),
             Implementation::Pointwise(_)
             | Implementation::View(_)
             | Implementation::ViewDtype(_)
             | Implementation::MultiView(_)
             | Implementation::CompositeImplicit(_)
-            | Implementation::Delegate(_) => true,
-        };
-        on_cuda || !matches!(device, Device::Cuda(_))
+            | Implementation::Delegate(_) => OnCuda::Own(()),
+        }
     }
 }
 

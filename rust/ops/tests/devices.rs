@@ -46,9 +46,8 @@ fn views_run_on_any_device() {
 #[test]
 fn an_operator_without_a_kernel_for_the_device_is_refused() {
     let x = on_card();
-    // An operator that fills its argument, and one with a function of its own.
-    refused(&rushlight::create::draw::EXPONENTIAL_, &x);
-    refused(&rushlight::order::unique::UNIQUE_CONSECUTIVE, &x);
+    refused(&rushlight::sparse::TO_DENSE, &x);
+    refused(&rushlight::sparse::TO_SPARSE, &x);
     let error = x.storage().pin().err().unwrap();
     assert_eq!(error.sentence(), "the host cannot reach memory on cuda:0");
 }

@@ -103,7 +103,10 @@ fn kernels(source: &str) -> impl Iterator<Item = &str> {
 impl Program {
     /// The source with functions that launch its kernels.
     fn whole(&self) -> String {
-        let mut text = format!("#include \"softcuda_host.h\"\n#line 1 \"program.cu\"\n{}\n", self.source);
+        // A kernel may have the name of a function of the host's library.
+        let renamed: String =
+            kernels(&self.source).map(|name| format!("#define {name} softcuda_named_{name}\n")).collect();
+        let mut text = format!("#include \"softcuda_host.h\"\n{renamed}#line 1 \"program.cu\"\n{}\n", self.source);
         for name in kernels(&self.source) {
             text += &format!(
                 "extern \"C\" const char* softcuda_run_{name}(void** arguments, const unsigned* grid, const unsigned* block, \

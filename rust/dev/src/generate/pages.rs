@@ -9,7 +9,7 @@ use rushlight::table::OPERATORS;
 use super::stub::summary;
 use crate::budget::GENERATED;
 use rushlight::names::{CallForm, Names, of_function};
-use rushlight_dispatch::operator::{DTypes, Derivative, Implementation, Operator, Variants};
+use rushlight_dispatch::operator::{DTypes, Derivative, Implementation, OnCuda, Operator, Variants};
 
 pub const FOLDER: &str = "docs/reference";
 
@@ -106,6 +106,13 @@ fn entry(text: &mut String, module: &str, op: &Operator) {
     }
     let _ = writeln!(text, "- Element types: {}.", dtypes(op.dtypes));
     let _ = writeln!(text, "- Derivative: {}.", derivative(op));
+    match op.implementation.on_cuda() {
+        OnCuda::Own(()) => {}
+        OnCuda::Host => text.push_str("- On CUDA devices: through the host, with one copy each way.\n"),
+        OnCuda::Refused(reason) => {
+            let _ = writeln!(text, "- On CUDA devices: none, {reason}.");
+        }
+    }
     for (sample, class, sentence) in op.errors {
         let sentence = sentence.lines().next().unwrap_or_default();
         let _ = writeln!(text, "- `{name}({sample})` raises `{class}`: {}", sentence.replace('<', "\\<"));

@@ -4,7 +4,7 @@ use crate::value::Arg;
 use rushlight_core::{Device, Error, Result};
 
 use super::errors::not_on_cuda;
-use crate::operator::{Args, Operator, Tags};
+use crate::operator::{Args, OnCuda, Operator, Tags};
 
 /// Checks that all tensors are on one device; a 0-d tensor on the CPU may be combined with any.
 #[inline]
@@ -44,13 +44,25 @@ fn apart(first: Device, own: Device) -> Error {
     Error::runtime(sentence).hint("Move one of them: x.to(y.device).")
 }
 
-/// The implementation for tensors on `device`; `None` on `meta`, where there is nothing to compute.
+/// The implementation for tensors on a device, and where it runs.
+pub enum Chosen<F> {
+    /// On the tensors themselves.
+    Here(F),
+    /// On copies of the tensors on the host; see `on_host`.
+    OnHost(F),
+    /// Nowhere: on `meta` there is nothing to compute.
+    Nowhere,
+}
+
+/// Chooses the implementation for tensors on `device`.
 #[inline]
-pub fn select_kernel<F>(op: &Operator, device: Device, cpu: F, cuda: Option<F>) -> Result<Option<F>> {
-    match device {
-        Device::Cpu => Ok(Some(cpu)),
-        Device::Meta => Ok(None),
-        Device::Cuda(_) => cuda.map(Some).ok_or_else(|| not_on_cuda(op)),
-        Device::Absent(absent) => Err(absent.refusal(op.name)),
+pub fn select_kernel<F>(op: &Operator, device: Device, cpu: F, cuda: OnCuda<F>) -> Result<Chosen<F>> {
+    match (device, cuda) {
+        (Device::Cpu, _) => Ok(Chosen::Here(cpu)),
+        (Device::Meta, _) => Ok(Chosen::Nowhere),
+        (Device::Cuda(_), OnCuda::Own(own)) => Ok(Chosen::Here(own)),
+        (Device::Cuda(_), OnCuda::Host) => Ok(Chosen::OnHost(cpu)),
+        (Device::Cuda(_), OnCuda::Refused(reason)) => Err(not_on_cuda(op).hint(reason)),
+        (Device::Absent(absent), _) => Err(absent.refusal(op.name)),
     }
 }

@@ -5,12 +5,13 @@ use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::GradMode;
 use rushlight_core::{DType, Error, Result};
 
-use super::devices::{check_devices, select_kernel};
+use super::devices::{Chosen, check_devices, select_kernel};
 use super::errors::not_implemented;
+use super::on_host;
 use crate::allocate::allocate;
 use crate::create::ask_gradient;
 use crate::interpreter::while_detached;
-use crate::operator::{Args, ExplicitAutograd, InPlaceFill, Kernel, Tags, TensorSpec, Update};
+use crate::operator::{Args, ExplicitAutograd, InPlaceFill, Kernel, KernelFn, Tags, TensorSpec, Update};
 use crate::overlap::{check_no_self_overlap, without_aliases};
 use crate::variants::{check_in_place, check_out, check_writable};
 use crate::{copy, node};
@@ -26,14 +27,22 @@ pub fn kernel(body: &Kernel, args: &Args) -> Result<Output> {
     for spec in &specs {
         results.push(allocate(spec)?);
     }
-    if let Some(fill) = select_kernel(args.op, device, body.cpu, body.cuda)? {
-        let work = elements(results.iter().chain(args.each_tensor().map(|(_, tensor)| tensor)));
-        while_detached(work, || fill(args, &results))?;
-    }
+    let chosen = select_kernel(args.op, device, body.cpu, body.cuda)?;
+    let work = elements(results.iter().chain(args.each_tensor().map(|(_, tensor)| tensor)));
+    while_detached(work, || fill(chosen, args, &results))?;
     if let (Some([.., wanted]), [result]) = (args.op.schema().options, results.as_slice()) {
         ask_gradient(result, args.optional_bool(wanted).unwrap_or(false))?;
     }
     node::record(args, args.op.gather(results))
+}
+
+/// Fills results by the chosen kernel.
+pub fn fill(kernel: Chosen<KernelFn>, args: &Args, results: &[Tensor]) -> Result<()> {
+    match kernel {
+        Chosen::Here(kernel) => kernel(args, results),
+        Chosen::OnHost(kernel) => on_host::fill(kernel, args, results),
+        Chosen::Nowhere => Ok(()),
+    }
 }
 
 /// Kernels choose their loops by dtype and would compute with a wider one: dtypes that are only stored are refused
@@ -67,12 +76,17 @@ pub fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
     check_stored(args)?;
     (body.check)(args)?;
     let own = args.tensor(Arg::FIRST)?;
-    let change = select_kernel(args.op, device, body.cpu, body.cuda)?;
+    let chosen = select_kernel(args.op, device, body.cpu, body.cuda)?;
     let run = |tensor: &Tensor| {
-        let Some(change) = change else { return Ok(()) };
         let work = elements(args.each_tensor().map(|(_, tensor)| tensor));
-        let without_aliases = without_aliases(args, tensor)?;
-        while_detached(work, || change(without_aliases.as_ref().unwrap_or(args), tensor))
+        match &chosen {
+            Chosen::Here(change) => {
+                let without_aliases = without_aliases(args, tensor)?;
+                while_detached(work, || change(without_aliases.as_ref().unwrap_or(args), tensor))
+            }
+            Chosen::OnHost(change) => while_detached(work, || on_host::change(*change, args, tensor)),
+            Chosen::Nowhere => Ok(()),
+        }
     };
     match target {
         Target::Fresh => {
@@ -106,10 +120,14 @@ pub fn update(body: &Update, args: &Args, target: Target) -> Result<Output> {
 pub fn explicit_autograd(body: &ExplicitAutograd, args: &Args) -> Result<Output> {
     let device = check_devices(args)?;
     check_stored(args)?;
-    let compute = select_kernel(args.op, device, body.cpu, body.cuda)?.unwrap_or(body.cpu);
+    let chosen = select_kernel(args.op, device, body.cpu, body.cuda)?;
     let output = {
         let _off = GradMode::new(false);
-        compute(args)?
+        match chosen {
+            Chosen::Here(compute) => compute(args)?,
+            Chosen::OnHost(compute) => on_host::compute(compute, args, device)?,
+            Chosen::Nowhere => (body.cpu)(args)?,
+        }
     };
     node::record(args, output)
 }
@@ -118,7 +136,7 @@ pub fn explicit_autograd(body: &ExplicitAutograd, args: &Args) -> Result<Output>
 pub fn in_place_fill(body: &InPlaceFill, args: &Args) -> Result<Output> {
     let device = check_devices(args)?;
     check_stored(args)?;
-    let fill = select_kernel(args.op, device, body.cpu, body.cuda)?.unwrap_or(body.cpu);
+    let chosen = select_kernel(args.op, device, body.cpu, body.cuda)?;
     let own = args.tensor(Arg::FIRST)?;
     check_writable(own)?;
     let each = if args.op.tags.has(Tags::UNIFORM) && own.layout().expanded().next().is_some() {
@@ -130,6 +148,10 @@ pub fn in_place_fill(body: &InPlaceFill, args: &Args) -> Result<Output> {
     };
     check_no_self_overlap(each)?;
     let change = node::InPlaceCall::begin(args)?;
-    fill(args, each)?;
+    match chosen {
+        Chosen::Here(fill) => fill(args, each)?,
+        Chosen::OnHost(fill) => on_host::change(fill, args, each)?,
+        Chosen::Nowhere => (body.cpu)(args, each)?,
+    }
     change.finish()
 }

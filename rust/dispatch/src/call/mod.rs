@@ -18,6 +18,7 @@ mod generators;
 mod kernels;
 pub mod lazy_conj;
 mod numbers;
+pub mod on_host;
 pub mod operands;
 mod pointwise;
 pub mod resolve_conj;

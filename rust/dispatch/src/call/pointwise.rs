@@ -10,7 +10,7 @@ use rushlight_cuda::elementwise::Function;
 use smallvec::SmallVec;
 
 use super::destination::Destination;
-use super::devices::{check_devices, select_kernel};
+use super::devices::{Chosen, check_devices, select_kernel};
 use super::errors::not_implemented;
 use super::operands::split;
 use super::{numbers, temporaries};
@@ -18,7 +18,7 @@ use crate::allocate::allocate;
 use crate::backcompat::broadcast_with_warnings;
 use crate::copy::copy;
 use crate::interpreter::while_detached;
-use crate::operator::{Args, Operator, Pointwise, Promote, Tags, TensorSpec};
+use crate::operator::{Args, OnCuda, Operator, Pointwise, Promote, Tags, TensorSpec};
 use crate::value::{Operand, Operands, Output, Target};
 use crate::{device_loops, fast_path, node, promote};
 
@@ -182,8 +182,8 @@ fn run(
     numbers: &Numbers,
     common: DType,
 ) -> Result<()> {
-    match select_kernel(op, out.device(), compute_into as Compute, Some(compute_on_cuda))? {
-        Some(kernel) if out.layout().numel() > 0 => kernel(out, op, body, operands, numbers, common),
+    match select_kernel(op, out.device(), compute_into as Compute, OnCuda::Own(compute_on_cuda))? {
+        Chosen::Here(kernel) if out.layout().numel() > 0 => kernel(out, op, body, operands, numbers, common),
         _ => Ok(()),
     }
 }

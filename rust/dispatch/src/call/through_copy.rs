@@ -7,6 +7,7 @@ use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::{self, GradMode};
 use rushlight_core::{Error, Layout, Result};
 
+use super::kernels::fill;
 use super::resolve_conj::resolve_all;
 use crate::operator::{Args, Implementation, Kernel, TensorSpec};
 use crate::overlap::{Overlap, overlap};
@@ -66,9 +67,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
             for spec in (kernel.infer)(&args)? {
                 check_out(&args, 0, out, &spec)?;
             }
-            if let Some(fill) = select_kernel(op, out.device(), kernel.cpu, kernel.cuda)? {
-                fill(&args, std::slice::from_ref(out))?;
-            }
+            fill(select_kernel(op, out.device(), kernel.cpu, kernel.cuda)?, &args, std::slice::from_ref(out))?;
             out.bump_version();
             Ok(Output::Tensor(out.clone()))
         }

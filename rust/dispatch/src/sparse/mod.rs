@@ -21,6 +21,9 @@ use crate::operator::{Args, Implementation, Operator, Sparse};
 use crate::primitives::{SparseBody, primitives};
 use crate::variants::check_cast;
 
+/// Why sparse tensors have no operators on other devices.
+pub const ON_HOST: &str = "sparse tensors live on the host";
+
 /// Makes a call with sparse tensors, unless its operator runs as it is.
 #[cold]
 pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {

@@ -5,8 +5,8 @@ use rushlight_core::broadcast::{broadcast, can_expand, hint, transposed, unsquee
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::operator::{
-    Args, BatchRule, DTypes, Derivative, Implementation, Operator, Saves, Sparse, Tags, Update, Variants, formula,
-    operator,
+    Args, BatchRule, DTypes, Derivative, Implementation, OnCuda, Operator, Saves, Sparse, Tags, Update, Variants,
+    formula, operator,
 };
 use rushlight_dispatch::value::{Output, Target};
 use rushlight_dispatch::{copy, create};
@@ -48,7 +48,7 @@ pub static COPY: Operator = Operator {
             Err(with_hint(told, own, from))
         },
         cpu: overwrite,
-        cuda: Some(overwrite),
+        cuda: OnCuda::Own(overwrite),
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, crate::create::fill::nothing),

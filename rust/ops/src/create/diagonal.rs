@@ -19,8 +19,8 @@ pub static FILL_DIAGONAL: Operator = Operator {
     tensor([[5., 0.],
             [0., 5.]])",
     dtypes: DTypes::COMPUTED,
-    implementation: Implementation::Update(Update {
-        check: |args| {
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?;
             if own.rank() < 2 {
                 return Err(Error::runtime("dimensions must larger than 1"));
@@ -30,9 +30,8 @@ pub static FILL_DIAGONAL: Operator = Operator {
             }
             create::check_fits(args.scalar(FILL_VALUE)?, own.dtype())
         },
-        cpu: fill,
-        cuda: None,
-    }),
+        fill,
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         d.grad().call(&CLEARED, [d.flag(WRAP).into()])
     })]),
@@ -57,7 +56,7 @@ pub static CLEARED: Operator = Operator {
     tensor([[0., 1.],
             [1., 0.]])",
     dtypes: DTypes::COMPUTED,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let copy = copy::clone(args.tensor(INPUT)?)?;
         write(&copy, rushlight_core::Scalar::ZERO, args.bool(WRAP)?)?;
         Ok(Output::Tensor(copy))

@@ -6,6 +6,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Device, Error, Layout, Result, dispatch};
+use rushlight_cuda::random::Distribution;
 use rushlight_dispatch::generator::Generator;
 use rushlight_dispatch::operator::{
     Args, DTypes, Derivative, Implementation, InPlaceFill, Operator, Saves, Tags, Variants, formula, operator,
@@ -15,8 +16,8 @@ use rushlight_dispatch::{copy, create, interpreter, overlap};
 use rushlight_rng::distributions::{self, IntRange};
 use rushlight_rng::{Element, FullRange64, Stream};
 
-use super::c_text;
 use super::fill::{ZERO_GRADIENT, nothing};
+use super::{c_text, on_cuda};
 use crate::view::complex::pairs;
 
 /// The generator of a call, or the default one.
@@ -153,6 +154,9 @@ pub fn uniform(tensor: &Tensor, generator: &Generator, from: f64, to: f64) -> Re
     }
     floating!(tensor, "check_uniform_bounds", |target, T| {
         check_range(target.dtype(), from, to)?;
+        if on_cuda::draws(target) {
+            return on_cuda::fill(target, generator, Distribution::Uniform { from, to });
+        }
         fill::<T>(target, generator, |stream, out| distributions::uniform(stream, out, from, to))
     })
 }
@@ -164,6 +168,9 @@ pub fn normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Re
     // The variance of a complex number is divided between its parts.
     let std = if tensor.dtype().is_complex() { std / std::f64::consts::SQRT_2 } else { std };
     floating!(tensor, "normal_kernel_cpu", |target, T| {
+        if on_cuda::draws(target) {
+            return on_cuda::fill(target, generator, Distribution::Normal { mean, std });
+        }
         let contiguous = target.layout().is_contiguous();
         fill::<T>(target, generator, |stream, out| {
             if contiguous {
@@ -208,11 +215,17 @@ pub fn integers(tensor: &Tensor, generator: &Generator, from: i64, to: i64) -> R
     }
     if tensor.dtype() == DType::Bool {
         let range = IntRange::new::<bool>(from, to).map_err(refused)?;
+        if on_cuda::draws(tensor) {
+            return on_cuda::integers(tensor, generator, range.base(), range.count());
+        }
         return fill::<u8>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range));
     }
     real!(tensor, "random_from_to", [u16, u32, u64], |T| {
         let range = IntRange::new::<T>(from, to).map_err(refused)?;
         warn_of_gaps(tensor.dtype(), from, to - 1)?;
+        if on_cuda::draws(tensor) {
+            return on_cuda::integers(tensor, generator, range.base(), range.count());
+        }
         fill::<T>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range))
     })
 }
@@ -224,6 +237,9 @@ fn no_complex(who: &str) -> Error {
 /// Integers from `from` to the greatest of the dtype.
 fn integers_from(tensor: &Tensor, generator: &Generator, from: i64) -> Result<()> {
     fn whole<T: FullRange64>(tensor: &Tensor, generator: &Generator) -> Result<()> {
+        if on_cuda::draws(tensor) {
+            return on_cuda::integers(tensor, generator, 0, 0);
+        }
         fill::<T>(tensor, generator, |stream, out| distributions::random_full_64_bits(stream, out))
     }
     if from == i64::MIN {
@@ -243,10 +259,16 @@ fn integers_from(tensor: &Tensor, generator: &Generator, from: i64) -> Result<()
     }
     if tensor.dtype() == DType::Bool {
         let range = IntRange::starting::<bool>(from).map_err(refused)?;
+        if on_cuda::draws(tensor) {
+            return on_cuda::integers(tensor, generator, range.base(), range.count());
+        }
         return fill::<u8>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range));
     }
     real!(tensor, "random_update_from_to", [u16, u32, u64], |T| {
         let range = IntRange::starting::<T>(from).map_err(refused)?;
+        if on_cuda::draws(tensor) {
+            return on_cuda::integers(tensor, generator, range.base(), range.count());
+        }
         fill::<T>(tensor, generator, |stream, out| distributions::random_from_to(stream, out, range))
     })
 }
@@ -260,6 +282,9 @@ fn anything(tensor: &Tensor, generator: &Generator) -> Result<()> {
         return integers(tensor, generator, 0, 2);
     }
     dispatch!(tensor.dtype(), T in [u8, i8, i16, i32, i64, f16_, bf16_, f32, f64] => {
+        if on_cuda::draws(tensor) {
+            return on_cuda::anything(tensor, generator);
+        }
         fill::<T>(tensor, generator, distributions::random)
     }, else => Err(Error::unsupported("random_kernel_cpu", tensor.dtype())))
 }
@@ -269,6 +294,9 @@ pub fn bernoulli(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
         return Err(Error::runtime(format!("bernoulli_ expects p to be in [0, 1], but got p={}", c_text(p))));
     }
     real!(tensor, "bernoulli_scalar_cpu_", |T| {
+        if on_cuda::draws(tensor) {
+            return on_cuda::fill(tensor, generator, Distribution::Bernoulli { p });
+        }
         fill::<T>(tensor, generator, |stream, out| distributions::bernoulli(stream, out, p))
     })
 }
@@ -281,6 +309,11 @@ pub fn bernoulli_each(tensor: &Tensor, generator: &Generator, p: &Tensor) -> Res
     }
     real!(tensor, "bernoulli_tensor_cpu_self_", |T| {
         dispatch!(p.dtype(), P in [f16_, bf16_, f32, f64] => {
+            if on_cuda::draws(tensor) {
+                let wide = if tensor.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+                let chances = crate::convert::to_dtype(&crate::convert::to_device(&p.detach(), tensor.device())?, wide)?;
+                return on_cuda::trials(tensor, generator, &chances);
+            }
             let p = if p.device() == Device::Cpu { alongside::<P>(p, tensor)? } else { Vec::new() };
             if !p.iter().all(|p| (0.0..=1.0).contains(&p.to_f64())) {
                 return Err(Error::runtime("Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)"));
@@ -301,6 +334,9 @@ fn exponential(tensor: &Tensor, generator: &Generator, lambda: f64) -> Result<()
         )));
     }
     floating!(real tensor, "exponential_cpu", |T| {
+        if on_cuda::draws(tensor) {
+            return on_cuda::fill(tensor, generator, Distribution::Exponential { rate: lambda });
+        }
         fill::<T>(tensor, generator, |stream, out| distributions::exponential(stream, out, lambda))
     })
 }
@@ -313,6 +349,9 @@ fn geometric(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
         return Err(Error::unsupported("geometric_cpu", tensor.dtype()));
     }
     real!(tensor, "geometric_cpu", |T| {
+        if on_cuda::draws(tensor) {
+            return on_cuda::fill(tensor, generator, Distribution::Geometric { p });
+        }
         fill::<T>(tensor, generator, |stream, out| distributions::geometric(stream, out, p))
     })
 }
@@ -328,6 +367,9 @@ fn cauchy(tensor: &Tensor, generator: &Generator, median: f64, sigma: f64) -> Re
         )));
     }
     floating!(real tensor, "cauchy_cpu", |T| {
+        if on_cuda::draws(tensor) {
+            return on_cuda::fill(tensor, generator, Distribution::Cauchy { median, sigma });
+        }
         fill::<T>(tensor, generator, |stream, out| distributions::cauchy(stream, out, median, sigma))
     })
 }
@@ -337,6 +379,9 @@ fn log_normal(tensor: &Tensor, generator: &Generator, mean: f64, std: f64) -> Re
         return Err(Error::runtime(format!("log_normal_ expects std > 0.0, but found std={}", c_text(std))));
     }
     floating!(real tensor, "log_normal_cpu", |T| {
+        if on_cuda::draws(tensor) {
+            return on_cuda::fill(tensor, generator, Distribution::LogNormal { mean, std });
+        }
         fill::<T>(tensor, generator, |stream, out| distributions::log_normal(stream, out, mean, std))
     })
 }
@@ -355,7 +400,7 @@ pub static UNIFORM_: Operator = Operator {
     tensor([-0.0075,  0.5364, -0.8230])",
     dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
     tags: Tags::RANDOM,
-    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+    implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|args, own| {
         uniform(own, &generator(args, GENERATOR), args.float(FROM)?, args.float(TO)?)
     })),
     samples: &["t(2, 3)", "t(4), -1, 2", "t()"],
@@ -389,7 +434,7 @@ pub static NORMAL_: Operator = Operator {
     tensor([10.1541,  9.9707])",
     dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
     tags: Tags::RANDOM,
-    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+    implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|args, own| {
         normal(own, &generator(args, GENERATOR), args.float(MEAN)?, args.float(STD)?)
     })),
     samples: &["t(2, 3)", "t(4), 1, 2", "t(20)", "t()"],
@@ -413,7 +458,7 @@ pub static RANDOM_: Operator = Operator {
     True",
     dtypes: DTypes::REAL.union(DTypes::BOOL),
     tags: Tags::RANDOM,
-    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+    implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|args, own| {
         anything(own, &generator(args, GENERATOR))
     })),
     samples: &["t(2, 3)", "t()"],
@@ -438,7 +483,7 @@ pub static RANDOM_TO_: Operator = Operator {
     tensor([4., 9., 3., 0.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
     tags: Tags::RANDOM,
-    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+    implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|args, own| {
         integers(own, &generator(args, GENERATOR), 0, args.int(TO)?)
     })),
     samples: &["t(2, 3), 2", "t(), 1"],
@@ -460,7 +505,7 @@ pub static RANDOM_FROM_: Operator = Operator {
     tensor([14., 19., 13., 10.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL).union(DTypes::WIDE),
     tags: Tags::RANDOM,
-    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| match args.optional_int(TO) {
+    implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|args, own| match args.optional_int(TO) {
         Some(to) => integers(own, &generator(args, GENERATOR), args.int(FROM)?, to),
         None => integers_from(own, &generator(args, GENERATOR), args.int(FROM)?),
     })),
@@ -485,7 +530,7 @@ pub static BERNOULLI_: Operator = Operator {
     tensor([0., 0., 1., 0.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL),
     tags: Tags::RANDOM,
-    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+    implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|args, own| {
         bernoulli(own, &generator(args, GENERATOR), args.float(P)?)
     })),
     samples: &["t(2, 3)", "t(4), 0.25", "t(3), 1."],
@@ -507,7 +552,7 @@ pub static BERNOULLI_TENSOR_: Operator = Operator {
     tensor([0., 1.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL),
     tags: Tags::DATA_DEPENDENT.union(Tags::RANDOM),
-    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+    implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|args, own| {
         bernoulli_each(own, &generator(args, GENERATOR), args.tensor(P)?)
     })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, nothing), formula(P, Saves::NOTHING, nothing)]),
@@ -535,7 +580,7 @@ pub static EXPONENTIAL_: Operator = Operator {
     tensor([3.5083, 1.2304])",
     dtypes: DTypes::FLOATS,
     tags: Tags::RANDOM,
-    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+    implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|args, own| {
         exponential(own, &generator(args, GENERATOR), args.float(LAMBD)?)
     })),
     samples: &["t(2, 3)", "t(4), 2."],
@@ -562,7 +607,7 @@ pub static GEOMETRIC_: Operator = Operator {
     tensor([1., 1., 2., 1.])",
     dtypes: DTypes::REAL,
     tags: Tags::RANDOM,
-    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+    implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|args, own| {
         geometric(own, &generator(args, GENERATOR), args.float(P)?)
     })),
     samples: &["t(2, 3), 0.5", "t(), 0.25"],
@@ -584,7 +629,7 @@ pub static CAUCHY_: Operator = Operator {
     tensor([10.5977,  0.7648])",
     dtypes: DTypes::FLOATS,
     tags: Tags::RANDOM,
-    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+    implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|args, own| {
         cauchy(own, &generator(args, GENERATOR), args.float(MEDIAN)?, args.float(SIGMA)?)
     })),
     samples: &["t(2, 3)", "t(4), 1., 2."],
@@ -610,7 +655,7 @@ pub static LOG_NORMAL_: Operator = Operator {
     tensor([59.2634,  1.5116])",
     dtypes: DTypes::FLOATS,
     tags: Tags::RANDOM,
-    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, own| {
+    implementation: Implementation::InPlaceFill(InPlaceFill::on_any_device(|args, own| {
         log_normal(own, &generator(args, GENERATOR), args.float(MEAN)?, args.float(STD)?)
     })),
     samples: &["t(2, 3)", "t(4), 0., 0.5"],

@@ -7,6 +7,7 @@ pub mod constant;
 pub mod diagonal;
 pub mod draw;
 pub mod fill;
+pub mod on_cuda;
 pub mod random;
 pub mod range;
 pub mod rejection;

@@ -10,8 +10,8 @@ use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::create::{check_fits, scalar_of};
 use rushlight_dispatch::generator::Generator;
 use rushlight_dispatch::operator::{
-    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Tags, TensorSpec,
-    Variants, formula, operator,
+    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Saves, Tags,
+    TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, Target};
 use rushlight_dispatch::{copy, create, op};
@@ -51,11 +51,10 @@ pub static RAND: Operator = Operator {
     >>> torch.rand(3)
     tensor([0.4963, 0.7682, 0.0885])",
     tags: Tags::RANDOM,
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| made(args, SIZE, default_dtype()),
-        cpu: |args, results| draw::uniform(&results[0], &generator(args, GENERATOR), 0.0, 1.0),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| made(args, SIZE, default_dtype()),
+        |args, results| draw::uniform(&results[0], &generator(args, GENERATOR), 0.0, 1.0),
+    )),
     samples: &["(2, 3)", "()", "(0, 2)", "(2, 3), dtype=torch.float64"],
     errors: &[
         ("(-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),
@@ -75,11 +74,10 @@ pub static RANDN: Operator = Operator {
     >>> torch.randn(3)
     tensor([ 1.5410, -0.2934, -2.1788])",
     tags: Tags::RANDOM,
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| made(args, SIZE, default_dtype()),
-        cpu: |args, results| draw::normal(&results[0], &generator(args, GENERATOR), 0.0, 1.0),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| made(args, SIZE, default_dtype()),
+        |args, results| draw::normal(&results[0], &generator(args, GENERATOR), 0.0, 1.0),
+    )),
     samples: &["(2, 3)", "(20,)", "()", "(2, 3), dtype=torch.float64"],
     errors: &[
         ("(-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),
@@ -144,11 +142,10 @@ pub static RANDINT: Operator = Operator {
     >>> torch.randint(10, (4,))
     tensor([4, 9, 3, 0])",
     tags: Tags::RANDOM,
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| made(args, SIZE, DType::I64),
-        cpu: |args, results| draw::integers(&results[0], &generator(args, GENERATOR), 0, args.int(HIGH)?),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| made(args, SIZE, DType::I64),
+        |args, results| draw::integers(&results[0], &generator(args, GENERATOR), 0, args.int(HIGH)?),
+    )),
     samples: &["10, (2, 3)", "5, (4,), dtype=torch.float32", "2**40, (3,)"],
     errors: &[
         ("10, (-1,)", "RuntimeError", "Trying to create tensor with negative dimension -1: [-1]"),
@@ -168,11 +165,10 @@ pub static RANDINT_LOW: Operator = Operator {
     >>> torch.randint(3, 10, (4,))
     tensor([7, 6, 3, 5])",
     tags: Tags::RANDOM,
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| made(args, SIZE, DType::I64),
-        cpu: |args, results| draw::integers(&results[0], &generator(args, GENERATOR), args.int(LOW)?, args.int(HIGH)?),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| made(args, SIZE, DType::I64),
+        |args, results| draw::integers(&results[0], &generator(args, GENERATOR), args.int(LOW)?, args.int(HIGH)?),
+    )),
     samples: &["3, 10, (2, 3)", "-2, 3, ()"],
     errors: &[("5, 3, (2,)", "RuntimeError", "random_ expects 'from' to be less than 'to', but got from=5 >= to=3")],
     reference: "np.random.RandomState(0).randint(0, 2**32, size, np.uint32).astype(np.int64) % (high - low) + low",
@@ -305,7 +301,7 @@ fn normal_cpu(args: &Args, results: &[Tensor]) -> Result<()> {
 
 const NORMAL: Operator = Operator {
     out: Out::ANY.direct(),
-    implementation: Implementation::Kernel(Kernel { infer: normal_infer, cpu: normal_cpu, cuda: None }),
+    implementation: Implementation::Kernel(Kernel { infer: normal_infer, cpu: normal_cpu, cuda: OnCuda::Host }),
     ..BASE
 };
 
@@ -390,7 +386,7 @@ pub static NORMAL_SIZE: Operator = Operator {
         cpu: |args, results| {
             draw::normal(&results[0], &generator(args, GENERATOR), args.float(MEAN)?, args.float(STD)?)
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     samples: &["0., 1., (2, 3)", "10., 2., (20,)"],
     errors: &[
@@ -415,7 +411,7 @@ pub static BERNOULLI: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: same,
         cpu: |args, results| draw::bernoulli_each(&results[0], &generator(args, GENERATOR), args.tensor(INPUT)?),
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, nothing)]),
     samples: &["unit(2, 3).abs()", "unit(0, 3)", "unit(3, 2).abs().t()"],
@@ -443,7 +439,7 @@ pub static BERNOULLI_P: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: same,
         cpu: |args, results| draw::bernoulli(&results[0], &generator(args, GENERATOR), args.float(P)?),
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, nothing)]),
     samples: &["t(2, 3), 0.5", "t(), 1."],

@@ -11,7 +11,8 @@ use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::generator::Generator;
 use rushlight_dispatch::operator::{
-    Args, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Tags, TensorSpec, Variants, formula, operator,
+    Args, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Saves, Tags, TensorSpec, Variants, formula,
+    operator,
 };
 use rushlight_dispatch::value::Arg;
 use rushlight_rng::{Element, Stream, distributions};
@@ -80,7 +81,7 @@ pub static STANDARD_GAMMA: Operator = Operator {
                 })
             }, else => Err(not_implemented(args.op, own.dtype())))
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
     kernel_name: "gamma_cpu",
@@ -153,7 +154,7 @@ pub static POISSON: Operator = Operator {
                 fill::<T>(result, &generator(args, GENERATOR), |stream, place| distributions::poisson(stream, rates[place]))
             }, else => Err(not_implemented(args.op, own.dtype())))
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     kernel_name: "poisson_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, nothing)]),
@@ -194,7 +195,7 @@ pub static BINOMIAL: Operator = Operator {
                 })
             }, else => Err(not_implemented(args.op, result.dtype())))
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     dtypes: DTypes::of(&[DType::F32, DType::F64]),
     kernel_name: "binomial_cpu",

@@ -8,7 +8,7 @@ use rushlight_cpu::fft::{Lines, complex, from_real, to_real};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::plain;
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, TensorSpec,
+    Args, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Saves, TensorSpec,
     Variants, formula, operator,
 };
 use rushlight_dispatch::value::Value;
@@ -43,7 +43,7 @@ pub static C2C: Operator = Operator {
             let scale = FftNorm::factor(args.int(NORMALIZATION)?, elements(&to, &dims));
             transform(&to, &dims, args.bool(FORWARD)?, scale)
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         d.grad().call(&C2C, [d.ints(DIM).into(), d.int(NORMALIZATION).into(), (!d.flag(FORWARD)).into()])
@@ -101,7 +101,7 @@ pub static R2C: Operator = Operator {
             }
             transform(to, rest, true, 1.0)
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, r2c_gradient)]),
     samples: &["t(4), (0,), 0, True", "t(2, 3, 5), (0, 2), 2, True", "t(5), (0,), 1, False"],
@@ -157,7 +157,7 @@ pub static C2R: Operator = Operator {
                 }
             }
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, c2r_gradient)]),
     samples: &["t(3), (0,), 0, 4", "t(2, 3, 3), (0, 2), 2, 5"],

@@ -81,7 +81,7 @@ pub static STEP: Operator = Operator {
     dtypes: DTypes::INEXACT,
     tags: Tags::LAZY_CONJ,
     batch_rule: BatchRule::Unsupported(|_| vmap::data_error()),
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(step)),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone("optimizers compose these steps from other operators", step)),
     derivative: Derivative::NonDifferentiable("it changes its arguments, outside of the graph"),
     samples: &["[t(3), t(3), pos(3)], 'adagrad', [1.0, 0.1, 1.0, 0.5, 1e-8]"],
     reference: "",

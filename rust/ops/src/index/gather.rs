@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, wrap_dim};
-use rushlight_core::{DType, Error, Layout, Result};
+use rushlight_core::{DType, Device, Error, Layout, Result};
 use rushlight_cpu::index::OutOfBounds;
 use rushlight_cpu::index::gather::IndexedOperand;
 use rushlight_dispatch::expr::Expr;
@@ -14,6 +14,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::{create, op};
 
+use super::on_cuda;
 use crate::expr_ext::ExprExt;
 use crate::view::expand::EXPAND;
 
@@ -32,15 +33,15 @@ pub static GATHER: Operator = Operator {
     out: Out::STRICT,
     dtypes: DTypes::COMPUTED,
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (own, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
             let dim = wrap_dim(args.int(DIM)?, own.rank())?;
             check_index("gather", index)?;
             check_within(own, index, dim)?;
             Ok(vec![TensorSpec::new(index.sizes(), own.dtype(), own)])
         },
-        cpu: |args, results| {
+        |args, results| {
             let (own, index, out) = (args.tensor(INPUT)?, args.tensor(INDEX)?, &results[0]);
             let dim = wrap_dim(args.int(DIM)?, own.rank())?;
             if out.numel() == 0 {
@@ -49,6 +50,15 @@ pub static GATHER: Operator = Operator {
             let index = long(index)?;
             let (own_layout, index_layout) = (at_least_1d(own.layout()), at_least_1d(index.layout()));
             let out_layout = at_least_1d(out.layout());
+            if let Device::Cuda(_) = own.device() {
+                if let Some(bad) = on_cuda::first_outside(&index, own_layout.sizes[dim])? {
+                    return Err(not_within(bad, own_layout.sizes[dim], dim));
+                }
+                // Along the dimension an index takes the place of the element's own.
+                let mut source = Layout { sizes: index_layout.sizes.clone(), ..own_layout };
+                let scale = std::mem::take(&mut source.strides[dim]) * own.dtype().size() as isize;
+                return on_cuda::read((out, &out_layout), (own, &source), (&index, &index_layout), scale);
+            }
             let (to, from, places) = (out.storage().pin()?, own.storage().pin()?, index.storage().pin()?);
             // SAFETY: sizes were checked, and layouts stay within their storages.
             unsafe {
@@ -62,8 +72,7 @@ pub static GATHER: Operator = Operator {
             }
             .map_err(|bad| not_within(bad, own_layout.sizes[dim], dim))
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INDEX), |d| {
         let Some(meta) = d.meta(INPUT) else { return Expr::Nothing };
         match (create::zeros(&meta.sizes, meta.dtype, meta.device), d.input(INDEX), d.grad()) {
@@ -135,6 +144,10 @@ pub fn at_least_1d(layout: &Layout) -> Layout {
 pub fn check_values(index: &Tensor, layout: &Layout, size: isize, dim: usize) -> Result<()> {
     if layout.numel() == 0 {
         return Ok(());
+    }
+    if let Device::Cuda(_) = index.device() {
+        let outside = on_cuda::first_outside(index, size)?;
+        return outside.map_or(Ok(()), |bad| Err(not_within(bad, size, dim)));
     }
     let pin = index.storage().pin()?;
     // SAFETY: the layout stays within the pinned storage, which holds 64-bit integers.
@@ -214,6 +227,9 @@ pub fn refuse_outside(index: &Tensor, size: isize, error: impl Fn(i64) -> Error)
     let index = long(index)?;
     if index.numel() == 0 {
         return Ok(());
+    }
+    if let Device::Cuda(_) = index.device() {
+        return on_cuda::first_outside(&index, size)?.map_or(Ok(()), |bad| Err(error(bad.value)));
     }
     let pin = index.storage().pin()?;
     let side = IndexedOperand { pointer: pin.as_ptr(), layout: index.layout() };

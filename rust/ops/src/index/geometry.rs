@@ -9,6 +9,8 @@ use rushlight_core::{DType, Dims, Error, Layout, Result};
 use rushlight_cpu::index::{Frame, Index, OutOfBounds};
 use rushlight_dispatch::operands::integers;
 
+use super::on_cuda;
+
 /// The shape that all indices broadcast to.
 pub fn common(indices: &[Tensor]) -> Result<Dims> {
     rushlight_core::broadcast::broadcast_all(indices.iter().map(|index| index.sizes().as_slice())).map_err(|_| {
@@ -124,9 +126,34 @@ impl IndexGeometry {
         (Frame { before: values.permute(&part(0..split)), after }, middle)
     }
 
+    /// The indices as row-major integers, broadcast against each other.
+    fn plain(&self) -> Result<Vec<Tensor>> {
+        self.indices.iter().map(|index| integers(index, &self.common)).collect()
+    }
+
+    /// The byte offset of every tuple of indices, checked, as integers on the device of the operand.
+    pub fn offsets_on_cuda(&self, own: &Tensor) -> Result<Tensor> {
+        let plain = self.plain()?;
+        let step = |dim: usize| own.layout().strides[dim].wrapping_mul(own.dtype().size() as isize);
+        let each = plain.iter().zip(&self.dims).map(|(index, &dim)| (index, own.sizes()[dim], step(dim)));
+        let n = self.common.iter().product::<isize>() as usize;
+        on_cuda::offsets(&each.collect::<Vec<_>>(), n, own)?.map_err(|bad| self.outside(own, bad))
+    }
+
+    /// The error for an index out of range.
+    #[cold]
+    fn outside(&self, own: &Tensor, OutOfBounds { number, value }: OutOfBounds) -> Error {
+        let size = own.sizes()[self.dims[number]];
+        Error::index(format!("index {value} is out of bounds for dimension {number} with size {size}")).hint(format!(
+            "This is dimension {} of a tensor with sizes {}.",
+            self.dims[number],
+            Shape(own.sizes())
+        ))
+    }
+
     /// The byte offset of every tuple of indices, checked.
     pub fn offsets(&self, own: &Tensor) -> Result<Vec<isize>> {
-        let plain = self.indices.iter().map(|index| integers(index, &self.common)).collect::<Result<Vec<_>>>()?;
+        let plain = self.plain()?;
         let pins = pin_all(plain.iter().map(Tensor::storage))?;
         let layout = own.layout();
         let indices: Vec<Index> = self
@@ -141,11 +168,7 @@ impl IndexGeometry {
             .collect();
         let n = self.common.iter().product::<isize>() as usize;
         // SAFETY: each index holds `n` contiguous integers.
-        unsafe { rushlight_cpu::index::offsets(&indices, n) }?.map_err(|OutOfBounds { number, value }| {
-            let size = layout.sizes[self.dims[number]];
-            Error::index(format!("index {value} is out of bounds for dimension {number} with size {size}"))
-                .hint(format!("This is dimension {} of a tensor with sizes {}.", self.dims[number], Shape(own.sizes())))
-        })
+        unsafe { rushlight_cpu::index::offsets(&indices, n) }?.map_err(|bad| self.outside(own, bad))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Reading by indices.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::Result;
 use rushlight_core::index::subspace;
+use rushlight_core::{Device, Dims, Layout, Result};
+use rushlight_cpu::index::Frame;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Saves, TensorSpec,
@@ -13,6 +14,7 @@ use rushlight_dispatch::vmap::{RuleResult, unsqueeze_to_rank};
 use rushlight_dispatch::{copy, create, op};
 
 use super::geometry::{IndexGeometry, check_not_empty_dims, common};
+use super::on_cuda;
 use crate::expr_ext::ExprExt;
 use crate::view::transpose::PERMUTE;
 
@@ -28,14 +30,14 @@ pub static INDEX: Operator = Operator {
     tensor([2, 4])",
     dtypes: DTypes::ALL,
     batch_rule: BatchRule::Custom(batched_index),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?;
             let cut = IndexGeometry::new(own, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
             check_not_empty_dims(own, &cut.dims, &cut.common)?;
             Ok(vec![TensorSpec { layout: cut.result(own), dtype: own.dtype(), device: own.device() }])
         },
-        cpu: |args, results| {
+        |args, results| {
             let own = args.tensor(INPUT)?;
             let cut = IndexGeometry::new(own, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
             if results[0].layout().is_contiguous() {
@@ -45,8 +47,7 @@ pub static INDEX: Operator = Operator {
             get_into(own, &cut, &plain)?;
             copy::copy(&results[0], &plain)
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INDICES), |d| match indices(d) {
         Ok((indices, dims)) => {
             let zeros = d.meta(INPUT).map(|meta| create::zeros(&meta.sizes, meta.dtype, meta.device));
@@ -77,6 +78,9 @@ pub fn get_into(own: &Tensor, cut: &IndexGeometry, result: &Tensor) -> Result<()
         // Nothing is read, so no index is out of range.
         return Ok(());
     }
+    if let Device::Cuda(_) = own.device() {
+        return get_on_cuda(own, cut, result);
+    }
     let offsets = cut.offsets(own)?;
     let (source, out) = (own.storage().pin()?, result.storage().pin()?);
     // SAFETY: offsets were checked, the result is new and row-major.
@@ -90,6 +94,27 @@ pub fn get_into(own: &Tensor, cut: &IndexGeometry, result: &Tensor) -> Result<()
         );
     }
     Ok(())
+}
+
+fn get_on_cuda(own: &Tensor, cut: &IndexGeometry, result: &Tensor) -> Result<()> {
+    let offsets = cut.offsets_on_cuda(own)?;
+    let n = offsets.numel() as isize;
+    let Frame { before, after } = cut.frame(own.layout());
+    let sizes = [&before.sizes[..], &[n], &after.sizes[..]].concat();
+    let zeros = |rank: usize| vec![0; rank];
+    let strides = |parts: [&[isize]; 3]| Dims::from_slice(&parts.concat());
+    let source = Layout {
+        sizes: Dims::from_slice(&sizes),
+        strides: strides([&before.strides, &[0], &after.strides]),
+        offset: before.offset + after.offset,
+    };
+    let places = Layout {
+        sizes: Dims::from_slice(&sizes),
+        strides: strides([&zeros(before.rank()), &[1], &zeros(after.rank())]),
+        offset: offsets.layout().offset,
+    };
+    let out = Layout { offset: result.layout().offset, ..Layout::contiguous(&sizes) };
+    on_cuda::read((result, &out), (own, &source), (&offsets, &places), 1)
 }
 
 /// The indices of a batch, and the dimensions that they index.

@@ -40,8 +40,8 @@ pub static INDEX_SELECT: Operator = Operator {
     dtypes: DTypes::ALL,
     sparse: Sparse::ExplicitAutograd,
     batch_rule: BatchRule::Custom(batched_index_select),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (own, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
             let dim = wrap_dim(args.int(DIM)?, own.rank())?;
             if index.rank() > 1 {
@@ -63,15 +63,14 @@ pub static INDEX_SELECT: Operator = Operator {
             }
             Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
         },
-        cpu: |args, results| {
+        |args, results| {
             let (own, index) = (vector(args.tensor(INPUT)?), vector(args.tensor(INDEX)?));
             let dim = wrap_dim(args.int(DIM)?, own.rank())?;
             let fast = dim == 1 && own.rank() > 1;
             refuse_outside(&index, own.sizes()[dim], |bad| outside_of(&own, dim, bad, fast))?;
             get_into(&own, &single(&own, dim, &index)?, &results[0])
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INDEX), |d| {
         let Some(meta) = d.meta(INPUT) else { return Expr::Nothing };
         match (create::zeros(&meta.sizes, meta.dtype, meta.device), d.input(INDEX), d.grad()) {
@@ -125,8 +124,8 @@ pub static INDEX_ADD: Operator = Operator {
     dtypes: DTypes::COMMON.union(DTypes::COMPLEX32),
     tags: Tags::ROW_MAJOR,
     batch_rule: BatchRule::Custom(batched_index_add),
-    implementation: Implementation::Update(Update {
-        check: |args| {
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| {
             let (own, source) = (args.tensor(INPUT)?, args.tensor(SOURCE)?);
             check_index(args, "index_add_()")?;
             if own.dtype() != source.dtype() {
@@ -147,7 +146,7 @@ pub static INDEX_ADD: Operator = Operator {
             }
             create::check_fits(args.scalar(ALPHA)?, own.dtype())
         },
-        cpu: |args, target| {
+        |args, target| {
             let alpha = args.scalar(ALPHA)?;
             let source = args.tensor(SOURCE)?;
             if alpha.is_one() {
@@ -157,8 +156,7 @@ pub static INDEX_ADD: Operator = Operator {
             let alpha = create::scalar_of(alpha, source.dtype(), source.device())?;
             merge(args, target, &op!(crate::pointwise::arith::MUL, &source.detach(), &alpha)?, ScatterOp::Add)
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, |d| d.grad()),
         formula(SOURCE, Saves::input(INDEX), |d| {
@@ -287,22 +285,16 @@ pub static INDEX_COPY: Operator = Operator {
     tags: Tags::ROW_MAJOR,
     autocast: Autocast::Promote,
     batch_rule: BatchRule::Custom(batched_index_copy),
-    implementation: Implementation::Update(Update {
-        check: check_copy,
-        cpu: |args, target| {
-            let (target, source, index) = (vector(target), vector(args.tensor(SOURCE)?), vector(args.tensor(INDEX)?));
-            let dim = wrap_dim(args.int(DIM)?, target.rank())?;
-            let size = target.sizes()[dim];
-            refuse_outside(&index, size, |value| {
-                Error::index(format!(
-                    "index_copy_(): index {value} is out of bounds for dimension {dim} with size {size}"
-                ))
+    implementation: Implementation::Update(Update::on_any_device(check_copy, |args, target| {
+        let (target, source, index) = (vector(target), vector(args.tensor(SOURCE)?), vector(args.tensor(INDEX)?));
+        let dim = wrap_dim(args.int(DIM)?, target.rank())?;
+        let size = target.sizes()[dim];
+        refuse_outside(&index, size, |value| {
+            Error::index(format!("index_copy_(): index {value} is out of bounds for dimension {dim} with size {size}"))
                 .hint("Indices must be at least 0 and less than the size; negative indices are not supported here.")
-            })?;
-            put_into(&target, &single(&target, dim, &index)?, &source, ScatterOp::Set)
-        },
-        cuda: None,
-    }),
+        })?;
+        put_into(&target, &single(&target, dim, &index)?, &source, ScatterOp::Set)
+    })),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INDEX), cleared),
         formula(SOURCE, Saves::input(INDEX), |d| {
@@ -400,8 +392,8 @@ pub static INDEX_FILL: Operator = Operator {
     dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     tags: Tags::WRITES_EXPANDED,
     batch_rule: BatchRule::Custom(batched_index_fill),
-    implementation: Implementation::Update(Update {
-        check: |args| {
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| {
             check_fill(args)?;
             if args.scalar(VALUE)?.is_complex() && !args.tensor(INPUT)?.dtype().is_complex() {
                 return Err(Error::runtime(
@@ -410,11 +402,8 @@ pub static INDEX_FILL: Operator = Operator {
             }
             create::check_fits(args.scalar(VALUE)?, args.tensor(INPUT)?.dtype())
         },
-        cpu: |args, target| {
-            fill(args, target, &create::scalar_of(args.scalar(VALUE)?, target.dtype(), target.device())?)
-        },
-        cuda: None,
-    }),
+        |args, target| fill(args, target, &create::scalar_of(args.scalar(VALUE)?, target.dtype(), target.device())?),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INDEX), cleared)]),
     node: "IndexFillBackward0",
     samples: &["t(3, 4), 0, torch.tensor([2, 0]), 2", "t(3, 4), 1, torch.tensor([-1]), 3"],
@@ -433,8 +422,8 @@ pub static INDEX_FILL_TENSOR: Operator = Operator {
     tensor([5., 0., 5.])",
     dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
     tags: Tags::WRITES_EXPANDED,
-    implementation: Implementation::Update(Update {
-        check: |args| {
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| {
             check_fill(args)?;
             let value = args.tensor(VALUE)?;
             if value.rank() != 0 {
@@ -450,13 +439,12 @@ pub static INDEX_FILL_TENSOR: Operator = Operator {
             }
             Ok(())
         },
-        cpu: |args, target| {
+        |args, target| {
             let value = create::empty(&[], target.dtype(), target.device())?;
             copy::copy(&value, args.tensor(VALUE)?)?;
             fill(args, target, &value)
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INDEX), cleared),
         formula(VALUE, Saves::input(INDEX), |d| match distinct(d) {
@@ -505,8 +493,8 @@ fn fill(args: &Args, target: &Tensor, value: &Tensor) -> Result<()> {
     target.layout().expanded().filter(|&other| other != dim).for_each(|other| layout.sizes[other] = 1);
     let target = Tensor::view_of(&target.detach(), layout);
     let cut = single(&target, dim, &index)?;
-    cut.offsets(&target).map_err(|error| error.reworded(Class::Index, || bad_fill(&index, &target, dim)))?;
-    put_into(&target, &cut, value, ScatterOp::Set)
+    let words = || bad_fill(&index, &target, dim);
+    put_into(&target, &cut, value, ScatterOp::Set).map_err(|error| error.reworded(Class::Index, words))
 }
 
 #[cold]

@@ -10,7 +10,7 @@ use rushlight_dispatch::backcompat::broadcast_with_warnings;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, ExplicitAutograd, Implementation,
-    Operator, Out, Saves, Tags, TensorSpec, Update, Variants, formula, operator,
+    OnCuda, Operator, Out, Saves, Tags, TensorSpec, Update, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Ints, Operand, Output, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, one_result, unsqueeze_to_rank};
@@ -19,7 +19,7 @@ use rushlight_dispatch::{copy, create, device_loops, interpreter, op};
 use super::nonzero::positions;
 use super::put::{put_into, single};
 use super::scatter::SCATTER;
-use crate::convert::to_dtype;
+use crate::convert::{to_device, to_dtype};
 use crate::expr_ext::ExprExt;
 use crate::pointwise::where_::WHERE;
 use crate::reduce::cumulative::CUMSUM;
@@ -39,13 +39,13 @@ pub static MASKED_SELECT: Operator = Operator {
     dtypes: DTypes::ALL,
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Custom(batched_masked_select),
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         let (own, mask) = (args.tensor(INPUT)?, args.valued(MASK)?);
         if mask.dtype() != DType::Bool {
             return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
         }
         let sizes = broadcast_with_warnings("masked_select", mask.sizes(), own.sizes())?;
-        let places = create::from_slice(&positions(&stretched(mask, &sizes)?)?)?;
+        let places = to_device(&create::from_slice(&positions(&stretched(mask, &sizes)?)?)?, own.device())?;
         let flat = op!(crate::view::RESHAPE, stretched(own, &sizes)?, sizes_value(&[-1]))?;
         let chosen = allocate(&TensorSpec::new(places.sizes(), own.dtype(), own))?;
         super::get::get_into(&flat, &single(&flat, 0, &places)?, &chosen)?;
@@ -97,7 +97,7 @@ pub static MASKED_FILL: Operator = Operator {
             let value = create::scalar_of(args.scalar(VALUE)?, target.dtype(), target.device())?;
             fill(target, args.tensor(MASK)?, &value)
         },
-        cuda: Some(|args, target| {
+        cuda: OnCuda::Own(|args, target| {
             let (mask, value) = (args.tensor(MASK)?, args.scalar(VALUE)?);
             device_loops::select(target, Operand::Tensor(mask), Operand::Number(value), Operand::Tensor(target))
         }),
@@ -145,7 +145,7 @@ pub static MASKED_FILL_TENSOR: Operator = Operator {
             check_mask(args)
         },
         cpu: |args, target| fill(target, args.tensor(MASK)?, args.tensor(VALUE)?),
-        cuda: Some(|args, target| {
+        cuda: OnCuda::Own(|args, target| {
             let (mask, value) = (args.tensor(MASK)?, args.tensor(VALUE)?);
             device_loops::select(target, Operand::Tensor(mask), Operand::Tensor(value), Operand::Tensor(target))
         }),
@@ -313,8 +313,8 @@ pub static MASKED_SCATTER: Operator = Operator {
     tensor([1., 0., 2.])",
     dtypes: DTypes::COMPUTED,
     tags: Tags::ROW_MAJOR,
-    implementation: Implementation::Update(Update {
-        check: |args| {
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| {
             let (own, mask, source) = (args.tensor(INPUT)?, args.tensor(MASK)?, args.tensor(SOURCE)?);
             if own.dtype() != source.dtype() {
                 return Err(Error::runtime(format!(
@@ -336,7 +336,7 @@ pub static MASKED_SCATTER: Operator = Operator {
             }
             check_shape("masked_scatter_", own, mask)
         },
-        cpu: |args, target| {
+        |args, target| {
             let places = positions(&stretched(args.tensor(MASK)?, target.sizes())?)?;
             let source = args.tensor(SOURCE)?;
             if places.len() > source.numel() {
@@ -346,15 +346,14 @@ pub static MASKED_SCATTER: Operator = Operator {
             let row = op!(crate::view::RESHAPE, &source.detach(), sizes_value(&[-1]))?;
             let values = Tensor::view_of(&row, row.layout().slice(0, 0, places.len() as isize, 1));
             let flat = op!(crate::view::RESHAPE, &target.detach(), sizes_value(&[-1]))?;
-            let places = create::from_slice(&places)?;
+            let places = to_device(&create::from_slice(&places)?, target.device())?;
             put_into(&flat, &single(&flat, 0, &places)?, &values, ScatterOp::Set)?;
             if flat.storage().same(target.storage()) {
                 return Ok(());
             }
             copy::copy(target, &op!(crate::view::RESHAPE, flat, sizes_value(target.sizes()))?)
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(MASK), cleared),
         formula(SOURCE, Saves::input(MASK), |d| match d.input(MASK) {

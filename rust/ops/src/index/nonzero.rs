@@ -8,6 +8,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create, vmap};
 
+use crate::convert::to_device;
 use crate::view::narrow::selected;
 
 /// A tensor's elements as contiguous booleans.
@@ -26,17 +27,22 @@ pub fn truths(tensor: &Tensor) -> Result<Tensor> {
     Ok(plain)
 }
 
-/// The row-major indices of the true elements.
+/// The row-major indices of the true elements. Their number is needed on the host, which counts them for all devices.
 pub fn positions(mask: &Tensor) -> Result<Vec<i64>> {
-    let mask = truths(mask)?;
+    let mask = copy::on_host(&truths(mask)?)?;
     let pin = mask.storage().pin()?;
     let first = super::geometry::first(&pin, mask.layout(), DType::Bool);
     // SAFETY: the mask is contiguous.
     unsafe { rushlight_cpu::index::positions(first, mask.numel()) }
 }
 
-/// One index tensor for each dimension of a mask.
+/// One index tensor for each dimension of a mask, on its device.
 pub fn coordinates(mask: &Tensor) -> Result<Vec<Tensor>> {
+    let each = coordinates_on_host(mask)?;
+    each.iter().map(|index| to_device(index, mask.device())).collect()
+}
+
+fn coordinates_on_host(mask: &Tensor) -> Result<Vec<Tensor>> {
     let places = create::from_slice(&positions(mask)?)?;
     if mask.rank() == 1 {
         return Ok(vec![places]);
@@ -64,7 +70,7 @@ fn nonzero(tensor: &Tensor) -> Result<Tensor> {
     if tensor.dtype().is_float8() {
         return Err(Error::unsupported("nonzero_count_cpu", tensor.dtype()));
     }
-    let rows = spread(&create::from_slice(&positions(tensor)?)?, tensor.layout())?;
+    let rows = to_device(&spread(&create::from_slice(&positions(tensor)?)?, tensor.layout())?, tensor.device())?;
     Ok(Tensor::new(rows.storage().clone(), rows.layout().transpose(0, 1), DType::I64, rows.device()))
 }
 

@@ -2,9 +2,10 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::index::gathered;
-use rushlight_core::{DType, Error, Layout, Result};
-use rushlight_cpu::index::Source;
+use rushlight_core::{DType, Device, Dims, Error, Layout, Result};
 use rushlight_cpu::index::scatter::{ScatterKernels, ScatterOp};
+use rushlight_cpu::index::{Frame, Source};
+use rushlight_cuda::indexed::Column;
 use rushlight_dispatch::call::errors::with_context;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
@@ -19,6 +20,7 @@ use super::geometry::{IndexGeometry, check_not_empty_dims, common, value_shape_e
 use super::get::{Places, indices, permuted};
 use super::last_writes::of_last_writes;
 use super::masks::{prepare, refuse_bytes};
+use super::on_cuda;
 use crate::view::expand::EXPAND;
 
 /// The operator behind `x[i, j] = v` and `index_put`.
@@ -34,8 +36,8 @@ pub static INDEX_PUT_DIMS: Operator = Operator {
     dtypes: DTypes::ALL,
     tags: Tags::WRITES_EXPANDED,
     batch_rule: BatchRule::Custom(batched_index_put),
-    implementation: Implementation::Update(Update {
-        check: |args| {
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| {
             let (own, values) = (args.tensor(INPUT)?, args.tensor(VALUES)?);
             check_dtypes(own, values)?;
             let cut = IndexGeometry::new(own, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
@@ -45,7 +47,7 @@ pub static INDEX_PUT_DIMS: Operator = Operator {
             }
             Ok(())
         },
-        cpu: |args, target| {
+        |args, target| {
             let cut = IndexGeometry::new(target, &args.tensors(INDICES)?, args.ints(DIMS)?)?;
             // Threads divide the dimensions without an index, so their elements must not overlap.
             if target.layout().expanded().any(|dim| !cut.dims.contains(&dim)) {
@@ -54,8 +56,7 @@ pub static INDEX_PUT_DIMS: Operator = Operator {
             let merge = if args.bool(ACCUMULATE)? { ScatterOp::Add } else { ScatterOp::Set };
             put_into(target, &cut, args.tensor(VALUES)?, merge)
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INDICES), |d| {
             if d.flag(ACCUMULATE) {
@@ -118,7 +119,9 @@ pub fn put_into(target: &Tensor, cut: &IndexGeometry, values: &Tensor, merge: Sc
     if sizes.contains(&0) {
         return Ok(());
     }
-    let offsets = cut.offsets(target)?;
+    let on_device = matches!(target.device(), Device::Cuda(_));
+    let offsets = if on_device { Vec::new() } else { cut.offsets(target)? };
+    let places = if on_device { Some(cut.offsets_on_cuda(target)?) } else { None };
     let wide = values.layout().broadcast_to(&sizes)?;
     let n: isize = cut.common.iter().product();
     let plain;
@@ -134,12 +137,35 @@ pub fn put_into(target: &Tensor, cut: &IndexGeometry, values: &Tensor, merge: Sc
         }
     };
     let width = target.dtype().size();
+    if let Some(places) = places {
+        let Frame { before, after } = cut.frame(target.layout());
+        let column = Column {
+            length: n as usize,
+            scale: 1,
+            value_step: step.wrapping_mul(width as isize),
+            place_step: size_of::<i64>() as isize,
+        };
+        let (to, from) = (joined(&before, &after), joined(&frame.before, &frame.after));
+        let mut still = Layout { offset: places.layout().offset, ..to.clone() };
+        still.strides.fill(0);
+        return on_cuda::merge((target, &to), (values, &from), (&places, &still), merge, column);
+    }
     let (to, from) = (target.storage().pin()?, values.storage().pin()?);
     let source = Source { pointer: from.as_ptr(), frame, step: step.wrapping_mul(width as isize) };
     let kernels = ScatterKernels::new(merge, target.dtype());
     // SAFETY: offsets were checked, layouts stay within their storages, and both dtypes are the same.
     unsafe { rushlight_cpu::index::put(to.as_ptr(), &cut.frame(target.layout()), &offsets, &source, kernels, width) };
     Ok(())
+}
+
+/// The layouts of the dimensions before and after an index as one.
+fn joined(before: &Layout, after: &Layout) -> Layout {
+    let both = |a: &[isize], b: &[isize]| Dims::from_slice(&[a, b].concat());
+    Layout {
+        sizes: both(&before.sizes, &after.sizes),
+        strides: both(&before.strides, &after.strides),
+        offset: before.offset + after.offset,
+    }
 }
 
 /// Writes in place, recorded.

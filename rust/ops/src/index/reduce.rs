@@ -31,8 +31,8 @@ pub static INDEX_REDUCE: Operator = Operator {
     dtypes: DTypes::REAL,
     batch_rule: BatchRule::Custom(batched_index_reduce),
     tags: Tags::ROW_MAJOR,
-    implementation: Implementation::Update(Update {
-        check: |args| {
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| {
             reduction(args)?;
             warn_once!("index_reduce() is in beta and the API may change at any time.")?;
             let (own, source) = (args.tensor(INPUT)?, args.tensor(SOURCE)?);
@@ -46,7 +46,7 @@ pub static INDEX_REDUCE: Operator = Operator {
             check_index(args, "index_reduce_()")?;
             check_slices(args, "index_reduce_()")
         },
-        cpu: |args, target| {
+        |args, target| {
             let way = reduction(args)?;
             let number = |value| create::scalar_of(value, target.dtype(), target.device());
             if !args.bool(INCLUDE_SELF)? {
@@ -61,8 +61,7 @@ pub static INDEX_REDUCE: Operator = Operator {
             }
             Ok(())
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Joint(Joint { inputs: &[INPUT, SOURCE], saves: REDUCED, gradients: reduced }),
     samples: &[
         "t(3, 4), 0, i(3, 5), t(5, 4), 'prod'",

@@ -2,9 +2,10 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::{Shape, wrap_dim};
-use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_core::{DType, Device, Error, Layout, Result, Scalar};
 use rushlight_cpu::index::gather::IndexedOperand;
 use rushlight_cpu::index::scatter::{ScatterKernels, ScatterOp};
+use rushlight_cuda::indexed::Column;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Args, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Joint, Operator, Out, Saves, Tags, Update,
@@ -16,6 +17,7 @@ use rushlight_dispatch::{copy, create, op, warn_once};
 
 use super::gather::{GATHER, at_least_1d, check_index, check_values, long, not_within};
 use super::last_writes::of_last_writes;
+use super::on_cuda;
 use crate::expr_ext::ExprExt;
 
 #[operator]
@@ -34,11 +36,10 @@ pub static SCATTER: Operator = Operator {
     dtypes: DTypes::COMPUTED,
     tags: Tags::ROW_MAJOR,
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Update(Update {
-        check: |args| check(args, Some(SRC), "scatter"),
-        cpu: |args, target| write(args, SRC, target, ScatterOp::Set),
-        cuda: None,
-    }),
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| check(args, Some(SRC), "scatter"),
+        |args, target| write(args, SRC, target, ScatterOp::Set),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INDEX), |d| zeroed(d, d.grad())),
         formula(SRC, Saves::input(INDEX), |d| {
@@ -85,11 +86,10 @@ pub static SCATTER_VALUE: Operator = Operator {
     dtypes: DTypes::COMPUTED,
     tags: Tags::ROW_MAJOR,
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Update(Update {
-        check: |args| check(args, None, "scatter").and_then(|()| check_value(args)),
-        cpu: |args, target| write(args, VALUE, target, ScatterOp::Set),
-        cuda: None,
-    }),
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| check(args, None, "scatter").and_then(|()| check_value(args)),
+        |args, target| write(args, VALUE, target, ScatterOp::Set),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INDEX), |d| zeroed(d, d.grad()))]),
     samples: &["t(3, 4), 1, torch.tensor([[0, 3], [2, 1], [1, 0]]), 2"],
     errors: &[(
@@ -113,17 +113,16 @@ pub static SCATTER_MERGED: Operator = Operator {
     dtypes: DTypes::COMPUTED,
     tags: Tags::ROW_MAJOR,
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Update(Update {
-        check: |args| {
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| {
             merge_named(args.str(REDUCE)?)?;
             warn_once!(
                 "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch release. Use torch.scatter_reduce instead for more reduction options.",
             )?;
             check(args, Some(SRC), "scatter")
         },
-        cpu: |args, target| write(args, SRC, target, merge_named(args.str(REDUCE)?)?),
-        cuda: None,
-    }),
+        |args, target| write(args, SRC, target, merge_named(args.str(REDUCE)?)?),
+    )),
     derivative: Derivative::NotImplemented("aten::scatter"),
     samples: &["t(3), 0, torch.tensor([2, 2]), t(2), reduce='add'"],
     errors: &[(
@@ -147,15 +146,14 @@ pub static SCATTER_VALUE_MERGED: Operator = Operator {
     dtypes: DTypes::COMPUTED,
     tags: Tags::ROW_MAJOR,
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Update(Update {
-        check: |args| {
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| {
             merge_named(args.str(REDUCE)?)?;
             check(args, None, "scatter")?;
             check_value(args)
         },
-        cpu: |args, target| write(args, VALUE, target, merge_named(args.str(REDUCE)?)?),
-        cuda: None,
-    }),
+        |args, target| write(args, VALUE, target, merge_named(args.str(REDUCE)?)?),
+    )),
     derivative: Derivative::NotImplemented("aten::scatter"),
     samples: &["t(3), 0, torch.tensor([2, 2]), 2, reduce='multiply'"],
     ..Operator::BASE
@@ -189,11 +187,10 @@ pub static SCATTER_ADD: Operator = Operator {
     dtypes: DTypes::COMPUTED,
     tags: Tags::ROW_MAJOR,
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Update(Update {
-        check: |args| check(args, Some(SRC), "scatter"),
-        cpu: |args, target| write(args, SRC, target, ScatterOp::Add),
-        cuda: None,
-    }),
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| check(args, Some(SRC), "scatter"),
+        |args, target| write(args, SRC, target, ScatterOp::Add),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, |d| d.grad()),
         formula(SRC, Saves::input(INDEX), |d| gathered(d, d.grad())),
@@ -339,6 +336,18 @@ fn scatter_into(target: &Tensor, dim: usize, index: &Tensor, source: &Tensor, me
     let index = long(index)?;
     let (own, places, from) = (at_least_1d(target.layout()), at_least_1d(index.layout()), at_least_1d(source.layout()));
     check_values(&index, &places, own.sizes[dim], dim)?;
+    if let Device::Cuda(_) = target.device() {
+        let column = Column {
+            length: places.sizes[dim] as usize,
+            scale: own.strides[dim] * target.dtype().size() as isize,
+            value_step: from.strides[dim] * source.dtype().size() as isize,
+            place_step: places.strides[dim] * size_of::<i64>() as isize,
+        };
+        let mut columns = places.sizes.clone();
+        columns[dim] = 1;
+        let [own, from, places] = [own, from, places].map(|layout| Layout { sizes: columns.clone(), ..layout });
+        return on_cuda::merge((target, &own), (source, &from), (&index, &places), merge, column);
+    }
     let (to, at, values) = (target.storage().pin()?, index.storage().pin()?, source.storage().pin()?);
     // SAFETY: sizes were checked, layouts stay within their storages, and both dtypes are the same.
     unsafe {
@@ -425,12 +434,12 @@ pub static SCATTER_REDUCE: Operator = Operator {
     dtypes: DTypes::COMMON,
     tags: Tags::ROW_MAJOR,
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Update(Update {
-        check: |args| {
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| {
             refuse_dtype(reduction(args)?, args.str(REDUCE)?, args.tensor(INPUT)?.dtype())?;
             check(args, Some(SRC), "scatter")
         },
-        cpu: |args, target| {
+        |args, target| {
             let way = reduction(args)?;
             let dim = wrap_dim(args.int(DIM)?, target.rank())?;
             let (index, source) = (args.tensor(INDEX)?, args.tensor(SRC)?);
@@ -447,8 +456,7 @@ pub static SCATTER_REDUCE: Operator = Operator {
             }
             Ok(())
         },
-        cuda: None,
-    }),
+        )),
     derivative: Derivative::Joint(Joint { inputs: &[INPUT, SRC], saves: REDUCED, gradients: reduced }),
     samples: &[
         "t(3, 4), 1, i(4, 3, 4), t(3, 4), 'sum'",

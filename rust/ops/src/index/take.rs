@@ -27,8 +27,8 @@ pub static TAKE: Operator = Operator {
     tensor([1, 4])",
     out: Out::new(Accepts::Same, &["{name}(): self and out expected to have the same dtype, but got self.dtype = {Result} and out.dtype = {Out}"]).no_alias(),
     dtypes: DTypes::COMPUTED,
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (own, index) = (args.tensor(INPUT)?, args.tensor(INDEX)?);
             if index.dtype() != DType::I64 {
                 return Err(Error::runtime(format!(
@@ -41,15 +41,13 @@ pub static TAKE: Operator = Operator {
             }
             Ok(vec![TensorSpec::new(index.sizes(), own.dtype(), own)])
         },
-        cpu: |args, results| {
+        |args, results| {
             let flat = flattened(args.tensor(INPUT)?)?;
             let cut = single(&flat, 0, args.tensor(INDEX)?)?;
             let words = || outside(args.tensor(INDEX), flat.numel());
-            cut.offsets(&flat).map_err(|error| error.reworded(Class::Index, words))?;
-            get_into(&flat, &cut, &results[0])
+            get_into(&flat, &cut, &results[0]).map_err(|error| error.reworded(Class::Index, words))
         },
-        cuda: None,
-    }),
+        )),
     batch_rule: BatchRule::Custom(taken),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INDEX), |d| {
         let Some(meta) = d.meta(INPUT) else { return Expr::Nothing };
@@ -140,8 +138,8 @@ pub static PUT: Operator = Operator {
     tensor([[2., 0.],
             [0., 1.]])",
     dtypes: DTypes::COMPUTED,
-    implementation: Implementation::Update(Update {
-        check: |args| {
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| {
             let (own, index, source) = (args.tensor(INPUT)?, args.tensor(INDEX)?, args.tensor(SOURCE)?);
             if index.dtype() != DType::I64 {
                 return Err(Error::runtime(format!(
@@ -169,22 +167,20 @@ pub static PUT: Operator = Operator {
             // torch does not determine which of several elements for one place remains.
             if args.bool(ACCUMULATE)? { Ok(()) } else { deterministic::alert("put_") }
         },
-        cpu: |args, target| {
+        |args, target| {
             let merge = if args.bool(ACCUMULATE)? { ScatterOp::Add } else { ScatterOp::Set };
             // A tensor that cannot be flattened to a view is changed in a copy.
             let flat = flattened(target)?;
             let (index, source) = (flattened(args.tensor(INDEX)?)?, flattened(args.tensor(SOURCE)?)?);
             let cut = single(&flat, 0, &index)?;
             let words = || outside(args.tensor(INDEX), flat.numel());
-            cut.offsets(&flat).map_err(|error| error.reworded(Class::Index, words))?;
-            put_into(&flat, &cut, &source, merge)?;
+            put_into(&flat, &cut, &source, merge).map_err(|error| error.reworded(Class::Index, words))?;
             if flat.storage().same(target.storage()) {
                 return Ok(());
             }
             copy::copy(target, &op!(crate::view::RESHAPE, flat, sizes_value(target.sizes()))?)
         },
-        cuda: None,
-    }),
+    )),
     batch_rule: BatchRule::Custom(written),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INDEX), |d| {

@@ -23,8 +23,8 @@ pub static DIAG_EMBED: Operator = Operator {
             [0, 2]])",
     dtypes: DTypes::ALL,
     batch_rule: BatchRule::Custom(batched_diag_embed),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?;
             let rank = own.rank() + 1;
             let (first, second) = (args.int(DIM1)?, args.int(DIM2)?);
@@ -41,13 +41,12 @@ pub static DIAG_EMBED: Operator = Operator {
             rushlight_core::layout::checked_new(&sizes)?;
             Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
         },
-        cpu: |args, results| {
+        |args, results| {
             let whole = &results[0];
             create::fill(whole, Scalar::ZERO)?;
             copy::copy_to_view(whole, &diagonal(whole.layout(), args)?, args.tensor(INPUT)?)
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         d.grad().call(&DIAGONAL, [d.int(OFFSET).into(), d.int(DIM1).into(), d.int(DIM2).into()])
     })]),

@@ -23,14 +23,14 @@ pub static FLIP: Operator = Operator {
             [4, 3]])",
     dtypes: DTypes::ALL,
     batch_rule: BatchRule::Along(DIMS),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?;
             DimSet::of(args.ints(DIMS)?, own.rank())?;
             let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };
             Ok(vec![TensorSpec { layout, dtype: own.dtype(), device: own.device() }])
         },
-        cpu: |args, results| {
+        |args, results| {
             let own = args.tensor(INPUT)?;
             let mut layout = own.layout().clone();
             if own.rank() > 0 {
@@ -40,8 +40,7 @@ pub static FLIP: Operator = Operator {
             }
             copy::copy_views(&results[0], results[0].layout(), own, &layout)
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         d.grad().call(&FLIP, [Value::Ints(d.ints(DIMS).into())])
     })]),
@@ -104,8 +103,8 @@ Without `dims` the flattened tensor is rolled.
     tensor([4, 1, 2, 3])",
     dtypes: DTypes::ALL,
     batch_rule: BatchRule::Custom(batched_roll),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?;
             let (shifts, dims) = (args.ints(SHIFTS)?, args.optional_ints(DIMS).unwrap_or_default());
             if shifts.is_empty() {
@@ -133,7 +132,7 @@ Without `dims` the flattened tensor is rolled.
             };
             Ok(vec![if plain { spec } else { spec.formatted(own.layout()) }])
         },
-        cpu: |args, results| {
+        |args, results| {
             let own = args.tensor(INPUT)?;
             let (shifts, dims) = (args.ints(SHIFTS)?, args.optional_ints(DIMS).unwrap_or_default());
             if dims.is_empty() {
@@ -152,8 +151,7 @@ Without `dims` the flattened tensor is rolled.
             }
             pieces(&results[0], results[0].layout().clone(), own, own.layout().clone(), &moves)
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         let (own, dims) = (d.sizes(INPUT), d.ints(DIMS));
         let size = |at: usize| match dims.get(at) {

@@ -27,8 +27,8 @@ negative width cuts off.
     tensor([5, 1, 2, 5, 5])",
     dtypes: DTypes::ALL,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?;
             create::check_fits(args.scalar(VALUE)?, own.dtype())?;
             let mut sizes = own.sizes().clone();
@@ -54,7 +54,7 @@ negative width cuts off.
             spec.layout.strides = Layout { sizes, ..own.layout().clone() }.preserved_strides();
             Ok(vec![spec])
         },
-        cpu: |args, results| {
+        |args, results| {
             let (own, whole) = (args.tensor(INPUT)?, &results[0]);
             create::fill(whole, args.scalar(VALUE)?)?;
             let (mut target, mut source) = (whole.layout().clone(), own.layout().clone());
@@ -65,8 +65,7 @@ negative width cuts off.
             }
             copy::copy_views(whole, &target, own, &source)
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         let back: Ints = d.ints(PAD).iter().map(|width| -width).collect();
         d.grad().call(&CONSTANT_PAD, [Value::Ints(back)])

@@ -26,8 +26,8 @@ pub static REPEAT: Operator = Operator {
             [1, 2, 1, 2]])",
     dtypes: DTypes::ALL,
     batch_rule: BatchRule::Custom(batched_repeat),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (own, repeats) = (args.tensor(INPUT)?, args.ints(REPEATS)?);
             if repeats.len() < own.rank() {
                 return Err(Error::runtime(
@@ -40,7 +40,7 @@ pub static REPEAT: Operator = Operator {
             checked_new(&sizes)?;
             Ok(vec![TensorSpec::new(&sizes, own.dtype(), own)])
         },
-        cpu: |args, results| {
+        |args, results| {
             let (own, whole) = (args.tensor(INPUT)?, &results[0]);
             let pairs = pairs(own.sizes(), args.ints(REPEATS)?);
             if whole.numel() == 0 {
@@ -54,8 +54,7 @@ pub static REPEAT: Operator = Operator {
             let source = Layout { sizes: sizes.clone(), strides: strides.collect(), offset: own.layout().offset };
             copy::copy_views(whole, &Layout::contiguous(&sizes), own, &source)
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         let pairs = pairs(d.sizes(INPUT), d.ints(REPEATS));
         let sizes: Ints = pairs.iter().flat_map(|&(times, size)| [times as i64, size as i64]).collect();
@@ -162,7 +161,7 @@ fn counted(repeats: &Tensor, output_size: Option<i64>) -> Result<Tensor> {
     for (at, &n) in times.iter().enumerate() {
         places.extend(std::iter::repeat_n(at as i64, n as usize));
     }
-    let places = create::from_slice(&places)?;
+    let places = crate::convert::to_device(&create::from_slice(&places)?, repeats.device())?;
     crate::convert::to_dtype(&places, repeats.dtype())
 }
 

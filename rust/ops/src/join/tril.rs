@@ -1,10 +1,16 @@
 //! Triangles of matrices.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Error, Result};
+use rushlight_core::{Device, Error, Result, Scalar};
+use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     BatchRule, DTypes, Derivative, Implementation, Operator, Out, Saves, Tags, Update, Variants, formula, operator,
 };
+use rushlight_dispatch::value::{Operand, Value, sizes_value};
+use rushlight_dispatch::{device_loops, op};
+
+use crate::create::range::ARANGE;
+use crate::expr_ext::ExprExt;
 
 macro_rules! triangles {
     ($($op:ident $name:literal $upper:literal $reference:literal $doc:literal;)*) => {$(
@@ -18,16 +24,15 @@ macro_rules! triangles {
             dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32),
             tags: Tags::ROW_MAJOR,
             batch_rule: BatchRule::LeadingDims,
-            implementation: Implementation::Update(Update {
-                check: |args| {
+            implementation: Implementation::Update(Update::on_any_device(
+                |args| {
                     if args.tensor(INPUT)?.rank() < 2 {
                         return Err(Error::runtime(concat!($name, ": input tensor must have at least 2 dimensions")));
                     }
                     Ok(())
                 },
-                cpu: |args, target| clear(target, args.int(DIAGONAL)?, $upper),
-                cuda: None,
-            }),
+                |args, target| clear(target, args.int(DIAGONAL)?, $upper),
+            )),
             derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad().call(&$op, [d.int(DIAGONAL).into()]))]),
             samples: &["t(3, 3)", "t(3, 4), 1", "t(2, 3, 4), -1", "t(4, 3).t(), 9"],
             errors: &[("t(3)", "RuntimeError", concat!($name, ": input tensor must have at least 2 dimensions"))],
@@ -53,8 +58,27 @@ triangles! {
             [0, 4]])";
 }
 
+/// The same on a CUDA device, from the numbers of rows and columns.
+fn clear_on_cuda(target: &Tensor, diagonal: i64, upper: bool) -> Result<()> {
+    let [.., rows, columns] = target.sizes()[..] else { return Ok(()) };
+    let numbers = |count: isize, step: [isize; 2]| -> Result<Tensor> {
+        let args = [Value::Scalar(Scalar::Int(count as i64)), Value::None, Value::None, Value::Device(target.device())];
+        let line = ARANGE.tensor(args)?;
+        op!(crate::view::RESHAPE, line, sizes_value(&step.map(|own| if own == 0 { 1 } else { count })))
+    };
+    let distance = Expr::from(numbers(columns, [0, 1])?) - numbers(rows, [1, 0])?;
+    // A distance beyond the matrix is like the next one.
+    let diagonal = diagonal.clamp(-(rows as i64) - 1, columns as i64 + 1);
+    let keeps = if upper { distance.above(diagonal - 1) } else { distance.below(diagonal + 1) }.done()?;
+    let zero = Operand::Number(Scalar::ZERO);
+    device_loops::select(target, Operand::Tensor(&keeps), Operand::Tensor(target), zero)
+}
+
 /// Zeros outside the triangle.
 fn clear(target: &Tensor, diagonal: i64, upper: bool) -> Result<()> {
+    if let Device::Cuda(_) = target.device() {
+        return clear_on_cuda(target, diagonal, upper);
+    }
     let (layout, pin) = (target.layout(), target.storage().pin()?);
     // Another thread may have changed the tensor's geometry since it was checked.
     if layout.rank() < 2 {

@@ -78,7 +78,7 @@ macro_rules! slots {
             dtypes: DTypes::ALL,
             tags: Tags::KEEPS_STRIDES,
             batch_rule: BatchRule::Custom(|batch| in_each(batch, $place)),
-            implementation: Implementation::Update(Update { check: |args| check(args, $place), cpu: |args, target| write(args, target, $place), cuda: None }),
+            implementation: Implementation::Update(Update::on_any_device(|args| check(args, $place), |args, target| write(args, target, $place))),
             derivative: Derivative::Formulas(&[
                 formula(INPUT, Saves::NOTHING, |d| outside(d, &$op)),
                 formula(SRC, Saves::NOTHING, |d| inside(d, $place)),
@@ -165,11 +165,10 @@ pub static AS_STRIDED_SCATTER: Operator = Operator {
     tensor([1., 0., 1., 0.])",
     dtypes: DTypes::ALL,
     tags: Tags::STRIDE_DEPENDENT.union(Tags::KEEPS_STRIDES),
-    implementation: Implementation::Update(Update {
-        check: |args| check(args, strided),
-        cpu: |args, target| write(args, target, strided),
-        cuda: None,
-    }),
+    implementation: Implementation::Update(Update::on_any_device(
+        |args| check(args, strided),
+        |args, target| write(args, target, strided),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, inside_alone),
         formula(SRC, Saves::NOTHING, |d| {

@@ -4,8 +4,8 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out,
-    Saves, TensorSpec, Variants, formula, operator,
+    Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator,
+    Out, Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, create, warn_once};
@@ -36,7 +36,7 @@ pub static CHOLESKY_EX: Operator = Operator {
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::Kernel(Kernel { infer, cpu: factorise, cuda: None }),
+    implementation: Implementation::Kernel(Kernel { infer, cpu: factorise, cuda: OnCuda::Host }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, gradient)]),
     samples: &["torch.eye(3).double() * 4 + i(2, 3, 3)", "t(0, 2, 2)", "torch.eye(2).repeat(2, 1, 1), upper=True"],
     errors: &[

@@ -5,8 +5,8 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_dispatch::create;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out,
-    Saves, TensorSpec, Variants, formula, operator,
+    Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator,
+    Out, Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
 
@@ -32,7 +32,11 @@ pub static EIGH_KERNEL: Operator = Operator {
     tensor([-1.,  3.])",
     dtypes: DTypes::DENSE,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::Kernel(Kernel { infer: infer_symmetric, cpu: decompose_symmetric, cuda: None }),
+    implementation: Implementation::Kernel(Kernel {
+        infer: infer_symmetric,
+        cpu: decompose_symmetric,
+        cuda: OnCuda::Host,
+    }),
     derivative: Derivative::Formulas(&[formula(A, Saves::result(0).union(Saves::result(1)), |d| gradient(d, true))]),
     samples: &["i(9, 3, 3).double(), 'U'", "i(9, 2, 3, 3).double(), 'L', False"],
     errors: &[UNSYMMETRIC, ("t(2, 2), 'A'", "RuntimeError", "Expected UPLO argument to be 'L' or 'U', but got A")],
@@ -97,7 +101,7 @@ pub static EIG_KERNEL: Operator = Operator {
     tensor([1., 1.])",
     dtypes: DTypes::DENSE,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::Kernel(Kernel { infer: infer_general, cpu: decompose_general, cuda: None }),
+    implementation: Implementation::Kernel(Kernel { infer: infer_general, cpu: decompose_general, cuda: OnCuda::Host }),
     derivative: Derivative::Formulas(&[formula(A, Saves::result(0).union(Saves::result(1)), |d| gradient(d, false))]),
     samples: &["i(9, 3, 3).double()", "i(9, 2, 3, 3).double(), False"],
     errors: &[(

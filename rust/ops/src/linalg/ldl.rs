@@ -3,8 +3,8 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_dispatch::operator::{
-    Args, BatchRule, DTypes, Derivative, ErrorInput, Implementation, Kernel, Operator, Out, TensorSpec, Variants,
-    operator,
+    Args, BatchRule, DTypes, Derivative, ErrorInput, Implementation, Kernel, OnCuda, Operator, Out, TensorSpec,
+    Variants, operator,
 };
 use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::{copy, create, operands, vmap};
@@ -28,7 +28,7 @@ pub static LDL_FACTOR_EX: Operator = Operator {
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::Kernel(Kernel { infer, cpu: factorise, cuda: None }),
+    implementation: Implementation::Kernel(Kernel { infer, cpu: factorise, cuda: OnCuda::Host }),
     derivative: Derivative::NotImplemented("aten::linalg_ldl_factor_ex"),
     samples: &["t(3, 3)", "t(2, 4, 4), hermitian=True", "t(0, 0)"],
     errors: ERRORS,
@@ -83,7 +83,7 @@ pub static LDL_SOLVE: Operator = Operator {
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::Kernel(Kernel { infer: infer_solve, cpu: solve, cuda: None }),
+    implementation: Implementation::Kernel(Kernel { infer: infer_solve, cpu: solve, cuda: OnCuda::Host }),
     derivative: Derivative::NotImplemented("aten::linalg_ldl_solve"),
     samples: &["t(2, 2) + torch.eye(2) * 4, torch.tensor([1, 2], dtype=torch.int32), t(2, 1)"],
     errors: &[(

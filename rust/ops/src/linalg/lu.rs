@@ -5,8 +5,8 @@ use rushlight_core::alloc::collected;
 use rushlight_core::{DType, Device, Dims, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, ErrorInput, Implementation, Kernel, Operator, Out,
-    Saves, TensorSpec, Variants, formula, operator,
+    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, ErrorInput, Implementation, Kernel, OnCuda,
+    Operator, Out, Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::{copy, create, op, vmap, warn_once};
@@ -32,7 +32,7 @@ pub static LU_FACTOR_EX: Operator = Operator {
     out: Out::EXACT,
     dtypes: DTypes::DENSE,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::Kernel(Kernel { infer, cpu: factorise, cuda: None }),
+    implementation: Implementation::Kernel(Kernel { infer, cpu: factorise, cuda: OnCuda::Host }),
     derivative: Derivative::Formulas(&[formula(A, Saves::result(0).union(Saves::result(1)), |d| {
         let [m, n] = [d.sizes(A)[d.rank(A) - 2], d.sizes(A)[d.rank(A) - 1]];
         let k = m.min(n);
@@ -233,7 +233,7 @@ pub static ORDER: Operator = Operator {
             Ok(vec![TensorSpec::new(&sizes, DType::I64, pivots)])
         },
         cpu: order,
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::NonDifferentiable("its result is a permutation of rows"),
     samples: &["torch.tensor([[2, 3, 3], [1, 2, 3]], dtype=torch.int32), 4"],

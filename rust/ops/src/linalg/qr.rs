@@ -4,8 +4,8 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{Dims, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out,
-    Saves, TensorSpec, Variants, formula, operator,
+    Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator,
+    Out, Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{copy, op, operands, warn_once};
@@ -35,7 +35,7 @@ pub static QR: Operator = Operator {
     dtypes: DTypes::DENSE,
     autocast: Autocast::Fp32,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::Kernel(Kernel { infer, cpu: decompose, cuda: None }),
+    implementation: Implementation::Kernel(Kernel { infer, cpu: decompose, cuda: OnCuda::Host }),
     derivative: Derivative::Formulas(&[formula(A, Saves::result(0).union(Saves::result(1)), gradient)]),
     samples: &["t(3, 3)", "t(2, 4, 3)", "t(3, 5)", "t(3, 0)"],
     errors: &[
@@ -108,7 +108,7 @@ pub static GEQRF: Operator = Operator {
                 unsafe { rushlight_cpu::linalg::reflections(count(a), matrices::<T>(a, &pa), factors) }
             })
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::NotImplemented("geqrf"),
     samples: &["t(3, 3)", "t(2, 4, 3)", "t(3, 5)"],
@@ -241,7 +241,7 @@ pub static REFLECT: Operator = Operator {
                 unsafe { rushlight_cpu::linalg::reflect(count(to), on, factors, matrices(to, &po), left, adjoint) }
             })
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::NonDifferentiable(
         "the operators that call it compose the reflections if a gradient is needed",

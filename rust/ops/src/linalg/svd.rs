@@ -4,8 +4,8 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{Class, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves,
-    TensorSpec, Variants, formula, operator,
+    Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out,
+    Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
 use rushlight_dispatch::{create, op};
@@ -29,7 +29,7 @@ pub static SVD_KERNEL: Operator = Operator {
     tensor([1., 1.])",
     dtypes: DTypes::DENSE,
     batch_rule: BatchRule::LeadingDims,
-    implementation: Implementation::Kernel(Kernel { infer, cpu: decompose, cuda: None }),
+    implementation: Implementation::Kernel(Kernel { infer, cpu: decompose, cuda: OnCuda::Host }),
     derivative: Derivative::Formulas(&[formula(
         A,
         Saves::result(0).union(Saves::result(1)).union(Saves::result(2)),

@@ -6,7 +6,7 @@ use rushlight_core::broadcast::broadcast;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint,
-    Kernel, Operator, Out, Saves, TensorSpec, Variants, operator,
+    Kernel, OnCuda, Operator, Out, Saves, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, unsqueeze_to_rank};
@@ -34,7 +34,7 @@ Only one triangle is read, without its diagonal if `unitriangular` is true.
     out: Out::new(Accepts::Same, &["expected scalar type {Result} but found {Out}"]),
     dtypes: DTypes::DENSE,
     batch_rule: BatchRule::Custom(batched_matrices),
-    implementation: Implementation::Kernel(Kernel { infer: infer_triangular, cpu: solve_triangle, cuda: None }),
+    implementation: Implementation::Kernel(Kernel { infer: infer_triangular, cpu: solve_triangle, cuda: OnCuda::Host }),
     derivative: Derivative::Joint(Joint {
         inputs: &[INPUT, B],
         saves: Saves::input(INPUT).union(Saves::RESULT),

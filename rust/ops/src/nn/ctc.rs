@@ -9,8 +9,8 @@ use rushlight_dispatch::create::from_slice;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::plain;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Tags, TensorSpec, Variants,
-    formula, operator,
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Saves, Tags, TensorSpec,
+    Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value};
 use rushlight_dispatch::{create, op};
@@ -227,7 +227,7 @@ pub static CTC: Operator = Operator {
             DType::F64 => forward::<f64>(args, results),
             _ => forward::<f32>(args, results),
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[formula(
         LOG_PROBS,
@@ -282,7 +282,7 @@ pub static CTC_BACKWARD: Operator = Operator {
             DType::F64 => backward::<f64>(args, &results[0]),
             _ => backward::<f32>(args, &results[0]),
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[
         formula(GRAD, Saves::NOTHING, |_| unknown("_ctc_loss_backward")),

@@ -13,7 +13,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::Output;
 use rushlight_rng::distributions::dropout_mask;
 
-use crate::create::draw;
+use crate::create::{draw, on_cuda};
 use crate::pointwise::arith::MUL;
 
 #[operator]
@@ -59,7 +59,7 @@ pub static MASK: Operator = Operator {
     dtypes: DTypes::FLOATS,
     tags: Tags::RANDOM.union(Tags::STRIDE_DEPENDENT),
     batch_rule: BatchRule::ShapeOnly,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_any_device(|args| {
         mask(args.tensor(INPUT)?, args.float(P)?).map(Output::Tensor)
     })),
     derivative: Derivative::NonDifferentiable("its result is random"),
@@ -78,6 +78,10 @@ fn mask(like: &Tensor, p: f64) -> Result<Tensor> {
     let layout = Layout { sizes: like.sizes().clone(), strides: like.layout().preserved_strides(), offset: 0 };
     let mask = allocate(&TensorSpec { layout, dtype, device: like.device() })?;
     dispatch!(dtype, T in [f32, f64, f16_, bf16_] => {
+        if on_cuda::draws(&mask) {
+            on_cuda::dropout(&mask, p)?;
+            return Ok(mask);
+        }
         draw::fill::<T>(&mask, &Generator::default(), |stream, out| dropout_mask(stream, out, p))?
     }, else => return Err(Error::runtime(format!("result type Float can't be cast to the desired output type {}", dtype.display_name()))));
     Ok(mask)

@@ -16,6 +16,10 @@ use rushlight_dispatch::vmap::{RuleResult, one_result};
 use rushlight_dispatch::{copy, create, op, value, vmap};
 
 use crate::expr_ext::ExprExt;
+use crate::index::gather::refuse_outside;
+use crate::index::get::get_into;
+use crate::index::index_select::{INDEX_ADD, INDEX_FILL};
+use crate::index::put::single;
 use crate::index::{INDEX, INDEX_PUT_DIMS};
 
 #[operator]
@@ -33,8 +37,8 @@ looked up.
             [1., 2.]])",
     dtypes: DTypes::ALL,
     batch_rule: BatchRule::Custom(batched_embedding),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (weight, indices) = (args.tensor(WEIGHT)?, args.tensor(INDICES)?);
             if weight.rank() != 2 {
                 return Err(Error::runtime("'weight' must be 2-D"));
@@ -44,9 +48,14 @@ looked up.
             sizes.push(weight.sizes()[1]);
             Ok(vec![TensorSpec::new(&sizes, weight.dtype(), weight)])
         },
-        cpu: |args, results| {
+        |args, results| {
             let weight = args.tensor(WEIGHT)?;
             let outside = |bad| crate::index::index_select::outside_of(weight, 0, bad, false);
+            if let Device::Cuda(_) = weight.device() {
+                let indices = args.tensor(INDICES)?;
+                refuse_outside(indices, weight.sizes()[0], outside)?;
+                return get_into(weight, &single(weight, 0, indices)?, &results[0]);
+            }
             let indices = numbers_or(args.tensor(INDICES)?, weight.sizes()[0], |_, bad| outside(bad))?;
             let size = weight.dtype().size();
             // Rows must be contiguous; their stride may be any.
@@ -62,8 +71,7 @@ looked up.
             unsafe { take(first, step, weight.sizes()[1] as usize * size, &indices, out.as_ptr()) };
             Ok(())
         },
-        cuda: None,
-    }),
+        )),
     derivative: Derivative::Formulas(&[formula(WEIGHT, Saves::input(INDICES), |d| match d.input(INDICES).done() {
         Ok(indices) => {
             let rows = d.sizes(WEIGHT)[0] as i64;
@@ -120,8 +128,8 @@ pub static EMBEDDING_BACKWARD: Operator = Operator {
             [2.]])",
     dtypes: DTypes::NUMBERS,
     batch_rule: BatchRule::Custom(batched_embedding_backward),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let grad = args.tensor(GRAD_OUTPUT)?;
             let width = grad.sizes().last().copied().unwrap_or(1);
             let indices = args.tensor(INDICES)?;
@@ -139,8 +147,11 @@ pub static EMBEDDING_BACKWARD: Operator = Operator {
             }
             Ok(vec![TensorSpec::new(&[args.int(NUM_WEIGHTS)? as isize, width], grad.dtype(), grad)])
         },
-        cpu: |args, results| {
+        |args, results| {
             let out = &results[0];
+            if let Device::Cuda(_) = out.device() {
+                return sum_on_cuda(args, out);
+            }
             let indices = numbers(args.tensor(INDICES)?, out.sizes()[0])?;
             let grads = plain(args.tensor(GRAD_OUTPUT)?, out.dtype())?;
             let (source, target) = (grads.storage().pin()?, out.storage().pin()?);
@@ -160,8 +171,7 @@ pub static EMBEDDING_BACKWARD: Operator = Operator {
                 )
             }
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(GRAD_OUTPUT, Saves::input(INDICES), |d| {
         let gradient = || {
             let indices = d.input(INDICES).done()?;
@@ -192,6 +202,33 @@ pub static EMBEDDING_BACKWARD: Operator = Operator {
     reference: "",
     ..Operator::BASE
 };
+
+/// `EMBEDDING_BACKWARD` from other operators.
+fn sum_on_cuda(args: &Args, out: &Tensor) -> Result<()> {
+    use EMBEDDING_BACKWARD::*;
+
+    let (grad, rows) = (args.tensor(GRAD_OUTPUT)?, out.sizes()[0]);
+    let indices = op!(crate::view::RESHAPE, args.tensor(INDICES)?, value::sizes_value(&[-1]))?;
+    refuse_outside(&indices, rows, |bad| outside_table(bad, rows))?;
+    let grads =
+        op!(crate::view::RESHAPE, &grad.detach(), value::sizes_value(&[indices.numel() as isize, out.sizes()[1]]))?;
+    let zeros = create::zeros(out.sizes(), out.dtype(), out.device())?;
+    let mut sum = op!(INDEX_ADD, zeros, 0i64, &indices, grads)?;
+    if args.bool(SCALE_GRAD_BY_FREQ)? {
+        let column = |rows: isize, value| create::full(&[rows, 1], value, out.dtype(), out.device());
+        let ones = column(indices.numel() as isize, Scalar::ONE)?;
+        let counts = op!(INDEX_ADD, column(rows, Scalar::ZERO)?, 0i64, &indices, ones)?;
+        // Rows that were not looked up have a sum of zero.
+        let counts = Expr::from(counts);
+        sum = (Expr::from(sum) / counts.clone().equals(0i64).choose(1i64, counts)).done()?;
+    }
+    let skipped = args.int(PADDING_IDX)?;
+    if (0..rows as i64).contains(&skipped) {
+        let row = create::full(&[1], Scalar::Int(skipped), DType::I64, out.device())?;
+        sum = op!(INDEX_FILL, sum, 0i64, row, Scalar::ZERO)?;
+    }
+    copy::copy(out, &sum)
+}
 
 /// The factor of each looked-up row's gradient: zero for the padding index, one over its frequency; `None` if all are
 /// one.
@@ -234,10 +271,12 @@ pub(super) fn check_indices(indices: &Tensor, place: usize, row: &str) -> Result
 
 /// The indices as a list; each is checked to be less than `rows`.
 pub(super) fn numbers(indices: &Tensor, rows: isize) -> Result<Vec<i64>> {
-    numbers_or(indices, rows, |_, bad| {
-        Error::index("index out of range in self")
-            .hint(format!("Row {bad} is out of range for a table with {rows} rows."))
-    })
+    numbers_or(indices, rows, |_, bad| outside_table(bad, rows))
+}
+
+#[cold]
+fn outside_table(bad: i64, rows: isize) -> Error {
+    Error::index("index out of range in self").hint(format!("Row {bad} is out of range for a table with {rows} rows."))
 }
 
 /// The same; `error` makes the error from the position and value of an invalid index.
@@ -268,7 +307,7 @@ pub static EMBEDDING_RENORM: Operator = Operator {
         }
         check_indices(args.tensor(INDICES)?, 2, "embedding_renorm_")
     }),
-    implementation: Implementation::InPlaceFill(InPlaceFill::cpu(|args, weight| {
+    implementation: Implementation::InPlaceFill(InPlaceFill::on_host(|args, weight| {
         if weight.device() == Device::Meta {
             return Ok(());
         }
@@ -342,7 +381,7 @@ pub static ONE_HOT: Operator = Operator {
         0.. => batch.args.replaced(|tensor| Ok(batch.physical(tensor)))?.call().map(Some),
         _ => Ok(None),
     }),
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(one_hot)),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(one_hot)),
     derivative: Derivative::NonDifferentiable("class indices are integers"),
     samples: &["i(4, 2, 3)", "i(4, 3), 5"],
     errors: &[("torch.tensor([0, 2]), 2", "RuntimeError", "Class values must be smaller than num_classes.")],

@@ -212,6 +212,11 @@ impl Bags {
     }
 }
 
+/// Integers on the device of a table.
+fn on_device(weight: &Tensor, list: &[i64]) -> Result<Tensor> {
+    crate::convert::to_device(&from_slice(list)?, weight.device())
+}
+
 fn bags(args: &Args) -> Result<Output> {
     use EMBEDDING_BAG::*;
 
@@ -241,8 +246,8 @@ fn bags(args: &Args) -> Result<Output> {
         }
     }
     let bags = Bags::read(args)?;
-    let sizes = from_slice(&bags.sizes)?;
-    let of = from_slice(&bags.of)?;
+    let sizes = on_device(weight, &bags.sizes)?;
+    let of = on_device(weight, &bags.of)?;
     if mode == 2 {
         let (best, places) = largest(weight, &bags)?;
         return Ok(Output::Tuple(vec![best, of, sizes, places]));
@@ -254,7 +259,7 @@ fn bags(args: &Args) -> Result<Output> {
     let result = if mode == 0 {
         sums
     } else {
-        let counts = from_slice(&collected(bags.sizes.iter().map(|&n| n.max(1)))?)?;
+        let counts = on_device(weight, &collected(bags.sizes.iter().map(|&n| n.max(1)))?)?;
         let counts = op!(crate::view::RESHAPE, &to_dtype(&counts, weight.dtype())?, sizes_value(&[-1, 1]))?;
         (Expr::from(&sums) / Expr::from(counts)).done()?
     };
@@ -267,12 +272,12 @@ fn recorded_sums(args: &Args, weight: &Tensor, scaled: Option<&Tensor>, bags: &B
 
     let dtype = weight.dtype();
     let wide = if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype };
-    let rows = from_slice(&collected(bags.counted.iter().map(|&(row, _)| row))?)?;
-    let owners = from_slice(&collected(bags.counted.iter().map(|&(_, at)| bags.of[at]))?)?;
+    let rows = on_device(weight, &collected(bags.counted.iter().map(|&(row, _)| row))?)?;
+    let owners = on_device(weight, &collected(bags.counted.iter().map(|&(_, at)| bags.of[at]))?)?;
     let looked_up = op!(EMBEDDING, weight, &rows, -1i64, args.bool(SCALE_GRAD_BY_FREQ)?, args.bool(SPARSE)?)?;
     let mut looked_up = to_dtype(&looked_up, wide)?;
     if let Some(scaled) = scaled {
-        let places = from_slice(&collected(bags.counted.iter().map(|&(_, at)| at as i64))?)?;
+        let places = on_device(weight, &collected(bags.counted.iter().map(|&(_, at)| at as i64))?)?;
         let own = op!(crate::index::index_select::INDEX_SELECT, scaled, 0i64, &places)?;
         let own = op!(crate::view::RESHAPE, &to_dtype(&own, wide)?, sizes_value(&[-1, 1]))?;
         looked_up = op!(MUL, &looked_up, &own)?;
@@ -299,14 +304,14 @@ fn largest(weight: &Tensor, bags: &Bags) -> Result<(Tensor, Tensor)> {
     let kept = collected(places.iter().map(|&place| i64::from(place >= 0)))?;
     places.iter_mut().for_each(|place| *place = (*place).max(0));
     let shape = sizes_value(&[count as isize, width as isize]);
-    let places = op!(crate::view::RESHAPE, &from_slice(&places)?, shape.clone())?;
+    let places = op!(crate::view::RESHAPE, &on_device(weight, &places)?, shape.clone())?;
     if weight.numel() == 0 {
         let zeros = create::zeros(places.sizes(), weight.dtype(), weight.device())?;
         return Ok((zeros, places));
     }
     let best = op!(GATHER, weight, 0i64, &places)?;
     let best = if empty {
-        let kept = op!(crate::view::RESHAPE, &from_slice(&kept)?, shape)?;
+        let kept = op!(crate::view::RESHAPE, &on_device(weight, &kept)?, shape)?;
         Expr::from(kept).above(0i64).choose(Expr::from(best), 0.0).done()?
     } else {
         best

@@ -8,7 +8,7 @@ use rushlight_cpu::nn::fold::{fold, unfold};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, settle, workplace};
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Saves,
+    Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Saves,
     TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value};
@@ -169,7 +169,7 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
             unsafe { unfold(size, count, &axes, first, to.as_ptr()) };
             Ok(())
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         let sizes = d.sizes(INPUT);
@@ -296,7 +296,7 @@ Shapes: input `(N, C * kernel height * kernel width, blocks)` or without `N`, re
             }
             settle(&place, &results[0])
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| -> Expr {
         d.grad().call(&UNFOLD, lists(d, [KERNEL_SIZE, DILATION, PADDING, STRIDE]))

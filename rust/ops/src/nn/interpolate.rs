@@ -8,8 +8,8 @@ use rushlight_cpu::nn::interpolate::{Sizes, meet, mix, spread};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, settle, workplace};
 use rushlight_dispatch::operator::{
-    BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, TensorSpec, Variants,
-    formula, operator,
+    BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Saves, TensorSpec,
+    Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Value};
 
@@ -94,7 +94,7 @@ pub static MIX: Operator = Operator {
                 mix(dtype, s, x, at, w, out)
             })
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INDICES).union(Saves::input(WEIGHTS)), |d| {
@@ -136,7 +136,7 @@ pub static SPREAD: Operator = Operator {
                 spread(dtype, s, values, at, w, out)
             })
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INDICES).union(Saves::input(WEIGHTS)), |d| {
@@ -180,7 +180,7 @@ pub static MEET: Operator = Operator {
                 meet(dtype, s, values, x, at, out)
             })
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(OTHER).union(Saves::input(INDICES)), |d| -> Expr {

@@ -7,8 +7,8 @@ use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
-    Args, Autocast, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Tags, TensorSpec, Variants, formula,
-    operator,
+    Args, Autocast, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Saves, Tags, TensorSpec, Variants,
+    formula, operator,
 };
 use rushlight_dispatch::value::{Output, Value, sizes_value};
 use rushlight_rng::{Element, Float};
@@ -187,7 +187,7 @@ pub static RRELU_SLOPES: Operator = Operator {
                 })
             }, else => Err(not_implemented(args.op, own.dtype())))
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     kernel_name: "rrelu_with_noise_out_cpu",
     derivative: Derivative::NonDifferentiable("its result is random"),

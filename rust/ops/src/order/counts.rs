@@ -1,8 +1,8 @@
 //! Counting values.
 
 use rushlight_dispatch::operator::{
-    Accepts, Args, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Kernel, Operator, Out, Tags,
-    TensorSpec, Variants, operator,
+    Accepts, Args, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Kernel, OnCuda, Operator, Out,
+    Tags, TensorSpec, Variants, operator,
 };
 use std::ops::AddAssign;
 
@@ -26,7 +26,7 @@ pub static BINCOUNT: Operator = Operator {
     dtypes: DTypes::INTS,
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Fallback,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(bincount)),
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(bincount)),
     derivative: Derivative::NotImplemented("aten::bincount"),
     samples: &["i(4, 9)", "i(4, 9), minlength=8", "i(4, 3), torch.tensor([0.5, 1., 2.])"],
     errors: &[("t(2, 2).long()", "RuntimeError", "bincount only supports 1-d non-negative integral inputs.")],
@@ -45,7 +45,7 @@ pub static HISTC: Operator = Operator {
     tensor([0., 2., 1., 0.])",
     out: Out::new(Accepts::Same, &["torch.histogram: input tensor and hist tensor should have the same dtype, but got input {result} and hist {out}"]),
     dtypes: DTypes::FLOATS,
-    implementation: Implementation::Kernel(Kernel { infer: histc_infer, cpu: histc, cuda: None }),
+    implementation: Implementation::Kernel(Kernel { infer: histc_infer, cpu: histc, cuda: OnCuda::Host }),
     derivative: Derivative::NonDifferentiable("its result is a count"),
     samples: &["t(9), 4", "t(3, 4), 5, -1, 1"],
     errors: &[

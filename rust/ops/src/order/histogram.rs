@@ -45,7 +45,7 @@ whole, so that the histogram's integral is one.
     tensor([2., 1.])",
     out: OUT,
     batch_rule: BatchRule::Fallback,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
         let own = args.valued(INPUT)?;
         let edges = args.tensor(BINS)?;
         let counts =
@@ -84,7 +84,7 @@ pub static HISTOGRAM: Operator = Operator {
     tensor([0., 2., 1., 0.])",
     out: OUT,
     batch_rule: BatchRule::Fallback,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
         let own = column(args.valued(INPUT)?)?;
         let edges = equal_parts(&own, &[args.int(BINS)?], args.optional_floats(RANGE))?.remove(0);
         let counts = counted(&own, &[&edges], flat(args.optional_tensor(WEIGHT))?.as_ref(), args.bool(DENSITY)?)?;
@@ -123,7 +123,7 @@ pub static BIN_EDGES: Operator = Operator {
     >>> torch._histogramdd_bin_edges(torch.tensor([[0., 1.], [2., 3.]]), [2, 1])
     (tensor([0., 1., 2.]), tensor([1., 3.]))",
     batch_rule: BatchRule::Fallback,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
         let points = points(args.valued(INPUT)?)?;
         equal_parts(&points, args.ints(BINS)?, args.optional_floats(RANGE)).map(Output::List)
     })),
@@ -151,7 +151,7 @@ pub static COUNT_POINTS: Operator = Operator {
     tensor([[1.],
             [1.]])",
     batch_rule: BatchRule::Fallback,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
         let points = points(args.valued(INPUT)?)?;
         counted(&points, &args.tensors(BINS)?, args.optional_tensor(WEIGHT), args.bool(DENSITY)?).map(Output::Tensor)
     })),

@@ -9,8 +9,8 @@ use rushlight_core::dtype::promote;
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_dispatch::create::scalar_of;
 use rushlight_dispatch::operator::{
-    Accepts, Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Out, TensorSpec,
-    Variants, operator,
+    Accepts, Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out,
+    TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, Value};
 use rushlight_dispatch::vmap::RuleResult;
@@ -84,7 +84,7 @@ pub static ISIN: Operator = Operator {
             unsafe { std::ptr::copy_nonoverlapping(found.as_ptr().cast::<u8>(), pin.as_ptr(), found.len()) };
             Ok(())
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::NonDifferentiable("its results are bool"),
     samples: &["t(2, 3), t(4)", "t(5), t(2, 2), invert=True", "t(4), 1", "2, t(3)", "t(0), t(3)"],

@@ -6,8 +6,8 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::order;
 use rushlight_dispatch::operands::{plain, settle, workplace};
 use rushlight_dispatch::operator::{
-    Accepts, Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Out, TensorSpec,
-    Variants, operator,
+    Accepts, Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out,
+    TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::promote::PromotionState;
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
@@ -32,7 +32,7 @@ macro_rules! search {
         Implementation::Kernel(Kernel {
             infer: |args| Search::$read(args)?.infer(),
             cpu: |args, results| Search::$read(args)?.run(&results[0]),
-            cuda: None,
+            cuda: OnCuda::Host,
         })
     };
 }

@@ -1,7 +1,7 @@
 //! Sorting along a dimension.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{Bool, DType, Error, Layout, Result, dispatch};
+use rushlight_core::{Bool, DType, Device, Error, Layout, Result, dispatch};
 use rushlight_cpu::order::{Line, Ranked, Sortable, each_line};
 use rushlight_cpu::reduce::cumulative::Lines;
 use rushlight_dispatch::allocate::allocate;
@@ -15,6 +15,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::{Arg, Output};
 use rushlight_par::Address;
 
+use super::on_cuda;
 use crate::reduce::one_dim;
 use crate::reduce::select_backward::{ORDERED, scatter_gradient};
 
@@ -34,11 +35,10 @@ pub static SORT: Operator = Operator {
     out: Out::EXACT,
     dtypes: SORTABLE,
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer(args, DIM),
-        cpu: |args, results| sort(args.tensor(INPUT)?, one_dim(args, DIM)?, args.bool(DESCENDING)?, results),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer(args, DIM),
+        |args, results| sort(args.tensor(INPUT)?, one_dim(args, DIM)?, args.bool(DESCENDING)?, results),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1), |d| {
         scatter_gradient(d, d.grad(), d.result_of(1), d.int(DIM))
     })]),
@@ -63,11 +63,10 @@ pub static SORT_STABLE: Operator = Operator {
     out: Out::EXACT,
     dtypes: SORTABLE,
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| infer(args, DIM),
-        cpu: |args, results| sort(args.tensor(INPUT)?, one_dim(args, DIM)?, args.bool(DESCENDING)?, results),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| infer(args, DIM),
+        |args, results| sort(args.tensor(INPUT)?, one_dim(args, DIM)?, args.bool(DESCENDING)?, results),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1), |d| {
         scatter_gradient(d, d.grad(), d.result_of(1), d.int(DIM))
     })]),
@@ -171,6 +170,9 @@ fn infer(args: &Args, dim: Arg) -> Result<Vec<TensorSpec>> {
 
 fn sort(own: &Tensor, dim: usize, descending: bool, results: &[Tensor]) -> Result<()> {
     let take = own.sizes().get(dim).copied().unwrap_or(1) as usize;
+    if let Device::Cuda(_) = own.device() {
+        return on_cuda::write(own, dim, &on_cuda::places(own, dim, descending)?, results);
+    }
     if results[0].layout().is_contiguous() {
         return write_lines(own, dim, descending, results, take, SORTED);
     }

@@ -1,15 +1,16 @@
 //! The k largest, the k-th smallest, the median and the most frequent element along a dimension.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
 use rushlight_cpu::order::{Line, Ranked, Sortable, introsort};
 use rushlight_dispatch::operator::{
-    Accepts, Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves,
+    Accepts, Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Saves,
     TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, sizes_value};
 use rushlight_dispatch::{create, op};
 
+use super::on_cuda;
 use super::sort::{Arrange, check_order, write_lines};
 use crate::reduce::extreme::SHARED_ALL;
 use crate::reduce::one_dim;
@@ -50,8 +51,8 @@ pub static TOPK: Operator = Operator {
     out: Out::EXACT,
     dtypes: DTypes::REAL,
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?;
             let dim = one_dim(args, DIM)?;
             if own.dtype() == DType::Bool {
@@ -68,14 +69,18 @@ pub static TOPK: Operator = Operator {
             }
             Ok(vec![TensorSpec::new(&sizes, own.dtype(), own), TensorSpec::new(&sizes, DType::I64, own)])
         },
-        cpu: |args, results| {
+        |args, results| {
             // A 0-d tensor returns its only element for every `k`.
             let own = args.tensor(INPUT)?;
             let k = if own.rank() == 0 { 1 } else { args.int(K)? as usize };
-            write_lines(own, one_dim(args, DIM)?, args.bool(LARGEST)?, results, k, First(k))
+            let dim = one_dim(args, DIM)?;
+            if let Device::Cuda(_) = own.device() {
+                let places = on_cuda::places(own, dim, args.bool(LARGEST)?)?;
+                return on_cuda::write(own, dim, &on_cuda::part(&places, dim, 0, k), results);
+            }
+            write_lines(own, dim, args.bool(LARGEST)?, results, k, First(k))
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1), |d| {
         scatter_gradient(d, d.grad(), d.result_of(1), d.int(DIM))
     })]),
@@ -110,7 +115,11 @@ pub static KTHVALUE: Operator = Operator {
             Ok(specs)
         },
         cpu: |args, results| write_one(args, DIM, results, Kth(args.int(K)? as usize - 1)),
-        cuda: None,
+        cuda: OnCuda::Own(|args, results| {
+            let (own, dim) = (args.tensor(INPUT)?, one_dim(args, DIM)?);
+            let places = on_cuda::places(own, dim, false)?;
+            on_cuda::write(own, dim, &on_cuda::part(&places, dim, args.int(K)? as usize - 1, 1), results)
+        }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1), |d| {
         select_backward(d, d.grad(), d.result_of(1), d.int(DIM), d.flag(KEEPDIM))
@@ -144,7 +153,7 @@ macro_rules! medians {
             implementation: Implementation::Kernel(Kernel {
                 infer: infer_all,
                 cpu: |args, results| write_all(args, results, Middle { skip_nan: $skips }),
-                cuda: None,
+                cuda: OnCuda::Host,
             }),
             derivative: SHARED_ALL,
             samples: &["t(5)", "t(2, 3)", "t()"],
@@ -164,7 +173,7 @@ macro_rules! medians {
             implementation: Implementation::Kernel(Kernel {
                 infer: |args| infer_one(args, DIM, KEEPDIM),
                 cpu: |args, results| write_one(args, DIM, results, Middle { skip_nan: $skips }),
-                cuda: None,
+                cuda: OnCuda::Host,
             }),
             derivative: PLACED,
             samples: &["t(2, 3), 1", "t(2, 3), 0, True"],
@@ -219,7 +228,7 @@ pub static MODE: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: |args| infer_one(args, DIM, KEEPDIM),
         cpu: |args, results| write_one(args, DIM, results, Frequent),
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: PLACED,
     samples: &["t(5)", "i(3, 2, 6), 1", "t(2, 3), 0, True"],

@@ -26,7 +26,7 @@ pub static UNIQUE: Operator = Operator {
     dtypes: ORDERED.union(DTypes::WIDE),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
         let own = args.valued(INPUT)?;
         if !args.op.dtypes.has(own.dtype()) {
             return Err(Error::unsupported("unique", own.dtype()));
@@ -51,7 +51,7 @@ pub static UNIQUE_CONSECUTIVE: Operator = Operator {
     dtypes: ORDERED.union(DTypes::WIDE),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
         let own = args.valued(INPUT)?;
         if !args.op.dtypes.has(own.dtype()) {
             return Err(not_implemented(args.op, own.dtype()));
@@ -80,7 +80,7 @@ pub static UNIQUE_DIM: Operator = Operator {
     dtypes: ORDERED.union(DTypes::WIDE),
     tags: Tags::DATA_DEPENDENT,
     batch_rule: BatchRule::Unsupported(vmap::dynamic_shape_error),
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
         let own = args.valued(INPUT)?;
         if !args.op.dtypes.has(own.dtype()) {
             return Err(not_implemented(args.op, own.dtype()));

@@ -11,8 +11,8 @@ use rushlight_cpu::pointwise::{InnerLoop, RawOperand, run};
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Pointwise, Promote,
-    Saves, Sparse, Tags, TensorSpec, Variants, formula, operator,
+    Accepts, Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Pointwise,
+    Promote, Saves, Sparse, Tags, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Operand, Operands, Output};
 use rushlight_dispatch::{backcompat, device_loops, op};
@@ -94,7 +94,11 @@ pub static ANGLE: Operator = Operator {
     dtypes: DTypes::COMPUTED,
     sparse: Sparse::ZeroPreserving,
     batch_rule: BatchRule::Broadcast,
-    implementation: Implementation::Kernel(Kernel { infer: infer_angle, cpu: cpu_angle, cuda: Some(cuda_angle) }),
+    implementation: Implementation::Kernel(Kernel {
+        infer: infer_angle,
+        cpu: cpu_angle,
+        cuda: OnCuda::Own(cuda_angle),
+    }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         let own = d.input(INPUT);
         let complex = matches!(&own, Expr::Tensor(own) if own.dtype().is_complex());
@@ -247,7 +251,7 @@ pub static COMPLEX: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: |args| infer_pair(args, IMAG),
         cpu: |args, results| cpu_pair(args, IMAG, results, PAIRS),
-        cuda: Some(|args, results| cuda_pair(args, IMAG, results, PAIRS)),
+        cuda: OnCuda::Own(|args, results| cuda_pair(args, IMAG, results, PAIRS)),
     }),
     derivative: Derivative::Formulas(&[
         formula(REAL, Saves::NOTHING, |d| d.grad().real()),
@@ -282,7 +286,7 @@ pub static POLAR: Operator = Operator {
             _ => infer_pair(args, ANGLE),
         },
         cpu: |args, results| cpu_pair(args, ANGLE, results, POLAR_PAIRS),
-        cuda: Some(|args, results| cuda_pair(args, ANGLE, results, POLAR_PAIRS)),
+        cuda: OnCuda::Own(|args, results| cuda_pair(args, ANGLE, results, POLAR_PAIRS)),
     }),
     derivative: Derivative::Formulas(&[
         formula(ABS, Saves::RESULT, |d| (d.grad().conj() * d.result().sgn()).real()),

@@ -4,8 +4,8 @@ use rushlight_core::dtype::{bf16_, f16_};
 use rushlight_core::{DType, Element, Error, Layout, Result, Scalar, dispatch};
 use rushlight_dispatch::copy;
 use rushlight_dispatch::operator::{
-    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, TensorSpec, Variants,
-    formula, operator,
+    Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Saves, TensorSpec,
+    Variants, formula, operator,
 };
 
 #[operator]
@@ -42,7 +42,7 @@ pub static FREXP: Operator = Operator {
             Ok(vec![spec(own.dtype()), spec(DType::I32)])
         },
         cpu: |args, results| dispatch!(results[0].dtype(), T in [f16_, bf16_, f32, f64] => run::<T>(args, results), else => Ok(())),
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1), |d| {
         d.grad() / d.result_of(1).call(&super::explog::EXP2, [])

@@ -6,8 +6,8 @@ use rushlight_core::storage::pin_all;
 use rushlight_core::{DType, Error, Layout, Result, Scalar};
 use rushlight_cpu::pointwise::{InnerLoop, RawOperand, run};
 use rushlight_dispatch::operator::{
-    Accepts, Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Tags,
-    TensorSpec, Variants, formula, operator,
+    Accepts, Args, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Saves,
+    Tags, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::promote::PromotionState;
 use rushlight_dispatch::value::{Operand, Output, Value};
@@ -28,7 +28,7 @@ pub static WHERE: Operator = Operator {
     out: Out::new(Accepts::Same, &["Expected out type to be {Result} but got {Out}"]),
     dtypes: DTypes::ALL,
     batch_rule: BatchRule::Custom(chosen),
-    implementation: Implementation::Kernel(Kernel { infer, cpu, cuda: Some(cuda) }),
+    implementation: Implementation::Kernel(Kernel { infer, cpu, cuda: OnCuda::Own(cuda) }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(CONDITION), |d| d.input(CONDITION).choose(d.grad(), 0i64)),
         formula(OTHER, Saves::input(CONDITION), |d| d.input(CONDITION).choose(0i64, d.grad())),

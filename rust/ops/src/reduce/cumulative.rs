@@ -7,9 +7,10 @@ use rushlight_core::dtype::{c64, c128};
 use rushlight_core::layout::wrap_dim;
 use rushlight_core::{Bool, DType, Device, Error, Result, Scalar, dispatch};
 use rushlight_dispatch::call::errors::not_implemented;
+use rushlight_dispatch::call::on_host;
 use rushlight_dispatch::operator::{
-    Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out,
-    Saves, TensorSpec, Variants, formula, operator,
+    Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator,
+    Out, Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, Value};
 
@@ -20,6 +21,7 @@ use rushlight_dispatch::operands::{lines, plain, settle, workplace};
 use rushlight_dispatch::{create, op};
 use rushlight_simd::{Base, Isa};
 
+use super::on_cuda::{self, Running};
 use super::select_backward::{ORDERED, scatter_gradient};
 use crate::expr_ext::ExprExt;
 
@@ -34,7 +36,11 @@ pub static CUMSUM: Operator = Operator {
     tensor([1, 3, 6])",
     out: Out::REQUESTED_DTYPE,
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Kernel(Kernel { infer, cpu: |args, results| sums(args, &results[0]), cuda: None }),
+    implementation: Implementation::Kernel(Kernel {
+        infer,
+        cpu: |args, results| sums(args, &results[0]),
+        cuda: OnCuda::Own(|args, results| cumulative(args, results, Running::Sum)),
+    }),
     kernel_name: "cumsum_out_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         let dim = d.int(DIM);
@@ -60,7 +66,7 @@ pub static CUMPROD: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer,
         cpu: |args, results| products(args, &results[0]),
-        cuda: None,
+        cuda: OnCuda::Own(|args, results| cumulative(args, results, Running::Product)),
     }),
     kernel_name: "cumprod_out_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
@@ -103,7 +109,10 @@ pub static RECURRENCE: Operator = Operator {
             Ok(vec![TensorSpec::new(own.sizes(), own.dtype(), own)])
         },
         cpu: |args, results| recurrence(args, &results[0]),
-        cuda: None,
+        cuda: OnCuda::Own(|args, results| {
+            let own = args.tensor(INPUT)?;
+            on_cuda::recurrence(own, args.tensor(FACTOR)?, super::one_dim(args, DIM)?, &results[0])
+        }),
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(FACTOR), back),
@@ -133,7 +142,9 @@ pub static CUMMAX: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: infer_best,
         cpu: |args, results| best(args, results, true),
-        cuda: None,
+        cuda: OnCuda::Own(|args, results| {
+            on_cuda::cumulative_best(args.tensor(INPUT)?, super::one_dim(args, DIM)?, results, true)
+        }),
     }),
     derivative: BEST,
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(), 0"],
@@ -158,7 +169,9 @@ pub static CUMMIN: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: infer_best,
         cpu: |args, results| best(args, results, false),
-        cuda: None,
+        cuda: OnCuda::Own(|args, results| {
+            on_cuda::cumulative_best(args.tensor(INPUT)?, super::one_dim(args, DIM)?, results, false)
+        }),
     }),
     derivative: BEST,
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(), 0"],
@@ -188,7 +201,10 @@ pub static LOGCUMSUMEXP: Operator = Operator {
             Ok(vec![TensorSpec::new(own.sizes(), own.dtype(), own)])
         },
         cpu: |args, results| log_sums(args, &results[0]),
-        cuda: None,
+        cuda: OnCuda::Own(|args, results| match results[0].dtype().is_complex() {
+            true => on_host::fill(|args, results| log_sums(args, &results[0]), args, results),
+            false => cumulative(args, results, Running::LogSum),
+        }),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
         if d.rank(INPUT) == 0 {
@@ -372,6 +388,10 @@ fn back(d: &BackwardContext) -> Expr {
         let turned = flipped(&as_line(grad.clone())?, axis)?;
         flipped(&op!(RECURRENCE, &turned, &flipped(&factor, axis)?, axis)?, axis)
     })
+}
+
+fn cumulative(args: &Args, results: &[Tensor], what: Running) -> Result<()> {
+    on_cuda::cumulative(args.tensor(CUMSUM::INPUT)?, super::one_dim(args, CUMSUM::DIM)?, &results[0], what)
 }
 
 fn infer(args: &Args) -> Result<Vec<TensorSpec>> {

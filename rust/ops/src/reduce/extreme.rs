@@ -1,6 +1,6 @@
 //! The largest and the smallest elements, and their indices.
 
-use rushlight_core::{Bool, DType, Error, Result};
+use rushlight_core::{Bool, DType, Device, Error, Result};
 use rushlight_cpu::folds;
 use rushlight_cpu::folds::Folds;
 use rushlight_cpu::reduce::extremum;
@@ -14,7 +14,7 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::value::Output;
 
 use super::select_backward::{ORDERED, select_backward};
-use super::{ReduceDims, restored};
+use super::{ReduceDims, on_cuda, restored};
 use crate::expr_ext::ExprExt;
 use crate::pointwise::compare::{EQ, ISNAN, MAXIMUM, MINIMUM};
 
@@ -34,11 +34,9 @@ pub static MAX_DIM: Operator = Operator {
     indices=tensor([1, 0]))",
     out: Out::EXACT,
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: infer_places,
-        cpu: |args, results| run_places(args, results, true),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(infer_places, |args, results| {
+        run_places(args, results, true)
+    })),
     derivative: PLACED,
     node: "MaxBackward0",
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1, True", "t(3, 2).t(), 0", "t(), 0"],
@@ -108,11 +106,9 @@ pub static MIN_DIM: Operator = Operator {
     indices=tensor([0, 1]))",
     out: Out::EXACT,
     batch_rule: BatchRule::Along(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: infer_places,
-        cpu: |args, results| run_places(args, results, false),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(infer_places, |args, results| {
+        run_places(args, results, false)
+    })),
     derivative: PLACED,
     node: "MinBackward0",
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1, True", "t(3, 2).t(), 0", "t(), 0"],
@@ -287,11 +283,9 @@ pub static ARGMAX: Operator = Operator {
     tensor(2)",
     dtypes: DTypes::REAL,
     batch_rule: BatchRule::Over(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: infer_arg,
-        cpu: |args, results| run_arg(args, results, true),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(infer_arg, |args, results| {
+        run_arg(args, results, true)
+    })),
     derivative: Derivative::NonDifferentiable("its result is an index"),
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3), 0, True", "t(3, 2).t()", "t()"],
     errors: &[
@@ -312,11 +306,9 @@ pub static ARGMIN: Operator = Operator {
     tensor([0, 1])",
     dtypes: DTypes::REAL,
     batch_rule: BatchRule::Over(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: infer_arg,
-        cpu: |args, results| run_arg(args, results, false),
-        cuda: None,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(infer_arg, |args, results| {
+        run_arg(args, results, false)
+    })),
     derivative: Derivative::NonDifferentiable("its result is an index"),
     samples: &["t(2, 3)", "t(2, 3), 1", "t(2, 3), 0, True", "t(3, 2).t()", "t()"],
     errors: &[("t(0, 3), 0", "IndexError", "argmin(): Expected reduction dim 0 to have non-zero size.")],
@@ -386,6 +378,9 @@ fn run_places(args: &Args, results: &[rushlight_autograd::Tensor], up: bool) -> 
     use MAX_DIM::*;
 
     let own = args.tensor(INPUT)?;
+    if let Device::Cuda(_) = own.device() {
+        return on_cuda::best(own, ReduceDims::of(args, DIM, KEEPDIM)?.dims, results, up);
+    }
     let compute = own.dtype().compute();
     let fold = extremum(compute, up, false).ok_or_else(|| not_implemented(args.op, compute))?;
     super::reduce(own, ReduceDims::of(args, DIM, KEEPDIM)?.dims, results, fold, &[])
@@ -446,6 +441,9 @@ fn run_arg(args: &Args, results: &[rushlight_autograd::Tensor], up: bool) -> Res
     use ARGMAX::*;
 
     let own = args.tensor(INPUT)?;
+    if let Device::Cuda(_) = own.device() {
+        return on_cuda::best(own, ReduceDims::of(args, DIM, KEEPDIM)?.dims, results, up);
+    }
     let compute = own.dtype().compute();
     let fold = extremum(compute, up, true).ok_or_else(|| not_implemented(args.op, compute))?;
     // Indices over all elements count in row-major order, which the skeleton's loops need not follow.

@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::dtype::default_dtype;
-use rushlight_core::{DType, Result};
+use rushlight_core::{DType, Device, Result};
 use rushlight_cpu::reduce::log_sum_exp;
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
@@ -16,6 +16,7 @@ use rushlight_dispatch::{copy, op};
 use super::extreme::AMAX;
 use super::sum::SUM_DIM;
 use super::{ReduceDims, restored};
+use crate::convert::to_dtype;
 use crate::expr_ext::ExprExt;
 use crate::view::complex::REAL;
 use crate::view::reshape::RESHAPE;
@@ -35,8 +36,8 @@ pub static LOGSUMEXP: Operator = Operator {
     out: Out::new(Accepts::Cast, &["logsumexp(): Expected floating point type for result tensor, but got: {Out}"]),
     dtypes: DTypes::COMPUTED,
     batch_rule: BatchRule::Over(DIM),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let over = ReduceDims::of(args, DIM, KEEPDIM)?;
             let dtype = result_dtype(args)?;
             if !args.op.dtypes.has(args.tensor(INPUT)?.dtype()) {
@@ -44,9 +45,10 @@ pub static LOGSUMEXP: Operator = Operator {
             }
             Ok(vec![over.spec(args, dtype)?])
         },
-        cpu: |args, results| {
-            if results[0].dtype().is_complex() {
-                return copy::copy(&results[0], &complex(args)?);
+        |args, results| {
+            let own = args.tensor(INPUT)?;
+            if results[0].dtype().is_complex() || matches!(own.device(), Device::Cuda(_)) {
+                return copy::copy(&results[0], &composed(args, results[0].dtype().compute())?);
             }
             super::run(
                 args,
@@ -57,8 +59,7 @@ pub static LOGSUMEXP: Operator = Operator {
                 &[],
             )
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT).union(Saves::RESULT), |d| {
         restored(d, d.grad(), DIM, KEEPDIM) * (d.input(INPUT) - restored(d, d.result(), DIM, KEEPDIM)).exp().conj()
     })]),
@@ -69,17 +70,18 @@ pub static LOGSUMEXP: Operator = Operator {
 };
 
 /// The largest real part is factored out of the sum, if it is finite.
-fn complex(args: &Args) -> Result<Tensor> {
+fn composed(args: &Args, compute: DType) -> Result<Tensor> {
     use LOGSUMEXP::*;
 
-    let own = args.tensor(INPUT)?.detach();
+    let own = to_dtype(&args.tensor(INPUT)?.detach(), compute)?;
     let dims = || Value::Ints(args.ints(DIM).unwrap_or_default().into());
     let keepdim = args.bool(KEEPDIM)?;
     let sum = |terms: Expr| terms.exp().call(&SUM_DIM, [dims(), keepdim.into()]).log();
     if own.numel() == 0 {
         return sum(Expr::from(&own)).done();
     }
-    let top = op!(AMAX, op!(REAL, &own)?, dims(), true)?;
+    let real = if compute.is_complex() { op!(REAL, &own)? } else { own.clone() };
+    let top = op!(AMAX, real, dims(), true)?;
     let top = Expr::from(&top).isfinite().choose(&top, 0.0).done()?;
     let sum = sum(Expr::from(&own) - &top).done()?;
     let top = op!(RESHAPE, top, sizes_value(sum.sizes()))?;

@@ -9,6 +9,7 @@ pub mod hash;
 pub mod logsumexp;
 pub mod moments;
 pub mod norm;
+pub mod on_cuda;
 pub mod prod;
 pub mod segment;
 pub mod select_backward;

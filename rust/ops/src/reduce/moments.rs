@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::DimSet;
-use rushlight_core::{DType, Error, Result, Scalar};
+use rushlight_core::{DType, Device, Error, Result, Scalar};
 use rushlight_cpu::reduce::moments;
 use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
@@ -11,9 +11,10 @@ use rushlight_dispatch::operator::{
     Variants, formula, operator,
 };
 use rushlight_dispatch::value::Value;
-use rushlight_dispatch::{copy, create, interpreter};
+use rushlight_dispatch::{copy, create, interpreter, op};
 
 use super::{ReduceDims, derived_count, expand};
+use crate::convert::to_dtype;
 use crate::expr_ext::ExprExt;
 use crate::pointwise::compare::EQ;
 
@@ -84,11 +85,10 @@ macro_rules! family {
                 $value
             ),
             dtypes: DTypes::INEXACT.union(DTypes::COMPLEX32),
-            implementation: Implementation::Kernel(Kernel {
-                infer: |args| infer(args, $mean),
-                cpu: |args, results| run(args, results, $root),
-                cuda: None,
-            }),
+            implementation: Implementation::Kernel(Kernel::on_any_device(
+                |args| infer(args, $mean),
+                |args, results| run(args, results, $root),
+            )),
             derivative: $gradient,
             batch_rule: BatchRule::Over(DIM),
             node: $node,
@@ -177,6 +177,9 @@ fn run(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
     let numbers = [correction(args), f64::from(u8::from(root)), 1.0];
     let with_mean = results.len() == 2;
     let compute = own.dtype().compute();
+    if let Device::Cuda(_) = own.device() {
+        return compose(args, results, root);
+    }
     let Some(fold) = moments(compute.to_real(), with_mean) else {
         return Err(not_implemented(args.op, own.dtype()));
     };
@@ -185,6 +188,34 @@ fn run(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
         return super::reduce(own, dims, results, fold, numbers);
     }
     run_complex(own, dims, results, numbers)
+}
+
+/// `run` from other operators: the mean, and then the squares of the distances from it.
+fn compose(args: &Args, results: &[Tensor], root: bool) -> Result<()> {
+    use VAR_CORRECTION::*;
+
+    let _off = rushlight_autograd::modes::GradMode::new(false);
+    let own = to_dtype(&args.tensor(INPUT)?.detach(), args.tensor(INPUT)?.dtype().compute())?;
+    let (dims, over) = (super::dims(args, DIM), over(args)?);
+    let mean = op!(super::sum::MEAN_DIM, &own, dims.clone(), true)?;
+    let distance = Expr::from(&own) - &mean;
+    let squares = match own.dtype().is_complex() {
+        true => {
+            let size = distance.call(&crate::pointwise::sign::ABS, []);
+            size.clone() * size
+        }
+        false => distance.clone() * distance,
+    };
+    let sum = squares.call(&super::sum::SUM_DIM, [dims.into(), args.bool(KEEPDIM)?.into()]);
+    let variance = sum / (over.count(own.sizes()) as f64 - correction(args)).max(0.0);
+    copy::copy(&results[0], &if root { variance.sqrt() } else { variance }.done()?)?;
+    match results.get(1) {
+        Some(result) => {
+            let mean = op!(crate::view::RESHAPE, &mean, rushlight_dispatch::value::sizes_value(result.sizes()))?;
+            copy::copy(result, &mean)
+        }
+        None => Ok(()),
+    }
 }
 
 /// The variance of complex numbers is the sum of those of their real and of their imaginary parts.

@@ -7,8 +7,8 @@ use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{lines, plain, settle, workplace};
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, TensorSpec,
-    Variants, formula, operator,
+    Args, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Saves,
+    TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Ints, Output};
 use rushlight_dispatch::{autocast, copy};
@@ -36,7 +36,7 @@ The largest element is subtracted first, so that nothing overflows.
     implementation: Implementation::Kernel(Kernel {
         infer,
         cpu: |args, results| run(args, &results[0], false),
-        cuda: Some(|args, results| compose(args, &results[0], false)),
+        cuda: OnCuda::Own(|args, results| compose(args, &results[0], false)),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| fused(d, &SOFTMAX_BACKWARD))]),
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(3), -1", "t(), 0", "t(2, 3), 0, dtype=torch.float64"],
@@ -64,7 +64,7 @@ pub static LOG_SOFTMAX: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer,
         cpu: |args, results| run(args, &results[0], true),
-        cuda: Some(|args, results| compose(args, &results[0], true)),
+        cuda: OnCuda::Own(|args, results| compose(args, &results[0], true)),
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| fused(d, &LOG_SOFTMAX_BACKWARD))]),
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(3), -1", "t(), 0", "t(2, 3), 0, dtype=torch.float64"],
@@ -87,7 +87,7 @@ pub static SOFTMAX_BACKWARD: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: infer_backward,
         cpu: |args, results| run_backward(args, &results[0], false),
-        cuda: Some(|args, results| compose_backward(args, &results[0], false)),
+        cuda: OnCuda::Own(|args, results| compose_backward(args, &results[0], false)),
     }),
     derivative: Derivative::Formulas(&[
         formula(GRAD_OUTPUT, Saves::input(OUTPUT), |d| {
@@ -119,7 +119,7 @@ pub static LOG_SOFTMAX_BACKWARD: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: infer_backward,
         cpu: |args, results| run_backward(args, &results[0], true),
-        cuda: Some(|args, results| compose_backward(args, &results[0], true)),
+        cuda: OnCuda::Own(|args, results| compose_backward(args, &results[0], true)),
     }),
     derivative: Derivative::Formulas(&[
         formula(GRAD_OUTPUT, Saves::input(OUTPUT), |d| {

@@ -10,6 +10,7 @@ use rushlight_dispatch::operator::{
     Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula,
     operator,
 };
+use rushlight_dispatch::sparse::ON_HOST;
 use rushlight_dispatch::sparse::dense;
 use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::{create, op};
@@ -26,7 +27,7 @@ const BASE: Operator = Operator { dtypes: DTypes::COMPUTED, sparse: Sparse::Supp
 pub static FROM_PARTS: Operator = Operator {
     name: "sparse_coo_tensor",
     signature: "(Tensor indices, Tensor values, int[]? size=None, bool is_coalesced=False) -> Tensor",
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
         let sizes = args.optional_ints(SIZE).map(rushlight_core::layout::to_dims);
         checked(args.tensor(INDICES)?, args.tensor(VALUES)?, sizes.as_deref(), args.bool(IS_COALESCED)?)
             .map(Output::Tensor)
@@ -125,7 +126,7 @@ pub static GATHERED: Operator = Operator {
 pub static TO_DENSE: Operator = Operator {
     name: "to_dense",
     signature: "(Tensor self, bool masked_grad=True) -> Tensor",
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
         let own = args.tensor(INPUT)?;
         if !own.is_sparse() {
             return Ok(Output::Tensor(own.detach()));
@@ -156,7 +157,7 @@ pub static TO_DENSE: Operator = Operator {
 pub static MASKED: Operator = Operator {
     name: "sparse_mask",
     signature: "(Tensor self, Tensor mask) -> Tensor",
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
         let (own, mask) = (args.tensor(INPUT)?, args.tensor(MASK)?);
         if !mask.is_sparse() {
             return Err(Error::runtime("sparse_mask(): the mask must be a sparse tensor"));
@@ -213,7 +214,7 @@ pub fn sorted(own: &Tensor) -> Result<Tensor> {
 pub static COALESCE: Operator = Operator {
     name: "coalesce",
     signature: "(Tensor self) -> Tensor",
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
         let own = args.tensor(INPUT)?;
         let parts = parts(own, "coalesce")?;
         build(own.sizes(), coalesce::coalesced(&parts, own.sizes())?).map(Output::Tensor)
@@ -228,7 +229,7 @@ pub static COALESCE: Operator = Operator {
 pub static VALUES: Operator = Operator {
     name: "values",
     signature: "(Tensor self) -> Tensor",
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
         if let Some(own) = args.tensor(INPUT)?.compressed_parts() {
             return Ok(Output::Tensor(own.values.detach()));
         }
@@ -266,7 +267,7 @@ pub fn with_recorded_values(tensor: &Tensor, entries: &SparseParts, values: &Ten
 pub static TO_SPARSE: Operator = Operator {
     name: "to_sparse",
     signature: "(Tensor self, int? sparse_dim=None) -> Tensor",
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
         to_sparse(args.tensor(INPUT)?, args.optional_int(SPARSE_DIM)).map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {

@@ -10,6 +10,7 @@ use rushlight_dispatch::operator::{
     Args, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula,
     operator,
 };
+use rushlight_dispatch::sparse::ON_HOST;
 use rushlight_dispatch::value::{Arg, Output, sizes_value};
 
 use super::compressed::convert::to_layout;
@@ -31,7 +32,7 @@ pub static PRODUCT: Operator = Operator {
     signature: "(Tensor self, Tensor mat2, bool whole=False) -> Tensor",
     dtypes: DTypes::NUMBERS,
     sparse: Sparse::Supported,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
         product(args.tensor(INPUT)?, args.tensor(MAT2)?).map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[

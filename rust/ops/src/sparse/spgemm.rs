@@ -4,6 +4,7 @@ use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::operator::{
     BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, formula, operator,
 };
+use rushlight_dispatch::sparse::ON_HOST;
 use std::ops::{Add, Mul};
 
 use rushlight_autograd::{SparseParts, Tensor};
@@ -33,7 +34,7 @@ pub static SPARSE_SPARSE_MATMUL: Operator = Operator {
     dtypes: DTypes::of(&[DType::F32, DType::F64, DType::C64, DType::C128]),
     kernel_name: "sparse_matmul",
     sparse: Sparse::Supported,
-    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::cpu(|args| {
+    implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_cpu_alone(ON_HOST, |args| {
         let (own, other) = (args.tensor(INPUT)?, args.tensor(OTHER)?);
         check_factors(own, other)?;
         if own.dtype() != other.dtype() {

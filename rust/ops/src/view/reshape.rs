@@ -118,17 +118,16 @@ pub static COPIED: Operator = Operator {
     tensor([1, 3, 2, 4])",
     dtypes: DTypes::ALL,
     batch_rule: BatchRule::Custom(reshaped),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let own = args.tensor(INPUT)?;
             Ok(vec![TensorSpec::new(&infer_size(args.ints(SIZE)?, own.numel())?, own.dtype(), own)])
         },
-        cpu: |args, results| {
+        |args, results| {
             let own = args.tensor(INPUT)?;
             copy::copy_to_view(&results[0], &Layout::contiguous(own.sizes()), own)
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         d.grad().call(&RESHAPE, [sizes_value(d.sizes(INPUT))])
     })]),

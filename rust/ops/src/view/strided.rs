@@ -3,7 +3,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::to_dims;
-use rushlight_core::{Error, Layout, Result};
+use rushlight_core::{Device, Error, Layout, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
     Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Tags,
@@ -12,6 +12,8 @@ use rushlight_dispatch::operator::{
 use rushlight_dispatch::sparse::dense;
 use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
 use rushlight_dispatch::{copy, create, op};
+
+use crate::expr_ext::ExprExt;
 
 #[operator]
 pub static AS_STRIDED: Operator = Operator {
@@ -101,8 +103,8 @@ pub static EMBED: Operator = Operator {
     tensor([[1., 0.],
             [0., 2.]])",
     dtypes: DTypes::ALL,
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (own, whole) = (args.tensor(INPUT)?, to_dims(args.ints(SIZE)?));
             let held = rushlight_core::layout::checked_numel(&whole)? as isize;
             let place = place(args)?;
@@ -117,14 +119,16 @@ pub static EMBED: Operator = Operator {
             }
             Ok(vec![TensorSpec::new(&whole, own.dtype(), own)])
         },
-        cpu: |args, results| {
+        |args, results| {
             let (own, whole) = (args.tensor(INPUT)?, &results[0]);
             create::fill(whole, rushlight_core::Scalar::ZERO)?;
             let place = place(args)?;
+            if place.overlaps() && matches!(own.device(), Device::Cuda(_)) {
+                return add_at(whole, &place, own);
+            }
             if place.overlaps() { copy::accumulate(whole, &place, own) } else { copy::copy_to_view(whole, &place, own) }
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         let grad = match d.grad().done().and_then(|grad| crate::convert::contiguous(&grad)) {
             Ok(grad) => grad,
@@ -138,6 +142,17 @@ pub static EMBED: Operator = Operator {
     samples: &["t(2), (2, 2), (3,), 0", "t(3, 2), (4,), (1, 1), 0"],
     ..Operator::BASE
 };
+
+/// Adds elements to a view of a row-major tensor, in which elements may repeat, at the numbers of the view's elements.
+fn add_at(whole: &Tensor, place: &Layout, own: &Tensor) -> Result<()> {
+    let numbers = create::from_slice(&(0..whole.numel() as i64).collect::<Vec<_>>())?;
+    let numbers = crate::convert::to_device(&numbers, whole.device())?;
+    let numbers = crate::convert::contiguous(&Tensor::view_of(&numbers, place.clone()))?;
+    let flat = |tensor: &Tensor| op!(super::RESHAPE, tensor.detach(), sizes_value(&[-1]));
+    let sum =
+        Expr::from(flat(whole)?).index_put_add(vec![flat(&numbers)?], Ints::from_slice(&[0]), flat(own)?).done()?;
+    copy::copy(&flat(whole)?, &sum)
+}
 
 /// The zeros of the samples are contiguous.
 fn in_each(batch: &BatchedCall) -> Result<Option<Output>> {

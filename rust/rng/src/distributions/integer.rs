@@ -11,6 +11,16 @@ pub struct IntRange {
 }
 
 impl IntRange {
+    /// The least integer.
+    pub fn base(self) -> i64 {
+        self.base
+    }
+
+    /// How many integers there are.
+    pub fn count(self) -> u64 {
+        self.count
+    }
+
     /// The integers in [from, to) for elements of type `T`.
     ///
     /// A bound that a floating type cannot represent moves inward to the next number that it can.

@@ -4,19 +4,20 @@ use rushlight_autograd::Tensor;
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Dims, Error, Result, Scalar};
 use rushlight_cpu::nn::attention::{Attention, Gradients, Mask, Operand};
-use rushlight_dispatch::create;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, settle, workplace};
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint, Kernel, Operator, Saves,
-    TensorSpec, Variants, operator,
+    Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint, Kernel, OnCuda, Operator,
+    Saves, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Value};
 use rushlight_dispatch::vmap::{RuleResult, broadcast_operands, unsqueeze_to_rank};
+use rushlight_dispatch::{autocast, copy, create};
 
 use super::{batch_sizes, hidden};
 use crate::convert::to_dtype;
 use crate::expr_ext::ExprExt;
+use crate::reduce::logsumexp::LOGSUMEXP;
 use crate::reduce::softmax::SOFTMAX;
 use crate::reduce::sum::SUM_DIM;
 use crate::view::squeeze::UNSQUEEZE;
@@ -50,7 +51,7 @@ pub static ATTENTION: Operator = Operator {
             DType::F64 => run::<f64>(args, results),
             dtype => Err(Error::unsupported("attention", dtype)),
         },
-        cuda: None,
+        cuda: OnCuda::Own(compose),
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[QUERY, KEY, VALUE, ATTN_MASK],
@@ -193,6 +194,69 @@ where
     settle(&out, &results[0])
 }
 
+/// Scores as the kernels have them, and their operands in the compute dtype.
+fn scores(args: &Args, [query, key, mask]: [Arg; 3], compute: DType, numbers: [Arg; 2]) -> Result<[Expr; 3]> {
+    let wide = |arg| args.tensor(arg).and_then(|tensor| to_dtype(&tensor.detach(), compute)).map(Expr::from);
+    let (query, key) = (wide(query)?, wide(key)?);
+    let (scale, causal) = (args.float(numbers[0])?, args.bool(numbers[1])?);
+    let mask = args.optional_tensor(mask).map(Tensor::detach);
+    Ok([hidden(query.clone() * scale, key.clone(), mask.as_ref(), causal)?, query, key])
+}
+
+/// `run` from other operators.
+fn compose(args: &Args, results: &[Tensor]) -> Result<()> {
+    use ATTENTION::*;
+
+    if results[1].numel() == 0 {
+        return Ok(());
+    }
+    let _off = autocast::disable();
+    let compute = results[1].dtype();
+    let value = to_dtype(&args.tensor(VALUE)?.detach(), compute)?;
+    if value.sizes()[value.rank() - 2] == 0 {
+        create::fill(&results[0], Scalar::ZERO)?;
+        return create::fill(&results[1], Scalar::Float(f64::INFINITY));
+    }
+    let [scores, ..] = scores(args, [QUERY, KEY, ATTN_MASK], compute, [SCALE, IS_CAUSAL])?;
+    let scores = scores.done()?;
+    let column = |tensor: Expr| tensor.call(&UNSQUEEZE, [(-1i64).into()]);
+    let sums = Expr::from(&scores).call(&LOGSUMEXP, [Ints::from_slice(&[-1]).into()]);
+    let sums = sums.clone().equals(f64::NEG_INFINITY).choose(f64::INFINITY, sums).done()?;
+    let weights = (Expr::from(&scores) - column(Expr::from(&sums))).exp();
+    copy::copy(&results[0], &weights.matmul(value).done()?)?;
+    copy::copy(&results[1], &sums)
+}
+
+/// `run_backward` from other operators; `backward_decomposition` has the formula.
+fn compose_backward(args: &Args, results: &[Tensor]) -> Result<()> {
+    use ATTENTION_BACKWARD::*;
+
+    if results.iter().any(|result| result.numel() == 0) {
+        return results.iter().try_for_each(|result| create::fill(result, Scalar::Int(0)));
+    }
+    let _off = autocast::disable();
+    let compute = results[0].dtype().compute();
+    let wide = |arg| args.tensor(arg).and_then(|tensor| to_dtype(&tensor.detach(), compute)).map(Expr::from);
+    let [scores, query, key] = scores(args, [QUERY, KEY, ATTN_MASK], compute, [SCALE, IS_CAUSAL])?;
+    let column = |expr: Expr| expr.call(&UNSQUEEZE, [(-1i64).into()]);
+    let weights = (scores - column(wide(SUMS)?)).exp();
+    let grad = wide(GRAD)?;
+    let away = grad.clone().matmul(wide(VALUE)?.transposed());
+    let means = (grad.clone() * wide(OUT)?).call(&SUM_DIM, [Ints::from_slice(&[-1]).into(), true.into()]);
+    let mut away = away - means;
+    if args.has_tensor(GRAD_SUMS) {
+        away = away + column(wide(GRAD_SUMS)?);
+    }
+    let moved = weights.clone() * away;
+    let scale = args.float(SCALE)?;
+    let found = [
+        moved.clone().matmul(key) * scale,
+        moved.transposed().matmul(query) * scale,
+        weights.transposed().matmul(grad),
+    ];
+    results.iter().zip(found).try_for_each(|(result, found)| copy::copy(result, &found.done()?))
+}
+
 /// The operator behind the gradient: fused, in blocks like the forward. Its own derivative is needed only if the
 /// gradient is recorded, and then the gradient is composed instead.
 #[operator]
@@ -242,7 +306,7 @@ Shapes: those of the operands, over the batch of the result.
             DType::F64 => run_backward::<f64>(args, results),
             dtype => Err(Error::unsupported("attention", dtype)),
         },
-        cuda: None,
+        cuda: OnCuda::Own(compose_backward),
     }),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of attention is composed"),
     samples: &["t(2, 3, 2), None, t(2, 3, 4), t(2, 5, 4), t(2, 5, 2), None, t(2, 3, 2), t(2, 3), False, 0.5"],

@@ -5,7 +5,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::to_dims;
 use rushlight_core::storage::pin_all;
 use rushlight_core::window::WindowDim;
-use rushlight_core::{DType, Dims, Error, Layout, Result, Scalar};
+use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar};
 use rushlight_cpu::nn::conv::{Geometry, Operands, Target, convolve, convolves};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
@@ -17,6 +17,7 @@ use rushlight_dispatch::value::{Arg, Ints, Value, sizes_value};
 use rushlight_dispatch::vmap::{RuleResult, merge_batch, one_result, split_batch};
 use rushlight_dispatch::{copy, create, op, value};
 
+use super::on_cuda;
 use super::output_size::{output_size, too_many};
 use crate::expr_ext::ExprExt;
 use crate::pointwise::arith::ADD;
@@ -36,8 +37,8 @@ pub static CONV: Operator = Operator {
     tensor([[[2., 2.]]])",
     dtypes: ACCEPTED,
     batch_rule: BatchRule::Custom(batched_conv),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (input, weight) = (args.tensor(INPUT)?, args.tensor(WEIGHT)?);
             let dims = input.rank().saturating_sub(2);
             let lists = [args.ints(STRIDE)?.len(), args.ints(PADDING)?.len(), args.ints(DILATION)?.len()];
@@ -55,7 +56,7 @@ pub static CONV: Operator = Operator {
             }
             Ok(vec![formatted(TensorSpec::new(&sizes, input.dtype(), input), input, weight)])
         },
-        cpu: |args, results| {
+        |args, results| {
             run(
                 Target::Output,
                 args,
@@ -63,8 +64,7 @@ pub static CONV: Operator = Operator {
                 args.optional_tensor(BIAS),
             )
         },
-        cuda: None,
-    }),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(WEIGHT), |d| {
             again(&CONV_INPUT, d, d.grad(), d.input(WEIGHT).conj(), Some(d.sizes(INPUT)))
@@ -94,17 +94,16 @@ pub static CONV_INPUT: Operator = Operator {
     tensor([[[1., 2., 1.]]])",
     dtypes: ACCEPTED,
     batch_rule: BatchRule::Custom(batched_conv_input),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (grad, weight) = (args.tensor(GRAD)?, args.tensor(WEIGHT)?);
             Ok(vec![formatted(TensorSpec::new(&to_dims(args.ints(SIZE)?), grad.dtype(), grad), grad, weight)])
         },
-        cpu: |args, results| {
+        |args, results| {
             run(Target::Input, args, [&results[0], args.tensor(WEIGHT)?, args.tensor(GRAD)?], None)?;
             args.optional_tensor(BIAS).map_or(Ok(()), |bias| add_to_channels(&results[0], bias))
         },
-        cuda: None,
-    }),
+        )),
     derivative: Derivative::Formulas(&[
         formula(GRAD, Saves::input(WEIGHT), |d| again(&CONV, d, d.grad(), d.input(WEIGHT).conj(), None)),
         formula(WEIGHT, Saves::input(GRAD), |d| again(&CONV_WEIGHT, d, d.grad(), d.input(GRAD).conj(), Some(d.sizes(WEIGHT)))),
@@ -165,14 +164,13 @@ pub static CONV_WEIGHT: Operator = Operator {
     tensor([[[2., 2.]]])",
     dtypes: ACCEPTED,
     batch_rule: BatchRule::Custom(batched_conv_weight),
-    implementation: Implementation::Kernel(Kernel {
-        infer: |args| {
+    implementation: Implementation::Kernel(Kernel::on_any_device(
+        |args| {
             let (input, grad) = (args.tensor(INPUT)?, args.tensor(GRAD)?);
             Ok(vec![formatted(TensorSpec::new(&to_dims(args.ints(SIZE)?), input.dtype(), input), input, grad)])
         },
-        cpu: |args, results| run(Target::Weight, args, [args.tensor(INPUT)?, &results[0], args.tensor(GRAD)?], None),
-        cuda: None,
-    }),
+        |args, results| run(Target::Weight, args, [args.tensor(INPUT)?, &results[0], args.tensor(GRAD)?], None),
+    )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(GRAD), |d| {
             again(&CONV_INPUT, d, d.input(GRAD).conj(), d.grad(), Some(d.sizes(INPUT)))
@@ -267,6 +265,15 @@ fn run(target: Target, args: &Args, operands: [&Tensor; 3], bias: Option<&Tensor
     let result = operands[at];
     if operands.iter().any(|tensor| tensor.numel() == 0) {
         return without_products(result, bias);
+    }
+    if let Device::Cuda(_) = result.device() {
+        let space = on_cuda::Space {
+            groups: args.int(CONV::GROUPS)? as isize,
+            strides: args.ints(CONV::STRIDE)?,
+            padding: args.ints(CONV::PADDING)?,
+            dilation: args.ints(CONV::DILATION)?,
+        };
+        return on_cuda::run(target, &space, operands, bias, compute_dtype(result.dtype()));
     }
     let [input, weight, output] = own;
     let groups = args.int(CONV::GROUPS)? as usize;

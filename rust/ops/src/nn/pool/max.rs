@@ -9,8 +9,8 @@ use rushlight_cpu::nn::pool::{gather, max, scatter};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::operator::{
-    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, TensorSpec, Variants,
-    formula, operator,
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Saves, TensorSpec,
+    Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
 
@@ -68,7 +68,7 @@ pub static MAX_POOL: Operator = Operator {
             }
             own.iter().zip(results).try_for_each(|(place, result)| settle(place, result))
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::result(1).union(Saves::input(INPUT)), |d| {
         scattered(d.grad(), d.result_of(1), d.input(INPUT), d.ints(KERNEL_SIZE).len())
@@ -140,7 +140,7 @@ pub static SCATTER: Operator = Operator {
                 all_within(scatter(dtype, count, sizes, input, address(&pin, &places).cast(), output)?, area)
             })
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(PLACES), |d| match d.input(PLACES).done() {
@@ -182,7 +182,7 @@ pub static GATHER: Operator = Operator {
                 all_within(gather(dtype, count, sizes, input, address(&pin, &places).cast(), output)?, area)
             })
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(PLACES).union(Saves::input(INPUT)), |d| {
         scattered(d.grad(), d.input(PLACES), d.input(INPUT), d.int(DIMS) as usize)

@@ -7,8 +7,8 @@ use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Means, Window};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, TensorSpec, Variants,
-    formula, operator,
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Saves, TensorSpec,
+    Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Ints, Output, Value};
 
@@ -44,7 +44,7 @@ pub static MEANS: Operator = Operator {
                 unsafe { means.forward(dtype, count, input, output) }
             })
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| {
         let list = |arg| Value::from(d.ints(arg));
@@ -99,7 +99,7 @@ pub static SPREAD: Operator = Operator {
                 unsafe { means.backward(dtype, count, input, output) }
             })
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::NOTHING, |d| {

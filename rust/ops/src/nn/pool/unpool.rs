@@ -6,8 +6,8 @@ use rushlight_cpu::nn::pool::put;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::operator::{
-    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, Tags, TensorSpec, Variants,
-    formula, operator,
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Saves, Tags, TensorSpec,
+    Variants, formula, operator,
 };
 
 use rushlight_dispatch::{deterministic, op};
@@ -71,7 +71,7 @@ pub static UNPOOL: Operator = Operator {
                 _ => format!("Found an invalid max index: {bad} (output volumes are of size {}x1)", sizes[1]),
             }))
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INDICES), |d| match d.input(INDICES).done() {
         Ok(places) => {

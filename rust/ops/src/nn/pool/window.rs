@@ -8,8 +8,8 @@ use rushlight_cpu::nn::pool::{Window, max_windows};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, plain_workplace, settle};
 use rushlight_dispatch::operator::{
-    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Saves, TensorSpec, Variants,
-    formula, operator,
+    Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Saves, TensorSpec,
+    Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output};
 
@@ -114,7 +114,7 @@ pub static ADAPTIVE: Operator = Operator {
             });
             run(input, results, output.len(), &[padded(axes.collect::<Result<_>>()?)])
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: PLACED,
     node: "AdaptiveMaxPool2DBackward0",
@@ -275,7 +275,7 @@ dimension of space.
             }
             run(input, results, dims, &axes)
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: PLACED,
     node: "FractionalMaxPool2DBackward0",

@@ -2,7 +2,7 @@
 //! together).
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::{DType, Device, Error, Result};
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
     Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
@@ -144,6 +144,7 @@ impl Layer {
     ) -> Result<Option<(Tensor, State)>> {
         let State { output, cell: Some(cell) } = first else { return Ok(None) };
         let fits = weights.projection.is_none()
+            && !matches!(products.device(), Device::Cuda(_))
             && products.rank() == 3
             && output.sizes() == cell.sizes()
             && [output, cell, weights.own]

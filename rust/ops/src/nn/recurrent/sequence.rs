@@ -10,8 +10,8 @@ use rushlight_cpu::nn::recurrent::sequence::{Backward, Forward, Sequence};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operands::{plain, settle, workplace};
 use rushlight_dispatch::operator::{
-    Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint, Kernel, Operator, Saves,
-    TensorSpec, Variants, operator,
+    Args, BackwardContext, BatchRule, BatchedCall, DTypes, Derivative, Implementation, Joint, Kernel, OnCuda, Operator,
+    Saves, TensorSpec, Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
 use rushlight_dispatch::vmap::{self, RuleResult, split_batch};
@@ -53,7 +53,7 @@ Shapes: products of the input with its weights `(T, N, 4 * H)`, hx and cx `(N, H
             DType::F64 => run::<f64>(args, results),
             dtype => Err(Error::unsupported("lstm", dtype)),
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::Joint(Joint {
         inputs: &[PRODUCTS, HX, CX, W_HH],
@@ -172,7 +172,7 @@ Shapes: as there.
             DType::F64 => run_backward::<f64>(args, results),
             dtype => Err(Error::unsupported("lstm", dtype)),
         },
-        cuda: None,
+        cuda: OnCuda::Host,
     }),
     derivative: Derivative::NonDifferentiable("if gradients are recorded, the gradient of the sequence is composed"),
     samples: &["t(3, 2, 2), None, t(2, 2), t(2, 2), t(8, 2), t(3, 2, 2), t(3, 2, 2), t(3, 2, 8), False"],

@@ -1,0 +1,253 @@
+//! Random numbers of torch's stream for CUDA devices. The kernels are `random.cuh`.
+//!
+//! A call takes a range of offsets from its generator, so that no later call repeats its numbers. The number of threads decides
+//! which element gets which number: it is torch's, and depends on the device.
+
+use rushlight_core::device_memory::StreamId;
+use rushlight_core::loop_nest::LoopNest;
+use rushlight_core::{DType, Error, Result};
+
+use crate::card::Card;
+use crate::kernels::type_name;
+use crate::launch::{DIMS, Kind, Loops, Numbers, THREADS, argument, blocks, launch};
+use crate::program::{Key, Program};
+
+/// A distribution and its parameters.
+#[derive(Clone, Copy, Debug)]
+pub enum Distribution {
+    Uniform {
+        from: f64,
+        to: f64,
+    },
+    Normal {
+        mean: f64,
+        std: f64,
+    },
+    LogNormal {
+        mean: f64,
+        std: f64,
+    },
+    Exponential {
+        rate: f64,
+    },
+    Cauchy {
+        median: f64,
+        sigma: f64,
+    },
+    Geometric {
+        p: f64,
+    },
+    Bernoulli {
+        p: f64,
+    },
+    /// Integers from `base`, fewer than `range` further, of 64 bits if the range is `wide`.
+    Between {
+        range: u64,
+        base: i64,
+        wide: bool,
+    },
+    /// All integers of 64 bits.
+    Whole,
+}
+
+impl Distribution {
+    /// The name in the source, and the type of the numbers that are drawn.
+    fn source(self, dtype: DType) -> (&'static str, &'static str) {
+        let real = if dtype == DType::F64 { "f64" } else { "f32" };
+        match self {
+            Distribution::Uniform { .. } => ("Uniform", real),
+            Distribution::Normal { .. } => ("Normal", real),
+            Distribution::LogNormal { .. } => ("LogNormal", real),
+            Distribution::Exponential { .. } => ("Exponential", real),
+            Distribution::Cauchy { .. } => ("Cauchy", real),
+            Distribution::Geometric { .. } => ("Geometric", real),
+            Distribution::Bernoulli { .. } => ("Bernoulli", real),
+            Distribution::Between { wide, .. } => ("Between", if wide { "u64" } else { "u32" }),
+            Distribution::Whole => ("Whole", "u64"),
+        }
+    }
+
+    fn numbers(self) -> [[u64; 2]; 3] {
+        let reals = |numbers: [f64; 3]| numbers.map(|number| [number.to_bits(), 0]);
+        match self {
+            Distribution::Uniform { from, to } => reals([from, to, to - from]),
+            Distribution::Normal { mean, std } | Distribution::LogNormal { mean, std } => reals([mean, std, 0.0]),
+            Distribution::Exponential { rate } => reals([rate, 0.0, 0.0]),
+            Distribution::Cauchy { median, sigma } => reals([median, sigma, 0.0]),
+            Distribution::Geometric { p } | Distribution::Bernoulli { p } => reals([p, 0.0, 0.0]),
+            Distribution::Between { range, base, .. } => [[range, 0], [base as u64, 0], [0, 0]],
+            Distribution::Whole => [[0; 2]; 3],
+        }
+    }
+}
+
+/// How many blocks torch's kernels have for `count` elements.
+fn grid(card: &Card, count: u64) -> u64 {
+    let each = (card.properties.threads_per_multiprocessor / THREADS as i32).max(1);
+    let most = (card.properties.multiprocessors.max(1) * each) as u64;
+    count.div_ceil(u64::from(THREADS)).clamp(1, most)
+}
+
+/// How far a call moves its generator, if a thread draws `each` numbers of a block of four words.
+fn words(card: &Card, count: u64, each: u64) -> u64 {
+    count.div_ceil(u64::from(THREADS) * grid(card, count) * each) * 4
+}
+
+/// The words that a distribution takes for `count` elements.
+pub fn words_of(card: &Card, distribution: Distribution, dtype: DType, count: usize) -> u64 {
+    let (_, drawn) = distribution.source(dtype);
+    words(card, count as u64, if drawn.ends_with("64") { 2 } else { 4 })
+}
+
+/// The words that a mask of dropout takes.
+pub fn words_of_dropout(card: &Card, count: usize) -> u64 {
+    words(card, count as u64, 4)
+}
+
+/// The words that trials with a probability for each element take.
+pub const WORDS_OF_TRIALS: u64 = 12;
+
+/// Where a call's numbers begin.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub seed: u64,
+    pub offset: u64,
+}
+
+/// Fills a tensor, whose elements the nest visits.
+///
+/// # Safety
+/// The nest stays within the tensor, which is held for the stream.
+pub unsafe fn draw(
+    card: &Card,
+    stream: StreamId,
+    distribution: Distribution,
+    dtype: DType,
+    out: u64,
+    nest: &LoopNest<1>,
+    place: Place,
+) -> Result<()> {
+    let mut loops = checked(nest)?;
+    let (name, drawn) = distribution.source(dtype);
+    let key: Key = (name, [Kind::Of(dtype).code(), u8::from(drawn == "u64"), 0, 0, 0, 0, 0, 0]);
+    let program = Program::find(card, key, &[c"fill"], || {
+        let element = type_name(dtype);
+        format!(
+            r#"#include "random.cuh"
+using namespace rushlight;
+extern "C" __global__ void fill(u8* out, u64 count, Loops<1> loops, u64 seed, u64 offset, Numbers numbers) {{
+    random::draw<random::{name}<{element}, {drawn}>, {drawn}, {element}>(out, count, loops, seed, offset, numbers);
+}}
+"#
+        )
+    })?;
+    let mut numbers = Numbers::new(&distribution.numbers(), std::iter::empty())?;
+    let mut count = nest.numel() as u64;
+    let mut first = out.wrapping_add_signed(nest.bases()[0] as i64);
+    let Place { mut seed, mut offset } = place;
+    let blocks = grid(card, count) as u32;
+    let mut arguments = [
+        argument(&mut first),
+        argument(&mut count),
+        argument(&mut loops),
+        argument(&mut seed),
+        argument(&mut offset),
+        argument(&mut numbers),
+    ];
+    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+    unsafe { launch(card, program.kernel(0), [blocks, 1], stream, &mut arguments) }
+}
+
+/// Draws whether an event of each element's probability occurs. The operands of the nest are the result and the probabilities, in
+/// double precision if the result is.
+///
+/// # Safety
+/// The nest stays within the operands, which are held for the stream.
+pub unsafe fn trials(
+    card: &Card,
+    stream: StreamId,
+    dtype: DType,
+    [out, chances]: [u64; 2],
+    nest: &LoopNest<2>,
+    place: Place,
+) -> Result<()> {
+    let mut loops = checked(nest)?;
+    let chance = if dtype == DType::F64 { "f64" } else { "f32" };
+    let program = Program::find(card, ("trials", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), &[c"fill"], || {
+        format!(
+            r#"#include "random.cuh"
+using namespace rushlight;
+extern "C" __global__ void fill(u8* out, const u8* chances, u64 count, Loops<2> loops, u64 seed, u64 offset) {{
+    random::trials<{}, {chance}>(out, chances, count, loops, seed, offset);
+}}
+"#,
+            type_name(dtype)
+        )
+    })?;
+    let mut count = nest.numel() as u64;
+    let bases = nest.bases();
+    let mut first = out.wrapping_add_signed(bases[0] as i64);
+    let mut other = chances.wrapping_add_signed(bases[1] as i64);
+    let Place { mut seed, mut offset } = place;
+    let mut arguments = [
+        argument(&mut first),
+        argument(&mut other),
+        argument(&mut count),
+        argument(&mut loops),
+        argument(&mut seed),
+        argument(&mut offset),
+    ];
+    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+    unsafe { launch(card, program.kernel(0), [blocks(card, count), 1], stream, &mut arguments) }
+}
+
+/// Fills a dense tensor with the mask of dropout: zeros with probability `p`, elsewhere `1 / (1 - p)`.
+///
+/// # Safety
+/// There are `count` elements at `out`, which is held for the stream.
+pub unsafe fn dropout(
+    card: &Card,
+    stream: StreamId,
+    dtype: DType,
+    mut out: u64,
+    count: usize,
+    p: f64,
+    place: Place,
+) -> Result<()> {
+    let program = Program::find(card, ("dropout", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), &[c"fill"], || {
+        format!(
+            r#"#include "random.cuh"
+using namespace rushlight;
+extern "C" __global__ void fill(u8* out, u64 count, u64 width, u64 threads, u64 seed, u64 offset, f32 kept, f64 factor) {{
+    random::dropout<{}>(out, count, width, threads, seed, offset, kept, factor);
+}}
+"#,
+            type_name(dtype)
+        )
+    })?;
+    let mut count = count as u64;
+    // Four adjacent elements if they divide the tensor, otherwise two or one.
+    let mut width: u64 = [4, 2, 1].into_iter().find(|width| count % width == 0).unwrap_or(1);
+    let mut threads = grid(card, count) * u64::from(THREADS);
+    let (mut kept, mut factor) = ((1.0 - p) as f32, 1.0 / (1.0 - p));
+    let Place { mut seed, mut offset } = place;
+    let mut arguments = [
+        argument(&mut out),
+        argument(&mut count),
+        argument(&mut width),
+        argument(&mut threads),
+        argument(&mut seed),
+        argument(&mut offset),
+        argument(&mut kept),
+        argument(&mut factor),
+    ];
+    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+    unsafe { launch(card, program.kernel(0), [blocks(card, count), 1], stream, &mut arguments) }
+}
+
+fn checked<const N: usize>(nest: &LoopNest<N>) -> Result<Loops<N>> {
+    if nest.rank() > DIMS {
+        return Err(Error::runtime(format!("random numbers on CUDA fill at most {DIMS} separate dimensions")));
+    }
+    Ok(Loops::of(nest))
+}

@@ -1,0 +1,162 @@
+//! Reading and writing by indices on CUDA devices. An index is checked before anything is read or written: the call waits for
+//! the check, raises the host's error, and leaves the device as it was.
+
+use rushlight_autograd::Tensor;
+use rushlight_core::loop_nest::LoopNest;
+use rushlight_core::{DType, Dims, Layout, Result, Scalar, Storage};
+use rushlight_cpu::index::OutOfBounds;
+use rushlight_cpu::index::scatter::ScatterOp;
+use rushlight_cuda::card::Card;
+use rushlight_cuda::indexed::{self, Column, Dimension, Merge};
+use rushlight_cuda::{card, copy as bytes, memory, stream};
+use rushlight_dispatch::{create, device_loops};
+
+/// A number of eight bytes on a device, to which kernels report.
+struct Report<'a> {
+    card: &'a Card,
+    storage: Storage,
+}
+
+impl<'a> Report<'a> {
+    fn new(card: &'a Card) -> Result<Report<'a>> {
+        let storage = memory::allocate(card.index, size_of::<u64>())?;
+        let stream = stream::current(card.index);
+        let pin = storage.pin_on(stream)?;
+        let none = u64::MAX;
+        // SAFETY: there are eight bytes at both addresses; those of the device are held, and the number is read at once.
+        unsafe { bytes::from_host(card.index, pin.address(), (&raw const none).cast(), size_of::<u64>(), stream)? };
+        drop(pin);
+        Ok(Report { card, storage })
+    }
+
+    /// The number, after all work so far; none if no kernel wrote it.
+    fn read(&self) -> Result<Option<usize>> {
+        let stream = stream::current(self.card.index);
+        let pin = self.storage.pin_on(stream)?;
+        let mut found = 0u64;
+        // SAFETY: there are eight bytes at both addresses, and the number stays until the stream has passed.
+        unsafe { bytes::to_host(self.card.index, (&raw mut found).cast(), pin.address(), size_of::<u64>(), stream)? };
+        stream::synchronize(self.card.index, stream)?;
+        Ok(usize::try_from(found).ok().filter(|_| found != u64::MAX))
+    }
+}
+
+/// Adds the bytes of an index to the offsets of all places, or only checks it.
+fn locate(
+    card: &Card,
+    offsets: Option<&Tensor>,
+    index: &Tensor,
+    dimension: Dimension,
+    begins: bool,
+    report: &Report,
+) -> Result<()> {
+    let stream = stream::current(card.index);
+    let list = Layout::contiguous(index.sizes());
+    let nest = LoopNest::new([&list, index.layout()], [size_of::<i64>(); 2]);
+    let target = offsets.map(|offsets| offsets.storage().pin_on(stream)).transpose()?;
+    let (source, outside) = (index.storage().pin_on(stream)?, report.storage.pin_on(stream)?);
+    let to = target.as_ref().map_or(0, |pin| pin.address() as u64);
+    // SAFETY: the offsets are a new row-major list, layouts stay within their storages, and all are pinned on the stream.
+    unsafe {
+        indexed::locate(card, stream, [to, source.address() as u64], &nest, dimension, begins, outside.address() as u64)
+    }
+}
+
+/// The index at a position in row-major order.
+fn value_at(index: &Tensor, position: usize) -> Result<i64> {
+    let layout = Layout { sizes: Dims::new(), strides: Dims::new(), offset: index.layout().locate(position) };
+    match crate::convert::item(&Tensor::view_of(&index.detach(), layout))? {
+        Scalar::Int(value) => Ok(value),
+        other => Ok(other.f64() as i64),
+    }
+}
+
+/// The first index out of range, which must be integers of 64 bits.
+pub fn first_outside(index: &Tensor, size: isize) -> Result<Option<OutOfBounds>> {
+    let card = card::of(index.device())?;
+    let report = Report::new(card)?;
+    locate(card, None, index, Dimension { size, step: 0, wraps: false }, true, &report)?;
+    let Some(position) = report.read()? else { return Ok(None) };
+    Ok(Some(OutOfBounds { number: 0, value: value_at(index, position)? }))
+}
+
+/// The byte offset of every tuple of indices, which are row-major integers of 64 bits, or the first one that is out of range.
+/// Each comes with the size of its dimension and its stride in bytes.
+pub fn offsets(
+    indices: &[(&Tensor, isize, isize)],
+    n: usize,
+    like: &Tensor,
+) -> Result<std::result::Result<Tensor, OutOfBounds>> {
+    let card = card::of(like.device())?;
+    let offsets = create::zeros(&[n as isize], DType::I64, like.device())?;
+    let mut reports = Vec::with_capacity(indices.len());
+    for (number, &(index, size, step)) in indices.iter().enumerate() {
+        let report = Report::new(card)?;
+        let dimension = Dimension { size, step, wraps: true };
+        locate(card, Some(&offsets), index, dimension, number == 0, &report)?;
+        reports.push(report);
+    }
+    let mut first: Option<(usize, usize)> = None;
+    for (number, report) in reports.iter().enumerate() {
+        if let Some(position) = report.read()? {
+            first = Some(first.map_or((position, number), |found| found.min((position, number))));
+        }
+    }
+    match first {
+        Some((position, number)) => Ok(Err(OutOfBounds { number, value: value_at(indices[number].0, position)? })),
+        None => Ok(Ok(offsets)),
+    }
+}
+
+/// Copies the elements of a source, at `scale` bytes times an integer, to a result. All layouts have the same sizes.
+pub fn read(
+    out: (&Tensor, &Layout),
+    source: (&Tensor, &Layout),
+    places: (&Tensor, &Layout),
+    scale: isize,
+) -> Result<()> {
+    let card = card::of(out.0.device())?;
+    let stream = stream::current(card.index);
+    let width = out.0.dtype().size();
+    let nest = LoopNest::new([out.1, source.1, places.1], [width, width, size_of::<i64>()]);
+    let pins = [out.0, source.0, places.0].map(|tensor| tensor.storage().pin_on(stream));
+    let [to, from, at] = pins;
+    let (to, from, at) = (to?, from?, at?);
+    let operands = [to.address() as u64, from.address() as u64, at.address() as u64];
+    // SAFETY: indices were checked, layouts stay within their storages, and all are pinned on the stream.
+    unsafe { indexed::read(card, stream, width, operands, &nest, scale) }
+}
+
+fn rule(merge: ScatterOp) -> Merge {
+    match merge {
+        ScatterOp::Set => Merge::Replace,
+        ScatterOp::Add => Merge::Add,
+        ScatterOp::Multiply => Merge::Multiply,
+        ScatterOp::Min => Merge::Min,
+        ScatterOp::Max => Merge::Max,
+    }
+}
+
+/// Merges the values of columns into a target at integers. All layouts have the sizes of the columns.
+pub fn merge(
+    target: (&Tensor, &Layout),
+    values: (&Tensor, &Layout),
+    places: (&Tensor, &Layout),
+    way: ScatterOp,
+    column: Column,
+) -> Result<()> {
+    let dtype = target.0.dtype();
+    if way != ScatterOp::Set && dtype.is_storage_only() {
+        return Err(device_loops::not_on_device(dtype));
+    }
+    let card = card::of(target.0.device())?;
+    let stream = stream::current(card.index);
+    let nest = LoopNest::new([target.1, values.1, places.1], [dtype.size(), dtype.size(), size_of::<i64>()]);
+    let pins = [target.0, values.0, places.0].map(|tensor| tensor.storage().pin_on(stream));
+    let [to, from, at] = pins;
+    let (to, from, at) = (to?, from?, at?);
+    let operands = [to.address() as u64, from.address() as u64, at.address() as u64];
+    // SAFETY: indices were checked, layouts stay within their storages, and all are pinned on the stream. Columns differ in the
+    // dimensions without an index, along which a target has no repeated elements.
+    unsafe { indexed::merge(card, stream, (dtype, rule(way)), operands, &nest, column) }
+}
