@@ -598,9 +598,3 @@ def test_running_statistics_are_checked(norm, tmp_path):
             ValueError, match="running_mean and running_var must either both be None or neither be None"
         ):
             called(*pair)
-
-
-def test_an_empty_batch_of_another_dtype_is_normalised():
-    empty = torch.ones(0, 3, dtype=torch.float64)
-    assert F.batch_norm(empty, torch.zeros(3), torch.ones(3), torch.ones(3), training=True).shape == (0, 3)
-    assert F.batch_norm(empty, torch.zeros(3), torch.ones(3)).dtype == torch.float64

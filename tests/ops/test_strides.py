@@ -302,3 +302,24 @@ def test_a_conversion_to_a_memory_format_asks_the_strides():
     assert gaps.to(memory_format=torch.contiguous_format).stride() == (36, 12, 3, 1)
     rows = torch.ones(2, 3, 4, 6)[..., ::2]
     assert rows.to(memory_format=torch.contiguous_format) is rows
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.complex128])
+def test_rows_of_a_few_elements_and_repeated_operands(dtype):
+    """Tiles are filled from many short runs, along their longer side."""
+    x = torch.arange(7 * 300 * 5).reshape(7, 300, 5).to(dtype)
+    factor = (torch.arange(300) % 5).to(dtype)
+    exact = [[[value * (row % 5) for value in line] for row, line in enumerate(part)] for part in x.tolist()]
+    exact = torch.tensor(exact, dtype=dtype)
+    for own in (x, x.transpose(0, 1).contiguous().transpose(0, 1), x.permute(2, 0, 1).contiguous().permute(1, 2, 0)):
+        for columns in (1, 2, 3, 5):
+            part = own[:, :, :columns]
+            assert torch.equal(part * factor[:, None], exact[:, :, :columns])
+            assert torch.equal(part.contiguous(), x[:, :, :columns])
+            out = torch.zeros(7, 300, 11, dtype=dtype)
+            torch.mul(part, factor[:, None], out=out[:, :, 1 : 2 * columns : 2])
+            assert torch.equal(out[:, :, 1 : 2 * columns : 2], exact[:, :, :columns]) and (out[:, :, ::2] == 0).all()
+    wide = torch.arange(3 * 2500).reshape(3, 2500).to(dtype)
+    assert torch.equal(wide * factor[1:4, None], torch.stack([wide[0], wide[1] * factor[2], wide[2] * factor[3]]))
+    assert torch.equal(x[..., None].expand(7, 300, 5, 4).contiguous(), torch.stack([x] * 4, -1))
+    assert torch.equal(x.repeat_interleave(3, 1), x[:, torch.arange(900) // 3])

@@ -218,3 +218,12 @@ def test_padding_of_empty_channels(shape, widths, told, mode):
         f"{list(shape)}"
     )
     assert F.pad(torch.ones(0, *[3] * (widths + 1)), (1, 1) * widths, mode=mode).shape[0] == 0
+
+
+def test_an_empty_batch_of_another_dtype_is_normalised():
+    empty = torch.ones(0, 3, dtype=torch.float64)
+    assert torch.nn.functional.batch_norm(empty, torch.zeros(3), torch.ones(3), torch.ones(3), training=True).shape == (
+        0,
+        3,
+    )
+    assert torch.nn.functional.batch_norm(empty, torch.zeros(3), torch.ones(3)).dtype == torch.float64

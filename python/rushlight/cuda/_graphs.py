@@ -96,7 +96,7 @@ class graph:
     ) -> None:
         if stream is None:
             if graph.default_capture_stream is None:
-                graph.default_capture_stream = Stream()  # type: ignore[assignment]
+                graph.default_capture_stream = Stream()
             stream = graph.default_capture_stream
         self.pool, self.capture_stream, self.cuda_graph = pool, stream, cuda_graph
         self.capture_error_mode = capture_error_mode

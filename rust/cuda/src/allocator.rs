@@ -121,12 +121,12 @@ impl Allocator {
     /// A new segment, as one free block.
     fn new_segment(&mut self, size: usize, stream: StreamId, pool: PoolId, source: &mut dyn Source) -> Option<usize> {
         let (length, small) = (segment_size(size), size <= SMALL);
-        let address = match self.from_source(length, source) {
+        let address = match self.grow_from(length, source) {
             Some(address) => address,
             None => {
                 self.statistics.retries += 1;
                 self.release(source);
-                self.from_source(length, source)?
+                self.grow_from(length, source)?
             }
         };
         self.statistics.device_allocations += 1;
@@ -136,7 +136,7 @@ impl Allocator {
         Some(address)
     }
 
-    fn from_source(&self, length: usize, source: &mut dyn Source) -> Option<usize> {
+    fn grow_from(&self, length: usize, source: &mut dyn Source) -> Option<usize> {
         let reserved = self.statistics.all().reserved_bytes.current;
         if self.limit.is_some_and(|limit| reserved + length > limit) {
             return None;

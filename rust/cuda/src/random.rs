@@ -227,7 +227,7 @@ extern "C" __global__ void fill(u8* out, u64 count, u64 width, u64 threads, u64 
     })?;
     let mut count = count as u64;
     // Four adjacent elements if they divide the tensor, otherwise two or one.
-    let mut width: u64 = [4, 2, 1].into_iter().find(|width| count % width == 0).unwrap_or(1);
+    let mut width: u64 = [4, 2, 1].into_iter().find(|width| count.is_multiple_of(*width)).unwrap_or(1);
     let mut threads = grid(card, count) * u64::from(THREADS);
     let (mut kept, mut factor) = ((1.0 - p) as f32, 1.0 / (1.0 - p));
     let Place { mut seed, mut offset } = place;

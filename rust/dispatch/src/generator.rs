@@ -23,7 +23,7 @@ struct Shared {
 unsafe impl Sync for Shared {}
 
 enum State {
-    Host(Stream),
+    Host(Box<Stream>),
     Device(Counter),
 }
 
@@ -88,7 +88,7 @@ impl Generator {
 
     /// A new generator, with torch's initial seed.
     pub fn fresh() -> Self {
-        Generator::new(Device::Cpu, State::Host(Stream::default()))
+        Generator::new(Device::Cpu, State::Host(Box::default()))
     }
 
     /// A new generator for a device.

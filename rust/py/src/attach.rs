@@ -6,7 +6,6 @@
 //! Work without the GIL reads the geometry of tensors that other threads use too. A thread that replaces a tensor's
 //! geometry (`set_`, `resize_`, `.data =`) therefore holds the GIL and waits until no thread works without it.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -14,55 +13,19 @@ use pyo3::prelude::*;
 use rushlight::Result;
 use rushlight_core::fork::{self, ChildHook};
 
+use crate::detached::{self, Flag, is_detached};
 use crate::errors::carry;
 use crate::exit;
 
-thread_local! {
-    static DETACHED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// The number of threads that run work without the GIL. Only changed by threads that hold it.
-static WORKING: AtomicUsize = AtomicUsize::new(0);
-/// The number of threads that wait for `WORKING` to become zero. Meanwhile no other thread begins such work, so that
+/// The number of threads that wait until none works without the GIL. Meanwhile no other thread begins such work, so that
 /// the wait ends.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether `release` released the GIL on this thread.
-#[inline]
-pub fn is_detached() -> bool {
-    DETACHED.get()
-}
-
-/// Marks whether this thread works without the GIL, until the guard is dropped, also by a panic.
-struct Flag(bool);
-
-impl Flag {
-    fn set(detached: bool) -> Flag {
-        Flag(Flag::turn(detached))
-    }
-
-    fn turn(detached: bool) -> bool {
-        let before = DETACHED.replace(detached);
-        match (before, detached) {
-            (false, true) => _ = WORKING.fetch_add(1, Ordering::AcqRel),
-            (true, false) => _ = WORKING.fetch_sub(1, Ordering::AcqRel),
-            _ => {}
-        }
-        before
-    }
-}
-
-impl Drop for Flag {
-    fn drop(&mut self) {
-        Flag::turn(self.0);
-    }
-}
 
 pub static IN_CHILD: ChildHook = ChildHook::new(forget_threads);
 
 /// In a forked child the other threads' work does not exist.
 fn forget_threads() {
-    WORKING.store(usize::from(is_detached()), Ordering::Release);
+    detached::forget_others();
     WAITING.store(0, Ordering::Release);
 }
 
@@ -71,13 +34,13 @@ fn forget_threads() {
 pub fn wait_until_alone() {
     debug_assert!(!is_detached(), "geometry is replaced only with the GIL");
     fork::assert_no_lock_held();
-    if WORKING.load(Ordering::Acquire) == 0 {
+    if !detached::any() {
         return;
     }
     WAITING.fetch_add(1, Ordering::AcqRel);
     // SAFETY: not detached, so this thread came from Python and holds the GIL.
     let py = unsafe { Python::assume_attached() };
-    while WORKING.load(Ordering::Acquire) > 0 {
+    while detached::any() {
         py.detach(|| std::thread::sleep(Duration::from_micros(50)));
     }
     WAITING.fetch_sub(1, Ordering::AcqRel);
@@ -110,11 +73,6 @@ pub fn release<T>(py: Python<'_>, work: impl FnOnce() -> T) -> T {
     // its checks and its kernel.
     let _flag = Flag::set(true);
     idle(py, work)
-}
-
-/// Notes that this thread will never work again.
-pub fn end_work() {
-    Flag::turn(false);
 }
 
 /// Runs `work` on a thread that does not come from Python.

@@ -24,6 +24,7 @@ mod class;
 mod convert;
 mod cuda;
 mod deprecated;
+mod detached;
 mod dist;
 mod dlpack;
 mod dtype;
