@@ -80,14 +80,14 @@ class Stream:
     def synchronize(self) -> None:
         """Waits until all work that was enqueued has run."""
 
-    def wait_event(self, event: Event) -> None:
+    def wait_event(self, event: Any) -> None:
         """Makes later work of the stream wait for an event. An event that was not recorded has no effect."""
 
-    def wait_stream(self, stream: Stream) -> None:
+    def wait_stream(self, stream: Any) -> None:
         """Makes later work of the stream wait for all work that was enqueued on another one."""
         self.wait_event(stream.record_event())
 
-    def record_event(self, event: Event | None = None) -> Event:
+    def record_event(self, event: Any = None) -> Any:
         """Records the work that was enqueued so far in an event, by default a new one."""
         event = Event(self.device) if event is None else event
         event.record(self)
