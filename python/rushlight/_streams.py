@@ -45,6 +45,8 @@ class Stream:
     True
     """
 
+    _kind: str
+
     def __new__(cls, device: Any = None, *, priority: int = 0) -> Stream:
         kind = _kind(device)
         if cls is Stream and kind == "cuda":
