@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from soft_card import FOLDER, ROOT, environment, needs_soft_card, run
@@ -556,8 +555,8 @@ def test_the_doctor():
     assert "driver" in done.stdout and "NVRTC" in done.stdout
 
 
-def test_nvrtc_is_found_where_pip_puts_it(tmp_path):
-    """The driver's stand-in alone is in the loader's path; NVRTC is in a folder `nvidia/*/lib` of `sys.path`, or nowhere."""
+def test_a_missing_compiler_is_named(tmp_path):
+    """The driver's stand-in alone is in the loader's path, and NVRTC is nowhere."""
     (tmp_path / "driver").mkdir()
     (tmp_path / "driver/libcuda.so.1").symlink_to(FOLDER / "libcuda.so.1")
     settings = {
@@ -584,7 +583,3 @@ except RuntimeError as error:
     missing = shown()
     assert missing.startswith("NVRTC, which compiles the kernels for CUDA, is not installed")
     assert "rushlight[cuda13]" in missing and "nvidia-cuda-nvrtc" in missing and "rushlight doctor" in missing
-    nvidia = pytest.importorskip("nvidia.cu13", reason="nvidia-cuda-nvrtc is not installed")
-    real = Path(next(iter(nvidia.__path__))).parents[1]
-    # NVIDIA's compiler makes code for cards, which the card made of software does not take.
-    assert shown(real).startswith("CUDA error: ")
