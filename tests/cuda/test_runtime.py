@@ -358,7 +358,7 @@ def test_mixed_precision():
         with torch.autocast("cpu"):
             assert (a @ a).dtype == torch.float32
         model = torch.nn.Linear(4, 1).cuda()
-        optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1), torch.amp.GradScaler("cuda", init_scale=1024.0)
+        optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.01), torch.amp.GradScaler("cuda", init_scale=1024.0)
         assert scaler.is_enabled()
         losses = []
         for step in range(4):
