@@ -2085,7 +2085,7 @@ class _GroupWork:
 
 @final
 class _ProcessGroup:
-    def __new__(cls, storage: UntypedStorage, rank: _int, size: _int) -> Self: ...
+    def __new__(cls, storage: UntypedStorage, rank: _int, machines: Sequence[_int]) -> Self: ...
     def call(
         self,
         name: _str,
@@ -2105,7 +2105,19 @@ class _ProcessGroup:
     ) -> _GroupWork: ...
     def leave(self) -> None: ...
 
-def _group_bytes(ranks: _int) -> _int: ...
+def _group_bytes(machines: Sequence[_int], own: _int) -> _int: ...
+def _serve_companion(
+    storage: UntypedStorage,
+    machines: Sequence[_int],
+    own: _int,
+    addresses: Sequence[tuple[_str, _int]],
+    secret: _str,
+    name: _str,
+    library: _str,
+    timeout: _float,
+    listener: _int | None,
+    /,
+) -> None: ...
 
 @final
 class _StoreClient:

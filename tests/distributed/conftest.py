@@ -9,16 +9,20 @@ from datetime import timedelta
 import pytest
 
 from rushlight import distributed as dist
+from rushlight.distributed import _companion, _groups
 
 #: A rank that takes longer is taken for a hang.
 PATIENCE = 60
 
 
 class Ranks:
-    """Starts one process for each rank. `folder` is empty."""
+    """Starts one process for each rank. `folder` is empty.
 
-    def __init__(self, folder):
-        self._folder, self._count = folder, 0
+    Ranks take turns on as many machines, which are only names, or are on those that `places` lists.
+    """
+
+    def __init__(self, folder, machines=1):
+        self._folder, self._count, self.machines, self.places = folder, 0, machines, None
 
     def __call__(self, function, size, *arguments, timeout=20.0, init=True):
         """Calls ``function(rank, *arguments)`` in each of `size` forked processes of a group.
@@ -53,10 +57,12 @@ class Ranks:
 
     def _run(self, function, rank, size, arguments, timeout, init, place):
         signal.alarm(PATIENCE)
+        os.environ["RUSHLIGHT_MACHINE"] = str(self.places[rank] if self.places else rank % self.machines)
         try:
             if init:
-                seconds = timedelta(seconds=timeout)
+                seconds = timedelta(seconds=20)
                 dist.init_process_group("gloo", f"file://{place}", seconds, rank=rank, world_size=size)
+                _groups.set_timeout(timedelta(seconds=timeout))
             result = (True, function(rank, *arguments))
         except BaseException:
             result = (False, traceback.format_exc())
@@ -64,6 +70,8 @@ class Ranks:
         os._exit(0)
 
 
-@pytest.fixture
-def ranks(tmp_path):
-    return Ranks(tmp_path)
+@pytest.fixture(params=[1, 2], ids=["one_machine", "two_machines"])
+def ranks(request, tmp_path):
+    if request.param > 1 and _companion.library() is None:
+        pytest.skip("groups of several machines need the package mpich")
+    return Ranks(tmp_path, request.param)

@@ -346,7 +346,8 @@ def _late(rank):
 
 def test_a_late_rank_is_named(ranks):
     told = ranks(_late, 2, timeout=0.5)[0]
-    assert told == "Timed out waiting 500ms for all_reduce operation to complete: rank 1 did not call it"
+    expected = "Timed out waiting 500ms for all_reduce operation to complete: rank 1 did not call it"
+    assert told == expected + (", or cannot be reached" if ranks.machines > 1 else "")
 
 
 def _interrupted(rank):

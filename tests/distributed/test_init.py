@@ -12,8 +12,10 @@ import pytest
 
 import rushlight as torch
 from rushlight import distributed as dist
+from rushlight.distributed import _companion
 
 SHORT = timedelta(seconds=0.4)
+needs_mpi = pytest.mark.skipif(_companion.library() is None, reason="needs the package mpich")
 
 
 def _free_port():
@@ -165,10 +167,11 @@ def test_ranks_that_do_not_come_are_counted():
     assert not dist.is_initialized()
 
 
-def test_machines_apart_are_refused(monkeypatch):
+def test_machines_without_mpi_are_named():
     store = dist.HashStore()
     store.set("default_pg/0/1/machine/1", "another machine")
-    with pytest.raises(dist.DistBackendError, match="rank 0 and rank 1 are on different machines"):
+    store.set("default_pg/0/1/library/1", "")
+    with pytest.raises(dist.DistBackendError, match="on 2 machines, and rank . finds no MPI\n.*rushlight.distributed"):
         dist.init_process_group("gloo", store=store, rank=0, world_size=2, timeout=SHORT)
 
 
@@ -196,7 +199,7 @@ tensor = torch.tensor([dist.get_rank() + 1.0])
 dist.all_reduce(tensor)
 attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
 # In one piece, because the ranks write to one pipe.
-os.write(1, f"rank {os.environ['LOCAL_RANK']} of {os.environ['WORLD_SIZE']}: {tensor.item()} attempt {attempt}\\n".encode())
+os.write(1, f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}: {tensor.item()} attempt {attempt}\\n".encode())
 if sys.argv[1:] == ["fail"] or sys.argv[1:] == ["once"] and attempt == "0":
     if dist.get_rank() == 1:
         os.kill(os.getpid(), 9)
@@ -210,9 +213,10 @@ def torchrun(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
 
-    def run(*options, arguments=()):
+    def run(*options, arguments=(), machine=""):
         command = [sys.executable, "-m", "rushlight.distributed.run", *options, str(program), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+        environment = {**os.environ, "RUSHLIGHT_MACHINE": machine}
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
 
     return run
 
@@ -243,7 +247,8 @@ def test_torchrun_tells_which_rank_failed(torchrun):
     ("options", "sentence"),
     [
         (["--nproc-per-node", "some"], "Unsupported nproc_per_node value: some"),
-        (["--nnodes", "2"], "process groups of several machines are not available yet"),
+        (["--nnodes", "3:2"], "the least number is at least 1"),
+        (["--nnodes", "2", "--rdzv-endpoint", "127.0.0.1:0", "--rdzv-conf", "join_timeout=1"], "1 of 2 machines came"),
         (["--nproc-per-node", "2", "--tee", "5:1"], "does not say which streams to redirect"),
     ],
 )
@@ -251,3 +256,28 @@ def test_torchrun_refuses(torchrun, options, sentence):
     done = torchrun(*options)
     assert done.returncode == 1
     assert sentence in done.stderr and "Traceback" not in done.stderr
+
+
+def _on_machines(torchrun, *options, arguments):
+    """Runs a command on two machines at once, which find each other at a free port."""
+    options = [*options, "--nproc-per-node=2", "--rdzv-endpoint", f"127.0.0.1:{_free_port()}"]
+    with ThreadPoolExecutor(2) as pool:
+        begun = [pool.submit(torchrun, *options, arguments=arguments, machine=str(one)) for one in range(2)]
+        return [one.result() for one in begun]
+
+
+@needs_mpi
+def test_torchrun_joins_machines(torchrun):
+    done = _on_machines(torchrun, "--nnodes", "2", "--max-restarts", "1", arguments=["once"])
+    for one in done:
+        assert one.returncode == 0, one.stderr
+        assert "rank 1 failed with signal SIGKILL; restart 1 of 1" in one.stderr
+    lines = sorted("".join(one.stdout for one in done).splitlines())
+    assert [line for line in lines if line.endswith("1")] == [f"rank {rank} of 4: 10.0 attempt 1" for rank in range(4)]
+
+
+@needs_mpi
+def test_torchrun_ends_all_machines(torchrun):
+    for one in _on_machines(torchrun, "--nnodes", "1:2", arguments=["fail"]):
+        assert one.returncode == 1
+        assert "rank 1 of " in one.stderr and "failed with signal SIGKILL" in one.stderr, one.stderr

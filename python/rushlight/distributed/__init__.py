@@ -1,6 +1,6 @@
 """`torch.distributed`: processes that train together.
 
-`init_process_group` begins a group of processes of one machine, which exchange tensors through shared memory. The stores
+`init_process_group` begins a group of processes, which exchange tensors through shared memory, and between machines through MPI. The stores
 through which they find each other also work between machines.
 """
 

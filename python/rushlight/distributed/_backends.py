@@ -89,7 +89,7 @@ def is_gloo_available():
 
 
 def is_mpi_available():
-    """Whether the backend `mpi` exists: always True, for the processes of one machine.
+    """Whether the backend `mpi` exists: always True. Between machines it needs the package `mpich`.
 
     >>> torch.distributed.is_mpi_available()
     True

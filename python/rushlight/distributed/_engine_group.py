@@ -7,9 +7,11 @@ import secrets
 import socket
 import struct
 import time
+from datetime import timedelta
 
 from rushlight import _C, uint8, zeros
 from rushlight._set_module import set_module
+from rushlight.distributed import _companion
 from rushlight.distributed.store import DistError, DistNetworkError, DistStoreError
 
 _CREDENTIALS = struct.Struct("iII")
@@ -24,7 +26,10 @@ class DistBackendError(DistError):
 
 
 def _machine():
-    """A text that is equal for processes that can share memory: of one machine, user, and group of namespaces."""
+    """A text that is equal for processes that can share memory: of one machine, user, and group of namespaces.
+
+    RUSHLIGHT_MACHINE divides a machine further.
+    """
 
     def read(path):
         try:
@@ -39,33 +44,82 @@ def _machine():
         except OSError:
             return ""
 
-    return f"{read('/proc/sys/kernel/random/boot_id')} {link('net')} {link('pid')} {os.getuid()}"
+    chosen = os.environ.get("RUSHLIGHT_MACHINE", "")
+    namespaces = f"{link('net')} {link('ipc')} {link('pid')}"
+    boot = read("/proc/sys/kernel/random/boot_id")
+    return f"{chosen} {socket.gethostname()} {boot} {namespaces} {os.getuid()}"
+
+
+class EngineGroup:
+    """This process's part of the engine's group, and the companion that it has started."""
+
+    def __init__(self, group, process):
+        self._group, self._process = group, process
+        self.call, self.send, self.receive = group.call, group.send, group.receive
+
+    def leave(self):
+        """Leaves the group."""
+        self._group.leave()
+        process, self._process = self._process, None
+        if process is not None:
+            _companion.end(process)
 
 
 def join(store, rank, size, timeout):
     """This process's part of the engine's group. Every one of the `size` ranks calls this with the same store.
 
+    Ranks of one machine share memory. If there are several machines, companions connect them.
+
     Raises:
         DistStoreError: a rank did not come before the timeout.
-        DistBackendError: the ranks are not on one machine.
+        DistBackendError: the ranks are on several machines and one of them lacks MPI.
     """
     deadline = time.monotonic() + timeout.total_seconds()
     store.set(f"machine/{rank}", _machine())
-    machines = store.multi_get([f"machine/{other}" for other in range(size)])
-    apart = [other for other in range(size) if machines[other] != machines[0]]
-    if apart:
-        raise DistBackendError(
-            f"rank 0 and rank {apart[0]} are on different machines (or in different containers)\n"
-            "  Process groups of several machines are not available yet."
-        )
-    if rank == 0:
-        memory = zeros(_C._group_bytes(size), dtype=uint8).share_memory_()
-        _hand_out(store, size, memory, deadline)
+    names = _of_all(store, "machine", size, deadline)
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    machines = [numbers[name] for name in names]
+    own = machines[rank]
+    local = [other for other in range(size) if machines[other] == own]
+    if len(numbers) > 1:
+        _check_library(store, rank, machines, deadline)
+    if rank == local[0]:
+        memory = zeros(_C._group_bytes(machines, own), dtype=uint8).share_memory_()
+        _hand_out(store, own, local, memory, deadline)
     else:
-        memory = _fetch(store, rank, deadline)
-    group = _C._ProcessGroup(memory.untyped_storage(), rank, size)
-    _meet(store, rank, size, timeout)
-    return group
+        memory = _fetch(store, own, local, rank, deadline)
+    group = _C._ProcessGroup(memory.untyped_storage(), rank, machines)
+    process = None
+    if len(numbers) > 1 and rank == local[0]:
+        process = _companion.start(store, memory, machines, own, timeout.total_seconds())
+    engine = EngineGroup(group, process)
+    try:
+        _meet(store, rank, size, timeout)
+        if len(numbers) > 1:
+            engine.call("barrier", [], [], 0, None, max(1e-3, deadline - time.monotonic()), False)
+    except BaseException:
+        engine.leave()
+        raise
+    return engine
+
+
+def _of_all(store, name, size, deadline):
+    """What each rank has set under a name."""
+    keys = [f"{name}/{other}" for other in range(size)]
+    store.wait(keys, timedelta(seconds=max(1e-3, deadline - time.monotonic())))
+    return store.multi_get(keys)
+
+
+def _check_library(store, rank, machines, deadline):
+    """Raises an error on all ranks if the machine of one of them lacks MPI."""
+    store.set(f"library/{rank}", "" if _companion.library() is None else "1")
+    found = _of_all(store, "library", len(machines), deadline)
+    without = [other for other in range(len(machines)) if not found[other]]
+    if without:
+        raise DistBackendError(
+            f"the ranks of this group are on {len(set(machines))} machines, and rank {without[0]} finds no MPI\n"
+            "  Install it on every machine: pip install rushlight[distributed]."
+        )
 
 
 def _meet(store, rank, size, timeout):
@@ -83,16 +137,18 @@ def _meet(store, rank, size, timeout):
         ) from None
 
 
-def _hand_out(store, size, memory, deadline):
-    """Gives the memory to every other rank that knows the store's secret and belongs to this user."""
+def _hand_out(store, machine, local, memory, deadline):
+    """Gives the memory to every other rank of this machine that knows the store's secret and belongs to this user."""
+    if len(local) == 1:
+        return
     from rushlight.multiprocessing import anonymous_sockets, channel, connection
 
     address, secret = anonymous_sockets.address(), secrets.token_bytes(16)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(address)
-        listener.listen(max(size, 1))
-        store.set("memory", address.encode()[1:] + b" " + secret.hex().encode())
-        left = set(range(1, size))
+        listener.listen(len(local))
+        store.set(f"memory/{machine}", address.encode()[1:] + b" " + secret.hex().encode())
+        left = set(local[1:])
         while left:
             listener.settimeout(max(0.0, deadline - time.monotonic()) or 1e-3)
             try:
@@ -121,11 +177,11 @@ def _hand_out(store, size, memory, deadline):
                     continue
 
 
-def _fetch(store, rank, deadline):
-    """The memory of the group, from rank 0."""
+def _fetch(store, machine, local, rank, deadline):
+    """The memory of the group, from the first rank of this machine."""
     from rushlight.multiprocessing import bundle, channel
 
-    name, secret = store.get("memory").split(b" ")
+    name, secret = store.get(f"memory/{machine}").split(b" ")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as end:
         end.settimeout(max(1e-3, deadline - time.monotonic()))
         try:
@@ -136,7 +192,9 @@ def _fetch(store, rank, deadline):
                 raise TimeoutError(errno.ETIMEDOUT, "no answer")
             return bundle.unpack(*channel.receive(end))
         except (OSError, EOFError) as error:
-            raise DistNetworkError(f"Connection closed by peer: rank 0 does not share its memory: {error}") from None
+            raise DistNetworkError(
+                f"Connection closed by peer: rank {local[0]} does not share its memory: {error}"
+            ) from None
 
 
 set_module("rushlight.distributed", DistBackendError)

@@ -2,6 +2,10 @@
 
     python -m rushlight.distributed.run --nproc-per-node 4 train.py --epochs 3
 
+On several machines, run the same command on each of them, with the address of one:
+
+    python -m rushlight.distributed.run --nnodes 2 --rdzv-endpoint node0:29400 --nproc-per-node 4 train.py
+
 Every process gets its place in the environment: RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, from
 which `init_process_group` begins the default group. If one of them fails, the others are ended; with ``--max-restarts``
 all of them begin again.
@@ -21,7 +25,8 @@ import uuid
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from rushlight.distributed.store import TCPStore
+from rushlight.distributed import _nodes
+from rushlight.distributed.store import DistError
 
 #: How long processes may take to end after a signal, in seconds.
 _GRACE = 30.0
@@ -35,14 +40,17 @@ def _flag(parser, name, **options):
 def get_args_parser():
     """The parser of the command line, with torchrun's options."""
     parser = argparse.ArgumentParser(
-        prog="torchrun", description="Starts the processes of a distributed program on this machine."
+        prog="torchrun",
+        description="Starts the processes of a distributed program on this machine, and those of other machines with it.",
     )
-    _flag(parser, "--nnodes", default="1:1", help="the number of machines: 1")
+    _flag(parser, "--nnodes", default="1:1", help="the number of machines, or the least and the largest: 1:4")
     _flag(parser, "--nproc-per-node", default="1", help="how many processes, or cpu, gpu, auto")
-    _flag(parser, "--rdzv-backend", default="static", help="accepted; processes of one machine need no choice")
-    _flag(parser, "--rdzv-endpoint", default="", help="HOST:PORT of the store")
+    _flag(
+        parser, "--rdzv-backend", default="static", help="static or c10d; with a --node-rank machines have that number"
+    )
+    _flag(parser, "--rdzv-endpoint", default="", help="HOST:PORT of the store, on one of the machines")
     _flag(parser, "--rdzv-id", default="none", help="a name of the job")
-    _flag(parser, "--rdzv-conf", default="", help="accepted")
+    _flag(parser, "--rdzv-conf", default="", help="accepted; join_timeout=600 is how long to wait for machines")
     _flag(parser, "--standalone", action="store_true", help="any free port")
     _flag(parser, "--max-restarts", type=int, default=0, help="how often all processes begin again after a failure")
     _flag(parser, "--monitor-interval", type=float, default=0.1, help="seconds between looks at the processes")
@@ -55,7 +63,9 @@ def get_args_parser():
     parser.add_argument("-r", "--redirects", default="0", help="what goes to files: 0 none, 1 stdout, 2 stderr, 3 both")
     parser.add_argument("-t", "--tee", default="0", help="what goes to files and to the terminal, likewise")
     _flag(parser, "--local-ranks-filter", default="", help="only these ranks write to the terminal: 0,1")
-    _flag(parser, "--node-rank", type=int, default=0, help="the number of this machine: 0")
+    _flag(
+        parser, "--node-rank", type=int, default=None, help="the number of this machine, by default in order of coming"
+    )
     _flag(parser, "--master-addr", default="127.0.0.1", help="the address of the store")
     _flag(parser, "--master-port", type=int, default=None, help="the port of the store, by default a free one")
     _flag(parser, "--local-addr", default=None, help="accepted")
@@ -83,10 +93,10 @@ def _processes(text: str) -> int:
     return count
 
 
-def _check_machines(text: str) -> None:
-    least = int(text.split(":")[0])
-    if least != 1:
-        raise ValueError(f"--nnodes {text}: process groups of several machines are not available yet")
+def _join_timeout(text: str) -> float:
+    """The option join_timeout of ``a=1,join_timeout=600``, by default five minutes."""
+    options = dict(pair.partition("=")[::2] for pair in text.split(",") if pair)
+    return float(options.get("join_timeout", 300))
 
 
 def _streams(text: str, count: int) -> list[int]:
@@ -117,15 +127,19 @@ class _Launch:
     """The processes of one command."""
 
     def __init__(self, options):
-        _check_machines(options.nnodes)
+        bounds = (1, 1) if options.standalone else _nodes.numbers(options.nnodes)
         self.options, self.count = options, _processes(options.nproc_per_node)
-        host, port = options.master_addr, options.master_port or 0
+        host, port = options.master_addr, options.master_port or (29500 if bounds[1] > 1 else 0)
         if options.rdzv_endpoint and not options.standalone:
             host, _, text = options.rdzv_endpoint.partition(":")
             port = int(text or 29400)
-        self.store = TCPStore(host, port, is_master=True, timeout=timedelta(minutes=5))
+        node = 0 if bounds[1] == 1 else options.node_rank
+        patience = _join_timeout(options.rdzv_conf)
+        self.store, self.serves = _nodes.open_store(host, port, node, timedelta(seconds=patience))
         self.host = host
         self.name = str(uuid.uuid4()) if options.standalone else options.rdzv_id
+        self.nodes = _nodes.Nodes(self.store, self.name, bounds, node, self.count, patience)
+        self.round = _nodes.Round(0, 0, [self.count])
         self.redirects = _streams(options.redirects, self.count)
         self.tees = _streams(options.tee, self.count)
         self.shown = {int(rank) for rank in options.local_ranks_filter.split(",") if rank} or set(range(self.count))
@@ -143,22 +157,23 @@ class _Launch:
         module = ["-m"] if options.module else []
         return [sys.executable, "-u", *module, options.training_script, *options.training_script_args]
 
-    def environment(self, rank, attempt):
-        count = str(self.count)
+    def environment(self, local):
+        own_round = self.round
+        rank, total = str(own_round.first + local), str(sum(own_round.counts))
         own = {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "GROUP_RANK": "0",
-            "ROLE_RANK": str(rank),
+            "RANK": rank,
+            "LOCAL_RANK": str(local),
+            "GROUP_RANK": str(own_round.node),
+            "ROLE_RANK": rank,
             "ROLE_NAME": self.options.role,
-            "WORLD_SIZE": count,
-            "LOCAL_WORLD_SIZE": count,
-            "ROLE_WORLD_SIZE": count,
-            "GROUP_WORLD_SIZE": "1",
+            "WORLD_SIZE": total,
+            "LOCAL_WORLD_SIZE": str(self.count),
+            "ROLE_WORLD_SIZE": total,
+            "GROUP_WORLD_SIZE": str(len(own_round.counts)),
             "MASTER_ADDR": self.host,
             "MASTER_PORT": str(self.store.port),
             "TORCHELASTIC_RUN_ID": self.name,
-            "TORCHELASTIC_RESTART_COUNT": str(attempt),
+            "TORCHELASTIC_RESTART_COUNT": str(own_round.number),
             "TORCHELASTIC_MAX_RESTARTS": str(self.options.max_restarts),
             "TORCHELASTIC_USE_AGENT_STORE": "True",
         }
@@ -166,13 +181,14 @@ class _Launch:
             own["OMP_NUM_THREADS"] = "1"
         return {**os.environ, **own}
 
-    def start(self, attempt):
+    def start(self):
+        self.round = self.nodes.join()
         self.members = []
         for rank in range(self.count):
             with contextlib.ExitStack() as files:
-                self.members.append(self._start_one(rank, attempt, files))
+                self.members.append(self._start_one(rank, files))
 
-    def _start_one(self, rank, attempt, files):
+    def _start_one(self, rank, files):
         streams: dict[str, Any] = {}
         copied = []
         for bit, name in ((1, "stdout"), (2, "stderr")):
@@ -181,7 +197,7 @@ class _Launch:
                 if rank not in self.shown:
                     streams[name] = subprocess.DEVNULL
                 continue
-            folder = os.path.join(self.folder, f"attempt_{attempt}", str(rank))
+            folder = os.path.join(self.folder, f"attempt_{self.round.number}", str(rank))
             os.makedirs(folder, exist_ok=True)
             file = open(os.path.join(folder, f"{name}.log"), "wb", buffering=0)
             if tee:
@@ -189,7 +205,7 @@ class _Launch:
                 copied.append((name, file))
             else:
                 streams[name] = files.enter_context(file)
-        process = subprocess.Popen(self.command(), env=self.environment(rank, attempt), **streams)
+        process = subprocess.Popen(self.command(), env=self.environment(rank), **streams)
         copiers = [
             threading.Thread(
                 target=self._copy, args=(rank, getattr(process, name), file, getattr(sys, name)), daemon=True
@@ -209,19 +225,37 @@ class _Launch:
                     terminal.write(f"[{self.options.role}{rank}]:{line.decode(errors='replace')}")
                     terminal.flush()
 
-    def watch(self):
-        """Waits until all processes have ended well, or one has failed. Returns the rank and code of the failed one."""
+    def watch(self) -> tuple[bool, str] | None:
+        """Waits until all processes have ended well, or all have to end. Returns whether one failed, and why."""
         left = dict(enumerate(self.members))
-        while left:
+        done = False
+        while not (done and self.nodes.all_done(self.round)):
             codes = {rank: member.process.poll() for rank, member in left.items()}
             left = {rank: member for rank, member in left.items() if codes[rank] is None}
             failed = [(rank, code) for rank, code in codes.items() if code]
             if failed:
                 # A process that a signal ended is the cause of errors in the others.
-                return min(failed, key=lambda one: one[1] > 0)
-            if left:
-                time.sleep(self.options.monitor_interval)
+                rank, code = min(failed, key=lambda one: one[1] > 0)
+                why = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+                self.nodes.fail(self.round, f"rank {self.round.first + rank} failed with {why}")
+            if not left and not failed and not done:
+                done = True
+                self.nodes.finish(self.round)
+                continue
+            news = self.nodes.news(self.round)
+            if news is not None:
+                return news
+            time.sleep(self.options.monitor_interval)
         return None
+
+    def linger(self):
+        """Keeps the store until the other machines have seen the end."""
+        key = f"torchrun/{self.name}/ended"
+        ended = self.store.add(key, 1)
+        deadline = time.monotonic() + 5
+        while self.serves and ended < len(self.round.counts) and time.monotonic() < deadline:
+            time.sleep(0.02)
+            ended = self.store.add(key, 0)
 
     def stop(self, number=signal.SIGTERM):
         """Ends the processes that still run, at last with SIGKILL."""
@@ -248,22 +282,29 @@ def run(args):
         ChildFailedError: a process has failed.
     """
     launch = _Launch(args)
-    for attempt in range(args.max_restarts + 1):
-        launch.start(attempt)
+    restarts = 0
+    while True:
+        launch.start()
         try:
-            failed = launch.watch()
+            news = launch.watch()
         except BaseException:
             launch.stop(signal.SIGINT)
             raise
         launch.stop()
-        if failed is None:
+        if news is None:
+            launch.linger()
             return
-        rank, code = failed
-        why = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        if attempt < args.max_restarts:
-            sys.stderr.write(f"torchrun: rank {rank} failed with {why}; restart {attempt + 1} of {args.max_restarts}\n")
+        failed, why = news
+        restarts += failed
+        if restarts > args.max_restarts:
+            launch.linger()
+            break
+        count = f"restart {restarts} of {args.max_restarts}" if failed else "all begin again"
+        sys.stderr.write(f"torchrun: {why}; {count}\n")
+        launch.nodes.next(launch.round)
     logs = f"\n  Output is in {launch.folder}." if launch.folder else ""
-    raise ChildFailedError(f"rank {rank} of {args.training_script} failed with {why}{logs}")
+    first, _, rest = why.partition(" failed ")
+    raise ChildFailedError(f"{first} of {args.training_script} failed {rest}{logs}" if rest else f"{why}{logs}")
 
 
 def main(args=None):
@@ -277,7 +318,7 @@ def main(args=None):
         run(parse_args(args))
     except ChildFailedError as error:
         sys.exit(f"torchrun: {error}")
-    except ValueError as error:
+    except (ValueError, DistError) as error:
         sys.exit(f"torchrun: error: {error}")
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,5 +1,6 @@
 //! The groups of `rushlight-dist` for `distributed/`, which translates torch's interface into their calls.
 
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rushlight::{Device, Tensor};
 use rushlight_core::{Error, Result};
-use rushlight_dist::group::{self, Collective, Group, Outcome, Reduction, Span, Work};
+use rushlight_dist::companion::{self, Settings};
+use rushlight_dist::group::{self, Collective, Group, Outcome, Places, Reduction, Span, Work};
 
 use crate::attach::{acquire, idle};
 use crate::errors::raise;
@@ -82,15 +84,18 @@ impl PyWork {
     }
 }
 
-/// This process's part of a group whose shared memory is a storage.
+/// This process's part of a group whose shared memory is a storage. `machines` has the number of each rank's machine.
 #[pyclass(name = "_ProcessGroup", module = "rushlight._C", frozen)]
 struct PyGroup(Arc<Group>);
 
 #[pymethods]
 impl PyGroup {
     #[new]
-    fn new(storage: &Bound<'_, PyStorage>, rank: usize, size: usize) -> PyResult<Self> {
-        Ok(PyGroup(Arc::new(Group::join(storage.get().storage.clone(), rank, size).map_err(raise)?)))
+    fn new(storage: &Bound<'_, PyStorage>, rank: usize, machines: Vec<usize>) -> PyResult<Self> {
+        let own = machines.get(rank).copied();
+        let own = own.ok_or_else(|| PyValueError::new_err(format!("rank {rank} of {}", machines.len())))?;
+        let places = Places::new(machines, own).map_err(raise)?;
+        Ok(PyGroup(Arc::new(Group::join(storage.get().storage.clone(), rank, places).map_err(raise)?)))
     }
 
     /// Makes a collective call of all ranks; begins it only, and returns its work, if `asynchronous`.
@@ -218,14 +223,36 @@ impl PyGroup {
     }
 }
 
-/// The bytes of shared memory that a group of so many ranks needs.
+/// The bytes of shared memory that a group needs on a machine. `machines` has the number of each rank's machine.
 #[pyfunction]
-fn _group_bytes(ranks: usize) -> usize {
-    group::size(ranks)
+fn _group_bytes(machines: Vec<usize>, own: usize) -> PyResult<usize> {
+    Ok(group::size(&Places::new(machines, own).map_err(raise)?))
+}
+
+/// Serves the ranks of a machine as the companion of a group, until they are gone.
+#[pyfunction]
+#[pyo3(signature = (storage, machines, own, addresses, secret, name, library, timeout, listener, /))]
+fn _serve_companion(
+    storage: &Bound<'_, PyStorage>,
+    machines: Vec<usize>,
+    own: usize,
+    addresses: Vec<(String, u16)>,
+    secret: String,
+    name: String,
+    library: String,
+    timeout: f64,
+    listener: Option<i32>,
+) -> PyResult<()> {
+    let places = Places::new(machines, own).map_err(raise)?;
+    let settings = Settings { addresses, secret, name, library, timeout: seconds(timeout)? };
+    // SAFETY: the caller gives a descriptor that nothing else closes.
+    let listener = listener.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) });
+    companion::run(storage.get().storage.clone(), places, &settings, listener).map_err(raise)
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyWork>()?;
     module.add_class::<PyGroup>()?;
+    module.add_function(wrap_pyfunction!(_serve_companion, module)?)?;
     module.add_function(wrap_pyfunction!(_group_bytes, module)?)
 }

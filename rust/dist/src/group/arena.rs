@@ -1,8 +1,12 @@
 //! The shared memory of a group: who takes part, what each rank is calling, and the bytes that are under way.
 //!
-//! The arena begins with a header and a cell for each rank. Then follow two buffers, each with a slot for every rank and
-//! one slot for results: consecutive pieces of a call use them in turn, so that a rank may write the next piece while
-//! others read this one. At the end there is a ring for each pair of ranks (`mailbox.rs`).
+//! The arena begins with a header, a cell for each rank and one for the companion. Then follow two buffers, each with a
+//! slot for every rank and one slot for results: consecutive pieces of a call use them in turn, so that a rank may write
+//! the next piece while others read this one. At the end there is a ring for each pair of ranks (`mailbox.rs`).
+//!
+//! A group of several machines has an arena on each of them, and a companion process that copies what ranks of other
+//! machines wrote: their cells, the parts of their slots that ranks of this machine read, and the rings between them and
+//! ranks of this machine.
 //!
 //! Every process of the group may write everywhere. What is read from the arena is compared or copied, and never trusted
 //! as a position.
@@ -12,10 +16,13 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use rushlight_core::storage::Storage;
 use rushlight_core::{Error, Result};
 
+use super::places::Places;
+
 /// The bytes of a slot: the slots of a few ranks stay in a second-level cache.
-pub const PIECE: usize = 256 << 10;
-/// The most ranks on one machine.
-pub const MOST_RANKS: usize = 1024;
+const PIECE: usize = 256 << 10;
+/// The same for several machines, where each piece costs a round through the network, and what all slots may take.
+const LONG_PIECE: usize = 2 << 20;
+const LONG_PIECES: usize = 64 << 20;
 /// The bytes of all rings together are near this.
 const RINGS: usize = 64 << 20;
 const LONGEST_REASON: usize = 400;
@@ -26,6 +33,10 @@ pub struct Header {
     pub arrived: AtomicU32,
     /// The number of meetings so far.
     pub turn: AtomicU32,
+    /// The number of meetings so far to which all ranks of this machine came.
+    pub ready: AtomicU32,
+    /// Whether the companion exchanges with those of other machines: not yet, `SERVING` or `PARTING`.
+    pub served: AtomicU32,
     /// One more than the rank that gave up first; zero while nobody has.
     pub failed: AtomicU32,
 }
@@ -47,16 +58,27 @@ pub struct Cell {
     pub meetings: AtomicU32,
     /// Changes when a ring of the rank changes.
     pub bell: AtomicU32,
+    /// Not zero while the rank waits for messages.
+    pub expects: AtomicU32,
     /// The present call and the one before, which slower ranks may still read.
     pub announcements: [Announcement; 2],
+    /// What the rank wrote for other machines before the present meeting, as `Transfer::words`.
+    pub transfers: [[AtomicU64; 3]; 2],
     length: AtomicU32,
     reason: [AtomicU8; LONGEST_REASON],
 }
 
-/// The states of a cell.
+/// The states of a cell. The last two are those of ranks on other machines: one that has died, and one whose machine
+/// cannot be reached.
 pub const ABSENT: u32 = 0;
 pub const PRESENT: u32 = 1;
 pub const LEFT: u32 = 2;
+pub const DEAD: u32 = 3;
+pub const LOST: u32 = 4;
+
+/// The companion serves the ranks; they are gone and it parts from the others.
+pub const SERVING: u32 = 1;
+pub const PARTING: u32 = 2;
 
 #[repr(C, align(64))]
 pub struct RingHeader {
@@ -71,7 +93,11 @@ pub struct Arena {
     /// Keeps the memory mapped.
     _storage: Storage,
     base: *mut u8,
+    pub places: Places,
     pub ranks: usize,
+    /// The bytes of a slot, and so the most of a call that is exchanged in one step.
+    pub piece: usize,
+    /// The number of ranks for the companion.
     pub rank: usize,
 }
 
@@ -82,36 +108,44 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 /// The bytes of the ring between two ranks.
-pub fn ring_bytes(ranks: usize) -> usize {
-    let fair = (RINGS / (ranks * ranks)).clamp(4 << 10, 256 << 10);
+fn ring_bytes(places: &Places) -> usize {
+    let fair = (RINGS / places.most_rings()).clamp(4 << 10, 256 << 10);
     1 << fair.ilog2()
 }
 
+fn piece(places: &Places) -> usize {
+    if !places.spans() {
+        return PIECE;
+    }
+    (LONG_PIECES / places.ranks() / PIECE * PIECE).clamp(PIECE, LONG_PIECE)
+}
+
 fn lengths_at(ranks: usize) -> usize {
-    size_of::<Header>() + ranks * size_of::<Cell>()
+    size_of::<Header>() + (ranks + 1) * size_of::<Cell>()
 }
 
 fn slots_at(ranks: usize) -> usize {
     (lengths_at(ranks) + 2 * ranks * ranks * 8).next_multiple_of(4096)
 }
 
-fn rings_at(ranks: usize) -> usize {
-    slots_at(ranks) + 2 * (ranks + 1) * PIECE
+fn rings_at(places: &Places) -> usize {
+    slots_at(places.ranks()) + 2 * (places.ranks() + 1) * piece(places)
 }
 
-/// The bytes of an arena for so many ranks.
-pub fn size(ranks: usize) -> usize {
-    rings_at(ranks) + ranks * ranks * (size_of::<RingHeader>() + ring_bytes(ranks))
+/// The bytes of an arena.
+pub fn size(places: &Places) -> usize {
+    rings_at(places) + places.rings() * (size_of::<RingHeader>() + ring_bytes(places))
 }
 
 impl Arena {
-    /// A view of the shared bytes in `storage`, which were zeros at first.
-    pub fn new(storage: Storage, rank: usize, ranks: usize) -> Result<Arena> {
-        if ranks == 0 || ranks > MOST_RANKS || rank >= ranks {
-            return Err(Error::value(format!("rank {rank} of {ranks}: a group has 1 to {MOST_RANKS} ranks")));
+    /// A view of the shared bytes in `storage`, which were zeros at first. `rank` is the number of ranks for the companion.
+    pub fn new(storage: Storage, rank: usize, places: Places) -> Result<Arena> {
+        let ranks = places.ranks();
+        if rank > ranks || rank < ranks && !places.is_local(rank) {
+            return Err(Error::value(format!("rank {rank} of {ranks} is not on this machine")));
         }
-        if storage.len() < size(ranks) || !storage.is_cross_process() {
-            return Err(Error::value(format!("a group of {ranks} needs {} shared bytes", size(ranks))));
+        if storage.len() < size(&places) || !storage.is_cross_process() {
+            return Err(Error::value(format!("a group of {ranks} needs {} shared bytes", size(&places))));
         }
         let base = storage.pin()?.as_ptr();
         if !base.addr().is_multiple_of(align_of::<Header>()) {
@@ -119,11 +153,11 @@ impl Arena {
         }
         // The address stays valid without a pin.
         storage.expose()?;
-        Ok(Arena { _storage: storage, base, ranks, rank })
+        Ok(Arena { _storage: storage, base, piece: piece(&places), places, ranks, rank })
     }
 
     fn at(&self, offset: usize) -> *mut u8 {
-        debug_assert!(offset < size(self.ranks));
+        debug_assert!(offset < size(&self.places));
         self.base.wrapping_add(offset)
     }
 
@@ -132,14 +166,23 @@ impl Arena {
         unsafe { &*self.at(0).cast() }
     }
 
+    /// The cell of a rank, or of the companion behind them.
     pub fn cell(&self, rank: usize) -> &Cell {
-        debug_assert!(rank < self.ranks);
-        // SAFETY: as above; `rank` is below the number of ranks.
+        debug_assert!(rank <= self.ranks);
+        // SAFETY: as above; there is one cell more than ranks.
         unsafe { &*self.at(size_of::<Header>() + rank * size_of::<Cell>()).cast() }
     }
 
     pub fn own(&self) -> &Cell {
         self.cell(self.rank)
+    }
+
+    pub fn companion(&self) -> &Cell {
+        self.cell(self.ranks)
+    }
+
+    pub fn ring_bytes(&self) -> usize {
+        ring_bytes(&self.places)
     }
 
     /// How many bytes `from` sends to `to` in a call of parity `side`.
@@ -152,33 +195,38 @@ impl Arena {
     /// A rank's slot in one of the two buffers. The slot after the last rank's is for results.
     pub fn slot(&self, side: usize, rank: usize) -> *mut u8 {
         debug_assert!(rank <= self.ranks);
-        self.at(slots_at(self.ranks) + (side % 2 * (self.ranks + 1) + rank) * PIECE)
+        self.at(slots_at(self.ranks) + (side % 2 * (self.ranks + 1) + rank) * self.piece)
     }
 
-    /// The ring through which `from` sends to `to`: its header and its bytes.
+    /// The ring through which `from` sends to `to`, one of which is on this machine: its header and its bytes.
     pub fn ring(&self, from: usize, to: usize) -> (&RingHeader, *mut u8) {
-        let stride = size_of::<RingHeader>() + ring_bytes(self.ranks);
-        let header = self.at(rings_at(self.ranks) + (from * self.ranks + to) * stride);
+        let stride = size_of::<RingHeader>() + self.ring_bytes();
+        let header = self.at(rings_at(&self.places) + self.places.ring(from, to) * stride);
         // SAFETY: as above, within the rings.
         (unsafe { &*header.cast() }, header.wrapping_add(size_of::<RingHeader>()))
     }
 
     /// Tells the other ranks why this one gives up. The first reason stands.
     pub fn give_up(&self, reason: &str) {
-        let cell = self.own();
+        self.record_failure(self.rank, reason);
+    }
+
+    /// Notes why a rank gave up.
+    pub fn record_failure(&self, rank: usize, reason: &str) {
+        let cell = self.cell(rank);
         let bytes = &reason.as_bytes()[..reason.len().min(LONGEST_REASON)];
         for (place, &byte) in cell.reason.iter().zip(bytes) {
             place.store(byte, Ordering::Relaxed);
         }
         cell.length.store(bytes.len() as u32, Ordering::Relaxed);
-        let mark = self.rank as u32 + 1;
+        let mark = rank as u32 + 1;
         let _ = self.header().failed.compare_exchange(0, mark, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Which rank gave up first, and why.
+    /// Which rank gave up first, and why. The number of ranks stands for the companion.
     pub fn failure(&self) -> Option<(usize, String)> {
         let mark = self.header().failed.load(Ordering::Acquire) as usize;
-        let rank = mark.checked_sub(1)?.min(self.ranks - 1);
+        let rank = mark.checked_sub(1)?.min(self.ranks);
         let cell = self.cell(rank);
         let length = (cell.length.load(Ordering::Relaxed) as usize).min(LONGEST_REASON);
         let bytes: Vec<u8> = cell.reason[..length].iter().map(|byte| byte.load(Ordering::Relaxed)).collect();

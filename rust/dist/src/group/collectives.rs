@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 use rushlight_core::storage::Storage;
 use rushlight_core::{DType, Error, Result};
 
-use super::arena::{Arena, PIECE};
+use super::arena::Arena;
 use super::peers::Limit;
 use super::reduce::{self, Reduction};
+use super::transfer::{Transfer, range_start};
 
 /// Up to so many bytes each rank reduces all of a piece by itself, which saves a meeting.
 const SMALL: usize = 16 << 10;
@@ -204,9 +205,9 @@ impl Channel {
     }
 
     fn exchange(&mut self, arena: &Arena, call: &Collective, mine: Announced, limit: &mut Limit<'_>) -> Result<()> {
-        let mut steps = Steps { channel: self, arena, call, mine, limit, met: false };
+        let mut steps = Steps { channel: self, arena, call, mine, limit, met: false, results: Transfer::Nothing };
         match call {
-            Collective::Barrier => steps.meet(),
+            Collective::Barrier => steps.meet(Transfer::Nothing),
             Collective::AllReduce { span, dtype, reduction } => {
                 let span = span.pin()?;
                 if span.bytes <= SMALL {
@@ -325,11 +326,18 @@ struct Steps<'a, 'b> {
     limit: &'a mut Limit<'b>,
     /// Whether the ranks have met in this call, and found that they make the same one.
     met: bool,
+    /// The results that other ranks read after the next meeting.
+    results: Transfer,
 }
 
 impl Steps<'_, '_> {
-    fn meet(&mut self) -> Result<()> {
+    /// Meets the other ranks, which read what this one has `given` in its slot.
+    fn meet(&mut self, given: Transfer) -> Result<()> {
         let name = self.call.name();
+        let results = std::mem::replace(&mut self.results, Transfer::Nothing);
+        if self.arena.places.spans() {
+            self.arena.announce([given, results]);
+        }
         self.arena.meet(&|| name.to_owned(), self.limit)?;
         if !self.met {
             self.met = true;
@@ -372,23 +380,28 @@ impl Steps<'_, '_> {
         given: Option<&Pinned<'_>>,
         mut read: impl FnMut(&Arena, usize, Piece),
     ) -> Result<()> {
-        let count = bytes.div_ceil(PIECE).max(1);
         let arena = self.arena;
+        let count = bytes.div_ceil(arena.piece).max(1);
         let write = |slots, number| {
             if let Some(given) = given {
-                given.give(piece(bytes, PIECE, number), arena.slot(slots, arena.rank));
+                given.give(piece(bytes, arena.piece, number), arena.slot(slots, arena.rank));
             }
+        };
+        let to = match self.call {
+            Collective::Gather { root, .. } => Some(*root),
+            _ => None,
         };
         let mut slots = self.next();
         write(slots, 0);
         for number in 0..count {
-            self.meet()?;
+            let now = given.map_or(0, |given| piece(given.bytes, arena.piece, number).bytes);
+            self.meet(Transfer::Slot { side: slots, bytes: now, to })?;
             let ready = slots;
             if number + 1 < count {
                 slots = self.next();
                 write(slots, number + 1);
             }
-            read(arena, ready, piece(bytes, PIECE, number));
+            read(arena, ready, piece(bytes, arena.piece, number));
         }
         Ok(())
     }
@@ -401,7 +414,9 @@ impl Steps<'_, '_> {
         mut read: impl FnMut(&Arena, usize, usize, usize, usize) -> Result<()>,
     ) -> Result<()> {
         let arena = self.arena;
-        let size = PIECE / arena.ranks / 64 * 64;
+        let size = arena.piece / arena.ranks / 64 * 64;
+        let longest_given = given.iter().map(|message| message.bytes).max().unwrap_or(0);
+        let transfer = |side, number| Transfer::Parts { side, bytes: piece(longest_given, size, number).bytes, size };
         let write = |slots, number| {
             for (rank, message) in given.iter().enumerate() {
                 let place = arena.slot(slots, arena.rank).wrapping_add(rank * size);
@@ -414,7 +429,7 @@ impl Steps<'_, '_> {
             arena.length(slots, arena.rank, rank).store(bytes as u64, Ordering::Relaxed);
         }
         write(slots, 0);
-        self.meet()?;
+        self.meet(transfer(slots, 0))?;
         let longest = (0..arena.ranks).map(|rank| self.announced(rank).longest).max().unwrap_or(0);
         let count = usize::try_from(longest).unwrap_or(usize::MAX).div_ceil(size).max(1);
         for number in 0..count {
@@ -425,7 +440,7 @@ impl Steps<'_, '_> {
             }
             read(arena, ready, arena.rank * size, size, number)?;
             if number + 1 < count {
-                self.meet()?;
+                self.meet(transfer(slots, number + 1))?;
             }
         }
         Ok(())
@@ -434,22 +449,30 @@ impl Steps<'_, '_> {
     /// Each rank reduces a range of every piece, and those that want it take the whole result.
     fn reduce(&mut self, span: &Pinned<'_>, reduction: Reduction, dtype: DType, wanted: bool) -> Result<()> {
         let (arena, bytes) = (self.arena, span.bytes);
-        let count = bytes.div_ceil(PIECE).max(1);
+        let count = bytes.div_ceil(arena.piece).max(1);
         let mut slots = self.next();
-        span.give(piece(bytes, PIECE, 0), arena.slot(slots, arena.rank));
-        self.meet()?;
+        let to = match self.call {
+            Collective::Reduce { root, .. } => Some(*root),
+            _ => None,
+        };
+        span.give(piece(bytes, arena.piece, 0), arena.slot(slots, arena.rank));
+        self.meet(Transfer::Ranges { side: slots, bytes: piece(bytes, arena.piece, 0).bytes })?;
         for number in 0..count {
-            let (ready, now) = (slots, piece(bytes, PIECE, number));
+            let (ready, now) = (slots, piece(bytes, arena.piece, number));
             let result = arena.slot(ready, arena.ranks);
-            let bound = |rank: usize| (now.bytes * rank / arena.ranks).next_multiple_of(64).min(now.bytes);
-            let range = Piece { at: bound(arena.rank), bytes: bound(arena.rank + 1) - bound(arena.rank) };
+            let at = range_start(now.bytes, arena.rank, arena.ranks);
+            let range = Piece { at, bytes: range_start(now.bytes, arena.rank + 1, arena.ranks) - at };
             // SAFETY: the range lies in the piece, and so in the slots, at the same place in each.
             unsafe { reduce_slots(arena, ready, range.at, range, reduction, dtype, result) };
+            self.results = Transfer::Results { side: ready, bytes: now.bytes, to };
+            let mut given = Transfer::Nothing;
             if number + 1 < count {
                 slots = self.next();
-                span.give(piece(bytes, PIECE, number + 1), arena.slot(slots, arena.rank));
+                let next = piece(bytes, arena.piece, number + 1);
+                span.give(next, arena.slot(slots, arena.rank));
+                given = Transfer::Ranges { side: slots, bytes: next.bytes };
             }
-            self.meet()?;
+            self.meet(given)?;
             if wanted {
                 span.take(now, result);
             }

@@ -6,13 +6,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rushlight_core::{Error, Result};
 
-use super::arena::{Arena, ring_bytes};
+use super::arena::Arena;
 use super::collectives::Span;
+use super::ring::Ring;
 use super::work::Work;
 
 const FRAME: usize = 16;
@@ -95,63 +95,6 @@ fn wrong_length(from: usize, tag: u32, length: u64, expected: usize) -> Error {
     ))
 }
 
-/// Copies between a ring and memory, at a position that only grows.
-struct Ring<'a> {
-    header: &'a super::arena::RingHeader,
-    bytes: *mut u8,
-    size: usize,
-}
-
-impl Ring<'_> {
-    fn new(arena: &Arena, from: usize, to: usize) -> Ring<'_> {
-        let (header, bytes) = arena.ring(from, to);
-        Ring { header, bytes, size: ring_bytes(arena.ranks) }
-    }
-
-    /// How many bytes lie in the ring. A peer that writes nonsense gives a number within the ring all the same.
-    fn filled(&self) -> usize {
-        let written = self.header.written.load(Ordering::Acquire);
-        let read = self.header.read.load(Ordering::Acquire);
-        (written.wrapping_sub(read) as usize).min(self.size)
-    }
-
-    /// The part of `count` bytes at position `at` that lies before the end of the ring.
-    fn first(&self, at: u64, count: usize) -> (usize, usize) {
-        let start = at as usize & (self.size - 1);
-        (start, count.min(self.size - start))
-    }
-
-    /// # Safety
-    /// `count` bytes lie at `source`, and the ring has room for them.
-    unsafe fn write(&self, source: *const u8, count: usize) {
-        let at = self.header.written.load(Ordering::Relaxed);
-        let (start, first) = self.first(at, count);
-        // SAFETY: the caller's contract; both parts lie in the ring.
-        unsafe {
-            std::ptr::copy_nonoverlapping(source, self.bytes.add(start), first);
-            std::ptr::copy_nonoverlapping(source.add(first), self.bytes, count - first);
-        }
-        self.header.written.store(at.wrapping_add(count as u64), Ordering::Release);
-    }
-
-    /// # Safety
-    /// There is room for `count` bytes at `target`, and the ring has them.
-    unsafe fn read(&self, target: *mut u8, count: usize) {
-        let at = self.header.read.load(Ordering::Relaxed);
-        let (start, first) = self.first(at, count);
-        // SAFETY: as above.
-        unsafe {
-            std::ptr::copy_nonoverlapping(self.bytes.add(start), target, first);
-            std::ptr::copy_nonoverlapping(self.bytes, target.add(first), count - first);
-        }
-        self.skip(count);
-    }
-
-    fn skip(&self, count: usize) {
-        self.header.read.fetch_add(count as u64, Ordering::Release);
-    }
-}
-
 impl Send {
     /// Moves as many bytes as fit; whether any did.
     fn advance(&mut self, ring: &Ring<'_>) -> Result<bool> {
@@ -196,7 +139,10 @@ impl Mailbox {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.receives.is_empty() && self.sends.iter().all(VecDeque::is_empty)
+        let taken = |arriving: &Option<Arriving>| {
+            matches!(arriving, Some(Arriving { destination: Some(Destination::Tensor(_)), .. }))
+        };
+        self.receives.is_empty() && self.sends.iter().all(VecDeque::is_empty) && !self.arriving.iter().any(taken)
     }
 
     pub fn send(&mut self, span: Span, to: usize, tag: u32, timeout: Duration) -> Arc<Work> {
@@ -231,6 +177,7 @@ impl Mailbox {
             self.looked = Instant::now();
             self.give_up_lost(arena);
         }
+        arena.expect(!self.is_idle());
         moved
     }
 
@@ -347,12 +294,12 @@ impl Mailbox {
 
     /// Ends what waits for a rank that is gone, and what waits too long.
     fn give_up_lost(&mut self, arena: &Arena) {
-        let failed = arena.check().err();
+        let failed = arena.failure();
         let mut gone: Vec<Option<Option<String>>> = vec![None; arena.ranks];
         let mut lost = |rank: usize| gone[rank].get_or_insert_with(|| arena.gone(rank)).clone();
         // Why a message ends that waits for a rank which is gone for a reason, or `None` if it may still come.
         let ended = |why: Option<String>, deadline: Deadline, what: &str| match (&failed, why) {
-            (Some(error), _) => Some(error.clone()),
+            (Some(_), _) => arena.check_in(&|| what.to_owned()).err(),
             (None, Some(why)) => Some(Error::runtime(format!("Connection closed by peer: {why}, in {what}"))),
             (None, None) => deadline.is_over().then(|| deadline.error(what)),
         };
@@ -361,7 +308,9 @@ impl Mailbox {
             let why = lost(to);
             // A part of a message cannot be taken back.
             let breaks_off = first.done > 0 && failed.is_none() && why.is_none();
-            let Some(error) = ended(why, first.deadline, &format!("send to rank {to}")) else { continue };
+            let Some(error) = ended(why, first.deadline, &format!("send to rank {to} with tag {}", first.tag)) else {
+                continue;
+            };
             if breaks_off {
                 arena.fail(error.clone());
             }
@@ -372,7 +321,8 @@ impl Mailbox {
         for (from, arriving) in self.arriving.iter_mut().enumerate() {
             let Some(Arriving { destination: Some(destination), .. }) = arriving else { continue };
             let Destination::Tensor(receive) = destination else { continue };
-            if let Some(error) = ended(lost(from), receive.deadline, &format!("recv from rank {from}")) {
+            let what = format!("recv from rank {from} with tag {}", receive.tag);
+            if let Some(error) = ended(lost(from), receive.deadline, &what) {
                 receive.work.fail(error);
                 *destination = Destination::Nowhere;
             }

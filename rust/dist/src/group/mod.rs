@@ -1,17 +1,21 @@
-//! A group of processes on one machine that exchange tensors through shared memory.
+//! A group of processes that exchange tensors through shared memory, which companions keep equal between machines.
 //!
-//! `arena` is the shared memory and where things lie in it, `peers` the meetings of ranks and the watch over their
-//! processes. `collectives` has the calls of all ranks together, `reduce` their arithmetic, `mailbox` the messages
-//! between two ranks, `work` the state of a call that is under way.
+//! `arena` is the shared memory and where things lie in it, `places` the machines of the ranks, `peers` the meetings of
+//! ranks and the watch over their processes. `collectives` has the calls of all ranks together, `reduce` their
+//! arithmetic, `transfer` what of a call other machines need. `mailbox` has the messages between two ranks, `ring` the
+//! memory through which they go, `work` the state of a call that is under way.
 //!
 //! Ranks are combined in their order, so that all of them get the same bits in every run. No wait is without an end: a
 //! rank that dies, leaves, gives up or makes another call is an error on all others.
 
-mod arena;
+pub(crate) mod arena;
 mod collectives;
 mod mailbox;
 mod peers;
+mod places;
 mod reduce;
+pub(crate) mod ring;
+pub(crate) mod transfer;
 mod work;
 
 use std::collections::VecDeque;
@@ -31,6 +35,7 @@ use peers::Limit;
 pub use arena::size;
 pub use collectives::{Collective, Span};
 pub use peers::Pause;
+pub use places::Places;
 pub use reduce::{Reduction, check};
 pub use work::{Outcome, Work};
 
@@ -77,11 +82,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Group {
     /// Joins the group whose arena lies in `storage` as `rank`.
-    pub fn join(storage: Storage, rank: usize, ranks: usize) -> Result<Group> {
-        let arena = Arena::new(storage, rank, ranks)?;
+    pub fn join(storage: Storage, rank: usize, places: Places) -> Result<Group> {
+        let arena = Arena::new(storage, rank, places)?;
         arena.join()?;
         let shared = Shared {
-            mailbox: Mutex::new(Mailbox::new(ranks)),
+            mailbox: Mutex::new(Mailbox::new(arena.ranks)),
             arena,
             queue: Mutex::default(),
             changed: Condvar::new(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rushlight_core::futex;
 use rushlight_core::{Error, Result};
 
-use super::arena::{ABSENT, Arena, LEFT, PRESENT};
+use super::arena::{ABSENT, Arena, DEAD, LEFT, LOST, PRESENT};
 
 /// How long a sleep lasts before the peers are looked at.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -74,12 +74,16 @@ impl Arena {
         self.wake_all();
     }
 
-    /// What became of a rank that takes no part any more.
+    /// What became of a rank, or the companion, that takes no part any more.
     pub fn gone(&self, rank: usize) -> Option<String> {
         let cell = self.cell(rank);
         let pid = cell.pid.load(Ordering::Relaxed);
+        let name = if rank == self.ranks { "the companion".to_owned() } else { format!("rank {rank}") };
         match cell.state.load(Ordering::Acquire) {
-            LEFT => Some(format!("rank {rank} (process {pid}) has left the group")),
+            LEFT => Some(format!("{name} (process {pid}) has left the group")),
+            DEAD => Some(format!("{name} (process {pid}) has died")),
+            LOST => Some(format!("the machine of {name} (process {pid}) cannot be reached")),
+            PRESENT if rank < self.ranks && !self.places.is_local(rank) => None,
             PRESENT => match look_up(pid) {
                 Some((state, started))
                     if !matches!(state, 'Z' | 'X')
@@ -87,21 +91,24 @@ impl Arena {
                 {
                     None
                 }
-                _ => Some(format!("rank {rank} (process {pid}) has died")),
+                _ => Some(format!("{name} (process {pid}) has died")),
             },
             _ => None,
         }
     }
 
-    fn wake_all(&self) {
+    pub fn wake_all(&self) {
         futex::wake_shared(&self.header().turn, i32::MAX);
-        for rank in 0..self.ranks {
+        for &rank in self.places.local() {
             self.ring_bell(rank);
         }
+        self.ring_bell(self.ranks);
     }
 
+    /// Wakes a rank, or the companion, which looks after ranks of other machines.
     pub fn ring_bell(&self, rank: usize) {
-        let bell = &self.cell(rank).bell;
+        let near = rank == self.ranks || self.places.is_local(rank);
+        let bell = &self.cell(if near { rank } else { self.ranks }).bell;
         bell.fetch_add(1, Ordering::AcqRel);
         futex::wake_shared(bell, i32::MAX);
     }
@@ -117,6 +124,13 @@ impl Arena {
         futex::wait_shared(&self.own().bell, heard, PATIENCE);
     }
 
+    /// Tells the companion whether this rank waits for messages.
+    pub fn expect(&self, messages: bool) {
+        if self.places.spans() && self.own().expects.swap(u32::from(messages), Ordering::AcqRel) == 0 && messages {
+            self.ring_bell(self.ranks);
+        }
+    }
+
     /// Ends the group for all ranks and returns the error.
     pub fn fail(&self, error: Error) -> Error {
         self.give_up(error.sentence());
@@ -125,8 +139,16 @@ impl Arena {
     }
 
     pub fn check(&self) -> Result<()> {
+        self.check_in(&|| "an earlier call".to_owned())
+    }
+
+    /// The error of a group that has failed. `what` is the call that meets it.
+    pub fn check_in(&self, what: &dyn Fn() -> String) -> Result<()> {
         match self.failure() {
             None => Ok(()),
+            Some((rank, why)) if rank == self.ranks => {
+                Err(Error::runtime(format!("Connection closed by peer: {why}, in {}", what())))
+            }
             Some((rank, why)) if rank == self.rank => {
                 Err(Error::runtime(format!("the process group cannot be used after an error: {why}"))
                     .hint("Call destroy_process_group() and init_process_group() on every rank."))
@@ -141,11 +163,14 @@ impl Arena {
         let header = self.header();
         let turn = header.turn.load(Ordering::Acquire);
         self.own().meetings.store(turn.wrapping_add(1), Ordering::Relaxed);
-        if header.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.ranks as u32 {
+        if header.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.places.local().len() as u32 {
             header.arrived.store(0, Ordering::Relaxed);
-            header.turn.store(turn.wrapping_add(1), Ordering::Release);
-            futex::wake_shared(&header.turn, i32::MAX);
-            return Ok(());
+            if !self.places.spans() {
+                self.end_meeting(turn);
+                return Ok(());
+            }
+            header.ready.store(turn.wrapping_add(1), Ordering::Release);
+            self.ring_bell(self.ranks);
         }
         for _ in 0..SPINS {
             if header.turn.load(Ordering::Acquire) != turn {
@@ -159,14 +184,15 @@ impl Arena {
             if header.turn.load(Ordering::Acquire) != turn {
                 return Ok(());
             }
-            self.check()?;
+            self.check_in(what)?;
             if before.elapsed() < PATIENCE && !limit.is_over() {
                 continue;
             }
             let late = (0..self.ranks)
                 .filter(|&rank| self.cell(rank).meetings.load(Ordering::Relaxed) != turn.wrapping_add(1));
             let late: Vec<usize> = late.collect();
-            if let Some(why) = late.iter().find_map(|&rank| self.gone(rank)) {
+            let companion = self.places.spans().then(|| self.gone(self.ranks)).flatten();
+            if let Some(why) = late.iter().find_map(|&rank| self.gone(rank)).or(companion) {
                 return Err(self.fail(Error::runtime(format!("Connection closed by peer: {why}, in {}", what()))));
             }
             if let Err(interrupt) = (limit.pause)() {
@@ -176,12 +202,23 @@ impl Arena {
             if limit.is_over() {
                 let milliseconds = limit.timeout.as_millis();
                 let listed: Vec<String> = late.iter().map(usize::to_string).collect();
+                let far = late.iter().any(|&rank| !self.places.is_local(rank));
+                let why = match (listed.is_empty(), far) {
+                    (true, _) => "the other machines do not answer".to_owned(),
+                    (_, true) => format!("rank {} did not call it, or cannot be reached", listed.join(", ")),
+                    _ => format!("rank {} did not call it", listed.join(", ")),
+                };
                 return Err(self.fail(Error::runtime(format!(
-                    "Timed out waiting {milliseconds}ms for {} operation to complete: rank {} did not call it",
-                    what(),
-                    listed.join(", ")
+                    "Timed out waiting {milliseconds}ms for {} operation to complete: {why}",
+                    what()
                 ))));
             }
         }
+    }
+
+    /// Lets all ranks of this machine go on from a meeting.
+    pub fn end_meeting(&self, turn: u32) {
+        self.header().turn.store(turn.wrapping_add(1), Ordering::Release);
+        futex::wake_shared(&self.header().turn, i32::MAX);
     }
 }
