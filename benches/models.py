@@ -44,7 +44,9 @@ def batches(images, labels, size):
 
 
 def trainer(torch, model, optimizer, data, clip=None):
-    """A training step. Each call uses the next batch."""
+    """A training step. Each call uses the next batch. The ranks of a process group average their gradients."""
+    if torch.distributed.is_initialized():
+        model = torch.nn.parallel.DistributedDataParallel(model)
     done = 0
 
     def step():

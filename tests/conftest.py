@@ -3,6 +3,7 @@
 import signal
 
 import pytest
+from ranks import ranks as ranks
 
 # If the tests run in the background, Ctrl-C may be ignored in them and in all child processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -20,13 +20,10 @@ REFUSED = {
     "ao.nn.quantized": "BatchNorm2d Embedding",
     "package": "PackageImporter PackageExporter",
     "distributed.rpc": "init_rpc remote RRef",
-    "distributed.optim": "ZeroRedundancyOptimizer",
-    "distributed.checkpoint": "save load FileSystemReader",
-    "distributed.algorithms.join": "Join",
-    "distributed.tensor": "distribute_tensor DTensor Shard",
-    "distributed.fsdp": "FullyShardedDataParallel fully_shard",
-    "distributed.device_mesh": "init_device_mesh DeviceMesh",
-    "distributed.nn": "all_gather RemoteModule",
+    "distributed.optim": "DistributedOptimizer as_functional_optim",
+    "distributed.checkpoint": "HuggingFaceStorageReader",
+    "distributed.fsdp": "FullyShardedDataParallel ShardingStrategy",
+    "distributed.nn": "RemoteModule",
     "utils.cpp_extension": "load CUDAExtension BuildExtension",
 }
 

@@ -4,6 +4,7 @@ on a page exists."""
 import contextlib
 import io
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,8 @@ def blocks():
 @pytest.mark.parametrize(("page", "line", "code", "printed"), list(blocks()))
 def test_block(page, line, code, printed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "examples").symlink_to(ROOT / "examples")  # programs run in a checkout
     program = compile("\n" * (line - 1) + code, str(page), "exec")  # tracebacks name the page's line
     output = io.StringIO()
     with contextlib.redirect_stdout(output):

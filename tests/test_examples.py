@@ -1,4 +1,4 @@
-"""The example as a user runs it: training, interruptions, killed workers, a killed parent and invalid data."""
+"""The examples as a user runs them: training, interruptions, killed workers, a killed parent and invalid data."""
 
 import gzip
 import os
@@ -15,7 +15,8 @@ import pytest
 
 import rushlight as torch
 
-PROGRAM = Path(__file__).resolve().parent.parent / "examples" / "hogwild_digits.py"
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+PROGRAM = EXAMPLES / "hogwild_digits.py"
 
 
 @pytest.fixture
@@ -23,8 +24,8 @@ def start(tmp_path):
     """Starts the program in a new process group. Remaining processes of the group are ended afterwards."""
     started = []
 
-    def start(*arguments):
-        command = [sys.executable, "-u", PROGRAM, "--out", tmp_path / "out", *map(str, arguments)]
+    def start(*arguments, program=(PROGRAM,)):
+        command = [sys.executable, "-u", *program, "--out", tmp_path / "out", *map(str, arguments)]
         pipe = subprocess.PIPE
         process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=tmp_path, start_new_session=True)
         started.append(process)
@@ -226,3 +227,34 @@ def test_the_sparse_model_learns(options):
     done = subprocess.run(program, capture_output=True, text=True)
     shares = [float(share) for share in re.findall(r"right on ([\d.]+)% of unseen samples$", done.stdout, re.MULTILINE)]
     assert len(shares) == 2 and min(shares) > 60, done
+
+
+PARALLEL = EXAMPLES / "ddp_digits.py"
+
+
+def check_parallel(process, tmp_path):
+    """The losses of the epochs."""
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    check_model(tmp_path / "out" / "model.pt")
+    check_picture(tmp_path / "out" / "curve.png")
+    return [float(loss) for loss in re.findall(r"loss +([\d.]+)", output)]
+
+
+def test_processes_that_average_gradients_learn_as_one(start, tmp_path):
+    one = check_parallel(start("--processes", 1, "--epochs", 8, program=[PARALLEL]), tmp_path)
+    two = check_parallel(start("--processes", 2, "--epochs", 8, program=[PARALLEL]), tmp_path)
+    launcher = ["-m", "rushlight.distributed.run", "--nproc-per-node", "2", PARALLEL]
+    assert check_parallel(start("--epochs", 8, program=launcher), tmp_path) == two
+    assert len(one) == 8 and two == pytest.approx(one, abs=0.02) and one[-1] < one[0] / 3
+
+
+def test_a_killed_process_is_named(start):
+    process = start("--epochs", 100_000, "--processes", 2, program=[PARALLEL])
+    wait_for_training(process)
+    trainers = [pid for pid in workers(process) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(trainers[0], signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in errors.splitlines()[0] and ("SIGKILL" in errors or "has ended" in errors), errors
+    assert members(process.pid) == []

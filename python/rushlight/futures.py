@@ -16,6 +16,24 @@ __all__ = ["Future", "collect_all", "wait_all"]
 _Result = TypeVar("_Result")
 
 
+class _Source:
+    """Work that completes a future, on the thread that waits for it or asks whether it is done.
+
+    Callbacks of `then` run on that thread too, in the order in which the program waits. Callbacks that make collective calls
+    therefore make them in the same order on every rank.
+    """
+
+    def __init__(self, run: Callable[[], None], is_ready: Callable[[], bool]) -> None:
+        self._run, self.is_ready = run, is_ready
+        self._lock, self._done = threading.RLock(), False
+
+    def complete(self) -> None:
+        with self._lock:
+            if not self._done:
+                self._done = True
+                self._run()
+
+
 class Future(Generic[_Result]):
     """A value or an exception that is set once. Other threads can wait for it.
 
@@ -35,9 +53,12 @@ class Future(Generic[_Result]):
         self._result: Any = None
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[], None]] = []
+        self._source: _Source | None = None
 
     def done(self) -> bool:
         """Whether the value or the exception is set."""
+        if self._source is not None and not self._complete.is_set() and self._source.is_ready():
+            self._source.complete()
         return self._complete.is_set()
 
     def value(self) -> _Result:
@@ -54,6 +75,8 @@ class Future(Generic[_Result]):
 
     def wait(self) -> _Result:
         """Waits for the value and returns it. Raises the exception if one was set."""
+        if self._source is not None and not self._complete.is_set():
+            self._source.complete()
         self._complete.wait()
         return self.value()
 
@@ -77,7 +100,7 @@ class Future(Generic[_Result]):
 
     def _set(self, result: Any, error: BaseException | None) -> None:
         with self._setting:
-            if self.done():
+            if self._complete.is_set():
                 raise RuntimeError(
                     "Attempting to mark a completed Future as complete again. Note that a Future can only be marked "
                     "completed once."
@@ -90,7 +113,7 @@ class Future(Generic[_Result]):
 
     def _when_done(self, callback: Callable[[], None]) -> None:
         with self._setting:
-            if not self.done():
+            if not self._complete.is_set():
                 self._callbacks.append(callback)
                 return
         callback()
@@ -99,6 +122,7 @@ class Future(Generic[_Result]):
         """A future for the result of ``callback``, which is called with this future when it is complete."""
         _check_callable("then", callback)
         following: Future[Any] = Future()
+        following._source = self._source
 
         def run() -> None:
             try:
@@ -124,6 +148,8 @@ class Future(Generic[_Result]):
                 warn(str(_failed(error)))
 
         self._when_done(run)
+        if self._source is not None and not self._complete.is_set():
+            threading.Thread(target=self._source.complete, daemon=True).start()
 
     def __reduce__(self) -> Any:
         raise TypeError("a Future cannot be pickled: it belongs to one process")
@@ -169,6 +195,14 @@ def collect_all(futures: Sequence[Any]) -> Future[list[Any]]:
         if last:
             collected.set_result(futures)
 
+    sources = [one._source for one in futures if isinstance(one, Future) and one._source is not None]
+    if sources:
+
+        def complete_all() -> None:
+            for source in sources:
+                source.complete()
+
+        collected._source = _Source(complete_all, lambda: all(source.is_ready() for source in sources))
     forked = [one for one in futures if isinstance(one, _C._Future)]
     if forked:
         # These futures have no callbacks, so a call waits for them.

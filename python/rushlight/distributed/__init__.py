@@ -4,6 +4,8 @@
 through which they find each other also work between machines.
 """
 
+from sys import _getframe
+
 from rushlight._loading import load as _load
 from rushlight._names import missing_from
 from rushlight._set_module import set_module, set_public_module
@@ -11,6 +13,20 @@ from rushlight.distributed import distributed_c10d
 from rushlight.distributed._debug import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
 from rushlight.distributed._engine_group import DistBackendError
 from rushlight.distributed._file_store import FileStore
+from rushlight.distributed._options import (
+    AllreduceCoalescedOptions,
+    AllreduceOptions,
+    AllToAllOptions,
+    BarrierOptions,
+    BroadcastOptions,
+    BuiltinCommHookType,
+    GatherOptions,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+)
+from rushlight.distributed._reducer import GradBucket, Reducer
+from rushlight.distributed.device_mesh import DeviceMesh, init_device_mesh
 from rushlight.distributed.distributed_c10d import (
     Backend,
     BackendConfig,
@@ -85,27 +101,44 @@ from rushlight.distributed.store import (
     DistStoreError,
     HashStore,
     PrefixStore,
+    QueueEmptyError,
     Store,
     TCPStore,
 )
 
 __all__ = [
     *distributed_c10d.__all__,
+    "AllToAllOptions",
+    "AllreduceCoalescedOptions",
+    "AllreduceOptions",
+    "BarrierOptions",
+    "BroadcastOptions",
+    "BuiltinCommHookType",
     "DebugLevel",
+    "DeviceMesh",
     "DistBackendError",
     "DistError",
     "DistNetworkError",
     "DistStoreError",
     "FileStore",
+    "GatherOptions",
+    "GradBucket",
     "HashStore",
+    "QueueEmptyError",
+    "ReduceOptions",
+    "ReduceScatterOptions",
+    "Reducer",
+    "ScatterOptions",
     "TCPStore",
+    "breakpoint",
     "get_debug_level",
+    "init_device_mesh",
     "is_available",
     "set_debug_level",
     "set_debug_level_from_env",
 ]
 
-set_module(__name__, DistError, DistNetworkError, DistStoreError)
+set_module(__name__, DistError, DistNetworkError, DistStoreError, QueueEmptyError)
 set_public_module(globals())
 
 
@@ -118,7 +151,29 @@ def is_available():
     return True
 
 
-_SUBMODULES = ("algorithms", "checkpoint", "device_mesh", "fsdp", "nn", "optim", "rpc", "tensor")
+def breakpoint(rank=0, skip=0, timeout_s=3600):
+    """Stops in the debugger on one rank, while the others wait.
+
+    Args:
+        rank: the rank that stops.
+        skip: how many calls pass before it does.
+        timeout_s: how long the others wait, in seconds.
+    """
+    global _skipped
+    if skip > _skipped:
+        _skipped += 1
+        return
+    from datetime import timedelta
+    from pdb import Pdb
+
+    if get_rank() == rank:
+        Pdb().set_trace(_getframe(1))
+    monitored_barrier(timeout=timedelta(seconds=timeout_s))
+
+
+_skipped = 0
+
+_SUBMODULES = ("algorithms", "checkpoint", "device_mesh", "elastic", "fsdp", "nn", "optim", "rpc", "tensor")
 
 
 def __getattr__(name):

@@ -256,6 +256,27 @@ class Reducer:
             )
         bucket.done = future
 
+    def reduce_nothing(self):
+        """Takes part in the reductions of a pass of the other ranks, with zeros."""
+        with self._lock:
+            first = self._static and self._expected is None
+            if first:
+                seen = torch.zeros(len(self._parameters), dtype=torch.int32)
+                all_reduce(seen, ReduceOp.MAX, self._group)
+                self._expected = seen.tolist()
+            for number, bucket in enumerate(self._buckets):
+                if isinstance(bucket, _Sparse):
+                    bucket.launch(self._group, None)
+                else:
+                    bucket.buffer.zero_()
+                    self._launch(number)
+            if first or (self._find_unused and not self._static):
+                all_reduce(torch.zeros(len(self._parameters), dtype=torch.int32), ReduceOp.MAX, self._group)
+            for bucket in self._buckets:
+                if bucket.done is not None:
+                    bucket.done.wait()
+                    bucket.done = None
+
     def _finish_first(self):
         with self._lock:
             seen = torch.tensor(self._seen, dtype=torch.int32)
@@ -336,14 +357,16 @@ class _Sparse:
         self.left, self.done = 1, None
 
     def launch(self, group, divide_by):
-        grad = self.parameters[0].grad
+        """Averages the gradient. Without a divisor, this rank only takes part, with zeros."""
+        grad = None if divide_by is None else self.parameters[0].grad
         if grad is None:
             size = self.parameters[0].shape
             grad = torch.sparse_coo_tensor(torch.zeros(1, 0, dtype=torch.int64), torch.zeros(0, *size[1:]), size)
         with torch.no_grad():
-            grad = grad.detach() / divide_by
+            grad = grad.detach() / (divide_by or 1)
             all_reduce(grad, group=group)
-            self.parameters[0].grad = grad
+            if divide_by is not None:
+                self.parameters[0].grad = grad
 
 
 def _reached(outputs):

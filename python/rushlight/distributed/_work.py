@@ -59,14 +59,20 @@ class Work:
         self.wait()
 
     def get_future(self):
-        """A future of the tensors that the call writes. It is complete when this returns."""
-        from rushlight.futures import Future
+        """A future of the tensors that the call writes. Its callbacks run when somebody waits for it."""
+        from rushlight.futures import Future, _Source
 
         future = Future()
-        try:
-            future.set_result(self.result())
-        except Exception as error:
-            future.set_exception(error)
+
+        def run():
+            try:
+                result = self.result()
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        future._source = _Source(run, self.is_completed)
         return future
 
 

@@ -28,6 +28,14 @@ class DistStoreError(DistError):
     """
 
 
+class QueueEmptyError(DistStoreError):
+    """A queue of a store is empty. (Stores here have no queues, and never raise it.)
+
+    >>> issubclass(torch.distributed.QueueEmptyError, torch.distributed.DistStoreError)
+    True
+    """
+
+
 class DistNetworkError(DistError):
     """A store cannot be reached.
 

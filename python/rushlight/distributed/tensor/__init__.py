@@ -1,28 +1,45 @@
-"""Tensors of several processes (`torch.distributed.tensor`), which rushlight does not have."""
+"""Tensors whose parts are on several ranks (`torch.distributed.tensor`)."""
 
-from __future__ import annotations
-
-from rushlight._absent import declare
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from . import _functions, placement_types
+from ._api import (
+    DTensor,
+    distribute_module,
+    distribute_tensor,
+    empty,
+    full,
+    ones,
+    rand,
+    randn,
+    zeros,
+)
+from .placement_types import Partial, Placement, Replicate, Shard
 
 __all__ = [
-    *declare(
-        globals(),
-        "this part of distributed training does not exist yet",
-        """
-        distribute_module distribute_tensor empty full ones rand randn zeros
-        class DTensor Partial Placement Replicate Shard
-        """,
-    ),
+    "DTensor",
+    "Partial",
+    "Placement",
+    "Replicate",
+    "Shard",
+    "distribute_module",
+    "distribute_tensor",
+    "empty",
+    "full",
+    "ones",
+    "rand",
+    "randn",
+    "zeros",
 ]
 
-if TYPE_CHECKING:
 
-    def __getattr__(name: str) -> Any: ...
+def __getattr__(name: str):
+    if name == "experimental":
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
+    from rushlight._names import missing_from
+
+    raise missing_from("torch.distributed.tensor", name, __dir__)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "experimental", "placement_types"]

@@ -9,6 +9,7 @@ import rushlight as torch
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from ._functions import sync_batch_norm
 from .lazy import LazyModuleMixin
 from .module import Module
 
@@ -127,18 +128,22 @@ class _NormBase(Module):
 class _BatchNorm(_NormBase):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         self._check_input_dim(input)
+        share = self._count()
+        mean, var = self.running_mean, self.running_var
+        by_batch = self.training or (mean is None and var is None)
+        if self.training and not self.track_running_stats:
+            mean = var = None
+        return F.batch_norm(input, mean, var, self.weight, self.bias, by_batch, share, self.eps)
+
+    def _count(self) -> float:
+        """Counts this batch, and returns its weight in the running statistics."""
         share = 0.0 if self.momentum is None else self.momentum
-        tracks = self.track_running_stats
-        if self.training and tracks and self.num_batches_tracked is not None:
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
                 # The running statistics are the mean over all batches so far.
                 share = 1.0 / float(self.num_batches_tracked)
-        mean, var = self.running_mean, self.running_var
-        by_batch = self.training or (mean is None and var is None)
-        if self.training and not tracks:
-            mean = var = None
-        return F.batch_norm(input, mean, var, self.weight, self.bias, by_batch, share, self.eps)
+        return share
 
 
 class BatchNorm1d(_BatchNorm):
@@ -288,7 +293,8 @@ class SyncBatchNorm(_BatchNorm):
         num_features, eps, momentum, affine, track_running_stats, bias: as in `BatchNorm2d`.
         process_group: the processes; all of them if None.
 
-    With a single process it is `BatchNorm2d` for any number of dimensions from two.
+    Each process calls the layer on its part of the batch. The result and its gradients are those of `BatchNorm2d` for the
+    whole batch, for any number of dimensions from two. The parts may have different sizes. Evaluation is that of one process.
 
     Raises:
         ValueError: the input has fewer than two dimensions, or no channels.
@@ -323,6 +329,17 @@ class SyncBatchNorm(_BatchNorm):
             )
         if input.size(1) == 0:
             raise ValueError("SyncBatchNorm number of input channels should be non-zero")
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        from rushlight import distributed as dist
+
+        if not self.training or not dist.is_initialized() or dist.get_world_size(self.process_group) == 1:
+            return super().forward(input)
+        self._check_input_dim(input)
+        share = self._count()
+        mean, var = self.running_mean, self.running_var
+        running = (mean, var) if self.track_running_stats and mean is not None and var is not None else None
+        return sync_batch_norm(input, self.weight, self.bias, running, share, self.eps, self.process_group)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:

@@ -7,9 +7,10 @@ import dataclasses
 
 import rushlight as torch
 from rushlight import distributed as dist
-from rushlight.distributed._collectives import broadcast
+from rushlight.distributed._collectives import all_reduce, broadcast
 from rushlight.distributed._objects import all_gather_object
 from rushlight.distributed._reducer import Reducer, Sink, bytes_of
+from rushlight.distributed.algorithms.join import Join, Joinable, JoinHook
 from rushlight.nn.modules.module import Module
 from rushlight.nn.parameter import UninitializedBuffer, UninitializedParameter
 from rushlight.utils._pytree import tree_flatten, tree_unflatten
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["DistributedDataParallel"]
 
 
-class DistributedDataParallel(Module):
+class DistributedDataParallel(Module, Joinable):
     """Trains one module in several processes, each on its part of a batch.
 
     Every process calls the module on its own samples. During the backward pass gradients are averaged over all
@@ -112,6 +113,7 @@ class DistributedDataParallel(Module):
         self.bucket_bytes_cap = bytes_of(25 if bucket_cap_mb is None else bucket_cap_mb)
         self.require_backward_grad_sync = True
         self.require_forward_param_sync = True
+        self._divides_by_all = True
         self._comm_hooks: list[tuple[Callable[..., Any], Any]] = []
         if init_sync:
             self._check_same_parameters(named)
@@ -163,16 +165,16 @@ class DistributedDataParallel(Module):
                         f"  {mine[0]} is {mine[2]} of shape {mine[1]} here, and {theirs[2]} of shape {theirs[1]} there."
                     )
 
-    def _give(self, tensors: list[Any]) -> None:
-        """Rank 0 gives tensors to the others, those of a dtype together."""
+    def _give(self, tensors: list[Any], source: int = 0) -> None:
+        """A rank gives tensors to the others, those of a dtype together."""
         by_dtype: dict[Any, list[Any]] = {}
         for tensor in tensors:
             by_dtype.setdefault(tensor.dtype, []).append(tensor.detach())
         with torch.no_grad():
             for group in by_dtype.values():
                 flat = torch.cat([tensor.reshape(-1) for tensor in group])
-                broadcast(flat, group=self.process_group, group_src=0)
-                if self.process_group._rank != 0:
+                broadcast(flat, group=self.process_group, group_src=source)
+                if self.process_group._rank != source:
                     for tensor, part in zip(group, flat.split([tensor.numel() for tensor in group])):
                         tensor.copy_(part.view(tensor.shape))
 
@@ -181,8 +183,9 @@ class DistributedDataParallel(Module):
         reduces = torch.is_grad_enabled() and self.require_backward_grad_sync
         if reduces:
             self.reducer.check_finished()
-        if self.require_forward_param_sync and self.broadcast_buffers and (buffers := self._buffers_to_give()):
-            self._give(buffers)
+        source = self._begin_pass(reduces) if self._join_config.enable and torch.is_grad_enabled() else 0
+        if self._gives_buffers():
+            self._give(self._buffers_to_give(), source)
         output = self.module(*inputs, **kwargs)
         if reduces:
             self.require_forward_param_sync = True
@@ -194,6 +197,58 @@ class DistributedDataParallel(Module):
                 self.require_forward_param_sync = False
             self.reducer.skip()
         return output
+
+    def _gives_buffers(self) -> bool:
+        return self.require_forward_param_sync and self.broadcast_buffers and bool(self._buffers_to_give())
+
+    def _begin_pass(self, reduces: bool) -> int:
+        """Tells ranks without batches what this pass needs. Returns the rank whose buffers count."""
+        work = Join.notify_join_context(self)
+        if work is not None:
+            (active,) = work.result()
+            if not self._divides_by_all:
+                self.reducer.divide_by = int(active)
+        return self._agree([reduces, self._gives_buffers(), self.process_group._rank])[2]
+
+    def _agree(self, needs: list[int]) -> list[int]:
+        """What a pass of the ranks that have batches needs: a reduction, buffers, and the rank that gives them."""
+        found = torch.tensor([int(need) for need in needs])
+        all_reduce(found, dist.ReduceOp.MAX, self.process_group)
+        return found.tolist()
+
+    def join(
+        self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False
+    ) -> Join:
+        """A context for loops whose number of batches differs between ranks. The others go on without those that are done.
+
+        Args:
+            divide_by_initial_world_size: divide gradients by the number of all ranks, not by that of those with batches.
+            enable: whether to do anything.
+            throw_on_early_termination: raise an error on all ranks once one of them is done.
+
+        >>> callable(torch.nn.parallel.DistributedDataParallel.join)
+        True
+        """
+        return Join(
+            [self],
+            enable,
+            throw_on_early_termination,
+            divide_by_initial_world_size=divide_by_initial_world_size,
+        )
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """What this module does on a rank without batches; `kwargs` may have `divide_by_initial_world_size`."""
+        return _Idle(self, kwargs.get("divide_by_initial_world_size", True))
+
+    @property
+    def join_device(self) -> torch.device:
+        """The device of the parameters."""
+        return self.device
+
+    @property
+    def join_process_group(self) -> Any:
+        """The group."""
+        return self.process_group
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -222,6 +277,12 @@ class DistributedDataParallel(Module):
             raise RuntimeError("register_comm_hook or register_builtin_comm_hook can only be called once.")
         self._comm_hooks.append((hook, state))
         self.reducer.hook = (state, hook)
+
+    def _register_builtin_comm_hook(self, comm_hook_type: Any) -> None:
+        from rushlight.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+        hooks = {"ALLREDUCE": default_hooks.allreduce_hook, "FP16_COMPRESS": default_hooks.fp16_compress_hook}
+        self.register_comm_hook(self.process_group, hooks[comm_hook_type.name])
 
     def _set_static_graph(self) -> None:
         self.static_graph = True
@@ -259,6 +320,30 @@ class DistributedDataParallel(Module):
         super().__setstate__(state)
         self.process_group = dist._groups.resolve(None)
         self._build()
+
+
+class _Idle(JoinHook):
+    """Takes part in the passes of other ranks."""
+
+    def __init__(self, module: DistributedDataParallel, divides_by_all: bool) -> None:
+        self.module = module
+        module._divides_by_all = divides_by_all
+
+    def main_hook(self) -> None:
+        module = self.module
+        reduces, gives, source = module._agree([False, False, -1])
+        if gives:
+            module._give(module._buffers_to_give(), source)
+        if reduces:
+            module.reducer.reduce_nothing()
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        module = self.module
+        source = module._agree([module.process_group._rank if is_last_joiner else -1])[0]
+        module._give(
+            [parameter for _, parameter in module.module.named_parameters()] + module._buffers_to_give(), source
+        )
+        module.reducer.divide_by = module.process_group.size()
 
 
 def _through_sink(output: Any, reducer: Reducer) -> Any:

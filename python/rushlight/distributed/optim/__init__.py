@@ -1,20 +1,25 @@
-"""Optimizers of several processes (`torch.distributed.optim`), which rushlight does not have."""
+"""Optimizers of several processes (`torch.distributed.optim`)."""
 
 from __future__ import annotations
 
 from rushlight._absent import declare
+
+from .post_localSGD_optimizer import PostLocalSGDOptimizer
+from .zero_redundancy_optimizer import ZeroRedundancyOptimizer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "PostLocalSGDOptimizer",
+    "ZeroRedundancyOptimizer",
     *declare(
         globals(),
-        "this part of distributed training does not exist yet",
+        "there are no remote calls",
         """
         as_functional_optim
-        class DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer
+        class DistributedOptimizer
         """,
     ),
 ]

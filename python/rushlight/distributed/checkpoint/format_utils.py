@@ -1,0 +1,37 @@
+"""A checkpoint of several ranks as one file of `torch.save`, and back."""
+
+import rushlight as torch
+
+from ._steps import Steps
+from .default_planner import EverythingPlanner
+from .filesystem import FileSystemReader
+from .state_dict_loader import _load
+from .state_dict_saver import save
+
+__all__ = ["dcp_to_torch_save", "torch_save_to_dcp"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def dcp_to_torch_save(dcp_checkpoint_dir, torch_save_path):
+    """Writes a checkpoint of several ranks as one file.
+
+    Args:
+        dcp_checkpoint_dir: the folder of the checkpoint.
+        torch_save_path: the file.
+    """
+    state: dict = {}
+    _load(state, FileSystemReader(dcp_checkpoint_dir), EverythingPlanner(), Steps(alone=True))
+    torch.save(state, torch_save_path)
+
+
+def torch_save_to_dcp(torch_save_path, dcp_checkpoint_dir):
+    """Writes a file of `torch.save` as a checkpoint that any number of ranks can load.
+
+    Args:
+        torch_save_path: the file.
+        dcp_checkpoint_dir: the folder of the checkpoint.
+    """
+    save(torch.load(torch_save_path), checkpoint_id=dcp_checkpoint_dir, no_dist=True)

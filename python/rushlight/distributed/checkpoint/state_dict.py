@@ -1,0 +1,268 @@
+"""States of models and optimizers under the names of parameters, whatever wraps the model."""
+
+from dataclasses import dataclass
+
+import rushlight as torch
+from rushlight.distributed import _groups
+from rushlight.distributed.tensor import DTensor, distribute_tensor
+from rushlight.nn.parallel import DataParallel, DistributedDataParallel
+from rushlight.optim import Optimizer
+
+__all__ = [
+    "StateDictOptions",
+    "get_model_state_dict",
+    "get_optimizer_state_dict",
+    "get_state_dict",
+    "set_model_state_dict",
+    "set_optimizer_state_dict",
+    "set_state_dict",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+@dataclass
+class StateDictOptions:
+    """What the functions of this module return and take.
+
+    Args:
+        full_state_dict: whole tensors in place of parts.
+        cpu_offload: with `full_state_dict`, rank 0 alone gets the state, and the others an empty one.
+        ignore_frozen_params: leave out parameters that need no gradient.
+        keep_submodule_prefixes: accepted.
+        strict: whether names must fit at loading.
+        broadcast_from_rank0: with `full_state_dict`, rank 0 alone has the state, and gives it to the others.
+        flatten_optimizer_state_dict: one dictionary of names such as ``state.layer.weight.exp_avg``.
+        dsd_fqn_modifiers: accepted.
+    """
+
+    full_state_dict: bool = False
+    cpu_offload: bool = False
+    ignore_frozen_params: bool = False
+    keep_submodule_prefixes: bool = True
+    strict: bool = True
+    broadcast_from_rank0: bool = False
+    flatten_optimizer_state_dict: bool = False
+    dsd_fqn_modifiers: str = "_fqn_modifiers"
+
+    def __post_init__(self):
+        if self.broadcast_from_rank0 and not self.full_state_dict:
+            raise ValueError("full_state_dict must be True when broadcast_from_rank0 is True.")
+
+
+def _clean(model):
+    """The names of a model's parameters and buffers without those of wrappers, by their names in the model."""
+    wrappers = [
+        f"{name}.module." if name else "module."
+        for name, module in model.named_modules()
+        if isinstance(module, (DistributedDataParallel, DataParallel))
+    ]
+    found = {}
+    for name in [name for name, _ in model.named_parameters(remove_duplicate=False)] + list(model.state_dict()):
+        short = name
+        for prefix in sorted(wrappers, key=len, reverse=True):
+            if name.startswith(prefix):
+                short = prefix.removesuffix("module.") + short[len(prefix) :]
+        found[name] = short
+    return found
+
+
+def _returned(value, options):
+    """A value as the options want it."""
+    if isinstance(value, torch.Tensor):
+        if options.full_state_dict and isinstance(value, DTensor):
+            value = value.full_tensor()
+        return value
+    if isinstance(value, dict):
+        return {key: _returned(one, options) for key, one in value.items()}
+    return value
+
+
+def _offered(state, options):
+    if options.full_state_dict and options.cpu_offload and _groups.is_initialized() and _groups.get_rank() != 0:
+        return {}
+    return state
+
+
+def get_model_state_dict(model, *, submodules=None, options=None):
+    """The state of a model, under names without wrappers.
+
+    Args:
+        model: the module.
+        submodules: accepted for None only.
+        options: a `StateDictOptions`.
+    """
+    options = options or StateDictOptions()
+    names = _clean(model)
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    state = {
+        names.get(name, name): _returned(value, options)
+        for name, value in model.state_dict().items()
+        if not (options.ignore_frozen_params and name in frozen)
+    }
+    return _offered(state, options)
+
+
+def _parameters(model):
+    """The names of parameters without wrappers, in the order of the model."""
+    names = _clean(model)
+    return {parameter: names[name] for name, parameter in model.named_parameters()}
+
+
+def _begin(optimizer):
+    """Gives an optimizer its states, by a step that changes nothing."""
+    if optimizer.state:
+        return
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if any(parameter.grad is not None for parameter in parameters):
+        return
+    rates = [group.get("lr") for group in optimizer.param_groups]
+    for parameter in parameters:
+        if parameter.requires_grad:
+            parameter.grad = torch.zeros_like(parameter)
+    for group, rate in zip(optimizer.param_groups, rates):
+        if rate is not None:
+            group["lr"] = torch.tensor(0.0) if isinstance(rate, torch.Tensor) else 0.0
+    optimizer.step()
+    for group, rate in zip(optimizer.param_groups, rates):
+        if rate is not None:
+            group["lr"] = rate
+    optimizer.zero_grad(set_to_none=True)
+
+
+def get_optimizer_state_dict(model, optimizers, *, submodules=None, options=None):
+    """The states of optimizers, under the names of the parameters.
+
+    Args:
+        model: the module whose parameters they have.
+        optimizers: an optimizer or several.
+        submodules: accepted for None only.
+        options: a `StateDictOptions`.
+    """
+    options, names = options or StateDictOptions(), _parameters(model)
+    whole: dict = {"state": {}, "param_groups": []}
+    for optimizer in _several(optimizers):
+        _begin(optimizer)
+        state = optimizer.state_dict()
+        order = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
+        for number, value in state["state"].items():
+            whole["state"][order[number]] = _returned(value, options)
+        for group in state["param_groups"]:
+            whole["param_groups"].append({**group, "params": [order[number] for number in group["params"]]})
+    return _offered(_flat(whole) if options.flatten_optimizer_state_dict else whole, options)
+
+
+def _several(optimizers):
+    return (optimizers,) if isinstance(optimizers, Optimizer) else tuple(optimizers)
+
+
+def _flat(state):
+    flat = {f"state.{name}.{key}": one for name, value in state["state"].items() for key, one in value.items()}
+    for group in state["param_groups"]:
+        for name in group["params"]:
+            flat.update({f"param_groups.{name}.{key}": one for key, one in group.items() if key != "params"})
+    return flat
+
+
+def get_state_dict(model, optimizers, *, submodules=None, options=None):
+    """The states of a model and of optimizers: `get_model_state_dict` and `get_optimizer_state_dict`."""
+    return (
+        get_model_state_dict(model, submodules=submodules, options=options),
+        get_optimizer_state_dict(model, optimizers, submodules=submodules, options=options),
+    )
+
+
+def _given(value, like, options):
+    """A value of a state that is loaded, lying as the parameter or state that it replaces."""
+    if not isinstance(value, torch.Tensor) or isinstance(value, DTensor) or value.dim() == 0:
+        return value
+    if isinstance(like, DTensor):
+        source = 0 if options.broadcast_from_rank0 else None
+        return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=source)
+    return value
+
+
+def _from_first(state, options):
+    """The state of rank 0, on all ranks."""
+    if not options.broadcast_from_rank0:
+        return state
+    from rushlight.distributed._objects import broadcast_object_list
+
+    holder = [state if _groups.get_rank() == 0 else None]
+    broadcast_object_list(holder, 0)
+    return holder[0]
+
+
+def set_model_state_dict(model, model_state_dict, *, options=None):
+    """Loads what `get_model_state_dict` returned.
+
+    Args:
+        model: the module.
+        model_state_dict: the state.
+        options: a `StateDictOptions`.
+
+    Returns:
+        the missing and unexpected names.
+    """
+    options = options or StateDictOptions()
+    given, own = _from_first(model_state_dict, options), model.state_dict()
+    names = _clean(model)
+    long = {short: name for name, short in names.items()}
+    state = {long.get(name, name): value for name, value in given.items()}
+    state = {name: _given(value, own.get(name), options) for name, value in state.items()}
+    return model.load_state_dict(state, strict=options.strict)
+
+
+def set_optimizer_state_dict(model, optimizers, optim_state_dict, *, options=None):
+    """Loads what `get_optimizer_state_dict` returned.
+
+    Args:
+        model: the module whose parameters they have.
+        optimizers: an optimizer or several.
+        optim_state_dict: the state.
+        options: a `StateDictOptions`.
+    """
+    options, names = options or StateDictOptions(), _parameters(model)
+    given = _from_first(optim_state_dict, options)
+    for optimizer in _several(optimizers):
+        _begin(optimizer)
+        own = optimizer.state_dict()
+        order = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
+        whole = _nested(given, own, order) if "param_groups" not in given else given
+        states = {}
+        for number, name in enumerate(order):
+            if name in whole["state"]:
+                like = own["state"].get(number, {})
+                states[number] = {
+                    key: _given(value, like.get(key), options) for key, value in whole["state"][name].items()
+                }
+        by_first = {group["params"][0]: group for group in whole["param_groups"] if group["params"]}
+        groups = []
+        for group in own["param_groups"]:
+            found = by_first.get(order[group["params"][0]]) if group["params"] else None
+            groups.append({**group, **(found or {}), "params": group["params"]})
+        optimizer.load_state_dict({"state": states, "param_groups": groups})
+
+
+def _nested(flat, own, order):
+    """A flat state with the nesting of an optimizer's own."""
+    state = {
+        order[number]: {
+            key: flat[f"state.{order[number]}.{key}"] for key in value if f"state.{order[number]}.{key}" in flat
+        }
+        for number, value in own["state"].items()
+    }
+    groups = []
+    for group in own["param_groups"]:
+        names = [order[number] for number in group["params"]]
+        options = {key: flat.get(f"param_groups.{names[0]}.{key}", value) for key, value in group.items() if names}
+        groups.append({**options, "params": names})
+    return {"state": {name: value for name, value in state.items() if value}, "param_groups": groups}
+
+
+def set_state_dict(model, optimizers, *, model_state_dict, optim_state_dict, options=None):
+    """Loads the states of a model and of optimizers. Returns the missing and unexpected names of the model."""
+    set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
+    return set_model_state_dict(model, model_state_dict, options=options)

@@ -1,0 +1,221 @@
+"""`fully_shard`: a module whose parameters, gradients and optimizer states are spread over ranks (Zhao and others 2023)."""
+
+import functools
+from dataclasses import dataclass
+
+import rushlight as torch
+from rushlight._set_module import set_module
+from rushlight.distributed._groups import get_default_group
+from rushlight.distributed.device_mesh import init_device_mesh
+from rushlight.distributed.tensor import Shard
+
+from ._unit import Unit
+
+
+@dataclass(frozen=True)
+class MixedPrecisionPolicy:
+    """The dtypes of a unit.
+
+    Args:
+        param_dtype: that of the whole parameters, and so of forward and backward; by default that of the rows.
+        reduce_dtype: that in which gradients are averaged; by default that of the gradients.
+        output_dtype: that of the outputs of forward.
+        cast_forward_inputs: whether inputs of forward get `param_dtype`.
+
+    >>> torch.distributed.fsdp.MixedPrecisionPolicy(param_dtype=torch.bfloat16).param_dtype
+    torch.bfloat16
+    """
+
+    param_dtype: torch.dtype | None = None
+    reduce_dtype: torch.dtype | None = None
+    output_dtype: torch.dtype | None = None
+    cast_forward_inputs: bool = True
+
+
+@dataclass
+class OffloadPolicy:
+    """Rows stay where they are.
+
+    >>> torch.distributed.fsdp.OffloadPolicy()
+    OffloadPolicy()
+    """
+
+
+@dataclass
+class CPUOffloadPolicy(OffloadPolicy):
+    """Rows are on the CPU, where they are anyway.
+
+    Args:
+        pin_memory: accepted.
+
+    >>> torch.distributed.fsdp.CPUOffloadPolicy()
+    CPUOffloadPolicy(pin_memory=True)
+    """
+
+    pin_memory: bool = True
+
+
+class UnshardHandle:
+    """What `FSDPModule.unshard(async_op=True)` returns. The parameters are there already."""
+
+    def wait(self):
+        """Returns at once."""
+
+
+class FSDPModule:
+    """The class of modules that `fully_shard` has changed, besides their own."""
+
+    _fsdp_unit: Unit
+
+    def __new__(cls, *args, **kwargs):
+        """Makes a module of the original class."""
+        return cls.__mro__[2](*args, **kwargs)
+
+    def unshard(self, async_op=False):
+        """Gathers the whole parameters."""
+        self._fsdp_unit.unshard()
+        return UnshardHandle() if async_op else None
+
+    def reshard(self):
+        """Gives back the memory of the whole parameters."""
+        self._fsdp_unit.reshard()
+
+    def _set(self, name, value, recurse):
+        for module in self.modules() if recurse else [self]:
+            if isinstance(module, FSDPModule):
+                setattr(module._fsdp_unit, name, value)
+
+    def set_requires_gradient_sync(self, requires_gradient_sync, *, recurse=True):
+        """Whether backward averages gradients. Otherwise they are added up, whole, on each rank."""
+        self._set("syncs", requires_gradient_sync, recurse)
+
+    def set_requires_all_reduce(self, requires_all_reduce, *, recurse=True):
+        """Whether gradients are averaged over the first dimension of a mesh of two."""
+        self._set("reduces_copies", requires_all_reduce, recurse)
+
+    def set_reshard_after_forward(self, reshard_after_forward, recurse=True):
+        """Whether forward gives the whole parameters back; backward gathers them again."""
+        self._set("reshards_after_forward", reshard_after_forward, recurse)
+
+    def set_reshard_after_backward(self, reshard_after_backward, *, recurse=True):
+        """Whether backward gives the whole parameters back."""
+        self._set("reshards_after_backward", reshard_after_backward, recurse)
+
+    def set_gradient_divide_factor(self, factor):
+        """Divides sums of gradients by a number, in place of that of the ranks."""
+        self._set("divide_by", factor, False)
+
+    set_reduce_scatter_divide_factor = set_gradient_divide_factor
+
+    def set_unshard_in_backward(self, unshard_in_backward):
+        """Whether backward gathers the whole parameters."""
+        self._set("unshards_in_backward", unshard_in_backward, False)
+
+    def set_is_last_backward(self, is_last_backward):
+        """Accepted; each backward pass ends by itself."""
+
+    def set_modules_to_forward_prefetch(self, modules):
+        """Accepted; parameters are gathered when they are needed."""
+
+    def set_modules_to_backward_prefetch(self, modules):
+        """Accepted; parameters are gathered when they are needed."""
+
+
+def fully_shard(
+    module,
+    *,
+    mesh=None,
+    reshard_after_forward=None,
+    shard_placement_fn=None,
+    mp_policy=MixedPrecisionPolicy(),  # it cannot change
+    offload_policy=OffloadPolicy(),
+    ignored_params=None,
+):
+    """Spreads the parameters of a module over the ranks of a mesh.
+
+    Call it for the layers of a model and then for the model. Each call makes a unit of the parameters that belong to none yet: they
+    are gathered when the module's forward and backward begin, and their memory is given back. The parameters become `DTensor`s of
+    this rank's rows; an optimizer made afterwards steps on them.
+
+    Args:
+        module: the module, which is changed. Its class gets `FSDPModule` as a base.
+        mesh: of one dimension, or of two: copies, and ranks that share a copy. By default all ranks share one.
+        reshard_after_forward: give back the memory after forward; by default True for all modules but the outermost.
+        shard_placement_fn: may return ``Shard(0)`` for each parameter.
+        mp_policy: a `MixedPrecisionPolicy`.
+        offload_policy: accepted; rows are on the CPU.
+        ignored_params: a set of parameters that stay as they are.
+
+    Returns:
+        the module.
+
+    Raises:
+        ValueError: the module is a container without forward, or a parameter is a scalar.
+        NotImplementedError: a list of modules, or rows of another dimension.
+
+    >>> dist = torch.distributed
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    >>> model = dist.fsdp.fully_shard(torch.nn.Linear(2, 3))
+    >>> model.weight.placements, model(torch.ones(1, 2)).shape
+    ((Shard(dim=0),), torch.Size([1, 3]))
+    >>> dist.destroy_process_group()
+    """
+    if isinstance(module, (list, tuple)):
+        raise NotImplementedError("fully_shard of a list of modules\n  Call it for each of them.")
+    if isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)):
+        raise ValueError(f"fully_shard does not support containers that do not implement forward: {module}")
+    if isinstance(module, FSDPModule):
+        raise AssertionError(f"Each distinct composable distributed API can only be applied to a module once: {module}")
+    if mesh is None:
+        mesh = init_device_mesh("cpu", (get_default_group().size(),))
+    if mesh.ndim not in (1, 2):
+        raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
+    ignored = set(ignored_params or ())
+    for parameter in module.parameters():
+        placement = shard_placement_fn(parameter) if shard_placement_fn is not None else None
+        if placement is not None and placement != Shard(0):
+            raise NotImplementedError(f"parameters are cut into rows, not into {placement}")
+    for part in module.modules():
+        # A module is the outermost until another one around it is given.
+        if isinstance(part, FSDPModule) and part._fsdp_unit.is_outermost:
+            part._fsdp_unit.is_outermost = False
+    module._fsdp_unit = Unit(module, mesh, mp_policy, reshard_after_forward, ignored)
+    kind = type(module)
+    module.__class__ = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {"__module__": kind.__module__})
+    return module
+
+
+def register_fsdp_forward_method(module, method_name):
+    """Lets a method of a module gather the parameters, as forward does. Other modules are left alone.
+
+    Args:
+        module: the module.
+        method_name: the name of the method.
+
+    Raises:
+        ValueError: there is no such method.
+    """
+    if not isinstance(module, FSDPModule):
+        return
+    if not hasattr(module, method_name):
+        raise ValueError(f"{type(module)} does not have a method {method_name}")
+    method, unit = getattr(module, method_name), module._fsdp_unit
+
+    @functools.wraps(method)
+    def wrapper(*args, **kwargs):
+        args, kwargs = unit.before_forward(module, args, kwargs)
+        return unit.after_forward(module, args, method(*args, **kwargs))
+
+    setattr(module, method_name, wrapper)
+
+
+set_module(
+    "rushlight.distributed.fsdp",
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    UnshardHandle,
+    fully_shard,
+    register_fsdp_forward_method,
+)

@@ -1,0 +1,282 @@
+"""The functions that `DTensor` takes part in."""
+
+import rushlight as torch
+from rushlight import Tensor
+from rushlight._C import DisableTorchFunctionSubclass
+from rushlight._handlers import (
+    OF_THE_ELEMENTS,
+    answered_by,
+    elements,
+    name_of,
+    own_node,
+    registering,
+    write_attribute,
+)
+
+from ._api import DTensor, wrapped
+from ._layout import Spec, cut, everywhere
+from .placement_types import Partial, Shard
+
+#: Functions of each element alone. Their results lie like their arguments.
+ELEMENTWISE = frozenset(
+    """abs acos add addcdiv addcmul asin atan atan2 bernoulli bfloat16 bitwise_and bitwise_not bitwise_or bitwise_xor ceil
+    celu clamp clamp_max clamp_min copysign cos cosh deg2rad div double elu empty_like eq erf erfc erfinv exp exp2 expm1
+    fill float float_power floor floor_divide fmax fmin fmod frac full_like ge gelu gt half hardsigmoid hardswish hardtanh
+    heaviside hypot int isclose isfinite isinf isnan isneginf isposinf ldexp le leaky_relu lerp lgamma log log10 log1p log2
+    logical_and logical_not logical_or logical_xor logit logsigmoid long lt masked_fill maximum minimum mish mul multiply
+    nan_to_num ne neg negative nextafter ones_like pow rad2deg reciprocal relu relu6 remainder round rsqrt rsub selu sgn
+    sigmoid sign signbit silu sin sinc sinh softplus softsign sqrt square sub subtract tan tanh threshold to true_divide
+    trunc type type_as where xlogy zero zeros_like __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__
+    __rtruediv__ __div__ __rdiv__ __pow__ __rpow__ __neg__ __abs__ __lt__ __le__ __gt__ __ge__ __and__ __or__ __xor__
+    __invert__ __floordiv__ __mod__""".split()
+)
+#: Functions that keep a part as it is, whatever it means.
+OF_THE_PART = frozenset("detach clone alias contiguous data".split())
+#: Methods that concern the part's memory or history.
+HISTORY = frozenset(
+    """backward register_hook register_post_accumulate_grad_hook data_ptr _backward_hooks requires_grad_
+    detach_""".split()
+)
+#: Methods that give a tensor another shape in place.
+RESHAPES = frozenset(
+    "as_strided_ resize_ resize_as_ set_ squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_".split()
+)
+
+TABLE: dict = {}
+handles = registering(TABLE)
+
+
+def mapped(value, function):
+    """A value of lists, tuples and dictionaries with each `DTensor` replaced."""
+    if isinstance(value, DTensor):
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        made = [mapped(one, function) for one in value]
+        return getattr(type(value), "_make", type(value))(made)
+    if isinstance(value, dict):
+        return {key: mapped(one, function) for key, one in value.items()}
+    return value
+
+
+def tensors_in(value, kind):
+    """The tensors of a class in a value of lists, tuples and dictionaries."""
+    if isinstance(value, kind):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [tensor for one in value for tensor in tensors_in(one, kind)]
+    if isinstance(value, dict):
+        return [tensor for one in value.values() for tensor in tensors_in(one, kind)]
+    return []
+
+
+def answer(cls, func, args, kwargs):
+    """Calls a function with tensors of which some are on a mesh."""
+    name, written = name_of(func)
+    if written:
+        return write_attribute(func, *args)
+    if name in OF_THE_ELEMENTS or name in HISTORY:
+        with DisableTorchFunctionSubclass():
+            return func(*args, **kwargs)
+    if name in TABLE:
+        return TABLE[name](func, *args, **kwargs)
+    if name in OF_THE_PART:
+        spec = args[0]._spec
+        result = func(elements(args[0]), *args[1:], **kwargs)
+        return wrapped(result, spec)
+    if name in RESHAPES:
+        raise NotImplementedError(f"{name}: a DTensor keeps its shape\n  {name[:-1]} returns another tensor.")
+    if name.startswith(("_fused_", "_foreach_")) and name != "_foreach_norm":
+        return of_lists(func, args, kwargs)
+    given = tensors_in((args, kwargs), DTensor)
+    specs = [tensor._spec for tensor in given]
+    if len({spec.mesh for spec in specs}) > 1:
+        raise RuntimeError(
+            f"{name}: the tensors are on different meshes: {sorted({repr(spec.mesh) for spec in specs})}"
+        )
+    for one in tensors_in((args, kwargs), Tensor):
+        if not isinstance(one, DTensor) and one.dim() > 0:
+            raise RuntimeError(
+                f"{name}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling "
+                "distributed operators!"
+            )
+    if all(spec.replicated for spec in specs):
+        return whole(func, name, args, kwargs, given[0]._spec.mesh)
+    if name.rstrip("_") in ELEMENTWISE or name in ELEMENTWISE:
+        wanted = lie_alike(specs)
+        if wanted is not None:
+            return elementwise(func, name, args, kwargs, wanted)
+    return whole(func, name, args, kwargs, given[0]._spec.mesh)
+
+
+def lie_alike(specs):
+    """How the parts of an elementwise function shall lie. None if the shapes are broadcast in another way than from one element."""
+    large = [spec for spec in specs if spec.shape.numel() != 1 or len(spec.shape) > 0]
+    if not large or any(spec.shape != large[0].shape for spec in large):
+        return None
+    chosen = next((spec for spec in large if not spec.partial and not spec.replicated), large[0])
+    return None if chosen.partial else chosen
+
+
+def elementwise(func, name, args, kwargs, spec):
+    def part(tensor):
+        if len(tensor._spec.shape) == 0:
+            return tensor.full_tensor()
+        return elements(
+            tensor if tensor._spec.placements == spec.placements else tensor.redistribute(placements=spec.placements)
+        )
+
+    first = args[0] if args else None
+    if name.endswith("_") and not name.startswith("__") and isinstance(first, DTensor) and first._spec != spec:
+        return whole(func, name, args, kwargs, spec.mesh)
+    result = func(*mapped(args, part), **mapped(kwargs, part))
+    if name.endswith("_") and not name.startswith("__") and isinstance(first, DTensor):
+        return first
+    return wrapped(result, spec) if isinstance(result, Tensor) else result
+
+
+def whole(func, name, args, kwargs, mesh):
+    """Calls a function with whole tensors, on every rank. The results are on every rank."""
+    changes = name.endswith("_") and not name.endswith("__") and bool(args) and isinstance(args[0], DTensor)
+    if changes and not args[0]._spec.replicated:
+        target = args[0]
+        result = func(
+            target.full_tensor().clone(), *mapped(args[1:], DTensor.full_tensor), **mapped(kwargs, DTensor.full_tensor)
+        )
+        for dim, placement in enumerate(target._spec.placements):
+            if isinstance(placement, Shard):
+                result = cut(result, target._spec, dim)
+            elif isinstance(placement, Partial) and mesh.get_coordinate()[dim] != 0:
+                result = torch.zeros_like(result)
+        elements(target).copy_(result)
+        return target
+    replicated = lambda tensor: elements(tensor) if tensor._spec.replicated else tensor.full_tensor()
+    result = func(*mapped(args, replicated), **mapped(kwargs, replicated))
+    return args[0] if changes else on_every_rank(result, mesh)
+
+
+def on_every_rank(value, mesh):
+    """The tensors in a result, as tensors on a mesh."""
+    if isinstance(value, Tensor):
+        return wrapped(value, Spec(mesh, everywhere(mesh), value.shape))
+    if isinstance(value, (list, tuple)):
+        made = [on_every_rank(one, mesh) for one in value]
+        return getattr(type(value), "_make", type(value))(made)
+    return value
+
+
+def of_lists(func, args, kwargs):
+    """A function of lists whose members at one place lie alike: the steps of optimizers, and `_foreach` functions."""
+    leading = next((one for one in args if isinstance(one, (list, tuple)) and tensors_in(one, DTensor)), ())
+    lists = [one for one in args if isinstance(one, (list, tuple)) and len(one) == len(leading)]
+    for members in zip(*lists):
+        specs = {tensor._spec.placed(tensor._spec.placements) for tensor in members if isinstance(tensor, DTensor)}
+        if len(specs) > 1:
+            raise RuntimeError(f"{name_of(func)[0]}: tensors at one place of the lists lie differently: {specs}")
+    result = func(*mapped(args, elements), **mapped(kwargs, elements))
+    if not isinstance(result, (list, tuple)):
+        return result
+    specs = [one._spec if isinstance(one, DTensor) else None for one in leading]
+    return type(result)(wrapped(one, spec) if spec else one for one, spec in zip(result, specs))
+
+
+@handles("_fused_step")
+def _fused_step(func, tensors, *args):
+    specs = {tensor._spec for tensor in tensors if isinstance(tensor, DTensor)}
+    if len(specs) > 1:
+        raise RuntimeError(f"the parameter, its gradient and its state lie differently: {specs}")
+    return func([elements(tensor) if isinstance(tensor, DTensor) else tensor for tensor in tensors], *args)
+
+
+@handles("shape")
+def _shape(func, tensor):
+    return tensor._spec.shape
+
+
+@handles("size")
+def _size(func, tensor, dim=None):
+    return tensor._spec.shape if dim is None else tensor._spec.shape[dim]
+
+
+@handles("dim", "ndim", "ndimension")
+def _dim(func, tensor):
+    return len(tensor._spec.shape)
+
+
+@handles("numel", "nelement")
+def _numel(func, tensor):
+    return tensor._spec.shape.numel()
+
+
+@handles("stride")
+def _stride(func, tensor, dim=None):
+    return tensor._spec.stride if dim is None else tensor._spec.stride[dim]
+
+
+@handles("is_contiguous")
+def _is_contiguous(func, tensor, *args, **kwargs):
+    return True
+
+
+@handles("__len__")
+def _len(func, tensor):
+    return tensor._spec.shape[0]
+
+
+@handles("layout")
+def _layout(func, tensor):
+    return torch.strided
+
+
+@handles("grad_fn")
+def _grad_fn(func, tensor):
+    with DisableTorchFunctionSubclass():
+        return own_node(func(tensor))
+
+
+@handles("grad")
+def _grad(func, tensor):
+    with DisableTorchFunctionSubclass():
+        grad = func(tensor)
+    return None if grad is None else wrapped(elements(grad), tensor._spec)
+
+
+@handles("copy_")
+def _copy(func, target, source, non_blocking=False):
+    if not isinstance(target, DTensor):
+        return func(target, source.full_tensor(), non_blocking)
+    if not isinstance(source, DTensor):
+        if source.dim() > 0:
+            raise RuntimeError(
+                "copy_: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling "
+                "distributed operators!"
+            )
+        func(elements(target), source, non_blocking)
+        return target
+    if source._spec.shape != target._spec.shape:
+        return whole(func, "copy_", (target, source, non_blocking), {}, target._spec.mesh)
+    func(elements(target), elements(source.redistribute(placements=target._spec.placements)), non_blocking)
+    return target
+
+
+@handles("sum")
+def _sum(func, tensor, *args, **kwargs):
+    spec = tensor._spec
+    if args or kwargs or any(placement.is_partial() for placement in spec.placements):
+        return whole(func, "sum", (tensor, *args), kwargs, spec.mesh)
+    parts = tuple(Partial() if placement.is_shard() else placement for placement in spec.placements)
+    return wrapped(func(elements(tensor)), Spec(spec.mesh, parts, torch.Size())).redistribute(
+        placements=everywhere(spec.mesh)
+    )
+
+
+@handles("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
+def _new(func, tensor, *args, **kwargs):
+    return on_every_rank(func(elements(tensor), *args, **kwargs), tensor._spec.mesh)
+
+
+@handles("_foreach_norm")
+def _foreach_norm(func, tensors, *args, **kwargs):
+    return tuple(torch.linalg.vector_norm(tensor, *args, **kwargs) for tensor in tensors)
+
+
+answered_by(DTensor, answer)

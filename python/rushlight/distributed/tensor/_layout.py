@@ -1,0 +1,152 @@
+"""Where the parts of a tensor are, and how they move: functions of the plain tensors that the ranks have."""
+
+import math
+from typing import NamedTuple
+
+import rushlight as torch
+from rushlight.distributed import _collectives
+from rushlight.distributed._functional_collectives import _op
+from rushlight.distributed.device_mesh import DeviceMesh
+
+from .placement_types import Partial, Placement, Replicate, Shard
+
+
+class Spec(NamedTuple):
+    """The mesh of a tensor, its placement along each dimension of the mesh, and the shape of the whole."""
+
+    mesh: DeviceMesh
+    placements: tuple[Placement, ...]
+    shape: torch.Size
+
+    @property
+    def stride(self):
+        return tuple(math.prod(self.shape[dim + 1 :]) for dim in range(len(self.shape)))
+
+    @property
+    def replicated(self):
+        return all(placement.is_replicate() for placement in self.placements)
+
+    @property
+    def partial(self):
+        return any(placement.is_partial() for placement in self.placements)
+
+    def placed(self, placements):
+        return self._replace(placements=tuple(placements))
+
+
+def everywhere(mesh):
+    """The placements of a tensor that every rank has."""
+    return (Replicate(),) * mesh.ndim
+
+
+def checked(placements, mesh, dims):
+    """Placements with dimensions counted from the front.
+
+    Raises:
+        ValueError: their number is not that of the mesh's dimensions, or a dimension does not exist.
+    """
+    placements = everywhere(mesh) if placements is None else tuple(placements)
+    if len(placements) != mesh.ndim:
+        raise ValueError(
+            f"`placements` must have the same length as `device_mesh.ndim`! Found placements length: {len(placements)}, "
+            f"and device_mesh.ndim: {mesh.ndim}."
+        )
+    found = []
+    for placement in placements:
+        if isinstance(placement, Shard):
+            if not -dims <= placement.dim < dims:
+                raise ValueError(f"{placement}: the tensor has {dims} dimensions")
+            placement = Shard(placement.dim % dims)
+        found.append(placement)
+    return tuple(found)
+
+
+def bounds(size, parts, index):
+    """The first row and the number of rows of a part."""
+    rows = -(-size // parts)
+    first = min(index * rows, size)
+    return first, min(rows, size - first)
+
+
+def local_shape(spec, count=None):
+    """The shape of this rank's part, after the first `count` dimensions of the mesh."""
+    shape, place = list(spec.shape), spec.mesh.get_coordinate()
+    for dim, placement in enumerate(spec.placements[:count]):
+        if isinstance(placement, Shard):
+            shape[placement.dim] = bounds(shape[placement.dim], spec.mesh.size(dim), place[dim])[1]
+    return torch.Size(shape)
+
+
+def cut(tensor, spec, mesh_dim):
+    """This rank's part of a tensor along a dimension of the mesh."""
+    dim = spec.placements[mesh_dim].dim
+    first, rows = bounds(tensor.size(dim), spec.mesh.size(mesh_dim), spec.mesh.get_coordinate()[mesh_dim])
+    return tensor.narrow(dim, first, rows).contiguous()
+
+
+def _joined(local, spec, mesh_dim):
+    """The parts of all ranks along a dimension of the mesh, joined."""
+    dim, count = spec.placements[mesh_dim].dim, spec.mesh.size(mesh_dim)
+    whole = local_shape(spec, mesh_dim)
+    parts = []
+    for index in range(count):
+        shape = list(whole)
+        shape[dim] = bounds(whole[dim], count, index)[1]
+        parts.append(local.new_empty(shape))
+    _collectives.all_gather(parts, local.contiguous(), spec.mesh.get_group(mesh_dim))
+    return torch.cat(parts, dim)
+
+
+def moved(local, spec, placements):
+    """This rank's part under other placements. All ranks of the mesh call it."""
+    pairs = list(zip(spec.placements, placements))
+    # Parts of parts are joined from the last dimension of the mesh to the first that changes, and cut again.
+    first = next((dim for dim, (now, wanted) in enumerate(pairs) if now != wanted), len(pairs))
+    for mesh_dim in reversed(range(first, len(pairs))):
+        now = spec.placements[mesh_dim]
+        if isinstance(now, Shard):
+            local = _joined(local, spec, mesh_dim)
+        elif isinstance(now, Partial) and now != placements[mesh_dim]:
+            local = local.clone(memory_format=torch.contiguous_format)
+            _collectives.all_reduce(local, _op(now.reduce_op), spec.mesh.get_group(mesh_dim))
+    target = spec.placed(placements)
+    for mesh_dim in range(first, len(pairs)):
+        wanted = placements[mesh_dim]
+        if isinstance(wanted, Shard):
+            local = cut(local, target, mesh_dim)
+        elif isinstance(wanted, Partial) and spec.placements[mesh_dim] != wanted:
+            if wanted.reduce_op != "sum":
+                raise ValueError(f"a whole tensor cannot become {wanted}")
+            # One rank keeps the values, so that the sum is exact.
+            local = local if spec.mesh.get_coordinate()[mesh_dim] == 0 else torch.zeros_like(local)
+    return local
+
+
+class Redistribute(torch.autograd.Function):
+    """`moved`, through which gradients pass."""
+
+    @staticmethod
+    def forward(ctx, local, spec, placements):
+        ctx.spec, ctx.placements = spec, placements
+        result = moved(local, spec, placements)
+        return result.clone() if result is local else result
+
+    @staticmethod
+    def backward(ctx, grad):
+        # The gradient of a sum is that of each of its parts.
+        whole = lambda placements: tuple(Replicate() if one.is_partial() else one for one in placements)
+        target = ctx.spec.placed(whole(ctx.placements))
+        return Redistribute.apply(grad, target, whole(ctx.spec.placements)), None, None
+
+
+class GradientPlaced(torch.autograd.Function):
+    """A tensor as it is, whose gradient comes in some placements and leaves in those of the tensor."""
+
+    @staticmethod
+    def forward(ctx, local, spec, placements):
+        ctx.spec, ctx.placements = spec, placements
+        return local.view_as(local)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return Redistribute.apply(grad, ctx.spec.placed(ctx.placements), ctx.spec.placements), None, None

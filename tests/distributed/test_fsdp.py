@@ -1,0 +1,262 @@
+"""`fully_shard`: training with parameters in parts is training, and memory is given back."""
+
+import copy
+
+import pytest
+
+import rushlight as torch
+from rushlight import distributed as dist
+from rushlight import nn
+from rushlight.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+from rushlight.distributed.tensor import DTensor, Replicate, Shard
+from rushlight.nn import functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(3 * width, width)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+class Net(nn.Module):
+    """Blocks, and one weight in two places."""
+
+    def __init__(self, width=7, tokens=11):
+        super().__init__()
+        self.embedding = nn.Embedding(tokens, width)
+        self.blocks = nn.ModuleList(Block(width) for _ in range(3))
+        self.head = nn.Linear(width, tokens, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, x):
+        x = self.embedding(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def _net():
+    torch.manual_seed(0)
+    return Net()
+
+
+def _shard(net, **options):
+    for block in net.blocks:
+        fully_shard(block, **options)
+    return fully_shard(net, **options)
+
+
+def _loss(net, data):
+    return F.cross_entropy(net(data).flatten(0, 1).float(), data.roll(1, 1).flatten())
+
+
+def _data(rank, size):
+    data = torch.randint(11, (12, 5), generator=torch.Generator().manual_seed(1))
+    return data, data.chunk(size)[rank]
+
+
+def _compare(net, alone, **tolerance):
+    names = dict(alone.named_parameters())
+    found = dict(net.named_parameters())
+    assert found.keys() == names.keys()
+    for name, parameter in found.items():
+        assert isinstance(parameter, DTensor) and parameter.shape == names[name].shape
+        torch.testing.assert_close(parameter.full_tensor(), names[name].detach(), **tolerance)
+
+
+def _trains(rank, size, options):
+    whole, own = _data(rank, size)
+    alone, net = _net(), _shard(_net(), **options)
+    assert isinstance(net, FSDPModule) and isinstance(net, Net) and type(net).__name__ == "FSDPNet"
+    optimizers = [torch.optim.AdamW(one.parameters(), 0.01) for one in (alone, net)]
+    for _ in range(3):
+        for optimizer, one, data in zip(optimizers, (alone, net), (whole, own)):
+            optimizer.zero_grad()
+            _loss(one, data).backward()
+        for expected, found in zip(alone.parameters(), net.parameters()):
+            torch.testing.assert_close(found.grad.full_tensor(), expected.grad, rtol=1e-4, atol=1e-6)
+        norms = [torch.nn.utils.clip_grad_norm_(one.parameters(), 0.5) for one in (alone, net)]
+        torch.testing.assert_close(norms[1].full_tensor(), norms[0])
+        for optimizer in optimizers:
+            optimizer.step()
+    _compare(net, alone, rtol=1e-4, atol=1e-5)
+    assert net.head.weight is net.embedding.weight
+    # Each rank has its rows and states of them only.
+    rows = -(-11 // size)
+    assert net.head.weight.to_local().shape[0] == max(0, min(rows, 11 - rank * rows))
+    assert optimizers[1].state[net.head.weight]["exp_avg"].to_local().shape == net.head.weight.to_local().shape
+    state = net.state_dict()
+    assert all(isinstance(value, DTensor) and value.placements == (Shard(0),) for value in state.values())
+    again = _shard(Net())
+    again.load_state_dict(state)
+    _compare(again, alone, rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(again(own), alone(own), rtol=1e-4, atol=1e-5)
+    assert not again._fsdp_unit.is_whole
+
+
+@pytest.mark.parametrize("options", [{}, {"reshard_after_forward": False}, {"reshard_after_forward": True}], ids=str)
+@pytest.mark.parametrize("size", [2, 3])
+def test_training(ranks, size, options):
+    ranks(_trains, size, size, options)
+
+
+def _memory(rank):
+    net = _shard(_net())
+    seen = []
+
+    def look(*_):
+        seen.append([block._fsdp_unit.is_whole for block in net.blocks])
+
+    for block in net.blocks:
+        block.up.register_forward_hook(look)
+        block.up.register_full_backward_pre_hook(look)
+    _loss(net, _data(rank, 2)[1]).backward()
+    one = lambda k: [number == k for number in range(3)]
+    assert seen == [one(0), one(1), one(2), one(2), one(1), one(0)]
+    for unit in (net, *net.blocks):
+        pieces = unit._fsdp_unit.pieces
+        assert pieces and all(piece.whole.untyped_storage().nbytes() == 0 for piece in pieces)
+        assert all(piece.whole.grad is None for piece in pieces)
+
+
+def test_memory_is_given_back(ranks):
+    ranks(_memory, 2)
+
+
+def _accumulates(rank):
+    whole, own = _data(rank, 2)
+    alone, net = _net(), _shard(_net())
+    net.set_requires_gradient_sync(False)
+    _loss(net, own).backward()
+    assert all(parameter.grad is None for parameter in net.parameters())
+    net.set_requires_gradient_sync(True)
+    _loss(net, own).backward()
+    _loss(net, own).backward()
+    for _ in range(3):
+        _loss(alone, whole).backward()
+    for expected, found in zip(alone.parameters(), net.parameters()):
+        torch.testing.assert_close(found.grad.full_tensor(), expected.grad, rtol=1e-4, atol=1e-6)
+    net.zero_grad()
+    for module in (net, *net.blocks):
+        module.set_gradient_divide_factor(1.0)
+    _loss(net, own).backward()
+    torch.testing.assert_close(net.head.weight.grad.full_tensor(), alone.head.weight.grad * 2 / 3, rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_add_up(ranks):
+    ranks(_accumulates, 2)
+
+
+def _mixed(rank):
+    whole, own = _data(rank, 2)
+    alone, net = _net(), _net()
+    for block in net.blocks:
+        fully_shard(block, mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32))
+    fully_shard(net, mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32, torch.float32))
+    dtypes = []
+    net.blocks[0].up.register_forward_hook(lambda module, args, out: dtypes.append((module.weight.dtype, out.dtype)))
+    loss = _loss(net, own)
+    loss.backward()
+    _loss(alone, whole).backward()
+    assert dtypes == [(torch.bfloat16, torch.bfloat16)]
+    with torch.no_grad():
+        assert net(own).dtype == torch.float32
+    for expected, found in zip(alone.parameters(), net.parameters()):
+        assert found.dtype == found.grad.dtype == torch.float32
+        torch.testing.assert_close(found.grad.full_tensor(), expected.grad, rtol=0.1, atol=5e-3)
+
+
+def test_mixed_precision(ranks):
+    ranks(_mixed, 2)
+
+
+def _copies(rank):
+    mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("copies", "rows"))
+    whole, own = _data(rank, 4)
+    alone, net = _net(), _shard(_net(), mesh=mesh)
+    assert net.head.weight.placements == (Replicate(), Shard(0))
+    optimizers = [torch.optim.SGD(one.parameters(), 0.1) for one in (alone, net)]
+    for _ in range(2):
+        for optimizer, one, data in zip(optimizers, (alone, net), (whole, own)):
+            optimizer.zero_grad()
+            _loss(one, data).backward()
+            optimizer.step()
+    _compare(net, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_copies_of_parts(ranks):
+    ranks(_copies, 4)
+
+
+def _checkpoints(rank):
+    whole, own = _data(rank, 2)
+    alone, net = _net(), _net()
+    for block in net.blocks:
+        block.forward = (lambda forward: lambda x: torch.utils.checkpoint.checkpoint(forward, x, use_reentrant=False))(
+            block.forward
+        )
+    _shard(net)
+    _loss(alone, whole).backward()
+    _loss(net, own).backward()
+    for expected, found in zip(alone.parameters(), net.parameters()):
+        torch.testing.assert_close(found.grad.full_tensor(), expected.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_recomputed_activations(ranks):
+    ranks(_checkpoints, 2)
+
+
+def _others(rank):
+    class Partly(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused, self.frozen = (
+                nn.Linear(4, 4),
+                nn.Linear(4, 4),
+                nn.Linear(4, 4).requires_grad_(False),
+            )
+
+        def forward(self, x):
+            return self.frozen(self.used(x))
+
+        def features(self, x):
+            return self.used(x)
+
+    net = Partly()
+    alone, kept = copy.deepcopy(net), net.frozen.bias
+    fully_shard(net, ignored_params={kept})
+    assert net.frozen.bias is kept and not isinstance(kept, DTensor)
+    x = torch.ones(3, 4)
+    net(x).sum().backward()
+    alone(x).sum().backward()
+    torch.testing.assert_close(net.used.weight.grad.full_tensor(), alone.used.weight.grad)
+    # Unused parameters of a unit have gradients of zeros, unlike frozen ones.
+    assert net.unused.weight.grad.full_tensor().abs().sum() == 0 and net.frozen.weight.grad is None
+    register_fsdp_forward_method(net, "features")
+    torch.testing.assert_close(net.features(x), alone.features(x))
+    net.unshard()
+    assert not isinstance(net.used.weight, DTensor) and torch.equal(net.used.weight, alone.used.weight)
+    net.reshard()
+    assert isinstance(net.used.weight, DTensor)
+    net.double()
+    assert net.used.weight.dtype == torch.float64
+    for call, error, text in (
+        (lambda: fully_shard(net), AssertionError, "only be applied to a module once"),
+        (lambda: fully_shard(nn.ModuleList([net])), ValueError, "do not implement forward"),
+        (lambda: fully_shard([net]), NotImplementedError, "Call it for each of them"),
+        (lambda: fully_shard(nn.Linear(2, 2), shard_placement_fn=lambda p: Shard(1)), NotImplementedError, "rows"),
+    ):
+        with pytest.raises(error, match=text):
+            call()
+    scalar = nn.Module()
+    scalar.x = nn.Parameter(torch.tensor(1.0))
+    with pytest.raises(ValueError, match="doesn't support scalar parameters"):
+        fully_shard(scalar)
+
+
+def test_other_parameters(ranks):
+    ranks(_others, 2)
