@@ -87,7 +87,7 @@ def _file():
 def _images(as_file):
     """The file reader of the example."""
     sys.path.append(str(Path(__file__).parents[2] / "examples"))
-    from hogwild_digits import read_idx
+    from digits import read_idx
 
     images = struct.pack(">IIII", 0x803, 3, 4, 4) + bytes(48)
     labels = struct.pack(">II", 0x801, 5) + bytes(5)
