@@ -11,16 +11,13 @@ that all copies stay equal, and equal to those that one process would have.
 Rank 0 prints the progress and writes the model and the curve.
 """
 
-import argparse
-import math
 import os
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 import plot
-from digits import build, load_digits, load_mnist, split
+from digits import argument_parser, build, check_arguments, load_digits, load_mnist, split
 
 import rushlight as torch
 import rushlight.multiprocessing as mp
@@ -95,22 +92,13 @@ def work_in_group(options, data):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", metavar="FOLDER", help="MNIST IDX files, plain or .gz (default: the UCI digits)")
+    parser = argument_parser(__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=2, help="how many, unless torchrun starts them; %(default)s")
     parser.add_argument("--epochs", type=int, default=30, help="default %(default)s")
-    parser.add_argument("--model", choices=["mlp", "cnn"], default="mlp", help="default %(default)s")
     parser.add_argument("--lr", type=float, default=0.1, help="learning rate at the start (default %(default)s)")
     parser.add_argument("--batch-size", type=int, default=64, help="of all processes together (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("runs/digits"), help="default %(default)s")
     options = parser.parse_args()
-    if min(options.processes, options.epochs, options.batch_size) < 1:
-        parser.error("--processes, --epochs and --batch-size must be at least 1")
-    if not 0 < options.lr < math.inf:
-        parser.error("--lr must be a number above 0")
-    if not 0 <= options.seed < 2**32:
-        parser.error("--seed must lie between 0 and 2**32 - 1")
+    check_arguments(parser, options)
     return options
 
 

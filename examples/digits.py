@@ -1,5 +1,6 @@
-"""The data and the models of the programs that classify digits."""
+"""The data, the models and the command lines of the programs that classify digits."""
 
+import argparse
 import gzip
 import math
 import struct
@@ -105,3 +106,23 @@ def accuracy(model, images, labels):
             for at in range(0, len(images), 500)
         )
     return right / len(images)
+
+
+def argument_parser(description):
+    """A parser with the arguments that the programs share."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--data", metavar="FOLDER", help="MNIST IDX files, plain or .gz (default: the UCI digits)")
+    made.add_argument("--model", choices=["mlp", "cnn"], default="mlp", help="default %(default)s")
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--out", metavar="FOLDER", type=Path, default=Path("runs/digits"), help="default %(default)s")
+    return made
+
+
+def check_arguments(parser, options):
+    """Ends the program with a sentence if an argument is outside its range."""
+    if min(options.processes, options.epochs, options.batch_size) < 1:
+        parser.error("--processes, --epochs and --batch-size must be at least 1")
+    if not 0 < options.lr < math.inf:
+        parser.error("--lr must be a number above 0")
+    if not 0 <= options.seed < 2**32:
+        parser.error("--seed must lie between 0 and 2**32 - 1")

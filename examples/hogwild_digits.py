@@ -13,8 +13,6 @@ held-out images once per epoch. Ctrl-C stops the workers and keeps the model. Wo
 ends.
 """
 
-import argparse
-import math
 import os
 import random
 import shutil
@@ -23,10 +21,9 @@ import sys
 import threading
 import time
 from multiprocessing.connection import wait
-from pathlib import Path
 
 import plot
-from digits import accuracy, build, load_digits, load_mnist, split
+from digits import accuracy, argument_parser, build, check_arguments, load_digits, load_mnist, split
 
 import rushlight as torch
 import rushlight.multiprocessing as mp
@@ -166,27 +163,18 @@ class Bar:
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", metavar="FOLDER", help="MNIST IDX files, plain or .gz (default: the UCI digits)")
+    parser = argument_parser(__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=2, help="worker processes (default %(default)s)")
     parser.add_argument("--start", choices=mp.get_all_start_methods(), help="how workers are started (default: fork)")
     parser.add_argument("--epochs", type=int, help="passes over the training images, which the workers share out")
-    parser.add_argument("--model", choices=["mlp", "cnn"], default="mlp", help="default %(default)s")
     parser.add_argument("--lr", type=float, help="learning rate at the start (default 0.05, of cnn 0.03)")
     parser.add_argument("--batch-size", type=int, default=64, help="default %(default)s")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("runs/digits"), help="default %(default)s")
     options = parser.parse_args()
     if options.lr is None:
         options.lr = 0.03 if options.model == "cnn" else 0.05
     if options.epochs is None:
         options.epochs = 12 if options.data else 100
-    if min(options.processes, options.epochs, options.batch_size) < 1:
-        parser.error("--processes, --epochs and --batch-size must be at least 1")
-    if not 0 < options.lr < math.inf:
-        parser.error("--lr must be a number above 0")
-    if not 0 <= options.seed < 2**32:
-        parser.error("--seed must lie between 0 and 2**32 - 1")
+    check_arguments(parser, options)
     return options
 
 

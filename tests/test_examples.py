@@ -257,4 +257,4 @@ def test_a_killed_process_is_named(start):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "Traceback" not in errors.splitlines()[0] and ("SIGKILL" in errors or "has ended" in errors), errors
-    assert members(process.pid) == []
+    wait_for(lambda: not members(process.pid))

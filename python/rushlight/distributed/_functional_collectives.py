@@ -106,7 +106,7 @@ def reduce_scatter_tensor(self, reduceOp, scatter_dim, group, tag=""):
     """This rank's part along a dimension of the reduction over all ranks.
 
     Raises:
-        ValueError: the size of the dimension is not a multiple of the number of ranks.
+        AssertionError: the size of the dimension is not a multiple of the number of ranks.
     """
     group = _group(group)
     if self.size(scatter_dim) % group.size() != 0:

@@ -85,14 +85,18 @@ impl Places {
 
     /// How many rings have an end on this machine.
     pub fn rings(&self) -> usize {
-        let local = self.local().len() * self.ranks();
-        if self.spans() { 2 * local } else { local }
+        self.rings_of(self.local().len())
     }
 
     /// As `rings`, of the machine that has most. All machines agree on it.
     pub fn most_rings(&self) -> usize {
-        let local = self.members.iter().map(Vec::len).max().unwrap_or(1) * self.ranks();
-        if self.spans() { 2 * local } else { local }
+        self.rings_of(self.members.iter().map(Vec::len).max().unwrap_or(1))
+    }
+
+    /// How many rings have an end on a machine with so many ranks.
+    fn rings_of(&self, local: usize) -> usize {
+        let directions = if self.spans() { 2 } else { 1 };
+        directions * local * self.ranks()
     }
 
     /// The number of the ring from one rank to another, one of which is on this machine.
