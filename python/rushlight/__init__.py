@@ -384,6 +384,8 @@ if TYPE_CHECKING:
     from rushlight._sparse_compressed import sparse_compressed_tensor as sparse_compressed_tensor
     from rushlight._sparse_compressed import sparse_csc_tensor as sparse_csc_tensor
     from rushlight._sparse_compressed import sparse_csr_tensor as sparse_csr_tensor
+    from rushlight._streams import Event as Event
+    from rushlight._streams import Stream as Stream
     from rushlight._warnings import AmbiguousReduction as AmbiguousReduction
     from rushlight.amp import GradScaler as GradScaler
     from rushlight.amp import autocast as autocast

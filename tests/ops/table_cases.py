@@ -321,6 +321,24 @@ def call(function, args, kwargs):
     return function(*args, **kwargs)
 
 
+def may_require_grad(op, args, kwargs):
+    """The tensors that may require a gradient, in order: all inexact ones but those that the operator refuses, as torch
+    does for statistics and for some weights and targets of losses.
+    """
+    if not op.is_differentiable():
+        return []
+    found = []
+    for x in filter(is_inexact, tensors_in((args, kwargs))):
+        swap = lambda y, x=x: x.clone().requires_grad_().clone() if y is x else y.clone()
+        try:
+            call(op.function(), change(args, swap), change(kwargs, swap))
+        except RuntimeError as error:
+            if "is not differentiable with respect to argument" in str(error):
+                continue
+        found.append(x)
+    return found
+
+
 def evaluate(op, dtype, sample):
     """The sample's arguments, and the operator's results for them."""
     args, kwargs = draw(op, sample, dtype)

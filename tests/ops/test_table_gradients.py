@@ -15,6 +15,7 @@ from table_cases import (
     gradients,
     inner,
     is_inexact,
+    may_require_grad,
     name_of,
     strided,
     tensor,
@@ -79,18 +80,14 @@ def covered(op, args, kwargs):
     bound = op.bind(args, kwargs)
     if op.derivative != "composite" and bound is not None:
         return tensors_in([bound[op.params[place]["name"]] for place in op.differentiable])
-    found, names = [], {id(x): name for name, x in (bound or {}).items() if isinstance(x, torch.Tensor)}
-    for x in tensors_in((args, kwargs)):
-        if is_inexact(x) and names.get(id(x)) not in REFUSED:
-            swap = lambda y, x=x: x.clone().requires_grad_().clone() if y is x else y.clone()
-            results = tensors_in(call(op.function(), change(args, swap), change(kwargs, swap)))
-            if op.writes() or any(r.requires_grad for r in results):
-                found.append(x)
+    found = []
+    for x in may_require_grad(op, args, kwargs):
+        swap = lambda y, x=x: x.clone().requires_grad_().clone() if y is x else y.clone()
+        results = tensors_in(call(op.function(), change(args, swap), change(kwargs, swap)))
+        if op.writes() or any(r.requires_grad for r in results):
+            found.append(x)
     return found
 
-
-#: Statistics, which may not require a gradient.
-REFUSED = ("running_mean", "running_var")
 
 #: Arguments of composite operators on whose values no result depends, as in torch.
 UNFOLLOWED = {
@@ -98,8 +95,6 @@ UNFOLLOWED = {
     "view_as": "other",
     "reshape_as": "other",
     "ldl_factor": "self",
-    "nll_loss": "weight",
-    "cross_entropy": "weight",
     "hinge_embedding_loss": "target",
 }
 
@@ -110,9 +105,9 @@ def lost(op, args, kwargs, results):
         return []
     followed = covered(op, args, kwargs)
     names = {id(x): name for name, x in (op.bind(args, kwargs) or {}).items() if isinstance(x, torch.Tensor)}
-    inputs = [x for x in tensors_in((args, kwargs)) if is_inexact(x) and x.numel()]
+    inputs = [x for x in may_require_grad(op, args, kwargs) if x.numel()]
     missed = [names.get(id(x), "a tensor") for x in inputs if not any(x is y for y in followed)]
-    return [name for name in missed if name != UNFOLLOWED.get(op.name) and name not in REFUSED]
+    return [name for name in missed if name != UNFOLLOWED.get(op.name)]
 
 
 def second_order(function, inputs, seed):

@@ -84,9 +84,10 @@ def test_the_table_is_all_that_python_calls():
 
 
 #: Python's operators, and the corresponding functions.
-def quotient(x, y):
-    """`x / y`: a number divided by a tensor is the number times the reciprocals."""
-    return torch.div(x, y) if isinstance(x, torch.Tensor) else y.reciprocal() * x
+def quotient(*operands):
+    """Of `x` and `y`, `x / y`: a number divided by a tensor is the number times the reciprocals."""
+    x, y = operands
+    return torch.div(*operands) if isinstance(x, torch.Tensor) else y.reciprocal() * x
 
 
 SIGNS = {

@@ -17,6 +17,7 @@ from table_cases import (
     every_operator,
     gradients,
     is_inexact,
+    may_require_grad,
     same_bits,
     tensors_in,
 )
@@ -191,10 +192,18 @@ class Unfit(Exception):
     """The sample has numbers that cannot be scaled with its sizes."""
 
 
-def compute_large(op, sample, scale, dtype):
+def places_of_gradients(op, sample, dtype):
+    """The positions, among the tensors of a sample, of those that may require a gradient."""
+    args, kwargs = draw(op, sample, dtype)
+    allowed = [id(x) for x in may_require_grad(op, args, kwargs)]
+    return [place for place, x in enumerate(tensors_in((args, kwargs))) if id(x) in allowed]
+
+
+def compute_large(op, sample, scale, dtype, places):
     try:
         args, kwargs = draw(op, sample, dtype, scale)
-        inputs = [x for x in tensors_in((args, kwargs)) if is_inexact(x) and op.is_differentiable()]
+        tensors = tensors_in((args, kwargs))
+        inputs = [tensors[place] for place in places]
         for x in inputs:
             x.requires_grad_()
         if op.writes():
@@ -218,7 +227,7 @@ def test_operators(op, thorough):
             if dtype not in op.dtypes or (dtype in tested and not (thorough and dtype == DTYPES[0])):
                 continue
             try:
-                text = differs(partial(compute_large, op, sample, scale, dtype))
+                text = differs(partial(compute_large, op, sample, scale, dtype, places_of_gradients(op, sample, dtype)))
             except Unfit:
                 continue
             tested.add(dtype)

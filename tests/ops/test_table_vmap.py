@@ -12,6 +12,7 @@ from table_cases import (
     every_operator,
     is_inexact,
     is_tensor,
+    may_require_grad,
     name_of,
     tensors_in,
     unless_unknown,
@@ -87,11 +88,9 @@ class Samples:
         return tuple(results) if isinstance(results, (list, tuple)) else (results,)
 
     def differentiable(self):
-        """The positions of the tensors that may require a gradient: all with floating-point numbers but statistics."""
-        bound = self.op.bind(*self.form) or {}
-        statistics = [id(bound[name]) for name in ("running_mean", "running_var") if name in bound]
-        floats = enumerate(self.tensors[0])
-        return tuple(place for place, x in floats if x.is_floating_point() and id(x) not in statistics)
+        """The positions of the real tensors that may require a gradient."""
+        chosen = [id(x) for x in may_require_grad(self.op, *self.form)]
+        return tuple(place for place, x in enumerate(self.tensors[0]) if x.is_floating_point() and id(x) in chosen)
 
     def batches(self, order, dims):
         """A batch for each argument: the samples in this order, along these dimensions."""

@@ -1,9 +1,10 @@
 """Collective calls that return a new tensor and name the reduction by a text (`torch.distributed._functional_collectives`).
 
-Results are there when a call returns. Gradients pass through all of them.
+Results are there when a call returns. Gradients pass through all of them but `max` and its kin.
 """
 
 import rushlight as torch
+from rushlight.autograd import Function
 from rushlight.distributed import _groups
 from rushlight.distributed._collectives import call
 from rushlight.distributed._groups import ProcessGroup
@@ -107,6 +108,7 @@ def reduce_scatter_tensor(self, reduceOp, scatter_dim, group, tag=""):
 
     Raises:
         AssertionError: the size of the dimension is not a multiple of the number of ranks.
+        RuntimeError: in the backward pass, if the reduction is neither a sum nor a mean.
     """
     group = _group(group)
     if self.size(scatter_dim) % group.size() != 0:
@@ -117,7 +119,20 @@ def reduce_scatter_tensor(self, reduceOp, scatter_dim, group, tag=""):
     total = functional.reduce_scatter(
         torch.empty_like(parts[0]), parts, ReduceOp.SUM if reduceOp == "avg" else _op(reduceOp), group
     )
-    return total / group.size() if reduceOp == "avg" else total
+    if reduceOp.lower() == "sum":
+        return total
+    return total / group.size() if reduceOp == "avg" else _WithoutGradient.apply(reduceOp, total)
+
+
+class _WithoutGradient(Function):
+    @staticmethod
+    def forward(ctx, op, total):
+        ctx.op = op
+        return total.view_as(total)
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise RuntimeError(f"reduce_scatter_tensor backward only supports 'sum' reduction, got '{ctx.op}'")
 
 
 reduce_scatter_tensor_autograd = reduce_scatter_single = reduce_scatter_single_autograd = reduce_scatter_tensor

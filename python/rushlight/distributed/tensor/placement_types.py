@@ -54,15 +54,19 @@ class Shard(Placement):
         return f"S({self.dim})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False)
 class _StridedShard(Placement):
     """A part of each of `split_factor` parts along a dimension, which libraries name and nothing here makes."""
 
     dim: int
-    split_factor: int = 1
+    split_factor: int
+
+    def __init__(self, dim, *, split_factor=1, sf=None):
+        object.__setattr__(self, "dim", dim)
+        object.__setattr__(self, "split_factor", split_factor if sf is None else sf)
 
     def __repr__(self):
-        return f"_StridedShard(dim={self.dim}, sf={self.split_factor})"
+        return f"_S({self.dim}, {self.split_factor})"
 
 
 @dataclass(frozen=True)

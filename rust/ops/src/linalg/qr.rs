@@ -200,7 +200,7 @@ pub static ORMQR: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| {
         let (input, tau, other) = (args.tensor(INPUT)?, args.tensor(INPUT2)?, args.tensor(INPUT3)?);
         let (left, adjoint) = (args.bool(LEFT)?, args.bool(TRANSPOSE)?);
-        check_multiplied(input, tau, other, left)?;
+        check_multiplied(input, tau, other, left, true)?;
         reflected(input, tau, other, left, adjoint).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
@@ -225,7 +225,7 @@ pub static REFLECT: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
             let other = args.tensor(OTHER)?;
-            check_multiplied(args.tensor(INPUT)?, args.tensor(TAU)?, other, args.bool(LEFT)?)?;
+            check_multiplied(args.tensor(INPUT)?, args.tensor(TAU)?, other, args.bool(LEFT)?, false)?;
             Ok(vec![by_columns(other.sizes(), other.dtype(), other)])
         },
         cpu: |args, results| {
@@ -370,7 +370,8 @@ fn check_ranks(name: &str, input: &Tensor, tau: &Tensor) -> Result<()> {
     Ok(())
 }
 
-fn check_multiplied(input: &Tensor, tau: &Tensor, other: &Tensor, left: bool) -> Result<()> {
+/// Refuses wrong operands; `whole` asks for as many reflections as `ormqr` does.
+fn check_multiplied(input: &Tensor, tau: &Tensor, other: &Tensor, left: bool, whole: bool) -> Result<()> {
     let name = "torch.ormqr";
     for (which, tensor) in [("input", input), ("other", other)] {
         if tensor.rank() < 2 {
@@ -385,7 +386,7 @@ fn check_multiplied(input: &Tensor, tau: &Tensor, other: &Tensor, left: bool) ->
             "{name}: other.shape[-{place}] must be greater than or equal to tau.shape[-1]"
         )));
     }
-    if steps != height.min(n) {
+    if if whole { steps != height.min(n) } else { steps > n } {
         return Err(Error::runtime(format!(
             "{name}: tau.shape[-1] must be equal to min(other.shape[-{place}], input.shape[-1])"
         )));

@@ -149,7 +149,7 @@ pub static LINALG_VANDER: Operator = Operator {
     tensor([[1, 1, 1],
             [1, 2, 4],
             [1, 3, 9]])",
-    dtypes: DTypes::NUMBERS,
+    dtypes: DTypes::INTS.union(DTypes::DENSE),
     implementation: Implementation::CompositeImplicit(|args| {
         let x = &crate::index::gather::at_least_1d(args.tensor(X)?.layout());
         let x = &crate::view::RESHAPE.tensor([args.tensor(X)?.into(), sizes_value(&x.sizes)])?;

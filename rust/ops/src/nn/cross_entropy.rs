@@ -9,7 +9,7 @@ use rushlight_dispatch::value::{Ints, Output};
 
 use super::Reduction;
 use super::loss::reduction_at;
-use super::nll::{NLL, NLL_SPOTS};
+use super::nll::loss_and_weight;
 use crate::expr_ext::ExprExt;
 use crate::pointwise::compare::EQ;
 use crate::reduce::softmax::LOG_SOFTMAX;
@@ -67,20 +67,14 @@ fn cross_entropy(args: &Args) -> Result<Tensor> {
         return of_probabilities(args, reduction, dim, smoothing);
     }
     let logs = LOG_SOFTMAX.tensor([scores.into(), dim.into()])?;
-    let row = if scores.rank() > 2 { &NLL_SPOTS } else { &NLL };
     let weight = args.optional_tensor(WEIGHT);
-    let outputs = row
-        .call([(&logs).into(), target.into(), weight.into(), reduction.code().into(), args.int(IGNORE_INDEX)?.into()])?
-        .into_tensors();
-    let [loss, total] = <[Tensor; 2]>::try_from(outputs).map_err(|_| Error::runtime("the loss has two results"))?;
+    let [loss, total] = loss_and_weight(&logs, target, weight, reduction, args.int(IGNORE_INDEX)?)?;
     if smoothing == 0.0 {
         return Ok(loss);
     }
     // Every class has the same share.
     let share = smoothing / scores.sizes()[dim as usize] as f64;
-    // As in the loss itself, no gradient flows to the weight.
-    let weight = weight.map(Tensor::detach);
-    let each = -weighted(Expr::from(&logs), weight.as_ref(), dim, scores.rank())
+    let each = -weighted(Expr::from(&logs), weight, dim, scores.rank())
         .call(&SUM_DIM, [Ints::from_slice(&[dim]).into()]);
     let ignored = Expr::from(target).with(&EQ, Expr::from(args.int(IGNORE_INDEX)?));
     let each = ignored.choose(0.0, each);

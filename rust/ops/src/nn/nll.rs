@@ -46,15 +46,9 @@ Shapes: input `(C)`, `(N, C)` or `(N, C, d1, ...)`, target the same without `C`.
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
-        let weight = args.optional_tensor(WEIGHT).into();
-        let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
-        let (op, name) = if input.rank() > 2 { (&NLL_SPOTS, "nll_loss2d_forward") } else { (&NLL, "nll_loss_forward") };
-        if let Some(weight) = args.optional_tensor(WEIGHT) {
-            check_constant(name, "weight", weight)?;
-        }
-        let outputs =
-            op.call([input.into(), target.into(), weight, reduction.code().into(), args.int(IGNORE_INDEX)?.into()])?;
-        outputs.into_tensors().into_iter().next().map(Output::Tensor).ok_or_else(|| Error::runtime("no loss"))
+        let (input, target, weight) = (args.tensor(INPUT)?, args.tensor(TARGET)?, args.optional_tensor(WEIGHT));
+        let [loss, _] = loss_and_weight(input, target, weight, reduction, args.int(IGNORE_INDEX)?)?;
+        Ok(Output::Tensor(loss))
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &[
@@ -72,6 +66,22 @@ Shapes: input `(C)`, `(N, C)` or `(N, C, d1, ...)`, target the same without `C`.
     reference: "",
     ..Operator::BASE
 };
+
+/// The loss, and the sum of the weights of the classes.
+pub fn loss_and_weight(
+    input: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    reduction: Reduction,
+    ignored: i64,
+) -> Result<[Tensor; 2]> {
+    let (op, name) = if input.rank() > 2 { (&NLL_SPOTS, "nll_loss2d_forward") } else { (&NLL, "nll_loss_forward") };
+    if let Some(weight) = weight {
+        check_constant(name, "weight", weight)?;
+    }
+    let outputs = op.call([input.into(), target.into(), weight.into(), reduction.code().into(), ignored.into()])?;
+    <[Tensor; 2]>::try_from(outputs.into_tensors()).map_err(|_| Error::runtime("the loss has two results"))
+}
 
 const SCATTERED: &[Formula] = &[formula(
     FORWARD::INPUT,

@@ -99,10 +99,10 @@ fn fit<'s, 'py>(signature: &'s Signature, call: &Call<'_, 'py>) -> Result<Read<'
             Err(error) => return Err(Misfit::Raised(error)),
             Ok(true) => read.push((param, object)),
             Ok(false) if takes_separate && at == 0 && position.is_some() && !is_list(&object) => {
-                let all = PyTuple::new(call.py, &positional).map_err(Misfit::Raised)?.into_any();
                 if !is_first_int(&positional) {
-                    return Err(Misfit::Wrong(place, all, position));
+                    return Err(if given > takes { Misfit::TooMany } else { Misfit::Wrong(place, object, position) });
                 }
+                let all = PyTuple::new(call.py, &positional).map_err(Misfit::Raised)?.into_any();
                 read.push((param, all));
                 at = given;
                 continue;
