@@ -62,9 +62,13 @@ def _refusals(rank):
         functional.all_to_all_single(torch.ones(2), [1, 1], None, group)
     with pytest.raises(ValueError, match="Unknown reduction: most"):
         functional.all_reduce(torch.ones(1), "most", group)
-    largest = functional.reduce_scatter_tensor_autograd(torch.ones(2, requires_grad=True), "max", 0, group)
-    with pytest.raises(RuntimeError, match="backward only supports 'sum' reduction, got 'max'"):
-        largest.sum().backward()
+    x = torch.ones(2, requires_grad=True)
+    for largest in (
+        functional.reduce_scatter_tensor_autograd(x, "max", 0, group),
+        functional.all_reduce(x, "max", group),
+    ):
+        with pytest.raises(RuntimeError, match="backward only supports 'sum' reduction, got 'max'"):
+            largest.sum().backward()
 
 
 def test_refusals(ranks):

@@ -82,7 +82,8 @@ def broadcast(self, src, group, tag=""):
 
 def all_reduce(self, reduceOp, group, tag=""):
     """The reduction over all ranks: ``"sum"``, ``"avg"``, ``"max"`` and so on."""
-    return functional.all_reduce(self, _op(reduceOp), _group(group))
+    total = functional.all_reduce(self, _op(reduceOp), _group(group))
+    return total if reduceOp.lower() in ("sum", "avg") else _WithoutGradient.apply("all_reduce", reduceOp, total)
 
 
 def all_reduce_coalesced(self, reduceOp, group, tag=""):
@@ -121,18 +122,22 @@ def reduce_scatter_tensor(self, reduceOp, scatter_dim, group, tag=""):
     )
     if reduceOp.lower() == "sum":
         return total
-    return total / group.size() if reduceOp == "avg" else _WithoutGradient.apply(reduceOp, total)
+    return (
+        total / group.size() if reduceOp == "avg" else _WithoutGradient.apply("reduce_scatter_tensor", reduceOp, total)
+    )
 
 
 class _WithoutGradient(Function):
+    """The result of a function whose reduction has no gradient."""
+
     @staticmethod
-    def forward(ctx, op, total):
-        ctx.op = op
+    def forward(ctx, function, op, total):
+        ctx.sentence = f"{function} backward only supports 'sum' reduction, got '{op}'"
         return total.view_as(total)
 
     @staticmethod
     def backward(ctx, grad):
-        raise RuntimeError(f"reduce_scatter_tensor backward only supports 'sum' reduction, got '{ctx.op}'")
+        raise RuntimeError(ctx.sentence)
 
 
 reduce_scatter_tensor_autograd = reduce_scatter_single = reduce_scatter_single_autograd = reduce_scatter_tensor
