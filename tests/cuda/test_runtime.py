@@ -429,31 +429,6 @@ def test_data_parallel(devices):
     )
 
 
-def test_values_of_any_kind_for_many_devices():
-    """Requirements DIS-16 and DIS-18: tensors in dictionaries and lists are cut, other values are repeated, and the number
-    of devices has no limit.
-    """
-    run(
-        """
-        from rushlight import nn
-        inputs = {"a": torch.arange(4), "b": [torch.arange(8).view(4, 2), "text"]}
-        parts = nn.parallel.scatter(inputs, [0, 1])
-        for place, part in enumerate(parts):
-            assert part["a"].tolist() == [2 * place, 2 * place + 1] and part["a"].device.index == place
-            assert part["b"][0].shape == (2, 2) and part["b"][1] == "text"
-        whole = nn.parallel.gather([part["a"] for part in parts], 1)
-        assert whole.tolist() == [0, 1, 2, 3] and whole.device.index == 1
-        places = list(range(24))
-        pieces = nn.parallel.scatter(torch.arange(48.0).reshape(48, 1), places)
-        copies = nn.parallel.replicate(nn.Linear(1, 2).cuda(), places)
-        assert [copy.weight.device.index for copy in copies] == places
-        outputs = nn.parallel.parallel_apply(copies, pieces)
-        assert [(output.shape, output.device.index) for output in outputs] == [((2, 2), place) for place in places]
-        """,
-        SOFTCUDA_DEVICES=24,
-    )
-
-
 def test_accelerator():
     run(
         """

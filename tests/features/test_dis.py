@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+from soft_card import needs_soft_card, run
 
 import rushlight as torch
 import rushlight.nn.functional as F
@@ -248,7 +249,7 @@ def test_dis_13_large_batches(ranks):
 
 
 def test_dis_14_data_parallel():
-    """Without GPUs the module itself runs; `tests/cuda/test_runtime.py` cuts batches for several."""
+    """Without GPUs the module itself runs; `tests/cuda/test_runtime.py` cuts batches for three."""
     model, batch = nn.Linear(5, 2), torch.randn(30, 5)
     wrapped = nn.DataParallel(model).to("cpu")
     assert torch.equal(wrapped(batch), model(batch)) and wrapped.module is model
@@ -285,6 +286,20 @@ def test_dis_16_inputs_in_dictionaries():
     assert nn.DataParallel(Sum())(inputs, scale=2)["out"].tolist() == [2, 12, 22, 32]
 
 
+@needs_soft_card
+def test_dis_16_dictionaries_are_cut():
+    """Tensors in dictionaries and lists are cut, other values are repeated."""
+    run(
+        """
+        inputs = {"a": torch.arange(4), "b": [torch.arange(8).view(4, 2), "text"]}
+        for place, part in enumerate(torch.nn.parallel.scatter(inputs, [0, 1])):
+            assert part["a"].tolist() == [2 * place, 2 * place + 1] and part["a"].device.index == place
+            assert part["b"][0].shape == (2, 2) and part["b"][1] == "text"
+        """,
+        SOFTCUDA_DEVICES=2,
+    )
+
+
 def test_dis_17_parallel_apply():
     """Modules run in threads with inputs of any kind."""
 
@@ -293,3 +308,19 @@ def test_dis_17_parallel_apply():
 
     found = nn.parallel.parallel_apply([describe, describe], [(1, "a"), {"b": 2}], [{"c": 3}, {}])
     assert found == [((1, "a"), {"c": 3}), (({"b": 2},), {})]
+
+
+@needs_soft_card
+def test_dis_18_many_devices():
+    """The number of devices has no limit."""
+    run(
+        """
+        places = list(range(24))
+        parts = torch.nn.parallel.scatter(torch.arange(48.0).reshape(48, 1), places)
+        copies = torch.nn.parallel.replicate(torch.nn.Linear(1, 2).cuda(), places)
+        assert [copy.weight.device.index for copy in copies] == places
+        outputs = torch.nn.parallel.parallel_apply(copies, parts)
+        assert [(output.shape, output.device.index) for output in outputs] == [((2, 2), place) for place in places]
+        """,
+        SOFTCUDA_DEVICES=24,
+    )

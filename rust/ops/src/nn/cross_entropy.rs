@@ -74,8 +74,8 @@ fn cross_entropy(args: &Args) -> Result<Tensor> {
     }
     // Every class has the same share.
     let share = smoothing / scores.sizes()[dim as usize] as f64;
-    let each = -weighted(Expr::from(&logs), weight, dim, scores.rank())
-        .call(&SUM_DIM, [Ints::from_slice(&[dim]).into()]);
+    let each =
+        -weighted(Expr::from(&logs), weight, dim, scores.rank()).call(&SUM_DIM, [Ints::from_slice(&[dim]).into()]);
     let ignored = Expr::from(target).with(&EQ, Expr::from(args.int(IGNORE_INDEX)?));
     let each = ignored.choose(0.0, each);
     let spread = match reduction {
