@@ -272,6 +272,15 @@ impl Mailbox {
         moved
     }
 
+    /// Whether bytes of a rank lie here that have a place to go to.
+    fn can_read(&self, arena: &Arena, from: usize) -> bool {
+        let filled = Ring::new(arena, from, arena.rank).filled();
+        match &self.arriving[from] {
+            None => filled >= FRAME,
+            Some(arriving) => filled > 0 && arriving.destination.is_some(),
+        }
+    }
+
     fn choose_destination(&mut self, from: usize) {
         let Some(arriving) = &mut self.arriving[from] else { return };
         if arriving.destination.is_some() {
@@ -318,6 +327,10 @@ impl Mailbox {
                 send.work.fail(error.clone());
             }
         }
+        // What a rank sent before it ended comes first. Its end is looked up before the ring, which it filled before.
+        let can_read: Vec<bool> =
+            (0..arena.ranks).map(|from| lost(from).is_some() && self.can_read(arena, from)).collect();
+        let mut lost = |rank: usize| lost(rank).filter(|_| !can_read[rank]);
         for (from, arriving) in self.arriving.iter_mut().enumerate() {
             let Some(Arriving { destination: Some(destination), .. }) = arriving else { continue };
             let Destination::Tensor(receive) = destination else { continue };

@@ -192,7 +192,12 @@ impl Arena {
                 .filter(|&rank| self.cell(rank).meetings.load(Ordering::Relaxed) != turn.wrapping_add(1));
             let late: Vec<usize> = late.collect();
             let companion = self.places.spans().then(|| self.gone(self.ranks)).flatten();
-            if let Some(why) = late.iter().find_map(|&rank| self.gone(rank)).or(companion) {
+            // A rank may have come here since, and ended after that.
+            let lost = |&rank: &usize| {
+                let is_late = |_: &String| self.cell(rank).meetings.load(Ordering::Relaxed) != turn.wrapping_add(1);
+                self.gone(rank).filter(is_late)
+            };
+            if let Some(why) = late.iter().find_map(lost).or(companion) {
                 return Err(self.fail(Error::runtime(format!("Connection closed by peer: {why}, in {}", what()))));
             }
             if let Err(interrupt) = (limit.pause)() {
