@@ -332,13 +332,24 @@ impl Layout {
 
     #[cold]
     fn outside(&self, bytes: usize, width: usize) -> Error {
-        let needed = |(_, high): (isize, isize)| high.saturating_add(1).saturating_mul(width as isize);
+        let needed = match self.checked_span() {
+            Some(None) => Some(0),
+            Some(Some((_, high))) => high.checked_add(1).and_then(|count| count.checked_mul(width as isize)),
+            None => None,
+        };
+        let Some(needed) = needed else {
+            return Error::runtime(format!(
+                "Storage size calculation overflowed with sizes={} and strides={}",
+                Shape(&self.sizes),
+                Shape(&self.strides)
+            ))
+            .hint("The size in bytes does not fit in 64 bits.");
+        };
         Error::runtime(format!(
-            "setStorage: sizes {}, strides {}, storage offset {}, and itemsize {width} requiring a storage size of {} are out of bounds for storage of size {bytes}",
+            "setStorage: sizes {}, strides {}, storage offset {}, and itemsize {width} requiring a storage size of {needed} are out of bounds for storage of size {bytes}",
             Shape(&self.sizes),
             Shape(&self.strides),
             self.offset,
-            self.checked_span().flatten().map_or(0, needed),
         ))
         .hint("Use fewer elements, smaller strides or a smaller offset: the last element must lie within the storage.")
     }
