@@ -18,6 +18,7 @@ REFUSED = {
     "_dynamo": "optimize explain OptimizedModule",
     "ao.quantization": "prepare_qat fuse_modules PerAxis",
     "ao.nn.quantized": "BatchNorm2d Embedding",
+    "jit": "load save export_opnames CompilationUnit ScriptFunction",
     "package": "PackageImporter PackageExporter",
     "distributed.rpc": "init_rpc remote RRef",
     "distributed.optim": "DistributedOptimizer as_functional_optim",
