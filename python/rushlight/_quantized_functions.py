@@ -5,6 +5,7 @@ from __future__ import annotations
 import rushlight as torch
 from rushlight._loading import load
 from rushlight._overridable import overridable
+from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -202,3 +203,6 @@ def _change(numbers: Tensor, low: Tensor, high: Tensor, bit_width: int) -> Tenso
     inverse = 1 / scale if scale else torch.ones(())
     steps = ((numbers - low) * inverse).round().clamp(0, levels)
     return (numbers - (steps * scale + low)).square().sum().sqrt()
+
+
+set_module("rushlight", *(globals()[name] for name in __all__))
