@@ -332,12 +332,8 @@ impl Layout {
 
     #[cold]
     fn outside(&self, bytes: usize, width: usize) -> Error {
-        let needed = match self.checked_span() {
-            Some(None) => Some(0),
-            Some(Some((_, high))) => high.checked_add(1).and_then(|count| count.checked_mul(width as isize)),
-            None => None,
-        };
-        let Some(needed) = needed else {
+        let bytes_up_to = |(_, high): (isize, isize)| high.checked_add(1)?.checked_mul(width as isize);
+        let Some(needed) = self.checked_span().and_then(|span| span.map_or(Some(0), bytes_up_to)) else {
             return Error::runtime(format!(
                 "Storage size calculation overflowed with sizes={} and strides={}",
                 Shape(&self.sizes),
