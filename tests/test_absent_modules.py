@@ -18,6 +18,7 @@ REFUSED = {
     "ao.nn.quantized": "LSTM Sigmoid",
     "export": "export load save Dim ExportedProgram",
     "_dynamo": "optimize explain OptimizedModule",
+    "jit": "load save export_opnames CompilationUnit ScriptFunction",
     "package": "PackageImporter PackageExporter",
     "distributed.rpc": "init_rpc remote RRef",
     "distributed.optim": "DistributedOptimizer as_functional_optim",

@@ -341,3 +341,45 @@ def test_names_of_libraries():
     states = get_device_states({"a": [torch.ones(1)]}, 3)
     assert states == ([], []) and set_device_states(*states) is None
     assert np_str_obj_array_pattern.search("<U1")
+
+
+def test_ranges_of_two_calls_are_in_profiles():
+    """Libraries open and close ranges with operators. A handle is closed once; without a profiler nothing is kept."""
+    ops = torch.ops.profiler
+    unseen = ops._record_function_enter_new("before", None)
+    with torch.profiler.profile() as profiled:
+        first, second = ops._record_function_enter_new("new"), ops._record_function_enter("old", None)
+        assert second.dtype is torch.uint8
+        ops._record_function_exit(second)
+        for _ in range(2):
+            ops._record_function_exit._RecordFunction(first)
+        ops._record_function_exit(unseen)
+    names = [event.name for event in profiled.events()]
+    assert names.count("new") == names.count("old") == 1 and "before" not in names
+    for handle in (3, torch.ones(1), torch.zeros(8), second):
+        with pytest.raises(RuntimeError, match="Expected temporary cpp type wrapper"):
+            ops._record_function_exit(handle)
+    with pytest.raises(AttributeError):
+        ops._record_function
+
+
+def test_calls_for_gpus_wait_for_one():
+    called = []
+    queued = len(torch.cuda._queued_calls)
+    torch.cuda._lazy_call(lambda: called.append(1))
+    found = torch.cuda.is_available()
+    assert called == [1] * found and len(torch.cuda._queued_calls) == queued + (not found)
+
+
+def test_tags_are_numbered_as_torchs():
+    assert [int(torch.Tag[name]) for name in ("core", "inplace", "pointwise", "view_copy")] == [0, 6, 16, 19]
+    assert str(torch.Tag.core) == "Tag.core" and repr(torch.Tag.core) == "<Tag.core: 0>"
+
+
+def test_functions_of_vendors_are_refused():
+    assert torch.cudnn_is_acceptable(torch.ones(1)) is False
+    for name in ("cudnn_convolution", "miopen_rnn", "mkldnn_max_pool2d", "fbgemm_linear_int8_weight"):
+        with pytest.raises(
+            NotImplementedError, match=f"torch.{name} is not available: the engine has kernels of its own"
+        ):
+            getattr(torch, name)(torch.ones(1), 2)

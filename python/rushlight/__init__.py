@@ -109,6 +109,26 @@ _ELSEWHERE = {
         "PyTorchFileReader PyTorchFileWriter ScriptObject SymBool SymFloat SymInt".split(), "_absent_names"
     ),
     **dict.fromkeys(
+        "cudnn_is_acceptable cudnn_affine_grid_generator cudnn_batch_norm cudnn_convolution "
+        "cudnn_convolution_add_relu cudnn_convolution_relu cudnn_convolution_transpose cudnn_grid_sampler "
+        "fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation fbgemm_linear_int8_weight "
+        "fbgemm_linear_int8_weight_fp32_activation fbgemm_linear_quantize_weight "
+        "fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix miopen_batch_norm miopen_convolution "
+        "miopen_convolution_add_relu miopen_convolution_relu miopen_convolution_transpose miopen_ctc_loss "
+        "miopen_depthwise_convolution miopen_rnn mkldnn_adaptive_avg_pool2d mkldnn_convolution "
+        "mkldnn_linear_backward_weights mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer "
+        "quantized_gru_cell quantized_lstm_cell quantized_rnn_relu_cell quantized_rnn_tanh_cell".split(),
+        "_vendor_names",
+    ),
+    **dict.fromkeys(
+        "choose_qparams_optimized empty_quantized quantized_batch_norm quantized_max_pool1d "
+        "quantized_max_pool2d quantized_max_pool3d".split(),
+        "_quantized_functions",
+    ),
+    "FileCheck": "testing",
+    "JITException": "jit",
+    "Tag": "_tags",
+    **dict.fromkeys(
         "_nested_from_padded _nested_get_lengths _nested_get_max_seqlen _nested_get_min_seqlen _nested_get_offsets "
         "_nested_get_ragged_idx _nested_get_values _nested_tensor_from_mask _nested_tensor_from_mask_left_aligned "
         "_nested_tensor_from_tensor_list _nested_view_from_buffer _nested_view_from_jagged".split(),
@@ -132,7 +152,7 @@ _ELSEWHERE = {
     **dict.fromkeys(["AcceleratorError", "OutOfMemoryError"], "_errors"),
     **dict.fromkeys(["get_printoptions", "set_printoptions"], "_printing"),
     **dict.fromkeys(["load", "save"], "serialization"),
-    **dict.fromkeys("dsmm hspmm smm sparse_coo_tensor spmm sspaddmm".split(), "sparse"),
+    **dict.fromkeys("dsmm hspmm native_norm smm sparse_coo_tensor spmm sspaddmm".split(), "sparse"),
     **dict.fromkeys(
         "_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo sparse_bsc_tensor sparse_bsr_tensor "
         "sparse_compressed_tensor sparse_csc_tensor sparse_csr_tensor".split(),
@@ -353,6 +373,12 @@ if TYPE_CHECKING:
     from rushlight._quantized import quantize_per_channel as quantize_per_channel
     from rushlight._quantized import quantize_per_tensor as quantize_per_tensor
     from rushlight._quantized import quantize_per_tensor_dynamic as quantize_per_tensor_dynamic
+    from rushlight._quantized_functions import choose_qparams_optimized as choose_qparams_optimized
+    from rushlight._quantized_functions import empty_quantized as empty_quantized
+    from rushlight._quantized_functions import quantized_batch_norm as quantized_batch_norm
+    from rushlight._quantized_functions import quantized_max_pool1d as quantized_max_pool1d
+    from rushlight._quantized_functions import quantized_max_pool2d as quantized_max_pool2d
+    from rushlight._quantized_functions import quantized_max_pool3d as quantized_max_pool3d
     from rushlight._removed import eig as eig
     from rushlight._removed import lstsq as lstsq
     from rushlight._removed import matrix_rank as matrix_rank
@@ -386,6 +412,44 @@ if TYPE_CHECKING:
     from rushlight._sparse_compressed import sparse_csr_tensor as sparse_csr_tensor
     from rushlight._streams import Event as Event
     from rushlight._streams import Stream as Stream
+    from rushlight._tags import Tag as Tag
+    from rushlight._vendor_names import cudnn_affine_grid_generator as cudnn_affine_grid_generator
+    from rushlight._vendor_names import cudnn_batch_norm as cudnn_batch_norm
+    from rushlight._vendor_names import cudnn_convolution as cudnn_convolution
+    from rushlight._vendor_names import cudnn_convolution_add_relu as cudnn_convolution_add_relu
+    from rushlight._vendor_names import cudnn_convolution_relu as cudnn_convolution_relu
+    from rushlight._vendor_names import cudnn_convolution_transpose as cudnn_convolution_transpose
+    from rushlight._vendor_names import cudnn_grid_sampler as cudnn_grid_sampler
+    from rushlight._vendor_names import cudnn_is_acceptable as cudnn_is_acceptable
+    from rushlight._vendor_names import fbgemm_linear_fp16_weight as fbgemm_linear_fp16_weight
+    from rushlight._vendor_names import (
+        fbgemm_linear_fp16_weight_fp32_activation as fbgemm_linear_fp16_weight_fp32_activation,
+    )
+    from rushlight._vendor_names import fbgemm_linear_int8_weight as fbgemm_linear_int8_weight
+    from rushlight._vendor_names import (
+        fbgemm_linear_int8_weight_fp32_activation as fbgemm_linear_int8_weight_fp32_activation,
+    )
+    from rushlight._vendor_names import fbgemm_linear_quantize_weight as fbgemm_linear_quantize_weight
+    from rushlight._vendor_names import fbgemm_pack_gemm_matrix_fp16 as fbgemm_pack_gemm_matrix_fp16
+    from rushlight._vendor_names import fbgemm_pack_quantized_matrix as fbgemm_pack_quantized_matrix
+    from rushlight._vendor_names import miopen_batch_norm as miopen_batch_norm
+    from rushlight._vendor_names import miopen_convolution as miopen_convolution
+    from rushlight._vendor_names import miopen_convolution_add_relu as miopen_convolution_add_relu
+    from rushlight._vendor_names import miopen_convolution_relu as miopen_convolution_relu
+    from rushlight._vendor_names import miopen_convolution_transpose as miopen_convolution_transpose
+    from rushlight._vendor_names import miopen_ctc_loss as miopen_ctc_loss
+    from rushlight._vendor_names import miopen_depthwise_convolution as miopen_depthwise_convolution
+    from rushlight._vendor_names import miopen_rnn as miopen_rnn
+    from rushlight._vendor_names import mkldnn_adaptive_avg_pool2d as mkldnn_adaptive_avg_pool2d
+    from rushlight._vendor_names import mkldnn_convolution as mkldnn_convolution
+    from rushlight._vendor_names import mkldnn_linear_backward_weights as mkldnn_linear_backward_weights
+    from rushlight._vendor_names import mkldnn_max_pool2d as mkldnn_max_pool2d
+    from rushlight._vendor_names import mkldnn_max_pool3d as mkldnn_max_pool3d
+    from rushlight._vendor_names import mkldnn_rnn_layer as mkldnn_rnn_layer
+    from rushlight._vendor_names import quantized_gru_cell as quantized_gru_cell
+    from rushlight._vendor_names import quantized_lstm_cell as quantized_lstm_cell
+    from rushlight._vendor_names import quantized_rnn_relu_cell as quantized_rnn_relu_cell
+    from rushlight._vendor_names import quantized_rnn_tanh_cell as quantized_rnn_tanh_cell
     from rushlight._warnings import AmbiguousReduction as AmbiguousReduction
     from rushlight.amp import GradScaler as GradScaler
     from rushlight.amp import autocast as autocast
@@ -424,6 +488,7 @@ if TYPE_CHECKING:
     from rushlight.functional import unique_consecutive as unique_consecutive
     from rushlight.functional import unravel_index as unravel_index
     from rushlight.jit import Future as Future
+    from rushlight.jit import JITException as JITException
     from rushlight.jit import ScriptModule as ScriptModule
     from rushlight.jit import fork as fork
     from rushlight.jit import wait as wait
@@ -447,6 +512,7 @@ if TYPE_CHECKING:
     from rushlight.serialization import save as save
     from rushlight.sparse import dsmm as dsmm
     from rushlight.sparse import hspmm as hspmm
+    from rushlight.sparse import native_norm as native_norm
     from rushlight.sparse import smm as smm
     from rushlight.sparse import sparse_coo_tensor as sparse_coo_tensor
     from rushlight.sparse import spmm as spmm
@@ -466,6 +532,7 @@ if TYPE_CHECKING:
     from rushlight.storage import Storage as Storage
     from rushlight.storage import TypedStorage as TypedStorage
     from rushlight.storage import from_file as from_file
+    from rushlight.testing import FileCheck as FileCheck
 else:
 
     def __getattr__(name):

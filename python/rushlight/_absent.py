@@ -12,7 +12,7 @@ text, and `declare` makes them:
     class Graph Node          several such classes
 
 A module without `_refuse` raises NotImplementedError with the reason, and what it refuses has the attribute ``__absent__``,
-so that lists of what exists can leave it out.
+so that lists of what exists can leave it out. A module whose names are those of another one says so: ``_PUBLIC = "torch"``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def declare(namespace: dict[str, Any], because: str, text: str) -> list[str]:
     Returns:
         the names.
     """
-    public = namespace["__name__"].replace("rushlight", "torch", 1)
+    public = namespace.get("_PUBLIC") or namespace["__name__"].replace("rushlight", "torch", 1)
     namespace.setdefault("_refuse", lambda name: NotImplementedError(f"{public}.{name} is not available: {because}."))
     # Refusals of a module with `_refuse` are those of torch on a machine without the device.
     absent = namespace["_refuse"].__module__ == __name__

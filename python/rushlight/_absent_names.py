@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_PUBLIC = "torch"
+
 __all__ = [
     *declare(
         globals(),

@@ -121,6 +121,29 @@ def to_sparse_coo(self):
 
 
 @_method
+def smm(self, mat):
+    """`torch.smm`.
+
+    >>> torch.eye(2).to_sparse().smm(torch.ones(2, 1)).to_dense()
+    tensor([[1.],
+            [1.]])
+    """
+    return load("rushlight.sparse").smm(self, mat)
+
+
+@_method
+def sspaddmm(self, mat1, mat2, *, beta=1, alpha=1):
+    """`torch.sspaddmm`.
+
+    >>> eye = torch.eye(2).to_sparse()
+    >>> eye.sspaddmm(eye, torch.eye(2)).to_dense()
+    tensor([[2., 0.],
+            [0., 2.]])
+    """
+    return load("rushlight.sparse").sspaddmm(self, mat1, mat2, beta=beta, alpha=alpha)
+
+
+@_method
 def is_distributed(self):
     """Whether the elements are on several machines: always False.
 

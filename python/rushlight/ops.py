@@ -151,7 +151,7 @@ class OpOverloadPacket:
         return several[-1](*args, **kwargs)
 
     def __getattr__(self, name: str) -> OpOverload:
-        if name.startswith("_"):
+        if name.startswith("_") and name not in getattr(self._function, "overloads", ()):
             raise AttributeError(f"The underlying op of '{self}' has no overload name '{name}'")
         value = self.__dict__[name] = OpOverload(self, name)
         return value
@@ -183,6 +183,9 @@ def _find_in(namespace: str, name: str) -> Callable[..., Any] | None:
     if namespace == "quantized":
         found = getattr(load("rushlight._quantized_ops"), name, None)
         return found if callable(found) and not name.startswith("_") else None
+    if namespace == "profiler":
+        ranges = load("rushlight.profiler._record_ops")
+        return getattr(ranges, name) if name in ranges.__all__ else None
     return _find(name) if namespace == "aten" else None
 
 

@@ -393,6 +393,37 @@ def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alph
     return sparse_coo_tensor(indices, torch.cat([first._values(), second._values()]), input.shape)
 
 
+@overridable
+def native_norm(
+    input: Tensor,
+    p: float | None = 2,
+    dim: Any = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """The norm of all elements of a sparse tensor.
+
+    Raises:
+        RuntimeError: some dimensions alone are reduced or kept, or there is a dtype.
+
+    >>> torch.native_norm(torch.tensor([3.0, 0.0, 4.0]).to_sparse())
+    tensor(5.)
+    """
+    if not input.is_sparse:
+        _unsupported("native_norm", input)
+    if keepdim:
+        raise RuntimeError("norm_sparse currently does not support keepdim=True")
+    if dtype is not None:
+        raise RuntimeError("norm_sparse currently does not support 'dtype' argument")
+    dims = [dim] if isinstance(dim, int) else list(dim or ())
+    if dims and {place % input.dim() for place in dims} != set(range(input.dim())):
+        raise RuntimeError(
+            "norm_sparse currently only supports full reductions, so 'dim' must either be empty or contain all dimensions "
+            "of the input"
+        )
+    return torch.linalg.vector_norm(input.coalesce().values(), 2 if p is None else p)
+
+
 def _rows(mat1: Tensor, mat2: Tensor) -> tuple[Tensor, Tensor]:
     """The rows of a product that have elements, and their numbers."""
     if not mat1.is_sparse:

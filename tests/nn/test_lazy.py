@@ -47,6 +47,15 @@ def test_lazy_layers_become_the_others(name, args, space):
     lazy(name, args).load_state_dict(lazy(name, args).state_dict())
 
 
+def test_parametrizations_of_what_has_no_sizes():
+    for parametrize, error, sentence in (
+        (nn.utils.parametrizations.spectral_norm, RuntimeError, "Can't access the shape of an uninitialized parameter"),
+        (nn.utils.parametrizations.orthogonal, ValueError, "Expected a matrix or batch of matrices. Got a tensor of 1"),
+    ):
+        with pytest.raises(error, match=sentence):
+            parametrize(nn.LazyLinear(2))
+
+
 def test_uninitialized_tensors_refuse_what_needs_sizes():
     weight = nn.UninitializedParameter(dtype=torch.float64)
     assert isinstance(weight, nn.Parameter) and repr(weight) == "<UninitializedParameter>"

@@ -154,6 +154,10 @@ def test_a_dtype_is_refused_by_the_kernel_that_torch_names(call, kernel, dtype):
         (lambda: torch.index_add(ones(2, 2, 2), 1, torch.tensor([2]), ones(2, 1, 2)), IndexError, "index out of range in self"),
         (lambda: torch.linalg.eigvals(ones(2, 3)), RuntimeError, "linalg.eigvals: A must be batches of square matrices, but they are 2 by 3 matrices"),
         (lambda: torch.empty_strided((2,), (-1,)), RuntimeError, "Storage size calculation overflowed with sizes=[2] and strides=[-1]"),
+        (lambda: torch.empty_strided((2**33, 2**33), (2**33, 1)), RuntimeError, "Storage size calculation overflowed with sizes=[8589934592, 8589934592] and strides=[8589934592, 1]"),
+        (lambda: torch.empty_strided((-1, 2**33), (0, 0)), RuntimeError, "Trying to create tensor with negative dimension -1: [-1, 8589934592]"),
+        (lambda: torch.as_strided(ones(2), (3, 2), (2**62, 1)), RuntimeError, "Storage size calculation overflowed with sizes=[3, 2] and strides=[4611686018427387904, 1]"),
+        (lambda: torch.as_strided(ones(2), (2,), (1,), 2**62), RuntimeError, "Storage size calculation overflowed with sizes=[2] and strides=[1]"),
         (lambda: torch.split_copy(ones(4), 2, out=[ones(2)]), RuntimeError, "split_copy() expected an out= argument of size 2, got size 1"),
     ],
 )  # fmt: skip

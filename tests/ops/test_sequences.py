@@ -178,6 +178,22 @@ def test_sums_of_bags_are_the_same_with_and_without_a_graph(dtype, weighted):
     assert plain[0].tolist() == [0] * 70
 
 
+@pytest.mark.parametrize("width", [1, 31, 32, 33, 64, 70])
+@pytest.mark.parametrize("padding", [None, 3])
+def test_sums_of_bags_count_the_rows_of_their_own(width, padding):
+    """The weights are those of the indices that count, and indices after the last offset belong to no bag."""
+    table, numbers = real(9, width), torch.arange(40) * 5 % 9
+    offsets, weights = torch.tensor([0, 4, 4, 30]), real(40)
+    arguments = {"mode": "sum", "per_sample_weights": weights, "include_last_offset": True, "padding_idx": padding}
+    got = F.embedding_bag(numbers, table, offsets, **arguments)
+    counts = torch.ones(40) if padding is None else (numbers != padding).double()
+    rows = table[numbers] * (weights * counts)[:, None]
+    exact = torch.stack([rows[start:end].sum(0) for start, end in ((0, 4), (4, 4), (4, 30))])
+    assert torch.allclose(got, exact)
+    recorded = F.embedding_bag(numbers, table.clone().requires_grad_(), offsets, **arguments)
+    assert torch.allclose(recorded, exact)
+
+
 def test_offsets_of_bags_may_not_fall():
     with pytest.raises(RuntimeError, match="offsets must not decrease"):
         F.embedding_bag(torch.tensor([0, 1, 2]), real(3, 2), torch.tensor([0, 2, 1]))

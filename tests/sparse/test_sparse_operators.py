@@ -234,3 +234,25 @@ def test_eigenvalues_of_sparse_matrices(convert):
     assert torch.allclose(a @ vectors, vectors * values, atol=1e-4)
     values, _ = torch.lobpcg(convert(a), 2, B=convert(torch.eye(12, dtype=torch.float64) * 2), largest=False)
     assert torch.allclose(values, torch.tensor([0.5, 1.0], dtype=torch.float64), atol=1e-5)
+
+
+def test_norm_of_all_elements():
+    x = torch.tensor([[3.0, 0.0], [0.0, -4.0]]).to_sparse()
+    assert torch.native_norm(x).item() == torch.native_norm(x, 2, [0, 1], False, None).item() == 5
+    assert torch.native_norm(x, 1).item() == torch.native_norm(x + x, 1).item() / 2 == 7
+    for arguments, sentence in (
+        ((2, [0], False, None), "only supports full reductions"),
+        ((2, [], True, None), "does not support keepdim=True"),
+        ((None, [], False, torch.float32), "does not support 'dtype' argument"),
+    ):
+        with pytest.raises(RuntimeError, match=f"norm_sparse currently {sentence}"):
+            torch.native_norm(x, *arguments)
+    with pytest.raises(NotImplementedError, match="native_norm"):
+        torch.native_norm(x.to_dense())
+
+
+def test_products_as_methods():
+    x, y = torch.tensor([[1.0, 2.0], [0.0, 3.0]]), torch.tensor([[1.0, 0.0], [2.0, 1.0]])
+    sparse = x.to_sparse()
+    assert torch.equal(sparse.smm(y).to_dense(), x @ y)
+    assert torch.equal(sparse.sspaddmm(sparse, y, beta=2, alpha=3).to_dense(), 2 * x + 3 * (x @ y))

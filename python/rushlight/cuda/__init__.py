@@ -10,9 +10,15 @@ from rushlight import _C
 from rushlight._absent import declare
 from rushlight._set_module import set_public_module
 
-from ._contexts import StreamContext, device, device_of, stream
+from ._contexts import StreamContext, caching_allocator_disabled, device, device_of, stream
 from ._devices import (
     _CudaDeviceProperties as _CudaDeviceProperties,
+)
+from ._devices import (
+    _lazy_call as _lazy_call,
+)
+from ._devices import (
+    _queued_calls as _queued_calls,
 )
 from ._devices import (
     current_device,
@@ -130,6 +136,7 @@ __all__ = [
     "DeferredCudaCallError",
     "OutOfMemoryError",
     "StreamContext",
+    "caching_allocator_disabled",
     "check_error",
     "cudaStatus",
     "default_generators",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from rushlight import _C
 from rushlight._set_module import set_module
 
@@ -10,7 +12,17 @@ from ._streams import current_stream, set_stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from typing import Any
+
+
+def caching_allocator_disabled() -> AbstractContextManager[None]:
+    """Has no effect: the memory of GPUs is always kept for later requests, as with `caching_allocator_enable`.
+
+    >>> with torch.cuda.caching_allocator_disabled():
+    ...     pass
+    """
+    return nullcontext()
 
 
 class device:

@@ -6,6 +6,7 @@ from rushlight import _C
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -65,6 +66,23 @@ def init() -> None:
         RuntimeError: there is no driver, or the process was forked from one that had initialised it.
     """
     _C._cuda_init()
+
+
+#: Calls that wait for a driver, and where each was made. Without a GPU they are never run.
+_queued_calls: list[tuple[Callable[[], object], list[str]]] = []
+
+
+def _lazy_call(callable: Callable[[], object], **kwargs: Any) -> None:
+    """Calls a function that needs a GPU, if there is one.
+
+    >>> torch.cuda._lazy_call(torch.cuda.synchronize)
+    """
+    if device_count() > 0:
+        callable()
+    else:
+        from traceback import format_stack
+
+        _queued_calls.append((callable, format_stack()))
 
 
 def current_device() -> int:

@@ -9,11 +9,20 @@ import operator
 import sys
 
 from rushlight import _C
+from rushlight._absent import declare
 from rushlight._C import _Future as Future
 from rushlight._warnings import warn
 from rushlight.jit._state import _enabled as _enabled
 
 __all__ = [
+    *declare(
+        globals(),
+        "programs run eagerly, and files of compiled ones are neither written nor read",
+        """
+        class CompilationUnit ScriptFunction
+        export_opnames load save
+        """,
+    ),
     "Attribute",
     "Error",
     "Final",
@@ -160,6 +169,9 @@ class Error(Exception):
     True
     """
 
+
+# Its name at the top level of torch.
+JITException = Error
 
 _settings = {"strategy": [("STATIC", 2), ("DYNAMIC", 10)], "onednn": False}
 

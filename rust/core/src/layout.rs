@@ -332,13 +332,20 @@ impl Layout {
 
     #[cold]
     fn outside(&self, bytes: usize, width: usize) -> Error {
-        let needed = |(_, high): (isize, isize)| high.saturating_add(1).saturating_mul(width as isize);
+        let bytes_up_to = |(_, high): (isize, isize)| high.checked_add(1)?.checked_mul(width as isize);
+        let Some(needed) = self.checked_span().and_then(|span| span.map_or(Some(0), bytes_up_to)) else {
+            return Error::runtime(format!(
+                "Storage size calculation overflowed with sizes={} and strides={}",
+                Shape(&self.sizes),
+                Shape(&self.strides)
+            ))
+            .hint("The size in bytes does not fit in 64 bits.");
+        };
         Error::runtime(format!(
-            "setStorage: sizes {}, strides {}, storage offset {}, and itemsize {width} requiring a storage size of {} are out of bounds for storage of size {bytes}",
+            "setStorage: sizes {}, strides {}, storage offset {}, and itemsize {width} requiring a storage size of {needed} are out of bounds for storage of size {bytes}",
             Shape(&self.sizes),
             Shape(&self.strides),
             self.offset,
-            self.checked_span().flatten().map_or(0, needed),
         ))
         .hint("Use fewer elements, smaller strides or a smaller offset: the last element must lie within the storage.")
     }

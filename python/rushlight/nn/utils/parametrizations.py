@@ -129,8 +129,8 @@ def orthogonal(
     True
     """
     weight = _tensor_of(module, name)
-    if weight.dim() < 2:
-        raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.dim()} dimensions.")
+    if weight.ndim < 2:
+        raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions.")
     if orthogonal_map is None:
         square = weight.size(-2) == weight.size(-1) or weight.is_complex()
         orthogonal_map = "matrix_exp" if square else "householder"
@@ -182,7 +182,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 class _SpectralNorm(Module):
     def __init__(self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
         super().__init__()
-        dimensions = weight.dim()
+        dimensions = weight.ndim
         if not -dimensions <= dim < dimensions:
             raise IndexError(
                 f"Dimension out of range (expected to be in range of [-{dimensions}, {dimensions - 1}] but got {dim})"
@@ -210,7 +210,7 @@ class _SpectralNorm(Module):
                 self._v.copy_(F.normalize(matrix.mH @ self._u, dim=0, eps=self.eps))
 
     def forward(self, weight: Tensor) -> Tensor:
-        if weight.dim() == 1:
+        if weight.ndim == 1:
             return F.normalize(weight, dim=0, eps=self.eps)
         matrix = self._matrix(weight)
         if self.training:

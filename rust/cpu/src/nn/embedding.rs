@@ -64,10 +64,15 @@ pub unsafe fn sum_rows(
     Ok(())
 }
 
-/// Bags of rows: for each bag how many rows it has, for each row its index and its position among the weights.
+/// Elements of a row that are summed at a time, so that the sums stay in registers.
+const LANES: usize = 32;
+
+/// Bags of rows: for each bag how many rows it has, and the indices of all rows.
 pub struct Bags<'a> {
     pub sizes: &'a [i64],
-    pub rows: &'a [(i64, usize)],
+    pub rows: &'a [i64],
+    /// The position of each row among the weights; without it the rows have the positions 0, 1, 2 and so on.
+    pub places: Option<&'a [usize]>,
 }
 
 /// The sum of each bag's rows, `step` bytes apart in the table, in their order; multiplied with their weights, if given.
@@ -95,25 +100,13 @@ pub unsafe fn sum_bags(
         let average = bags.rows.len() / bags.sizes.len().max(1);
         let grain = TASK.div_ceil((width * size_of::<T>() * average.max(1)).max(1));
         rushlight_par::parallel_for(bags.sizes.len(), grain, |range| {
-            // A few elements of a row at a time, which stay in registers.
-            const LANES: usize = 32;
             for bag in range {
-                let own = &bags.rows[starts[bag]..starts[bag + 1]];
-                for first in (0..width).step_by(LANES) {
-                    let count = LANES.min(width - first);
-                    let mut sums = [<T as GemmElement>::Sum::ZERO; LANES];
-                    for &(row, at) in own {
-                        // SAFETY: guaranteed by the caller (see `# Safety`).
-                        unsafe {
-                            let from = table.at(0).wrapping_offset(row as isize * step).cast::<T>().add(first);
-                            let weight = weights.as_ref().map(|weights| (*weights.at(at)).widen());
-                            add_row::<T>(&mut sums[..count], from, weight);
-                        }
-                    }
-                    for (j, &sum) in sums[..count].iter().enumerate() {
-                        // SAFETY: guaranteed by the caller (see `# Safety`).
-                        unsafe { output.at(bag * width + first + j).write(T::narrow(sum)) };
-                    }
+                let (start, end) = (starts[bag], starts[bag + 1]);
+                // SAFETY: guaranteed by the caller (see `# Safety`).
+                unsafe {
+                    let weights = weights.as_ref().map(|weights| weights.at(0).cast_const());
+                    let to = output.at(bag * width);
+                    sum_bag::<T>(table.at(0).cast_const(), step, width, bags, start, end, weights, to);
                 }
             }
         });
@@ -122,19 +115,65 @@ pub unsafe fn sum_bags(
 }
 
 multiversion! {
-    /// Adds a row, multiplied with its weight, to the sums.
+    /// The sum of the rows `start` to `end`.
     ///
     /// # Safety
-    /// The row has as many elements as there are sums.
-    unsafe fn add_row<S, T: GemmElement>(sums: &mut [T::Sum], row: *const T, weight: Option<T::Sum>) {
-        for (j, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: guaranteed by the caller (see `# Safety`).
-            let value = unsafe { row.add(j).read_unaligned() }.widen();
-            *sum = sum.plus(match weight {
-                Some(weight) => value.times(weight),
-                None => value,
-            });
+    /// Same as for `sum_bags`.
+    unsafe fn sum_bag<S, T: GemmElement>(
+        table: *const u8,
+        step: isize,
+        width: usize,
+        bags: &Bags,
+        start: usize,
+        end: usize,
+        weights: Option<*const T>,
+        output: *mut T,
+    ) {
+        let mut first = 0;
+        while first < width {
+            let count = LANES.min(width - first);
+            let mut sums = [<T as GemmElement>::Sum::ZERO; LANES];
+            for k in start..end {
+                // SAFETY: guaranteed by the caller (see `# Safety`).
+                unsafe {
+                    let row = table.wrapping_offset(bags.rows[k] as isize * step).cast::<T>().add(first);
+                    let weight = weights.map(|weights| {
+                        let place = match bags.places {
+                            Some(places) => places[k],
+                            None => k,
+                        };
+                        (*weights.add(place)).widen()
+                    });
+                    // The number of lanes is known to the compiler where a block is whole.
+                    if count == LANES {
+                        add_row::<T>(&mut sums, row, weight, LANES);
+                    } else {
+                        add_row::<T>(&mut sums, row, weight, count);
+                    }
+                }
+            }
+            for (j, &sum) in sums[..count].iter().enumerate() {
+                // SAFETY: guaranteed by the caller (see `# Safety`).
+                unsafe { output.add(first + j).write(T::narrow(sum)) };
+            }
+            first += LANES;
         }
+    }
+}
+
+/// Adds the first elements of a row, multiplied with its weight, to the sums.
+///
+/// # Safety
+/// The row has `count` elements.
+#[inline(always)]
+unsafe fn add_row<T: GemmElement>(sums: &mut [T::Sum; LANES], row: *const T, weight: Option<T::Sum>, count: usize) {
+    for (j, sum) in sums[..count].iter_mut().enumerate() {
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        let value = unsafe { row.add(j).read_unaligned() }.widen();
+        *sum = sum.plus(match weight {
+            Some(weight) => value.times(weight),
+            None => value,
+        });
     }
 }
 

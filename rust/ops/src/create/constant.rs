@@ -140,7 +140,9 @@ fn strided(args: &Args, [size, stride]: [Arg; 2], options: &Options, dtype: DTyp
         )));
     }
     let mut layout = Layout { sizes, strides, offset: 0 };
-    checked_new(&layout.sizes)?;
+    if layout.sizes.iter().any(|&size| size < 0) {
+        checked_new(&layout.sizes)?;
+    }
     let no_bytes = layout.checked_bytes(dtype.size()).is_err();
     if no_bytes || layout.checked_span().is_none_or(|span| span.is_some_and(|(low, _)| low < 0)) {
         return Err(Error::runtime(format!(

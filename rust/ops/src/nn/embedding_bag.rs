@@ -101,8 +101,10 @@ fn outside_of(args: &Args, weight: &Tensor, padding: Option<i64>, at: usize, bad
 struct Bags {
     /// The bag of each index.
     of: Vec<i64>,
-    /// The indices that count, and their positions.
-    counted: Vec<(i64, usize)>,
+    /// The indices that count.
+    rows: Vec<i64>,
+    /// Their positions; without it they are the first indices.
+    places: Option<Vec<usize>>,
     sizes: Vec<i64>,
 }
 
@@ -160,25 +162,37 @@ impl Bags {
             return Err(Error::runtime("include_last_offset: number of offset should be at least 1"));
         }
         let bags = offsets.len() - usize::from(with_end);
-        let list = numbers_or(indices, rows as isize, |at, bad| outside_of(args, weight, padding, at, bad))?;
+        let mut list = numbers_or(indices, rows as isize, |at, bad| outside_of(args, weight, padding, at, bad))?;
         let mut of = filled(0i64, list.len())?;
         let mut sizes = filled(0i64, bags)?;
-        let mut counted = alloc::list(list.len())?;
+        let mut places = padding.map(|_| alloc::list(list.len())).transpose()?;
+        let mut reached = 0;
         for bag in 0..bags {
             let end = offsets.get(bag + 1).copied().unwrap_or(count);
             let (start, end) = (offsets[bag], if !with_end && bag + 1 == bags { count } else { end });
             if start > end || start < 0 {
                 return Err(Error::runtime(format!("offsets must not decrease, but bag {bag} has {start} to {end}")));
             }
-            for at in start as usize..end as usize {
-                of[at] = bag as i64;
-                if Some(list[at]) != padding {
-                    counted.push((list[at], at));
-                    sizes[bag] += 1;
-                }
+            let (start, end) = (start as usize, end as usize);
+            of[start..end].fill(bag as i64);
+            sizes[bag] = (end - start) as i64;
+            reached = end;
+            if let Some(places) = &mut places {
+                let before = places.len();
+                places.extend((start..end).filter(|&at| Some(list[at]) != padding));
+                sizes[bag] = (places.len() - before) as i64;
             }
         }
-        Ok(Bags { of, counted, sizes })
+        match &places {
+            Some(places) => list = collected(places.iter().map(|&at| list[at]))?,
+            None => list.truncate(reached),
+        }
+        Ok(Bags { of, rows: list, places, sizes })
+    }
+
+    /// The positions of the indices that count.
+    fn positions(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
+        (0..self.rows.len()).map(|k| self.places.as_ref().map_or(k, |places| places[k]))
     }
 
     /// The sums in one step, if the operands are ordinary ones of the host that are not recorded.
@@ -201,7 +215,7 @@ impl Bags {
         let factors = scaled.as_ref().map(|scaled| scaled.storage().pin()).transpose()?;
         let factors_at = factors.as_ref().zip(scaled.as_ref()).map(|(pin, scaled)| first(pin, scaled));
         let out = sums.storage().pin()?;
-        let list = embedding::Bags { sizes: &self.sizes, rows: &self.counted };
+        let list = embedding::Bags { sizes: &self.sizes, rows: &self.rows, places: self.places.as_deref() };
         let step = weight.layout().strides[0].wrapping_mul(size);
         // SAFETY: `read` has checked the rows and counted those of each bag; the weights are as many as indices.
         unsafe {
@@ -272,12 +286,12 @@ fn recorded_sums(args: &Args, weight: &Tensor, scaled: Option<&Tensor>, bags: &B
 
     let dtype = weight.dtype();
     let wide = if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype };
-    let rows = on_device(weight, &collected(bags.counted.iter().map(|&(row, _)| row))?)?;
-    let owners = on_device(weight, &collected(bags.counted.iter().map(|&(_, at)| bags.of[at]))?)?;
+    let rows = on_device(weight, &bags.rows)?;
+    let owners = on_device(weight, &collected(bags.positions().map(|at| bags.of[at]))?)?;
     let looked_up = op!(EMBEDDING, weight, &rows, -1i64, args.bool(SCALE_GRAD_BY_FREQ)?, args.bool(SPARSE)?)?;
     let mut looked_up = to_dtype(&looked_up, wide)?;
     if let Some(scaled) = scaled {
-        let places = on_device(weight, &collected(bags.counted.iter().map(|&(_, at)| at as i64))?)?;
+        let places = on_device(weight, &collected(bags.positions().map(|at| at as i64))?)?;
         let own = op!(crate::index::index_select::INDEX_SELECT, scaled, 0i64, &places)?;
         let own = op!(crate::view::RESHAPE, &to_dtype(&own, wide)?, sizes_value(&[-1, 1]))?;
         looked_up = op!(MUL, &looked_up, &own)?;
@@ -291,7 +305,7 @@ fn largest(weight: &Tensor, bags: &Bags) -> Result<(Tensor, Tensor)> {
     let (count, width) = (bags.sizes.len(), weight.sizes()[1] as usize);
     let table = to_vec::<f64>(&weight.detach())?;
     let mut places = filled(-1i64, count * width)?;
-    for &(row, at) in &bags.counted {
+    for (&row, at) in bags.rows.iter().zip(bags.positions()) {
         let own = bags.of[at] as usize * width;
         for j in 0..width {
             let place = &mut places[own + j];
