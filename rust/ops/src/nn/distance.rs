@@ -11,6 +11,7 @@ use crate::expr_ext::ExprExt;
 use crate::pointwise::clamp::{CLAMP_MAX, CLAMP_MIN};
 use crate::reduce::norm::VECTOR_NORM;
 use crate::reduce::sum::SUM_DIM;
+use crate::view::expand::EXPAND;
 
 fn length(of: &Tensor, p: f64, dim: i64, keepdim: bool) -> Result<Tensor> {
     op!(VECTOR_NORM, of, p, Ints::from_slice(&[dim]), keepdim)
@@ -29,8 +30,10 @@ pub static NORMALIZE: Operator = Operator {
     dtypes: DTypes::INEXACT,
     implementation: Implementation::CompositeImplicit(|args| {
         let own = args.tensor(INPUT)?;
-        let length = length(own, args.float(P)?, args.int(DIM)?, true)?;
-        (Expr::from(own) / Expr::from(length).call(&CLAMP_MIN, [args.float(EPS)?.into()])).done().map(Output::Tensor)
+        let length = Expr::from(length(own, args.float(P)?, args.int(DIM)?, true)?);
+        let raised = length.call(&CLAMP_MIN, [args.float(EPS)?.into()]);
+        let wide = raised.call(&EXPAND, [value::sizes_value(own.sizes())]);
+        (Expr::from(own) / wide).done().map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3, 4), 1.0, -1", "t(3), 2.0, 0, 0.1"],
@@ -63,7 +66,7 @@ pub static COSINE_SIMILARITY: Operator = Operator {
         let sizes = rushlight_core::broadcast::broadcast(args.tensor(X1)?.sizes(), args.tensor(X2)?.sizes())?;
         let unit = |arg| -> Result<Expr> {
             let own = crate::convert::to_dtype(args.tensor(arg)?, dtype)?;
-            let own = op!(crate::view::expand::EXPAND, &own, value::sizes_value(&sizes))?;
+            let own = op!(EXPAND, &own, value::sizes_value(&sizes))?;
             let length = length(&own, 2.0, dim, true)?;
             // The limit does not affect the gradient, and an infinite length stays infinite.
             let missing = Expr::from(eps) - Expr::from(length.detach()).call(&CLAMP_MAX, [eps.into()]);
