@@ -101,8 +101,10 @@ fn outside_of(args: &Args, weight: &Tensor, padding: Option<i64>, at: usize, bad
 struct Bags {
     /// The bag of each index.
     of: Vec<i64>,
-    /// The indices that count, and their positions.
-    counted: Vec<(i64, usize)>,
+    /// The indices that count.
+    rows: Vec<i64>,
+    /// Their positions, unless these are all positions in order.
+    places: Option<Vec<usize>>,
     sizes: Vec<i64>,
 }
 
@@ -160,25 +162,40 @@ impl Bags {
             return Err(Error::runtime("include_last_offset: number of offset should be at least 1"));
         }
         let bags = offsets.len() - usize::from(with_end);
-        let list = numbers_or(indices, rows as isize, |at, bad| outside_of(args, weight, padding, at, bad))?;
+        let mut list = numbers_or(indices, rows as isize, |at, bad| outside_of(args, weight, padding, at, bad))?;
         let mut of = filled(0i64, list.len())?;
         let mut sizes = filled(0i64, bags)?;
-        let mut counted = alloc::list(list.len())?;
+        let mut covered = 0;
         for bag in 0..bags {
             let end = offsets.get(bag + 1).copied().unwrap_or(count);
             let (start, end) = (offsets[bag], if !with_end && bag + 1 == bags { count } else { end });
-            if start > end || start < 0 {
+            if start > end || start < 0 || end > count {
                 return Err(Error::runtime(format!("offsets must not decrease, but bag {bag} has {start} to {end}")));
             }
-            for at in start as usize..end as usize {
-                of[at] = bag as i64;
-                if Some(list[at]) != padding {
-                    counted.push((list[at], at));
-                    sizes[bag] += 1;
-                }
-            }
+            covered = end as usize;
+            let own = start as usize..covered;
+            of[own.clone()].fill(bag as i64);
+            sizes[bag] = match padding {
+                Some(padding) => list[own].iter().filter(|&&index| index != padding).count() as i64,
+                None => end - start,
+            };
         }
-        Ok(Bags { of, counted, sizes })
+        list.truncate(covered);
+        let places = match padding {
+            Some(padding) => {
+                let mut places = alloc::list(list.len())?;
+                places.extend((0..list.len()).filter(|&at| list[at] != padding));
+                list.retain(|&index| index != padding);
+                Some(places)
+            }
+            None => None,
+        };
+        Ok(Bags { of, rows: list, places, sizes })
+    }
+
+    /// The positions of the indices that count.
+    fn places(&self) -> impl ExactSizeIterator<Item = usize> {
+        (0..self.rows.len()).map(|at| self.places.as_ref().map_or(at, |places| places[at]))
     }
 
     /// The sums in one step, if the operands are ordinary ones of the host that are not recorded.
@@ -201,7 +218,7 @@ impl Bags {
         let factors = scaled.as_ref().map(|scaled| scaled.storage().pin()).transpose()?;
         let factors_at = factors.as_ref().zip(scaled.as_ref()).map(|(pin, scaled)| first(pin, scaled));
         let out = sums.storage().pin()?;
-        let list = embedding::Bags { sizes: &self.sizes, rows: &self.counted };
+        let list = embedding::Bags { sizes: &self.sizes, rows: &self.rows, places: self.places.as_deref() };
         let step = weight.layout().strides[0].wrapping_mul(size);
         // SAFETY: `read` has checked the rows and counted those of each bag; the weights are as many as indices.
         unsafe {
@@ -272,12 +289,12 @@ fn recorded_sums(args: &Args, weight: &Tensor, scaled: Option<&Tensor>, bags: &B
 
     let dtype = weight.dtype();
     let wide = if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype };
-    let rows = on_device(weight, &collected(bags.counted.iter().map(|&(row, _)| row))?)?;
-    let owners = on_device(weight, &collected(bags.counted.iter().map(|&(_, at)| bags.of[at]))?)?;
+    let rows = on_device(weight, &bags.rows)?;
+    let owners = on_device(weight, &collected(bags.places().map(|at| bags.of[at]))?)?;
     let looked_up = op!(EMBEDDING, weight, &rows, -1i64, args.bool(SCALE_GRAD_BY_FREQ)?, args.bool(SPARSE)?)?;
     let mut looked_up = to_dtype(&looked_up, wide)?;
     if let Some(scaled) = scaled {
-        let places = on_device(weight, &collected(bags.counted.iter().map(|&(_, at)| at as i64))?)?;
+        let places = on_device(weight, &collected(bags.places().map(|at| at as i64))?)?;
         let own = op!(crate::index::index_select::INDEX_SELECT, scaled, 0i64, &places)?;
         let own = op!(crate::view::RESHAPE, &to_dtype(&own, wide)?, sizes_value(&[-1, 1]))?;
         looked_up = op!(MUL, &looked_up, &own)?;
@@ -291,7 +308,7 @@ fn largest(weight: &Tensor, bags: &Bags) -> Result<(Tensor, Tensor)> {
     let (count, width) = (bags.sizes.len(), weight.sizes()[1] as usize);
     let table = to_vec::<f64>(&weight.detach())?;
     let mut places = filled(-1i64, count * width)?;
-    for &(row, at) in &bags.counted {
+    for (&row, at) in bags.rows.iter().zip(bags.places()) {
         let own = bags.of[at] as usize * width;
         for j in 0..width {
             let place = &mut places[own + j];
