@@ -150,9 +150,9 @@ fn in_format_of_operands(d: &BackwardContext, operands: [Arg; 2]) -> Expr {
     if rank != 4 && !(rank == 5 && is_narrow(d.results[0].dtype)) {
         return grad;
     }
-    let formats =
+    let mut formats =
         operands.into_iter().filter_map(|arg| d.meta(arg).and_then(|meta| channels_last_format(&meta.layout())));
-    let format = formats.last();
+    let format = formats.next_back();
     Expr::new(grad.done().and_then(|grad| match is_contiguous(grad.layout(), format)? {
         true => Ok(grad),
         false => op!(CLONE, &grad, format.unwrap_or("contiguous_format")),
