@@ -209,3 +209,17 @@ def test_storages_files_and_other_libraries(tmp_path):
         z.numpy()
     with pytest.raises(safetensors.SafetensorError, match="no dtype torch.complex32"):
         safetensors.save({"z": z})
+
+
+def test_reductions_of_no_elements():
+    """torch does not reach the kernels that would reject complex32."""
+    z = torch.zeros(0, 5, dtype=torch.complex32)
+    for result, expected in ((z.sum(), 0), (z.sum(0), 0), (z.prod(), 1), (z.prod(0), 1)):
+        assert result.dtype is torch.complex32 and (result.to(torch.complex64) == expected).all()
+    assert z.sum(0).shape == (5,) and z.sum(1).shape == (0,)
+    assert z.cumsum(0).shape == z.cumprod(1).shape == (0, 5)
+    x = torch.zeros(5, 5, dtype=torch.complex32, requires_grad=True)
+    values = torch.ones(5, dtype=torch.complex32, requires_grad=True)
+    result = x.index_put((torch.zeros(5, dtype=torch.bool),), values, accumulate=True)
+    found = torch.autograd.grad(result, (x, values), torch.ones_like(result))
+    assert (found[0].to(torch.complex64) == 1).all() and not found[1].to(torch.complex64).any()

@@ -1979,7 +1979,9 @@ def _tangent_leaf(tensor: Tensor) -> Tensor: ...
 def _set_transforms(running: _int) -> _int: ...
 def _transforms() -> _int: ...
 def _enter_transform(tensor: Tensor) -> None: ...
-def _as_one_node(name: _str, function: Callable[[Tensor], Tensor], tensor: Tensor, linear: _bool) -> Tensor: ...
+def _as_one_node(
+    name: _str, function: Callable[[Tensor], Tensor], tensor: Tensor, linear: _bool, follows: _bool
+) -> Tensor: ...
 def _undifferentiable(tensor: Tensor, message: _str) -> Tensor: ...
 def _set_inference_enabled(enabled: _bool) -> _bool: ...
 def _set_anomaly_enabled(enabled: _bool, check_nan: _bool = True) -> None: ...
@@ -2196,6 +2198,10 @@ def _avg_pool_spread(input: Tensor, starts: Sequence[_int], ends: Sequence[_int]
     """Each value spread evenly over its window; the reverse of `_avg_pool`."""
 def _binary_cross_entropy(input: Tensor, target: Tensor) -> Tensor:
     """The binary cross entropy of each element."""
+def _cdist(rows: Tensor, columns: Tensor, p: _float) -> Tensor:
+    """The distance of each row from each column of another matrix."""
+def _cdist_gradient(weights: Tensor, rows: Tensor, columns: Tensor, distances: Tensor, p: _float) -> Tensor:
+    """The gradient of rows: for each the sum over the columns of a weight times the slope of the distance."""
 def _celu(input: Tensor, alpha: _float, scale: _float, input_scale: _float) -> Tensor:
     """The three kinds of `elu`."""
 def _clamp(input: Tensor, min: Tensor | _Number, max: Tensor | _Number) -> Tensor:
@@ -2334,6 +2340,10 @@ def _pad_borders(input: Tensor, pad: Sequence[_int], mode: _str) -> Tensor:
     """A copy padded with elements from inside, mirrored (`reflect`) or the outermost one (`replicate`)."""
 def _pad_borders_back(input: Tensor, like: Tensor, pad: Sequence[_int], mode: _str) -> Tensor:
     """The padding of `input` added to the elements from which it came, in the shape of `like`."""
+def _pdist(input: Tensor, p: _float) -> Tensor:
+    """The distance of each row of a matrix from each row after it."""
+def _pdist_gradient(weights: Tensor, input: Tensor, distances: Tensor, p: _float) -> Tensor:
+    """The gradient of rows: for each the sum over the others of a weight times the slope of the distance."""
 def _pivots_to_permutation(pivots: Tensor, size: _int, inverse: _bool = False) -> Tensor:
     """The permutation of an LU factorisation: row `i` of `L @ U` is this row of the matrix."""
 def _pool_gather(input: Tensor, places: Tensor, dims: _int) -> Tensor:

@@ -85,6 +85,19 @@ def test_reflections_multiply_as_their_product(dtype, left, transpose):
     assert close(torch.ormqr(reflections, tau, b, left, transpose), wanted, dtype)
 
 
+def test_the_product_of_fewer_reflections():
+    """`householder_product` takes them; `ormqr` takes all that a matrix has."""
+    reflections, tau = torch.geqrf(random(5, 5, dtype=torch.float64))
+    few = tau.clone()
+    few[3:] = 0
+    wanted = torch.linalg.householder_product(reflections, few)
+    assert torch.equal(torch.linalg.householder_product(reflections, tau[:3]), wanted)
+    with pytest.raises(
+        RuntimeError, match=r"tau.shape\[-1\] must be equal to min\(other.shape\[-2\], input.shape\[-1\]\)"
+    ):
+        torch.ormqr(reflections, tau[:3], reflections)
+
+
 @every_dtype
 @pytest.mark.parametrize("sizes", [(4, 4), (2, 6, 3), (3, 6), (100, 70)])
 def test_permuted_triangles_give_the_matrix_back(dtype, sizes):

@@ -180,3 +180,14 @@ def test_images_whose_channels_lie_last_stay_so():
 def test_empty_vectors_join_along_any_dimension():
     assert torch.cat([torch.empty(0), torch.empty(0)], dim=1).shape == (0,)
     assert torch.cat([torch.empty(0)], dim=-2).shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "complex128"])
+@pytest.mark.parametrize("width", [1, 7, 16, 64, 300, 2000])
+def test_repeated_slices_of_any_width(dtype, width):
+    own = (np.arange(20 * width) % 101).reshape(20, width).astype(dtype)
+    x = torch.from_numpy(own)
+    assert np.array_equal(x.repeat_interleave(3, 0).numpy(), own.repeat(3, 0))
+    assert np.array_equal(x[::2].repeat_interleave(2, 0).numpy(), own[::2].repeat(2, 0))
+    assert np.array_equal(x[:, : width // 2 + 1].clone().numpy(), own[:, : width // 2 + 1])
+    assert np.array_equal(x[:, None].expand(20, 4, width).contiguous().numpy(), own.repeat(4, 0).reshape(20, 4, width))

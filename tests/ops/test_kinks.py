@@ -115,3 +115,16 @@ def test_gradients_that_one_operand_has_and_the_other_lacks():
         assert torch.autograd.gradcheck(lambda x, function=function: function(shape, x), (x,))
         with pytest.raises(NotImplementedError):
             function(shape.clone().requires_grad_(), x).sum().backward()
+
+
+def test_second_gradients_are_summed_in_torchs_order():
+    """torch computes the gradients of a node in the order of its operands' names. The numbers are torch's."""
+    y, z = (torch.tensor(n, dtype=torch.float16, requires_grad=True) for n in ([0.3, 1.7, -0.9], [1.1, -0.6, 2.3]))
+    first = torch.autograd.grad((y * z) / (y + z), (y, z), torch.ones_like(y), create_graph=True)
+    found = torch.autograd.grad(first, (y, z), [torch.full_like(y, 0.7)] * 2)
+    assert found[0].tolist() == [-0.44970703125, -1.455078125, -3.755859375]
+    assert found[1].tolist() == [0.122314453125, -4.1171875, -1.470703125]
+    x = torch.tensor(-0.11017, dtype=torch.float16, requires_grad=True)
+    direction = torch.tensor(-2.3, dtype=torch.float16)
+    first = torch.autograd.grad(torch.nn.functional.normalize(x, 1.2, 0), x, direction, create_graph=True)[0]
+    assert (first.item(), torch.autograd.grad(first, x)[0].item()) == (0, -0.125)

@@ -405,3 +405,16 @@ def test_sums_of_products_in_place_have_their_shape():
     result = y.addbmm_(torch.ones(2, 2, 3), torch.ones(2, 3, 2))
     assert result is y and y.tolist() == [[7, 7], [7, 7]]
     assert torch.autograd.grad(y.sum(), x)[0].tolist() == [4]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sums_of_short_products_are_rounded_after_each_matrix(dtype):
+    own, a, b = (torch.randn(*sizes).to(dtype) for sizes in ((3, 5), (6, 3, 4), (6, 4, 5)))
+    wanted = torch.addmm(own, a[0], b[0], beta=0.5, alpha=2)
+    for at in range(1, 6):
+        wanted = wanted.addmm(a[at], b[at], alpha=2)
+    assert torch.equal(torch.addbmm(own, a, b, beta=0.5, alpha=2), wanted)
+    assert torch.equal(torch.addbmm(own, a[:0], b[:0], beta=0.5), own * 0.5)
+    leaf = a.clone().requires_grad_()
+    torch.addbmm(own, leaf, b, alpha=2).backward(own)
+    assert torch.equal(leaf.grad, 2 * own @ b.mT)

@@ -215,3 +215,22 @@ def test_second_gradients_of_grids():
                 return F.grid_sample(x, g, mode, padding, align_corners=False)
 
             assert gradcheck(sampled, (image, grid)) and gradgradcheck(sampled, (image, grid))
+
+
+@pytest.mark.parametrize("width", [1, 3, 7, 20, 100])
+@pytest.mark.parametrize("padding", [None, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_of_bags_of_any_width(width, padding, weighted):
+    table = torch.randn(9, width, dtype=torch.float64)
+    indices = torch.arange(40) * 7 % 9
+    offsets = torch.tensor([0, 0, 5, 17, 30])
+    weights = torch.randn(40, dtype=torch.float64) if weighted else None
+    found = F.embedding_bag(
+        indices, table, offsets, mode="sum", per_sample_weights=weights, include_last_offset=True, padding_idx=padding
+    )
+    for bag, (start, end) in enumerate(zip([0, 0, 5, 17], [0, 5, 17, 30])):
+        counted = [at for at in range(start, end) if indices[at] != padding]
+        rows = [table[indices[at]] * (1 if weights is None else weights[at]) for at in counted]
+        assert torch.allclose(found[bag], sum(rows, torch.zeros(width, dtype=torch.float64)))
+    with pytest.raises(RuntimeError, match="offsets must not decrease"):
+        F.embedding_bag(indices, table, torch.tensor([0, 90, 3]), mode="sum")

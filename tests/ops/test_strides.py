@@ -150,6 +150,22 @@ GRADIENTS = [
     ("F.group_norm(x, 2)", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
     ("F.layer_norm(x, (4,))", (2, 4, 6, 4), "last", (96, 24, 4, 1)),
     ("F.max_unpool2d(x, torch.zeros(2, 4, 6, 4, dtype=torch.int64), 1)", (2, 4, 6, 4), "last", (96, 24, 4, 1)),
+    ("F.mse_loss(x, torch.zeros(2, 4, 6, 4), reduction='none')", (2, 4, 6, 4), "last", (96, 24, 4, 1)),
+    ("F.smooth_l1_loss(x, torch.zeros(2, 4, 6, 4), reduction='none')", (2, 4, 6, 4), "last", (96, 24, 4, 1)),
+    ("F.huber_loss(x, torch.zeros(2, 4, 6, 4), reduction='none')", (2, 4, 6, 4), "last", (96, 24, 4, 1)),
+    ("F.glu(x, 1)", (2, 4, 6, 4), "last", (96, 24, 4, 1)),
+    ("F.pixel_shuffle(x, 2)", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
+    ("F.pixel_shuffle(x, 2)", (2, 8, 6, 4), "plain", (192, 24, 4, 1)),
+    ("F.pixel_unshuffle(x, 2)", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
+    ("F.channel_shuffle(x, 2)", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
+    ("F.adaptive_avg_pool2d(x, 1)", (2, 4, 6, 4), "last", (96, 24, 4, 1)),
+    ("F.adaptive_avg_pool3d(x, 1)", (2, 4, 4, 4, 4), "last", (256, 64, 16, 4, 1)),
+    ("F.interpolate(x, scale_factor=2)", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
+    ("F.interpolate(x, scale_factor=2, mode='bilinear')", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
+    ("F.interpolate(x, scale_factor=0.5, mode='bilinear', antialias=True)", (2, 4, 6, 4), "last", (96, 1, 16, 4)),
+    ("F.interpolate(x, scale_factor=2, mode='bicubic')", (2, 4, 6, 4), "last", (96, 24, 4, 1)),
+    ("x.cumsum(1)", (2, 4, 6, 4), "last", (96, 24, 4, 1)),
+    ("x.amax(1)", (2, 3, 4), "turned", (12, 1, 3)),
     (
         "F.conv2d(torch.ones(2, 4, 6, 5).contiguous(memory_format=torch.channels_last), x)",
         (6, 4, 3, 3),
@@ -191,6 +207,32 @@ def test_gradients_lie_as_torchs(call, shape, layout, expected):
     found = gradient(made(shape, layout))
     assert found.stride() == expected
     assert torch.allclose(found, gradient(made(shape, "plain")), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("F.conv2d(x, torch.ones(3, 4, 1, 1))", (96, 1, 16, 4)),
+        ("F.conv_transpose2d(x, torch.ones(4, 3, 1, 1))", (96, 1, 16, 4)),
+        ("F.binary_cross_entropy(x.sigmoid(), torch.ones(2, 4, 6, 4), reduction='none')", (96, 1, 16, 4)),
+        ("F.pixel_unshuffle(x, 2)", (96, 24, 4, 1)),
+        ("F.mse_loss(x, torch.zeros(2, 4, 6, 4))", (96, 24, 4, 1)),
+        ("F.adaptive_avg_pool2d(x, 1)", (96, 24, 4, 1)),
+    ],
+)
+def test_gradients_of_sums_lie_as_torchs(call, expected):
+    x = made((2, 4, 6, 4), "last").div(192).requires_grad_()
+    result = eval(call, {"torch": torch, "F": F, "x": x})
+    assert torch.autograd.grad(result.sum(), x)[0].stride() == expected
+
+
+def test_powers_of_a_number_are_row_major():
+    for x in (made((2, 3), "turned"), made((2, 4, 6, 4), "last")):
+        row_major = torch.empty(x.shape).stride()
+        assert (2**x).stride() == torch.pow(2.5, x).stride() == torch.float_power(2, x).stride() == row_major
+        assert (x**2).stride() == (x**x).stride() == x.stride()
+        assert torch.equal(2**x, 2 ** x.contiguous())
+    assert torch.linalg.matrix_power(made((3, 3), "turned"), 1).stride() == (3, 1)
 
 
 def test_a_shuffle_of_channels_never_shares_memory():

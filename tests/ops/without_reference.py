@@ -22,7 +22,7 @@ WHY_NONE = {
             "_hardtanh_backward _shrink_backward _silu_backward _gelu_backward _gelu_tanh_backward _elu_backward "
             "_softmax_backward_data _log_softmax_backward_data _standard_gamma_grad _dirichlet_grad _pad_borders_back "
             "_conv_input _conv_weight _nll_loss_backward _ctc_loss_backward _clear_diagonal _embed _pool_scatter "
-            "_avg_pool_spread _mix_spread _mix_meet _attention_backward _normalize_backward _lstm_sequence_backward"
+            "_avg_pool_spread _mix_spread _mix_meet _attention_backward _normalize_backward _lstm_sequence_backward _cdist_gradient _pdist_gradient"
         ).split(),
         _DERIVATIVE,
     ),

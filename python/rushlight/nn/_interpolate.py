@@ -89,6 +89,7 @@ def interpolate(
         lambda x: _interpolated(x, size, factors, mode, align, antialias),
         input,
         True,
+        mode != "bicubic",
     )
 
 

@@ -14,6 +14,8 @@ pub trait Float:
 {
     fn wide(self) -> f64;
     fn narrow(wide: f64) -> Self;
+    /// The square root.
+    fn root(self) -> Self;
 }
 
 impl Float for f32 {
@@ -25,6 +27,10 @@ impl Float for f32 {
     fn narrow(wide: f64) -> f32 {
         wide as f32
     }
+    #[inline(always)]
+    fn root(self) -> f32 {
+        self.sqrt()
+    }
 }
 
 impl Float for f64 {
@@ -35,5 +41,9 @@ impl Float for f64 {
     #[inline(always)]
     fn narrow(wide: f64) -> f64 {
         wide
+    }
+    #[inline(always)]
+    fn root(self) -> f64 {
+        self.sqrt()
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use rushlight_autograd::{Backward, BackwardCall, Gradients, Held, InPlace, SavedTensor, Tensor};
+use rushlight_autograd::{Backward, BackwardCall, Gradients, Held, InPlace, SavedTensor, Tensor, modes};
 use rushlight_core::{Dims, Error, Result};
 use smallvec::SmallVec;
 
@@ -112,6 +112,18 @@ impl Backward for OperatorNode {
 }
 
 impl OperatorNode {
+    /// The edges in the order of their formulas. If the formulas are recorded, the sums of second gradients follow from it:
+    /// torch computes the gradients in the order of the operands' names.
+    fn order(&self) -> SmallVec<[usize; 4]> {
+        let mut order: SmallVec<[usize; 4]> = (0..self.edges.len()).collect();
+        if order.len() > 1 && modes::recording() {
+            let params = &self.op.schema().params;
+            let place = |edge: &usize| self.inputs.get(self.edges[*edge]).map(|meta| meta.place);
+            order.sort_by_key(|edge| place(edge).and_then(|place| params.get(place)).map(|param| param.name));
+        }
+        order
+    }
+
     fn gradients(&self, call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
         self.number.check()?;
         let unpack = |saved: &Option<SavedTensor>| saved.as_ref().map(|saved| call.unpack(saved)).transpose();
@@ -148,19 +160,18 @@ impl OperatorNode {
         let mut gradients = Gradients::new();
         match &self.op.derivative {
             Derivative::Formulas(list) => {
-                for &input in &self.edges {
-                    let Some(meta) = self.inputs.get(input) else {
-                        gradients.push(None);
-                        continue;
-                    };
+                gradients.resize(self.edges.len(), None);
+                for edge in self.order() {
+                    let input = self.edges[edge];
+                    let Some(meta) = self.inputs.get(input) else { continue };
                     let formula = list.iter().find(|formula| wanted[input] && formula.input.position() == meta.place);
                     if let Some(name) = formula.and_then(|formula| formula.missing) {
                         return Err(Derivative::not_implemented(name));
                     }
-                    gradients.push(match formula.map(|formula| (formula.gradient)(&derive).gradient()) {
+                    gradients[edge] = match formula.map(|formula| (formula.gradient)(&derive).gradient()) {
                         Some(found) => self.fitted(found?, meta)?,
                         None => None,
-                    });
+                    };
                 }
             }
             Derivative::Joint(joint) => {

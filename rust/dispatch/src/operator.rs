@@ -85,12 +85,16 @@ impl Tags {
     pub const ROUNDED_PARAMETERS: Tags = Tags(65536);
     /// Changing an element once more changes nothing, so in place its tensor may be expanded.
     pub const IDEMPOTENT: Tags = Tags(131072);
+    /// Without elements it accepts every dtype: torch does not reach the kernel that would reject it.
+    pub const ANY_DTYPE_WITHOUT_ELEMENTS: Tags = Tags(262_144);
+    /// Its result is row-major if its first operand is a number.
+    pub const ROW_MAJOR_FOR_NUMBERS: Tags = Tags(524_288);
 
     pub const fn union(self, other: Tags) -> Tags {
         Tags(self.0 | other.0)
     }
 
-    const NAMES: [(Tags, &'static str); 18] = [
+    const NAMES: [(Tags, &'static str); 20] = [
         (Tags::BROADCASTS, "broadcasts"),
         (Tags::STRIDE_DEPENDENT, "stride dependent"),
         (Tags::DATA_DEPENDENT, "data dependent"),
@@ -109,6 +113,8 @@ impl Tags {
         (Tags::UNROUNDED_NUMBERS, "unrounded numbers"),
         (Tags::ROUNDED_PARAMETERS, "rounded parameters"),
         (Tags::IDEMPOTENT, "idempotent"),
+        (Tags::ANY_DTYPE_WITHOUT_ELEMENTS, "any dtype without elements"),
+        (Tags::ROW_MAJOR_FOR_NUMBERS, "row-major for numbers"),
     ];
 
     pub const fn has(self, other: Tags) -> bool {
@@ -480,6 +486,17 @@ pub struct Out {
     pub resized: Resized,
 }
 
+/// The memory format of the gradients that a node made of several calls gives to its inputs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum GradientFormat {
+    /// As the derivatives of the calls give them.
+    OfParts,
+    /// Row-major.
+    Contiguous,
+    /// Channels last if the gradient of the result is, else row-major.
+    OfResult,
+}
+
 /// An operator's support of sparse operands.
 #[derive(Clone, Copy)]
 pub enum Sparse {
@@ -696,6 +713,8 @@ pub struct Operator {
     /// an operand is a number, `first=` if the first one is, `in_place=`; `left_out=`, without a name, means that
     /// omitted arguments have no edge.
     pub node: &'static str,
+    /// The memory format of the gradients of a composite operator with a `node`.
+    pub gradient_format: GradientFormat,
     /// The same in NumPy, with the parameters' names.
     pub reference: &'static str,
     /// Use `Operator::schema` and the methods after it.
@@ -732,6 +751,7 @@ impl Operator {
         samples: &[],
         errors: &[],
         node: "",
+        gradient_format: GradientFormat::OfParts,
         reference: "",
         cached: AtomicPtr::new(std::ptr::null_mut()),
     };

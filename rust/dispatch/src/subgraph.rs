@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 
-use crate::value::{Arg, Output};
+use crate::value::{Arg, Output, Value};
 use rushlight_autograd::{Backward, BackwardCall, Edges, Gradients, InPlace, Subgraph, Tensor};
+use rushlight_core::memory_format::{channels_last_format, is_contiguous};
 use rushlight_core::{Error, Result};
 use smallvec::SmallVec;
 
 use crate::naming::{in_place_name, node_name};
 use crate::node::{check_captured, is_tracked};
-use crate::operator::{Args, Derivative, Tags};
+use crate::operator::{Args, Derivative, GradientFormat, Tags};
 use crate::primitives::primitives;
 
 type Body = fn(&Args) -> Result<Output>;
@@ -38,7 +39,10 @@ fn compose_recorded(body: Body, args: &Args) -> Result<Output> {
     let recorded = output.tensors().iter().zip(&histories).filter(|(_, history)| history.is_some());
     let outputs: SmallVec<[&Tensor; 1]> = recorded.map(|(tensor, _)| tensor).collect();
     let node = input.node(node_name(args.op), &histories).linear(args.op.tags.has(Tags::LINEAR));
-    rushlight_autograd::record(node, &ends(args), &outputs)?;
+    match args.op.gradient_format {
+        GradientFormat::OfParts => rushlight_autograd::record(node, &ends(args), &outputs)?,
+        format => rushlight_autograd::record(InFormat { node, format }, &ends(args), &outputs)?,
+    }
     drop(outputs);
     Ok(output)
 }
@@ -112,15 +116,48 @@ impl<'a> UnarySubgraph<'a> {
     }
 
     /// The function's result, as the result of one node. `linear` says that the function is linear.
-    pub fn finish(self, name: &str, found: &Tensor, linear: bool) -> Result<Tensor> {
+    pub fn finish(self, name: &str, found: &Tensor, linear: bool, format: GradientFormat) -> Result<Tensor> {
         let history = found.gradient_edge()?;
         let result = found.detach();
         if history.is_some() {
             let inputs = std::iter::once(self.alias.gradient_edge()?).collect();
             let node = Subgraph::new(name.to_owned(), std::iter::once(history).collect(), inputs).linear(linear);
-            rushlight_autograd::record(node, &[Some(self.own)], &[&result])?;
+            rushlight_autograd::record(InFormat { node, format }, &[Some(self.own)], &[&result])?;
         }
         Ok(result)
+    }
+}
+
+/// A node whose gradients have a memory format.
+struct InFormat {
+    node: Subgraph,
+    format: GradientFormat,
+}
+
+impl Backward for InFormat {
+    fn name(&self) -> &str {
+        self.node.name()
+    }
+
+    fn apply(&self, call: &BackwardCall<'_>, grads: Gradients) -> Result<Gradients> {
+        let of_result = grads.iter().flatten().find_map(|grad| channels_last_format(grad.layout()));
+        let mut found = self.node.apply(call, grads)?;
+        let format = match self.format {
+            GradientFormat::OfParts => return Ok(found),
+            GradientFormat::Contiguous => None,
+            GradientFormat::OfResult => of_result,
+        };
+        for gradient in found.iter_mut().flatten() {
+            if !is_contiguous(gradient.layout(), format)? {
+                let format = Value::Str(format.unwrap_or("contiguous_format"));
+                *gradient = primitives()?.clone.tensor([(&*gradient).into(), format])?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn release(&self) {
+        self.node.release();
     }
 }
 

@@ -6,9 +6,12 @@ use rushlight_par::Address;
 
 use crate::convert::cast::converter;
 use crate::index::scatter::{ScatterKernels, ScatterOp};
-use crate::pointwise::{GRAIN, InnerLoop, RawOperand, run, stream};
+use crate::pointwise::{GRAIN, InnerLoop, RawOperand, TILE, run, stream};
 use crate::streaming;
 use crate::transpose::transpose_block;
+
+/// Runs of at least this many bytes are copied one by one; shorter ones are collected in tiles.
+const RUN: usize = 64;
 
 /// Copies the elements of `source` in operand 1 to `target`, of the same sizes, in operand 0.
 ///
@@ -43,6 +46,16 @@ pub unsafe fn copy(target: &Layout, source: &Layout, operands: [RawOperand; 2]) 
                 } else {
                     stream(|to, from, n| convert.run(to, from[1], n), to, [to, from], widths, range.len());
                 }
+            });
+            return;
+        }
+        let long = nest.inner() >= TILE && nest.numel() * dtype.size() >= streaming::LEAST;
+        if to.dtype == from.dtype && is_dense(&nest, operands) && nest.inner() * dtype.size() >= RUN && !long {
+            rushlight_par::parallel_for(nest.numel(), GRAIN, |range| {
+                let (to, from) = (to, from);
+                nest.runs(range, |[at, source], n| {
+                    std::ptr::copy(from.pointer.offset(source), to.pointer.offset(at), n * dtype.size());
+                });
             });
             return;
         }

@@ -1,5 +1,7 @@
 //! Rows of a table by index, and the sum of gradients for each row.
 
+use std::ops::Range;
+
 use rushlight_core::alloc::filled;
 use rushlight_core::dtype::{bf16_, c64, c128, f16_};
 use rushlight_core::{DType, Error, Result, dispatch};
@@ -7,9 +9,12 @@ use rushlight_par::Address;
 use rushlight_simd::multiversion;
 
 use crate::linalg::matmul::{GemmElement, Sum};
+use crate::streaming::{LINE, prefetch_line};
 
 /// Bytes worth a task of their own.
 const TASK: usize = 1 << 15;
+/// How many rows ahead are prefetched.
+const AHEAD: usize = 8;
 
 /// Copies rows of `width` bytes, `step` bytes apart in the table.
 ///
@@ -64,14 +69,11 @@ pub unsafe fn sum_rows(
     Ok(())
 }
 
-/// Elements of a row that are summed at a time, so that the sums stay in registers.
-const LANES: usize = 32;
-
-/// Bags of rows: for each bag how many rows it has, and the indices of all rows.
+/// Bags of rows: how many rows each bag has, the indices of all rows, and their positions among the weights, unless these
+/// are all positions in order.
 pub struct Bags<'a> {
     pub sizes: &'a [i64],
     pub rows: &'a [i64],
-    /// The position of each row among the weights; without it the rows have the positions 0, 1, 2 and so on.
     pub places: Option<&'a [usize]>,
 }
 
@@ -100,13 +102,12 @@ pub unsafe fn sum_bags(
         let average = bags.rows.len() / bags.sizes.len().max(1);
         let grain = TASK.div_ceil((width * size_of::<T>() * average.max(1)).max(1));
         rushlight_par::parallel_for(bags.sizes.len(), grain, |range| {
+            let weights = weights.as_ref().map(|weights| weights.at(0).cast_const());
             for bag in range {
-                let (start, end) = (starts[bag], starts[bag + 1]);
                 // SAFETY: guaranteed by the caller (see `# Safety`).
                 unsafe {
-                    let weights = weights.as_ref().map(|weights| weights.at(0).cast_const());
                     let to = output.at(bag * width);
-                    sum_bag::<T>(table.at(0).cast_const(), step, width, bags, start, end, weights, to);
+                    sum_bag::<T>(table.at(0), step, width, bags, starts[bag]..starts[bag + 1], weights, to);
                 }
             }
         });
@@ -115,66 +116,74 @@ pub unsafe fn sum_bags(
 }
 
 multiversion! {
-    /// The sum of the rows `start` to `end`.
+    /// One bag, a few columns at a time, whose sums stay in registers.
     ///
     /// # Safety
-    /// Same as for `sum_bags`.
+    /// Same as for `sum_bags`; `own` are the rows of the bag.
     unsafe fn sum_bag<S, T: GemmElement>(
         table: *const u8,
         step: isize,
         width: usize,
-        bags: &Bags,
-        start: usize,
-        end: usize,
+        bags: &Bags<'_>,
+        own: Range<usize>,
         weights: Option<*const T>,
-        output: *mut T,
+        to: *mut T,
     ) {
         let mut first = 0;
         while first < width {
-            let count = LANES.min(width - first);
-            let mut sums = [<T as GemmElement>::Sum::ZERO; LANES];
-            for k in start..end {
-                // SAFETY: guaranteed by the caller (see `# Safety`).
-                unsafe {
-                    let row = table.wrapping_offset(bags.rows[k] as isize * step).cast::<T>().add(first);
-                    let weight = weights.map(|weights| {
-                        let place = match bags.places {
-                            Some(places) => places[k],
-                            None => k,
-                        };
-                        (*weights.add(place)).widen()
-                    });
-                    // The number of lanes is known to the compiler where a block is whole.
-                    if count == LANES {
-                        add_row::<T>(&mut sums, row, weight, LANES);
-                    } else {
-                        add_row::<T>(&mut sums, row, weight, count);
-                    }
+            let from = table.wrapping_add(first * size_of::<T>());
+            // SAFETY: guaranteed by the caller (see `# Safety`); the columns lie within the width.
+            first += unsafe {
+                let to = to.add(first);
+                match width - first {
+                    64.. => sum_columns::<T, 64>(from, step, bags, own.clone(), weights, to),
+                    16.. => sum_columns::<T, 16>(from, step, bags, own.clone(), weights, to),
+                    4.. => sum_columns::<T, 4>(from, step, bags, own.clone(), weights, to),
+                    _ => sum_columns::<T, 1>(from, step, bags, own.clone(), weights, to),
                 }
-            }
-            for (j, &sum) in sums[..count].iter().enumerate() {
-                // SAFETY: guaranteed by the caller (see `# Safety`).
-                unsafe { output.add(first + j).write(T::narrow(sum)) };
-            }
-            first += LANES;
+            };
         }
     }
 }
 
-/// Adds the first elements of a row, multiplied with its weight, to the sums.
+/// The sums of some columns; returns their number.
 ///
 /// # Safety
-/// The row has `count` elements.
+/// Same as for `sum_bag`; `from` is the first of the columns in the table.
 #[inline(always)]
-unsafe fn add_row<T: GemmElement>(sums: &mut [T::Sum; LANES], row: *const T, weight: Option<T::Sum>, count: usize) {
-    for (j, sum) in sums[..count].iter_mut().enumerate() {
+unsafe fn sum_columns<T: GemmElement, const COLUMNS: usize>(
+    from: *const u8,
+    step: isize,
+    bags: &Bags<'_>,
+    own: Range<usize>,
+    weights: Option<*const T>,
+    to: *mut T,
+) -> usize {
+    let row = |at: usize| from.wrapping_offset(bags.rows[at] as isize * step).cast::<T>();
+    let mut sums = [<T as GemmElement>::Sum::ZERO; COLUMNS];
+    for at in own {
+        if let Some(&next) = bags.rows.get(at + AHEAD) {
+            let next = from.wrapping_offset(next as isize * step);
+            (0..COLUMNS * size_of::<T>()).step_by(LINE).for_each(|line| prefetch_line(next.wrapping_add(line)));
+        }
+        let row = row(at);
         // SAFETY: guaranteed by the caller (see `# Safety`).
-        let value = unsafe { row.add(j).read_unaligned() }.widen();
-        *sum = sum.plus(match weight {
-            Some(weight) => value.times(weight),
-            None => value,
-        });
+        unsafe {
+            match weights {
+                None => (0..COLUMNS).for_each(|j| sums[j] = sums[j].plus(row.add(j).read_unaligned().widen())),
+                Some(weights) => {
+                    let weight = (*weights.add(bags.places.map_or(at, |places| places[at]))).widen();
+                    (0..COLUMNS)
+                        .for_each(|j| sums[j] = sums[j].plus(row.add(j).read_unaligned().widen().times(weight)));
+                }
+            }
+        }
     }
+    for (j, &sum) in sums.iter().enumerate() {
+        // SAFETY: guaranteed by the caller (see `# Safety`).
+        unsafe { to.add(j).write(T::narrow(sum)) };
+    }
+    COLUMNS
 }
 
 /// The indices of all gradients, grouped by row in their order. Counting sort, without a table that is longer than the

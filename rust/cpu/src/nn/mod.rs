@@ -1,9 +1,10 @@
 //! Algorithms of neural network layers: attention, convolution, pooling, recurrent steps, normalisation, blocks and
-//! mixtures of elements, losses by class or over time, and embedding.
+//! mixtures of elements, losses by class or over time, embedding, and distances.
 
 pub mod attention;
 pub mod conv;
 pub mod ctc;
+pub mod distance;
 pub mod embedding;
 pub mod fold;
 pub mod interpolate;

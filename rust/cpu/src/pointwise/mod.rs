@@ -25,7 +25,7 @@ pub type InnerLoop = unsafe fn(out: *mut u8, inputs: *const *const u8, n: usize,
 /// The number of elements of a piece of parallel work.
 pub const GRAIN: usize = 1 << 15;
 /// The number of elements of a tile.
-const TILE: usize = 1024;
+pub(crate) const TILE: usize = 1024;
 const WIDEST: usize = 16;
 /// Runs with fewer elements are collected in tiles.
 const SHORT: usize = 64;

@@ -114,7 +114,9 @@ pub fn pointwise(body: &Pointwise, args: &Args, target: Target, declined: bool) 
     };
     let operands = temporaries::substituted(operands, &rounded);
     let sizes = common_sizes(args.op, &operands, in_place)?;
-    let layout = match args.op.tags.has(Tags::ROW_MAJOR) {
+    let of_number = matches!(operands.first(), Some(Operand::Number(_)));
+    let row_major = args.op.tags.has(Tags::ROW_MAJOR) || of_number && args.op.tags.has(Tags::ROW_MAJOR_FOR_NUMBERS);
+    let layout = match row_major {
         true => Layout::contiguous(&sizes),
         false => {
             // A number is a tensor without dimensions, so that the operands are not all of one shape. For a third

@@ -139,7 +139,7 @@ fn matrix_power(a: &Tensor, n: i64) -> Result<Tensor> {
             let always = create::full(&[], Scalar::Bool(true), DType::Bool, a.device())?;
             return Expr::from(always).choose(identities(a, size, size)?, a).done();
         }
-        1 => return op!(crate::convert::CLONE, a),
+        1 => return op!(crate::convert::CLONE, a, "contiguous_format"),
         _ => {}
     }
     let mut square = Expr::from(if n < 0 { inverse(a)? } else { a.clone() });

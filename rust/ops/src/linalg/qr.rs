@@ -140,7 +140,7 @@ pub static HOUSEHOLDER_PRODUCT: Operator = Operator {
         householder_product(args.tensor(INPUT)?, args.tensor(TAU)?)
     }),
     derivative: Derivative::CompositeImplicit,
-    samples: &["t(3, 2), t(2)", "t(2, 3, 3), t(2, 2)", "t(3, 0), t(0)"],
+    samples: &["t(3, 2), t(2)", "t(2, 3, 3), t(2, 2)", "t(3, 3), t(1)", "t(3, 0), t(0)"],
     errors: &[
         ("t(3), t(3)", "RuntimeError", "torch.linalg.householder_product: input must have at least 2 dimensions."),
         (
@@ -200,7 +200,7 @@ pub static ORMQR: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| {
         let (input, tau, other) = (args.tensor(INPUT)?, args.tensor(INPUT2)?, args.tensor(INPUT3)?);
         let (left, adjoint) = (args.bool(LEFT)?, args.bool(TRANSPOSE)?);
-        check_multiplied(input, tau, other, left, true)?;
+        check_multiplied(input, tau, other, left, false)?;
         reflected(input, tau, other, left, adjoint).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
@@ -225,7 +225,7 @@ pub static REFLECT: Operator = Operator {
     implementation: Implementation::Kernel(Kernel {
         infer: |args| {
             let other = args.tensor(OTHER)?;
-            check_multiplied(args.tensor(INPUT)?, args.tensor(TAU)?, other, args.bool(LEFT)?, false)?;
+            check_multiplied(args.tensor(INPUT)?, args.tensor(TAU)?, other, args.bool(LEFT)?, true)?;
             Ok(vec![by_columns(other.sizes(), other.dtype(), other)])
         },
         cpu: |args, results| {
@@ -370,8 +370,8 @@ fn check_ranks(name: &str, input: &Tensor, tau: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// Refuses wrong operands; `whole` asks for as many reflections as `ormqr` does.
-fn check_multiplied(input: &Tensor, tau: &Tensor, other: &Tensor, left: bool, whole: bool) -> Result<()> {
+/// `ormqr` takes all reflections that a matrix has, `householder_product` also `fewer`.
+fn check_multiplied(input: &Tensor, tau: &Tensor, other: &Tensor, left: bool, fewer: bool) -> Result<()> {
     let name = "torch.ormqr";
     for (which, tensor) in [("input", input), ("other", other)] {
         if tensor.rank() < 2 {
@@ -386,7 +386,8 @@ fn check_multiplied(input: &Tensor, tau: &Tensor, other: &Tensor, left: bool, wh
             "{name}: other.shape[-{place}] must be greater than or equal to tau.shape[-1]"
         )));
     }
-    if if whole { steps != height.min(n) } else { steps > n } {
+    let all = height.min(n);
+    if steps > all || (steps < all && !fewer) {
         return Err(Error::runtime(format!(
             "{name}: tau.shape[-1] must be equal to min(other.shape[-{place}], input.shape[-1])"
         )));

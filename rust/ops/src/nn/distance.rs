@@ -1,16 +1,19 @@
 //! Lengths, distances and angles of vectors.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::broadcast::broadcast;
+use rushlight_core::{DType, Dims, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Ints, Output};
 use rushlight_dispatch::{op, value};
 
+use super::pairs::{CDIST_ROWS, PDIST_ROWS, has_kernel};
 use crate::expr_ext::ExprExt;
 use crate::pointwise::clamp::{CLAMP_MAX, CLAMP_MIN};
 use crate::reduce::norm::VECTOR_NORM;
 use crate::reduce::sum::SUM_DIM;
+use crate::view::expand::EXPAND;
 
 fn length(of: &Tensor, p: f64, dim: i64, keepdim: bool) -> Result<Tensor> {
     op!(VECTOR_NORM, of, p, Ints::from_slice(&[dim]), keepdim)
@@ -29,8 +32,10 @@ pub static NORMALIZE: Operator = Operator {
     dtypes: DTypes::INEXACT,
     implementation: Implementation::CompositeImplicit(|args| {
         let own = args.tensor(INPUT)?;
-        let length = length(own, args.float(P)?, args.int(DIM)?, true)?;
-        (Expr::from(own) / Expr::from(length).call(&CLAMP_MIN, [args.float(EPS)?.into()])).done().map(Output::Tensor)
+        let length = Expr::from(length(own, args.float(P)?, args.int(DIM)?, true)?);
+        let raised = length.call(&CLAMP_MIN, [args.float(EPS)?.into()]);
+        let wide = raised.call(&EXPAND, [value::sizes_value(own.sizes())]);
+        (Expr::from(own) / wide).done().map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3)", "t(2, 3, 4), 1.0, -1", "t(3), 2.0, 0, 0.1"],
@@ -60,10 +65,10 @@ pub static COSINE_SIMILARITY: Operator = Operator {
             )));
         }
         let (dim, eps) = (args.int(DIM)?, args.float(EPS)?);
-        let sizes = rushlight_core::broadcast::broadcast(args.tensor(X1)?.sizes(), args.tensor(X2)?.sizes())?;
+        let sizes = broadcast(args.tensor(X1)?.sizes(), args.tensor(X2)?.sizes())?;
         let unit = |arg| -> Result<Expr> {
             let own = crate::convert::to_dtype(args.tensor(arg)?, dtype)?;
-            let own = op!(crate::view::expand::EXPAND, &own, value::sizes_value(&sizes))?;
+            let own = op!(EXPAND, &own, value::sizes_value(&sizes))?;
             let length = length(&own, 2.0, dim, true)?;
             // The limit does not affect the gradient, and an infinite length stays infinite.
             let missing = Expr::from(eps) - Expr::from(length.detach()).call(&CLAMP_MAX, [eps.into()]);
@@ -186,9 +191,17 @@ pub static CDIST: Operator = Operator {
             }
         }
         check_p("cdist", p)?;
-        rushlight_core::broadcast::broadcast(&a.sizes()[..a.rank() - 2], &b.sizes()[..b.rank() - 2])?;
+        let batch = broadcast(&a.sizes()[..a.rank() - 2], &b.sizes()[..b.rank() - 2])?;
         if p == 2.0 && by_product(a, b, args.optional_str(COMPUTE_MODE))? {
             return product_distances(a, b).done().map(Output::Tensor);
+        }
+        if has_kernel(p, &[a, b]) {
+            let wide = |own: &Tensor| {
+                let matrix = &own.sizes()[own.rank() - 2..];
+                let sizes: Dims = batch.iter().chain(matrix).copied().collect();
+                Expr::from(own).call(&EXPAND, [value::sizes_value(&sizes)])
+            };
+            return op!(CDIST_ROWS, wide(a).done()?, wide(b).transposed().done()?, p).map(Output::Tensor);
         }
         let rows = op!(crate::view::squeeze::UNSQUEEZE, a, -2i64)?;
         let columns = op!(crate::view::squeeze::UNSQUEEZE, b, -3i64)?;
@@ -228,6 +241,9 @@ pub static PDIST: Operator = Operator {
             return Err(Error::runtime("pdist only supports floating-point dtypes"));
         }
         check_p("pdist", p)?;
+        if has_kernel(p, &[own]) {
+            return op!(PDIST_ROWS, own, p).map(Output::Tensor);
+        }
         let n = own.sizes()[0] as i64;
         let pairs = op!(crate::create::constant::TRIU_INDICES, n, n, 1i64)?;
         let pairs = crate::convert::to_device(&pairs, own.device())?;

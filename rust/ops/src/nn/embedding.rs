@@ -282,7 +282,12 @@ fn outside_table(bad: i64, rows: isize) -> Error {
 /// The same; `error` makes the error from the position and value of an invalid index.
 pub(super) fn numbers_or(indices: &Tensor, rows: isize, error: impl Fn(usize, i64) -> Error) -> Result<Vec<i64>> {
     let numbers = crate::convert::to_vec::<i64>(indices)?;
-    match numbers.iter().position(|&index| index < 0 || index >= rows as i64) {
+    let outside = |index: i64| index as u64 >= rows as u64;
+    // Without an early end, so that the loop is vectorised.
+    if !numbers.iter().fold(false, |found, &index| found | outside(index)) {
+        return Ok(numbers);
+    }
+    match numbers.iter().position(|&index| outside(index)) {
         Some(at) => Err(error(at, numbers[at])),
         None => Ok(numbers),
     }

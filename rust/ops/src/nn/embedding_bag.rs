@@ -103,7 +103,7 @@ struct Bags {
     of: Vec<i64>,
     /// The indices that count.
     rows: Vec<i64>,
-    /// Their positions; without it they are the first indices.
+    /// Their positions, unless these are all positions in order.
     places: Option<Vec<usize>>,
     sizes: Vec<i64>,
 }
@@ -165,34 +165,37 @@ impl Bags {
         let mut list = numbers_or(indices, rows as isize, |at, bad| outside_of(args, weight, padding, at, bad))?;
         let mut of = filled(0i64, list.len())?;
         let mut sizes = filled(0i64, bags)?;
-        let mut places = padding.map(|_| alloc::list(list.len())).transpose()?;
-        let mut reached = 0;
+        let mut covered = 0;
         for bag in 0..bags {
             let end = offsets.get(bag + 1).copied().unwrap_or(count);
             let (start, end) = (offsets[bag], if !with_end && bag + 1 == bags { count } else { end });
-            if start > end || start < 0 {
+            if start > end || start < 0 || end > count {
                 return Err(Error::runtime(format!("offsets must not decrease, but bag {bag} has {start} to {end}")));
             }
-            let (start, end) = (start as usize, end as usize);
-            of[start..end].fill(bag as i64);
-            sizes[bag] = (end - start) as i64;
-            reached = end;
-            if let Some(places) = &mut places {
-                let before = places.len();
-                places.extend((start..end).filter(|&at| Some(list[at]) != padding));
-                sizes[bag] = (places.len() - before) as i64;
+            covered = end as usize;
+            let own = start as usize..covered;
+            of[own.clone()].fill(bag as i64);
+            sizes[bag] = match padding {
+                Some(padding) => list[own].iter().filter(|&&index| index != padding).count() as i64,
+                None => end - start,
+            };
+        }
+        list.truncate(covered);
+        let places = match padding {
+            Some(padding) => {
+                let mut places = alloc::list(list.len())?;
+                places.extend((0..list.len()).filter(|&at| list[at] != padding));
+                list.retain(|&index| index != padding);
+                Some(places)
             }
-        }
-        match &places {
-            Some(places) => list = collected(places.iter().map(|&at| list[at]))?,
-            None => list.truncate(reached),
-        }
+            None => None,
+        };
         Ok(Bags { of, rows: list, places, sizes })
     }
 
     /// The positions of the indices that count.
-    fn positions(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
-        (0..self.rows.len()).map(|k| self.places.as_ref().map_or(k, |places| places[k]))
+    fn places(&self) -> impl ExactSizeIterator<Item = usize> {
+        (0..self.rows.len()).map(|at| self.places.as_ref().map_or(at, |places| places[at]))
     }
 
     /// The sums in one step, if the operands are ordinary ones of the host that are not recorded.
@@ -287,11 +290,11 @@ fn recorded_sums(args: &Args, weight: &Tensor, scaled: Option<&Tensor>, bags: &B
     let dtype = weight.dtype();
     let wide = if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype };
     let rows = on_device(weight, &bags.rows)?;
-    let owners = on_device(weight, &collected(bags.positions().map(|at| bags.of[at]))?)?;
+    let owners = on_device(weight, &collected(bags.places().map(|at| bags.of[at]))?)?;
     let looked_up = op!(EMBEDDING, weight, &rows, -1i64, args.bool(SCALE_GRAD_BY_FREQ)?, args.bool(SPARSE)?)?;
     let mut looked_up = to_dtype(&looked_up, wide)?;
     if let Some(scaled) = scaled {
-        let places = on_device(weight, &collected(bags.positions().map(|at| at as i64))?)?;
+        let places = on_device(weight, &collected(bags.places().map(|at| at as i64))?)?;
         let own = op!(crate::index::index_select::INDEX_SELECT, scaled, 0i64, &places)?;
         let own = op!(crate::view::RESHAPE, &to_dtype(&own, wide)?, sizes_value(&[-1, 1]))?;
         looked_up = op!(MUL, &looked_up, &own)?;
@@ -305,7 +308,7 @@ fn largest(weight: &Tensor, bags: &Bags) -> Result<(Tensor, Tensor)> {
     let (count, width) = (bags.sizes.len(), weight.sizes()[1] as usize);
     let table = to_vec::<f64>(&weight.detach())?;
     let mut places = filled(-1i64, count * width)?;
-    for (&row, at) in bags.rows.iter().zip(bags.positions()) {
+    for (&row, at) in bags.rows.iter().zip(bags.places()) {
         let own = bags.of[at] as usize * width;
         for j in 0..width {
             let place = &mut places[own + j];

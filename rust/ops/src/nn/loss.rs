@@ -7,15 +7,15 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BackwardContext, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Variants,
-    formula, operator,
+    Args, Autocast, BackwardContext, DTypes, Derivative, ExplicitAutograd, GradientFormat, Implementation, Operator,
+    Saves, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output};
 use rushlight_dispatch::variants::{check_cast, wrong_shape};
 use rushlight_dispatch::{interpreter, op, variants, vmap};
 
 use super::Reduction;
-use crate::convert::to_dtype;
+use crate::convert::{contiguous, to_dtype};
 use crate::expr_ext::ExprExt;
 use crate::pointwise::arith::{MUL, SUB};
 use crate::pointwise::divide::DIV;
@@ -170,7 +170,8 @@ pub static MSE: Operator = Operator {
 fn mse_gradient(d: &BackwardContext) -> Expr {
     use MSE::*;
 
-    (d.input(INPUT) - d.input(TARGET)) * (each_gradient(d) * 2.0)
+    let gradient = (d.input(INPUT) - d.input(TARGET)) * (each_gradient(d) * 2.0);
+    Expr::new(gradient.done().and_then(|gradient| contiguous(&gradient)))
 }
 
 /// The reduction. The deprecated arguments `size_average` and `reduce` take precedence over it.
@@ -221,6 +222,7 @@ fn bent(args: &Args, kernel: &str, loss: impl FnOnce(Expr) -> Expr) -> Result<Ou
 pub static SMOOTH_L1_LOSS: Operator = Operator {
     name: "smooth_l1_loss",
     node: "SmoothL1LossBackward0",
+    gradient_format: GradientFormat::Contiguous,
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor target, truth? size_average=None, truth? reduce=None, str reduction='mean', float beta=1.0) -> Tensor",
@@ -255,6 +257,7 @@ pub static SMOOTH_L1_LOSS: Operator = Operator {
 pub static HUBER_LOSS: Operator = Operator {
     name: "huber_loss",
     node: "HuberLossBackward0",
+    gradient_format: GradientFormat::Contiguous,
     namespace: "nn.functional",
     variants: Variants::FUNCTION,
     signature: "(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? weight=None) -> Tensor",
@@ -406,13 +409,14 @@ pub static BCE: Operator = Operator {
         }
         let (x, y) = (Expr::from(x), Expr::from(y));
         let miss = bounded_log(1.0 - x.clone());
-        (-(y.clone() * bounded_log(x) + (1.0 - y) * miss)).done().map(Output::Tensor)
+        // The result has the strides of `x`.
+        (-(bounded_log(x) * y.clone() + miss * (1.0 - y))).done().map(Output::Tensor)
     })),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(INPUT).union(Saves::input(TARGET)), |d| {
             let (x, y) = (d.input(INPUT), d.input(TARGET));
             let slope = (x.clone() * (1.0 - x.clone())).call(&crate::pointwise::clamp::CLAMP, [1e-12.into()]);
-            d.grad() * ((x - y) / slope)
+            (x - y) / slope * d.grad()
         }),
         formula(TARGET, Saves::input(INPUT), |d| d.grad() * ((1.0 - d.input(INPUT)).log() - d.input(INPUT).log())),
     ]),

@@ -18,6 +18,7 @@ pub mod margin;
 pub mod multilabel;
 pub mod nll;
 pub mod norm;
+pub mod pairs;
 pub mod pixel_shuffle;
 pub mod pool;
 pub mod prelu;

@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::op;
-use rushlight_dispatch::operator::{DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::operator::{DTypes, Derivative, GradientFormat, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Output, sizes_value};
 
 use crate::view::transpose::permuted;
@@ -42,6 +42,7 @@ fn check_factor(name: &str, word: &str, factor: i64) -> Result<isize> {
 pub static PIXEL_SHUFFLE: Operator = Operator {
     name: "pixel_shuffle",
     node: "PixelShuffleBackward0",
+    gradient_format: GradientFormat::OfResult,
     namespace: "nn.functional",
     aliases: &["pixel_shuffle"],
     variants: Variants::FUNCTION,
@@ -91,6 +92,7 @@ pub static PIXEL_SHUFFLE: Operator = Operator {
 pub static PIXEL_UNSHUFFLE: Operator = Operator {
     name: "pixel_unshuffle",
     node: "PixelUnshuffleBackward0",
+    gradient_format: GradientFormat::OfResult,
     namespace: "nn.functional",
     aliases: &["pixel_unshuffle"],
     variants: Variants::FUNCTION,
@@ -137,6 +139,7 @@ pub static PIXEL_UNSHUFFLE: Operator = Operator {
 pub static CHANNEL_SHUFFLE: Operator = Operator {
     name: "channel_shuffle",
     node: "ChannelShuffleBackward0",
+    gradient_format: GradientFormat::OfResult,
     namespace: "nn.functional",
     aliases: &["channel_shuffle"],
     variants: Variants::FUNCTION,

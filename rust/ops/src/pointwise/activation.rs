@@ -6,7 +6,8 @@ use rushlight_cpu::loops;
 use rushlight_dispatch::create;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Accepts, Args, DTypes, Derivative, Implementation, Operator, Out, Saves, Sparse, Tags, Variants, formula, operator,
+    Accepts, Args, DTypes, Derivative, GradientFormat, Implementation, Operator, Out, Saves, Sparse, Tags, Variants,
+    formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Output, Value};
 
@@ -587,6 +588,7 @@ pub static LOGSIGMOID: Operator = Operator {
 pub static GLU: Operator = Operator {
     name: "glu",
     node: "GluBackward0",
+    gradient_format: GradientFormat::Contiguous,
     signature: "(Tensor self, int dim=-1) -> Tensor",
     doc: "The first half along `dim` times the logistic function of the second.
 

@@ -292,7 +292,9 @@ pub static RECIPROCAL: Operator = Operator {
         for<S> [f32, f64] (|x| 1.0 / x);
         for<S> [c64, c128] (|x| c128::new(1.0, 0.0).quotient(x.wide()).narrow())
     }),
-    derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| -d.grad() * d.result().square().conj())]),
+    derivative: Derivative::Formulas(&[formula(INPUT, Saves::RESULT, |d| {
+        -d.grad() * (d.result() * d.result()).conj()
+    })]),
     samples: &["pos(2, 3)", "pos()"],
     reference: "np.true_divide(1, self)",
     ..UNARY

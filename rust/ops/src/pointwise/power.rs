@@ -156,6 +156,7 @@ pub static POW_TENSOR: Operator = Operator {
     variants: Variants::ALL,
     signature: "(Tensor|Scalar self, Tensor exponent) -> Tensor",
     node: "PowBackward1 first=PowBackward2",
+    tags: Tags::ROW_MAJOR_FOR_NUMBERS,
     doc: "Each element to the power of the element of `exponent`.
 
     >>> torch.pow(2, torch.tensor([1, 2, 3]))

@@ -10,9 +10,9 @@ use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::call::on_host;
 use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, BackwardContext, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator,
-    Out, Saves, TensorSpec, Variants, formula, operator,
+    Out, Saves, Tags, TensorSpec, Variants, formula, operator,
 };
-use rushlight_dispatch::value::{Arg, Output, Value};
+use rushlight_dispatch::value::{Arg, Ints, Output, Value};
 
 use rushlight_cpu::reduce::cumulative::{scan, scan_best};
 use rushlight_cpu::reduce::{Extreme, Towards};
@@ -28,6 +28,7 @@ use crate::expr_ext::ExprExt;
 #[operator]
 pub static CUMSUM: Operator = Operator {
     name: "cumsum",
+    tags: Tags::ANY_DTYPE_WITHOUT_ELEMENTS,
     variants: Variants::ALL,
     signature: "(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
     doc: "The cumulative sums along `dim`; integers and bool are summed in int64.
@@ -44,7 +45,10 @@ pub static CUMSUM: Operator = Operator {
     kernel_name: "cumsum_out_cpu",
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| {
         let dim = d.int(DIM);
-        along(d.grad(), dim, |grad, axis| flipped(&op!(CUMSUM, &flipped(grad, axis)?, axis)?, axis))
+        along(d.grad(), dim, |grad, axis| {
+            let sums = op!(CUMSUM, &flipped(grad, axis)?, axis)?;
+            op!(crate::join::flip::FLIP, &sums, Ints::from_slice(&[axis as i64]))
+        })
     })]),
     samples: &["t(2, 3), 1", "t(2, 3, 4), 1", "t(3, 2).t(), 0", "t(), 0"],
     errors: &[("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)")],
@@ -55,6 +59,7 @@ pub static CUMSUM: Operator = Operator {
 #[operator]
 pub static CUMPROD: Operator = Operator {
     name: "cumprod",
+    tags: Tags::ANY_DTYPE_WITHOUT_ELEMENTS,
     variants: Variants::ALL,
     signature: "(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
     doc: "The cumulative products along `dim`; integers and bool are multiplied in int64.

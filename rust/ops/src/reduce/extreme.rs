@@ -342,9 +342,10 @@ pub const SHARED_ALL: Derivative =
 fn share(d: &BackwardContext, grad: Expr, result: Expr) -> Expr {
     use AMINMAX::*;
 
-    let same = d.input(INPUT).with(&EQ, restored(d, result, DIM, KEEPDIM));
+    let same = restored(d, result, DIM, KEEPDIM).with(&EQ, d.input(INPUT));
     let count = same.clone().call(&super::sum::SUM_DIM, [super::derived_dims(d, DIM).into(), true.into()]);
-    same * (restored(d, grad, DIM, KEEPDIM) / count)
+    // In this order, which determines the strides.
+    restored(d, grad, DIM, KEEPDIM) * same / count
 }
 
 fn refuse_complex(args: &Args) -> Result<()> {

@@ -7,8 +7,8 @@ use rushlight_cpu::folds;
 use rushlight_cpu::folds::Folds;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
-    Args, Autocast, BackwardContext, BatchRule, Derivative, Implementation, Kernel, Operator, Out, Saves, Variants,
-    formula, operator,
+    Args, Autocast, BackwardContext, BatchRule, Derivative, Implementation, Kernel, Operator, Out, Saves, Tags,
+    Variants, formula, operator,
 };
 use rushlight_dispatch::{value, vmap};
 
@@ -18,6 +18,7 @@ use crate::expr_ext::ExprExt;
 #[operator]
 pub static PROD: Operator = Operator {
     name: "prod",
+    tags: Tags::ANY_DTYPE_WITHOUT_ELEMENTS,
     signature: "(Tensor self, *, ScalarType? dtype=None) -> Tensor",
     doc: "The product of all elements; integers and bool are multiplied in int64.
 
@@ -41,6 +42,7 @@ pub static PROD: Operator = Operator {
 #[operator]
 pub static PROD_DIM: Operator = Operator {
     name: "prod.dim",
+    tags: Tags::ANY_DTYPE_WITHOUT_ELEMENTS,
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The products along `dim`.

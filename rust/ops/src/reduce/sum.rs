@@ -9,7 +9,7 @@ use rushlight_dispatch::call::errors::not_implemented;
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
-    Accepts, Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Sparse,
+    Accepts, Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Saves, Sparse, Tags,
     TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
@@ -20,6 +20,7 @@ use crate::expr_ext::ExprExt;
 #[operator]
 pub static SUM: Operator = Operator {
     name: "sum",
+    tags: Tags::ANY_DTYPE_WITHOUT_ELEMENTS,
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, *, ScalarType? dtype=None) -> Tensor",
     doc: "The sum of all elements.
@@ -45,6 +46,7 @@ and the bits do not depend on the number of threads.
 #[operator]
 pub static SUM_DIM: Operator = Operator {
     name: "sum.dim",
+    tags: Tags::ANY_DTYPE_WITHOUT_ELEMENTS,
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
     doc: "The sums along `dim`, one dimension or several; these are removed unless `keepdim`.

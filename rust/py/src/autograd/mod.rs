@@ -18,6 +18,7 @@ use crate::errors::raise;
 use crate::{attach, object};
 use rushlight::Tensor;
 use rushlight_dispatch::interpreter::Warning;
+use rushlight_dispatch::operator::GradientFormat;
 use rushlight_dispatch::subgraph::{UnarySubgraph, undifferentiable};
 
 pub use hooks::{hooks_of, register_hook, register_post_hook, set_hooks, traverse};
@@ -150,20 +151,23 @@ fn _tangent_leaf<'py>(py: Python<'py>, tensor: &Bound<'py, PyAny>) -> PyResult<B
     object::wrap_bound(py, leaf)
 }
 
-/// Calls a function of one tensor, which is linear or not, and records it as one node of this name.
+/// Calls a function of one tensor, which is linear or not, and records it as one node of this name. `follows` says that
+/// the gradient is channels last if that of the result is.
 #[pyfunction]
 fn _as_one_node<'py>(
     name: &str,
     function: &Bound<'py, PyAny>,
     tensor: &Bound<'py, PyAny>,
     linear: bool,
+    follows: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = tensor.py();
     let Some(node) = UnarySubgraph::begin(object::tensor(tensor)?).map_err(raise)? else {
         return function.call1((tensor,));
     };
     let found = function.call1((object::wrap_bound(py, node.input().clone())?,))?;
-    object::wrap_bound(py, node.finish(name, object::tensor(&found)?, linear).map_err(raise)?)
+    let format = if follows { GradientFormat::OfResult } else { GradientFormat::OfParts };
+    object::wrap_bound(py, node.finish(name, object::tensor(&found)?, linear, format).map_err(raise)?)
 }
 
 /// The same elements; backward through them is this error.

@@ -3,6 +3,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::layout::to_dims;
+use rushlight_core::memory_format::{channels_last_format, is_contiguous};
 use rushlight_core::storage::pin_all;
 use rushlight_core::window::WindowDim;
 use rushlight_core::{DType, Device, Dims, Error, Layout, Result, Scalar};
@@ -19,6 +20,7 @@ use rushlight_dispatch::{copy, create, op, value};
 
 use super::on_cuda;
 use super::output_size::{output_size, too_many};
+use crate::convert::CLONE;
 use crate::expr_ext::ExprExt;
 use crate::pointwise::arith::ADD;
 use crate::view::RESHAPE;
@@ -67,10 +69,12 @@ pub static CONV: Operator = Operator {
     )),
     derivative: Derivative::Formulas(&[
         formula(INPUT, Saves::input(WEIGHT), |d| {
-            again(&CONV_INPUT, d, d.grad(), d.input(WEIGHT).conj(), Some(d.sizes(INPUT)))
+            let grad = in_format_of_operands(d, [INPUT, WEIGHT]);
+            again(&CONV_INPUT, d, grad, d.input(WEIGHT).conj(), Some(d.sizes(INPUT)))
         }),
         formula(WEIGHT, Saves::input(INPUT), |d| {
-            again(&CONV_WEIGHT, d, d.input(INPUT).conj(), d.grad(), Some(d.sizes(WEIGHT)))
+            let grad = in_format_of_operands(d, [INPUT, WEIGHT]);
+            again(&CONV_WEIGHT, d, d.input(INPUT).conj(), grad, Some(d.sizes(WEIGHT)))
         }),
         formula(BIAS, Saves::NOTHING, sum_of_channels),
     ]),
@@ -105,8 +109,13 @@ pub static CONV_INPUT: Operator = Operator {
         },
         )),
     derivative: Derivative::Formulas(&[
-        formula(GRAD, Saves::input(WEIGHT), |d| again(&CONV, d, d.grad(), d.input(WEIGHT).conj(), None)),
-        formula(WEIGHT, Saves::input(GRAD), |d| again(&CONV_WEIGHT, d, d.grad(), d.input(GRAD).conj(), Some(d.sizes(WEIGHT)))),
+        formula(GRAD, Saves::input(WEIGHT), |d| {
+            again(&CONV, d, in_format_of_operands(d, [GRAD, WEIGHT]), d.input(WEIGHT).conj(), None)
+        }),
+        formula(WEIGHT, Saves::input(GRAD), |d| {
+            let grad = in_format_of_operands(d, [GRAD, WEIGHT]);
+            again(&CONV_WEIGHT, d, grad, d.input(GRAD).conj(), Some(d.sizes(WEIGHT)))
+        }),
         formula(BIAS, Saves::NOTHING, sum_of_channels),
     ]),
     node: "ConvolutionBackward0",
@@ -120,14 +129,34 @@ pub static CONV_INPUT: Operator = Operator {
 /// The result is channels-last if an operand is. torch's kernels for wide volumes do not change the order, and those
 /// for sequences consider only the weight.
 fn formatted(spec: TensorSpec, input: &Tensor, weight: &Tensor) -> TensorSpec {
-    let narrow = matches!(input.dtype(), DType::F32 | DType::BF16 | DType::F16);
     match spec.layout.rank() {
         // Operands that do not match have not been checked yet.
         rank if rank != input.rank() || rank != weight.rank() || input.sizes().first() == Some(&0) => spec,
         3 => spec.formatted_as_image(weight.layout()),
-        5 if !narrow => spec,
+        5 if !is_narrow(input.dtype()) => spec,
         _ => spec.formatted(input.layout()).formatted(weight.layout()),
     }
+}
+
+/// Whether torch's kernels for volumes of this dtype know channels-last.
+fn is_narrow(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::BF16 | DType::F16)
+}
+
+/// The gradient of a result in the memory format of the result, in which torch computes the gradients of the operands.
+fn in_format_of_operands(d: &BackwardContext, operands: [Arg; 2]) -> Expr {
+    let grad = d.grad();
+    let rank = d.rank(operands[0]);
+    if rank != 4 && !(rank == 5 && is_narrow(d.results[0].dtype)) {
+        return grad;
+    }
+    let mut formats =
+        operands.into_iter().filter_map(|arg| d.meta(arg).and_then(|meta| channels_last_format(&meta.layout())));
+    let format = formats.next_back();
+    Expr::new(grad.done().and_then(|grad| match is_contiguous(grad.layout(), format)? {
+        true => Ok(grad),
+        false => op!(CLONE, &grad, format.unwrap_or("contiguous_format")),
+    }))
 }
 
 /// Adds a number to all elements of each channel.

@@ -3,9 +3,11 @@
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::collected;
 use rushlight_core::layout::Shape;
-use rushlight_core::{DType, Error, Result};
+use rushlight_core::memory_format::{channels_last_format, strides};
+use rushlight_core::{DType, Error, Layout, Result};
 use rushlight_cpu::nn::pool::{Means, Window};
 use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
     Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Saves, TensorSpec,
     Variants, formula, operator,
@@ -16,6 +18,8 @@ use super::{
     MEANT, PoolParams, check_not_empty, computed, count_planes, even_window, formatted, shown, window_error, with_space,
 };
 use crate::nn::zeros_like_input;
+use crate::reduce::sum::MEAN_DIM;
+use crate::view::strided::as_strided;
 
 /// Means over windows; the last arguments are the windows, so that forward and backward agree.
 #[operator]
@@ -333,6 +337,9 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
             sizes.len() - dims + at
         )));
     }
+    if output.iter().all(|&n| n == 1) {
+        return mean_of_whole(input, dims).map(Output::Tensor);
+    }
     let count = output.iter().fold(0i64, |sum, &n| sum.saturating_add(n));
     rushlight_core::alloc::list::<[Window; 2]>(count as usize)?;
     let mut windows = Windows { output: output.clone(), ..Windows::default() };
@@ -343,10 +350,20 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
             windows.push(start, end, end - start);
         }
     }
-    let means = windows.apply(input, None)?;
-    // Means over the whole volume keep the order of its channels.
-    let whole = dims == 3 && output.iter().all(|&n| n == 1);
-    if whole { crate::convert::in_format_of(&means, input) } else { Ok(means) }.map(Output::Tensor)
+    windows.apply(input, None).map(Output::Tensor)
+}
+
+/// The means of whole images, as those of other dimensions; if the images are channels last, the result is.
+fn mean_of_whole(input: &Tensor, dims: usize) -> Result<Tensor> {
+    let over: Ints = (1..=dims as i64).map(|dim| -dim).collect();
+    let means = op!(MEAN_DIM, input, over, true)?;
+    match channels_last_format(input.layout()) {
+        Some(format) => {
+            let strides = strides(means.sizes(), Some(format), None)?;
+            as_strided(&means, &Layout { strides, ..means.layout().clone() })
+        }
+        None => Ok(means),
+    }
 }
 
 macro_rules! adaptive_rows {
