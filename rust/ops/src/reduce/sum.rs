@@ -20,7 +20,7 @@ use crate::expr_ext::ExprExt;
 #[operator]
 pub static SUM: Operator = Operator {
     name: "sum",
-    variants: Variants::BOTH.union(Variants::OUT),
+    variants: Variants::BOTH,
     signature: "(Tensor self, *, ScalarType? dtype=None) -> Tensor",
     doc: "The sum of all elements.
 
