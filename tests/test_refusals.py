@@ -390,6 +390,9 @@ def test_results_of_integers_and_of_nothing():
     assert loss(ones, -ones, 3.5, reduction="none").tolist() == [2, 2]
     assert loss(ones, ones, reduction="sum").dtype == torch.int64
     assert loss(ones.to(torch.uint8), -ones, 3.7, reduction="none").dtype == torch.uint8
+    huber = torch.nn.functional.huber_loss
+    for reduction in ("none", "mean"):
+        assert huber(torch.ones(2).bfloat16(), torch.zeros(2).double(), reduction=reduction).dtype == torch.bfloat16
     logs = torch.zeros(4, 2, 3).log_softmax(-1)
     lengths = torch.tensor([4, 3]), torch.tensor([2, 1])
     assert torch.ctc_loss(logs, torch.tensor([1, 2, 2]), *lengths, 0, 5).shape == (2,)

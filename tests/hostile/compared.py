@@ -27,6 +27,8 @@ import rushlight
 
 #: Bytes of address space, of which torch maps several thousand million at its start.
 MEMORY = 7 << 30
+#: The number of elements above which only those of a corner are compared: an expanded tensor may have any number.
+MANY = 10**6
 #: Seconds of computing, and of waiting, after which a call counts as endless.
 PATIENCE = 10, 60
 #: Operators whose results are not unique. Only their shapes, dtypes and strides are compared.
@@ -142,7 +144,10 @@ def described(module, value):
         name = str(value.dtype).removeprefix("torch.")
         values = None
         if value.device.type == "cpu" and value.layout == module.strided:
-            plain = value.detach().resolve_conj().resolve_neg()
+            plain = value.detach()
+            if plain.numel() > MANY:
+                plain = plain[(slice(2),) * plain.dim()]
+            plain = plain.resolve_conj().resolve_neg()
             values = (plain if numpys(name) == name else plain.to(getattr(module, numpys(name)))).numpy()
         strides = tuple(value.stride()) if value.layout == module.strided else ()
         return Tensor(

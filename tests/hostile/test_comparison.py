@@ -77,6 +77,11 @@ def test_a_call_without_counterpart_is_not_compared():
     assert verdict(torch, Call("Tensor.add", "1, 2", "float32")) is None
 
 
+def test_a_result_of_any_number_of_elements_is_compared():
+    assert verdict(torch, Call("Tensor.expand", "t(2, 1), (2, 2 ** 53)", "float32")).differs == ""
+    assert verdict(torch, Call("Tensor.expand", "t().conj(), (2 ** 31, 2)", "complex64")).differs == ""
+
+
 def test_calls_repeat():
     assert [fuzzed(3, number) for number in range(200)] == [fuzzed(3, number) for number in range(200)]
     assert len({fuzzed(3, number) for number in range(200)}) > 150

@@ -57,7 +57,7 @@ fn check_step(args: &Args, states: &[&Tensor], gates: isize) -> Result<()> {
             )));
         }
     }
-    let (rows, own, wanted) = (size(input, 0)?, size(input, 1)?, size(w_ih, 1)?);
+    let (own, wanted, rows) = (size(input, 1)?, size(w_ih, 1)?, size(input, 0)?);
     if own != wanted {
         return Err(Error::runtime(format!("input has inconsistent input_size: got {own} expected {wanted}")));
     }
