@@ -357,6 +357,20 @@ torch.atleast_3d(x, 3.0, x)
 TypeError: expected Tensor as element 1 in argument 0, but got float
 torch.atleast_1d(input=x)
 TypeError: atleast_1d() got an unexpected keyword argument 'input'
+torch.searchsorted(sorted_sequence=x[0], input=3)
+TypeError: searchsorted() received an invalid combination of arguments - got (input=int, sorted_sequence=Tensor, ), but expected one of:
+torch.topk(x > 0, 4)
+RuntimeError: selected index k out of range
+F.adaptive_avg_pool2d(x.int()[None], 1)
+RuntimeError: mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: Int
+F.adaptive_avg_pool2d(x, 2)
+RuntimeError: adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got [2, 3]
+F.pad(x, (0, 2 ** 62))
+RuntimeError: Storage size calculation overflowed with sizes=[2, 4611686018427387907]
+torch.constant_pad_nd(x, (0, 2 ** 63 - 1))
+RuntimeError: The input size 3, plus negative padding 0 and 9223372036854775807 resulted in a negative output size, which is invalid. Check dimension 1 of your input.
+torch.fft.rfft(x, 2 ** 63 - 1, 0)
+RuntimeError: Storage size calculation overflowed with sizes=[9223372036854775807, 3]
 """
 LINES = CASES.split("\n")[1:-1]
 
@@ -401,3 +415,11 @@ def test_results_of_integers_and_of_nothing():
     empty = torch.empty_strided((0, 3), (0, 0))
     assert empty.roll(1, 0).stride() == empty.roll(1, 5).stride() == (0, 0) and empty.roll(1).stride() == (3, 1)
     assert torch.trapz(torch.ones(3), dx=2**64).item() == 2.0**65
+    assert (
+        torch.searchsorted(torch.ones(3), self=3).item()
+        == torch.bucketize(self=3, boundaries=torch.ones(3)).item()
+        == 3
+    )
+    pool = torch.nn.functional.adaptive_avg_pool2d
+    assert pool(torch.full((1, 2, 2), 1 + 2j), 1).tolist() == [[[1 + 2j]]] and pool(torch.ones(2, 3), 1).shape == (1, 1)
+    assert pool(torch.ones(2, 0, 3), 1).isnan().all()

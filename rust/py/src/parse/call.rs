@@ -219,7 +219,7 @@ impl<'a, 'py> Call<'a, 'py> {
     }
 }
 
-/// The name that torch shows for a parameter.
-pub(super) fn shown(param: &Param) -> &str {
-    if param.name == "self" { "input" } else { param.name }
+/// The name that torch shows for a parameter: a number has no other.
+pub(super) fn shown(param: &Param) -> &'static str {
+    if param.name == "self" && param.kind != Kind::Scalar { "input" } else { param.name }
 }

@@ -4,7 +4,7 @@
 use rushlight_dispatch::operator::{Args, Operator};
 use rushlight_dispatch::signature::{Kind, Param, Returns};
 
-use super::call::Overload;
+use super::call::{Overload, shown};
 
 /// The names whose signatures differ from those of torch, with torch's. A method has a function's without its object and
 /// `out`. `OPTIONS` are the keywords of a factory; `Tensor|Scalar` is a parameter that torch calls a tensor but for
@@ -385,7 +385,7 @@ impl Signature {
 impl Expected {
     fn of(param: &Param) -> Expected {
         Expected {
-            name: if param.name == "self" { "input" } else { param.name },
+            name: shown(param),
             kind: param.kind,
             allows_none: param.optional || param.default == Some("None"),
             keyword_only: param.keyword_only,

@@ -6,6 +6,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Error, Result};
 use rushlight_cpu::nn::pool::{Means, Window};
 use rushlight_dispatch::expr::Expr;
+use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
     Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Kernel, OnCuda, Operator, Out, Saves, TensorSpec,
     Variants, formula, operator,
@@ -16,6 +17,7 @@ use super::{
     MEANT, PoolParams, check_not_empty, computed, count_planes, even_window, formatted, shown, window_error, with_space,
 };
 use crate::nn::zeros_like_input;
+use crate::reduce::sum::MEAN_DIM;
 
 /// Means over windows; the last arguments are the windows, so that forward and backward agree.
 #[operator]
@@ -296,6 +298,13 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
         }
         _ => return Err(Error::runtime(format!("adaptive_avg_pool{dims}d: output_size must be {dims}"))),
     };
+    // torch computes means over whole images with `mean`, also of other dtypes and ranks, and of nothing.
+    let whole = output.iter().all(|&n| n == 1);
+    if whole && (dims > 1 || rank == 2 || rank == 3) {
+        let last: Ints = (1..=dims as i64).map(|dim| -dim).collect();
+        let means = op!(MEAN_DIM, input, last, true)?;
+        return crate::convert::in_format_of(&means, input).map(Output::Tensor);
+    }
     if rank != dims + 1 && rank != dims + 2 {
         return Err(match dims {
             1 => Error::runtime(format!(
@@ -343,10 +352,7 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
             windows.push(start, end, end - start);
         }
     }
-    let means = windows.apply(input, None)?;
-    // Means over the whole volume keep the order of its channels.
-    let whole = dims == 3 && output.iter().all(|&n| n == 1);
-    if whole { crate::convert::in_format_of(&means, input) } else { Ok(means) }.map(Output::Tensor)
+    windows.apply(input, None).map(Output::Tensor)
 }
 
 macro_rules! adaptive_rows {
