@@ -271,6 +271,106 @@ torch.embedding_bag(x, torch.tensor([0]), torch.tensor([0]), False, 7)
 RuntimeError: `mode` must be sum, mean, or max.
 torch.ormqr(torch.ones(3, 2), torch.ones(1), torch.ones(3, 4))
 RuntimeError: torch.ormqr: tau.shape[-1] must be equal to min(other.shape[-2], input.shape[-1])
+torch.movedim(x, [0], 1)
+TypeError: movedim() received an invalid combination of arguments - got (Tensor, list, int), but expected one of:
+torch.flip(x, axis=(0, 1))
+TypeError: flip() missing 1 required positional arguments: "dims"
+torch.tile(x, axis=(0, 1))
+TypeError: tile() missing 1 required positional arguments: "dims"
+torch.rot90(x, 1, axis=(0, 1))
+TypeError: rot90() got an unexpected keyword argument 'axis'
+torch.sum(x, out=x)
+TypeError: sum() received an invalid combination of arguments - got (Tensor, out=Tensor), but expected one of:
+torch.remainder(3, x, out=x)
+TypeError: remainder() received an invalid combination of arguments - got (int, Tensor, out=Tensor), but expected one of:
+torch.bitwise_or(3, x.int(), out=x.int())
+TypeError: bitwise_or() received an invalid combination of arguments - got (int, Tensor, out=Tensor), but expected one of:
+torch.where(x > 0, 3, x, out=x)
+TypeError: where(): argument 'input' (position 2) must be Tensor, not int
+torch.bucketize(3, x[0], out=x.long())
+TypeError: bucketize() received an invalid combination of arguments - got (int, Tensor, out=Tensor), but expected one of:
+torch.trapz(x, dx=1j)
+TypeError: trapz() received an invalid combination of arguments - got (Tensor, dx=complex), but expected one of:
+torch.full((2,), 70000, dtype=torch.half)
+RuntimeError: value cannot be converted to type c10::Half without overflow
+x.half().fill_(2 ** 63)
+RuntimeError: value cannot be converted to type c10::Half without overflow
+x.half().masked_fill(x > 0, -70000)
+RuntimeError: value cannot be converted to type c10::Half without overflow
+x.to(torch.int8).remainder(256)
+RuntimeError: ZeroDivisionError
+x.short().fmod(2 ** 62)
+RuntimeError: ZeroDivisionError
+x.int() // 2 ** 63
+RuntimeError: ZeroDivisionError
+x.bool().cumsum_(0)
+NotImplementedError: "cumsum_out_cpu" not implemented for 'Bool'
+x.long().cumsum_(0, dtype=torch.int16)
+RuntimeError: Bad in-place call: input tensor dtype long int and output tensor dtype short int should match
+x.cumprod_(0, dtype=torch.float64)
+RuntimeError: Bad in-place call: input tensor dtype float and output tensor dtype double should match
+F.cosine_similarity(x, x, eps=-1.0)
+RuntimeError: eps must be non-negative, got: -1
+torch.native_group_norm(torch.ones(2, 6, 3), torch.ones(6, 1), None, 2, 6, 3, 3, 0.1)
+RuntimeError: Expected weight to be a vector of size equal to the number of channels in input, but got weight of shape [6, 1] and input of shape [2, 6, 3]
+F.linear(x, torch.ones(4, 3, 2))
+RuntimeError: t() expects a tensor with <= 2 dimensions, but self is 3D
+F.hinge_embedding_loss(x.int(), x)
+RuntimeError: mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: Int
+F.hinge_embedding_loss(x.bool(), x)
+RuntimeError: Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.
+torch.rnn_relu_cell(x, torch.ones(2, 4), torch.ones(4, 3), torch.ones(3, 4))
+RuntimeError: weight_hh first dim must be 1 * hidden_size = 4, but got 3
+torch.lstm_cell(x, [torch.ones(2, 2)] * 2, torch.ones(9, 3), torch.ones(8, 2))
+RuntimeError: weight_ih first dim must be 4 * hidden_size = 8, but got 9
+torch.rnn_tanh_cell(x.sum(), x.sum(), torch.ones(3, 3), torch.ones(3, 3))
+IndexError: Dimension specified as 1 but tensor has no dimensions
+torch.rnn_relu(x[None], torch.ones(2, 2, 3), [torch.ones(3, 3)] * 2, False, 1, 0.0, True, False, False)
+RuntimeError: Expected more hidden states in stacked_rnn
+torch.gru(x[None], torch.ones(1, 2, 3), [torch.ones(9, 3)] * 4, False, 1, 0.0, True, False, False)
+RuntimeError: Expected more weights in stacked_rnn
+torch.rnn_tanh(x[None], torch.ones(1, 2, 3), [torch.ones(3, 3)] * 4, False, 1, 0.0, True, True, False)
+RuntimeError: Odd number of params or hiddens given to a bidirectional RNN
+torch.gru(x[None], x.sum(), [torch.ones(9, 3)] * 2, False, 1, 0.0, True, False, False)
+IndexError: Dimension specified as 0 but tensor has no dimensions
+torch.lu_unpack(x[0], torch.tensor([1], dtype=torch.int32))
+RuntimeError: torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: [3] instead
+torch.as_strided_scatter(x, x[0], (2,), (9,))
+RuntimeError: setStorage: sizes [2], strides [9], storage offset 0, and itemsize 4 requiring a storage size of 40 are out of bounds for storage of size 24
+x.masked_scatter_(torch.ones(3, 3) > 0, x)
+RuntimeError: The expanded size of the tensor (2) must match the existing size (3) at non-singleton dimension 0.  Target sizes: [2, 3].  Tensor sizes: [3, 3]
+F.fold(x, (4, 0.5, 2 ** 63), 2)
+TypeError: col2im(): argument 'output_size' failed to unpack the object at pos 2 with error "type must be tuple of ints,but got float"
+F.adaptive_max_pool2d(x[None], (3, x))
+TypeError: adaptive_max_pool2d(): argument 'output_size' failed to unpack the object at pos 2 with error "type must be tuple of ints,but got Tensor"
+torch.histogram(x.int(), 3)
+NotImplementedError: "histogramdd" not implemented for 'Int'
+torch.conv_transpose3d(torch.ones(1, 1, 2, 2, 2) > 0, torch.ones(1, 1, 1, 1, 1) > 0)
+NotImplementedError: "slow_conv_transpose3d_out_cpu" not implemented for 'Bool'
+torch.conv3d(torch.ones(1, 1, 2, 2, 2) > 0, torch.ones(1, 1, 2, 2, 2) > 0)
+NotImplementedError: "compute_columns3d" not implemented for 'Bool'
+torch.addmm(x.sum(), x, torch.ones(3, 2, device='meta'))
+RuntimeError: Tensor on device meta is not on the expected device cpu!
+torch.atleast_2d([x], 3)
+TypeError: expected Tensor as element 0 in argument 0, but got list
+torch.atleast_3d(x, 3.0, x)
+TypeError: expected Tensor as element 1 in argument 0, but got float
+torch.atleast_1d(input=x)
+TypeError: atleast_1d() got an unexpected keyword argument 'input'
+torch.searchsorted(sorted_sequence=x[0], input=3)
+TypeError: searchsorted() received an invalid combination of arguments - got (input=int, sorted_sequence=Tensor, ), but expected one of:
+torch.topk(x > 0, 4)
+RuntimeError: selected index k out of range
+F.adaptive_avg_pool2d(x.int()[None], 1)
+RuntimeError: mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: Int
+F.adaptive_avg_pool2d(x, 2)
+RuntimeError: adaptive_avg_pool2d(): Expected 3D or 4D tensor, but got [2, 3]
+F.pad(x, (0, 2 ** 62))
+RuntimeError: Storage size calculation overflowed with sizes=[2, 4611686018427387907]
+torch.constant_pad_nd(x, (0, 2 ** 63 - 1))
+RuntimeError: The input size 3, plus negative padding 0 and 9223372036854775807 resulted in a negative output size, which is invalid. Check dimension 1 of your input.
+torch.fft.rfft(x, 2 ** 63 - 1, 0)
+RuntimeError: Storage size calculation overflowed with sizes=[9223372036854775807, 3]
 """
 LINES = CASES.split("\n")[1:-1]
 
@@ -288,3 +388,38 @@ def test_names_of_functions_in_python_are_accepted():
     assert torch.split(tensor=x, split_size_or_sections=1)[1].equal(x[1:])
     assert torch.linalg.eigvalsh(input=torch.eye(2)).tolist() == [1.0, 1.0]
     assert [made.shape for made in torch.meshgrid(x[0], x[:, 0], indexing="ij")] == [(3, 2)] * 2
+
+
+def test_operands_of_which_only_the_sizes_matter_may_be_anywhere():
+    x, far = torch.arange(6.0), torch.empty(2, 3, device="meta")
+    for made in (x.view_as(far), x.reshape_as(far), x[:3].expand_as(far), x.clone().resize_as_(far)):
+        assert (made.shape, made.device.type) == ((2, 3), "cpu")
+    assert [made.device.type for made in torch.broadcast_tensors(x[:3], far)] == ["cpu", "meta"]
+    assert [made.shape for made in torch.tensor_split(far, torch.tensor([1]), 1)] == [(2, 1), (2, 2)]
+
+
+def test_results_of_integers_and_of_nothing():
+    loss = torch.nn.functional.hinge_embedding_loss
+    ones = torch.ones(2, dtype=torch.int32)
+    assert loss(ones, -ones, 3.5, reduction="none").tolist() == [2, 2]
+    assert loss(ones, ones, reduction="sum").dtype == torch.int64
+    assert loss(ones.to(torch.uint8), -ones, 3.7, reduction="none").dtype == torch.uint8
+    huber = torch.nn.functional.huber_loss
+    for reduction in ("none", "mean"):
+        assert huber(torch.ones(2).bfloat16(), torch.zeros(2).double(), reduction=reduction).dtype == torch.bfloat16
+    logs = torch.zeros(4, 2, 3).log_softmax(-1)
+    lengths = torch.tensor([4, 3]), torch.tensor([2, 1])
+    assert torch.ctc_loss(logs, torch.tensor([1, 2, 2]), *lengths, 0, 5).shape == (2,)
+    assert torch.zeros(0, 3).nonzero().stride() == (1, 0) and torch.ones(()).nonzero().stride() == (1, 1)
+    assert torch.diag(torch.zeros(1, 3)).stride() == (1,)
+    empty = torch.empty_strided((0, 3), (0, 0))
+    assert empty.roll(1, 0).stride() == empty.roll(1, 5).stride() == (0, 0) and empty.roll(1).stride() == (3, 1)
+    assert torch.trapz(torch.ones(3), dx=2**64).item() == 2.0**65
+    assert (
+        torch.searchsorted(torch.ones(3), self=3).item()
+        == torch.bucketize(self=3, boundaries=torch.ones(3)).item()
+        == 3
+    )
+    pool = torch.nn.functional.adaptive_avg_pool2d
+    assert pool(torch.full((1, 2, 2), 1 + 2j), 1).tolist() == [[[1 + 2j]]] and pool(torch.ones(2, 3), 1).shape == (1, 1)
+    assert pool(torch.ones(2, 0, 3), 1).isnan().all()

@@ -1173,10 +1173,16 @@ class Tensor:
         """The product of two matrices."""
     def mode(self, dim: _int = -1, keepdim: _bool = False) -> return_types.mode:
         """The most frequent element along `dim` (the smallest of several), and its last index."""
-    def moveaxis(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-        """A view with some dimensions moved to other positions; the others keep their order."""
-    def movedim(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-        """A view with some dimensions moved to other positions; the others keep their order."""
+    @overload
+    def moveaxis(self, source: _int, destination: _int) -> Tensor:
+        """A view with one dimension moved to another position; the others keep their order."""
+    @overload
+    def moveaxis(self, source: Sequence[_int], destination: Sequence[_int]) -> Tensor: ...
+    @overload
+    def movedim(self, source: _int, destination: _int) -> Tensor:
+        """A view with one dimension moved to another position; the others keep their order."""
+    @overload
+    def movedim(self, source: Sequence[_int], destination: Sequence[_int]) -> Tensor: ...
     def msort(self) -> Tensor:
         """The sorted elements along the first dimension."""
     def mul(self, other: Tensor | _Number) -> Tensor:

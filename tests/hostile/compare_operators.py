@@ -72,10 +72,11 @@ def pattern(said):
     return re.sub(r"got \(.*\),", "got (_),", said)[:160]
 
 
-def is_known(found):
-    """Whether a difference is one of those that are left out."""
+def known(found):
+    """Why a difference is left out; empty if it is not."""
     said = f"{found.differs} {found.call[0]}({found.call[1]}) {found.call[2]} {found.ours} -> {found.theirs}"
-    return bool(found.differs) and any(re.search(known, said) for known, _ in EXCLUDED)
+    reasons = (reason for pattern, reason in EXCLUDED if found.differs and re.search(pattern, said))
+    return next(reasons, "")
 
 
 def group(found):
@@ -101,6 +102,7 @@ def summary(counts, groups, shown):
     if refused:
         agree = refused - counts["class"]
         yield f"both refused: {refused}; agree in class {agree / refused:.2%}, also in the first line {(agree - counts['sentence']) / refused:.2%}"
+    yield from (f"left out: {counts[reason]}, {reason}" for _, reason in EXCLUDED if counts.get(reason))
     ranked = sorted(groups.items(), key=lambda item: -len(item[1]))
     for (differs, ours, theirs), found in ranked[:shown]:
         names = Counter(one.call[0] for one in found)
@@ -125,8 +127,9 @@ def main():
     file = options.findings.open("w") if options.findings else None
     try:
         for found in verdicts(options.source, options.first, options.calls):
-            if is_known(found):
+            if reason := known(found):
                 counts["left out"] += 1
+                counts[reason] += 1
                 continue
             one = found.differs in ("answered", "refused")
             counts["crash" if found.differs == "crash" else "one refused" if one else f"both {found.ending}"] += 1

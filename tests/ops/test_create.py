@@ -52,7 +52,7 @@ import rushlight as torch
         ("torch.ones(1, dtype=torch.uint64).fill_(2**64 - 1)", [2**64 - 1], "uint64"),
         ("torch.scalar_tensor(2**64 - 1, dtype=torch.uint64)", 2**64 - 1, "uint64"),
         ("torch.ones(1, dtype=torch.uint64).new_full((1,), 2**63)", [2**63], "uint64"),
-        ("torch.full((1,), 70000, dtype=torch.float16)", [float("inf")], "float16"),
+        ("torch.full((1,), 70000, dtype=torch.complex32)", [complex(float("inf"))], "complex32"),
         ("torch.full((1,), 2**63, dtype=torch.float32)", [2.0**63], "float32"),
         ("torch.full((1,), 254.5, dtype=torch.uint8)", [254], "uint8"),
         ("torch.arange(0, 1, 0.5, dtype=torch.int32)", [0, 0], "int32"),

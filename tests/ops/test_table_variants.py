@@ -29,6 +29,8 @@ import rushlight as torch
 #: The warning about an ``out=`` of the wrong size.
 RESIZED = "was resized since it had shape|does not match the computed number of elements"
 
+#: Operators, and their operands that must be tensors where `out=` is given, as in torch.
+TENSORS_WITH_OUT = {"remainder": [0], "where": [1, 2]}
 #: Operators that refuse an `out=` of another dtype with a TypeError, as in torch.
 JOINS = {"cat", "stack", "hstack", "vstack", "dstack", "column_stack"}
 
@@ -169,6 +171,11 @@ def test_out(op, thorough):
                 return call(op.function(), args, {**kwargs, "out": outs[0] if is_tensor(wanted) else tuple(outs)})
 
             fresh = [torch.empty(0, dtype=r.dtype) for r in results]
+            operands = draw(op, sample, dtype)[0]
+            if not all(is_tensor(operands[place]) for place in TENSORS_WITH_OUT.get(op.name, ())):
+                with pytest.raises(TypeError):
+                    run(fresh)
+                return None
             given = run(fresh)
             if is_tensor(wanted) and given is not fresh[0]:
                 return "out= was not returned"

@@ -215,7 +215,7 @@ def broadcast_to(input: Tensor, size: Sequence[_int]) -> Tensor:
 def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor:
     """The index of the interval between `boundaries` in which each element lies."""
 @overload
-def bucketize(input: _Number, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor: ...
+def bucketize(input: _Number, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False) -> Tensor: ...
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of the vectors' elements, a row each."""
 def cat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
@@ -749,10 +749,16 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices."""
 def mode(input: Tensor, dim: _int = -1, keepdim: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.mode:
     """The most frequent element along `dim` (the smallest of several), and its last index."""
-def moveaxis(input: Tensor, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-    """A view with some dimensions moved to other positions; the others keep their order."""
-def movedim(input: Tensor, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-    """A view with some dimensions moved to other positions; the others keep their order."""
+@overload
+def moveaxis(input: Tensor, source: _int, destination: _int) -> Tensor:
+    """A view with one dimension moved to another position; the others keep their order."""
+@overload
+def moveaxis(input: Tensor, source: Sequence[_int], destination: Sequence[_int]) -> Tensor: ...
+@overload
+def movedim(input: Tensor, source: _int, destination: _int) -> Tensor:
+    """A view with one dimension moved to another position; the others keep their order."""
+@overload
+def movedim(input: Tensor, source: Sequence[_int], destination: Sequence[_int]) -> Tensor: ...
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sorted elements along the first dimension."""
 def mul(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -1115,7 +1121,7 @@ def sub(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1,
 def subtract(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Subtracts `other`, scaled by `alpha`, from `input`."""
 @overload
-def sum(input: Tensor, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
+def sum(input: Tensor, *, dtype: _dtype | None = None) -> Tensor:
     """The sum of all elements."""
 @overload
 def sum(input: Tensor, dim: _int | Sequence[_int] | None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor: ...
@@ -1177,7 +1183,7 @@ def trapezoid(y: Tensor, *, dx: _Number = 1, dim: _int = -1) -> Tensor: ...
 def trapz(y: Tensor, x: Tensor, *, dim: _int = -1) -> Tensor:
     """The integral of samples `y` at places `x`, by the trapezoidal rule."""
 @overload
-def trapz(y: Tensor, *, dx: _Number = 1, dim: _int = -1) -> Tensor: ...
+def trapz(y: Tensor, *, dx: _float = 1, dim: _int = -1) -> Tensor: ...
 def triangular_solve(input: Tensor, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: tuple[Tensor, ...] | None = None) -> return_types.triangular_solve:
     """The solution `X` of `A @ X = input` for triangular `A`, and `A`; `torch.linalg.solve_triangular` is the newer form."""
 def tril(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:

@@ -77,8 +77,8 @@ impl Scalar {
         if dtype.is_float8() {
             return self.fits_float8(dtype);
         }
-        // Whole numbers overflow to infinity without an error.
-        if !dtype.is_integral() && self.is_integral() {
+        // Whole numbers overflow to infinity without an error, but not in float16.
+        if !dtype.is_integral() && dtype != DType::F16 && self.is_integral() {
             return true;
         }
         if let Some(greatest) = dtype.greatest() {

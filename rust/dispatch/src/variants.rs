@@ -6,7 +6,7 @@ use rushlight_core::dtype::can_cast;
 use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Dims, Error, Layout, Result};
 
-use crate::operator::{Args, Derivative, Implementation, Operator, Promote, Resized, Tags, TensorSpec};
+use crate::operator::{Accepts, Args, Derivative, Implementation, Operator, Promote, Resized, Tags, TensorSpec};
 use crate::overlap::{check_no_self_overlap, check_overlap, shared_memory};
 
 /// Checks whether the operator may write its result into its first argument.
@@ -42,6 +42,13 @@ pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType
     let elementwise = matches!(&op.implementation, Implementation::Pointwise(_));
     if elementwise && !writes_expanded {
         check_no_self_overlap(own)?;
+    }
+    if dtype != own.dtype() && matches!(op.out.accepts, Accepts::Requested) {
+        return Err(Error::runtime(format!(
+            "Bad in-place call: input tensor dtype {} and output tensor dtype {} should match",
+            own.dtype().c_name(),
+            dtype.c_name()
+        )));
     }
     check_cast(dtype, own.dtype())?;
     match (writes_expanded, elementwise) {

@@ -317,6 +317,7 @@ pub static OPERATORS: &[&Operator] = &[
     &view::transpose::SWAPAXES,
     &view::transpose::T,
     &view::transpose::PERMUTE,
+    &view::transpose::MOVEDIM_INT,
     &view::transpose::MOVEDIM,
     &view::transpose::ADJOINT,
     &view::squeeze::SQUEEZE,

@@ -1,6 +1,5 @@
 //! The device of a call's tensors, and the implementation for that device.
 
-use crate::value::Arg;
 use rushlight_core::{Device, Error, Result};
 
 use super::errors::not_on_cuda;
@@ -13,22 +12,20 @@ pub fn check_devices(args: &Args) -> Result<Device> {
         return Ok(Device::Cpu);
     }
     if args.op.tags.has(Tags::MIXED_DEVICES) {
-        return Ok(args.tensor(Arg::FIRST)?.device());
+        return Ok(args.each_tensor().next().map_or(Device::Cpu, |(_, first)| first.device()));
     }
+    // The device so far, and whether all tensors so far are numbers on the CPU.
     let mut device = None;
     for (_, tensor) in args.each_tensor() {
         let own = tensor.device();
-        match device {
-            None => device = Some((own, tensor.layout().rank())),
-            Some((first, rank)) if first != own => {
-                if first == Device::Cpu && rank == 0 {
-                    device = Some((own, tensor.layout().rank()));
-                } else if own != Device::Cpu || tensor.layout().rank() != 0 {
-                    return Err(apart(first, own));
-                }
-            }
-            _ => {}
-        }
+        let is_number = own == Device::Cpu && tensor.layout().rank() == 0;
+        device = match device {
+            None => Some((own, is_number)),
+            Some((first, numbers)) if first == own => Some((own, numbers && is_number)),
+            Some((_, true)) => Some((own, false)),
+            kept if is_number => kept,
+            Some((first, false)) => return Err(apart(first, own)),
+        };
     }
     Ok(device.map_or(Device::Cpu, |(device, _)| device))
 }

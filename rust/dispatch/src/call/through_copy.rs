@@ -9,7 +9,7 @@ use rushlight_core::{Error, Layout, Result};
 
 use super::kernels::fill;
 use super::resolve_conj::resolve_all;
-use crate::operator::{Args, Implementation, Kernel, TensorSpec};
+use crate::operator::{Accepts, Args, Implementation, Kernel, TensorSpec};
 use crate::overlap::{Overlap, overlap};
 use crate::primitives::primitives;
 use crate::variants::{check_in_place, check_no_gradient, check_out, check_writable, fit_in_place};
@@ -24,6 +24,11 @@ fn direct_kernel(args: &Args, out: &Tensor) -> Option<&'static Kernel> {
         }
         _ => None,
     }
+}
+
+/// Whether a call leaves the dtype of its result open.
+fn asks_no_dtype(args: &Args) -> bool {
+    args.op.schema().arg("dtype").is_some_and(|dtype| args.dtype(dtype).is_none())
 }
 
 /// In-place forms and `out=` of operators that cannot write directly: a new result is copied.
@@ -55,7 +60,9 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
             let change = node::InPlaceCall::begin(args)?;
             let result = {
                 let _off = GradMode::new(false);
-                resolve_all(args.clone())?.call()?.into_tensor()?
+                let own_dtype = matches!(op.out.accepts, Accepts::Requested) && asks_no_dtype(args);
+                let args = if own_dtype { op.out.towards(args, own.dtype())? } else { args.clone() };
+                resolve_all(args)?.call()?.into_tensor()?
             };
             check_in_place(op, own, &result.layout().sizes, result.dtype())?;
             copy::copy(own, &result)?;

@@ -93,7 +93,7 @@ pub static RESIZE_AS_: Operator = Operator {
     >>> torch.arange(4).resize_as_(torch.ones(2, 2))
     tensor([[0, 1],
             [2, 3]])",
-    tags: Tags::STRIDE_DEPENDENT,
+    tags: Tags::STRIDE_DEPENDENT.union(Tags::MIXED_DEVICES),
     implementation: Implementation::CompositeImplicit(|args| {
         let template = args.tensor(THE_TEMPLATE)?;
         match args.optional_str(MEMORY_FORMAT) {

@@ -334,7 +334,7 @@ pub static MASKED_SCATTER: Operator = Operator {
                     mask.dtype().display_name()
                 )));
             }
-            check_shape("masked_scatter_", own, mask)
+            op!(EXPAND, mask.detach(), sizes_value(own.sizes())).map(|_| ())
         },
         |args, target| {
             let places = positions(&stretched(args.tensor(MASK)?, target.sizes())?)?;

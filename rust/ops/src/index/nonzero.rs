@@ -70,8 +70,14 @@ fn nonzero(tensor: &Tensor) -> Result<Tensor> {
     if tensor.dtype().is_float8() {
         return Err(Error::unsupported("nonzero_count_cpu", tensor.dtype()));
     }
-    let rows = to_device(&spread(&create::from_slice(&positions(tensor)?)?, tensor.layout())?, tensor.device())?;
-    Ok(Tensor::new(rows.storage().clone(), rows.layout().transpose(0, 1), DType::I64, rows.device()))
+    let positions = positions(tensor)?;
+    let rows = to_device(&spread(&create::from_slice(&positions)?, tensor.layout())?, tensor.device())?;
+    let mut layout = rows.layout().transpose(0, 1);
+    if positions.is_empty() && tensor.rank() > 0 {
+        // torch writes the columns next to each other: without rows they are no elements apart.
+        layout.strides[1] = 0;
+    }
+    Ok(Tensor::new(rows.storage().clone(), layout, DType::I64, rows.device()))
 }
 
 #[operator]

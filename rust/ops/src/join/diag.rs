@@ -74,7 +74,9 @@ pub static DIAG: Operator = Operator {
         let (own, offset) = (args.tensor(INPUT)?, args.int(DIAGONAL)?);
         match own.rank() {
             1 => op!(DIAG_EMBED, own, offset),
-            2 => op!(crate::convert::CLONE, op!(self::DIAGONAL, own, offset)?),
+            2 => {
+                op!(crate::convert::CLONE, op!(self::DIAGONAL, own, offset)?, "contiguous_format")
+            }
             rank => Err(Error::runtime(format!("diag(): Supports 1D or 2D tensors. Got {rank}D"))),
         }
         .map(Output::Tensor)

@@ -117,6 +117,13 @@ Without `dims` the flattened tensor is rolled.
                     dims.len()
                 )));
             }
+            // torch copies a tensor without elements before it reads the dimensions.
+            if own.numel() == 0 && !dims.is_empty() {
+                return Ok(vec![TensorSpec {
+                    layout: Layout { offset: 0, ..own.layout().clone() },
+                    ..TensorSpec::like(own)
+                }]);
+            }
             for &dim in dims {
                 if own.rank() == 0 {
                     return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
@@ -134,6 +141,9 @@ Without `dims` the flattened tensor is rolled.
         },
         |args, results| {
             let own = args.tensor(INPUT)?;
+            if own.numel() == 0 {
+                return Ok(());
+            }
             let (shifts, dims) = (args.ints(SHIFTS)?, args.optional_ints(DIMS).unwrap_or_default());
             if dims.is_empty() {
                 let flat = op!(crate::view::RESHAPE, own.detach(), sizes_value(&[-1]))?;

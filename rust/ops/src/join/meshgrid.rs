@@ -4,7 +4,7 @@ use rushlight_autograd::Tensor;
 use rushlight_core::{DType, Device, Dims, Error, Result};
 use rushlight_cpu::order::combinations;
 use rushlight_dispatch::backcompat::broadcast_with_warnings;
-use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
+use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator};
 use rushlight_dispatch::value::{Output, sizes_value};
 use rushlight_dispatch::{create, interpreter, op, warn_once};
 
@@ -22,6 +22,7 @@ pub static BROADCAST_TENSORS: Operator = Operator {
             [2, 2]]), tensor([[3, 4],
             [3, 4]]))",
     dtypes: DTypes::ALL,
+    tags: Tags::MIXED_DEVICES,
     implementation: Implementation::CompositeImplicit(|args| {
         let tensors = args.tensors(TENSORS)?;
         let meet = |all: Dims, tensor: &&Tensor| broadcast_with_warnings("broadcast_tensors", &all, tensor.sizes());

@@ -2,7 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::alloc::list;
-use rushlight_core::layout::{Shape, to_dims};
+use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Layout, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
@@ -81,6 +81,26 @@ negative width cuts off.
     ..Operator::BASE
 };
 
+/// The error for a result that no memory holds.
+#[cold]
+fn too_large(own: &Tensor, pad: &[i64]) -> Error {
+    let mut sizes = own.sizes().clone();
+    for (at, pair) in pad.chunks_exact(2).enumerate() {
+        let dim = sizes.len() - 1 - at;
+        let size = sizes[dim] as i128 + i128::from(pair[0]) + i128::from(pair[1]);
+        match isize::try_from(size) {
+            Ok(size) if size >= 0 => sizes[dim] = size,
+            _ => {
+                return Error::runtime(format!(
+                    "The input size {}, plus negative padding {} and {} resulted in a negative output size, which is invalid. Check dimension {dim} of your input.",
+                    sizes[dim], pair[0], pair[1]
+                ));
+            }
+        }
+    }
+    Error::runtime(format!("Storage size calculation overflowed with sizes={}", Shape(&sizes)))
+}
+
 /// The widths before and after each dimension.
 fn widths(own: &Tensor, pad: &[i64]) -> Result<Vec<(isize, isize)>> {
     if !pad.len().is_multiple_of(2) {
@@ -95,7 +115,7 @@ fn widths(own: &Tensor, pad: &[i64]) -> Result<Vec<(isize, isize)>> {
     }
     // Sums of a size and both widths do not overflow.
     if pad.iter().any(|width| width.unsigned_abs() > 1 << 61) {
-        return Err(Error::runtime(format!("Storage size calculation overflowed with pad={}", Shape(&to_dims(pad)))));
+        return Err(too_large(own, pad));
     }
     let mut widths = vec![(0, 0); rank];
     for (at, pair) in pad.chunks_exact(2).enumerate() {

@@ -230,11 +230,15 @@ fn strided(own: &Layout, args: &Args) -> Result<Layout> {
     match slot.checked_span() {
         Some(Some((first, last))) if first >= low && last <= high => Ok(slot),
         Some(None) => Ok(slot),
-        _ => Err(Error::runtime(format!(
-            "as_strided_scatter: sizes {} and strides {} leave a tensor of {} elements",
-            Shape(&slot.sizes),
-            Shape(&slot.strides),
-            own.numel()
-        ))),
+        _ => {
+            let width = args.tensor(INPUT)?.dtype().size();
+            slot.check_within((high + 1) as usize * width, width, [])?;
+            Err(Error::runtime(format!(
+                "as_strided_scatter: sizes {} and strides {} leave a tensor of {} elements",
+                Shape(&slot.sizes),
+                Shape(&slot.strides),
+                own.numel()
+            )))
+        }
     }
 }

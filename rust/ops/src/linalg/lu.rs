@@ -123,7 +123,12 @@ pub static LU_UNPACK: Operator = Operator {
     dtypes: DTypes::DENSE,
     implementation: Implementation::CompositeImplicit(|args| {
         let (lu, pivots) = (args.tensor(LU_DATA)?, args.tensor(LU_PIVOTS)?);
-        check_matrix("torch.lu_unpack", "LU_data", lu)?;
+        if lu.rank() < 2 {
+            return Err(Error::runtime(format!(
+                "torch.lu_unpack: Expected tensor with 2 or more dimensions. Got size: {} instead",
+                rushlight_core::layout::Shape(lu.sizes())
+            )));
+        }
         if args.bool(UNPACK_PIVOTS)? && pivots.dtype() != DType::I32 {
             return Err(Error::runtime(
                 "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\nNote: this function is intended to be used with the output produced by torch.linalg.lu_factor",

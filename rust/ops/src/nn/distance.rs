@@ -65,6 +65,9 @@ pub static COSINE_SIMILARITY: Operator = Operator {
             )));
         }
         let (dim, eps) = (args.int(DIM)?, args.float(EPS)?);
+        if eps < 0.0 {
+            return Err(Error::runtime(format!("eps must be non-negative, got: {eps}")));
+        }
         let sizes = broadcast(args.tensor(X1)?.sizes(), args.tensor(X2)?.sizes())?;
         let unit = |arg| -> Result<Expr> {
             let own = crate::convert::to_dtype(args.tensor(arg)?, dtype)?;

@@ -1,7 +1,7 @@
 //! Sliding blocks of images as columns, and the inverse: each is the other's derivative.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::layout::Shape;
+use rushlight_core::layout::{Shape, wrap_dim};
 use rushlight_core::window::{self, WindowDim};
 use rushlight_core::{Error, Result};
 use rushlight_cpu::nn::fold::{fold, unfold};
@@ -129,6 +129,11 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
         infer: |args| {
             let (input, blocks) = (args.tensor(INPUT)?, Blocks::read(args, [KERNEL_SIZE, DILATION, PADDING, STRIDE])?);
             let rank = input.rank();
+            if rank < 3 {
+                // torch asks for the channels before it checks the shape.
+                let missing = if rank == 1 { 1 } else { 2 };
+                wrap_dim(missing, rank)?;
+            }
             if !(3..=4).contains(&rank) || input.sizes()[rank - 3..].contains(&0) {
                 return Err(Error::runtime(format!(
                     "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: {}",
@@ -180,10 +185,11 @@ Shapes: input `(N, C, H, W)` or `(C, H, W)`, result `(N, C * kernel height * ker
     node: "Im2ColBackward0",
     samples: &["t(2, 3, 4, 5), 2", "t(2, 4, 5), (3, 2), (1, 2), (1, 0), (2, 1)"],
     errors: &[
+        ("t(2, 3), 2", "IndexError", "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
         (
-            "t(2, 3), 2",
+            "t(2, 0, 3, 3), 2",
             "RuntimeError",
-            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: [2, 3]",
+            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: [2, 0, 3, 3]",
         ),
         (
             "t(1, 1, 2, 2), 3",

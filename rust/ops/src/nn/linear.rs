@@ -60,7 +60,8 @@ Shapes: input `(*, in)`, weight `(out, in)`, bias `(out)`, result `(*, out)`; a 
                 let product = op!(DOT, input, across(weight)?)?;
                 op!(ADD, &product, bias).map(Output::Tensor)
             }
-            (rank, _) => Err(Error::runtime(format!("mat2 must be a matrix, got {rank}-D tensor"))),
+            (1, Some(_)) => Err(Error::runtime("mat2 must be a matrix, got 1-D tensor")),
+            (rank, _) => Err(Error::runtime(format!("t() expects a tensor with <= 2 dimensions, but self is {rank}D"))),
         }
     }),
     derivative: Derivative::CompositeImplicit,

@@ -279,7 +279,8 @@ pub static HUBER_LOSS: Operator = Operator {
         check_stays(args)?;
         let d = (Expr::from(input) - Expr::from(target)).abs();
         let each = d.clone().at_most(delta).choose(d.clone() * d.clone() * 0.5, (d - Expr::from(0.5 * delta)) * delta);
-        let each = each.done()?;
+        // torch rounds each loss to the input's dtype, whatever the target's is.
+        let each = crate::convert::to_dtype(&each.done()?, args.tensor(INPUT)?.dtype())?;
         match args.optional_tensor(WEIGHT) {
             Some(weight) => weighed(each, weight, reduction),
             None => reduction.apply(each),

@@ -116,8 +116,11 @@ pub static HINGE_EMBEDDING_LOSS: Operator = Operator {
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
-        let (own, margin) = (expr(args, INPUT)?, args.float(MARGIN)?);
-        let apart = (-own.clone() + margin).at_least_zero();
+        let (own, margin) = (args.tensor(INPUT)?, args.float(MARGIN)?);
+        // The distance to the margin has the input's dtype, also if that is of integers.
+        let apart = op!(crate::create::constant::FULL_LIKE, own, Scalar::Float(margin))?;
+        let own = Expr::from(own);
+        let apart = (Expr::from(apart) - own.clone()).at_least_zero();
         let apart = expr(args, TARGET)?.with(&NE, 1i64).choose(apart, 0i64);
         let together = expr(args, TARGET)?.with(&NE, -1i64).choose(own, 0i64);
         reduced(apart + together, reduction)

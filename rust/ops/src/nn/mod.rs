@@ -67,7 +67,8 @@ impl Reduction {
         match code {
             0 => Reduction::None,
             1 => Reduction::Mean,
-            _ => Reduction::Sum,
+            2 => Reduction::Sum,
+            _ => Reduction::None,
         }
     }
 

@@ -49,7 +49,7 @@ whole, so that the histogram's integral is one.
         let own = args.valued(INPUT)?;
         let edges = args.tensor(BINS)?;
         let counts =
-            counted(&column(own)?, &[edges], flat(args.optional_tensor(WEIGHT))?.as_ref(), args.bool(DENSITY)?)?;
+            counted(&column(own, EDGES)?, &[edges], flat(args.optional_tensor(WEIGHT))?.as_ref(), args.bool(DENSITY)?)?;
         Ok(Output::Tuple(vec![counts, copy::clone(edges)?]))
     })),
     samples: &[
@@ -85,7 +85,7 @@ pub static HISTOGRAM: Operator = Operator {
     out: OUT,
     batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
-        let own = column(args.valued(INPUT)?)?;
+        let own = column(args.valued(INPUT)?, RANGES)?;
         let edges = equal_parts(&own, &[args.int(BINS)?], args.optional_floats(RANGE))?.remove(0);
         let counts = counted(&own, &[&edges], flat(args.optional_tensor(WEIGHT))?.as_ref(), args.bool(DENSITY)?)?;
         Ok(Output::Tuple(vec![counts, edges]))
@@ -124,7 +124,7 @@ pub static BIN_EDGES: Operator = Operator {
     (tensor([0., 1., 2.]), tensor([1., 3.]))",
     batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
-        let points = points(args.valued(INPUT)?)?;
+        let points = points(args.valued(INPUT)?, RANGES)?;
         equal_parts(&points, args.ints(BINS)?, args.optional_floats(RANGE)).map(Output::List)
     })),
     samples: &["t(9, 2), [3, 2]", "t(9, 1), [4], range=(-1., 1.)"],
@@ -152,7 +152,7 @@ pub static COUNT_POINTS: Operator = Operator {
             [1.]])",
     batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
-        let points = points(args.valued(INPUT)?)?;
+        let points = points(args.valued(INPUT)?, EDGES)?;
         counted(&points, &args.tensors(BINS)?, args.optional_tensor(WEIGHT), args.bool(DENSITY)?).map(Output::Tensor)
     })),
     samples: &["t(9, 2), (torch.tensor([-1., 0., 1.], dtype=t(1).dtype), torch.tensor([-1., 1.], dtype=t(1).dtype))"],
@@ -164,6 +164,10 @@ pub static COUNT_POINTS: Operator = Operator {
     reference: "np.histogramdd(self, bins, weights=weight, density=density)[0]",
     ..BASE
 };
+
+/// torch's kernels that count between given edges, and that find the range of the points.
+const EDGES: &str = "histogram_cpu";
+const RANGES: &str = "histogramdd";
 
 /// Points, one per row: the last dimension holds a point's coordinates.
 struct Points {
@@ -189,19 +193,20 @@ impl Points {
     }
 }
 
-fn points(tensor: &Tensor) -> Result<Points> {
+/// Points of floats; `kernel` is torch's name of what reads them first.
+fn points(tensor: &Tensor, kernel: &str) -> Result<Points> {
     if tensor.rank() < 2 {
         return Err(Error::runtime("torch.histogramdd: input tensor should have at least 2 dimensions"));
     }
     if !matches!(tensor.dtype(), DType::F32 | DType::F64) {
-        return Err(Error::unsupported("histogram_cpu", tensor.dtype()));
+        return Err(Error::unsupported(kernel, tensor.dtype()));
     }
     Ok(Points { values: to_vec(tensor)?, tensor: tensor.clone() })
 }
 
 /// Numbers as points of one dimension.
-fn column(tensor: &Tensor) -> Result<Points> {
-    points(&op!(crate::view::RESHAPE, &tensor.detach(), sizes_value(&[tensor.numel() as isize, 1]))?)
+fn column(tensor: &Tensor, kernel: &str) -> Result<Points> {
+    points(&op!(crate::view::RESHAPE, &tensor.detach(), sizes_value(&[tensor.numel() as isize, 1]))?, kernel)
 }
 
 fn flat(weight: Option<&Tensor>) -> Result<Option<Tensor>> {

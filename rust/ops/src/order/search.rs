@@ -111,13 +111,12 @@ pub static BUCKETIZE: Operator = Operator {
 #[operator]
 pub static BUCKETIZE_SCALAR: Operator = Operator {
     name: "bucketize.Scalar",
-    variants: Variants::FUNCTION.union(Variants::OUT),
+    variants: Variants::FUNCTION,
     signature: "(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
     doc: "The index of the interval between `boundaries` in which a number lies.
 
     >>> torch.bucketize(3, torch.tensor([1, 3, 5]))
     tensor(1)",
-    out: POSITIONS,
     dtypes: DTypes::REAL,
     batch_rule: BatchRule::Custom(batched_bucketize),
     implementation: search!(bucketize),

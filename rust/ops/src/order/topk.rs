@@ -55,14 +55,14 @@ pub static TOPK: Operator = Operator {
         |args| {
             let own = args.tensor(INPUT)?;
             let dim = one_dim(args, DIM)?;
-            if own.dtype() == DType::Bool {
-                return Err(Error::runtime("topk does not support bool dtypes on CPU"));
-            }
-            check_order(args, " topk does not support complex dtypes on CPU")?;
             let (k, size) = (args.int(K)? as isize, own.sizes().get(dim).copied().unwrap_or(1));
             if k < 0 || k > size {
                 return Err(Error::runtime("selected index k out of range"));
             }
+            if own.dtype() == DType::Bool {
+                return Err(Error::runtime("topk does not support bool dtypes on CPU"));
+            }
+            check_order(args, " topk does not support complex dtypes on CPU")?;
             let mut sizes = own.sizes().clone();
             if let Some(slot) = sizes.get_mut(dim) {
                 *slot = k;

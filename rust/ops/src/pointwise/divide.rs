@@ -83,7 +83,19 @@ fn check_divisor(args: &Args) -> Result<()> {
     }
     let zero = match args.optional_tensor(OTHER) {
         Some(divisor) => has_zero(divisor)?,
-        None => args.scalar(OTHER)?.is_zero(),
+        // A number wraps around to the dtype of the tensor that it divides.
+        None => match (args.scalar(OTHER)?, args.optional_tensor(INPUT)) {
+            (Scalar::Int(_) | Scalar::UInt(_), Some(own)) if own.dtype() != DType::Bool => {
+                let bits = own.dtype().size() * 8;
+                let low = match args.scalar(OTHER)? {
+                    Scalar::Int(value) => value as u64,
+                    Scalar::UInt(value) => value,
+                    _ => 1,
+                };
+                low << (64 - bits) == 0
+            }
+            (number, _) => number.is_zero(),
+        },
     };
     let bools = |arg| match args.optional_tensor(arg) {
         Some(tensor) => tensor.dtype() == DType::Bool,

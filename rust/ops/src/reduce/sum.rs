@@ -21,7 +21,7 @@ use crate::expr_ext::ExprExt;
 pub static SUM: Operator = Operator {
     name: "sum",
     tags: Tags::ANY_DTYPE_WITHOUT_ELEMENTS,
-    variants: Variants::BOTH.union(Variants::OUT),
+    variants: Variants::BOTH,
     signature: "(Tensor self, *, ScalarType? dtype=None) -> Tensor",
     doc: "The sum of all elements.
 

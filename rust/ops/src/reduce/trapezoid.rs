@@ -5,7 +5,7 @@ use rushlight_core::layout::wrap_dim;
 use rushlight_core::{DType, Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, DTypes, Derivative, Implementation, Operator, Variants, operator};
-use rushlight_dispatch::value::{Ints, Output, Value, sizes_value};
+use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
 use rushlight_dispatch::{create, op};
 
 use super::cumulative::{CUMSUM, DIFF};
@@ -101,8 +101,24 @@ fn running(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
     integral.done().map(Output::Tensor)
 }
 
+/// A distance that torch reads as a number of any kind, and then refuses those that are not real.
+fn real(args: &Args, dx: Arg) -> Result<f64> {
+    let number = args.scalar(dx)?;
+    if number.is_complex() || number.is_bool() {
+        return Err(Error::runtime(format!(
+            "{}: Currently, we only support dx as a real number.",
+            args.op.python_name()
+        )));
+    }
+    Ok(number.f64())
+}
+
+fn float(args: &Args, dx: Arg) -> Result<f64> {
+    args.float(dx)
+}
+
 macro_rules! rules {
-    ($($x:ident $dx:ident $name:literal $function:ident $refusal:literal $doc:literal $even:literal $at:literal $reference:literal $at_reference:literal;)*) => {$(
+    ($($x:ident $dx:ident $name:literal $function:ident $distance:ident $kind:literal $refused:expr, $refusal:literal $doc:literal $even:literal $at:literal $reference:literal $at_reference:literal;)*) => {$(
         #[operator]
         pub static $x: Operator = Operator {
             name: concat!($name, ".x"),
@@ -122,21 +138,17 @@ macro_rules! rules {
         pub static $dx: Operator = Operator {
             name: $name,
             variants: Variants::FUNCTION,
-            signature: "(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
+            signature: concat!("(Tensor y, *, ", $kind, " dx=1, int dim=-1) -> Tensor"),
             doc: concat!($doc, " of samples at equal distances, by the trapezoidal rule.\n\n    >>> torch.", $name, $even),
             dtypes: DTypes::NUMBERS,
             implementation: Implementation::CompositeImplicit(|args: &Args| {
-                let dx = args.scalar(DX)?;
-                if dx.is_complex() || (dx.is_bool() && $name != "trapz") {
-                    return Err(Error::runtime(concat!($name, ": Currently, we only support dx as a real number.")));
-                }
-                $function(args.tensor(Y)?, args.int(DIM)?, Spacing::Even(dx.f64()))
+                $function(args.tensor(Y)?, args.int(DIM)?, Spacing::Even($distance(args, DX)?))
             }),
             derivative: Derivative::CompositeImplicit,
             samples: &["t(4)", "t(2, 3), dx=2", "t(3, 2), dim=0"],
             errors: &[
                 ("t(3), dim=1", "IndexError", "Dimension out of range (expected to be in range of [-1, 0], but got 1)"),
-                ("t(3), dx=1j", "RuntimeError", concat!($name, ": Currently, we only support dx as a real number.")),
+                $refused,
             ],
             reference: $reference,
             ..Operator::BASE
@@ -145,15 +157,15 @@ macro_rules! rules {
 }
 
 rules! {
-    TRAPEZOID_X TRAPEZOID "trapezoid" integral "trapezoid: There must be one `x` value for each sample point" "The integral"
+    TRAPEZOID_X TRAPEZOID "trapezoid" integral real "Scalar" ("t(3), dx=1j", "RuntimeError", "trapezoid: Currently, we only support dx as a real number."), "trapezoid: There must be one `x` value for each sample point" "The integral"
     "(torch.tensor([1., 5., 10.]))\n    tensor(10.5000)"
     "(torch.tensor([1., 5., 10.]), torch.tensor([1., 3., 6.]))\n    tensor(28.5000)"
     "np.trapezoid(y, dx=dx, axis=dim)" "np.trapezoid(y, x, axis=dim)";
-    TRAPZ_X TRAPZ "trapz" integral "trapezoid: There must be one `x` value for each sample point" "The integral"
+    TRAPZ_X TRAPZ "trapz" integral float "float" ("t(3), dx=1j", "TypeError", "trapz() received an invalid combination of arguments - got (Tensor, dx=complex), but expected one of:"), "trapezoid: There must be one `x` value for each sample point" "The integral"
     "(torch.tensor([1., 5., 10.]))\n    tensor(10.5000)"
     "(torch.tensor([1., 5., 10.]), torch.tensor([1., 3., 6.]))\n    tensor(28.5000)"
     "np.trapezoid(y, dx=dx, axis=dim)" "np.trapezoid(y, x, axis=dim)";
-    CUMULATIVE_X CUMULATIVE "cumulative_trapezoid" running "cumulative_trapezoid: There must be one `x` value for each sample point" "The running integrals"
+    CUMULATIVE_X CUMULATIVE "cumulative_trapezoid" running real "Scalar" ("t(3), dx=1j", "RuntimeError", "cumulative_trapezoid: Currently, we only support dx as a real number."), "cumulative_trapezoid: There must be one `x` value for each sample point" "The running integrals"
     "(torch.tensor([1., 5., 10.]))\n    tensor([ 3.0000, 10.5000])"
     "(torch.tensor([1., 5., 10.]), torch.tensor([1., 3., 6.]))\n    tensor([ 6.0000, 28.5000])"
     "np.cumsum((y + np.roll(y, -1, dim)).take(range(y.shape[dim] - 1), dim), dim) * (dx / 2)" "";

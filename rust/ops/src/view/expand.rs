@@ -3,7 +3,7 @@
 use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{DType, Dims, Error, Layout, Result};
 use rushlight_dispatch::operator::{
-    Args, DTypes, Derivative, Implementation, Operator, Saves, Variants, formula, operator,
+    Args, DTypes, Derivative, Implementation, Operator, Saves, Tags, Variants, formula, operator,
 };
 use rushlight_dispatch::value::sizes_value;
 
@@ -43,6 +43,7 @@ pub static EXPAND_AS: Operator = Operator {
     tensor([[1, 1],
             [2, 2]])",
     dtypes: DTypes::ALL,
+    tags: Tags::MIXED_DEVICES,
     implementation: Implementation::CompositeImplicit(|args| {
         EXPAND.call([args.tensor(INPUT)?.into(), sizes_value(args.tensor(OTHER)?.sizes())])
     }),

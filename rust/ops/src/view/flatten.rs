@@ -113,7 +113,7 @@ pub static VIEW_AS: Operator = Operator {
     >>> torch.arange(4).view_as(torch.zeros(2, 2))
     tensor([[0, 1],
             [2, 3]])",
-    tags: Tags::STRIDE_DEPENDENT,
+    tags: Tags::STRIDE_DEPENDENT.union(Tags::MIXED_DEVICES),
     implementation: Implementation::CompositeImplicit(|args| {
         VIEW.call([args.tensor(INPUT)?.into(), sizes_value(args.tensor(OTHER)?.sizes())])
     }),
@@ -140,6 +140,7 @@ pub static RESHAPE_AS: Operator = Operator {
     >>> torch.arange(4).reshape_as(torch.zeros(2, 2))
     tensor([[0, 1],
             [2, 3]])",
+    tags: Tags::MIXED_DEVICES,
     implementation: Implementation::CompositeImplicit(|args| {
         RESHAPE.call([args.tensor(INPUT)?.into(), sizes_value(args.tensor(OTHER)?.sizes())])
     }),

@@ -207,13 +207,41 @@ pub fn permuted(tensor: &rushlight_autograd::Tensor, order: &[usize]) -> Result<
 }
 
 #[operator]
+pub static MOVEDIM_INT: Operator = Operator {
+    name: "movedim.int",
+    aliases: &["moveaxis"],
+    signature: "(Tensor self, int source, int destination) -> Tensor",
+    doc: "A view with one dimension moved to another position; the others keep their order.
+
+    >>> torch.movedim(torch.zeros(2, 3, 4), 0, -1).shape
+    torch.Size([3, 4, 2])",
+    dtypes: DTypes::ALL,
+    implementation: Implementation::CompositeImplicit(|args| {
+        MOVEDIM.call([
+            args.tensor(INPUT)?.into(),
+            Ints::from_slice(&[args.int(SOURCE)?]).into(),
+            Ints::from_slice(&[args.int(DESTINATION)?]).into(),
+        ])
+    }),
+    derivative: Derivative::CompositeImplicit,
+    samples: &["t(2, 3, 4), 0, -1", "t(2, 3), -1, 0"],
+    errors: &[(
+        "t(2, 3), 2, 0",
+        "IndexError",
+        "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
+    )],
+    reference: "np.moveaxis(self, source, destination)",
+    ..Operator::BASE
+};
+
+#[operator]
 pub static MOVEDIM: Operator = Operator {
     name: "movedim",
     aliases: &["moveaxis"],
-    signature: "(Tensor self, int[1] source, int[1] destination) -> Tensor",
+    signature: "(Tensor self, int[] source, int[] destination) -> Tensor",
     doc: "A view with some dimensions moved to other positions; the others keep their order.
 
-    >>> torch.movedim(torch.zeros(2, 3, 4), 0, -1).shape
+    >>> torch.movedim(torch.zeros(2, 3, 4), (0, 1), (2, 0)).shape
     torch.Size([3, 4, 2])",
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
@@ -242,7 +270,7 @@ pub static MOVEDIM: Operator = Operator {
         permuted(tensor, &order).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
-    samples: &["t(2, 3, 4), 0, -1", "t(2, 3, 4), (0, 1), (2, 0)"],
+    samples: &["t(2, 3, 4), (0, 1), (2, 0)", "t(2, 3), [], []"],
     errors: &[("t(2, 3), (0, 0), (0, 1)", "RuntimeError", "movedim: repeated dim in `source` ([0, 0])")],
     reference: "np.moveaxis(self, source, destination)",
     ..Operator::BASE

@@ -44,7 +44,6 @@ pub(super) fn synonyms(name: &str) -> &'static [&'static str] {
         "dim" => &["axis"],
         "keepdim" => &["keepdims"],
         "other" => &["x2"],
-        "dims" => &["axis"],
         _ => &[],
     }
 }
@@ -89,7 +88,10 @@ impl Overload {
     /// The index of the parameter with a keyword's name.
     pub(super) fn place(&self, keyword: Borrowed<'_, '_, PyString>) -> Option<usize> {
         let params = self.params();
-        let is_unnamed = |param: &Param| param.separate || (self.in_python && param.kind == Kind::Tensors);
+        // torch's `atleast_1d` and its like take a tensor as one of several.
+        let is_one_of_many = self.in_python && self.op.python_name().starts_with("atleast");
+        let is_unnamed =
+            |param: &Param| param.separate || is_one_of_many || (self.in_python && param.kind == Kind::Tensors);
         if let Some(place) = self.names.iter().position(|name| *name == keyword.as_ptr()) {
             return (!is_unnamed(&params[place])).then_some(place);
         }
@@ -217,7 +219,7 @@ impl<'a, 'py> Call<'a, 'py> {
     }
 }
 
-/// The name that torch shows for a parameter.
-pub(super) fn shown(param: &Param) -> &str {
-    if param.name == "self" { "input" } else { param.name }
+/// The name that torch shows for a parameter: a number has no other.
+pub(super) fn shown(param: &Param) -> &'static str {
+    if param.name == "self" && param.kind != Kind::Scalar { "input" } else { param.name }
 }

@@ -144,6 +144,9 @@ pub fn bind<'a, 'py>(
     if overload.needs_tensor && args.values.iter().all(|value| value.as_tensor().is_none()) {
         return Err(BindError::Mismatch);
     }
+    if out.is_some() && signatures::lacks_out(args) {
+        return Err(BindError::Mismatch);
+    }
     if let Some(error) = too_wide {
         return Err(BindError::Raised(error));
     }

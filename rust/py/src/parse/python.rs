@@ -14,6 +14,7 @@ use super::messages::{items_of, takes_fewer, twice, unexpected, wrong_item};
 use super::refusal::first_wrong;
 use super::signatures::{Expected, Signature, Signatures};
 use crate::errors::{self, kind_of};
+use crate::object;
 
 /// The functions of `torch.nn.functional` that are not written in Python.
 const COMPILED: &[&str] = &[
@@ -159,6 +160,11 @@ fn counted(name: &str, overload: &Overload, expected: &[Expected], call: &Call) 
 /// argument on, a tensor or a list.
 fn not_tensors(name: &str, expected: &[Expected], call: &Call) -> Option<String> {
     let positional: Vec<_> = call.positional().map(Borrowed::to_owned).collect();
+    if name.starts_with("atleast") && positional.len() > 1 {
+        let bad = positional.iter().position(|item| !object::is_tensor(item))?;
+        let kind = kind_of(&positional[bad]);
+        return Some(format!("expected Tensor as element {bad} in argument 0, but got {kind}"));
+    }
     let items = match &positional[..] {
         [single] if name.starts_with("atleast") || name == "meshgrid" => items_of(single),
         _ => positional.clone(),

@@ -6,6 +6,7 @@ use pyo3::types::{PyList, PyTuple};
 use rushlight_dispatch::signature::Kind;
 
 use super::call::{Call, synonyms};
+use super::inside;
 use super::messages::{
     items_of, missing, takes_fewer, takes_no_keywords, takes_none, twice, unexpected, unpacking, wrong,
 };
@@ -157,7 +158,7 @@ fn is_first_int(items: &[Bound<'_, PyAny>]) -> bool {
 fn unread(name: &str, read: &Read) -> Option<PyErr> {
     read.iter().find_map(|(param, object)| match param.kind {
         Kind::Ints | Kind::IntOrInts if is_list(object) => {
-            unpacking(name, param.name, &items_of(object)).map(PyTypeError::new_err)
+            unpacking(inside::inner(name, param.name), param.name, &items_of(object)).map(PyTypeError::new_err)
         }
         kind => convert::value(object.as_borrowed(), kind, false).err(),
     })

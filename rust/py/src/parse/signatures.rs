@@ -1,10 +1,10 @@
 //! torch's signatures of a name, from which the sentence about a refused call follows. They are the operators' own, in
 //! which a parameter `Tensor|Scalar` stands for two of torch's signatures, except for the names in `OTHERS`.
 
-use rushlight_dispatch::operator::Operator;
+use rushlight_dispatch::operator::{Args, Operator};
 use rushlight_dispatch::signature::{Kind, Param, Returns};
 
-use super::call::Overload;
+use super::call::{Overload, shown};
 
 /// The names whose signatures differ from those of torch, with torch's. A method has a function's without its object and
 /// `out`. `OPTIONS` are the keywords of a factory; `Tensor|Scalar` is a parameter that torch calls a tensor but for
@@ -59,7 +59,6 @@ const OTHERS: &[(&str, &[&str])] = &[
             "Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False, Tensor out=None",
         ],
     ),
-    ("movedim", &["Tensor input, int source, int destination", "Tensor input, int[] source, int[] destination"]),
     (
         "view_copy",
         &["Tensor input, ScalarType dtype, *, Tensor out=None", "Tensor input, int[] size, *, Tensor out=None"],
@@ -219,6 +218,24 @@ const OPTIONS: &str =
 const DEPRECATED: &[&str] =
     &["add", "sub", "addcmul", "addcdiv", "addmm", "addmv", "addr", "addbmm", "baddbmm", "copy"];
 
+/// Functions, and the operands that must be tensors where `out=` is given: torch's forms with numbers there have none.
+const TENSORS_WITH_OUT: &[(&str, &[usize])] = &[
+    ("remainder", &[0]),
+    ("bitwise_and", &[0]),
+    ("bitwise_or", &[0]),
+    ("bitwise_xor", &[0]),
+    ("bitwise_left_shift", &[0]),
+    ("bitwise_right_shift", &[0]),
+    ("where", &[1, 2]),
+];
+
+/// Whether an argument of a call with `out=` is a number where torch then takes a tensor.
+pub(super) fn lacks_out(args: &Args) -> bool {
+    let found = TENSORS_WITH_OUT.iter().find(|(name, _)| *name == args.op.name);
+    let is_number = |place: &usize| args.values.get(*place).is_some_and(|value| value.as_tensor().is_none());
+    found.is_some_and(|(_, places)| places.iter().any(is_number))
+}
+
 /// Whether one of several operands has to be a tensor.
 pub(super) fn needs_tensor(op: &Operator, params: &[Param]) -> bool {
     let is = |kind: Kind| params.iter().filter(|param| param.kind == kind).count();
@@ -368,7 +385,7 @@ impl Signature {
 impl Expected {
     fn of(param: &Param) -> Expected {
         Expected {
-            name: if param.name == "self" { "input" } else { param.name },
+            name: shown(param),
             kind: param.kind,
             allows_none: param.optional || param.default == Some("None"),
             keyword_only: param.keyword_only,

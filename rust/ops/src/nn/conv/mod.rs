@@ -107,6 +107,17 @@ impl ConvParams {
         check_dtypes(&input, weight, args.optional_tensor(BIAS), args.int(groups)?)?;
         let stride = spread(args, stride, dims, "stride")?;
         let dilation = spread(args, dilation, dims, "dilation")?;
+        if !ACCEPTED.has(input.dtype()) {
+            let kernel = match (transposed, dims) {
+                (true, 3) => "slow_conv_transpose3d_out_cpu",
+                (true, _) => "slow_conv_transpose2d_out_cpu",
+                (false, _) if dilation.iter().any(|&step| step != 1) => "slow_conv_dilated<>",
+                (false, 3) if weight.sizes()[2..].iter().all(|&size| size == 1) => "slow_conv3d_cpu",
+                (false, 3) => "compute_columns3d",
+                (false, _) => "slow_conv2d_cpu",
+            };
+            return Err(Error::unsupported(kernel, input.dtype()));
+        }
         let padding = match args.optional_str(padding) {
             Some(word) => padding_of_word(word, weight, &stride, &dilation)?,
             None => {
@@ -298,7 +309,6 @@ fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, groups: 
             weight.dtype().display_name()
         ))
         .hint(convert)),
-        _ if !ACCEPTED.has(input.dtype()) => Err(Error::unsupported("slow_conv2d_cpu", input.dtype())),
         _ => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
 //! Normalisation of groups of channels.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::layout::Shape;
 use rushlight_core::{Error, Result};
 use rushlight_dispatch::expr::Expr;
@@ -40,17 +41,7 @@ fn params(args: &Args) -> Result<NormParams> {
             Shape(own.sizes())
         )));
     }
-    for (name, arg) in [("weight", WEIGHT), ("bias", BIAS)] {
-        if let Some(tensor) = args.optional_tensor(arg)
-            && tensor.sizes().as_slice() != [channels]
-        {
-            return Err(Error::runtime(format!(
-                "Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of shape {} and input of shape {}",
-                Shape(tensor.sizes()),
-                Shape(own.sizes())
-            )));
-        }
-    }
+    check_params(own, [args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)], channels)?;
     check_mixed(own, &[args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)])?;
     check_floating(own, "GroupNormKernelImpl")?;
     let run = product(&own.sizes()[2..]);
@@ -60,6 +51,22 @@ fn params(args: &Args) -> Result<NormParams> {
         centred: true,
         eps: args.float(EPS)?,
     })
+}
+
+/// Scale and shift have a number for each channel. torch's sentence about the shift shows the scale's shape if there is one.
+fn check_params(own: &Tensor, [weight, bias]: [Option<&Tensor>; 2], channels: isize) -> Result<()> {
+    for (name, param) in [("weight", weight), ("bias", bias)] {
+        if let Some(param) = param
+            && param.sizes().as_slice() != [channels]
+        {
+            return Err(Error::runtime(format!(
+                "Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of shape {} and input of shape {}",
+                Shape(weight.unwrap_or(param).sizes()),
+                Shape(own.sizes())
+            )));
+        }
+    }
+    Ok(())
 }
 
 #[operator]
@@ -121,6 +128,7 @@ pub static NATIVE_GROUP_NORM: Operator = Operator {
                 Shape(own.sizes())
             )));
         }
+        check_params(own, [args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)], channels)?;
         check_mixed(own, &[args.optional_tensor(WEIGHT), args.optional_tensor(BIAS)])?;
         check_floating(own, "GroupNormKernelImpl")?;
         let params = NormParams {

@@ -300,6 +300,11 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
         }
         _ => return Err(Error::runtime(format!("adaptive_avg_pool{dims}d: output_size must be {dims}"))),
     };
+    // torch computes means over whole images with `mean`, also of other dtypes and ranks, and of nothing.
+    let whole = output.iter().all(|&n| n == 1);
+    if whole && (dims > 1 || rank == 2 || rank == 3) {
+        return mean_of_whole(input, dims).map(Output::Tensor);
+    }
     if rank != dims + 1 && rank != dims + 2 {
         return Err(match dims {
             1 => Error::runtime(format!(
@@ -336,9 +341,6 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
             Shape(&sizes),
             sizes.len() - dims + at
         )));
-    }
-    if output.iter().all(|&n| n == 1) {
-        return mean_of_whole(input, dims).map(Output::Tensor);
     }
     let count = output.iter().fold(0i64, |sum, &n| sum.saturating_add(n));
     rushlight_core::alloc::list::<[Window; 2]>(count as usize)?;

@@ -234,17 +234,25 @@ struct Network<'a> {
 }
 
 impl<'a> Network<'a> {
-    fn read(args: &'a Args, kind: Kind, own: &Own, projected: bool, lengths: Option<Ints>) -> Result<Network<'a>> {
+    /// Reads the parameters and checks their number, and that of the states, in torch's order.
+    fn read(
+        args: &'a Args,
+        kind: Kind,
+        own: &Own,
+        projected: bool,
+        lengths: Option<Ints>,
+        hidden: isize,
+    ) -> Result<Network<'a>> {
         let params = args.tensors(own.params)?;
         let has_biases = args.bool(own.has_biases)?;
         let stride = if has_biases { 4 } else { 2 } + usize::from(projected);
+        // For these dtypes torch's library cuts the list itself, and reads as many states as it needs.
+        let is_cut = kind == Kind::Lstm
+            && !projected
+            && lengths.is_none()
+            && params.first().is_some_and(|weight| matches!(weight.dtype(), DType::F32 | DType::BF16));
         if params.len() % stride != 0 {
             let n = params.len();
-            // torch's library for these dtypes cuts the list first.
-            let is_cut = kind == Kind::Lstm
-                && !projected
-                && lengths.is_none()
-                && params.first().is_some_and(|weight| matches!(weight.dtype(), DType::F32 | DType::BF16));
             let sentence = if is_cut {
                 format!("MatrixRef: ArrayRef size {n} not divisible by stride {stride}")
             } else {
@@ -253,9 +261,12 @@ impl<'a> Network<'a> {
             return Err(Error::runtime(sentence)
                 .hint("Each layer and direction needs two weights, and two biases if has_biases."));
         }
+        let directions = if args.bool(own.bidirectional)? { 2 } else { 1 };
+        if !is_cut {
+            check_counts(args.int(own.num_layers)?, directions, params.len() / stride, hidden as usize)?;
+        }
         let layers = usize::try_from(args.int(own.num_layers)?)
             .map_err(|_| Error::runtime("num_layers must not be negative"))?;
-        let directions = if args.bool(own.bidirectional)? { 2 } else { 1 };
         if layers.checked_mul(directions).is_none_or(|count| count > params.len() / stride) {
             let n = params.len();
             return Err(Error::runtime(format!("ArrayRef: invalid slice, N = {n}; M = {stride}; size = {n}"))
@@ -373,9 +384,8 @@ fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
     if kind == Kind::Lstm && states.len() != 2 {
         return Err(Error::runtime("lstm expects two hidden states"));
     }
-    if let Some(lacking) = states.iter().find(|state| state.rank() < 3) {
-        return Err(no_dim(lacking, 2));
-    }
+    // The states are taken apart along their first dimension.
+    let hidden = states.iter().try_fold(isize::MAX, |least, state| Ok::<_, Error>(least.min(size(state, 0)?)))?;
     let first = !packed && args.bool(RNN_TANH::BATCH_FIRST)?;
     let turned = |tensor: &Tensor| op!(TRANSPOSE, tensor, 0i64, 1i64);
     let lengths = if packed { Some(lengths(args.valued(RNN_TANH_PACKED::BATCH_SIZES)?, input)?) } else { None };
@@ -383,11 +393,14 @@ fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
         size(input, 2)?;
     }
     let input = if first { turned(input)? } else { input.clone() };
+    let projected = states.len() == 2 && states[0].sizes().get(2) != states[1].sizes().get(2);
+    let network = Network::read(args, kind, &own, projected, lengths, hidden)?;
     if size(&input, 0)? == 0 {
         return Err(Error::runtime("Expected sequence length to be larger than 0 in RNN"));
     }
-    let projected = states.len() == 2 && states[0].sizes()[2] != states[1].sizes()[2];
-    let network = Network::read(args, kind, &own, projected, lengths)?;
+    if let Some(lacking) = states.iter().find(|state| state.rank() < 3) {
+        return Err(no_dim(lacking, 2));
+    }
     let (output, last) = network.run(&input, &apart(&states)?)?;
     let output = if first { turned(&output)? } else { output };
     let mut results = vec![output];
@@ -398,6 +411,22 @@ fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
         results.push(STACK.tensor([Value::from(cells), 0i64.into()])?);
     }
     Ok(Output::Tuple(results))
+}
+
+/// Each layer and direction has weights and a state.
+fn check_counts(layers: i64, directions: usize, weights: usize, states: usize) -> Result<()> {
+    if weights % directions != 0 || states % directions != 0 {
+        return Err(Error::runtime("Odd number of params or hiddens given to a bidirectional RNN"));
+    }
+    for (count, name) in [(states, "hidden states"), (weights, "weights")] {
+        if layers != (count / directions) as i64 {
+            return Err(Error::runtime(format!("Expected more {name} in stacked_rnn")).hint(format!(
+                "{layers} layers need as many {name} in each direction, and there are {}.",
+                count / directions
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The number of sequences in each step, which never increases.

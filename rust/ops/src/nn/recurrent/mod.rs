@@ -31,7 +31,10 @@ const CELL: Operator = Operator {
 /// torch's error for a tensor without a dimension `dim`.
 #[cold]
 fn no_dim(tensor: &Tensor, dim: usize) -> Error {
-    let rank = tensor.rank().max(1);
+    if tensor.rank() == 0 {
+        return Error::index(format!("Dimension specified as {dim} but tensor has no dimensions"));
+    }
+    let rank = tensor.rank();
     Error::index(format!("Dimension out of range (expected to be in range of [-{rank}, {}], but got {dim})", rank - 1))
 }
 
@@ -39,26 +42,35 @@ fn size(tensor: &Tensor, dim: usize) -> Result<isize> {
     tensor.sizes().get(dim).copied().ok_or_else(|| no_dim(tensor, dim))
 }
 
-/// Checks the shapes of one step with torch's messages: `input (N, I)`, each state `(N, H)`.
-fn check_step(args: &Args, states: &[&Tensor]) -> Result<()> {
+/// Checks the shapes of one step with torch's messages, in its order: `input (N, I)`, each state `(N, H)`, and weights
+/// `(gates * H, I)` and `(gates * H, H)`.
+fn check_step(args: &Args, states: &[&Tensor], gates: isize) -> Result<()> {
     use RNN_TANH_CELL::*;
 
     let (input, w_ih, w_hh) = (args.tensor(INPUT)?, args.tensor(W_IH)?, args.tensor(W_HH)?);
-    let (own, wanted) = (size(input, 1)?, size(w_ih, 1)?);
+    let hidden = size(w_hh, 1)?;
+    for (name, weight) in [("weight_ih", w_ih), ("weight_hh", w_hh)] {
+        let (wanted, first) = (gates * hidden, size(weight, 0)?);
+        if first != wanted {
+            return Err(Error::runtime(format!(
+                "{name} first dim must be {gates} * hidden_size = {wanted}, but got {first}"
+            )));
+        }
+    }
+    let (own, wanted, rows) = (size(input, 1)?, size(w_ih, 1)?, size(input, 0)?);
     if own != wanted {
         return Err(Error::runtime(format!("input has inconsistent input_size: got {own} expected {wanted}")));
     }
     for (label, state) in states.iter().enumerate() {
-        let (rows, batch) = (size(input, 0)?, size(state, 0)?);
+        let (batch, own) = (size(state, 0)?, size(state, 1)?);
         if rows != batch {
             return Err(Error::runtime(format!(
                 "Input batch size {rows} doesn't match hidden{label} batch size {batch}"
             )));
         }
-        let (own, wanted) = (size(state, 1)?, size(w_hh, 1)?);
-        if own != wanted {
+        if own != hidden {
             return Err(Error::runtime(format!(
-                "hidden{label} has inconsistent hidden_size: got {own}, expected {wanted}"
+                "hidden{label} has inconsistent hidden_size: got {own}, expected {hidden}"
             )));
         }
     }
@@ -82,7 +94,7 @@ fn of_state(args: &Args, state: &Tensor) -> Result<Tensor> {
 
 fn simple_cell(args: &Args, activation: &'static Operator) -> Result<Output> {
     let state = args.tensor(RNN_TANH_CELL::HX)?;
-    check_step(args, &[state])?;
+    check_step(args, &[state], 1)?;
     let own = of_state(args, state)?;
     op!(activation, &op!(ADD, &of_input(args)?, &own)?).map(Output::Tensor)
 }
@@ -158,7 +170,7 @@ Shapes: input `(N, I)`, hx and result `(N, H)`, w_ih `(3 * H, I)`, w_hh `(3 * H,
     tensor([[0.5000]])",
     implementation: Implementation::CompositeImplicit(|args| {
         let state = args.tensor(HX)?;
-        check_step(args, &[state])?;
+        check_step(args, &[state], 3)?;
         let input = of_input(args)?;
         op!(GRU_GATES, &input, &of_state(args, state)?, state).map(Output::Tensor)
     }),
@@ -191,7 +203,7 @@ Shapes: input `(N, I)`, both of hx and both results `(N, H)`, w_ih `(4 * H, I)`,
     implementation: Implementation::CompositeImplicit(|args| {
         let states = args.tensors(HX)?;
         let [output, state] = states[..] else { return Err(Error::runtime("lstm_cell expects two hidden states")) };
-        check_step(args, &states)?;
+        check_step(args, &states, 4)?;
         let own = of_state(args, output)?;
         LSTM_GATES.call([op!(ADD, &of_input(args)?, &own)?.into(), state.into()])
     }),
