@@ -249,7 +249,7 @@ class FlopCounterMode:
         if not self._active:
             return
         events, dropped = _C._profile_stop(self._since)
-        self._since = _C._profile_start(True)
+        self._since = _C._profile_start(True, False)
         if dropped:
             warn(f"{dropped} events exceed the limit of the profiler and were not counted")
         own = [event for event, _ in events if event[1] == self._thread]

@@ -237,7 +237,8 @@ pub static TENSOR_SPLIT_TENSOR: Operator = Operator {
     >>> torch.tensor_split(torch.arange(5), torch.tensor([1, 3]))
     (tensor([0]), tensor([1, 2]), tensor([3, 4]))",
     dtypes: DTypes::ALL,
-    tags: Tags::DATA_DEPENDENT,
+    // The positions lie on the host.
+    tags: Tags::DATA_DEPENDENT.union(Tags::MIXED_DEVICES),
     batch_rule: BatchRule::FallbackIf(&[TENSOR_INDICES_OR_SECTIONS]),
     implementation: Implementation::CompositeImplicit(|args| {
         let (tensor, places) = (args.tensor(INPUT)?, args.tensor(TENSOR_INDICES_OR_SECTIONS)?);
