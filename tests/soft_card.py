@@ -38,8 +38,17 @@ def environment(**variables):
 
 def run(program, **variables):
     """What a program prints; an error if it fails."""
-    text = "import rushlight as torch\n" + textwrap.dedent(program)
-    command = [sys.executable, "-c", text]
+    return _run("-c", "import rushlight as torch\n" + textwrap.dedent(program), variables=variables)
+
+
+def run_file(path, program, **variables):
+    """The same for a program that starts processes, which need it as a file."""
+    path.write_text(program)
+    return _run(str(path), variables=variables)
+
+
+def _run(*arguments, variables):
+    command = [sys.executable, *arguments]
     done = subprocess.run(
         command, env=environment(**variables), capture_output=True, text=True, timeout=300, check=False
     )

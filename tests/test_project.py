@@ -39,7 +39,7 @@ CLOSED_TO_FORKS = {
     "core/src/fork.rs:INSTALLED": "done when the engine starts",
     "core/src/fork.rs:mutex": "the registry's own",
     "core/src/storage.rs:LEFT_ALONE": "set when the engine starts",
-    "cuda/src/graph.rs:stage": "a child that inherits a graph is refused before it looks",
+    "cuda/src/graph.rs:state": "a child that inherits a graph is refused before it looks",
     "cuda/src/memory.rs:others": "of a block, which a child that inherits it leaves alone",
     "cuda/src/pinned.rs:uses": "of a block, which a child that inherits it leaves alone",
     "dist/src/client.rs:requester": "a child that inherits a client is refused before it looks",

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from soft_card import FOLDER, ROOT, environment, needs_soft_card, run
+from soft_card import FOLDER, ROOT, environment, needs_soft_card, run, run_file
 
 pytestmark = needs_soft_card
 
@@ -529,17 +529,7 @@ if __name__ == "__main__":
 
 def test_tensors_travel_between_processes(tmp_path):
     """Requirement MUL-11: the sender keeps the block until the receiver has released it or has died."""
-    path = tmp_path / "sender.py"
-    path.write_text(SENDER)
-    done = subprocess.run(
-        [sys.executable, str(path)],
-        env=environment(SOFTCUDA_DEVICES=2),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_file(tmp_path / "sender.py", SENDER, SOFTCUDA_DEVICES=2)
 
 
 def test_the_doctor():

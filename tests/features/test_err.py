@@ -1,12 +1,18 @@
 """ERR: error messages for wrong arguments, and regressions."""
 
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 import rushlight as torch
 from rushlight import nn
 from rushlight.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "cuda"))
+from soft_card import needs_soft_card
+from soft_card import run as run_on_card
 
 
 def refused(call, error=RuntimeError):
@@ -150,6 +156,24 @@ def test_err_4_shapes_below_each_other(function, first, second):
     """An error about shapes shows those of all operands, aligned to the right."""
     shown = shapes(lambda: function(*ones(first, second)))
     assert shown[:2] == [str(shape).replace(" ", "").replace(",)", ")") for shape in (first, second)]
+
+
+@needs_soft_card
+def test_err_5_gpus_in_a_forked_child():
+    """torch's sentence, and what to do instead."""
+    program = """
+import os
+torch.cuda.init()
+if os.fork() == 0:
+    try:
+        torch.zeros(1).cuda()
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+"""
+    sentence = "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method"
+    assert run_on_card(program).startswith(sentence)
 
 
 def test_err_7_data():

@@ -15,6 +15,11 @@ import rushlight.multiprocessing as mp
 import rushlight.nn.functional as F
 from rushlight import nn
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "cuda"))
+from soft_card import needs_soft_card
+from soft_card import run as run_on_card
+from soft_card import run_file as run_file_on_card
+
 METHODS = ["fork", "spawn", "forkserver"]
 HANGS = 120
 
@@ -217,6 +222,56 @@ def test_mul_10_the_guard(tmp_path):
     assert "RuntimeError" in done.stderr and "if __name__ == '__main__':" in done.stderr
 
 
+ON_A_GPU = """
+import rushlight as torch
+import rushlight.multiprocessing as mp
+
+def change(x, queue):
+    assert x.device == torch.device("cuda:1")
+    x += 1
+    torch.cuda.synchronize(1)
+    queue.put(x.sum().item())
+
+if __name__ == "__main__":
+    for method in ("spawn", "forkserver"):
+        context = mp.get_context(method)
+        x, queue = torch.ones(3, device="cuda:1"), context.Queue()
+        child = context.Process(target=change, args=(x, queue))
+        child.start()
+        assert queue.get(timeout=60) == 6.0
+        child.join()
+        assert child.exitcode == 0 and x.tolist() == [2.0] * 3
+"""
+
+
+@needs_soft_card
+def test_mul_11_tensors_on_gpus(tmp_path):
+    """The argument of a process is the same memory there, on a device that is not the current one."""
+    run_file_on_card(tmp_path / "program.py", ON_A_GPU, SOFTCUDA_DEVICES=2)
+
+
+IN_A_CHILD = """
+import os
+x = torch.ones(2, device="cuda")
+if os.fork() == 0:
+    try:
+        torch.ones(2, device="cuda")
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+print((x + 1).tolist())
+"""
+
+
+@needs_soft_card
+def test_mul_12_gpus_in_a_forked_child():
+    """The error names the start method that works; the parent goes on."""
+    told = run_on_card(IN_A_CHILD)
+    assert told.startswith("Cannot re-initialize CUDA in forked subprocess.") and "'spawn'" in told
+    assert told.endswith("[2.0, 2.0]\n")
+
+
 def test_mul_13_empty_tensors():
     """Tensors without elements are shared and sent like others."""
     empty = torch.empty(0, 3)
@@ -239,6 +294,13 @@ def touch_one(inbox, outbox):
     tensor = inbox.get(timeout=HANGS)
     tensor[-1] = 5
     outbox.put((tensor.numel(), resident() - before))
+
+
+def test_mul_14_the_page_about_gpus_and_processes():
+    page = (Path(__file__).parents[2] / "docs/cuda.md").read_text()
+    assert (
+        "`spawn` or `forkserver`" in page and "A forked child cannot use GPUs" in page and "`nn.DataParallel`" in page
+    )
 
 
 def test_mul_15_nothing_is_copied():

@@ -32,16 +32,15 @@ __all__ = [
 ]
 
 
-def note_left_out(on_a_card: bool, **asked: bool) -> None:
-    """Warns about options that the profiler does not support."""
-    if on_a_card:
-        if _C._cuda_device_count() > 0:
-            warn("the profiler does not record kernels of GPUs, only the calls that enqueue them")
-        else:
-            warn("CUDA is not available, disabling CUDA profiling")
+def note_left_out(on_devices: bool, **asked: bool) -> bool:
+    """Warns about options that the profiler does not support, and tells whether it can record GPUs if it should."""
+    can = _C._cuda_device_count() > 0
+    if on_devices and not can:
+        warn("CUDA is not available, disabling CUDA profiling")
     for name in asked:
         if asked[name]:
             warn(f"{name} is not supported by the profiler")
+    return on_devices and can
 
 
 class profile:
@@ -52,7 +51,8 @@ class profile:
 
     Args:
         enabled: False disables the profiler.
-        use_cuda, use_device: accepted; GPUs are not profiled.
+        use_cuda, use_device: whether to record the kernels and copies of GPUs too (``use_device="cuda"``). They run a little slower
+            then, and leaving the context waits for them.
         record_shapes: whether to record the shapes of arguments.
         with_flops, profile_memory, with_stack, with_modules: not supported.
         use_kineto, use_cpu, experimental_config, acc_events, custom_trace_id_callback: accepted; they have no effect.
@@ -84,7 +84,7 @@ class profile:
         acc_events: bool = False,
         custom_trace_id_callback: Callable[[], str] | None = None,
     ) -> None:
-        note_left_out(
+        self._on_devices = note_left_out(
             use_cuda or use_device not in (None, "cpu"),
             with_flops=with_flops,
             profile_memory=profile_memory,
@@ -102,7 +102,7 @@ class profile:
             if self.entered:
                 raise RuntimeError("Profiler context manager is not reentrant")
             self.entered = True
-            self._since = _C._profile_start(self.record_shapes)
+            self._since = _C._profile_start(self.record_shapes, self._on_devices)
         return self
 
     def __exit__(
@@ -110,8 +110,9 @@ class profile:
     ) -> None:
         if not self.enabled:
             return
+        work = _C._profile_stop_devices(self._since) if self._on_devices else []
         told, dropped = _C._profile_stop(self._since)
-        self.function_events = EventList.read(told, self._since)
+        self.function_events = EventList.read(told, self._since, work)
         if dropped:
             warn(f"{dropped} events exceed the limit of the profiler and were not recorded")
 

@@ -1,18 +1,19 @@
-"""Results of a profiler: nested events per thread, and tables of averages."""
+"""Results of a profiler: nested events per thread, work of GPUs, and tables of averages."""
 
 from __future__ import annotations
 
 import json
 import os
+from bisect import bisect_right
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any
+    from typing import Any, Self
 
     _Sizes = list[list[int]]
 
-__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval"]
+__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel"]
 
 #: The sort keys of a table, with the attribute for each.
 _SORTED_BY = {
@@ -21,17 +22,17 @@ _SORTED_BY = {
     "self_cpu_time_total": "self_cpu_time_total",
     "count": "count",
     "key": "key",
-    # Neither memory nor devices are measured: these are zero.
+    # Memory is not measured: these are zero.
     **dict.fromkeys(
         "cpu_memory_usage self_cpu_memory_usage cuda_memory_usage self_cuda_memory_usage device_memory_usage "
         "self_device_memory_usage".split(),
         "self_cpu_memory_usage",
     ),
-    **dict.fromkeys(
-        "cuda_time cuda_time_total self_cuda_time_total xpu_time xpu_time_total self_xpu_time_total device_time "
-        "device_time_total self_device_time_total".split(),
-        "device_time_total",
-    ),
+    **{
+        name.replace("device", device): name
+        for device in ("cuda", "xpu", "device")
+        for name in ("device_time", "device_time_total", "self_device_time_total")
+    },
 }
 
 
@@ -59,14 +60,43 @@ class Interval:
         return self.end - self.start
 
 
+class Kernel:
+    """A kernel or copy of a GPU: its `name`, the `device`'s number and the `duration` in microseconds."""
+
+    def __init__(self, name: str, device: int, duration: float) -> None:
+        self.name, self.device, self.duration = name, device, duration
+
+    def __repr__(self) -> str:
+        return f"Kernel(name={self.name!r}, device={self.device}, duration={self.duration})"
+
+
 class _Timed:
     """Base class of events with times, and with their text."""
 
     cpu_time_total: float
     self_cpu_time_total: float
-    #: Memory and the time on other devices are not measured.
+    count: int
+    #: Memory is not measured.
     cpu_memory_usage = self_cpu_memory_usage = device_memory_usage = self_device_memory_usage = 0
-    device_time = device_time_total = self_device_time_total = 0.0
+    #: Whether it is work of a GPU.
+    on_device = False
+
+    @property
+    def device_type(self) -> Any:
+        """``DeviceType.CUDA`` for work of a GPU, else ``DeviceType.CPU``."""
+        from rushlight.profiler._names import DeviceType
+
+        return DeviceType.CUDA if self.on_device else DeviceType.CPU
+
+    @property
+    def device_time_total(self) -> float:
+        """The time of the work on GPUs that it has enqueued."""
+        raise NotImplementedError
+
+    @property
+    def device_time(self) -> float:
+        """The same in microseconds per call."""
+        return self.device_time_total / self.count if self.count else 0.0
 
     @property
     def cpu_time(self) -> float:
@@ -92,7 +122,8 @@ class FunctionEvent(_Timed):
     Attributes: `name`, `thread` (a number), `time_range`, `input_shapes` (if the profiler records them), `cpu_parent`
         (the
     caller on the same thread), `cpu_children`, `cpu_time_total` and `self_cpu_time_total` in microseconds. The second
-    excludes the children.
+    excludes the children. `kernels` is the work of GPUs that the call itself has enqueued. That work has events of its own too, with
+    `device_type`, `device_index` and `device_resource_id` (the stream).
 
     >>> with torch.profiler.profile() as profiled:
     ...     _ = torch.ones(2) + 1
@@ -116,6 +147,27 @@ class FunctionEvent(_Timed):
         self.cpu_parent: FunctionEvent | None = None
         self.cpu_children: list[FunctionEvent] = []
         self.cpu_time_total = self.self_cpu_time_total = self.time_range.elapsed_us()
+        self.kernels: list[Kernel] = []
+        self.device_index = self.device_resource_id = 0
+
+    @classmethod
+    def of_device(cls, id: int, name: str, thread: int, times: tuple[float, float], device: int, stream: int) -> Self:
+        """Work of a GPU."""
+        event = cls(id, name, thread, *times, [], True)
+        event.on_device = True
+        event.device_index, event.device_resource_id = device, stream
+        event.cpu_time_total = event.self_cpu_time_total = 0.0
+        return event
+
+    @property
+    def self_device_time_total(self) -> float:
+        """The time of the work on GPUs that it has enqueued itself; of the work itself, if it is that."""
+        return self.time_range.elapsed_us() if self.on_device else sum(kernel.duration for kernel in self.kernels)
+
+    @property
+    def device_time_total(self) -> float:
+        """The time of the work on GPUs that it or its children have enqueued."""
+        return self.self_device_time_total + sum(child.device_time_total for child in self.cpu_children)
 
     def add_child(self, child: FunctionEvent) -> None:
         """Adds a child."""
@@ -147,13 +199,23 @@ class FunctionEventAvg(_Timed):
         self.input_shapes = input_shapes
         self.cpu_time_total = 0.0
         self.self_cpu_time_total = 0.0
+        self.self_device_time_total = 0.0
+        self._device_time_total = 0.0
+
+    @property
+    def device_time_total(self) -> float:
+        """The time of the work on GPUs that the calls have enqueued."""
+        return self._device_time_total
 
     def add(self, event: FunctionEvent | FunctionEventAvg) -> None:
         """Adds a call, or the calls of another average."""
         self.count += event.count
         self.self_cpu_time_total += event.self_cpu_time_total
+        self.self_device_time_total += event.self_device_time_total
+        self.on_device = event.on_device
         if isinstance(event, FunctionEventAvg):
             self.cpu_time_total += event.cpu_time_total
+            self._device_time_total += event.device_time_total
             return
         # The time of a recursive call is counted once.
         parent = event.cpu_parent
@@ -161,6 +223,7 @@ class FunctionEventAvg(_Timed):
             parent = parent.cpu_parent
         if parent is None:
             self.cpu_time_total += event.cpu_time_total
+            self._device_time_total += event.device_time_total
 
     @property
     def cpu_time(self) -> float:
@@ -184,8 +247,8 @@ class EventList(list["Any"]):
     """
 
     @classmethod
-    def read(cls, told: Iterable[tuple[Any, bool]], since: int) -> EventList:
-        """The recorded events in the order in which they began, with their parents."""
+    def read(cls, told: Iterable[tuple[Any, bool]], since: int, work: Iterable[tuple[Any, ...]] = ()) -> EventList:
+        """The recorded events in the order in which they began, with their parents, and the work of GPUs that they have enqueued."""
         found = cls()
         # An event contains another one if it began earlier, or ended later, or (if both are equal) was recorded later.
         order = sorted(enumerate(told), key=lambda item: (item[1][0][2], -item[1][0][3], -item[0]))
@@ -201,7 +264,26 @@ class EventList(list["Any"]):
                 around[-1].add_child(event)
             around.append(event)
             found.append(event)
+        found._add_work(work, since)
         return found
+
+    def _add_work(self, work: Iterable[tuple[Any, ...]], since: int) -> None:
+        """Adds work of GPUs, to the calls that enqueued it and as events of its own."""
+        begun: dict[int, list[FunctionEvent]] = {}
+        for event in self:
+            begun.setdefault(event.thread, []).append(event)
+        for name, device, stream, thread, enqueued, start, end in work:
+            moment, calls = (enqueued - since) / 1000, begun.get(thread, [])
+            at = bisect_right(calls, moment, key=lambda call: call.time_range.start)
+            call = calls[at - 1] if at else None
+            while call is not None and call.time_range.end < moment:
+                call = call.cpu_parent
+            times = (start - since) / 1000, (end - since) / 1000
+            event = FunctionEvent.of_device(len(self) + 1, name, thread, times, device, stream)
+            if call is not None:
+                call.kernels.append(Kernel(name, device, event.time_range.elapsed_us()))
+            self.append(event)
+        self.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -213,7 +295,7 @@ class EventList(list["Any"]):
         found: dict[Any, FunctionEventAvg] = {}
         for event in self:
             shapes = event.input_shapes if group_by_input_shapes else []
-            key = (event.key, repr(shapes))
+            key = (event.key, event.on_device, repr(shapes))
             if key not in found:
                 found[key] = FunctionEventAvg(event.key, shapes)
             found[key].add(event)
@@ -241,7 +323,8 @@ class EventList(list["Any"]):
 
         Args:
             sort_by: `cpu_time`, `cpu_time_total`, `self_cpu_time_total` or `count`, largest first; not sorted by
-                default. The names of memory and of times on devices are accepted and change nothing.
+                default. With GPUs also `device_time`, `device_time_total` or `self_device_time_total`, or the same with `cuda`. The
+                names of memory are accepted and change nothing.
             row_limit: the largest number of rows.
             max_src_column_width: accepted; it has no effect, because stacks are not recorded.
             max_name_column_width: longer names are truncated.
@@ -271,12 +354,20 @@ class EventList(list["Any"]):
             ("CPU total %", lambda event: _percent(event.cpu_time_total, total)),
             ("CPU total", lambda event: _time(event.cpu_time_total, time_unit)),
             ("CPU time avg", lambda event: _time(event.cpu_time, time_unit)),
-            ("# of Calls", lambda event: str(event.count)),
         ]
+        on_devices = sum(event.self_device_time_total for event in self if event.on_device)
+        if on_devices:
+            columns += [
+                ("Self CUDA", lambda event: _time(event.self_device_time_total, time_unit)),
+                ("Self CUDA %", lambda event: _percent(event.self_device_time_total, on_devices)),
+                ("CUDA total", lambda event: _time(event.device_time_total, time_unit)),
+                ("CUDA time avg", lambda event: _time(event.device_time, time_unit)),
+            ]
+        columns.append(("# of Calls", lambda event: str(event.count)))
         if with_shapes:
             columns.append(("Input Shapes", lambda event: _cut(str(event.input_shapes), max_shapes_column_width)))
         rows = [[text(event) for _, text in columns] for event in events[:row_limit]]
-        widths = [12] * len(columns)
+        widths = [max(12, len(name)) for name, _ in columns]
         for place, (name, _) in enumerate(columns):
             if name in ("Name", "Input Shapes"):
                 widths[place] = max([len(name), *(len(row[place]) for row in rows)]) + 4
@@ -287,7 +378,10 @@ class EventList(list["Any"]):
 
         above = [] if header is None else ["=" * len(line), header]
         body = [line, shown(name for name, _ in columns), line, *map(shown, rows), line]
-        return "\n".join([*above, *body, f"Self CPU time total: {_time(total, time_unit)}", ""])
+        totals = [f"Self CPU time total: {_time(total, time_unit)}"]
+        if on_devices:
+            totals.append(f"Self CUDA time total: {_time(on_devices, time_unit)}")
+        return "\n".join([*above, *body, *totals, ""])
 
     def __str__(self) -> str:
         return self.table()
@@ -296,12 +390,32 @@ class EventList(list["Any"]):
         """Writes the events as a trace for chrome://tracing and https://ui.perfetto.dev."""
         process = os.getpid()
         common = {"ph": "X", "pid": process}
-        threads = sorted({event.thread for event in self})
+        threads = sorted({event.thread for event in self if not event.on_device})
+        streams = sorted({(event.device_index, event.device_resource_id) for event in self if event.on_device})
         told: list[dict[str, Any]] = [
             {"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": f"thread {thread}"}}
             for thread in threads
         ]
+        told += [
+            {"ph": "M", "name": "thread_name", "pid": card, "tid": stream, "args": {"name": f"stream {stream}"}}
+            for card, stream in streams
+        ]
         for event in self:
+            if event.on_device:
+                place = {"device": event.device_index, "stream": event.device_resource_id}
+                told.append(
+                    {
+                        "ph": "X",
+                        "cat": "gpu_memcpy" if event.name.startswith("Memcpy") else "kernel",
+                        "name": event.name,
+                        "pid": event.device_index,
+                        "tid": event.device_resource_id,
+                        "ts": event.time_range.start,
+                        "dur": event.time_range.elapsed_us(),
+                        "args": place,
+                    }
+                )
+                continue
             told.append(
                 {
                     **common,

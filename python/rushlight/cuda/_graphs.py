@@ -26,8 +26,8 @@ def graph_pool_handle() -> tuple[int, int]:
 class CUDAGraph:
     """Recorded work of a GPU. `graph` and `make_graphed_callables` record it more easily than the methods.
 
-    Recorded work reads and writes the memory that it had when it was recorded: new inputs are copied into the old ones. Random
-    numbers are recorded too, so that each run gives the same ones.
+    Recorded work reads and writes the memory that it had when it was recorded: new inputs are copied into the old ones. Each run
+    draws new random numbers, from where the generator then is.
 
     Args:
         keep_graph: accepted; the recorded work can always be run.
@@ -38,6 +38,14 @@ class CUDAGraph:
             raise RuntimeError("Tried to instantiate dummy base class CUDAGraph")
         self._graph = _C._CudaGraph()
 
+    def register_generator_state(self, generator: Any) -> None:
+        """Lets the work that is recorded later draw of a generator, besides the default one of the GPU.
+
+        Args:
+            generator: a `torch.Generator` of a GPU.
+        """
+        self._graph.register_generator_state(generator)
+
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
         """Begins to record the work of the current stream, which does not run.
 
@@ -47,7 +55,8 @@ class CUDAGraph:
             capture_error_mode: ``"global"``, ``"thread_local"`` or ``"relaxed"``: which threads may not wait for the GPU.
 
         Raises:
-            RuntimeError: the current stream is the default one, or the graph has recorded work.
+            RuntimeError: the current stream is the default one, or the graph has recorded work. Inside, work that draws of a
+                generator that is not registered raises it too.
         """
         self._graph.begin(None if pool is None else pool[1], capture_error_mode)
 

@@ -163,7 +163,8 @@ class Event(_streams.Event):
     Args:
         enable_timing: whether `elapsed_time` can use the event.
         blocking: accepted; it has no effect.
-        interprocess: events that other processes can use are not available.
+        interprocess: whether other processes can use the event, through `ipc_handle` or `torch.multiprocessing`. Such an event cannot
+            be timed.
         external: accepted; it has no effect.
     """
 
@@ -171,9 +172,7 @@ class Event(_streams.Event):
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
     ) -> None:
         _need_driver("Event")
-        if interprocess:
-            raise NotImplementedError("torch.cuda.Event does not take interprocess=True yet")
-        self._timed = enable_timing
+        self._timed, self._shared = enable_timing, interprocess
         self._event: _C._CudaEvent | None = None
         self._recorded = None
 
@@ -187,9 +186,31 @@ class Event(_streams.Event):
         """A number that identifies the event."""
         return self.cuda_event
 
+    @classmethod
+    def from_ipc_handle(cls, device: Any, handle: bytes) -> Self:
+        """The event of another process.
+
+        Args:
+            device: the GPU of the event.
+            handle: what `ipc_handle` returned there.
+        """
+        event = cls(interprocess=True)
+        event._event = _C._CudaEvent.open(index_of(device), handle)
+        return event
+
+    def _on(self, device: int) -> _C._CudaEvent:
+        """The driver's event, which is made when it is first needed."""
+        if self._event is None:
+            self._event = _C._CudaEvent(device, self._timed, self._shared)
+        return self._event
+
     def ipc_handle(self) -> bytes:
-        """Refused: events of other processes are not available."""
-        raise NotImplementedError("torch.cuda.Event does not support other processes yet")
+        """The name of the event for `from_ipc_handle` in another process, 64 bytes.
+
+        Raises:
+            AcceleratorError: the event was not made with ``interprocess=True``, or is timed.
+        """
+        return self._on(index_of(None)).name()
 
     @property
     def device(self) -> _C.device | None:
@@ -199,13 +220,12 @@ class Event(_streams.Event):
     def record(self, stream: Stream | None = None) -> None:
         """Records the work that was enqueued so far on a stream, by default the current one."""
         stream = current_stream() if stream is None else stream
-        if self._event is None:
-            self._event = _C._CudaEvent(stream.device_index, self._timed)
-        elif self._event.device != stream.device_index:
+        event = self._on(stream.device_index)
+        if event.device != stream.device_index:
             raise RuntimeError(
-                f"Event device {self._event.device} does not match recording stream's device {stream.device_index}."
+                f"Event device {event.device} does not match recording stream's device {stream.device_index}."
             )
-        self._event.record(stream._stream)
+        event.record(stream._stream)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Makes later work of a stream wait for the event; of the current stream by default."""

@@ -176,8 +176,15 @@ def receive_file(place, name, offset, size):
 
 def send_descriptor(descriptor):
     """A picklable reference to a duplicate of a descriptor."""
-    bundle = _thread.bundle
-    return Forwarded(descriptor) if bundle is None else bundle.add_descriptor(descriptor)
+    bundle, starting = _thread.bundle, context.get_spawning_popen()
+    if bundle is not None:
+        return bundle.add_descriptor(descriptor)
+    if starting is None:
+        return Forwarded(descriptor)
+    # The process inherits the descriptor itself, which must be open until then.
+    kept = os.dup(descriptor)
+    starting.__dict__.setdefault("_rushlight_descriptors", []).append(kept)
+    return Forwarded(kept)
 
 
 def receive_descriptor(place):
@@ -188,3 +195,5 @@ def receive_descriptor(place):
 def release(starting):
     """Closes the descriptors that a started process has inherited."""
     starting.__dict__.pop("_rushlight", None)
+    for descriptor in starting.__dict__.pop("_rushlight_descriptors", ()):
+        os.close(descriptor)

@@ -3,6 +3,7 @@
 A storage that is not shared is moved to shared memory in place, so that sender and receiver share its bytes from then
 on. A storage that is received twice is one storage. The receiver also maps files that are mapped for writing
 (`torch.from_file(shared=True)`). Memory of a GPU stays where it is: its owner keeps it until every receiver has dropped it or has ended.
+Events of GPUs (`interprocess=True`) are sent by name.
 The reducers are registered for all of multiprocessing: its own queues and managers
 work too, but their sender must live until the object has been received.
 """
@@ -108,7 +109,12 @@ def _as_leaf(tensor, leaf):
     return tensor
 
 
+def reduce_event(event):
+    return torch.cuda.Event.from_ipc_handle, (event.device, event.ipc_handle())
+
+
 def init_reductions():
     for cls in (torch.Tensor, torch.nn.Parameter):
         reduction.register(cls, reduce_tensor)
     reduction.register(torch.UntypedStorage, reduce_storage)
+    reduction.register(torch.cuda.Event, reduce_event)

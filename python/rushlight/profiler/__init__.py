@@ -15,6 +15,7 @@ import socket
 import time
 from enum import Enum
 
+from rushlight import _C
 from rushlight._warnings import warn
 from rushlight.autograd.profiler import note_left_out, record_function
 from rushlight.autograd.profiler import profile as _Recording
@@ -61,9 +62,9 @@ class ProfilerActivity(Enum):
 
     CPU = 0
     XPU = 1
-    MTIA = 2
-    CUDA = 3
-    HPU = 4
+    CUDA = 2
+    HPU = 3
+    MTIA = 4
     PrivateUse1 = 5
 
 
@@ -87,10 +88,10 @@ _RECORDS = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 def supported_activities() -> set[ProfilerActivity]:
     """The activities that can be profiled.
 
-    >>> torch.profiler.supported_activities()
-    {<ProfilerActivity.CPU: 0>}
+    >>> torch.profiler.ProfilerActivity.CPU in torch.profiler.supported_activities()
+    True
     """
-    return {ProfilerActivity.CPU}
+    return {ProfilerActivity.CPU, ProfilerActivity.CUDA} if _C._cuda_device_count() > 0 else {ProfilerActivity.CPU}
 
 
 def schedule(
@@ -168,13 +169,14 @@ class profile:
     """Records the operators that run inside the context, on all threads, in all steps or in those of a schedule.
 
     Args:
-        activities: the activities to record; only the CPU is supported.
+        activities: what to record: ``ProfilerActivity.CPU``, and with ``ProfilerActivity.CUDA`` the kernels and copies of GPUs. By default
+            both, as far as there are GPUs.
         schedule: the action for each step, from `torch.profiler.schedule`; by default everything is recorded.
         on_trace_ready: a function that is called with the profiler when a recording is complete.
         record_shapes: whether to record the shapes of arguments.
         profile_memory, with_stack, with_flops, with_modules: not supported.
-        experimental_config, execution_trace_observer, acc_events, use_cuda, custom_trace_id_callback: accepted; they
-            have no effect.
+        use_cuda: adds ``ProfilerActivity.CUDA``.
+        experimental_config, execution_trace_observer, acc_events, custom_trace_id_callback: accepted; they have no effect.
 
     Raises:
         AssertionError: results are read before it was started.
@@ -213,8 +215,10 @@ class profile:
         self.current_action = ProfilerAction.NONE
         self.profiler: _Recording | None = None
         self._step: record_function | None = None
-        note_left_out(
-            bool(use_cuda) or ProfilerActivity.CUDA in self.activities,
+        if use_cuda:
+            self.activities.add(ProfilerActivity.CUDA)
+        self._on_devices = note_left_out(
+            ProfilerActivity.CUDA in self.activities,
             profile_memory=profile_memory,
             with_stack=with_stack,
             with_flops=with_flops,
@@ -261,7 +265,7 @@ class profile:
                 self.on_trace_ready(self)
             before = ProfilerAction.NONE
         if action in _RECORDS and before not in _RECORDS:
-            self.profiler = _Recording(record_shapes=self.record_shapes)
+            self.profiler = _Recording(record_shapes=self.record_shapes, use_cuda=self._on_devices)
             self.profiler.__enter__()
         if self.schedule is not None and not ended:
             self._step = record_function(f"ProfilerStep#{self.step_num}")

@@ -218,7 +218,7 @@ class FlopCounterMode:
         self.flop_registry = {**flop_registry, **{name: self.flop_registry[name] for name in self._own}}
         self._thread = self._this_thread()
         self._tracker, self._convolutions = _Tracker(self), _Convolutions(self)
-        self._since = _C._profile_start(True)
+        self._since = _C._profile_start(True, False)
         self._active = True
         self._tracker.__enter__()
         self._convolutions.__enter__()
@@ -237,7 +237,7 @@ class FlopCounterMode:
 
     @staticmethod
     def _this_thread() -> int:
-        since = _C._profile_start(False)
+        since = _C._profile_start(False, False)
         began = _C._profile_begin()
         if began is not None:
             _C._profile_end(began, "thread")
@@ -249,7 +249,7 @@ class FlopCounterMode:
         if not self._active:
             return
         events, dropped = _C._profile_stop(self._since)
-        self._since = _C._profile_start(True)
+        self._since = _C._profile_start(True, False)
         if dropped:
             warn(f"{dropped} events exceed the limit of the profiler and were not counted")
         own = [event for event, _ in events if event[1] == self._thread]

@@ -1,9 +1,10 @@
 //! Graphs: work that is recorded once, from the streams of a thread, and enqueued again as a whole.
 //!
-//! Captured work does not run. Its memory comes from a pool of the graph, so that it stays where the graph expects it.
+//! Captured work does not run. Its memory comes from a pool of the graph, so that it stays where the graph expects it. Its random
+//! numbers come from generators that are registered before; see `replayed`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self, CUgraph, CUgraphExec, CUstreamCaptureMode};
 use rushlight_core::device_memory::StreamId;
@@ -12,8 +13,9 @@ use rushlight_core::{Error, Result};
 
 use crate::allocator::PoolId;
 use crate::driver::{check, initialize};
+use crate::replayed::{self, Replayed, Source};
 use crate::stream::{self, handle};
-use crate::{capture, card, memory};
+use crate::{capture, card, memory, profile};
 
 static LAST_POOL: AtomicU64 = AtomicU64::new(0);
 
@@ -41,9 +43,18 @@ enum Stage {
     Captured(u8, CUgraph, CUgraphExec),
 }
 
+struct State {
+    stage: Stage,
+    pool: PoolId,
+    /// The generators of which recorded work may draw.
+    sources: Vec<Arc<dyn Source>>,
+    /// Those of the recorded work.
+    replayed: Vec<Replayed>,
+}
+
 /// `torch.cuda.CUDAGraph`.
 pub struct Graph {
-    stage: Mutex<(Stage, PoolId)>,
+    state: Mutex<State>,
     generation: u64,
 }
 
@@ -54,23 +65,33 @@ unsafe impl Sync for Graph {}
 
 impl Default for Graph {
     fn default() -> Graph {
-        Graph { stage: Mutex::new((Stage::Empty, PoolId::SHARED)), generation: fork::generation() }
+        let state = State { stage: Stage::Empty, pool: PoolId::SHARED, sources: Vec::new(), replayed: Vec::new() };
+        Graph { state: Mutex::new(state), generation: fork::generation() }
     }
 }
 
 impl Graph {
     /// The state; a forked child leaves the graph of its parent alone.
-    fn stage(&self) -> Result<MutexGuard<'_, (Stage, PoolId)>> {
+    fn state(&self) -> Result<MutexGuard<'_, State>> {
         if self.generation != fork::generation() {
             initialize()?;
         }
-        Ok(self.stage.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lets later recorded work draw of a generator.
+    pub fn register(&self, source: Arc<dyn Source>) -> Result<()> {
+        let mut state = self.state()?;
+        if state.sources.iter().all(|known| known.id() != source.id()) {
+            state.sources.push(source);
+        }
+        Ok(())
     }
 
     /// Begins to record the work of this thread's current stream, with memory of a pool.
     pub fn begin(&self, pool: Option<PoolId>, error_mode: &str) -> Result<()> {
-        let mut stage = self.stage()?;
-        if !matches!(stage.0, Stage::Empty) {
+        let mut state = self.state()?;
+        if !matches!(state.stage, Stage::Empty) {
             return Err(Error::runtime(
                 "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance.",
             ));
@@ -89,6 +110,8 @@ impl Graph {
                  default stream.)",
             ));
         }
+        let replayed = state.sources.iter().map(|source| Replayed::new(device, source.clone()));
+        let replayed = replayed.collect::<Result<Vec<_>>>()?;
         let pool = pool.unwrap_or_else(new_pool);
         capture::count(true);
         memory::begin_capture(device, pool);
@@ -99,23 +122,26 @@ impl Graph {
             capture::count(false);
             return Err(error);
         }
-        *stage = (Stage::Capturing(device, stream), pool);
+        replayed::begin(device, replayed);
+        (state.stage, state.pool) = (Stage::Capturing(device, stream), pool);
         Ok(())
     }
 
     /// Ends the record.
     pub fn end(&self) -> Result<()> {
-        let mut stage = self.stage()?;
-        let (Stage::Capturing(device, stream), pool) = *stage else {
+        let mut state = self.state()?;
+        let (Stage::Capturing(device, stream), pool) = (&state.stage, state.pool) else {
             return Err(Error::runtime("capture_end() called before capture_begin()."));
         };
+        let (device, stream) = (*device, *stream);
         card::select(device)?;
         let mut graph = std::ptr::null_mut();
         // SAFETY: a context is current, and the pointer is that of a local variable.
         let ended = check(unsafe { sys::cuStreamEndCapture(handle(stream), &raw mut graph) });
         memory::end_capture(device);
         capture::count(false);
-        *stage = (Stage::Empty, PoolId::SHARED);
+        let replayed = replayed::end(device);
+        (state.stage, state.pool) = (Stage::Empty, PoolId::SHARED);
         let captured = ended.and_then(|()| {
             let mut ready = std::ptr::null_mut();
             // SAFETY: the graph was just recorded, and the pointer is that of a local variable.
@@ -123,7 +149,8 @@ impl Graph {
         });
         match captured {
             Ok(ready) => {
-                *stage = (Stage::Captured(device, graph, ready), pool);
+                (state.stage, state.pool) = (Stage::Captured(device, graph, ready), pool);
+                state.replayed = replayed;
                 Ok(())
             }
             Err(error) => {
@@ -139,19 +166,27 @@ impl Graph {
 
     /// Enqueues the recorded work on this thread's current stream of the graph's device.
     pub fn replay(&self) -> Result<()> {
-        let stage = self.stage()?;
-        let Stage::Captured(device, _, ready) = stage.0 else {
+        let state = self.state()?;
+        let Stage::Captured(device, _, ready) = state.stage else {
             return Err(Error::runtime("Called CUDAGraph::replay without a preceding successful capture."));
         };
         card::select(device)?;
+        let stream = stream::current(device);
+        for generator in &state.replayed {
+            generator.prepare(device, stream)?;
+        }
+        let before = profile::before(device, stream);
         // SAFETY: a context is current, and the graph is alive.
-        check(unsafe { sys::cuGraphLaunch(ready, handle(stream::current(device))) })
+        check(unsafe { sys::cuGraphLaunch(ready, handle(stream)) })?;
+        profile::after(before, "graph", stream);
+        Ok(())
     }
 
     /// Forgets the recorded work.
     pub fn reset(&self) -> Result<()> {
-        let mut stage = self.stage()?;
-        if let (Stage::Captured(device, graph, ready), pool) = *stage {
+        let mut state = self.state()?;
+        if let (Stage::Captured(device, graph, ready), pool) = (&state.stage, state.pool) {
+            let (device, graph, ready) = (*device, *graph, *ready);
             card::select(device)?.synchronize()?;
             // SAFETY: a context is current; the work has run, and nothing else refers to the graph.
             unsafe {
@@ -159,15 +194,17 @@ impl Graph {
                 sys::cuGraphDestroy(graph);
             }
             memory::let_go_of_pool(device, pool);
-            *stage = (Stage::Empty, PoolId::SHARED);
+            (state.stage, state.pool) = (Stage::Empty, PoolId::SHARED);
+            state.replayed.clear();
+            state.sources.clear();
         }
         Ok(())
     }
 
     /// The pool of the graph, if it was captured.
     pub fn pool(&self) -> Result<Option<PoolId>> {
-        let (stage, pool) = &*self.stage()?;
-        Ok((!matches!(stage, Stage::Empty)).then_some(*pool))
+        let state = self.state()?;
+        Ok((!matches!(state.stage, Stage::Empty)).then_some(state.pool))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use cudarc::driver::sys::{self, CUfunction};
+use cudarc::driver::sys;
 use once_cell::race::OnceBool;
 use rushlight_core::device_memory::StreamId;
 use rushlight_core::loop_nest::LoopNest;
@@ -12,7 +12,8 @@ use crate::capture;
 use crate::card::Card;
 use crate::driver::check;
 use crate::kernels::type_name;
-use crate::stream;
+use crate::program::Kernel;
+use crate::{profile, stream};
 
 pub const DIMS: usize = 12;
 pub const THREADS: u32 = 256;
@@ -149,16 +150,17 @@ fn is_blocking() -> bool {
 /// The arguments point to values of the kernel's types, and the memory that it uses is held for the stream.
 pub unsafe fn launch(
     card: &Card,
-    kernel: CUfunction,
+    kernel: Kernel,
     grid: [u32; 2],
     stream: StreamId,
     arguments: &mut [*mut c_void],
 ) -> Result<()> {
     let queue = stream::handle(stream);
+    let before = profile::before(card.index, stream);
     // SAFETY: guaranteed by the caller.
     check(unsafe {
         sys::cuLaunchKernel(
-            kernel,
+            kernel.function,
             grid[0],
             grid[1],
             1,
@@ -171,6 +173,7 @@ pub unsafe fn launch(
             std::ptr::null_mut(),
         )
     })?;
+    profile::after(before, kernel.name, stream);
     if is_blocking() && !capture::is_capturing(card.index, stream) {
         stream::synchronize(card.index, stream)
     } else {

@@ -5,7 +5,8 @@
 //! - `stream` has streams and events, and the current stream of a thread.
 //! - `allocator` divides memory into blocks and keeps freed ones, `statistics` counts them; `memory` is the memory of a tensor.
 //! - `pinned` is page-locked memory of the host; `ipc` is memory of devices that several processes use, `sent` what this one has sent.
-//! - `graph` records work and enqueues it again; `capture` tells whether work is being recorded.
+//! - `graph` records work and enqueues it again; `capture` tells whether work is being recorded, `replayed` has its random numbers.
+//! - `profile` measures how long kernels and copies run.
 //! - `library` finds NVIDIA's other libraries.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
 //! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `lines`, `order` and `random` enqueue work. They return before it has
@@ -31,9 +32,11 @@ pub mod matmul;
 pub mod memory;
 pub mod order;
 pub mod pinned;
+pub mod profile;
 pub mod program;
 pub mod random;
 pub mod reduce;
+pub mod replayed;
 pub mod sent;
 pub mod statistics;
 pub mod stream;

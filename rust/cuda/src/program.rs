@@ -26,7 +26,15 @@ pub type Key = (&'static str, [u8; 8]);
 /// The functions of a loaded program, as many as it has kernels.
 #[derive(Clone, Copy)]
 pub struct Program {
+    name: &'static str,
     functions: [CUfunction; KERNELS],
+}
+
+/// A kernel, and what its program computes.
+#[derive(Clone, Copy)]
+pub struct Kernel {
+    pub name: &'static str,
+    pub function: CUfunction,
 }
 
 /// The most kernels of a program.
@@ -51,14 +59,14 @@ impl Program {
             // SAFETY: a context is current, and the module was just loaded.
             check(unsafe { sys::cuModuleGetFunction(function, module, name.as_ptr()) })?;
         }
-        let program = Program { functions };
+        let program = Program { name: key.0, functions };
         programs.insert((card.index, key), program);
         Ok(program)
     }
 
     /// A kernel by its place among the names.
-    pub fn kernel(&self, place: usize) -> CUfunction {
-        self.functions[place]
+    pub fn kernel(&self, place: usize) -> Kernel {
+        Kernel { name: self.name, function: self.functions[place] }
     }
 }
 

@@ -107,11 +107,13 @@ pub fn words_of_dropout(card: &Card, count: usize) -> u64 {
 /// The words that trials with a probability for each element take.
 pub const WORDS_OF_TRIALS: u64 = 12;
 
-/// Where a call's numbers begin.
+/// Where a call's numbers begin. In a graph the state of each run stands at the address `run`, and the offset counts from there.
+#[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     pub seed: u64,
     pub offset: u64,
+    pub run: u64,
 }
 
 /// Fills a tensor, whose elements the nest visits.
@@ -125,7 +127,7 @@ pub unsafe fn draw(
     dtype: DType,
     out: u64,
     nest: &LoopNest<1>,
-    place: Place,
+    mut place: Place,
 ) -> Result<()> {
     let mut loops = checked(nest)?;
     let (name, drawn) = distribution.source(dtype);
@@ -135,8 +137,8 @@ pub unsafe fn draw(
         format!(
             r#"#include "random.cuh"
 using namespace rushlight;
-extern "C" __global__ void fill(u8* out, u64 count, Loops<1> loops, u64 seed, u64 offset, Numbers numbers) {{
-    random::draw<random::{name}<{element}, {drawn}>, {drawn}, {element}>(out, count, loops, seed, offset, numbers);
+extern "C" __global__ void fill(u8* out, u64 count, Loops<1> loops, random::Place place, Numbers numbers) {{
+    random::draw<random::{name}<{element}, {drawn}>, {drawn}, {element}>(out, count, loops, place, numbers);
 }}
 "#
         )
@@ -144,14 +146,12 @@ extern "C" __global__ void fill(u8* out, u64 count, Loops<1> loops, u64 seed, u6
     let mut numbers = Numbers::new(&distribution.numbers(), std::iter::empty())?;
     let mut count = nest.numel() as u64;
     let mut first = out.wrapping_add_signed(nest.bases()[0] as i64);
-    let Place { mut seed, mut offset } = place;
     let blocks = grid(card, count) as u32;
     let mut arguments = [
         argument(&mut first),
         argument(&mut count),
         argument(&mut loops),
-        argument(&mut seed),
-        argument(&mut offset),
+        argument(&mut place),
         argument(&mut numbers),
     ];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
@@ -169,7 +169,7 @@ pub unsafe fn trials(
     dtype: DType,
     [out, chances]: [u64; 2],
     nest: &LoopNest<2>,
-    place: Place,
+    mut place: Place,
 ) -> Result<()> {
     let mut loops = checked(nest)?;
     let chance = if dtype == DType::F64 { "f64" } else { "f32" };
@@ -177,8 +177,8 @@ pub unsafe fn trials(
         format!(
             r#"#include "random.cuh"
 using namespace rushlight;
-extern "C" __global__ void fill(u8* out, const u8* chances, u64 count, Loops<2> loops, u64 seed, u64 offset) {{
-    random::trials<{}, {chance}>(out, chances, count, loops, seed, offset);
+extern "C" __global__ void fill(u8* out, const u8* chances, u64 count, Loops<2> loops, random::Place place) {{
+    random::trials<{}, {chance}>(out, chances, count, loops, place);
 }}
 "#,
             type_name(dtype)
@@ -188,15 +188,8 @@ extern "C" __global__ void fill(u8* out, const u8* chances, u64 count, Loops<2> 
     let bases = nest.bases();
     let mut first = out.wrapping_add_signed(bases[0] as i64);
     let mut other = chances.wrapping_add_signed(bases[1] as i64);
-    let Place { mut seed, mut offset } = place;
-    let mut arguments = [
-        argument(&mut first),
-        argument(&mut other),
-        argument(&mut count),
-        argument(&mut loops),
-        argument(&mut seed),
-        argument(&mut offset),
-    ];
+    let mut arguments =
+        [argument(&mut first), argument(&mut other), argument(&mut count), argument(&mut loops), argument(&mut place)];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
     unsafe { launch(card, program.kernel(0), [blocks(card, count), 1], stream, &mut arguments) }
 }
@@ -212,14 +205,14 @@ pub unsafe fn dropout(
     mut out: u64,
     count: usize,
     p: f64,
-    place: Place,
+    mut place: Place,
 ) -> Result<()> {
     let program = Program::find(card, ("dropout", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), &[c"fill"], || {
         format!(
             r#"#include "random.cuh"
 using namespace rushlight;
-extern "C" __global__ void fill(u8* out, u64 count, u64 width, u64 threads, u64 seed, u64 offset, f32 kept, f64 factor) {{
-    random::dropout<{}>(out, count, width, threads, seed, offset, kept, factor);
+extern "C" __global__ void fill(u8* out, u64 count, u64 width, u64 threads, random::Place place, f32 kept, f64 factor) {{
+    random::dropout<{}>(out, count, width, threads, place, kept, factor);
 }}
 "#,
             type_name(dtype)
@@ -230,16 +223,95 @@ extern "C" __global__ void fill(u8* out, u64 count, u64 width, u64 threads, u64 
     let mut width: u64 = [4, 2, 1].into_iter().find(|width| count.is_multiple_of(*width)).unwrap_or(1);
     let mut threads = grid(card, count) * u64::from(THREADS);
     let (mut kept, mut factor) = ((1.0 - p) as f32, 1.0 / (1.0 - p));
-    let Place { mut seed, mut offset } = place;
     let mut arguments = [
         argument(&mut out),
         argument(&mut count),
         argument(&mut width),
         argument(&mut threads),
-        argument(&mut seed),
-        argument(&mut offset),
+        argument(&mut place),
         argument(&mut kept),
         argument(&mut factor),
+    ];
+    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+    unsafe { launch(card, program.kernel(0), [blocks(card, count), 1], stream, &mut arguments) }
+}
+
+/// The words that `shuffle_equal` takes.
+pub fn words_of_shuffle(count: usize) -> u64 {
+    count as u64
+}
+
+/// Shuffles the places of equal keys; see the kernel. Keys have the type of the dtype, an integer.
+///
+/// # Safety
+/// There are `count` keys and places, both dense and held for the stream.
+pub unsafe fn shuffle_equal(
+    card: &Card,
+    stream: StreamId,
+    dtype: DType,
+    [mut keys, mut places]: [u64; 2],
+    count: usize,
+    mut place: Place,
+) -> Result<()> {
+    let key = ("shuffle_equal", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]);
+    let program = Program::find(card, key, &[c"shuffle"], || {
+        let element = type_name(dtype);
+        format!(
+            r#"#include "random.cuh"
+using namespace rushlight;
+extern "C" __global__ void shuffle(const {element}* keys, i64* places, u64 count, random::Place place) {{
+    random::shuffle_equal(keys, places, count, place);
+}}
+"#
+        )
+    })?;
+    let mut count = count as u64;
+    let mut arguments = [argument(&mut keys), argument(&mut places), argument(&mut count), argument(&mut place)];
+    // SAFETY: guaranteed by the caller; the arguments have the types of the program.
+    unsafe { launch(card, program.kernel(0), [blocks(card, count), 1], stream, &mut arguments) }
+}
+
+/// The threads of a block, and the most rows of threads, of torch's kernel for samples with replacement.
+const SAMPLERS: u64 = 128;
+const MOST_ROWS: u64 = 65535;
+
+/// The words that `one_each` takes.
+pub fn words_of_one_each(rows: usize) -> u64 {
+    4 * (rows as u64).div_ceil(MOST_ROWS)
+}
+
+/// Fills a dense tensor with uniform numbers, of which each has a block of words.
+///
+/// # Safety
+/// There are `rows * columns` elements at `out`, which is held for the stream.
+pub unsafe fn one_each(
+    card: &Card,
+    stream: StreamId,
+    dtype: DType,
+    mut out: u64,
+    [rows, columns]: [usize; 2],
+    mut place: Place,
+) -> Result<()> {
+    let program = Program::find(card, ("one_each", [Kind::Of(dtype).code(), 0, 0, 0, 0, 0, 0, 0]), &[c"fill"], || {
+        format!(
+            r#"#include "random.cuh"
+using namespace rushlight;
+extern "C" __global__ void fill(u8* out, u64 count, u64 columns, u64 width, u64 rows, random::Place place) {{
+    random::one_each<{}>(out, count, columns, width, rows, place);
+}}
+"#,
+            type_name(dtype)
+        )
+    })?;
+    let (mut count, mut columns) = ((rows * columns) as u64, columns as u64);
+    let (mut width, mut rows) = (columns.next_multiple_of(SAMPLERS), (rows as u64).min(MOST_ROWS));
+    let mut arguments = [
+        argument(&mut out),
+        argument(&mut count),
+        argument(&mut columns),
+        argument(&mut width),
+        argument(&mut rows),
+        argument(&mut place),
     ];
     // SAFETY: guaranteed by the caller; the arguments have the types of the program.
     unsafe { launch(card, program.kernel(0), [blocks(card, count), 1], stream, &mut arguments) }

@@ -162,12 +162,40 @@ unsafe impl Sync for Event {}
 impl Event {
     /// A new event on a device; only timed ones can be subtracted.
     pub fn new(device: u8, timed: bool) -> Result<Event> {
+        Event::with(device, if timed { 0 } else { sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32 })
+    }
+
+    /// A new event that other processes can use. The driver refuses one that is timed.
+    pub fn shared(device: u8, timed: bool) -> Result<Event> {
+        let untimed = if timed { 0 } else { sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32 };
+        Event::with(device, untimed | sys::CUevent_flags_enum::CU_EVENT_INTERPROCESS as u32)
+    }
+
+    fn with(device: u8, flags: u32) -> Result<Event> {
         card::select(device)?;
         let mut event = std::ptr::null_mut();
-        let flags = if timed { 0 } else { sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32 };
         // SAFETY: a context is current, and the pointer is that of a local variable.
         check(unsafe { sys::cuEventCreate(&raw mut event, flags) })?;
         Ok(Event { device, event, generation: fork::generation() })
+    }
+
+    /// The event of another process, by the driver's name of it.
+    pub fn open(device: u8, name: [u8; 64]) -> Result<Event> {
+        card::select(device)?;
+        let mut event = std::ptr::null_mut();
+        let name = sys::CUipcEventHandle_st { reserved: name.map(|byte| byte as _) };
+        // SAFETY: a context is current, and the pointer is that of a local variable.
+        check(unsafe { sys::cuIpcOpenEventHandle(&raw mut event, name) })?;
+        Ok(Event { device, event, generation: fork::generation() })
+    }
+
+    /// The driver's name of the event for other processes.
+    pub fn name(&self) -> Result<[u8; 64]> {
+        card::select(self.device)?;
+        let mut name = sys::CUipcEventHandle_st { reserved: [0; 64] };
+        // SAFETY: a context is current, the event is alive, and the pointer is that of a local variable.
+        check(unsafe { sys::cuIpcGetEventHandle(&raw mut name, self.event) })?;
+        Ok(name.reserved.map(|byte| byte as u8))
     }
 
     pub fn device(&self) -> u8 {
@@ -210,7 +238,7 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if self.generation == fork::generation() {
-            // SAFETY: the event was created by `Event::new`, and this is its only owner.
+            // SAFETY: the event was created or opened by this type, and this is its only owner.
             unsafe { sys::cuEventDestroy_v2(self.event) };
         }
     }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use once_cell::race::OnceBox;
 use rushlight_core::Device;
 use rushlight_core::fork::{ForkMutex, Rank};
+use rushlight_cuda::random::Place;
+use rushlight_cuda::replayed::Source;
 use rushlight_rng::{DEFAULT_SEED, Stream};
 
 /// A handle on a stream of random numbers; clones draw from the same stream.
@@ -170,6 +172,17 @@ impl Generator {
 
     pub fn same(&self, other: &Generator) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Source for Generator {
+    fn take(&self, words: u64) -> Place {
+        let Counter { seed, offset } = self.reserve(words);
+        Place { seed, offset, run: 0 }
+    }
+
+    fn id(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
     }
 }
 

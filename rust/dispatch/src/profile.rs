@@ -10,6 +10,7 @@ use std::time::Instant;
 use once_cell::race::OnceBox;
 use rushlight_core::fork::{ChildHook, ForkMutex, Rank};
 use rushlight_core::{Dims, Result};
+use rushlight_cuda::profile::Moment;
 
 use crate::interceptors::{Modes, Rest};
 use crate::naming::node_name;
@@ -94,6 +95,11 @@ fn thread() -> u64 {
         }
         own.get()
     })
+}
+
+/// The time and this thread, for intervals on devices.
+pub fn moment() -> Moment {
+    Moment { time: now(), thread: thread() }
 }
 
 /// The start of an interval, if a profiler is active.

@@ -54,7 +54,9 @@ impl PyGenerator {
     /// 0
     fn manual_seed<'py>(slf: PyRef<'py, Self>, seed: &Bound<'py, PyAny>) -> PyResult<PyRef<'py, Self>> {
         let seed = read_seed(seed)?;
-        slf.0.manual_seed(seed);
+        if !keeps_seed(&slf.0, seed)? {
+            slf.0.manual_seed(seed);
+        }
         Ok(slf)
     }
 
@@ -163,6 +165,20 @@ impl PyGenerator {
         }
         Ok(())
     }
+}
+
+/// Whether a generator must keep its seed, because its numbers are being captured for a graph. Another seed is refused then.
+pub fn keeps_seed(generator: &Generator, seed: u64) -> PyResult<bool> {
+    let Device::Cuda(device) = generator.device() else { return Ok(false) };
+    if !rushlight_cuda::capture::is_capturing(device, rushlight_cuda::stream::current(device)) {
+        return Ok(false);
+    }
+    if generator.initial_seed() == seed {
+        return Ok(true);
+    }
+    Err(PyRuntimeError::new_err(
+        "CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed is the same as the original seed.",
+    ))
 }
 
 fn without_offset() -> PyErr {

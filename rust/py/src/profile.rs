@@ -1,16 +1,33 @@
 //! The profiler's list of events, as `rushlight.autograd.profiler` reads it.
 
 use pyo3::prelude::*;
+use rushlight_cuda::profile::Interval;
 use rushlight_dispatch::profile;
 use rushlight_dispatch::profile::Name;
 
 /// A name, the thread's number, beginning and end in nanoseconds, and the sizes of the arguments.
 type PyEvent = (String, u64, u64, u64, Vec<Vec<isize>>);
 
-/// Starts recording; returns the time.
+/// A name, the number of the device, the handle of the stream, the thread and the time at which the work was enqueued, and its beginning
+/// and end.
+type PyDeviceEvent = (&'static str, u8, usize, u64, u64, u64, u64);
+
+/// Starts recording, work of devices too if asked; returns the time.
 #[pyfunction]
-fn _profile_start(shapes: bool) -> u64 {
+fn _profile_start(shapes: bool, devices: bool) -> u64 {
+    if devices {
+        rushlight_cuda::profile::start(profile::moment);
+    }
     profile::start(shapes)
+}
+
+/// Ends the recording of devices that `_profile_start` began: their work since then, after it has run.
+#[pyfunction]
+fn _profile_stop_devices(py: Python<'_>, since: u64) -> Vec<PyDeviceEvent> {
+    let told = |one: Interval| {
+        (one.name, one.device, one.stream.0, one.enqueued.thread, one.enqueued.time, one.start, one.end)
+    };
+    py.detach(|| rushlight_cuda::profile::stop(since)).into_iter().map(told).collect()
 }
 
 /// Ends the recording that `_profile_start` began: the events since then, whether each is an operator, and how many
@@ -41,6 +58,7 @@ fn _profile_end(start: u64, name: String) {
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_profile_start, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_stop, module)?)?;
+    module.add_function(wrap_pyfunction!(_profile_stop_devices, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_begin, module)?)?;
     module.add_function(wrap_pyfunction!(_profile_end, module)?)
 }

@@ -8,13 +8,18 @@ use crate::machine::{Machine, device_count, number, start, with};
 use crate::memory::HOST;
 use crate::status::{
     CAPTURE_INVALIDATED, CAPTURE_UNJOINED, CAPTURE_UNSUPPORTED, CAPTURED_EVENT, ILLEGAL_ADDRESS, INVALID_CONTEXT,
-    INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, LAUNCH_FAILED, MISALIGNED, NOT_INITIALIZED, NOT_READY,
+    INVALID_DEVICE, INVALID_HANDLE, INVALID_VALUE, LAUNCH_FAILED, MISALIGNED, NOT_FOUND, NOT_INITIALIZED, NOT_READY,
     OUT_OF_MEMORY, SUCCESS, Status,
 };
 use crate::streams::{Source, Work};
 
 /// Contexts are the numbers of their devices, after this one.
 const CONTEXTS: usize = 0x1000;
+/// The beginning of an event's name for other processes.
+const EVENT: u64 = 0x736f_6674_6576_656e;
+/// `CU_EVENT_DISABLE_TIMING` and `CU_EVENT_INTERPROCESS`.
+const DISABLE_TIMING: c_uint = 2;
+const INTERPROCESS: c_uint = 4;
 const MOST_THREADS: c_uint = 1024;
 
 /// The name of memory for other processes (`CUipcMemHandle`).
@@ -246,8 +251,10 @@ entries! {
         })
     }
 
-    cuEventCreate(event: *mut usize, _flags: c_uint) {
-        on_device(|machine, device| { *event = machine.streams.create_event(device); SUCCESS })
+    cuEventCreate(event: *mut usize, flags: c_uint) {
+        let shared = flags & INTERPROCESS != 0;
+        if shared && flags & DISABLE_TIMING == 0 { return INVALID_VALUE; }
+        on_device(|machine, device| { *event = machine.streams.create_event(device, shared); SUCCESS })
     }
 
     cuEventDestroy_v2(event: usize) {
@@ -344,6 +351,29 @@ entries! {
         on_device(|machine, device| {
             machine.drain_device(device);
             machine.memory.close(address).map_or_else(|status| status, |()| SUCCESS)
+        })
+    }
+
+    // NVRTC asks for tables of functions that no documentation describes, and goes on without them.
+    cuGetExportTable(_table: *mut *const c_void, _id: *const c_void) { NOT_FOUND }
+
+    cuIpcGetEventHandle(handle: *mut Handle, event: usize) {
+        with(|machine| match machine.streams.events.get(&event) {
+            Some(state) if state.shared => {
+                handle.write_unaligned(Handle([EVENT, u64::from(std::process::id()), event as u64, 0, 0, 0, 0, 0]));
+                SUCCESS
+            }
+            Some(_) => INVALID_VALUE,
+            None => INVALID_HANDLE,
+        })
+    }
+
+    cuIpcOpenEventHandle(event: *mut usize, handle: Handle) {
+        on_device(|machine, device| match handle.0 {
+            [EVENT, process, ..] if process == u64::from(std::process::id()) => INVALID_CONTEXT,
+            // What was recorded has run, in whichever process.
+            [EVENT, ..] => { *event = machine.streams.create_event(device, true); SUCCESS }
+            _ => INVALID_HANDLE,
         })
     }
 

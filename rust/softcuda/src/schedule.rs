@@ -44,8 +44,11 @@ impl Machine {
         let Some(state) = self.streams.events.get_mut(&event) else { return };
         state.recorded += 1;
         state.stream = stream;
-        let ticket = state.recorded;
+        let (ticket, shared) = (state.recorded, state.shared);
         self.enqueue(stream, Work::Record { event, ticket });
+        if shared {
+            self.drain(stream);
+        }
     }
 
     /// Whether the last record of an event has run.

@@ -46,6 +46,8 @@ pub struct Stream {
 
 pub struct Event {
     pub device: c_int,
+    /// Whether other processes use it. They cannot make this one's work run, so that it runs at once.
+    pub shared: bool,
     /// The number of records that were enqueued and that have run, and the stream of the last one.
     pub recorded: u64,
     pub done: u64,
@@ -77,9 +79,9 @@ impl Streams {
         handle
     }
 
-    pub fn create_event(&mut self, device: c_int) -> usize {
+    pub fn create_event(&mut self, device: c_int, shared: bool) -> usize {
         let handle = self.new_handle();
-        self.events.insert(handle, Event { device, recorded: 0, done: 0, stream: 0, time: None });
+        self.events.insert(handle, Event { device, shared, recorded: 0, done: 0, stream: 0, time: None });
         handle
     }
 

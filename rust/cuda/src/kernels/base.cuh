@@ -1,6 +1,7 @@
 // The basis of the device functions: types with their Rust names, literals, bits and casts.
 //
-// Only this file distinguishes between the device (NVRTC) and the CPU (C++17).
+// Only this file distinguishes between the device (NVRTC) and the CPU (C++17), where the functions of the C library are declared before
+// it is included.
 
 #pragma once
 
@@ -10,8 +11,6 @@
 #endif
 #define TABLE __device__ constexpr
 #else
-#include <cmath>
-#include <cstring>
 #define DEVICE inline
 #define TABLE inline constexpr
 #endif
@@ -98,7 +97,7 @@ DEVICE i32 leading_zeros(u64 x) { return __clzll(x); }
 template <class To, class From> To bits_of(From from) {
     To to;
     static_assert(sizeof to == sizeof from);
-    std::memcpy(&to, &from, sizeof to);
+    memcpy(&to, &from, sizeof to);
     return to;
 }
 DEVICE u32 to_bits(f32 x) { return bits_of<u32>(x); }

@@ -11,6 +11,16 @@
 
 namespace rushlight::random {
 
+/// Where the numbers of a call begin (`Place` in `random.rs`). In a graph, the generator's state of each run stands at `run`: its seed,
+/// and the offset that `offset` is added to.
+struct Place {
+    u64 seed, offset;
+    const u64* run;
+    /// The state of this run. Offsets count words; `block` counts blocks of four.
+    DEVICE Place now() const { return run == nullptr ? *this : Place{run[0], run[1] + offset, run}; }
+    DEVICE u64 block() const { return offset / 4; }
+};
+
 struct Words {
     u32 at[4];
     DEVICE u64 pair(int n) const { return u64(at[2 * n]) << 32 | at[2 * n + 1]; }
@@ -170,30 +180,32 @@ template <class T, class C> struct Whole : Integers<C> {
 
 /// Fills a tensor, in the order of its memory.
 template <class Draw, class C, class Out>
-DEVICE void draw(u8* out, u64 count, const Loops<1>& loops, u64 seed, u64 offset, const Numbers& numbers) {
+DEVICE void draw(u8* out, u64 count, const Loops<1>& loops, const Place& place, const Numbers& numbers) {
     const u64 own = first_element(), threads = element_step();
-    // Offsets count words.
-    u64 block = offset / 4;
+    const Place now = place.now();
+    u64 block = now.block();
     for (u64 first = own; first < count; first += threads * Draw::COUNT, block++) {
         C drawn[Draw::COUNT];
-        Draw::draw(philox(seed, own, block), drawn);
+        Draw::draw(philox(now.seed, own, block), drawn);
         for (int n = 0; n < Draw::COUNT; n++) {
             const u64 element = first + threads * n;
             if (element < count) {
-                i64 place = 0;
-                loops.move(element, &place);
-                store<Out>(out + place, Draw::value(drawn[n], numbers));
+                i64 at = 0;
+                loops.move(element, &at);
+                store<Out>(out + at, Draw::value(drawn[n], numbers));
             }
         }
     }
 }
 
 /// Whether each element's number is at most its probability: four adjacent elements share a thread.
-template <class Out, class P> DEVICE void trials(u8* out, const u8* chances, u64 count, const Loops<2>& loops, u64 seed, u64 offset) {
+template <class Out, class P>
+DEVICE void trials(u8* out, const u8* chances, u64 count, const Loops<2>& loops, const Place& place) {
+    const Place now = place.now();
     for (u64 element = first_element(); element < count; element += element_step()) {
         i64 places[2] = {};
         loops.move(element, places);
-        const f32 x = Uniforms<f32>::of(philox(seed, element / 4, offset / 4).at[element % 4]);
+        const f32 x = Uniforms<f32>::of(philox(now.seed, element / 4, now.block()).at[element % 4]);
         store<Out>(out + places[0], P(x) <= load<P>(chances + places[1]));
     }
 }
@@ -201,11 +213,47 @@ template <class Out, class P> DEVICE void trials(u8* out, const u8* chances, u64
 /// The mask of dropout: a factor with a probability, otherwise zero. A thread of torch's kernel takes `width` adjacent elements
 /// at once, of which `threads` times as many are taken in a round.
 template <class Out>
-DEVICE void dropout(u8* out, u64 count, u64 width, u64 threads, u64 seed, u64 offset, f32 kept, f64 factor) {
+DEVICE void dropout(u8* out, u64 count, u64 width, u64 threads, const Place& place, f32 kept, f64 factor) {
+    const Place now = place.now();
     for (u64 element = first_element(); element < count; element += element_step()) {
         const u64 thread = element / width % threads, turn = element / width / threads * width + element % width;
-        const f32 x = Uniforms<f32>::of(philox(seed, thread, offset / 4 + turn / 4).at[turn % 4]);
+        const f32 x = Uniforms<f32>::of(philox(now.seed, thread, now.block() + turn / 4).at[turn % 4]);
         store<Out>(out + element * sizeof(Out), x < kept ? factor : 0.0);
+    }
+}
+
+/// Shuffles the places of equal keys. Keys are sorted, and the first of several equal ones has a thread that draws.
+template <class K> DEVICE void shuffle_equal(const K* keys, i64* places, u64 count, const Place& place) {
+    const Place now = place.now();
+    for (u64 first = first_element(); first < count; first += element_step()) {
+        const K key = keys[first];
+        if (first > 0 && keys[first - 1] == key) {
+            continue;
+        }
+        u64 length = 1;
+        while (first + length < count && keys[first + length] == key) {
+            length++;
+        }
+        Words words;
+        for (u64 last = length - 1, drawn = 0; last > 0; last--, drawn++) {
+            if (drawn % 4 == 0) {
+                words = philox(now.seed, first, now.block() + drawn / 4);
+            }
+            const u64 other = words.at[drawn % 4] % (last + 1);
+            const i64 moved = places[first + last];
+            places[first + last] = places[first + other];
+            places[first + other] = moved;
+        }
+    }
+}
+
+/// One uniform number for each of `columns` samples of each row. A row of `width` threads draws for every `rows`-th row of the result.
+template <class Out>
+DEVICE void one_each(u8* out, u64 count, u64 columns, u64 width, u64 rows, const Place& place) {
+    const Place now = place.now();
+    for (u64 element = first_element(); element < count; element += element_step()) {
+        const u64 row = element / columns, thread = row % rows * width + element % columns;
+        store<Out>(out + element * sizeof(Out), Uniforms<f32>::of(philox(now.seed, thread, now.block() + row / rows).at[0]));
     }
 }
 

@@ -1,11 +1,27 @@
 //! Random numbers on CUDA devices: those of torch's stream, drawn in the order of a tensor's memory.
 
 use rushlight_autograd::Tensor;
+use rushlight_core::device_memory::StreamId;
 use rushlight_core::loop_nest::LoopNest;
-use rushlight_core::{DType, Device, Error, Result};
+use rushlight_core::{DType, Device, Error, Result, Scalar};
+use rushlight_cuda::card::{self, Card};
 use rushlight_cuda::random::{self, Distribution, Place};
-use rushlight_cuda::{card, stream};
+use rushlight_cuda::replayed::{self, Source};
+use rushlight_cuda::stream;
 use rushlight_dispatch::generator::Generator;
+use rushlight_dispatch::{create, op};
+use rushlight_rng::distributions::MultinomialError;
+
+use crate::index::gather::GATHER;
+use crate::order::on_cuda::{part, places};
+use crate::order::search::SEARCHSORTED;
+use crate::pointwise::bitwise::BITWISE_AND;
+use crate::pointwise::compare::{EQ, GE, ISFINITE, MINIMUM};
+use crate::pointwise::divide::DIV;
+use crate::reduce::all_any::{ALL, ALL_DIM, ANY};
+use crate::reduce::cumulative::CUMSUM;
+use crate::reduce::extreme::ARGMAX;
+use crate::reduce::sum::SUM_DIM;
 
 /// Whether a tensor's numbers are drawn on a device.
 pub fn draws(tensor: &Tensor) -> bool {
@@ -24,10 +40,9 @@ fn chosen(tensor: &Tensor, generator: &Generator) -> Result<Generator> {
     }
 }
 
-/// Where a call's numbers begin, of which it takes some words.
-fn reserved(generator: &Generator, words: u64) -> Place {
-    let counter = generator.reserve(words);
-    Place { seed: counter.seed, offset: counter.offset }
+/// Where a call's numbers begin on a stream, of which it takes some words. A graph finds out at each run.
+fn reserved(card: &Card, stream: StreamId, generator: &Generator, words: u64) -> Result<Place> {
+    Ok(replayed::place(card.index, stream, generator, words)?.unwrap_or_else(|| generator.take(words)))
 }
 
 /// Fills a tensor.
@@ -38,8 +53,8 @@ pub fn fill(tensor: &Tensor, generator: &Generator, distribution: Distribution) 
     }
     let (card, dtype) = (card::of(tensor.device())?, tensor.dtype());
     let words = random::words_of(card, distribution, dtype, count);
-    let place = reserved(&chosen(tensor, generator)?, words);
     let stream = stream::current(card.index);
+    let place = reserved(card, stream, &chosen(tensor, generator)?, words)?;
     let pin = tensor.storage().pin_on(stream)?;
     let nest = LoopNest::new([tensor.layout()], [dtype.size()]);
     // SAFETY: the layout stays within its storage, which is pinned on the stream.
@@ -76,8 +91,8 @@ pub fn anything(tensor: &Tensor, generator: &Generator) -> Result<()> {
 /// Bernoulli trials with the probabilities of a tensor, in double precision if the result is, and otherwise in single.
 pub fn trials(tensor: &Tensor, generator: &Generator, chances: &Tensor) -> Result<()> {
     let (card, dtype) = (card::of(tensor.device())?, tensor.dtype());
-    let place = reserved(&chosen(tensor, generator)?, random::WORDS_OF_TRIALS);
     let stream = stream::current(card.index);
+    let place = reserved(card, stream, &chosen(tensor, generator)?, random::WORDS_OF_TRIALS)?;
     let (to, from) = (tensor.storage().pin_on(stream)?, chances.storage().pin_on(stream)?);
     let layout = chances.layout().broadcast_to(tensor.sizes())?;
     let nest = LoopNest::new([tensor.layout(), &layout], [dtype.size(), chances.dtype().size()]);
@@ -93,9 +108,100 @@ pub fn dropout(mask: &Tensor, p: f64) -> Result<()> {
         return Ok(());
     }
     let card = card::of(mask.device())?;
-    let place = reserved(&Generator::default_of(mask.device()), random::words_of_dropout(card, count));
     let stream = stream::current(card.index);
+    let words = random::words_of_dropout(card, count);
+    let place = reserved(card, stream, &Generator::default_of(mask.device()), words)?;
     let pin = mask.storage().pin_on(stream)?;
     // SAFETY: the mask is new and dense, and pinned on the stream.
     unsafe { random::dropout(card, stream, mask.dtype(), pin.address() as u64, count, p, place) }
+}
+
+/// A random permutation of the integers below `count`: as torch does, it sorts random keys, and shuffles the places of equal ones.
+pub fn permutation(count: usize, device: Device, generator: &Generator) -> Result<Tensor> {
+    let all = count as f64;
+    // With so many bits nine in ten permutations have no equal keys.
+    let bits = (all - (6.0 * all * all + 1.0) / (12.0 * 0.9f64.ln())).log2().ceil().clamp(1.0, 64.0) as u32;
+    let (dtype, least, range) = if bits <= 32 {
+        (DType::I32, i64::from(i32::MIN), u64::from(u32::MAX))
+    } else {
+        (DType::I64, i64::MIN, u64::MAX)
+    };
+    let keys = create::empty(&[count as isize], dtype, device)?;
+    integers(&keys, generator, least, range)?;
+    let keys = match bits {
+        32 | 64 => keys,
+        _ => op!(BITWISE_AND, &keys, Scalar::Int((1 << bits) - 1))?,
+    };
+    let order = places(&keys, 0, false)?;
+    if count < 2 {
+        return Ok(order);
+    }
+    let keys = op!(GATHER, &keys, 0i64, &order)?;
+    let card = card::of(device)?;
+    let stream = stream::current(card.index);
+    let place = reserved(card, stream, &chosen(&keys, generator)?, random::words_of_shuffle(count))?;
+    let pins = [keys.storage().pin_on(stream)?, order.storage().pin_on(stream)?];
+    let operands = [pins[0].address() as u64, pins[1].address() as u64];
+    // SAFETY: both are new, dense and of this length, and pinned on the stream.
+    unsafe { random::shuffle_equal(card, stream, dtype, operands, count, place)? };
+    drop(pins);
+    Ok(order)
+}
+
+/// Whether all flags are set.
+fn every(flags: &Tensor) -> Result<bool> {
+    Ok(crate::convert::item(&op!(ALL, flags)?)? == Scalar::Bool(true))
+}
+
+/// Why weights are invalid: that some are negative or not finite, or that a row has none.
+fn invalid(weights: &Tensor) -> Result<Option<MultinomialError>> {
+    let zero = Scalar::Int(0);
+    if !every(&op!(ISFINITE, weights)?)? {
+        return Ok(Some(MultinomialError::NotFinite));
+    }
+    if !every(&op!(GE, weights, zero)?)? {
+        return Ok(Some(MultinomialError::Negative));
+    }
+    let empty = op!(ALL_DIM, op!(EQ, weights, zero)?, -1i64)?;
+    let any = crate::convert::item(&op!(ANY, &empty)?)? == Scalar::Bool(true);
+    Ok(any.then_some(MultinomialError::Zero))
+}
+
+/// The indices of `count` samples of each row of weights.
+pub fn samples(
+    weights: &Tensor,
+    count: usize,
+    replacement: bool,
+    generator: &Generator,
+) -> Result<std::result::Result<Tensor, MultinomialError>> {
+    if let Some(why) = invalid(weights)? {
+        return Ok(Err(why));
+    }
+    let last = weights.rank() - 1;
+    if !replacement || count == 1 {
+        // The weights race: each is divided by an exponential number, and the greatest come first.
+        let race = create::empty(weights.sizes(), weights.dtype(), weights.device())?;
+        fill(&race, generator, Distribution::Exponential { rate: 1.0 })?;
+        let race = op!(DIV, weights, &race)?;
+        return Ok(Ok(match count {
+            1 => op!(ARGMAX, &race, -1i64, true)?,
+            _ => part(&places(&race, last, true)?, last, 0, count),
+        }));
+    }
+    let mut sizes = weights.sizes().clone();
+    sizes[last] = count as isize;
+    let drawn = create::empty(&sizes, weights.dtype(), weights.device())?;
+    let card = card::of(weights.device())?;
+    let stream = stream::current(card.index);
+    let rows = drawn.numel() / count;
+    let place = reserved(card, stream, &chosen(weights, generator)?, random::words_of_one_each(rows))?;
+    let pin = drawn.storage().pin_on(stream)?;
+    // SAFETY: the tensor is new and dense, has these sizes, and is pinned on the stream.
+    unsafe { random::one_each(card, stream, drawn.dtype(), pin.address() as u64, [rows, count], place)? };
+    drop(pin);
+    let shares = op!(DIV, weights, op!(SUM_DIM, weights, &[-1i64][..], true)?)?;
+    let bounds = op!(CUMSUM, &shares, -1i64)?;
+    // Rounding may leave the last bound below one; without a limit the sample would be behind it.
+    let all = Tensor::view_of(&bounds, bounds.layout().slice(last, bounds.sizes()[last] - 1, 1, 1));
+    Ok(Ok(op!(SEARCHSORTED, &bounds, op!(MINIMUM, &drawn, &all)?)?))
 }

@@ -15,12 +15,13 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::value::{Arg, Output, Target};
 use rushlight_dispatch::{copy, create, op};
-use rushlight_rng::{Float, distributions};
+use rushlight_rng::Float;
+use rushlight_rng::distributions::{self, MultinomialError};
 
 use super::constant::like;
 use super::draw::{self, generator};
 use super::fill::nothing;
-use super::{Options, factory, sizes};
+use super::{Options, factory, on_cuda, sizes};
 use crate::pointwise::arith::{ADD, MUL};
 
 const WEIGHTS: &str = "Weights must be finite and non-negative, with at least one positive weight in each row.";
@@ -246,7 +247,11 @@ pub static RANDPERM: Operator = Operator {
         check_fits(Scalar::Int((n - 1).max(0)), dtype)?;
         let stream = generator(args, GENERATOR);
         dispatch!(tensor.dtype(), T in [u8, i8, i16, i32, i64, f16_, bf16_, f32, f64] => {
-            draw::fill::<T>(&tensor, &stream, distributions::randperm)?;
+            if on_cuda::draws(&tensor) {
+                copy::copy(&tensor, &on_cuda::permutation(tensor.numel(), tensor.device(), &stream)?)?;
+            } else {
+                draw::fill::<T>(&tensor, &stream, distributions::randperm)?;
+            }
         }, else => return Err(Error::unsupported("randperm", tensor.dtype())));
         options.finish(tensor)
     }),
@@ -260,7 +265,7 @@ fn check_std(std: &Tensor) -> Result<()> {
     if std.dtype().is_complex() {
         return Err(Error::runtime("normal expects standard deviation to be non-complex"));
     }
-    if std.device() == Device::Cpu && crate::convert::to_vec::<f64>(std)?.iter().any(|std| *std < 0.0) {
+    if std.device() != Device::Meta && crate::convert::to_vec::<f64>(std)?.iter().any(|std| *std < 0.0) {
         return Err(Error::runtime("normal expects all elements of std >= 0.0"));
     }
     Ok(())
@@ -282,7 +287,7 @@ fn normal_infer(args: &Args) -> Result<Vec<TensorSpec>> {
 }
 
 /// Draws, then scales and shifts; none of it is recorded.
-fn normal_cpu(args: &Args, results: &[Tensor]) -> Result<()> {
+fn fill_normal(args: &Args, results: &[Tensor]) -> Result<()> {
     use NORMAL_TENSORS::*;
 
     let (result, stream) = (&results[0], generator(args, GENERATOR));
@@ -301,7 +306,7 @@ fn normal_cpu(args: &Args, results: &[Tensor]) -> Result<()> {
 
 const NORMAL: Operator = Operator {
     out: Out::ANY.direct(),
-    implementation: Implementation::Kernel(Kernel { infer: normal_infer, cpu: normal_cpu, cuda: OnCuda::Host }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(normal_infer, fill_normal)),
     ..BASE
 };
 
@@ -408,11 +413,9 @@ pub static BERNOULLI: Operator = Operator {
     dtypes: DTypes::FLOATS,
     out: Out::ANY.silently().direct(),
     tags: Tags::RANDOM,
-    implementation: Implementation::Kernel(Kernel {
-        infer: same,
-        cpu: |args, results| draw::bernoulli_each(&results[0], &generator(args, GENERATOR), args.tensor(INPUT)?),
-        cuda: OnCuda::Host,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(same, |args, results| {
+        draw::bernoulli_each(&results[0], &generator(args, GENERATOR), args.tensor(INPUT)?)
+    })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, nothing)]),
     samples: &["unit(2, 3).abs()", "unit(0, 3)", "unit(3, 2).abs().t()"],
     errors: &[("i(2, 2)", "NotImplementedError", "\"bernoulli_tensor_cpu_p_\" not implemented for 'Long'")],
@@ -436,11 +439,9 @@ pub static BERNOULLI_P: Operator = Operator {
     tensor([1., 1.])",
     dtypes: DTypes::REAL.union(DTypes::BOOL),
     tags: Tags::RANDOM,
-    implementation: Implementation::Kernel(Kernel {
-        infer: same,
-        cpu: |args, results| draw::bernoulli(&results[0], &generator(args, GENERATOR), args.float(P)?),
-        cuda: OnCuda::Host,
-    }),
+    implementation: Implementation::Kernel(Kernel::on_any_device(same, |args, results| {
+        draw::bernoulli(&results[0], &generator(args, GENERATOR), args.float(P)?)
+    })),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, nothing)]),
     samples: &["t(2, 3), 0.5", "t(), 1."],
     errors: &[("t(2), 2.", "RuntimeError", "bernoulli_ expects p to be in [0, 1], but got p=2")],
@@ -516,9 +517,14 @@ fn multinomial(args: &Args) -> Result<Output> {
     }
     let mut sizes = own.sizes().clone();
     sizes[rank - 1] = count as isize;
+    let stream = generator(args, GENERATOR);
+    if on_cuda::draws(own) && own.numel() > 0 {
+        let drawn = on_cuda::samples(&own.detach(), count as usize, replacement, &stream)?;
+        let refused = |why| refusal(why, replacement && count > 1);
+        return drawn.map(Output::Tensor).map_err(refused);
+    }
     let result = create::empty(&sizes, DType::I64, own.device())?;
     if own.device() == Device::Cpu {
-        let stream = generator(args, GENERATOR);
         let chosen = dispatch!(own.dtype(), T in [f16_, bf16_, f32, f64] => {
             choose::<T>(own, categories as usize, count as usize, replacement, &stream)?
         }, else => Vec::new());
@@ -526,6 +532,16 @@ fn multinomial(args: &Args) -> Result<Output> {
         copy::copy(&op!(crate::view::reshape::VIEW, &result, [-1i64].as_slice())?, &flat)?;
     }
     Ok(Output::Tensor(result))
+}
+
+/// The error for weights, whose words depend on how samples are drawn.
+fn refusal(why: MultinomialError, one_by_one: bool) -> Error {
+    let sentence = match why {
+        why if one_by_one => why.to_string(),
+        MultinomialError::Zero => why.to_string(),
+        _ => "probability tensor contains either `inf`, `nan` or element < 0".to_string(),
+    };
+    Error::runtime(sentence).hint(WEIGHTS)
 }
 
 fn choose<T: Float + PartialOrd + rushlight_core::Element>(
@@ -543,14 +559,14 @@ fn choose<T: Float + PartialOrd + rushlight_core::Element>(
             rows.zip(chosen.chunks_mut(count))
                 .try_for_each(|(row, out)| distributions::multinomial_with_replacement(stream, out, row))
         };
-        generator.draw(draw).map_err(|error| Error::runtime(error.to_string()).hint(WEIGHTS))?;
+        generator.draw(draw).map_err(|why| refusal(why, true))?;
         return Ok(chosen);
     }
     if weights.iter().any(|weight| !(weight.to_f64().is_finite() && weight.to_f64() >= 0.0)) {
-        return Err(Error::runtime("probability tensor contains either `inf`, `nan` or element < 0").hint(WEIGHTS));
+        return Err(refusal(MultinomialError::NotFinite, false));
     }
     if rows.clone().any(|row| row.iter().all(|weight| weight.to_f64() == 0.0)) {
-        return Err(Error::runtime("invalid multinomial distribution (sum of probabilities <= 0)").hint(WEIGHTS));
+        return Err(refusal(MultinomialError::Zero, false));
     }
     // The exponential number of each weight is drawn in the order of the weights in memory.
     let layout = Layout { sizes: own.sizes().clone(), strides: own.layout().preserved_strides(), offset: 0 };

@@ -422,7 +422,7 @@ fn istft(args: &Args) -> Result<Tensor> {
     let kept = end.min(whole).max(start) - start;
     let (signal, envelope) =
         (Expr::from(signal).part(-1, start, kept), Expr::from(envelope).part(-1, start, kept).done()?);
-    if envelope.numel() > 0 && envelope.device() == rushlight_core::Device::Cpu {
+    if envelope.numel() > 0 && envelope.device() != rushlight_core::Device::Meta {
         let smallest =
             Expr::from(vmap::samples(&envelope.detach())).abs().call(&crate::reduce::extreme::MIN, []).done()?;
         if crate::convert::item(&smallest)?.f64() < 1e-11 {

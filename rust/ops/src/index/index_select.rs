@@ -466,7 +466,7 @@ fn distinct(d: &BackwardContext) -> Result<Tensor> {
     places.iter_mut().for_each(|place| *place = place.rem_euclid(size.max(1)));
     places.sort_unstable();
     places.dedup();
-    create::from_slice(&places)
+    crate::convert::to_device(&create::from_slice(&places)?, d.grad().done()?.device())
 }
 
 fn check_fill(args: &Args) -> Result<()> {

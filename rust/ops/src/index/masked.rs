@@ -410,7 +410,7 @@ fn batched_masked_select(batch: &BatchedCall) -> RuleResult {
         return Ok(None);
     }
     let sizes = rushlight_core::broadcast::broadcast(mask.sizes(), own.sizes())?;
-    let places = create::from_slice(&positions(&stretched(&mask, &sizes)?)?)?;
+    let places = to_device(&create::from_slice(&positions(&stretched(&mask, &sizes)?)?)?, own.device())?;
     let mut aligned = vec![batch.size];
     aligned.extend(std::iter::repeat_n(1, sizes.len() - own.rank()));
     aligned.extend_from_slice(own.sizes());

@@ -195,7 +195,12 @@ fn arguments<'a>(args: &Args<'a>) -> Result<Args<'a>> {
         ))
         .hint("Use at most one index per dimension; a mask counts once for each of its dimensions."));
     }
-    let (values, accumulate) = (args.tensor(VALUES)?, args.bool(ACCUMULATE)?);
+    let (mut values, accumulate) = (args.tensor(VALUES)?, args.bool(ACCUMULATE)?);
+    let moved;
+    if values.rank() == 0 && values.device() == Device::Cpu && matches!(own.device(), Device::Cuda(_)) {
+        moved = crate::convert::to_device(values, own.device())?;
+        values = &moved;
+    }
     // A single number with one mask is cast to the tensor's dtype, as with `masked_fill`, whatever its rank.
     let by_mask = !accumulate && values.numel() == 1 && given.len() == 1 && given[0].dtype() == DType::Bool;
     if !accumulate && values.numel() == 1 {

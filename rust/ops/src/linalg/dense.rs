@@ -158,7 +158,7 @@ fn first<T>(a: &Tensor, pin: &Pin) -> *mut T {
 
 /// Turns the first non-zero number into an error, whose message is `sentence`.
 pub fn check_info(name: &str, infos: &Tensor, sentence: impl Fn(i32) -> String) -> Result<()> {
-    if infos.device() != rushlight_core::Device::Cpu {
+    if infos.device() == rushlight_core::Device::Meta {
         return Ok(());
     }
     let list = crate::convert::to_vec::<i32>(&vmap::samples(infos))?;

@@ -236,7 +236,7 @@ fn gradient(d: &BackwardContext) -> Result<Tensor> {
         return solve_factored(&lifted.done()?, &d.result_of(2).done()?, &sides, true, true);
     }
     let singular = match det.clone() {
-        Expr::Tensor(det) if det.device() == Device::Cpu && vmap::samples(&det).numel() > 0 => {
+        Expr::Tensor(det) if det.device() != Device::Meta && vmap::samples(&det).numel() > 0 => {
             let smallest =
                 Expr::from(vmap::samples(&det.detach())).abs().call(&crate::reduce::extreme::MIN, []).done()?;
             crate::convert::item(&smallest)?.f64() < 100.0 * tiny

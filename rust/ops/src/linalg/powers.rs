@@ -167,7 +167,7 @@ const SMALL: f64 = 1.0;
 /// The series of the matrices divided by a power of two, squared as often.
 fn exponential(a: &Tensor) -> Result<Tensor> {
     let n = matrix_sizes(a)[0];
-    if a.numel() == 0 || a.device() != Device::Cpu {
+    if a.numel() == 0 || a.device() == Device::Meta {
         return op!(crate::convert::CLONE, a);
     }
     // Half types are computed in single precision.
@@ -185,6 +185,7 @@ fn exponential(a: &Tensor) -> Result<Tensor> {
     sizes.extend([1, 1]);
     let per_matrix = |numbers: &[f64], dtype: DType| -> Result<Tensor> {
         let list = crate::convert::to_dtype(&create::from_slice(numbers)?, dtype)?;
+        let list = crate::convert::to_device(&list, a.device())?;
         crate::view::RESHAPE.tensor([(&list).into(), value::sizes_value(&sizes)])
     };
     let factors = collected(halvings.iter().map(|count| (-count).exp2()))?;

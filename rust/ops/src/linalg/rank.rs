@@ -371,9 +371,13 @@ fn lstsq(args: &Args) -> Result<Output> {
         let place = if vector { 1 } else { 2 };
         return Err(Error::runtime(format!("{name}: input.size(-2) should match other.size(-{place})")));
     }
-    let driver = args.optional_str(DRIVER).unwrap_or("gelsy");
+    let on_host = !matches!(a.device(), Device::Cuda(_));
+    let driver = args.optional_str(DRIVER).unwrap_or(if on_host { "gelsy" } else { "gels" });
     if !matches!(driver, "gels" | "gelsy" | "gelsd" | "gelss") {
         return Err(Error::runtime(format!("{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")));
+    }
+    if !on_host && driver != "gels" {
+        return Err(Error::runtime(format!("{name}: `driver` other than `gels` is not supported on CUDA")));
     }
     let sides = if vector { Expr::from(b).along_rows().done()? } else { b.clone() };
     let rcond = match (driver, args.optional_scalar(RCOND).map(Scalar::f64)) {
@@ -393,7 +397,7 @@ fn lstsq(args: &Args) -> Result<Output> {
         _ => rank(a, Tolerance { absolute: Some(Expr::from(0.0)), relative }, false)?,
     };
     // Residuals exist only for a full rank.
-    let full = a.device() != Device::Cpu
+    let full = a.device() == Device::Meta
         || driver == "gels"
         || crate::convert::to_vec::<i64>(&ranks)?.iter().all(|&rank| rank == n as i64);
     let residuals = if m > n && driver != "gelsy" && full {

@@ -333,7 +333,8 @@ fn ctc_loss(args: &Args) -> Result<Output> {
     }
     if reduction == Reduction::Mean {
         let lengths = collected(counts.iter().map(|&n| n.max(1)))?;
-        losses = (Expr::from(&losses) / Expr::from(to_dtype(&from_slice(&lengths)?, losses.dtype())?)).done()?;
+        let lengths = crate::convert::to_device(&to_dtype(&from_slice(&lengths)?, losses.dtype())?, losses.device())?;
+        losses = (Expr::from(&losses) / Expr::from(lengths)).done()?;
     }
     if alone && reduction == Reduction::None {
         losses = op!(SQUEEZE_DIM, &losses, 0i64)?;
@@ -394,6 +395,8 @@ pub static CTC_LOSS: Operator = Operator {
     >>> n = torch.tensor([2])
     >>> torch.ctc_loss(torch.zeros(2, 1, 2).log_softmax(-1), torch.tensor([[1]]), n, torch.tensor([1]))
     tensor([0.2877])",
+    // Lengths may lie on the host.
+    tags: Tags::DATA_DEPENDENT.union(Tags::MIXED_DEVICES),
     batch_rule: BatchRule::FallbackIf(&[LOG_PROBS, TARGETS, INPUT_LENGTHS, TARGET_LENGTHS]),
     samples: &[
         "torch.zeros(4, 2, 3).log_softmax(-1), torch.tensor([1, 2, 2]), torch.tensor([4, 3]), torch.tensor([2, 1]), 0, 0",

@@ -109,7 +109,7 @@ fn sparse_gradient(grad: &Tensor, indices: &Tensor, sizes: &[isize], skipped: i6
         let list = numbers(&indices, sizes[0])?;
         let mut kept = rushlight_core::alloc::list(list.len())?;
         kept.extend((0i64..).zip(&list).filter(|&(_, &row)| row != skipped).map(|(at, _)| at));
-        let kept = create::from_slice(&kept)?;
+        let kept = crate::convert::to_device(&create::from_slice(&kept)?, indices.device())?;
         indices = op!(crate::index::index_select::INDEX_SELECT, &indices, 1i64, &kept)?;
         values = op!(crate::index::index_select::INDEX_SELECT, &values, 0i64, &kept)?;
     }
@@ -249,6 +249,7 @@ fn row_factors(indices: &Tensor, rows: i64, skipped: i64, averages: bool, dtype:
         }));
     }
     let factors = crate::convert::to_dtype(&create::from_slice::<f64>(&factors)?, dtype)?;
+    let factors = crate::convert::to_device(&factors, indices.device())?;
     let mut sizes = shown.sizes().clone();
     sizes.push(1);
     let factors = op!(crate::view::RESHAPE, &factors, value::sizes_value(&sizes))?;

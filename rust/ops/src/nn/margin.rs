@@ -252,7 +252,7 @@ pub static GAUSSIAN_NLL_LOSS: Operator = Operator {
                 .hint("var must have the input's shape, possibly without the last dimension or with size 1 there."));
         };
         let reduction = Reduction::parse_or(args.str(REDUCTION)?, "is not valid")?;
-        if variance.numel() > 0 && variance.device() == rushlight_core::Device::Cpu {
+        if variance.numel() > 0 && variance.device() != rushlight_core::Device::Meta {
             let every = vmap::samples(&variance);
             let negative = Expr::from(every).below(0i64).call(&crate::reduce::all_any::ANY, []).done()?;
             if crate::convert::item(&negative)?.truth() {
@@ -374,7 +374,7 @@ pub static MULTI_MARGIN_LOSS: Operator = Operator {
         let shape = value::sizes_value;
         let rows = op!(crate::view::RESHAPE, own, shape(&[batch, classes]))?;
         let places = op!(crate::view::RESHAPE, target, shape(&[batch, 1]))?;
-        if places.device() == rushlight_core::Device::Cpu {
+        if places.device() != rushlight_core::Device::Meta {
             let inside = |place: &i64| (0..classes as i64).contains(place);
             if !crate::convert::to_vec::<i64>(&vmap::samples(&places))?.iter().all(inside) {
                 return Err(Error::runtime("target out of range"));

@@ -106,7 +106,10 @@ fn losses(args: &Args) -> Result<Tensor> {
         }
     }
     let places = collected(list.iter().map(|&class| class.max(0)))?;
-    let matrix = |numbers: &[i64]| op!(crate::view::RESHAPE, &from_slice(numbers)?, sizes_value(&[batch, classes]));
+    let matrix = |numbers: &[i64]| {
+        let numbers = crate::convert::to_device(&from_slice(numbers)?, own.device())?;
+        op!(crate::view::RESHAPE, &numbers, sizes_value(&[batch, classes]))
+    };
     let rows = op!(crate::view::RESHAPE, own, sizes_value(&[batch, classes]))?;
     let right = op!(GATHER, &rows, 1i64, &matrix(&places)?)?;
     let across = |tensor: &Tensor, dim: i64| op!(UNSQUEEZE, tensor, dim).map(Expr::from);

@@ -3,7 +3,7 @@
 pub mod counts;
 pub mod histogram;
 pub mod isin;
-mod on_cuda;
+pub mod on_cuda;
 pub mod quantile;
 pub mod search;
 pub mod sort;

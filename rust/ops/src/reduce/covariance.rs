@@ -128,7 +128,7 @@ fn check_weights(weights: &Tensor, name: &str, fits: fn(DType) -> bool, kind: &s
             weights.numel()
         )));
     }
-    if weights.device() == rushlight_core::Device::Cpu
+    if weights.device() != rushlight_core::Device::Meta
         && crate::convert::to_vec::<f64>(&vmap::samples(&weights.detach()))?.iter().any(|&weight| weight < 0.0)
     {
         return Err(Error::runtime(format!("cov(): {name} cannot be negative")).hint("Weights must be non-negative."));
@@ -173,7 +173,7 @@ fn cov(own: &Tensor, correction: i64, often: Option<&Tensor>, much: Option<&Tens
     };
     let centred = Expr::from(&rows) - means;
     let free = match free {
-        Expr::Tensor(free) if free.device() == rushlight_core::Device::Cpu => {
+        Expr::Tensor(free) if free.device() != rushlight_core::Device::Meta => {
             if crate::convert::item(&free.detach())?.f64() <= 0.0 { none_free()? } else { Expr::Tensor(free) }
         }
         Expr::Number(free) if free.f64() <= 0.0 => none_free()?,

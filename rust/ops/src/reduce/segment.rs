@@ -12,7 +12,7 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::value::{Output, sizes_value};
 
-use crate::convert::{to_dtype, to_vec};
+use crate::convert::{to_device, to_dtype, to_vec};
 use crate::expr_ext::ExprExt;
 use crate::index::index_select::{INDEX_ADD, INDEX_SELECT};
 use crate::index::reduce::INDEX_REDUCE;
@@ -209,8 +209,9 @@ fn segment_reduce(args: &Args) -> Result<Tensor> {
     let width = data.sizes()[axis + 1..].iter().product::<isize>();
     let height = data.sizes()[..=axis].iter().product::<isize>();
     let flat = op!(RESHAPE, data, sizes_value(&[height, width]))?;
-    let rows = op!(INDEX_SELECT, &flat, 0i64, &from_slice(&segments.rows)?)?;
-    let owners = from_slice(&segments.owners)?;
+    let listed = |list: &[i64]| to_device(&from_slice(list)?, flat.device());
+    let rows = op!(INDEX_SELECT, &flat, 0i64, &listed(&segments.rows)?)?;
+    let owners = listed(&segments.owners)?;
     let shape = [segments.lengths.len() as isize, width];
     // The minimum and the maximum are compared with `initial` afterwards: if they are equal, the gradient goes to the
     // elements.
@@ -225,7 +226,7 @@ fn segment_reduce(args: &Args) -> Result<Tensor> {
         SegmentReduction::Mean => {
             let sums = op!(INDEX_ADD, &first, 0i64, &owners, &rows)?;
             let least = i64::from(initial.is_some());
-            let lengths = from_slice(&collected(segments.lengths.iter().map(|&length| length.max(least)))?)?;
+            let lengths = listed(&collected(segments.lengths.iter().map(|&length| length.max(least)))?)?;
             let lengths = op!(RESHAPE, &to_dtype(&lengths, data.dtype())?, sizes_value(&[shape[0], 1]))?;
             (Expr::from(sums) / lengths).done()?
         }

@@ -237,6 +237,7 @@ pub static TENSOR_SPLIT_TENSOR: Operator = Operator {
     >>> torch.tensor_split(torch.arange(5), torch.tensor([1, 3]))
     (tensor([0]), tensor([1, 2]), tensor([3, 4]))",
     dtypes: DTypes::ALL,
+    // The positions lie on the host.
     tags: Tags::DATA_DEPENDENT.union(Tags::MIXED_DEVICES),
     batch_rule: BatchRule::FallbackIf(&[TENSOR_INDICES_OR_SECTIONS]),
     implementation: Implementation::CompositeImplicit(|args| {

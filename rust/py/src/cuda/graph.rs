@@ -1,10 +1,16 @@
 //! `torch.cuda.CUDAGraph`.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
+use rushlight_core::Device;
 use rushlight_cuda::allocator::PoolId;
+use rushlight_cuda::card;
 use rushlight_cuda::graph::{self, Graph};
+use rushlight_dispatch::generator::Generator;
 
 use crate::errors::raise;
+use crate::generator::PyGenerator;
 
 /// A graph, which `torch.cuda.CUDAGraph` wraps.
 #[pyclass(frozen, name = "_CudaGraph", module = "rushlight._C")]
@@ -18,7 +24,13 @@ impl PyGraph {
     }
 
     fn begin(&self, pool: Option<u64>, error_mode: &str) -> PyResult<()> {
+        self.register(&Generator::default_of(Device::Cuda(card::current())))?;
         self.0.begin(pool.map(PoolId), error_mode).map_err(raise)
+    }
+
+    /// Lets recorded work draw of a generator.
+    fn register_generator_state(&self, generator: &Bound<'_, PyGenerator>) -> PyResult<()> {
+        self.register(&generator.get().0)
     }
 
     fn end(&self) -> PyResult<()> {
@@ -37,6 +49,12 @@ impl PyGraph {
     #[getter]
     fn pool(&self) -> PyResult<Option<u64>> {
         Ok(self.0.pool().map_err(raise)?.map(|pool| pool.0))
+    }
+}
+
+impl PyGraph {
+    fn register(&self, generator: &Generator) -> PyResult<()> {
+        self.0.register(Arc::new(generator.clone())).map_err(raise)
     }
 }
 

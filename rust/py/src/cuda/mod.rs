@@ -9,7 +9,7 @@ use rushlight_cuda::{driver, library};
 use rushlight_dispatch::generator::Generator;
 
 use crate::errors::raise;
-use crate::generator::PyGenerator;
+use crate::generator::{PyGenerator, keeps_seed};
 
 mod graph;
 mod memory;
@@ -112,8 +112,11 @@ fn _cuda_default_generator(device: u8) -> PyGenerator {
 
 /// Seeds the default generators of all devices.
 #[pyfunction]
-fn _cuda_seed_devices(seed: u64) {
-    Generator::seed_devices(seed);
+fn _cuda_seed_devices(seed: u64) -> PyResult<()> {
+    if !keeps_seed(&Generator::default_of(Device::Cuda(card::current())), seed)? {
+        Generator::seed_devices(seed);
+    }
+    Ok(())
 }
 
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,6 +1,7 @@
 //! Streams and events.
 
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use rushlight_core::device_memory::StreamId;
 use rushlight_cuda::card;
 use rushlight_cuda::stream::{Event, Stream};
@@ -95,8 +96,20 @@ pub struct PyEvent(Event);
 #[pymethods]
 impl PyEvent {
     #[new]
-    fn new(device: u8, timed: bool) -> PyResult<Self> {
-        Event::new(device, timed).map(PyEvent).map_err(raise)
+    fn new(device: u8, timed: bool, shared: bool) -> PyResult<Self> {
+        let made = if shared { Event::shared(device, timed) } else { Event::new(device, timed) };
+        made.map(PyEvent).map_err(raise)
+    }
+
+    /// The event of another process.
+    #[staticmethod]
+    fn open(device: u8, name: [u8; 64]) -> PyResult<Self> {
+        Event::open(device, name).map(PyEvent).map_err(raise)
+    }
+
+    /// The name of the event for other processes.
+    fn name<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.0.name().map_err(raise)?))
     }
 
     #[getter]

@@ -1,0 +1,76 @@
+//! Random numbers in graphs. A recorded kernel finds the state of its generator in memory of the device, where each run of the graph
+//! writes it, so that each run draws anew.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rushlight_core::device_memory::StreamId;
+use rushlight_core::fork::{ForkMutex, Rank};
+use rushlight_core::{Error, Result, Storage};
+
+use crate::random::Place;
+use crate::{capture, copy, memory};
+
+/// A generator whose numbers a graph draws.
+pub trait Source: Send + Sync {
+    /// Takes words of its stream: where they begin.
+    fn take(&self, words: u64) -> Place;
+
+    /// A number that no other generator has.
+    fn id(&self) -> usize;
+}
+
+/// A generator, the words that one run of a graph takes of it, and the memory in which the kernels find its state.
+pub struct Replayed {
+    source: Arc<dyn Source>,
+    words: u64,
+    state: Storage,
+}
+
+impl Replayed {
+    pub fn new(device: u8, source: Arc<dyn Source>) -> Result<Replayed> {
+        Ok(Replayed { source, words: 0, state: memory::allocate(device, size_of::<[u64; 2]>())? })
+    }
+
+    /// Writes the generator's state for a run on a stream, and moves the generator behind the words of the run.
+    pub fn prepare(&self, device: u8, stream: StreamId) -> Result<()> {
+        if self.words == 0 {
+            return Ok(());
+        }
+        let Place { seed, offset, .. } = self.source.take(self.words);
+        let state = [seed, offset];
+        let pin = self.state.pin_on(stream)?;
+        // SAFETY: the block has room for the state, and is held for the stream.
+        unsafe { copy::from_host(device, pin.address(), state.as_ptr().cast(), size_of_val(&state), stream) }
+    }
+}
+
+/// The generators of the capture on each device.
+static CAPTURED: ForkMutex<BTreeMap<u8, Vec<Replayed>>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
+
+/// Begins to count the words that captured work takes.
+pub fn begin(device: u8, sources: Vec<Replayed>) {
+    let before = CAPTURED.lock().insert(device, sources);
+    drop(before);
+}
+
+/// The generators of a capture that has ended, with the words of one run.
+pub fn end(device: u8) -> Vec<Replayed> {
+    CAPTURED.lock().remove(&device).unwrap_or_default()
+}
+
+/// Where captured work on a stream finds its numbers; `None` if the stream is not captured.
+pub fn place(device: u8, stream: StreamId, source: &dyn Source, words: u64) -> Result<Option<Place>> {
+    if !capture::is_capturing(device, stream) {
+        return Ok(None);
+    }
+    let mut captured = CAPTURED.lock();
+    let known = captured.get_mut(&device).and_then(|all| all.iter_mut().find(|one| one.source.id() == source.id()));
+    let one = known.ok_or_else(|| {
+        Error::runtime("Attempt to increase offset for a CUDA generator not in capture mode.")
+            .hint("Before the capture: graph.register_generator_state(generator).")
+    })?;
+    let offset = one.words;
+    one.words += words.next_multiple_of(4);
+    Ok(Some(Place { seed: 0, offset, run: one.state.address() as u64 }))
+}
