@@ -415,7 +415,7 @@ fn run(args: &Args, kind: Kind, packed: bool) -> Result<Output> {
 
 /// Each layer and direction has weights and a state.
 fn check_counts(layers: i64, directions: usize, weights: usize, states: usize) -> Result<()> {
-    if weights % directions != 0 || states % directions != 0 {
+    if !weights.is_multiple_of(directions) || !states.is_multiple_of(directions) {
         return Err(Error::runtime("Odd number of params or hiddens given to a bidirectional RNN"));
     }
     for (count, name) in [(states, "hidden states"), (weights, "weights")] {
