@@ -11,6 +11,12 @@ cuda, nvrtc = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvrtc.so.13")
 Pointer, Size, U32, U64, I64 = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint, ctypes.c_uint64, ctypes.c_int64
 
 
+class Place(ctypes.Structure):
+    """Where the random numbers of a call begin."""
+
+    _fields_ = [("seed", U64), ("offset", U64), ("run", U64)]
+
+
 class Numbers(ctypes.Structure):
     _fields_ = [("bits", U64 * 2 * 12), ("count", U32)]
 
@@ -303,22 +309,22 @@ def check_random():
     source = """
         #include "random.cuh"
         using namespace rushlight;
-        extern "C" __global__ void uniform(u8* out, u64 count, Loops<1> loops, u64 seed, u64 offset, Numbers numbers) {
-            random::draw<random::Uniform<f32, f32>, f32, f32>(out, count, loops, seed, offset, numbers);
+        extern "C" __global__ void uniform(u8* out, u64 count, Loops<1> loops, random::Place place, Numbers numbers) {
+            random::draw<random::Uniform<f32, f32>, f32, f32>(out, count, loops, place, numbers);
         }
-        extern "C" __global__ void normal(u8* out, u64 count, Loops<1> loops, u64 seed, u64 offset, Numbers numbers) {
-            random::draw<random::Normal<f32, f32>, f32, f32>(out, count, loops, seed, offset, numbers);
+        extern "C" __global__ void normal(u8* out, u64 count, Loops<1> loops, random::Place place, Numbers numbers) {
+            random::draw<random::Normal<f32, f32>, f32, f32>(out, count, loops, place, numbers);
         }
     """
     uniform, normal = built(source, "uniform", "normal")
     out = np.zeros(1000, np.float32)
     address = on_card(out)
     numbers = Numbers(np.float64(0), np.float64(1), np.float64(1))
-    launch(uniform, (4, 1), U64(address), U64(1000), loops(out), U64(0), U64(0), numbers)
+    launch(uniform, (4, 1), U64(address), U64(1000), loops(out), Place(), numbers)
     # Here and below the first numbers after torch's `manual_seed(0)` on a GPU.
     assert np.allclose(from_card(address, out)[:3], [0.3990, 0.5167, 0.0249], atol=5e-5)
     numbers = Numbers(np.float64(0), np.float64(1))
-    launch(normal, (4, 1), U64(address), U64(1000), loops(out), U64(0), U64(0), numbers)
+    launch(normal, (4, 1), U64(address), U64(1000), loops(out), Place(), numbers)
     drawn = from_card(address, out)
     assert abs(drawn.mean()) < 0.1 and abs(drawn.std() - 1) < 0.1
     assert np.allclose(drawn[:3], [-0.9247, -0.4253, -2.6438], atol=5e-5)

@@ -114,7 +114,8 @@ def test_a_failure_of_a_machine_is_told_to_all(ranks, nothing_stays, what):
     for rank, one in enumerate(told):
         if one is not None:
             assert "rank 1" in one or (rank == 1 and "companion" in one), told
-            assert "all_reduce" in one, told
+            # The failure may come between two calls.
+            assert "all_reduce" in one or "an earlier call" in one, told
 
 
 def _one_is_late(rank):

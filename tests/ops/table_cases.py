@@ -339,6 +339,15 @@ def may_require_grad(op, args, kwargs):
     return found
 
 
+#: Operators, and their operands that must be tensors where `out=` is given, as in torch.
+TENSORS_WITH_OUT = {"remainder": [0], "where": [1, 2]}
+
+
+def has_number_for_out(op, args):
+    """Whether a call with `out=` is refused because an operand is a number."""
+    return not all(is_tensor(args[place]) for place in TENSORS_WITH_OUT.get(op.name, ()))
+
+
 def evaluate(op, dtype, sample):
     """The sample's arguments, and the operator's results for them."""
     args, kwargs = draw(op, sample, dtype)

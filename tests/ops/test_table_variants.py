@@ -19,6 +19,7 @@ from table_cases import (
     dtype_of,
     evaluate,
     every_operator,
+    has_number_for_out,
     is_tensor,
     name_of,
     strided,
@@ -29,8 +30,6 @@ import rushlight as torch
 #: The warning about an ``out=`` of the wrong size.
 RESIZED = "was resized since it had shape|does not match the computed number of elements"
 
-#: Operators, and their operands that must be tensors where `out=` is given, as in torch.
-TENSORS_WITH_OUT = {"remainder": [0], "where": [1, 2]}
 #: Operators that refuse an `out=` of another dtype with a TypeError, as in torch.
 JOINS = {"cat", "stack", "hstack", "vstack", "dstack", "column_stack"}
 
@@ -172,7 +171,7 @@ def test_out(op, thorough):
 
             fresh = [torch.empty(0, dtype=r.dtype) for r in results]
             operands = draw(op, sample, dtype)[0]
-            if not all(is_tensor(operands[place]) for place in TENSORS_WITH_OUT.get(op.name, ())):
+            if has_number_for_out(op, operands):
                 with pytest.raises(TypeError):
                     run(fresh)
                 return None
