@@ -1,6 +1,6 @@
 """Sparse tensors, which store the indices and values of nonzero elements, and functions of them.
 
-`torch.sparse_coo_tensor` creates them in the layout ``torch.sparse_coo``, `torch.sparse_csr_tensor` and its kin in the
+`torch.sparse_coo_tensor` creates them in the layout ``torch.sparse_coo``, `torch.sparse_csr_tensor` and the others in the
 compressed layouts, ``x.to_sparse()`` and ``x.to_dense()`` convert, and embeddings with ``sparse=True`` have sparse
 gradients. Operators that do not support sparse tensors raise an error.
 """
