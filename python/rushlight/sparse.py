@@ -436,7 +436,7 @@ class check_sparse_tensor_invariants:
 
 
 def to_sparse_semi_structured(original_tensor: Tensor, transposed: bool = False) -> NoReturn:
-    """Raises torch's error: the tensor is not on a CUDA device.
+    """Raises an error: torch's for a tensor that is not on a CUDA device, and for others because there are no kernels.
 
     >>> try:
     ...     torch.sparse.to_sparse_semi_structured(torch.zeros(64, 64))
