@@ -1,4 +1,4 @@
-"""`torch._check` and its kin: conditions that raise an error unless they hold."""
+"""`torch._check` and similar functions: conditions that raise an error unless they hold."""
 
 from __future__ import annotations
 

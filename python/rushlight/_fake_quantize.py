@@ -1,4 +1,4 @@
-"""Numbers rounded as quantisation rounds them, with gradients: ``fake_quantize_per_tensor_affine`` and its kin.
+"""Numbers rounded as quantisation rounds them, with gradients: ``fake_quantize_per_tensor_affine`` and the others.
 
 The gradient passes where the integer was within its limits, as if there were no rounding. The learnable forms have
 gradients of the scale and of the zero point too, those of "Learned Step Size Quantization" (Esser et al., 2020).

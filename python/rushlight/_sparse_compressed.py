@@ -1,4 +1,4 @@
-"""The constructors of compressed sparse tensors: ``torch.sparse_csr_tensor`` and its kin."""
+"""The constructors of compressed sparse tensors: ``torch.sparse_csr_tensor`` and the others."""
 
 from __future__ import annotations
 

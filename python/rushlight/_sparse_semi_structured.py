@@ -1,4 +1,4 @@
-"""Tensors of which two of four elements are zero. torch has them for CUDA devices alone, and refuses others."""
+"""Tensors of which two of four elements are zero. torch has them for CUDA devices alone. rushlight refuses all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SparseSemiStructuredTensor(Tensor):
-    """A tensor of which two of four elements in each row are zero. There are none, because there is no CUDA device."""
+    """A tensor of which two of four elements in each row are zero. No function makes one: there are no kernels for them."""
 
     __torch_function__ = _disabled_torch_function_impl  # type: ignore[assignment] # never bound
 
@@ -27,7 +27,7 @@ class SparseSemiStructuredTensorCUTLASS(SparseSemiStructuredTensor):
 
     @classmethod
     def from_dense(cls, original_tensor: Tensor) -> NoReturn:
-        """Raises an error: the tensor is not on a CUDA device."""
+        """Raises an error: there are no such tensors."""
         raise refusal(original_tensor)
 
 
@@ -36,12 +36,16 @@ class SparseSemiStructuredTensorCUSPARSELT(SparseSemiStructuredTensor):
 
     @classmethod
     def from_dense(cls, original_tensor: Tensor) -> NoReturn:
-        """Raises an error: the tensor is not on a CUDA device."""
+        """Raises an error: there are no such tensors."""
         raise refusal(original_tensor)
 
 
 def refusal(tensor: Tensor) -> RuntimeError:
-    """torch's error for a tensor that is not on a CUDA device."""
+    """torch's error for a tensor that is not on a CUDA device, and an error of its own for others."""
+    if tensor.is_cuda:
+        return NotImplementedError(
+            "There are no kernels for semi-structured sparse tensors. Multiply the dense tensor."
+        )
     return RuntimeError(
         f"Error original_tensor.device= {tensor.device} is not supported! Only CUDA tensors are currently supported."
     )

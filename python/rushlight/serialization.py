@@ -322,7 +322,7 @@ def check_module_version_greater_or_equal(
 
 
 def normalize_storage_type(storage_type: Any) -> Any:
-    """The class of storages in `torch` for one of its kin in `torch.cuda`.
+    """The class of storages in `torch` for a class of storages in `torch.cuda`.
 
     >>> torch.serialization.normalize_storage_type(torch.FloatStorage) is torch.FloatStorage
     True

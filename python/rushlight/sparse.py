@@ -1,6 +1,6 @@
 """Sparse tensors, which store the indices and values of nonzero elements, and functions of them.
 
-`torch.sparse_coo_tensor` creates them in the layout ``torch.sparse_coo``, `torch.sparse_csr_tensor` and its kin in the
+`torch.sparse_coo_tensor` creates them in the layout ``torch.sparse_coo``, `torch.sparse_csr_tensor` and the others in the
 compressed layouts, ``x.to_sparse()`` and ``x.to_dense()`` convert, and embeddings with ``sparse=True`` have sparse
 gradients. Operators that do not support sparse tensors raise an error.
 """
@@ -467,7 +467,7 @@ class check_sparse_tensor_invariants:
 
 
 def to_sparse_semi_structured(original_tensor: Tensor, transposed: bool = False) -> NoReturn:
-    """Raises torch's error: the tensor is not on a CUDA device.
+    """Raises an error: torch's for a tensor that is not on a CUDA device, and for others because there are no kernels.
 
     >>> try:
     ...     torch.sparse.to_sparse_semi_structured(torch.zeros(64, 64))

@@ -316,7 +316,7 @@ _add_casts()
 
 
 class _LegacyStorageMeta(type):
-    """The metaclass of `torch.FloatStorage` and its kin. Storages of its dtype and device are its instances."""
+    """The metaclass of `torch.FloatStorage` and the others. Storages of its dtype and device are its instances."""
 
     dtype: dtype
     _place: str
@@ -326,7 +326,7 @@ class _LegacyStorageMeta(type):
 
 
 class _LegacyStorage:
-    """The base of `torch.FloatStorage` and its kin, whose instances are `TypedStorage`."""
+    """The base of `torch.FloatStorage` and the others, whose instances are `TypedStorage`."""
 
     dtype: dtype
     _place: str

@@ -165,7 +165,7 @@ def test_devices():
     ]
 
 
-def test_a_forked_child_is_told():
+def test_a_forked_child_gets_an_error():
     """Requirement ERR-5. Tensors of the parent may still be dropped in the child."""
     shown = run(
         """
@@ -187,6 +187,22 @@ def test_a_forked_child_is_told():
         "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method"
     )
     assert shown.endswith("[2.0, 2.0, 2.0]\n")
+
+
+def test_semi_structured_tensors_are_refused():
+    shown = run(
+        """
+        for make in (
+            torch.sparse.to_sparse_semi_structured,
+            torch.sparse.SparseSemiStructuredTensorCUTLASS.from_dense,
+        ):
+            try:
+                make(torch.zeros(64, 64, device="cuda"))
+            except NotImplementedError as error:
+                print(error)
+        """
+    )
+    assert shown == "There are no kernels for semi-structured sparse tensors. Multiply the dense tensor.\n" * 2
 
 
 def test_the_cache_of_kernels_survives_damage(tmp_path):

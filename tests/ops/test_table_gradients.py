@@ -151,12 +151,12 @@ def test_gradients(op, thorough):
             args, kwargs = draw(op, sample, dtype)
             results = tensors_in(call(op.function(), *draw(op, sample, dtype)))
             if missed := lost(op, args, kwargs, results):
-                return f"no result wants a gradient of {', '.join(missed)}"
+                return f"no result needs a gradient of {', '.join(missed)}"
             function, inputs = differentiable_call(op, sample, dtype)
             outputs = function(*inputs)
             if not outputs or not inputs:
                 stated = op.derivative != "composite" and any(is_inexact(r) for r in results)
-                return "no result wants a gradient" if stated else None
+                return "no result needs a gradient" if stated else None
             if thorough:
                 torch.autograd.gradcheck(lambda *inputs: tuple(function(*inputs)), inputs)
             return next((text for seed in (1, 2) if (text := gradient_error(function, inputs, seed))), None)
@@ -262,7 +262,7 @@ def test_rows_without_derivative(op):
                     return None  # changing a tensor that requires a gradient may be an error
                 raise
             results = [r for r in results if not any(r is x for x in inputs)]
-            return "a result wants a gradient" if any(r.requires_grad for r in results) else None
+            return "a result needs a gradient" if any(r.requires_grad for r in results) else None
 
         report.guard(dtype, sample, check)
     report.close()

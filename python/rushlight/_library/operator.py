@@ -27,7 +27,7 @@ _ALIASED = (
 
 
 class VmapInfo(NamedTuple):
-    """What a rule for `vmap` is told: the number of samples, and what random numbers are to be."""
+    """What a rule for `vmap` receives: the number of samples, and what random numbers are to be."""
 
     batch_size: int
     randomness: str

@@ -324,7 +324,7 @@ def region_activation_memory_budget(budget: float) -> AbstractContextManager[Non
 
 
 def set_override_stale_capture_stream(enabled: bool) -> None:
-    """Accepted. It has no effect, because graphs of a GPU's work are not captured in backward.
+    """Accepted. It has no effect.
 
     >>> torch.autograd.graph.set_override_stale_capture_stream(True)
     """

@@ -22,7 +22,7 @@ def _refuse(name: str) -> NoReturn:
 __all__ = [
     *declare(
         globals(),
-        "no operator runs on GPUs",
+        "products and attention run on kernels of rushlight's own",
         """
         blas_workspace_size(size=None, backend=None)
         can_use_cudnn_attention(params, debug=False) = False

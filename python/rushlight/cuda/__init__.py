@@ -1,7 +1,7 @@
 """`torch.cuda`: GPUs, their memory, streams and events.
 
-The driver is loaded when it is first needed. Without a driver, functions behave as in torch on a machine without a GPU. What does
-not run on GPUs raises a NotImplementedError that names it.
+The driver is loaded when it is first needed. Without a driver, functions behave as in torch on a machine without a GPU. With one, names
+that have nothing behind them (`MemPool`, `power_draw`) raise a NotImplementedError. Operators without kernels run through the host.
 """
 
 from __future__ import annotations

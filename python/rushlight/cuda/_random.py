@@ -1,7 +1,7 @@
 """Random numbers on GPUs: the default generator of each.
 
-A generator's state is a seed and an offset. The same seed gives the same numbers on every GPU. Seeds that are set before a GPU is used
-are remembered.
+A generator's state is a seed and an offset. As in torch, the numbers of large tensors also depend on the number of multiprocessors. Seeds
+that are set before a GPU is used are remembered.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from rushlight._set_module import set_module
 class Backend(str):
     """The name of a backend, in lower case: ``mpi``, ``gloo`` or ``nccl``.
 
-    ``mpi`` and ``gloo`` are the same engine. ``nccl`` needs CUDA.
+    ``mpi`` and ``gloo`` are the same engine. ``nccl`` does not exist.
 
     >>> torch.distributed.Backend("GLOO")
     'gloo'
@@ -98,7 +98,7 @@ def is_mpi_available():
 
 
 def is_nccl_available():
-    """Whether the backend `nccl` exists: always False, because there is no CUDA yet.
+    """Whether the backend `nccl` exists: always False. Process groups exchange tensors on the CPU.
 
     >>> torch.distributed.is_nccl_available()
     False

@@ -13,7 +13,7 @@ import time
 from rushlight import _C
 
 _SIOCGIFADDR = 0x8915
-#: The program of a companion, which imports as little as possible and reads on its standard input what it is told.
+#: The program of a companion, which imports as little as possible and reads its settings on its standard input.
 _PROGRAM = """
 import json, sys
 from rushlight import _C

@@ -1,6 +1,7 @@
 """Collective calls that return a new tensor and name the reduction by a text (`torch.distributed._functional_collectives`).
 
-Results are there when a call returns. Gradients pass through all of them but `max` and its kin.
+Results are there when a call returns. Gradients pass through all of them, except reductions that are
+neither sums nor averages.
 """
 
 import rushlight as torch

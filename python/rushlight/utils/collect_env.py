@@ -191,7 +191,7 @@ def get_nvidia_driver_version(run_lambda: _Run) -> str | None:
 
 
 def get_gpu_info(run_lambda: _Run) -> str | None:
-    """The GPUs of the machine that nvidia-smi lists, one per line, or None. rushlight computes on none of them."""
+    """The GPUs of the machine that nvidia-smi lists, one per line, or None."""
     listed = run_and_read_all(run_lambda, [get_nvidia_smi(), "-L"])
     return None if listed is None else re.sub(r" \(UUID: .+?\)", "", listed)
 

@@ -9,7 +9,7 @@ from rushlight import _settings
 class _Deterministic(ModuleType):
     @property
     def fill_uninitialized_memory(self) -> bool:
-        """Whether `torch.empty`, `Tensor.resize_` and their kin fill new memory with NaN or the largest integer while
+        """Whether `torch.empty`, `Tensor.resize_` and similar functions fill new memory with NaN or the largest integer while
         `torch.use_deterministic_algorithms` is on. True by default.
 
         >>> torch.use_deterministic_algorithms(True)

@@ -20,7 +20,7 @@ __all__ = ["ModuleTracker"]
 
 
 class ModuleTracker:
-    """A context manager that knows the modules that run now, in the forward or the backward pass.
+    """A context manager that lists the modules that run now, in the forward or the backward pass.
 
     Attributes:
         parents: the names of these modules, from the class of the outermost one: ``{"Global", "Model", "Model.linear"}``.

@@ -75,7 +75,7 @@ impl Drop for Disabled {
     }
 }
 
-/// Starts the call anew with the arguments as mixed precision wants them, where this thread is in it and wants others.
+/// Starts the call anew with the dtypes of mixed precision, if this thread is in it and the arguments have others.
 #[cold]
 pub fn intercept(args: Args, target: Target, rest: Rest) -> Result<Output> {
     if let Target::Fresh = &target

@@ -29,7 +29,8 @@ enum State {
     Device(Counter),
 }
 
-/// The state of a device's generator: a seed, and how far its numbers were used. Equal states give equal numbers on every device.
+/// The state of a device's generator: a seed, and how far its numbers were used. Equal states give equal numbers on devices with
+/// equally many multiprocessors.
 #[derive(Clone, Copy)]
 pub struct Counter {
     pub seed: u64,

@@ -59,7 +59,7 @@ fn add_numbers<T: Number>(target: &Tensor, index: Option<&Tensor>, update: &Tens
     interpreter::while_detached(source.numel(), || {
         let (out, input) = (target.storage().pin()?, update.storage().pin()?);
         if !(out.as_ptr() as usize).is_multiple_of(size_of::<T>()) {
-            return Err(Error::runtime("atomic_add_() wants elements at addresses that are multiples of their size"));
+            return Err(Error::runtime("atomic_add_() needs elements at addresses that are multiples of their size"));
         }
         let to = IndexedOperand { pointer: out.as_ptr(), layout: target.layout() };
         let from = IndexedOperand { pointer: input.as_ptr(), layout: &source };

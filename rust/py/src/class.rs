@@ -14,7 +14,7 @@ use crate::{attributes, methods, number, protocol, quantized, sparse, tensor_met
 
 const DOC: &CStr = c"An n-dimensional array of elements of one dtype, on one device, with gradients.
 
-`torch.tensor` makes one of numbers, `torch.zeros`, `torch.rand` and their kin one of a shape. A view shares its
+`torch.tensor` makes one of numbers, `torch.zeros`, `torch.rand` and similar functions one of a shape. A view shares its
 storage with other tensors: changes through one are seen through all. With ``requires_grad=True`` operators are
 recorded, and ``backward()`` collects the gradients in ``grad``.
 

@@ -49,7 +49,7 @@ fn register() {
     });
 }
 
-/// Returns unless the interpreter is exiting: other threads may end as they want.
+/// Returns unless the interpreter is exiting: a thread that ends before is unwound as usual.
 extern "C" fn wait_for_the_end(_: *mut c_void) {
     // SAFETY: it may be called at any time.
     if unsafe { ffi::Py_IsInitialized() } != 0 {

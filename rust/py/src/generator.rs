@@ -14,8 +14,7 @@ use crate::object;
 /// A stream of random numbers with a state of its own; the numbers are torch's for the same seed.
 ///
 /// Args:
-///     device: the CPU, or a CUDA device, by default the CPU. On a CUDA device the state is a seed and an offset, and equal states
-///         give equal numbers on every device.
+///     device: the CPU, or a CUDA device, by default the CPU. On a CUDA device the state is a seed and an offset.
 ///
 /// Raises:
 ///     RuntimeError: another device, or there is no CUDA device.

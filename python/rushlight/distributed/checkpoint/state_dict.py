@@ -70,7 +70,7 @@ def _clean(model):
 
 
 def _returned(value, options):
-    """A value as the options want it."""
+    """A value in the form that the options ask for."""
     if isinstance(value, torch.Tensor):
         if options.full_state_dict and isinstance(value, DTensor):
             value = value.full_tensor()

@@ -32,7 +32,7 @@ class DistributedDataParallel(Module, Joinable):
 
     Args:
         module: the module, which must be the same in every process. Rank 0 gives its parameters and buffers to the others.
-        device_ids, output_device: None, because modules are on the CPU.
+        device_ids, output_device: None. They are for modules on GPUs, whose tensors no backend exchanges.
         broadcast_buffers: whether rank 0 gives its buffers to the others before each forward pass.
         init_sync: whether rank 0 gives its parameters and buffers to the others now.
         process_group: by default the default group.

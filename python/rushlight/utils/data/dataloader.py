@@ -74,7 +74,8 @@ class DataLoader(Generic[_T_co]):
             ``sampler`` and ``drop_last``.
         num_workers: the number of worker processes; 0 loads in this process.
         collate_fn: joins a list of samples into a batch (without a batch size: converts a single sample).
-        pin_memory: accepted; gives a warning, because memory is not pinned without a GPU.
+        pin_memory: whether batches are in page-locked memory, which GPUs copy while the program goes on. Without a GPU it
+            gives a warning and has no effect.
         drop_last: whether to omit an incomplete last batch.
         timeout: the number of seconds to wait for a batch from a worker; 0 waits while the workers are alive.
         worker_init_fn: a function that is called with the worker's index in each worker when it begins.
@@ -83,7 +84,7 @@ class DataLoader(Generic[_T_co]):
         generator: the random generator of the order and of the workers' seed; by default the default generator.
         prefetch_factor: the number of batches that each worker loads ahead (2).
         persistent_workers: whether workers are kept for the next pass.
-        pin_memory_device: accepted; gives a warning.
+        pin_memory_device: accepted; gives a warning and has no effect.
         in_order: whether batches have the order of the sampler; otherwise they are returned as soon as they are ready.
         shard: with ``"auto"`` the workers take the batches of an `IterableDataset` in turn, so that each item occurs
             once and the batches are those of a single process. With None every worker iterates over its own copy, as in

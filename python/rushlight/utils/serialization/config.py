@@ -43,7 +43,7 @@ class save:
     """Settings of `torch.save`.
 
     Every record of an archive begins at a multiple of ``storage_alignment``. The other two have no effect: checksums
-    are always written, and storages on a GPU are not supported yet.
+    are always written, and storages on a GPU are copied to ordinary memory.
 
     >>> from rushlight.utils.serialization import config
     >>> config.save.compute_crc32

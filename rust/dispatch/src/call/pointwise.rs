@@ -162,7 +162,7 @@ fn try_fast_path(
     }
 }
 
-/// The common dtype of the operands, a float where the operator wants one.
+/// The common dtype of the operands, a float where the operator needs one.
 fn promoted(body: &Pointwise, operands: &Operands, numbers: &Numbers) -> Result<DType> {
     let extra: &[Scalar] = if body.promote == Promote::WithNumbers { numbers } else { &[] };
     let common = promote::common(operands, extra)?;

@@ -22,7 +22,7 @@ use crate::primitives::{SparseBody, primitives};
 use crate::variants::check_cast;
 
 /// Why sparse tensors have no operators on other devices.
-pub const ON_HOST: &str = "sparse tensors live on the host";
+pub const ON_HOST: &str = "sparse tensors are on the CPU alone";
 
 /// Makes a call with sparse tensors, unless its operator runs as it is.
 #[cold]

@@ -11,7 +11,7 @@ use crate::operator::TensorSpec;
 
 /// Overwrites the view `target` of one storage with the view `source`, of the same sizes, of another on another device. Elements
 /// are converted where they come from. A copy between the host and a device waits for its bytes, unless `wait` is false and
-/// the host's memory is page-locked: then that memory knows of the copy.
+/// the host's memory is page-locked: then whoever reads or writes that memory waits for the copy.
 pub fn copy(to: &Tensor, target: &Layout, from: &Tensor, source: &Layout, wait: bool) -> Result<()> {
     let dtype = to.dtype();
     let packed = packed(from, source, dtype)?;

@@ -2,8 +2,8 @@
 //!
 //! A library for MPI may hang or crash when a peer dies, and must not take a trainer with it. So one process, the engine
 //! (`engine`), calls MPI (`mpi`), and another one, the control (`control`), starts it, watches it and the ranks, and talks
-//! to the controls of the other machines in lines of text (`line`). Both end with the ranks. `settings` is what a companion
-//! is told.
+//! to the controls of the other machines in lines of text (`line`). Both end with the ranks. `settings` has the
+//! settings of a companion.
 
 mod control;
 mod engine;

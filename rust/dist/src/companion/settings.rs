@@ -1,8 +1,8 @@
-//! What a companion is told.
+//! The settings of a companion.
 
 use std::time::Duration;
 
-/// What a companion is told when it starts.
+/// What a companion reads when it starts.
 pub struct Settings {
     /// Where the hub listens, as the other machines may reach it.
     pub addresses: Vec<(String, u16)>,

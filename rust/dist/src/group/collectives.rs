@@ -446,7 +446,7 @@ impl Steps<'_, '_> {
         Ok(())
     }
 
-    /// Each rank reduces a range of every piece, and those that want it take the whole result.
+    /// Each rank reduces a range of every piece, and those that are to have the whole result take it.
     fn reduce(&mut self, span: &Pinned<'_>, reduction: Reduction, dtype: DType, wanted: bool) -> Result<()> {
         let (arena, bytes) = (self.arena, span.bytes);
         let count = bytes.div_ceil(arena.piece).max(1);

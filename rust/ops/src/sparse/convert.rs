@@ -50,7 +50,7 @@ fn checked(indices: &Tensor, values: &Tensor, sizes: Option<&[isize]>, coalesced
             )));
         }
         if tensor.device() != Device::Cpu {
-            return Err(Error::not_implemented("sparse tensors live on the host"));
+            return Err(Error::not_implemented(ON_HOST));
         }
     }
     if indices.rank() != 2 {

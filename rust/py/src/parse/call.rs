@@ -20,7 +20,7 @@ pub struct Overload {
     pub(super) is_one_with_dim: bool,
     /// Whether torch writes the function in Python.
     pub(super) in_python: bool,
-    /// Whether a list of one item does not stand for several equal ones, as a number does.
+    /// Whether sizes are a number or a list of full length: `adaptive_avg_pool2d(x, 3)` means `[3, 3]`, and `[3]` is an error.
     pub(super) takes_pairs: bool,
     /// Whether one of the operands has to be a tensor.
     pub(super) needs_tensor: bool,

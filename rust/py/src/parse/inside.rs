@@ -102,7 +102,8 @@ pub(super) fn is_used_first(param: &Expected, object: &Bound<'_, PyAny>) -> bool
     param.name == "input" || param.name == "n_fft" && !is_number()
 }
 
-/// Whether the function makes a list of a number, and takes no other list of one item.
+/// Whether sizes are a number or a list of full length: `adaptive_avg_pool2d(x, 3)` means `[3, 3]`, and `[3]` is an error. Other
+/// functions take `[3]` for `3`.
 pub(super) fn takes_pairs(op: &Operator) -> bool {
     let sized = op.python_name().starts_with("adaptive") && !op.python_name().contains("1d");
     op.namespace == "nn.functional" && (sized || matches!(op.python_name(), "fold" | "unfold"))
@@ -112,7 +113,7 @@ pub(super) fn is_single_item(object: &Bound<'_, PyAny>) -> bool {
     items_of(object).len() == 1
 }
 
-/// torch's error for a list of one item.
+/// torch's error for such a list of one item, as in `adaptive_avg_pool2d(x, [3])`.
 pub(super) fn single_item(op: &Operator, param: &str) -> PyErr {
     let name = op.python_name();
     let (inner, dims) = (inner(name, param), if name.contains("3d") { 3 } else { 2 });

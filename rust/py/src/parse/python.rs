@@ -108,7 +108,7 @@ fn kind_given(signature: &Signature, param: &Expected, call: &Call) -> String {
     }
 }
 
-/// What CPython says if the arguments do not fit the parameters. Their kinds are not its concern.
+/// What CPython says if the number or the names of the arguments do not fit the parameters. It does not check their kinds.
 fn counted(name: &str, overload: &Overload, expected: &[Expected], call: &Call) -> Option<String> {
     let name = match call.receiver {
         Some(_) => format!("Tensor.{name}"),

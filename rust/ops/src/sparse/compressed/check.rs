@@ -3,6 +3,7 @@
 use rushlight_autograd::{CompressedFormat, CompressedParts, Tensor};
 use rushlight_core::layout::{Shape, checked_numel};
 use rushlight_core::{DType, Device, Dims, Error, Result};
+use rushlight_dispatch::sparse::ON_HOST;
 
 use crate::convert::{to_dtype, to_vec};
 
@@ -31,7 +32,7 @@ pub fn checked(
             return failed(format!("expected {name} to be a strided tensor but got {} tensor", tensor.layout_name()));
         }
         if tensor.device() != Device::Cpu {
-            return Err(Error::not_implemented("sparse tensors live on the host"));
+            return Err(Error::not_implemented(ON_HOST));
         }
     }
     if compressed.rank() == 0 {
