@@ -205,6 +205,20 @@ def test_semi_structured_tensors_are_refused():
     assert shown == "There are no kernels for semi-structured sparse tensors. Multiply the dense tensor.\n" * 2
 
 
+def test_sparse_tensors_stay_on_the_cpu():
+    shown = run(
+        """
+        eye = torch.eye(3).to_sparse()
+        for sparse in (eye, eye.to_sparse_csr()):
+            try:
+                sparse.cuda()
+            except NotImplementedError as error:
+                print(str(error).splitlines()[0])
+        """
+    )
+    assert shown == "sparse tensors are on the CPU alone\n" * 2
+
+
 def test_the_cache_of_kernels_survives_damage(tmp_path):
     program = "print((torch.ones(3, device='cuda') * 7).tolist())"
     for _ in range(2):

@@ -6,7 +6,7 @@ use rushlight_core::layout::Shape;
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_dispatch::create::from_slice;
 use rushlight_dispatch::operator::Args;
-use rushlight_dispatch::sparse::unsupported;
+use rushlight_dispatch::sparse::{ON_HOST, unsupported};
 use rushlight_dispatch::value::{Arg, Output, Value, sizes_value};
 use rushlight_dispatch::{copy, create, op};
 
@@ -251,6 +251,7 @@ pub fn cast(args: &Args) -> Result<Output> {
         Some(_) if own.device() == Device::Meta => {
             return Err(Error::not_implemented("Cannot copy out of meta tensor; no data!"));
         }
+        Some(Device::Cuda(_)) => return Err(Error::not_implemented(ON_HOST)),
         Some(device) => return none_like(own, args.dtype(DTYPE).unwrap_or(own.dtype()), device).map(Output::Tensor),
         None => {}
     }
