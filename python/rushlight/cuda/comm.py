@@ -63,8 +63,8 @@ def reduce_add(inputs: Sequence[Tensor], destination: Any = None) -> Tensor:
         destination: the GPU of the sum, by default the current one.
 
     Raises:
-        RuntimeError: there are no tensors, their shapes differ, or one is not on a GPU.
-        ValueError: none of them is on the destination.
+        RuntimeError: there are no tensors, one is not on a GPU, or none of them is on the destination.
+        ValueError: their shapes differ.
     """
     target = _card(destination)
     if not inputs:

@@ -121,6 +121,9 @@ def convert(
         is_reference: must be False.
         convert_custom_config_dict, use_precomputed_fake_quant: have no effect.
 
+    Raises:
+        NotImplementedError: `is_reference` is true.
+
     >>> model = torch.ao.quantization.QuantWrapper(torch.nn.Linear(2, 3)).eval()
     >>> model.qconfig = torch.ao.quantization.default_qconfig
     >>> prepared = torch.ao.quantization.prepare(model)
@@ -162,9 +165,12 @@ def quantize_dynamic(
 
     Args:
         qconfig_spec: the classes or the names of the modules, or a dictionary from them to configurations.
-        dtype: that of the weights, ``torch.qint8`` or ``torch.float16``.
+        dtype: that of the weights: ``torch.qint8`` or ``torch.float16``, or ``torch.quint8`` for embeddings.
         mapping: the classes and those that replace them.
         inplace: changes the model itself, and not a copy.
+
+    Raises:
+        ValueError: `dtype` is another one, and `qconfig_spec` is no dictionary.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
     >>> torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
