@@ -68,12 +68,28 @@ def propagate_qconfig_(module: nn.Module, qconfig_dict: Any = None, prepare_cust
 def swap_module(
     mod: Any, mapping: dict[Any, Any], custom_module_class_mapping: Any = None, use_precomputed_fake_quant: bool = False
 ) -> Any:
-    """The quantised module for a module with a configuration, or the module itself if there is none."""
+    """The quantised module for a module with a configuration, or the module itself if there is none.
+
+    Args:
+        mod: the module.
+        mapping: the classes and those that replace them, by their ``from_float``.
+        custom_module_class_mapping: the same for classes with ``from_observed``. It comes first.
+        use_precomputed_fake_quant: has no effect.
+
+    >>> torch.ao.quantization.swap_module(torch.nn.ReLU(), {})
+    ReLU()
+    """
+    custom = (custom_module_class_mapping or {}).get(type(mod))
+    if getattr(mod, "qconfig", None) is not None and custom is not None:
+        return _with_hooks(mod, custom.from_observed(mod))
     kind = mapping.get(type(mod))
     if getattr(mod, "qconfig", None) is None or kind is None:
         return mod
-    made = kind.from_float(mod)
-    # Hooks of the module stay, except that of the observer.
+    return _with_hooks(mod, kind.from_float(mod))
+
+
+def _with_hooks(mod: Any, made: Any) -> Any:
+    """The quantised module with the hooks of the module, except that of the observer."""
     for hook in mod._forward_pre_hooks.values():
         made.register_forward_pre_hook(hook)
     for hook in mod._forward_hooks.values():
