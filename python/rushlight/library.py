@@ -7,17 +7,17 @@ from contextlib import contextmanager
 
 import rushlight as torch
 from rushlight._absent import declare
-from rushlight._custom_ops import CustomOpDef as CustomOpDef
-from rushlight._custom_ops import backend_key, define_operator, found, remove_operator
-from rushlight._custom_ops import custom_op as custom_op
-from rushlight._custom_ops import register_autocast as register_autocast
-from rushlight._custom_ops import register_autograd as register_autograd
-from rushlight._custom_ops import register_fake as register_fake
-from rushlight._custom_ops import register_kernel as register_kernel
-from rushlight._custom_ops import register_torch_dispatch as register_torch_dispatch
-from rushlight._custom_ops import register_vmap as register_vmap
 from rushlight._library.opcheck import opcheck as opcheck
 from rushlight._library.operator import registry
+from rushlight._library.register import CustomOpDef as CustomOpDef
+from rushlight._library.register import custom_op as custom_op
+from rushlight._library.register import define_operator, found, remove_operator
+from rushlight._library.register import register_autocast as register_autocast
+from rushlight._library.register import register_autograd as register_autograd
+from rushlight._library.register import register_fake as register_fake
+from rushlight._library.register import register_kernel as register_kernel
+from rushlight._library.register import register_torch_dispatch as register_torch_dispatch
+from rushlight._library.register import register_vmap as register_vmap
 from rushlight._library.schema import infer_schema as infer_schema
 
 TYPE_CHECKING = False
@@ -259,12 +259,10 @@ def impl(
 
         return register_in
     kinds = [types] if isinstance(types, str) else list(types)
-    keys = ["CompositeExplicitAutograd" if kind == "default" else backend_key(kind) for kind in kinds]
 
     def register(kernel: Callable[..., Any]) -> None:
-        operator = found(qualname)
-        for key in keys:
-            operator.kernels[key] = kernel
+        for kind in kinds:
+            register_kernel(qualname, None if kind == "default" else kind, kernel)
 
     return register if func is None else register(func)
 
