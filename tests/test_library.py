@@ -1,5 +1,7 @@
 """Operators of programs (`torch.library.custom_op`) and `torch.ops`."""
 
+import gc
+
 import pytest
 
 import rushlight as torch
@@ -330,3 +332,29 @@ def test_an_operator_of_a_block():
         library.impl("q", lambda x: x + 1, "CPU")
         assert torch.ops.tests_scoped.q(torch.zeros(1)).item() == 1
     assert not hasattr(torch.ops.tests_scoped, "q")
+
+
+def test_operators_live_as_long_as_their_library():
+    library = torch.library.Library("short_lived", "DEF")
+    library.define("f(Tensor x) -> Tensor")
+    library.impl("f", lambda x: x * 2, "CPU")
+    assert torch.ops.short_lived.f(torch.ones(1)).item() == 2
+    del library
+    gc.collect()
+    with pytest.raises(AttributeError, match="'_OpNamespace' 'short_lived' object has no attribute 'f'"):
+        torch.ops.short_lived.f(torch.ones(1))
+    again = torch.library.Library("short_lived", "DEF")
+    assert again.define("f(Tensor x) -> Tensor") == "f"
+
+
+def test_unknown_dispatch_keys_are_refused():
+    library = torch.library.Library("keyed", "DEF")
+    library.define("f(Tensor x) -> Tensor")
+    for key in ("Nonsense", "cpu"):
+        with pytest.raises(RuntimeError, match=f"^could not parse dispatch key: {key}$"):
+            library.impl("f", lambda x: x, key)
+        with pytest.raises(RuntimeError, match=f"^could not parse dispatch key: {key}$"):
+            torch.library.Library("keyed", "IMPL", key)
+    with pytest.raises(NotImplementedError, match="the dispatch key Functionalize would never run"):
+        library.impl("f", lambda x: x, "Functionalize")
+    library.impl("f", torch.library.fallthrough_kernel, "Functionalize")

@@ -1,4 +1,4 @@
-"""Classes and modes that answer the operators of torch's registry (`__torch_dispatch__`)."""
+"""Classes and modes that handle the operators of torch's registry (`__torch_dispatch__`)."""
 
 import pytest
 
@@ -10,7 +10,7 @@ seen = []
 
 
 class Wrapper(torch.Tensor):
-    """Holds another tensor, answers every operator with the result for that tensor, and notes it."""
+    """Holds another tensor, handles every operator with the result for that tensor, and notes it."""
 
     @staticmethod
     def __new__(cls, data):
@@ -31,6 +31,9 @@ class Wrapper(torch.Tensor):
 
 D = torch.arange(6).reshape(2, 3)
 FIRST = torch.tensor([1])
+MASK = D > 2
+E = torch.arange(6.0).reshape(2, 3) + 1
+F = torch.nn.functional
 CASES = {
     "add.Tensor": [lambda x: x + 1, lambda x: 1 + x, lambda x: x + x, lambda x: torch.add(D, x)],
     "mul.Tensor": [lambda x: x * 2.5, lambda x: 2 * x],
@@ -55,8 +58,51 @@ CASES = {
     "index_select.default": [lambda x: torch.index_select(x, 0, FIRST)],
     "mm.default": [lambda x: x @ D.t(), lambda x: torch.matmul(x, D.t())],
     "neg.default": [lambda x: -x, lambda x: torch.ops.aten.neg.default(x), lambda x: torch.ops.aten.neg(x)],
-    "where.self": [lambda x: torch.where(D > 2, x, D)],
+    "where.self": [lambda x: torch.where(MASK, x, D), lambda x: x.where(MASK, D)],
+    "transpose.int": [lambda x: x.mT, lambda x: x.H, lambda x: x.swapaxes(0, 1)],
+    "alias.default": [lambda x: x[...]],
+    "pow.Scalar": [lambda x: 2**x],
+    "detach.default": [lambda x: x.data],
 }
+#: Calls that are several operators, in their order.
+SEVERAL = {
+    "reciprocal.default mul.Tensor": lambda x: 2 / x,
+    "permute.default clone.default _unsafe_view.default": lambda x: x.T.reshape(-1),
+    "linalg_vector_norm.default clamp_min.default expand.default div.Tensor": lambda x: F.normalize(x),
+    "empty_like.default bernoulli_.float div_.Scalar mul.Tensor": lambda x: F.dropout(x),
+    "_to_copy.default _softmax.default": lambda x: F.softmax(x, 0, dtype=torch.float64),
+    "relu.default": lambda x: F.relu(x),
+    "relu_.default": lambda x: F.relu(x, inplace=True),
+    "constant_pad_nd.default": lambda x: F.pad(x, (1, 1)),
+    "pad.default": lambda x: F.pad(x, (1, 1), mode="reflect"),
+    "_log_softmax.default": lambda x: F.log_softmax(x, -1),
+    "_softmax.default": lambda x: x.softmax(1),
+    "einsum.default": lambda x: torch.einsum("ij,kj->ik", x, E),
+    "embedding.default": lambda x: F.embedding(FIRST, x),
+    "native_batch_norm.default": lambda x: F.batch_norm(x, None, None, training=True),
+    "layer_norm.default": lambda x: F.layer_norm(x, (3,)),
+    "conv1d.default": lambda x: F.conv1d(x, E.unsqueeze(1)[:, :, :2].contiguous().expand(2, 2, 2)),
+    "linalg_vector_norm.default": lambda x: torch.norm(x, 3),
+    "linalg_norm.default": lambda x: torch.linalg.norm(x, 2),
+    "unsqueeze.default scaled_dot_product_attention.default": lambda x: F.scaled_dot_product_attention(
+        y := x[None], y, y
+    ),
+    "index.Tensor select.int": lambda x: x[torch.ones(2, 3, dtype=torch.bool)][0],
+    "unsqueeze.default select.int": lambda x: x[:, None, 0],
+    "type_as": lambda x: x.type_as(x),
+    "cpu float to": lambda x: x.cpu().float().to("cpu").contiguous(),
+    "eq.Tensor any.default _local_scalar_dense.default": lambda x: torch.tensor(x.__contains__(torch.tensor(2.0))),
+}
+#: They are the tensor itself.
+NOTHING = ("type_as", "cpu float to")
+
+
+class Noted(TorchDispatchMode):
+    """Notes every operator, and runs it."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        seen.append(str(func).removeprefix("aten."))
+        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -66,6 +112,97 @@ def test_operators_have_torchs_names(name):
         result = call(Wrapper(D))
         assert type(result) is torch.Tensor and torch.equal(result, call(D))
         assert set(seen) == {name}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_mode_sees_the_operators_that_a_class_sees(name):
+    for call in CASES[name]:
+        seen.clear()
+        with Noted():
+            result = call(D)
+        assert torch.equal(result, call(D))
+        # A list as an index becomes a tensor, which only a mode sees.
+        assert {one for one in seen if one not in ("lift_fresh.default", "t.default", "gt.Scalar")} == {name}
+
+
+@pytest.mark.parametrize("names", SEVERAL)
+def test_functions_are_divided_as_in_torch(names):
+    expected = [] if names in NOTHING else names.split()
+    call = SEVERAL[names]
+    torch.manual_seed(0)
+    plain = call(E.clone())
+    torch.manual_seed(0)
+    x = Wrapper(E.clone())
+    seen.clear()
+    result = call(x)
+    assert result is x or result is x.data_inside or torch.equal(result, plain)
+    # The results of this wrapper are plain tensors, so that only the first operator is sure to be seen.
+    assert seen[:1] == expected[:1]
+    torch.manual_seed(0)
+    x = E.clone()
+    ignored = ("lift_fresh.default", "ones.default", "slice.Tensor", "clone.default") if "unsafe" not in names else ()
+    seen.clear()
+    with Noted():
+        result = call(x)
+    assert torch.equal(result, plain)
+    if "conv1d" not in names:
+        assert [one for one in seen if one not in ignored] == expected
+
+
+def test_modes_see_numbers_and_assignments():
+    x = torch.arange(6.0).reshape(2, 3)
+    seen.clear()
+    with Noted():
+        assert (int(x[1, 2]), bool(x[0, 0]), x[0, 1].item()) == (5, False, 1.0)
+        with pytest.raises(RuntimeError, match="Boolean value of Tensor with more than one value is ambiguous"):
+            bool(x)
+    assert seen == ["select.int", "select.int", "_local_scalar_dense.default"] * 3
+    seen.clear()
+    with Noted():
+        x[0] = 7
+        x[:, 1] = x[:, 2]
+        x[x > 6] = 0
+    assert x.tolist() == [[0, 0, 0], [3, 5, 5]]
+    assert (
+        seen
+        == (
+            "lift_fresh.default select.int fill_.Tensor select.int select.int copy_.default "
+            "gt.Scalar lift_fresh.default index_put_.default"
+        ).split()
+    )
+
+
+def test_modes_refuse_and_nest():
+    class Refuses(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(types)
+            return NotImplemented
+
+    seen.clear()
+    with Noted(), Refuses():
+        assert torch.equal(E + 1, torch.arange(6.0).reshape(2, 3) + 2)
+        assert torch.equal(Wrapper(E) + E, E + E)
+    assert seen[:2] == [(), "add.Tensor"] and (Wrapper,) in seen
+    with pytest.raises(TypeError, match="Multiple dispatch failed for 'aten.neg.default'"), Refuses():
+        torch.neg(E)
+    with pytest.raises(IndexError, match="pop from an empty deque"):
+        Refuses().__exit__(None, None, None)
+
+
+def test_function_modes_come_before_dispatch_modes():
+    class Named(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    for modes in ((Noted, Named), (Named, Noted)):
+        seen.clear()
+        with modes[0](), modes[1]():
+            torch.neg(E)
+            assert torch.overrides.has_torch_function(())
+        assert seen == ["neg", "neg.default"]
+    with Noted():
+        assert not torch.overrides.has_torch_function((E,))
 
 
 def test_a_wrapper_tells_its_form():
@@ -80,8 +217,10 @@ def test_a_wrapper_tells_its_form():
 def test_values_are_asked_for():
     one = Wrapper(torch.tensor(3))
     assert (one.item(), int(one), float(one), bool(one)) == (3, 3, 3.0, True)
-    with pytest.raises((RuntimeError, NotImplementedError, TypeError)):
+    with pytest.raises(RuntimeError, match=r"^\.numpy\(\) is not supported for tensor subclasses\.$"):
         one.numpy()  # its own elements do not exist
+    with pytest.raises(RuntimeError, match=r"^\.tolist\(\) is not supported for tensor subclasses, got Wrapper$"):
+        one.tolist()
 
 
 def test_changes_in_place_return_the_wrapper():
@@ -96,8 +235,12 @@ def test_changes_in_place_return_the_wrapper():
 def test_functions_in_python_are_divided_into_operators():
     seen.clear()
     assert torch.unique(Wrapper(D)).tolist() == list(range(6)) and seen
-    with pytest.raises(NotImplementedError, match="embedding is not divided into operators"):
-        torch.nn.functional.embedding(Wrapper(FIRST), torch.eye(2))
+
+    def halved(x):
+        return torch.overrides.handle_torch_function(halved, (x,), x)
+
+    with pytest.raises(NotImplementedError, match="halved is not divided into operators"):
+        halved(Wrapper(D))
 
 
 def test_several_classes_are_asked_in_order():
@@ -115,14 +258,14 @@ def test_several_classes_are_asked_in_order():
         torch.add(y, 1)
 
 
-def test_tensors_with_elements_answer_too():
-    class Noted(torch.Tensor):
+def test_tensors_with_elements_handle_operators_too():
+    class Quiet(torch.Tensor):
         @classmethod
         def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
             seen.append(str(func))
             return super().__torch_dispatch__(func, types, args, kwargs)
 
-    x = torch.ones(2).as_subclass(Noted)
+    x = torch.ones(2).as_subclass(Quiet)
     seen.clear()
     assert type(x + 1) is torch.Tensor and (x.exp() > 2).tolist() == [True, True]
     assert seen == ["aten.add.Tensor", "aten.exp.default"]
@@ -136,18 +279,13 @@ def test_what_is_no_wrapper():
 
 
 def test_modes_see_every_operator():
-    class Noted(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            seen.append(str(func))
-            return func(*args, **(kwargs or {}))
-
     x = torch.ones(2)
     seen.clear()
     with Noted():
         y = (x + 1) * x
         torch.nn.Linear(2, 2).requires_grad_(False)(x)
         assert y.shape == (2,)
-    assert seen[:2] == ["aten.add.Tensor", "aten.mul.Tensor"] and seen[-1] == "aten.linear.default"
+    assert seen[:2] == ["add.Tensor", "mul.Tensor"] and seen[-1] == "linear.default"
     seen.clear()
     assert (x + 1).tolist() == [2, 2] and seen == []
 

@@ -77,14 +77,29 @@ def aten_name(name: str, args: Sequence[Any], kwargs: dict[str, Any] | None = No
     >>> aten_name("var", (torch.ones(2),)), aten_name("sub", (torch.ones(2), 1))
     ('var.correction', 'sub.Tensor')
     """
-    import rushlight as torch
-
     ending = "_" if name.endswith("_") and not name.endswith("__") else ""
     plain = name.removesuffix(ending) if ending else name
     plain = _ALIASES.get(plain, plain)
     other = _OTHER.get(plain, plain)
-    if "." in other:
-        return other
+    return other if "." in other else f"{other}{ending}.{_overload(name, plain, other, args, kwargs)}"
+
+
+def own_name(name: str, args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> str:
+    """A function's own operator and its overload, also where torch calls another operator for the function's work.
+
+    >>> from rushlight._aten_names import own_name
+    >>> own_name("argsort", (torch.ones(2),)), own_name("sub_", (torch.ones(2), 1))
+    ('argsort.default', 'sub_.Tensor')
+    """
+    ending = "_" if name.endswith("_") and not name.endswith("__") else ""
+    plain = name.removesuffix(ending) if ending else name
+    plain = _ALIASES.get(plain, plain)
+    return f"{plain}{ending}.{_overload(name, plain, plain, args, kwargs)}"
+
+
+def _overload(name: str, plain: str, other: str, args: Sequence[Any], kwargs: dict[str, Any] | None) -> str:
+    import rushlight as torch
+
     # The second tensor, or the number in its place
     second = args[-1] if plain in ("masked_fill", "lerp") and len(args) > 2 else args[1] if len(args) > 1 else None
     overload = _OVERLOADS.get(other, "default")
@@ -102,4 +117,4 @@ def aten_name(name: str, args: Sequence[Any], kwargs: dict[str, Any] | None = No
         overload = "Tensor"
     elif plain == "sort" and "stable" in (kwargs or {}):
         overload = "stable"
-    return f"{other}{ending}.{overload}"
+    return overload

@@ -55,7 +55,7 @@ def __torch_function__(cls, func, types, args=(), kwargs=None):
 
 @_class_method
 def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-    """The default for subclasses of `Tensor`: calls the operator itself. A class with another one answers the operators
+    """The default for subclasses of `Tensor`: calls the operator itself. A class with another one handles the operators
     of torch's registry, ``torch.ops.aten``.
 
     >>> x = torch.Tensor.__torch_dispatch__(torch.ops.aten.neg.default, (torch.Tensor,), (torch.ones(2),))

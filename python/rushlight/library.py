@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import weakref
 from contextlib import contextmanager
 
 import rushlight as torch
 from rushlight._absent import declare
-from rushlight._custom_ops import CustomOpDef as CustomOpDef
-from rushlight._custom_ops import backend_key, define_operator, found, remove_operator
-from rushlight._custom_ops import custom_op as custom_op
-from rushlight._custom_ops import register_autocast as register_autocast
-from rushlight._custom_ops import register_autograd as register_autograd
-from rushlight._custom_ops import register_fake as register_fake
-from rushlight._custom_ops import register_kernel as register_kernel
-from rushlight._custom_ops import register_torch_dispatch as register_torch_dispatch
-from rushlight._custom_ops import register_vmap as register_vmap
 from rushlight._library.opcheck import opcheck as opcheck
 from rushlight._library.operator import registry
+from rushlight._library.register import CustomOpDef as CustomOpDef
+from rushlight._library.register import custom_op as custom_op
+from rushlight._library.register import define_operator, found, remove_operator
+from rushlight._library.register import register_autocast as register_autocast
+from rushlight._library.register import register_autograd as register_autograd
+from rushlight._library.register import register_fake as register_fake
+from rushlight._library.register import register_kernel as register_kernel
+from rushlight._library.register import register_torch_dispatch as register_torch_dispatch
+from rushlight._library.register import register_vmap as register_vmap
 from rushlight._library.schema import infer_schema as infer_schema
 
 TYPE_CHECKING = False
@@ -50,7 +51,29 @@ __all__ = [
 #: The namespaces that a `Library` with `DEF` has taken.
 _defined: set[str] = set()
 
+#: The dispatch keys whose functions run.
+_KEYS = frozenset(
+    """CPU CUDA HIP XLA MPS IPU XPU HPU VE MTIA MAIA Lazy Meta PrivateUse1 Autograd AutogradCPU AutogradCUDA AutogradHIP
+    AutogradXLA AutogradMPS AutogradIPU AutogradXPU AutogradHPU AutogradVE AutogradMTIA AutogradMAIA AutogradLazy AutogradMeta
+    CompositeImplicitAutograd CompositeExplicitAutograd""".split()
+)
+#: Those of torch that rushlight's calls do not pass.
+_UNUSED_KEYS = frozenset(
+    """Undefined BackendSelect Python PythonDispatcher PythonTLSSnapshot Functionalize FuncTorchBatched FuncTorchVmapMode
+    FuncTorchGradWrapper FuncTorchDynamicLayerFrontMode FuncTorchDynamicLayerBackMode ADInplaceOrView AutogradOther
+    AutogradFunctionality AutogradNestedTensor AutogradPrivateUse1 AutogradPrivateUse2 AutogradPrivateUse3 AutocastCPU AutocastCUDA
+    AutocastXLA AutocastMPS AutocastXPU AutocastHPU AutocastMTIA AutocastMAIA AutocastPrivateUse1 Batched VmapMode Conjugate
+    Negative ZeroTensor Named Tracer Dense Sparse SparseCPU SparseCUDA SparseCsrCPU SparseCsrCUDA SparseMeta Quantized
+    QuantizedCPU QuantizedCUDA QuantizedMeta NestedTensor NestedTensorCPU NestedTensorCUDA MkldnnCPU FPGA Vulkan Metal
+    PrivateUse2 PrivateUse3 CompositeExplicitAutogradNonFunctional CompositeImplicitAutogradNestedTensor""".split()
+)
+
 impl_abstract = register_fake
+
+
+def _check_key(key: str) -> None:
+    if key not in _KEYS and key not in _UNUSED_KEYS:
+        raise RuntimeError(f"could not parse dispatch key: {key}")
 
 
 def fallthrough_kernel() -> NoReturn:
@@ -73,7 +96,7 @@ class Library:
 
     Raises:
         ValueError: there is no such kind, or the namespace is torch's own.
-        RuntimeError: another object defines the namespace.
+        RuntimeError: another object defines the namespace, or there is no such dispatch key.
 
     >>> library = torch.library.Library("example_library", "DEF")
     >>> name = library.define("twice(Tensor x) -> Tensor")
@@ -87,6 +110,8 @@ class Library:
             raise ValueError(f"Unsupported kind: {kind}")
         if ns in ("prim", "prims") and kind in ("DEF", "FRAGMENT"):
             raise ValueError(f"{ns} is a reserved namespace. Please try creating a library with another name.")
+        if dispatch_key:
+            _check_key(dispatch_key)
         if kind == "DEF":
             if ns in _defined:
                 raise RuntimeError(
@@ -97,12 +122,22 @@ class Library:
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._names: list[str] = []
         self._taken: list[tuple[str, str]] = []
+        self._finalizer = weakref.finalize(self, _remove, ns, kind, self._names, self._taken)
 
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
-        """Adds an operator by its schema, and returns its name. The other arguments have no effect."""
+        """Adds an operator by its schema, and returns its name. The other arguments have no effect.
+
+        Raises:
+            RuntimeError: the library is of the kind ``"IMPL"``, the text is no schema, or there is an operator of this name.
+            NotImplementedError: the namespace is ``aten``.
+
+        >>> library = torch.library.Library("example_define", "FRAGMENT")
+        >>> library.define("halved(Tensor x, float by=2.0) -> Tensor")
+        'halved'
+        """
         if self.kind == "IMPL":
             raise RuntimeError("A library of the kind IMPL defines no operators.")
         if self.ns == "aten":
@@ -125,12 +160,13 @@ class Library:
 
         Raises:
             TypeError: ``fn`` is not callable.
-            RuntimeError: there is no such operator.
-            NotImplementedError: the operator is one of the engine's own.
+            RuntimeError: there is no such operator, or no such dispatch key.
+            NotImplementedError: the operator is one of the engine's own, or the function of this key would never run.
         """
         if not callable(fn):
             raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
+        _check_key(key)
         name = op_name.name() if isinstance(op_name, torch.ops.OpOverload) else op_name
         qualified = name if "::" in name else f"{self.ns}::{name}"
         if qualified.startswith("aten::"):
@@ -142,18 +178,26 @@ class Library:
         if fn is fallthrough_kernel:
             operator.kernels.pop(key, None)
             return
+        if key not in _KEYS:
+            raise NotImplementedError(
+                f"A function for the dispatch key {key} would never run: rushlight's calls pass no such key."
+            )
         operator.kernels[key] = _with_keys(fn) if with_keyset else fn
         self._taken.append((qualified, key))
 
     def _destroy(self) -> None:
-        for name, key in self._taken:
-            if name in registry:
-                registry[name].kernels.pop(key, None)
-        for name in self._names:
-            remove_operator(name)
-        if self.kind == "DEF":
-            _defined.discard(self.ns)
-        self._names, self._taken = [], []
+        self._finalizer()
+
+
+def _remove(ns: str, kind: str, names: list[str], taken: list[tuple[str, str]]) -> None:
+    """Takes back what a library has registered."""
+    for name, key in taken:
+        if name in registry:
+            registry[name].kernels.pop(key, None)
+    for name in names:
+        remove_operator(name)
+    if kind == "DEF":
+        _defined.discard(ns)
 
 
 def _with_keys(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -215,12 +259,10 @@ def impl(
 
         return register_in
     kinds = [types] if isinstance(types, str) else list(types)
-    keys = ["CompositeExplicitAutograd" if kind == "default" else backend_key(kind) for kind in kinds]
 
     def register(kernel: Callable[..., Any]) -> None:
-        operator = found(qualname)
-        for key in keys:
-            operator.kernels[key] = kernel
+        for kind in kinds:
+            register_kernel(qualname, None if kind == "default" else kind, kernel)
 
     return register if func is None else register(func)
 

@@ -1,4 +1,8 @@
-"""`torch.ops`: operators by the names of torch's registry, `torch.ops.aten.add.Tensor`. They call rushlight's operators."""
+"""`torch.ops`: operators by the names of torch's registry, and those of programs.
+
+A member of ``torch.ops.aten``, such as ``torch.ops.aten.add.Tensor``, calls rushlight's function. A member of another
+namespace calls the functions that a program has registered (`torch.library`).
+"""
 
 from __future__ import annotations
 
@@ -37,6 +41,10 @@ def _alias(self: torch.Tensor) -> torch.Tensor:
     return self.view_as(self)
 
 
+def _lift_fresh(self: torch.Tensor) -> torch.Tensor:
+    return self
+
+
 def _to_copy(self: torch.Tensor, *, pin_memory: Any = None, layout: Any = None, **options: Any) -> torch.Tensor:
     given = {name: value for name, value in options.items() if value is not None}
     return self.to(**given, copy=True)
@@ -51,6 +59,14 @@ def _index(self: torch.Tensor, indices: Any) -> torch.Tensor:
     return self[tuple(slice(None) if index is None else index for index in indices)]
 
 
+def _softmax(self: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
+    return self.softmax(dim)
+
+
+def _log_softmax(self: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
+    return self.log_softmax(dim)
+
+
 def _sparse_mm_reduce_impl(self: torch.Tensor, other: torch.Tensor, reduce: str) -> NoReturn:
     raise NotImplementedError(
         "aten::_sparse_mm_reduce_impl has no form of its own: call torch.sparse.mm with a tensor in the layout sparse CSR."
@@ -63,6 +79,11 @@ _UNNAMED: dict[str, Callable[..., Any]] = {
     "index": _index,
     "slice": _slice,
     "_local_scalar_dense": torch.Tensor.item,
+    "_log_softmax": _log_softmax,
+    "_softmax": _softmax,
+    "_unsafe_view": torch.Tensor.view,
+    "lift_fresh": _lift_fresh,
+    "unfold": torch.Tensor.unfold,
     "_pin_memory": torch.Tensor.pin_memory,
     "_sparse_addmm": load("rushlight.sparse").addmm,
     "_sparse_mm_reduce_impl": _sparse_mm_reduce_impl,
@@ -79,11 +100,10 @@ class OpOverload:
         self.__name__ = f"{overloadpacket.__name__}.{name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _overridden(args):
-            dispatch = load("rushlight._torch_dispatch")
-            kinds = dispatch.handlers(args, kwargs)
-            if kinds:
-                return dispatch.answer(self, kinds, args, kwargs)
+        if _overridden((*args, *kwargs.values()) if kwargs else args):
+            handled = load("rushlight._torch_dispatch").handle(self, args, kwargs)
+            if handled is not None:
+                return handled[0]
         operator = self._operator
         return self.overloadpacket._run(args, kwargs) if operator is None else operator(*args, **kwargs)
 
@@ -134,7 +154,7 @@ class OpOverloadPacket:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _overridden(args) and self._function is not None:
-            name = load("rushlight._aten_names").aten_name(self.__name__, args, kwargs)
+            name = load("rushlight._aten_names").own_name(self.__name__, args, kwargs)
             return getattr(self, name.partition(".")[2])(*args, **kwargs)
         return self._run(args, kwargs)
 
@@ -172,31 +192,41 @@ class _OpNamespace(ModuleType):
         self._name = name
 
     def __getattr__(self, name: str) -> OpOverloadPacket:
-        function = None if name.startswith("__") else _find_in(self._name, name)
+        function = None if name.startswith("__") else _function_of(self._name, name)
         if function is None:
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
         value = self.__dict__[name] = OpOverloadPacket(self._name, name, function)
         return value
 
 
-def _find_in(namespace: str, name: str) -> Callable[..., Any] | None:
+def _function_of(namespace: str, name: str) -> Callable[..., Any] | None:
+    """The function that a member of a namespace calls, or None."""
     if namespace == "quantized":
         found = getattr(load("rushlight._quantized_ops"), name, None)
         return found if callable(found) and not name.startswith("_") else None
     if namespace == "profiler":
         ranges = load("rushlight.profiler._record_ops")
         return getattr(ranges, name) if name in ranges.__all__ else None
-    return _find(name) if namespace == "aten" else None
+    return _aten_function(name) if namespace == "aten" else None
 
 
-def _find(name: str) -> Callable[..., Any] | None:
+def _aten_function(name: str) -> Callable[..., Any] | None:
+    """The function or method of rushlight that does the work of an operator of torch's registry, or None."""
     if name in _UNNAMED:
         return _UNNAMED[name]
+    space, _, rest = name.partition("_")
+    if space in ("fft", "linalg", "special") and rest:
+        return load("rushlight._C")._functions[space].get(rest) or _named(getattr(torch, space), rest)
     for place in (torch, load("rushlight.nn.functional"), load("rushlight._C")._functions[""], torch.Tensor):
-        found = place.get(name) if isinstance(place, dict) else getattr(place, name, None)
-        if callable(found) and not isinstance(found, (type, ModuleType)):
+        found = _named(place, name)
+        if found is not None:
             return found
     return None
+
+
+def _named(place: Any, name: str) -> Callable[..., Any] | None:
+    found = place.get(name) if isinstance(place, dict) else getattr(place, name, None)
+    return found if callable(found) and not isinstance(found, (type, ModuleType)) else None
 
 
 def __getattr__(name: str) -> _OpNamespace:

@@ -47,10 +47,15 @@ __all__ = [
 
 
 class _Modes(local):
-    """The active modes of a thread. The innermost is last."""
+    """The active modes of a thread. The innermost is last. Those of ``__torch_dispatch__`` come after all others."""
 
     def __init__(self) -> None:
         self.stack: list[TorchFunctionMode] = []
+        self.dispatch: list[Any] = []
+
+    def expect(self) -> None:
+        """Has the engine ask for handlers as long as there is a mode."""
+        _C._expect_overrides(len(self.stack) + len(self.dispatch))
 
 
 _modes = _Modes()
@@ -77,14 +82,14 @@ class TorchFunctionMode:
 
     def __enter__(self) -> TorchFunctionMode:
         _modes.stack.append(self)
-        _C._expect_overrides(len(_modes.stack))
+        _modes.expect()
         return self
 
     def __exit__(self, *exception: object) -> None:
         if not _modes.stack:
             raise RuntimeError("trying to pop from empty mode stack")
         _modes.stack.pop()
-        _C._expect_overrides(len(_modes.stack))
+        _modes.expect()
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
@@ -106,12 +111,46 @@ def _outside() -> Iterator[None]:
     """Deactivates the innermost mode while it handles a call, so that calls go to the outer modes."""
     inner = _modes.stack
     _modes.stack = inner[:-1]
-    _C._expect_overrides(len(_modes.stack))
+    _modes.expect()
     try:
         yield
     finally:
         _modes.stack = inner
-        _C._expect_overrides(len(inner))
+        _modes.expect()
+
+
+def active_dispatch_modes() -> list[Any]:
+    """The modes of this thread that handle operators. The innermost is last."""
+    return _modes.dispatch if _C._overridden(()) else []
+
+
+def enter_dispatch_mode(mode: Any) -> None:
+    _modes.dispatch = [*_modes.dispatch, mode]
+    _modes.expect()
+
+
+def leave_dispatch_mode() -> None:
+    """
+    Raises:
+        IndexError: no mode is active.
+    """
+    if not _modes.dispatch:
+        raise IndexError("pop from an empty deque")
+    _modes.dispatch = _modes.dispatch[:-1]
+    _modes.expect()
+
+
+@contextmanager
+def without_dispatch_modes(outer: int) -> Iterator[None]:
+    """Deactivates the modes that handle operators in the block, but so many of the outer ones."""
+    before = _modes.dispatch
+    _modes.dispatch = before[:outer]
+    _modes.expect()
+    try:
+        yield
+    finally:
+        _modes.dispatch = before
+        _modes.expect()
 
 
 def _overloaded(arguments: Iterable[Any]) -> list[Any]:
@@ -202,6 +241,8 @@ def _first(
 ) -> Any:
     types = tuple(map(type, overloaded))
     refused = []
+    if not overloaded and not _modes.stack:
+        return load("rushlight._torch_dispatch").divide(func, args, kwargs)
     if _modes.stack:
         mode = _modes.stack[-1]
         with _outside():
@@ -227,7 +268,7 @@ def _first(
     )
 
 
-def answers_operators(kind: type) -> bool:
+def handles_operators(kind: type) -> bool:
     """Whether a class has a ``__torch_dispatch__`` of its own."""
     found, own = getattr(kind, "__torch_dispatch__", None), Tensor.__torch_dispatch__
     return found is not None and getattr(found, "__func__", found) is not getattr(own, "__func__", own)
@@ -248,8 +289,8 @@ def _default(
     """`Tensor.__torch_function__`: calls the function and converts its results to ``cls``."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
-    if answers_operators(cls):
-        return load("rushlight._torch_dispatch").call(func, args, kwargs)
+    if handles_operators(cls):
+        return load("rushlight._torch_dispatch").divide(func, args, kwargs)
     with _C.DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
     if cls is Tensor or func in get_default_nowrap_functions():
@@ -273,7 +314,7 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     >>> torch.overrides.has_torch_function((torch.ones(1), 2))
     False
     """
-    return _C._overridden(()) or any(map(_C._overrides, relevant_args))
+    return bool(_modes.stack and _C._overridden(())) or any(map(_C._overrides, relevant_args))
 
 
 def has_torch_function_unary(tensor: Any) -> bool:

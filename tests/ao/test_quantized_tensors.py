@@ -171,3 +171,23 @@ def test_the_engine_has_a_name():
     backend.engine = "x86"
     with pytest.raises(RuntimeError, match="qnnpack is not supported"):
         backend.engine = "qnnpack"
+
+
+def test_classes_of_programs_are_swapped():
+    class Observed(torch.nn.ReLU):
+        pass
+
+    class Replaced(torch.nn.Identity):
+        @classmethod
+        def from_observed(cls, observed):
+            made = cls()
+            made.source = observed
+            return made
+
+    module = Observed()
+    swap = torch.ao.quantization.swap_module
+    assert swap(module, {}, {Observed: Replaced}) is module, "it has no configuration"
+    module.qconfig = torch.ao.quantization.default_qconfig
+    module.register_forward_hook(lambda module, args, output: output + 1)
+    made = swap(module, {}, {Observed: Replaced})
+    assert type(made) is Replaced and made.source is module and made(torch.ones(1)).item() == 2

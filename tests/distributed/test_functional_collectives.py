@@ -43,7 +43,7 @@ def _gradients(rank):
     (functional.all_gather_tensor_autograd(x, 0, group) * weight).sum().backward()
     assert torch.equal(x.grad, 2 * weight[2 * rank : 2 * rank + 2])
     x.grad = None
-    (functional.reduce_scatter_tensor_autograd(x, "avg", 0, group) * (rank + 1)).sum().backward()
+    (functional.reduce_scatter_tensor_autograd(x, "AVG", 0, group) * (rank + 1)).sum().backward()
     assert torch.equal(x.grad, torch.tensor([[0.5, 0.5], [1.0, 1.0]]))
     x.grad = None
     (functional.all_to_all_single_autograd(x, None, None, group) * (rank + 1)).sum().backward()

@@ -134,7 +134,7 @@ def opcheck(
     >>> torch.library.opcheck(op, (torch.ones(1),), test_utils="test_schema")
     {'test_schema': 'SUCCESS'}
     """
-    from rushlight._custom_ops import found
+    from rushlight._library.register import found
 
     operator, results = found(op), {}
     for name in (test_utils,) if isinstance(test_utils, str) else test_utils:

@@ -63,19 +63,20 @@ def reduce_add(inputs: Sequence[Tensor], destination: Any = None) -> Tensor:
         destination: the GPU of the sum, by default the current one.
 
     Raises:
-        RuntimeError: there are no tensors, their shapes differ, or one is not on a GPU.
-        ValueError: none of them is on the destination.
+        RuntimeError: there are no tensors, or none of them is on the destination.
+        AssertionError: a tensor is not on a GPU.
+        ValueError: their shapes differ.
     """
     target = _card(destination)
     if not inputs:
         raise RuntimeError("reduce_add expects at least one input")
-    for tensor in inputs:
+    for place, tensor in enumerate(inputs):
         if not tensor.is_cuda:
-            raise RuntimeError("reduce_add expects all inputs to be on GPUs")
+            raise AssertionError(f"reduce_add expects all inputs to be on GPUs, but input {place} is on CPU")
         if tensor.shape != inputs[0].shape:
             got = "x".join(map(str, tensor.shape))
             expected = "x".join(map(str, inputs[0].shape))
-            raise ValueError(f"input has invalid size: got {got}, but expected {expected}")
+            raise ValueError(f"input {place} has invalid size: got {got}, but expected {expected}")
     if all(tensor.device != target for tensor in inputs):
         raise RuntimeError("reduce_add expects destination to be on the same GPU with one of the tensors")
     with torch.no_grad():

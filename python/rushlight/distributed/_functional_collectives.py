@@ -82,7 +82,12 @@ def broadcast(self, src, group, tag=""):
 
 
 def all_reduce(self, reduceOp, group, tag=""):
-    """The reduction over all ranks: ``"sum"``, ``"avg"``, ``"max"`` and so on."""
+    """The reduction over all ranks: ``"sum"``, ``"avg"``, ``"max"`` and so on, in small or capital letters.
+
+    Raises:
+        ValueError: there is no such reduction.
+        RuntimeError: in the backward pass, if the reduction is neither a sum nor a mean.
+    """
     total = functional.all_reduce(self, _op(reduceOp), _group(group))
     return total if reduceOp.lower() in ("sum", "avg") else _WithoutGradient.apply("all_reduce", reduceOp, total)
 
@@ -110,6 +115,7 @@ def reduce_scatter_tensor(self, reduceOp, scatter_dim, group, tag=""):
 
     Raises:
         AssertionError: the size of the dimension is not a multiple of the number of ranks.
+        ValueError: there is no such reduction.
         RuntimeError: in the backward pass, if the reduction is neither a sum nor a mean.
     """
     group = _group(group)
@@ -118,14 +124,13 @@ def reduce_scatter_tensor(self, reduceOp, scatter_dim, group, tag=""):
             f"input dimension {scatter_dim} ({self.size(scatter_dim)} must be a multiple of group_size {group.size()})"
         )
     parts = [part.contiguous() for part in self.chunk(group.size(), scatter_dim)]
+    op = reduceOp.lower()
     total = functional.reduce_scatter(
-        torch.empty_like(parts[0]), parts, ReduceOp.SUM if reduceOp == "avg" else _op(reduceOp), group
+        torch.empty_like(parts[0]), parts, ReduceOp.SUM if op == "avg" else _op(op), group
     )
-    if reduceOp.lower() == "sum":
+    if op == "sum":
         return total
-    return (
-        total / group.size() if reduceOp == "avg" else _WithoutGradient.apply("reduce_scatter_tensor", reduceOp, total)
-    )
+    return total / group.size() if op == "avg" else _WithoutGradient.apply("reduce_scatter_tensor", reduceOp, total)
 
 
 class _WithoutGradient(Function):

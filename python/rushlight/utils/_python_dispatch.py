@@ -1,9 +1,9 @@
-"""Modes that answer the operators of torch's registry, and questions about classes of tensors that wrap others."""
+"""Modes that handle the operators of torch's registry, and questions about classes of tensors that wrap others."""
 
 from __future__ import annotations
 
 import rushlight as torch
-from rushlight.overrides import TorchFunctionMode
+from rushlight.overrides import enter_dispatch_mode, leave_dispatch_mode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass", "is_traceable_wrapper_subclass_type"]
 
 
-class TorchDispatchMode(TorchFunctionMode):
+class TorchDispatchMode:
     """A context that intercepts the operators of torch's registry. Subclasses define
     ``__torch_dispatch__(self, func, types, args=(), kwargs=None)``, in which the mode is not active.
 
@@ -29,19 +29,12 @@ class TorchDispatchMode(TorchFunctionMode):
     aten.add.Tensor
     """
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        from rushlight._torch_dispatch import overload_of
+    def __enter__(self) -> TorchDispatchMode:
+        enter_dispatch_mode(self)
+        return self
 
-        found = overload_of(func, args, kwargs or {})
-        if found is None:
-            inner = getattr(func, "__wrapped__", None)
-            if inner is None:
-                return func(*args, **(kwargs or {}))
-            # The operators of a function in Python are intercepted one by one.
-            with self:
-                return inner(*args, **(kwargs or {}))
-        overload, args, kwargs = found
-        return self.__torch_dispatch__(overload, types, args, kwargs)
+    def __exit__(self, *exception: object) -> None:
+        leave_dispatch_mode()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **(kwargs or {}))

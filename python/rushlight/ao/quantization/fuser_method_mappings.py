@@ -65,6 +65,11 @@ def fuse_conv_bn_relu(is_qat: bool, conv: Any, bn: Any, relu: Any) -> Any:
 
     Raises:
         AssertionError: they have different modes, or in training other numbers of channels.
+
+    >>> layers = torch.nn.Conv2d(1, 2, 3).eval(), torch.nn.BatchNorm2d(2).eval(), torch.nn.ReLU().eval()
+    >>> fused = torch.ao.quantization.fuse_conv_bn_relu(False, *layers)
+    >>> type(fused).__name__, fused(torch.ones(1, 1, 4, 4)).shape
+    ('ConvReLU2d', torch.Size([1, 2, 2, 2]))
     """
     if not conv.training == bn.training == relu.training:
         raise AssertionError("Conv and BN both must be in the same mode (train or eval).")
@@ -79,6 +84,10 @@ def fuse_linear_bn(is_qat: bool, linear: Any, bn: Any) -> Any:
 
     Raises:
         AssertionError: they have different modes, or in training other numbers of features.
+
+    >>> fused = torch.ao.quantization.fuse_linear_bn(False, torch.nn.Linear(3, 2).eval(), torch.nn.BatchNorm1d(2).eval())
+    >>> fused
+    Linear(in_features=3, out_features=2, bias=True)
     """
     _check_modes(linear, bn, "Linear")
     if not is_qat:
@@ -94,6 +103,11 @@ def fuse_convtranspose_bn(is_qat: bool, convt: Any, bn: Any) -> Any:
     Raises:
         AssertionError: they have different modes.
         Exception: it is for training.
+
+    >>> layers = torch.nn.ConvTranspose1d(1, 2, 3).eval(), torch.nn.BatchNorm1d(2).eval()
+    >>> fused = torch.ao.quantization.fuse_convtranspose_bn(False, *layers)
+    >>> fused(torch.ones(1, 1, 4)).shape
+    torch.Size([1, 2, 6])
     """
     _check_modes(convt, bn, "ConvTranspose")
     if is_qat:

@@ -68,12 +68,28 @@ def propagate_qconfig_(module: nn.Module, qconfig_dict: Any = None, prepare_cust
 def swap_module(
     mod: Any, mapping: dict[Any, Any], custom_module_class_mapping: Any = None, use_precomputed_fake_quant: bool = False
 ) -> Any:
-    """The quantised module for a module with a configuration, or the module itself if there is none."""
+    """The quantised module for a module with a configuration, or the module itself if there is none.
+
+    Args:
+        mod: the module.
+        mapping: the classes and those that replace them, by their ``from_float``.
+        custom_module_class_mapping: the same for classes with ``from_observed``. It comes first.
+        use_precomputed_fake_quant: has no effect.
+
+    >>> torch.ao.quantization.swap_module(torch.nn.ReLU(), {})
+    ReLU()
+    """
+    custom = (custom_module_class_mapping or {}).get(type(mod))
+    if getattr(mod, "qconfig", None) is not None and custom is not None:
+        return _with_hooks(mod, custom.from_observed(mod))
     kind = mapping.get(type(mod))
     if getattr(mod, "qconfig", None) is None or kind is None:
         return mod
-    made = kind.from_float(mod)
-    # Hooks of the module stay, except that of the observer.
+    return _with_hooks(mod, kind.from_float(mod))
+
+
+def _with_hooks(mod: Any, made: Any) -> Any:
+    """The quantised module with the hooks of the module, except that of the observer."""
     for hook in mod._forward_pre_hooks.values():
         made.register_forward_pre_hook(hook)
     for hook in mod._forward_hooks.values():
@@ -121,6 +137,9 @@ def convert(
         is_reference: must be False.
         convert_custom_config_dict, use_precomputed_fake_quant: have no effect.
 
+    Raises:
+        NotImplementedError: `is_reference` is true.
+
     >>> model = torch.ao.quantization.QuantWrapper(torch.nn.Linear(2, 3)).eval()
     >>> model.qconfig = torch.ao.quantization.default_qconfig
     >>> prepared = torch.ao.quantization.prepare(model)
@@ -162,9 +181,12 @@ def quantize_dynamic(
 
     Args:
         qconfig_spec: the classes or the names of the modules, or a dictionary from them to configurations.
-        dtype: that of the weights, ``torch.qint8`` or ``torch.float16``.
+        dtype: that of the weights: ``torch.qint8`` or ``torch.float16``, or ``torch.quint8`` for embeddings.
         mapping: the classes and those that replace them.
         inplace: changes the model itself, and not a copy.
+
+    Raises:
+        ValueError: `dtype` is another one, and `qconfig_spec` is no dictionary.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
     >>> torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)

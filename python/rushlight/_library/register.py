@@ -235,6 +235,9 @@ def register_autograd(
 ) -> None:
     """Registers the derivative of an operator.
 
+    Raises:
+        RuntimeError: the operator changes an argument, or programs have defined no such operator.
+
     >>> op = torch.library.custom_op("example::five", lambda x: x * 5, mutates_args=(), schema="(Tensor x) -> Tensor")
     >>> torch.library.register_autograd("example::five", lambda ctx, gradient: gradient * 5)
     >>> x = torch.ones(1, requires_grad=True)

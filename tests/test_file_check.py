@@ -1,0 +1,72 @@
+"""Checks of texts (`torch.testing.FileCheck`)."""
+
+import pytest
+
+from rushlight.testing import FileCheck
+
+TEXT = "alpha beta\ngamma delta\nepsilon beta\n"
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        FileCheck().check("beta").check("gamma"),
+        FileCheck().check("alpha").check_same("beta"),
+        FileCheck().check("alpha").check_next("gamma"),
+        FileCheck().check_not("zeta"),
+        FileCheck().check("gamma").check_not("alpha"),
+        FileCheck().check_count("beta", 2),
+        FileCheck().check_count("beta", 2, exactly=True),
+        FileCheck().check_dag("gamma").check_dag("alpha").check("epsilon"),
+        FileCheck().check_regex("g.*a"),
+    ],
+    ids=str,
+)
+def test_checks_that_hold(check):
+    assert check.run(TEXT) is None
+
+
+@pytest.mark.parametrize(
+    "check, told",
+    [
+        (FileCheck().check("gamma").check("alpha"), 'Expected to find "alpha" but did not find it'),
+        (FileCheck().check("alpha").check_same("gamma"), 'Expected to not find "\\n" but found it'),
+        (FileCheck().check("alpha").check_next("epsilon"), 'Expected to not find "\\n" but found it'),
+        (FileCheck().check("alpha").check_next("beta"), 'Expected to find "\\n" but did not find it'),
+        (FileCheck().check_not("beta"), 'Expected to not find "beta" but found it'),
+        (
+            FileCheck().check("alpha").check_not("delta").check("epsilon"),
+            'Expected to not find "delta" but found it',
+        ),
+        (FileCheck().check_count("beta", 1, exactly=True), 'Expected to not find "beta" but found it'),
+        (FileCheck().check_count("beta", 3), 'Expected to find "beta" but did not find it'),
+        (FileCheck().check_dag("gamma").check_dag("zz"), 'Expected to find "zz" but did not find it'),
+        (FileCheck().check_regex("zz+"), 'Expected to find regex "zz+" but did not find it'),
+        (FileCheck(), "No checks have been added"),
+    ],
+    ids=str,
+)
+def test_checks_that_fail(check, told):
+    with pytest.raises(RuntimeError) as caught:
+        check.run(TEXT)
+    assert str(caught.value).startswith(told)
+
+
+def test_checks_in_comments():
+    FileCheck().run("# CHECK: alpha\n# CHECK-NOT: foo\n# CHECK-NEXT: gamma", TEXT)
+    FileCheck().run("# CHECK-COUNT-2: beta\n", TEXT)
+    with pytest.raises(RuntimeError, match="From CHECK-NOT: beta"):
+        FileCheck().run("# CHECK-COUNT-EXACTLY-1: beta\n", TEXT)
+    with pytest.raises(RuntimeError, match="CHECK-MAYBE"):
+        FileCheck().run("# CHECK-MAYBE: beta\n", TEXT)
+
+
+def test_highlighted_text():
+    FileCheck().check_source_highlighted("beta").run("x beta\n  ~~~~\n")
+    with pytest.raises(RuntimeError, match='Expected to find "beta"highlighted but it is not'):
+        FileCheck().check_source_highlighted("beta").run("x beta\n  ~~~ \n")
+
+
+def test_checks_that_never_run_say_so(capsys):
+    FileCheck().check("a")
+    assert capsys.readouterr().out == "You have not run this instance of FileCheck!\nFileCheck checks:\n\tCHECK: a\n"
