@@ -328,3 +328,11 @@ def test_facts_are_added_to_a_text():
     assert add("t([1\n1]", ["a=1"], 2, True) == "t([1\n1],\n  a=1)" and add("t", [], 2, True) == "t)"
     assert add("x" * 75, ["ab"], 7, False) == "x" * 75 + ",\n       ab)"
     assert add("x" * 74, ["ab"], 7, False) == "x" * 74 + ", ab)"
+
+
+def test_a_mode_needs_a_method():
+    class Mode(torch.utils._python_dispatch.TorchDispatchMode):
+        pass
+
+    with pytest.raises(NotImplementedError, match="Mode has no __torch_dispatch__"), Mode():
+        torch.ones(2) + 1

@@ -5,6 +5,8 @@ The integers and the quantizer are the engine's (`_C._quantized_over`). Here are
 
 from __future__ import annotations
 
+import math
+
 import rushlight as torch
 from rushlight import _C
 from rushlight._overridable import overridable
@@ -91,12 +93,21 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: torch.dtype, reduce_range:
         dtype: ``torch.quint8`` or ``torch.qint8``.
         reduce_range: uses seven bits, so that sums of two products fit in sixteen.
 
+    Raises:
+        RuntimeError: the input has no elements, NaN or infinities, or the dtype is another one.
+
     >>> torch.quantize_per_tensor_dynamic(torch.tensor([-1.0, 2.0]), torch.quint8, False).q_zero_point()
     85
     """
     if dtype not in (torch.quint8, torch.qint8):
         raise RuntimeError("dtype {} not supported".format({torch.qint32: "QInt32"}.get(dtype, dtype)))
-    low, high = (float(end) for end in input.aminmax()) if input.numel() else (0.0, 0.0)
+    low, high = float(input.min()), float(input.max())
+    if not low <= high:
+        raise RuntimeError("In ChooseQuantizationParams, min should be less than or equal to max\n  The input has NaN.")
+    if low == -math.inf or high == math.inf:
+        raise RuntimeError(
+            "quantize_tensor_per_tensor_affine zero_point -2147483648 is below lower bound.\n  The input has infinities."
+        )
     least, most = limits(dtype)
     if reduce_range:
         least, most = int(least / 2), int(most / 2)

@@ -191,3 +191,16 @@ def test_classes_of_programs_are_swapped():
     module.register_forward_hook(lambda module, args, output: output + 1)
     made = swap(module, {}, {Observed: Replaced})
     assert type(made) is Replaced and made.source is module and made(torch.ones(1)).item() == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ([1.0, float("nan")], "In ChooseQuantizationParams, min should be less than or equal to max"),
+        ([1.0, float("inf")], "zero_point -2147483648 is below lower bound"),
+        ([], "Expected reduction dim to be specified for input.numel\\(\\) == 0"),
+    ],
+)
+def test_a_range_has_two_finite_ends(values, sentence):
+    with pytest.raises(RuntimeError, match=sentence):
+        torch.quantize_per_tensor_dynamic(torch.tensor(values), torch.quint8, False)

@@ -152,3 +152,9 @@ def test_subclasses_see_the_states_pass(kind):
     seen.clear()
     module(rnn.pack_sequence(sequences(torch.float32), enforce_sorted=False))
     assert seen == [[2, 0, 3, 1]]
+
+
+def test_a_cell_takes_a_pair_of_states():
+    sentence = r"lstm_cell\(\): argument 'hx' \(position 2\) must be tuple of Tensors, not Tensor"
+    with pytest.raises(TypeError, match=sentence):
+        nn.LSTMCell(3, 4)(torch.rand(2, 3), torch.rand(2, 4))

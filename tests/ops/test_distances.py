@@ -65,3 +65,13 @@ def test_the_greatest_distance_gives_every_place_its_gradient():
         assert found.tolist() == [[-1, 1, 1], [-1, 1, 1], [2, -3, 0], [0, 1, -2]]
     nan = torch.tensor([[1, math.nan, 1], [0, 0, 0]])
     assert all(F.pdist(nan, p).isnan() for p in (0.0, 1.0, 2.0, math.inf))
+
+
+@pytest.mark.parametrize("p, expected", [(1.0, [1.0, math.nan, 1.0]), (math.inf, [math.nan] * 3)])
+def test_gradients_of_nan_are_nan(p, expected):
+    x = torch.tensor([[1, math.nan, 1]], requires_grad=True)
+    torch.cdist(x, torch.zeros(1, 3), p).sum().backward()
+    assert str(x.grad[0].tolist()) == str(expected)
+    x = torch.tensor([[1, math.inf, 1]], requires_grad=True)
+    torch.cdist(x, torch.zeros(1, 3), p).sum().backward()
+    assert x.grad[0].tolist() == ([1.0, 1.0, 1.0] if p == 1 else [0.0, 1.0, 0.0])

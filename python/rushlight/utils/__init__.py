@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        if name in _SUBMODULES or name in ("_pytree", "_cxx_pytree"):
+        if name in _SUBMODULES or name in ("_pytree", "_cxx_pytree", "_python_dispatch"):
             return _load(f"{__name__}.{name}")
         if name == "swap_tensors":
             globals()[name] = found = _load(f"{__name__}._swap").swap_tensors

@@ -37,7 +37,9 @@ class TorchDispatchMode:
         leave_dispatch_mode()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {}))
+        raise NotImplementedError(
+            f"{type(self).__name__} has no __torch_dispatch__(self, func, types, args=(), kwargs=None)"
+        )
 
 
 def is_traceable_wrapper_subclass(t: object) -> bool:

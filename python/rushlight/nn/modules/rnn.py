@@ -524,6 +524,11 @@ class LSTMCell(RNNCellBase):
         return torch.lstm_cell(input, state, *self._weights)
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        if isinstance(hx, torch.Tensor):
+            raise TypeError(
+                "lstm_cell(): argument 'hx' (position 2) must be tuple of Tensors, not Tensor\n"
+                "  It is a pair: (hidden state, cell state)."
+            )
         hidden, cell = self._stepped(input, hx, ["hx[0]", "hx[1]"])
         return hidden, cell
 

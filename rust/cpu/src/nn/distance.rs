@@ -247,7 +247,8 @@ multiversion! {
         out: *mut T,
     ) {
         let zero = T::narrow(0.0);
-        let signed = |weight: T, x: T| if x > zero { weight } else if x < zero { zero - weight } else { zero };
+        // The last case is zero or NaN.
+        let signed = |weight: T, x: T| if x > zero { weight } else if x < zero { zero - weight } else { x + zero };
         // SAFETY: guaranteed by the caller (see `# Safety`).
         unsafe {
             match norm {
@@ -255,7 +256,12 @@ multiversion! {
                 Norm::Sum => sum_slopes(own, row, width, columns, count, out, |weight, x, _| signed(weight, x)),
                 Norm::Euclid => sum_slopes(own, row, width, columns, count, out, |weight, x, _| weight * x),
                 Norm::Greatest => sum_slopes(own, row, width, columns, count, out, |weight, x, farthest| {
-                    if x.abs() == farthest { signed(weight, x) } else { zero }
+                    // A distance that is NaN has no farthest elements.
+                    match x.abs() == farthest {
+                        true => signed(weight, x),
+                        false if farthest.wide().is_nan() => farthest,
+                        false => zero,
+                    }
                 }),
             }
         }
