@@ -204,3 +204,12 @@ def test_classes_of_programs_are_swapped():
 def test_a_range_has_two_finite_ends(values, sentence):
     with pytest.raises(RuntimeError, match=sentence):
         torch.quantize_per_tensor_dynamic(torch.tensor(values), torch.quint8, False)
+
+
+def test_numbers_are_quantised_when_they_are_assigned():
+    q = torch.quantize_per_tensor(torch.arange(3.0), 1.0, 0, torch.quint8)
+    for number, integer in [(2.0, 2), (2, 2), (300, 255), (-5, 0), (float("inf"), 255), (1.6, 2), (True, 1)]:
+        q[0] = number
+        assert q.int_repr().tolist() == [integer, 1, 2]
+    with pytest.raises(NotImplementedError, match=r"Use x.dequantize\(\) for the numbers"):
+        q.sum()

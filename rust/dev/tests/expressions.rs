@@ -77,7 +77,10 @@ fn compiled(wrappers: &[String]) -> Vec<Library> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
     let pieces = wrappers.chunks(wrappers.len().div_ceil(4)).enumerate().map(|(n, part)| {
         let (source, object) = (folder.join(format!("rows_{n}.cpp")), folder.join(format!("rows_{n}.so")));
-        let text = format!("#include \"expressions.cuh\"\nusing namespace rushlight;\n{}", part.concat());
+        let text = format!(
+            "#include <cmath>\n#include <cstring>\n#include \"expressions.cuh\"\nusing namespace rushlight;\n{}",
+            part.concat()
+        );
         std::fs::write(&source, text).expect("a file in the folder of the tests");
         let mut command = Command::new(&compiler);
         command.args([

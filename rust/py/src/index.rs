@@ -280,8 +280,10 @@ fn assigned(own: &Tensor, value: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     }
     match exact(value)? {
         Some(number) => {
-            create::check_fits(number, own.dtype()).map_err(raise)?;
-            create::scalar_of(number, own.dtype(), own.device()).map_err(raise)
+            // Numbers for a quantised tensor are quantised when they are copied.
+            let dtype = if own.is_quantized() { DType::F32 } else { own.dtype() };
+            create::check_fits(number, dtype).map_err(raise)?;
+            create::scalar_of(number, dtype, own.device()).map_err(raise)
         }
         None => Err(PyTypeError::new_err(format!(
             "can't assign a {} to a torch.{}Tensor",

@@ -37,10 +37,10 @@ pub fn unsupported_by(name: &str, backend: &str) -> Error {
             "Could not run 'aten::{name}' with arguments from the '{backend}' backend. This could be because the operator doesn't exist for this backend, or was omitted during the selective/custom build process (if using custom build)."
         ),
     )
-    .hint(if backend == "SparseCPU" {
-        "Use x.to_dense() for all elements, or x.coalesce().values() for the stored ones."
-    } else {
-        HINT
+    .hint(match backend {
+        "SparseCPU" => "Use x.to_dense() for all elements, or x.coalesce().values() for the stored ones.",
+        "QuantizedCPU" => "Use x.dequantize() for the numbers, or x.int_repr() for the integers.",
+        _ => HINT,
     })
 }
 
