@@ -359,7 +359,9 @@ mod tests {
 
     /// A file of three pages of ones, already unlinked.
     fn ones() -> File {
-        let path = std::env::temp_dir().join(format!("rushlight-mapped-{}-{:p}", std::process::id(), &PAGE));
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("rushlight-mapped-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
         std::fs::write(&path, [1u8; 3 * 4096]).unwrap();
         let file = File::options().read(true).write(true).open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
