@@ -101,7 +101,8 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: torch.dtype, reduce_range:
     """
     if dtype not in (torch.quint8, torch.qint8):
         raise RuntimeError("dtype {} not supported".format({torch.qint32: "QInt32"}.get(dtype, dtype)))
-    low, high = float(input.min()), float(input.max())
+    # Without elements `min` has the error.
+    low, high = (float(end) for end in (input.aminmax() if input.numel() else (input.min(), input.max())))
     if not low <= high:
         raise RuntimeError("In ChooseQuantizationParams, min should be less than or equal to max\n  The input has NaN.")
     if low == -math.inf or high == math.inf:
