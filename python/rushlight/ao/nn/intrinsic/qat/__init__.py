@@ -193,7 +193,14 @@ class LinearBn1d(_Normalised, nn.Linear):
         )
 
 
-class LinearReLU(qat.Linear):
+class _WithoutNegatives(nn.Module):
+    """Replaces the negative results of the class behind it by zero."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input).relu()
+
+
+class LinearReLU(_WithoutNegatives, qat.Linear):
     """A linear layer without negative results, for training.
 
     >>> layer = torch.ao.nn.intrinsic.qat.LinearReLU(2, 3, qconfig=torch.ao.quantization.default_qat_qconfig)
@@ -203,17 +210,11 @@ class LinearReLU(qat.Linear):
 
     _FLOAT_MODULE = intrinsic.LinearReLU
 
-    def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input).relu()
 
-
-class ConvReLU1d(qat.Conv1d):
+class ConvReLU1d(_WithoutNegatives, qat.Conv1d):
     """A convolution of 1 dimension without negative results, for training."""
 
     _FLOAT_MODULE = intrinsic.ConvReLU1d
-
-    def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input).relu()
 
 
 class ConvBn1d(_ConvBnNd, nn.Conv1d):
@@ -228,13 +229,10 @@ class ConvBnReLU1d(ConvBn1d):
     _FLOAT_MODULE, _with_relu = intrinsic.ConvBnReLU1d, True
 
 
-class ConvReLU2d(qat.Conv2d):
+class ConvReLU2d(_WithoutNegatives, qat.Conv2d):
     """A convolution of 2 dimensions without negative results, for training."""
 
     _FLOAT_MODULE = intrinsic.ConvReLU2d
-
-    def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input).relu()
 
 
 class ConvBn2d(_ConvBnNd, nn.Conv2d):
@@ -249,13 +247,10 @@ class ConvBnReLU2d(ConvBn2d):
     _FLOAT_MODULE, _with_relu = intrinsic.ConvBnReLU2d, True
 
 
-class ConvReLU3d(qat.Conv3d):
+class ConvReLU3d(_WithoutNegatives, qat.Conv3d):
     """A convolution of 3 dimensions without negative results, for training."""
 
     _FLOAT_MODULE = intrinsic.ConvReLU3d
-
-    def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input).relu()
 
 
 class ConvBn3d(_ConvBnNd, nn.Conv3d):
