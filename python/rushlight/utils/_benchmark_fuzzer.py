@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -91,10 +90,6 @@ class FuzzedParameter:
         return int(state.randint(low, high + 1)) if integers else float(state.uniform(low, high))
 
 
-def _product(numbers: Iterable[int]) -> int:
-    return functools.reduce(lambda a, b: a * b, numbers, 1)
-
-
 class _FuzzedTensor:
     """What dense and sparse tensors share: a size that parameters determine, and limits for it."""
 
@@ -121,7 +116,7 @@ class _FuzzedTensor:
 
     def satisfies_constraints(self, params: dict[str, Any]) -> bool:
         """Whether the number of elements is within the limits."""
-        count = _product(self._concrete(self._size, params))
+        count = math.prod(self._concrete(self._size, params))
         return (self._least is None or count >= self._least) and (self._most is None or count <= self._most)
 
 
@@ -180,7 +175,7 @@ class FuzzedTensor(_FuzzedTensor):
     def satisfies_constraints(self, params: dict[str, Any]) -> bool:
         """Whether the number of elements and of bytes is within the limits."""
         size, steps = self._taken(params)
-        count = _product(extent * step for extent, step in zip(size, steps))
+        count = math.prod(extent * step for extent, step in zip(size, steps))
         fits = self._max_allocation_bytes is None or count * self._dtype.itemsize <= self._max_allocation_bytes
         return fits and super().satisfies_constraints(params)
 
@@ -259,7 +254,7 @@ class FuzzedSparseTensor(_FuzzedTensor):
     def _make_tensor(self, params: dict[str, Any], state: Any) -> tuple[torch.Tensor, dict[str, Any]]:
         size = self._concrete(self._size, params)
         sparse_dim = len(size) if self._sparse_dim is None else min(params[self._sparse_dim], len(size))
-        places = _product(size[:sparse_dim])
+        places = math.prod(size[:sparse_dim])
         nnz = params[self._nnz] if self._nnz is not None else math.ceil(places * params[self._density or "density"])
         coalesced = True if self._coalesced is None else bool(params[self._coalesced])
         tensor = self.sparse_tensor_constructor(size, self._dtype, sparse_dim, nnz, coalesced).to(self._device)
