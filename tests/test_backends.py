@@ -105,3 +105,10 @@ def test_calls_that_the_mode_of_determinism_refuses():
         assert torch.put(x, places, torch.ones(2), accumulate=True).tolist() == [2, 2, 1]
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_the_processor_is_described():
+    told = torch.cpu.get_capabilities()
+    assert told["architecture"] and told["num_logical_cores"] >= told["num_sockets"] >= 1
+    with pytest.raises(TypeError):
+        told["sse"] = True

@@ -404,3 +404,12 @@ def test_gradients_pass_through_casts():
     assert y.requires_grad and y.dtype is torch.float8_e5m2
     (y.float() * torch.tensor([2.0, 3.0])).sum().backward()
     assert x.grad.tolist() == [2, 3] and x.grad.dtype is torch.float32
+
+
+@pytest.mark.parametrize("name", ["int3", "uint7", "bits8", "bits16", "float4_e2m1fn_x2"])
+def test_packed_dtypes_are_named(name):
+    dtype = getattr(torch, name)
+    assert repr(dtype) == f"torch.{name}" and dtype.itemsize == (2 if name == "bits16" else 1)
+    assert dtype.is_floating_point == name.startswith("float") and dtype.is_signed == name.startswith(("int", "float"))
+    with pytest.raises(TypeError):
+        torch.ones(1, dtype=dtype)

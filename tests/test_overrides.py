@@ -603,3 +603,22 @@ def test_functions_that_torch_writes_in_python_pass_their_defaults(call, count, 
 
     call(torch.nn.functional, torch.ones(2, 2).as_subclass(Seeing))
     assert seen == [(count, keywords)]
+
+
+def test_a_function_is_passed_on():
+    class Counted(torch.Tensor):
+        calls = 0
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            cls.calls += 1
+            return torch.overrides.redispatch_function(func, types, args, kwargs)
+
+    x = torch.ones(2).as_subclass(Counted)
+    assert type(x + 1) is not Counted and Counted.calls == 1
+
+
+def test_overrides_do_not_load_with_the_modules():
+    code = "import rushlight.nn.functional, sys; print('rushlight.overrides' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout == "False\n"

@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import re
 import threading
+import types
 import warnings
 
 import pytest
@@ -256,3 +257,20 @@ def test_profilers_of_vendors_are_refused():
             assert emitted is None
         with pytest.raises((RuntimeError, AssertionError), match=message), emit():
             pytest.fail("entered")
+
+
+def test_steps_and_keys_of_a_profiler():
+    unique = old.EnforceUnique()
+    unique.see(1, 2)
+    with pytest.raises(RuntimeError, match=r"duplicate key: \(1, 2\)"):
+        unique.see(1, 2)
+    tracker = old.KinetoStepTracker
+    start = tracker.current_step()
+    assert [tracker.increment_step("a"), tracker.increment_step("b"), tracker.increment_step("b")] == [
+        start + 1,
+        start + 2,
+        start + 3,
+    ]
+    assert tracker.current_step() == start + 3 and tracker.erase_step_count("a") and not tracker.erase_step_count("a")
+    records = [(types.SimpleNamespace(start_ns=lambda at=at: at), at) for at in (30, 10, 20)]
+    assert [at for _, at in old.MemRecordsAcc(records).in_interval(10, 20)] == [10, 20]

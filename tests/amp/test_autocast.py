@@ -315,3 +315,12 @@ def test_devices_without_mixed_precision():
         torch.autocast("meta", torch.float16)
     with pytest.raises(AssertionError, match="Tried to use AMP with the `privateuseone` backend"):
         torch.autocast("privateuseone")
+
+
+def test_blocks_of_mixed_precision_are_counted():
+    assert torch.autocast_increment_nesting() == 1
+    with torch.autocast("cpu"):
+        assert torch.autocast_increment_nesting() == 3 and torch.autocast_decrement_nesting() == 2
+    assert torch.autocast_decrement_nesting() == 0
+    with pytest.warns(DeprecationWarning):
+        assert torch.is_autocast_xla_enabled() is False

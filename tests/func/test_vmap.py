@@ -487,3 +487,17 @@ def test_a_tensor_that_outlives_its_vmap_is_refused():
     (gradient,) = torch.autograd.grad(torch.vmap(lambda x: (x.sin() * x).sum())(leaf).sum(), leaf, create_graph=True)
     gradient.sum().backward()
     assert torch.allclose(leaf.grad, 2 * A.cos() - A * A.sin())
+
+
+def test_samples_are_shown():
+    seen = []
+
+    def look(x):
+        def inner(y):
+            seen.extend([torch.func.debug_unwrap(y).shape, torch.func.debug_unwrap(y, recurse=False).shape])
+            return y
+
+        return torch.vmap(inner)(x)
+
+    torch.vmap(look)(torch.ones(2, 3))
+    assert seen == [(2, 3), (3,)]

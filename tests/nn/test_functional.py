@@ -355,3 +355,10 @@ def test_sentences_of_resizing(call, error, sentence):
     with pytest.raises(error) as caught:
         call(torch.ones(2, 3, 4))
     assert str(caught.value).startswith(sentence)
+
+
+def test_functional_helpers():
+    assert F.has_torch_function((torch.ones(1),)) is False and F.Tensor is torch.Tensor
+    with pytest.raises(AssertionError, match="size must"):
+        F.assert_int_or_pair([1, 2, 3], "size", "{} must")
+    assert F.GRID_SAMPLE_PADDING_MODES["border"] == 1

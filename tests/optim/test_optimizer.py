@@ -405,3 +405,27 @@ def test_gradients_flow_to_the_product_of_momenta_of_nadam():
     nadam([weight], [torch.tensor([0.5])], *lists, differentiable=True, **options)
     (slope,) = torch.autograd.grad(weight.sum(), product)
     assert slope.item() == pytest.approx(-0.1192, abs=1e-4)
+
+
+def test_an_optimizer_lends_its_place():
+    model, other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    swap = torch.optim.swap_in_optimizer_params_and_state
+    with (
+        pytest.raises(RuntimeError, match="requires initialized optimizer state"),
+        swap(optimizer, dict(other.named_parameters()), optimizer.state_dict()),
+    ):
+        pass
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    state = pickle.loads(pickle.dumps(optimizer.state_dict()))
+    before = [parameter.detach().clone() for parameter in (*model.parameters(), *other.parameters())]
+    with swap(optimizer, dict(other.named_parameters()), state):
+        other(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before))
+    assert not any(torch.equal(a, b) for a, b in zip(other.parameters(), before[2:]))
+    assert optimizer.state[model.weight]["step"] == 1 and other.weight not in optimizer.state
+    for parameters, given, told in (({"a": before[0]}, state, "to match"), ({}, {}, "NoneType")):
+        with pytest.raises(RuntimeError, match=told), swap(optimizer, parameters, given):
+            pass

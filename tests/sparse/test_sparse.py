@@ -393,3 +393,19 @@ def test_gradients_of_sparse_leaves():
     x = torch.ones(2, 2, requires_grad=True)
     (x.to_sparse() * 3).to_dense().sum().backward()
     assert x.grad.tolist() == [[3.0, 3.0], [3.0, 3.0]]
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr"])
+def test_gradients_of_sparse_tensors(layout, masked):
+    options = {"blocksize": (2, 2)} if layout == "sparse_bsr" else {}
+    x = (
+        torch.tensor([[0, 1.0, 0, 2], [2, 3, 0, 0]], dtype=torch.float64)
+        .to_sparse(layout=getattr(torch, layout), **options)
+        .requires_grad_()
+    )
+    check = torch.sparse.as_sparse_gradcheck(torch.autograd.gradcheck)
+    assert check.__name__ == "gradcheck_with_sparse_support"
+    assert check(lambda x: x.to_dense(masked_grad=masked).sin(), x, masked=masked)
+    with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+        check(lambda x: x.detach().to_dense() * x.to_dense(), x, masked=masked)
