@@ -18,7 +18,7 @@ class Placement:
 
     def is_shard(self, dim=None):
         """Whether ranks have parts, along a dimension if one is given."""
-        return isinstance(self, Shard) and dim in (None, self.dim)
+        return isinstance(self, (Shard, _StridedShard)) and dim in (None, self.dim)
 
     def is_replicate(self):
         """Whether every rank has the whole tensor."""
@@ -56,7 +56,7 @@ class Shard(Placement):
 
 @dataclass(frozen=True, init=False, repr=False)
 class _StridedShard(Placement):
-    """A part of each of `split_factor` parts along a dimension, which libraries name and nothing here makes."""
+    """A part of each of `split_factor` parts along a dimension, as of a part that is cut again."""
 
     dim: int
     split_factor: int
