@@ -15,6 +15,7 @@ from rushlight._handlers import (
 
 from ._api import DTensor, wrapped
 from ._layout import Spec, cut, everywhere
+from ._loss import is_parallel
 from ._rules import elementwise
 from ._sharded import SHARDED
 from .placement_types import Partial, Shard
@@ -95,7 +96,9 @@ def answer(cls, func, args, kwargs):
         raise RuntimeError(
             f"{name}: the tensors are on different meshes: {sorted({repr(spec.mesh) for spec in specs})}"
         )
-    for one in tensors_in((args, kwargs), Tensor):
+    # The targets of a parallel loss are whole on every rank.
+    plain = [] if name == "cross_entropy" and is_parallel() else tensors_in((args, kwargs), Tensor)
+    for one in plain:
         if not isinstance(one, DTensor) and one.dim() > 0:
             raise RuntimeError(
                 f"{name}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling "
