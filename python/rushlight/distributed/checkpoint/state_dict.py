@@ -126,7 +126,7 @@ def _parameters(model):
     return {parameter: names[name] for name, parameter in model.named_parameters()}
 
 
-def _begin(optimizer):
+def _init_optim_state(optimizer):
     """Gives an optimizer its states, by a step that changes nothing."""
     if optimizer.state:
         return
@@ -159,7 +159,7 @@ def get_optimizer_state_dict(model, optimizers, *, submodules=None, options=None
     options, names = options or StateDictOptions(), _parameters(model)
     whole: dict = {"state": {}, "param_groups": []}
     for optimizer in _several(optimizers):
-        _begin(optimizer)
+        _init_optim_state(optimizer)
         if _is_flat(model):
             with _form(model, options):
                 found = FullyShardedDataParallel.optim_state_dict(model, optimizer)
@@ -236,7 +236,9 @@ def set_model_state_dict(model, model_state_dict, *, options=None):
     long = {short: name for name, short in names.items()}
     state = {long.get(name, name): value for name, value in given.items()}
     state = {name: _given(value, own.get(name), options) for name, value in state.items()}
-    return model.load_state_dict(state, strict=options.strict)
+    # What has no memory yet cannot be copied into.
+    without_memory = any(isinstance(value, torch.Tensor) and value.is_meta for value in own.values())
+    return model.load_state_dict(state, strict=options.strict, assign=without_memory)
 
 
 def set_optimizer_state_dict(model, optimizers, optim_state_dict, *, options=None):
@@ -251,7 +253,7 @@ def set_optimizer_state_dict(model, optimizers, optim_state_dict, *, options=Non
     options, names = options or StateDictOptions(), _parameters(model)
     given = _from_first(optim_state_dict, options)
     for optimizer in _several(optimizers):
-        _begin(optimizer)
+        _init_optim_state(optimizer)
         if _is_flat(model):
             with _form(model, options):
                 optimizer.load_state_dict(FullyShardedDataParallel.optim_state_dict_to_load(model, optimizer, given))

@@ -4,25 +4,33 @@
 """
 
 import contextlib
-import os
 import warnings
 
 import rushlight as torch
 from rushlight._set_module import set_module
 from rushlight.distributed import _collectives, _groups
-from rushlight.distributed._groups import ProcessGroup, get_default_group
 from rushlight.distributed._reduce_op import ReduceOp
 from rushlight.distributed.device_mesh import DeviceMesh
 from rushlight.distributed.tensor import DTensor, Shard, distribute_tensor
 from rushlight.distributed.tensor._api import leaf
 from rushlight.distributed.tensor._layout import Spec
-from rushlight.nn import Module, Parameter
+from rushlight.nn import Module
 
 from . import _optim_state
+from ._arguments import (
+    HYBRID,
+    check_alike,
+    ignored_of,
+    materialise,
+    names_of,
+    own_buffers,
+    ranks_of,
+    settings_of,
+    synchronise,
+)
 from ._flat import NAME, PREFIX, Flat, FlatUnit
 from ._unit import cast, owned
 from .api import (
-    CONFIGS,
     BackwardPrefetch,
     CPUOffload,
     FullOptimStateDictConfig,
@@ -62,7 +70,6 @@ __all__ = [
 OptimStateKeyType = _optim_state.OptimStateKeyType
 
 _INNER = PREFIX.removesuffix(".")
-_HYBRID = (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
 _ZERO2 = (ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2, ShardingStrategy.NO_SHARD)
 
 
@@ -136,16 +143,16 @@ class FullyShardedDataParallel(Module):
         strategy = ShardingStrategy.FULL_SHARD if sharding_strategy is None else sharding_strategy
         if strategy not in list(ShardingStrategy):
             raise KeyError(strategy)
-        skipped, ignored = _ignored(module, ignored_modules, ignored_states)
-        group, copies = _ranks(process_group, strategy, auto_wrap_policy, device_mesh)
-        if group.size() == 1 and strategy not in (ShardingStrategy.NO_SHARD, *_HYBRID):
+        skipped, ignored = ignored_of(module, ignored_modules, ignored_states)
+        group, copies = ranks_of(process_group, strategy, auto_wrap_policy, device_mesh)
+        if group.size() == 1 and strategy not in (ShardingStrategy.NO_SHARD, *HYBRID):
             warnings.warn(
                 f"FSDP is switching to use `NO_SHARD` instead of {strategy} since the world size is 1.", stacklevel=2
             )
             strategy = ShardingStrategy.NO_SHARD
         if auto_wrap_policy is not None:
             options = {
-                "process_group": (group, copies) if strategy in _HYBRID else group,
+                "process_group": (group, copies) if strategy in HYBRID else group,
                 "sharding_strategy": strategy,
                 "mixed_precision": mixed_precision,
                 "param_init_fn": param_init_fn,
@@ -157,15 +164,15 @@ class FullyShardedDataParallel(Module):
         self.process_group, self.sharding_strategy = group, strategy
         self.mixed_precision = mixed_precision or MixedPrecision()
         self._use_orig_params, self._inside, self._loading = use_orig_params, False, contextlib.ExitStack()
-        self._settings = _settings(StateDictType.FULL_STATE_DICT)
-        _materialise(module, param_init_fn)
+        self._settings = settings_of(StateDictType.FULL_STATE_DICT)
+        materialise(module, param_init_fn)
         if sync_module_states:
-            _synchronise(module, ignored, group, copies)
+            synchronise(module, ignored, group, copies)
         if strategy is ShardingStrategy.NO_SHARD:
             group, copies = None, group
         found = owned(module, ignored)
-        _check(found, use_orig_params)
-        names = _names(module)
+        check_alike(found, use_orig_params)
+        names = names_of(module)
         pieces = []
         if found:
             size, rank = (1, 0) if group is None else (group.size(), group.rank())
@@ -223,7 +230,7 @@ class FullyShardedDataParallel(Module):
         dtype = self.mixed_precision.buffer_dtype
         if dtype is None or self._buffer_dtypes:
             return
-        for module, name, buffer in _own_buffers(self._fsdp_wrapped_module):
+        for module, name, buffer in own_buffers(self._fsdp_wrapped_module):
             self._buffer_dtypes[module, name] = buffer.dtype
             module._buffers[name] = cast(buffer, dtype)
 
@@ -416,7 +423,7 @@ class FullyShardedDataParallel(Module):
             raise AssertionError("register_comm_hook can only be called on a root instance.")
         units = [part._fsdp_unit for part in self.fsdp_modules(self)]
         for part, unit in zip(self.fsdp_modules(self), units):
-            if part.sharding_strategy in _HYBRID:
+            if part.sharding_strategy in HYBRID:
                 raise AssertionError(
                     f"Communication hook is not supported for hybrid strategies: {part.sharding_strategy}"
                 )
@@ -444,7 +451,7 @@ class FullyShardedDataParallel(Module):
         Raises:
             RuntimeError: options of another type.
         """
-        made = _settings(state_dict_type, state_dict_config, optim_state_dict_config)
+        made = settings_of(state_dict_type, state_dict_config, optim_state_dict_config)
         before = FullyShardedDataParallel.get_state_dict_type(module)
         for part in FullyShardedDataParallel.fsdp_modules(module):
             part._settings = made
@@ -456,7 +463,7 @@ class FullyShardedDataParallel(Module):
         found = [part._settings for part in FullyShardedDataParallel.fsdp_modules(module)]
         if any(settings != found[0] for settings in found):
             raise AssertionError(f"All FSDP module must have the same state dict settings, but got {found}")
-        return found[0] if found else _settings(StateDictType.FULL_STATE_DICT)
+        return found[0] if found else settings_of(StateDictType.FULL_STATE_DICT)
 
     @staticmethod
     @contextlib.contextmanager
@@ -614,139 +621,6 @@ class FullyShardedDataParallel(Module):
             optim: the optimizer.
         """
         return _optim_state.rekeyed(optim_state_dict, optim_state_key_type, model, optim_input, optim)
-
-
-def _settings(kind, config=None, optim_config=None):
-    kinds = CONFIGS[kind]
-    config, optim_config = config or kinds[0](), optim_config or kinds[1]()
-    for name, given, wanted in (
-        ("state_dict_config", config, kinds[0]),
-        ("optim_state_dict_config", optim_config, kinds[1]),
-    ):
-        if type(given) is not wanted:
-            raise RuntimeError(f"Expected {name} of type {wanted} but got {type(given)}")
-    return StateDictSettings(kind, config, optim_config)
-
-
-def _ignored(module, modules, states):
-    """The modules and parameters to leave alone."""
-    if modules is not None and states is not None:
-        raise ValueError(
-            "Cannot pass both ignored_modules and ignored_states at the same time. Please just pass ignored_states."
-        )
-    given, name, kinds = list(modules or states or ()), "ignored_modules" if states is None else "ignored_states", []
-    if given and all(isinstance(one, Parameter) for one in given) and states is not None:
-        return set(), set(given)
-    if any(not isinstance(one, Module) for one in given):
-        kinds = list(dict.fromkeys(type(one) for one in given))
-        expected = "nn.Module list elements" if states is None else "all nn.Parameter or all nn.Module list elements"
-        raise ValueError(f"{name} expects {expected} but got types {kinds}")
-    if any(isinstance(one, FullyShardedDataParallel) for one in given):
-        raise ValueError("`ignored_modules` should not include FSDP modules")
-    skipped = {part for one in given for part in one.modules() if not isinstance(part, FullyShardedDataParallel)}
-    if module in skipped:
-        warnings.warn(
-            "Trying to ignore the top-level module passed into the FSDP constructor itself will result in all parameters being "
-            f"ignored and is not well-supported: {module}",
-            stacklevel=3,
-        )
-    return skipped, {
-        parameter
-        for part in skipped
-        for parameter in part._parameters.values()
-        if parameter is not None and not getattr(parameter, "_fsdp", False)
-    }
-
-
-def _ranks(group, strategy, policy, mesh):
-    """The ranks that share the parameters, and those with copies of a part, or None."""
-    if group is not None and mesh is not None:
-        raise ValueError(
-            "Cannot pass both process_group and device_mesh at the same time. Please just pass only one of them."
-        )
-    if strategy not in _HYBRID:
-        if mesh is not None:
-            return mesh.get_group(0), None
-        return group if group is not None else get_default_group(), None
-    if mesh is not None:
-        if mesh.ndim != 2:
-            raise ValueError(f"Expected device_mesh to have ndim=2 but got {mesh.ndim}")
-        return mesh.get_group(1), mesh.get_group(0)
-    if group is not None:
-        if not (isinstance(group, tuple) and len(group) == 2 and all(isinstance(one, ProcessGroup) for one in group)):
-            raise ValueError(
-                "Expected process_group to be passed in as either None or Tuple[dist.ProcessGroup, dist.ProcessGroup] but "
-                f"got {type(group)}"
-            )
-        return group
-    if policy is None:
-        raise ValueError(
-            f"Manual wrapping with {strategy} requires explicit specification of process group or device_mesh."
-        )
-    size = get_default_group().size()
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", size))
-    made = DeviceMesh("cpu", torch.arange(size).view(-1, here if size % here == 0 else size))
-    return made.get_group(1), made.get_group(0)
-
-
-def _check(found, use_orig_params):
-    """Parameters of one unit have one dtype and, without `use_orig_params`, need gradients or not."""
-    dtypes, trained = dict.fromkeys(one.dtype for one in found), {one.requires_grad for one in found}
-    if len(dtypes) > 1:
-        first, second = list(dtypes)[:2]
-        raise ValueError(f"Must flatten tensors with uniform dtype but got {first} and {second}")
-    if any(not dtype.is_floating_point for dtype in dtypes):
-        raise ValueError("Cannot flatten integer dtype tensors")
-    if len(trained) > 1 and not use_orig_params:
-        raise ValueError("Must flatten tensors with uniform `requires_grad` when `use_orig_params=False`")
-
-
-def _names(module):
-    """The names of parameters by their places, without those of wrappers."""
-    return {
-        (part, own): f"{path}.{own}".replace(PREFIX, "") if path else own
-        for path, part in module.named_modules()
-        for own in part._parameters
-    }
-
-
-def _own_buffers(module):
-    """The buffers of a module that are in no instance inside of it."""
-    todo = [module]
-    while todo:
-        part = todo.pop()
-        yield from ((part, name, buffer) for name, buffer in part._buffers.items() if buffer is not None)
-        todo += [child for child in part.children() if not isinstance(child, FullyShardedDataParallel)]
-
-
-def _materialise(module, param_init_fn):
-    """Gives memory and values to modules on the device ``meta``."""
-    for part in module.modules():
-        tensors = [*part._parameters.values(), *part._buffers.values()]
-        if not any(tensor is not None and tensor.is_meta for tensor in tensors):
-            continue
-        if param_init_fn is not None:
-            param_init_fn(part)
-            continue
-        part.to_empty(device="cpu", recurse=False)
-        try:
-            part.reset_parameters()
-        except BaseException as error:
-            warnings.warn(
-                f"Unable to call `reset_parameters()` for module on meta device with error {error}. Please ensure that your "
-                f"module of type {type(part)} implements a `reset_parameters()` method.",
-                stacklevel=3,
-            )
-            raise
-
-
-def _synchronise(module, ignored, group, copies):
-    """Copies parameters and buffers of the first rank to the others."""
-    tensors = list(owned(module, ignored))
-    tensors += [buffer for _, _, buffer in _own_buffers(module)]
-    for ranks in filter(None, (copies, group)):
-        for tensor in tensors:
-            _collectives.broadcast(tensor.detach(), group=ranks, group_src=0)
 
 
 set_module("rushlight.distributed.fsdp", FullyShardedDataParallel)

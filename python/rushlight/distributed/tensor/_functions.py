@@ -157,7 +157,9 @@ def whole(func, name, args, kwargs, mesh):
                 result = cut(result, target._spec, dim)
             elif isinstance(placement, Partial) and mesh.get_coordinate()[dim] != 0:
                 result = torch.zeros_like(result)
-        elements(target).copy_(result)
+        # The functions of `nn.init` change parameters without a history.
+        with torch.set_grad_enabled(torch.is_grad_enabled() and func.__module__ != "rushlight.nn.init"):
+            elements(target).copy_(result)
         return target
     replicated = lambda tensor: elements(tensor) if tensor._spec.replicated else tensor.full_tensor()
     result = func(*mapped(args, replicated), **mapped(kwargs, replicated))
