@@ -14,11 +14,11 @@ from rushlight._handlers import (
 )
 
 from ._api import DTensor, wrapped
-from ._layout import Spec, cut, everywhere
+from ._layout import Spec, cut, everywhere, is_cut, order
 from ._loss import is_parallel
 from ._rules import elementwise
 from ._sharded import SHARDED
-from .placement_types import Partial, Shard
+from .placement_types import Partial
 
 #: Functions of each element alone. Their results lie like their arguments.
 ELEMENTWISE = frozenset(
@@ -152,13 +152,16 @@ def whole(func, name, args, kwargs, mesh):
         result = func(
             target.full_tensor().clone(), *mapped(args[1:], DTensor.full_tensor), **mapped(kwargs, DTensor.full_tensor)
         )
-        for dim, placement in enumerate(target._spec.placements):
-            if isinstance(placement, Shard):
+        for dim in order(target._spec.placements):
+            placement = target._spec.placements[dim]
+            if is_cut(placement):
                 result = cut(result, target._spec, dim)
             elif isinstance(placement, Partial) and mesh.get_coordinate()[dim] != 0:
                 result = torch.zeros_like(result)
         # The functions of `nn.init` change parameters without a history.
-        with torch.set_grad_enabled(torch.is_grad_enabled() and func.__module__ != "rushlight.nn.init"):
+        with torch.set_grad_enabled(
+            torch.is_grad_enabled() and getattr(func, "__module__", None) != "rushlight.nn.init"
+        ):
             elements(target).copy_(result)
         return target
     replicated = lambda tensor: elements(tensor) if tensor._spec.replicated else tensor.full_tensor()

@@ -68,6 +68,11 @@ def bounds(size, parts, index):
     return first, min(rows, size - first)
 
 
+def is_cut(placement):
+    """Whether ranks have parts along a dimension of the mesh."""
+    return isinstance(placement, (Shard, _StridedShard))
+
+
 def order(placements):
     """The dimensions of the mesh in the order in which they cut the tensor. A strided part is a part of those of later dimensions."""
     strided = [dim for dim, placement in enumerate(placements) if isinstance(placement, _StridedShard)]
@@ -79,7 +84,7 @@ def local_shape(spec, count=None):
     shape, place = list(spec.shape), spec.mesh.get_coordinate()
     for dim in order(spec.placements)[:count]:
         placement = spec.placements[dim]
-        if placement.is_shard():
+        if is_cut(placement):
             shape[placement.dim] = bounds(shape[placement.dim], spec.mesh.size(dim), place[dim])[1]
     return torch.Size(shape)
 
@@ -113,7 +118,7 @@ def moved(local, spec, placements):
     for at in reversed(range(first, len(before))):
         mesh_dim = before[at]
         now = spec.placements[mesh_dim]
-        if now.is_shard():
+        if is_cut(now):
             local = _joined(local, spec, mesh_dim, at)
         elif isinstance(now, Partial) and now != placements[mesh_dim]:
             local = local.clone(memory_format=torch.contiguous_format)
@@ -121,7 +126,7 @@ def moved(local, spec, placements):
     target = spec.placed(placements)
     for mesh_dim in after[first:]:
         wanted = placements[mesh_dim]
-        if wanted.is_shard():
+        if is_cut(wanted):
             local = cut(local, target, mesh_dim)
         elif isinstance(wanted, Partial) and spec.placements[mesh_dim] != wanted:
             if wanted.reduce_op != "sum":

@@ -3,6 +3,7 @@
 import contextlib
 
 import rushlight as torch
+from rushlight._set_module import set_module
 from rushlight.distributed import _collectives
 from rushlight.distributed._reduce_op import ReduceOp
 
@@ -86,3 +87,6 @@ def cross_entropy_of_classes(input, target, ignored, reduction):
     elif reduction == "mean":
         losses = losses.sum() / (target != ignored).sum()
     return wrapped(losses, Spec(spec.mesh, everywhere(spec.mesh), losses.shape))
+
+
+set_module("rushlight.distributed.tensor.parallel", loss_parallel)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import rushlight as torch
 
 from ._api import DTensor, wrapped
-from ._layout import GradientPlaced, Spec, local_shape
+from ._layout import GradientPlaced, Spec, is_cut, local_shape
 from .placement_types import Partial, Replicate, Shard
 
 
@@ -234,12 +234,12 @@ def along(tensor, kept, shape, call, several=False):
 def regrouped(tensor, shape):
     """Another shape of the same elements, whose sizes may be cut where the first factor of a group of dimensions is."""
     old = tensor._spec.shape
-    ranks = [tensor._spec.mesh.size(dim) for dim, one in enumerate(tensor._spec.placements) if one.is_shard()]
+    ranks = [tensor._spec.mesh.size(dim) for dim, one in enumerate(tensor._spec.placements) if is_cut(one)]
     kept = []
     for first, second in _groups(old, shape):
         if all(old[first] % count == 0 and shape[second] % count == 0 for count in ranks):
             kept.append((first, second))
-    cut = [placement.dim for placement in tensor._spec.placements if placement.is_shard()]
+    cut = [placement.dim for placement in tensor._spec.placements if is_cut(placement)]
     if len(set(cut)) < len(cut):
         kept = [pair for pair in kept if old[pair[0]] % math.prod(ranks) == 0 == shape[pair[1]] % math.prod(ranks)]
     return along(tensor, kept, shape, lambda spec, part: part.reshape(local_shape(spec)))

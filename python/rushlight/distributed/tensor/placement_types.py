@@ -18,7 +18,7 @@ class Placement:
 
     def is_shard(self, dim=None):
         """Whether ranks have parts, along a dimension if one is given."""
-        return isinstance(self, (Shard, _StridedShard)) and dim in (None, self.dim)
+        return isinstance(self, Shard) and dim in (None, self.dim)
 
     def is_replicate(self):
         """Whether every rank has the whole tensor."""
