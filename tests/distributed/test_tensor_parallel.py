@@ -5,8 +5,10 @@ import pytest
 import rushlight as torch
 from rushlight import distributed as dist
 from rushlight import nn
+from rushlight.distributed import checkpoint as dcp
 from rushlight.distributed.fsdp import fully_shard
 from rushlight.distributed.tensor import DTensor, Partial, Replicate, Shard, _functions, distribute_tensor
+from rushlight.distributed.tensor._utils import compute_local_shape_and_global_offset
 from rushlight.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -228,7 +230,7 @@ def test_layers_of_two_ranks(ranks):
     ranks(_parallel, 2)
 
 
-def _both(rank):
+def _both(rank, folder):
     mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     data = torch.randint(10, (4, 6), generator=torch.Generator().manual_seed(1))
     alone, net = _model(), parallelize_module(_model(), mesh["tp"], PLAN)
@@ -239,14 +241,23 @@ def _both(rank):
     assert net.down.weight.placements == (S(0), S(1)) and weight.device_mesh == mesh
     torch.testing.assert_close(weight.full_tensor(), alone.up.weight)
     _steps(alone, net, data, data.chunk(2)[mesh["dp"].get_local_rank()])
+    # A checkpoint has each element once, wherever the cuts are.
+    dcp.save(net.state_dict(), checkpoint_id=folder)
+    whole = {name: torch.zeros_like(value) for name, value in alone.state_dict().items()}
+    dcp.load(whole, checkpoint_id=folder)
+    for name, value in net.state_dict().items():
+        assert torch.equal(value.full_tensor(), whole[name]), name
+    shape, offset = compute_local_shape_and_global_offset((12, 8), mesh, weight.placements)
+    rows = weight.full_tensor()[offset[0] : offset[0] + shape[0]]
+    assert shape == (3, 8) and torch.equal(rows, weight.to_local())
     other = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
     layer = parallelize_module(nn.Linear(4, 4), mesh["tp"], ColwiseParallel())
     with pytest.raises(ValueError, match="to have the same parent mesh"):
         fully_shard(layer, mesh=other["a"])
 
 
-def test_parts_of_layers(ranks):
-    ranks(_both, 4)
+def test_parts_of_layers(ranks, tmp_path):
+    ranks(_both, 4, tmp_path / "checkpoint")
 
 
 def _refusals(rank):

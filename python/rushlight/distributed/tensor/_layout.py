@@ -79,14 +79,21 @@ def order(placements):
     return [dim for dim in range(len(placements)) if dim not in strided] + strided
 
 
+def extent(spec, count=None):
+    """The shape of this rank's part after the first `count` cuts, and where it begins in the whole tensor."""
+    shape, offset, place = list(spec.shape), [0] * len(spec.shape), spec.mesh.get_coordinate()
+    for mesh_dim in order(spec.placements)[:count]:
+        placement = spec.placements[mesh_dim]
+        if is_cut(placement):
+            first, rows = bounds(shape[placement.dim], spec.mesh.size(mesh_dim), place[mesh_dim])
+            offset[placement.dim] += first
+            shape[placement.dim] = rows
+    return torch.Size(shape), tuple(offset)
+
+
 def local_shape(spec, count=None):
     """The shape of this rank's part, after the first `count` cuts."""
-    shape, place = list(spec.shape), spec.mesh.get_coordinate()
-    for dim in order(spec.placements)[:count]:
-        placement = spec.placements[dim]
-        if is_cut(placement):
-            shape[placement.dim] = bounds(shape[placement.dim], spec.mesh.size(dim), place[dim])[1]
-    return torch.Size(shape)
+    return extent(spec, count)[0]
 
 
 def cut(tensor, spec, mesh_dim):

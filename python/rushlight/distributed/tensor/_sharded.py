@@ -5,6 +5,7 @@ import math
 import rushlight as torch
 
 from ._api import DTensor
+from ._layout import Spec, extent
 from ._loss import cross_entropy_of_classes, is_parallel
 from ._rules import P, R, Strategy, along, product, reduction, regrouped, run, whole_of
 from .placement_types import Shard
@@ -59,7 +60,8 @@ def _embedding(
         if part.size(0) == rows:
             return func(indices, part, padding_idx)
         # Each rank looks up the rows that it has; all others are zero.
-        first = _first_row(weight)
+        cut = tuple(Shard(0) if placement.is_partial() else R for placement in spec.placements)
+        first = extent(Spec(spec.mesh, cut, weight._spec.shape))[1][0]
         inside = (indices >= first) & (indices < first + part.size(0))
         own = torch.where(inside, indices - first, 0)
         if part.size(0) == 0:
@@ -70,18 +72,6 @@ def _embedding(
         return torch.where(inside.unsqueeze(-1), found, 0)
 
     return run([input, weight], [*strategies, whole_of(2)], (*input._spec.shape, width), call)
-
-
-def _first_row(weight):
-    """The first row of this rank's part of a tensor that is cut along the first dimension."""
-    spec, place = weight._spec, weight._spec.mesh.get_coordinate()
-    first, size = 0, spec.shape[0]
-    for dim, placement in enumerate(spec.placements):
-        if placement.is_shard(0):
-            rows = -(-size // spec.mesh.size(dim))
-            start = min(place[dim] * rows, size)
-            first, size = first + start, min(rows, size - start)
-    return first
 
 
 @rule("sum", "mean", "amax", "amin", "logsumexp", "any", "all", "prod")
