@@ -23,7 +23,7 @@ REFUSED = {
     "distributed.rpc": "init_rpc remote RRef",
     "distributed.optim": "DistributedOptimizer as_functional_optim",
     "distributed.checkpoint": "HuggingFaceStorageReader",
-    "distributed.fsdp": "FullyShardedDataParallel ShardingStrategy",
+    "distributed.fsdp": "share_comm_ctx DataParallelMeshDims",
     "distributed.nn": "RemoteModule",
     "utils.cpp_extension": "load CUDAExtension BuildExtension",
 }

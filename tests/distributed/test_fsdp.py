@@ -104,6 +104,24 @@ def test_training(ranks, size, options):
     ranks(_trains, size, size, options)
 
 
+def _columns(rank):
+    whole, own = _data(rank, 2)
+    placement = lambda parameter: Shard(1) if parameter.dim() > 1 and parameter.size(1) % 2 == 0 else None
+    torch.manual_seed(0)
+    alone, net = Net(8), Net(8)
+    net.load_state_dict(alone.state_dict())
+    _shard(net, shard_placement_fn=placement)
+    assert net.head.weight.placements == (Shard(1),) and net.head.weight.to_local().shape == (11, 4)
+    for one, data in ((alone, whole), (net, own)):
+        _loss(one, data).backward()
+        torch.optim.SGD(one.parameters(), 0.1).step()
+    _compare(net, alone, rtol=1e-4, atol=1e-6)
+
+
+def test_columns(ranks):
+    ranks(_columns, 2)
+
+
 def _memory(rank):
     net = _shard(_net())
     seen = []
@@ -119,7 +137,7 @@ def _memory(rank):
     assert seen == [one(0), one(1), one(2), one(2), one(1), one(0)]
     for unit in (net, *net.blocks):
         pieces = unit._fsdp_unit.pieces
-        assert pieces and all(piece.whole.untyped_storage().nbytes() == 0 for piece in pieces)
+        assert pieces and all(piece.memory.untyped_storage().nbytes() == 0 for piece in pieces)
         assert all(piece.whole.grad is None for piece in pieces)
 
 
@@ -248,7 +266,16 @@ def _others(rank):
         (lambda: fully_shard(net), AssertionError, "only be applied to a module once"),
         (lambda: fully_shard(nn.ModuleList([net])), ValueError, "do not implement forward"),
         (lambda: fully_shard([net]), NotImplementedError, "Call it for each of them"),
-        (lambda: fully_shard(nn.Linear(2, 2), shard_placement_fn=lambda p: Shard(1)), NotImplementedError, "rows"),
+        (
+            lambda: fully_shard(nn.Linear(3, 2, False), shard_placement_fn=lambda p: Shard(1)),
+            NotImplementedError,
+            "does not support uneven sharding on dim 1: torch",
+        ),
+        (
+            lambda: fully_shard(nn.Linear(2, 2), shard_placement_fn=lambda p: Shard(1)),
+            AssertionError,
+            "is invalid for 1D",
+        ),
     ):
         with pytest.raises(error, match=text):
             call()

@@ -42,11 +42,12 @@ class DeviceMesh:
     def __init__(self, device_type, mesh=None, *, mesh_dim_names=None, backend_override=None, _init_backend=True):
         self._device_type, self._root, self._flat = _type(device_type), None, {}
         given = torch.as_tensor(mesh, dtype=torch.int32).detach().clone()
-        self._place(given, given.stride(), mesh_dim_names, [None] * given.dim())
         if given.unique().numel() != given.numel():
             raise RuntimeError(f"Each rank may occur once in a mesh, but got {given.tolist()}")
         if not is_initialized():
             init_process_group()
+        # The place of this rank is known once there is a group.
+        self._place(given, given.stride(), mesh_dim_names, [None] * given.dim())
         world = get_world_size()
         if given.numel() > world:
             raise RuntimeError(

@@ -1,24 +1,7 @@
 """The former place of `torch.distributed.fsdp.fully_shard`."""
 
-from rushlight.distributed.fsdp import (
-    CPUOffloadPolicy,
-    FSDPModule,
-    MixedPrecisionPolicy,
-    OffloadPolicy,
-    UnshardHandle,
-    fully_shard,
-    register_fsdp_forward_method,
-)
-
-__all__ = [
-    "CPUOffloadPolicy",
-    "FSDPModule",
-    "MixedPrecisionPolicy",
-    "OffloadPolicy",
-    "UnshardHandle",
-    "fully_shard",
-    "register_fsdp_forward_method",
-]
+from rushlight.distributed.fsdp._fully_shard import *  # noqa: F403
+from rushlight.distributed.fsdp._fully_shard import __all__ as __all__
 
 
 def __dir__() -> list[str]:

@@ -5,8 +5,8 @@ import io
 import itertools
 
 import rushlight as torch
-from rushlight.distributed.tensor import DTensor, Shard
-from rushlight.distributed.tensor._layout import bounds
+from rushlight.distributed.tensor import DTensor
+from rushlight.distributed.tensor._layout import extent, is_cut
 
 from .metadata import (
     BytesStorageMetadata,
@@ -91,16 +91,10 @@ def box(tensor):
     spec = tensor._spec
     if spec.partial:
         raise ValueError("a DTensor whose values are parts of a sum cannot be saved\n  Call redistribute() first.")
-    offsets, sizes, first = [0] * len(spec.shape), list(spec.shape), True
-    for dim, placement in enumerate(spec.placements):
-        place = spec.mesh.get_coordinate()[dim]
-        if isinstance(placement, Shard):
-            begin, rows = bounds(sizes[placement.dim], spec.mesh.size(dim), place)
-            offsets[placement.dim] += begin
-            sizes[placement.dim] = rows
-        else:
-            first = first and place == 0
-    return offsets, sizes, first
+    sizes, offsets = extent(spec)
+    place = spec.mesh.get_coordinate()
+    first = all(place[dim] == 0 for dim, placement in enumerate(spec.placements) if not is_cut(placement))
+    return list(offsets), list(sizes), first
 
 
 def part_of(tensor):

@@ -1,9 +1,11 @@
 """States of models and optimizers under the names of parameters, whatever wraps the model."""
 
+import contextlib
 from dataclasses import dataclass
 
 import rushlight as torch
 from rushlight.distributed import _groups
+from rushlight.distributed.fsdp import FullyShardedDataParallel, StateDictType
 from rushlight.distributed.tensor import DTensor, distribute_tensor
 from rushlight.nn.parallel import DataParallel, DistributedDataParallel
 from rushlight.optim import Optimizer
@@ -69,6 +71,18 @@ def _clean(model):
     return found
 
 
+def _is_flat(model):
+    return any(isinstance(module, FullyShardedDataParallel) for module in model.modules())
+
+
+def _form(model, options):
+    """Lets flat parameters have the states that the options ask for: whole, or rows."""
+    if not _is_flat(model):
+        return contextlib.nullcontext()
+    kind = StateDictType.FULL_STATE_DICT if options.full_state_dict else StateDictType.SHARDED_STATE_DICT
+    return FullyShardedDataParallel.state_dict_type(model, kind)
+
+
 def _returned(value, options):
     """A value in the form that the options ask for."""
     if isinstance(value, torch.Tensor):
@@ -95,11 +109,12 @@ def get_model_state_dict(model, *, submodules=None, options=None):
         options: a `StateDictOptions`.
     """
     options = options or StateDictOptions()
-    names = _clean(model)
+    with _form(model, options):
+        names, own = _clean(model), model.state_dict()
     frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
     state = {
         names.get(name, name): _returned(value, options)
-        for name, value in model.state_dict().items()
+        for name, value in own.items()
         if not (options.ignore_frozen_params and name in frozen)
     }
     return _offered(state, options)
@@ -111,7 +126,7 @@ def _parameters(model):
     return {parameter: names[name] for name, parameter in model.named_parameters()}
 
 
-def _begin(optimizer):
+def _init_optim_state(optimizer):
     """Gives an optimizer its states, by a step that changes nothing."""
     if optimizer.state:
         return
@@ -144,7 +159,13 @@ def get_optimizer_state_dict(model, optimizers, *, submodules=None, options=None
     options, names = options or StateDictOptions(), _parameters(model)
     whole: dict = {"state": {}, "param_groups": []}
     for optimizer in _several(optimizers):
-        _begin(optimizer)
+        _init_optim_state(optimizer)
+        if _is_flat(model):
+            with _form(model, options):
+                found = FullyShardedDataParallel.optim_state_dict(model, optimizer)
+            whole["state"].update(found["state"])
+            whole["param_groups"] += found["param_groups"]
+            continue
         state = optimizer.state_dict()
         order = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
         for number, value in state["state"].items():
@@ -207,12 +228,17 @@ def set_model_state_dict(model, model_state_dict, *, options=None):
         the missing and unexpected names.
     """
     options = options or StateDictOptions()
-    given, own = _from_first(model_state_dict, options), model.state_dict()
-    names = _clean(model)
+    given = _from_first(model_state_dict, options)
+    if _is_flat(model):
+        with _form(model, options):
+            return model.load_state_dict(given, strict=options.strict)
+    own, names = model.state_dict(), _clean(model)
     long = {short: name for name, short in names.items()}
     state = {long.get(name, name): value for name, value in given.items()}
     state = {name: _given(value, own.get(name), options) for name, value in state.items()}
-    return model.load_state_dict(state, strict=options.strict)
+    # What has no memory yet cannot be copied into.
+    without_memory = any(isinstance(value, torch.Tensor) and value.is_meta for value in own.values())
+    return model.load_state_dict(state, strict=options.strict, assign=without_memory)
 
 
 def set_optimizer_state_dict(model, optimizers, optim_state_dict, *, options=None):
@@ -227,7 +253,11 @@ def set_optimizer_state_dict(model, optimizers, optim_state_dict, *, options=Non
     options, names = options or StateDictOptions(), _parameters(model)
     given = _from_first(optim_state_dict, options)
     for optimizer in _several(optimizers):
-        _begin(optimizer)
+        _init_optim_state(optimizer)
+        if _is_flat(model):
+            with _form(model, options):
+                optimizer.load_state_dict(FullyShardedDataParallel.optim_state_dict_to_load(model, optimizer, given))
+            continue
         own = optimizer.state_dict()
         order = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
         whole = _nested(given, own, order) if "param_groups" not in given else given

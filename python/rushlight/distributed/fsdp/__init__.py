@@ -1,7 +1,4 @@
-"""Modules whose parameters are spread over ranks (`torch.distributed.fsdp`): `fully_shard`.
-
-`FullyShardedDataParallel`, its predecessor, does not exist.
-"""
+"""Modules whose parameters are spread over ranks (`torch.distributed.fsdp`): `fully_shard`, and its predecessor."""
 
 from __future__ import annotations
 
@@ -16,29 +13,59 @@ from ._fully_shard import (
     fully_shard,
     register_fsdp_forward_method,
 )
+from .fully_sharded_data_parallel import (
+    BackwardPrefetch,
+    CPUOffload,
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
+    FullyShardedDataParallel,
+    LocalOptimStateDictConfig,
+    LocalStateDictConfig,
+    MixedPrecision,
+    OptimStateDictConfig,
+    OptimStateKeyType,
+    ShardedOptimStateDictConfig,
+    ShardedStateDictConfig,
+    ShardingStrategy,
+    StateDictConfig,
+    StateDictSettings,
+    StateDictType,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "BackwardPrefetch",
+    "CPUOffload",
     "CPUOffloadPolicy",
     "FSDPModule",
+    "FullOptimStateDictConfig",
+    "FullStateDictConfig",
+    "FullyShardedDataParallel",
+    "LocalOptimStateDictConfig",
+    "LocalStateDictConfig",
+    "MixedPrecision",
     "MixedPrecisionPolicy",
     "OffloadPolicy",
+    "OptimStateDictConfig",
+    "OptimStateKeyType",
+    "ShardedOptimStateDictConfig",
+    "ShardedStateDictConfig",
+    "ShardingStrategy",
+    "StateDictConfig",
+    "StateDictSettings",
+    "StateDictType",
     "UnshardHandle",
     "fully_shard",
     "register_fsdp_forward_method",
     *declare(
         globals(),
-        "fully_shard takes its place",
+        "parameters are gathered when they are needed",
         """
         share_comm_ctx
-        class BackwardPrefetch CPUOffload DataParallelMeshDims
-        class FullOptimStateDictConfig FullStateDictConfig FullyShardedDataParallel LocalOptimStateDictConfig
-        class LocalStateDictConfig MixedPrecision OptimStateDictConfig
-        class OptimStateKeyType ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy
-        class StateDictConfig StateDictSettings StateDictType
+        class DataParallelMeshDims
         """,
     ),
 ]

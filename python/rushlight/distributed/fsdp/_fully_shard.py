@@ -7,9 +7,20 @@ import rushlight as torch
 from rushlight._set_module import set_module
 from rushlight.distributed._groups import get_default_group
 from rushlight.distributed.device_mesh import init_device_mesh
-from rushlight.distributed.tensor import Shard
+from rushlight.distributed.tensor import DTensor, Shard
 
-from ._unit import Unit
+from ._rows import Rows
+from ._unit import Unit, owned
+
+__all__ = [
+    "CPUOffloadPolicy",
+    "FSDPModule",
+    "MixedPrecisionPolicy",
+    "OffloadPolicy",
+    "UnshardHandle",
+    "fully_shard",
+    "register_fsdp_forward_method",
+]
 
 
 @dataclass(frozen=True)
@@ -141,7 +152,8 @@ def fully_shard(
         module: the module, which is changed. Its class gets `FSDPModule` as a base.
         mesh: of one dimension, or of two: copies, and ranks that share a copy. By default all ranks share one.
         reshard_after_forward: give back the memory after forward; by default True for all modules but the outermost.
-        shard_placement_fn: may return ``Shard(0)`` for each parameter.
+        shard_placement_fn: returns ``Shard(dim)`` for a parameter that is cut along another dimension than the first, or None. The
+            ranks must divide its size.
         mp_policy: a `MixedPrecisionPolicy`.
         offload_policy: accepted; rows are on the CPU.
         ignored_params: a set of parameters that stay as they are.
@@ -151,7 +163,7 @@ def fully_shard(
 
     Raises:
         ValueError: the module is a container without forward, or a parameter is a scalar.
-        NotImplementedError: a list of modules, or rows of another dimension.
+        NotImplementedError: a list of modules, or a size that the ranks do not divide.
 
     >>> dist = torch.distributed
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -170,19 +182,40 @@ def fully_shard(
         mesh = init_device_mesh("cpu", (get_default_group().size(),))
     if mesh.ndim not in (1, 2):
         raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
-    ignored = set(ignored_params or ())
-    for parameter in module.parameters():
-        placement = shard_placement_fn(parameter) if shard_placement_fn is not None else None
-        if placement is not None and placement != Shard(0):
-            raise NotImplementedError(f"parameters are cut into rows, not into {placement}")
-    for part in module.modules():
-        # A module is the outermost until another one around it is given.
-        if isinstance(part, FSDPModule) and part._fsdp_unit.is_outermost:
-            part._fsdp_unit.is_outermost = False
-    module._fsdp_unit = Unit(module, mesh, mp_policy, reshard_after_forward, ignored)
+    found = owned(module, set(ignored_params or ()))
+    dims = [_dimension(parameter, places[0][1], mesh, shard_placement_fn) for parameter, places in found.items()]
+    pieces = [
+        Rows(parameter, places, mesh, mp_policy.param_dtype, dim)
+        for (parameter, places), dim in zip(found.items(), dims)
+    ]
+    copies = mesh.get_group(0) if mesh.ndim == 2 else None
+    unit = Unit(module, mesh.get_group(mesh.ndim - 1), copies, mp_policy, reshard_after_forward, pieces)
+    module.register_state_dict_pre_hook(lambda *_: unit.reshard())
+    module.register_load_state_dict_pre_hook(lambda *_: unit.reshard())
     kind = type(module)
     module.__class__ = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {"__module__": kind.__module__})
     return module
+
+
+def _dimension(parameter, name, mesh, placement_of):
+    """The dimension along which a parameter is cut."""
+    if parameter.dim() == 0:
+        raise ValueError(
+            f"fully_shard doesn't support scalar parameters. Change {name} to a 1D tensor with numel equal to 1."
+        )
+    placement = placement_of(parameter) if placement_of is not None else None
+    if placement is None:
+        return 0
+    if not isinstance(placement, Shard):
+        raise AssertionError(f"Expected Shard, got {type(placement)}: {placement}")
+    dim = placement.dim + parameter.dim() if placement.dim < 0 else placement.dim
+    shape = (parameter.to_local() if isinstance(parameter, DTensor) else parameter).shape
+    if not 0 <= dim < len(shape):
+        raise AssertionError(f"Shard dim {dim} is invalid for {len(shape)}D tensor: {parameter.shape}")
+    ranks = mesh.size(mesh.ndim - 1)
+    if dim > 0 and shape[dim] % ranks != 0:
+        raise NotImplementedError(f"FSDP does not support uneven sharding on dim {dim}: {shape} (world size: {ranks})")
+    return dim
 
 
 def register_fsdp_forward_method(module, method_name):
@@ -209,13 +242,4 @@ def register_fsdp_forward_method(module, method_name):
     setattr(module, method_name, wrapper)
 
 
-set_module(
-    "rushlight.distributed.fsdp",
-    CPUOffloadPolicy,
-    FSDPModule,
-    MixedPrecisionPolicy,
-    OffloadPolicy,
-    UnshardHandle,
-    fully_shard,
-    register_fsdp_forward_method,
-)
+set_module("rushlight.distributed.fsdp", *(globals()[name] for name in __all__))

@@ -1,78 +1,87 @@
 """The parameters of one module that are gathered together, and when.
 
-Between uses, each rank keeps its rows of each parameter. The whole parameters are gathered before forward and backward, and their
-memory is given back afterwards. Gradients are averaged and cut once the backward pass has all of them.
+Between uses, each rank keeps its part of each parameter. The whole parameters are gathered before forward and backward, and their
+memory is given back afterwards. Gradients are averaged and cut once the backward pass has all of them. What a part is, the pieces
+of a unit decide: the rows of a parameter (`_rows`), or an interval of all elements (`_flat`).
 """
 
 import rushlight as torch
 from rushlight.autograd import _queue_callback
 from rushlight.distributed import _collectives
 from rushlight.distributed._reduce_op import ReduceOp
-from rushlight.distributed.tensor import DTensor, Replicate, Shard
-from rushlight.distributed.tensor._api import leaf
-from rushlight.distributed.tensor._layout import Spec, cut
-from rushlight.nn import Parameter
+from rushlight.distributed.tensor import DTensor
 from rushlight.utils._pytree import tree_map
 
 
 class Piece:
-    """A parameter: this rank's rows, and the whole one whose memory comes and goes."""
+    """What a unit gathers as one tensor. `whole` is it, a parameter whose memory comes and goes.
 
-    def __init__(self, parameter, places, mesh, dtype):
-        placements = (Replicate(),) * (mesh.ndim - 1) + (Shard(0),)
-        self.spec, self.places = Spec(mesh, placements, parameter.shape), places
-        self.count = parameter.numel()
-        rows = cut(parameter.detach(), self.spec, mesh.ndim - 1)
-        self.own = Parameter(leaf(rows.clone(), self.spec), parameter.requires_grad)
-        self.own._fsdp = True
-        dtype = parameter.dtype if dtype is None or not parameter.is_floating_point() else dtype
-        self.whole = Parameter(torch.empty(parameter.shape, dtype=dtype), parameter.requires_grad)
-        self.bytes = self.whole.untyped_storage().nbytes()
-        self.whole.untyped_storage().resize_(0)
-        #: The elements of the parts of all ranks but the last ones, which may have fewer.
-        ranks = mesh.size(mesh.ndim - 1)
-        self.part = -(-parameter.shape[0] // ranks) * (self.count // max(1, parameter.shape[0]))
-        self.show(self.own)
+    A subclass also has `part`, the number of elements that each rank gives, and the methods below.
+    """
 
-    def show(self, parameter):
-        """Lets the modules have the rows, or the whole parameter."""
-        for module, name in self.places:
-            module._parameters[name] = parameter
+    def __init__(self, whole, memory):
+        self.whole, self.memory = whole, memory
+        self._bytes = memory.untyped_storage().nbytes()
+        self.free()
+
+    def allocate(self):
+        self.memory.untyped_storage().resize_(self._bytes)
+
+    def free(self):
+        self.memory.untyped_storage().resize_(0)
 
     def find(self):
-        """The rows, which a program may have replaced, for example to change their dtype."""
-        module, name = self.places[0]
-        found = module._parameters[name]
-        if isinstance(found, DTensor):
-            self.own = found
+        """Takes note of parameters with which the program has replaced this rank's part."""
 
-    def rows(self, dtype):
-        """This rank's rows as a flat tensor of the size that all ranks give."""
-        flat = self.own.to_local().detach().to(dtype).reshape(-1)
-        return torch.nn.functional.pad(flat, (0, self.part - flat.numel()))
+    def given(self, dtype):
+        """This rank's part, flat."""
+        raise NotImplementedError
+
+    def joined(self, table):
+        """The whole tensor of the parts of all ranks, the lines of a table."""
+        raise NotImplementedError
+
+    def cut(self, whole):
+        """A table of the parts of all ranks, of a tensor like the whole."""
+        raise NotImplementedError
+
+    def show(self, is_whole):
+        """Lets the modules have the whole parameter, or this rank's part."""
+        raise NotImplementedError
+
+    def keep(self, part):
+        """Adds a part to the gradient of this rank's part."""
+        raise NotImplementedError
 
 
 class Unit:
-    """The parameters of a module that belong to no unit inside of it."""
+    """The pieces of a module that belong to no unit inside of it.
 
-    def __init__(self, module, mesh, policy, reshards, ignored):
-        self.module, self.mesh, self.policy = module, mesh, policy
-        self.group = mesh.get_group(mesh.ndim - 1)
-        self.copies = mesh.get_group(0) if mesh.ndim == 2 else None
+    Args:
+        group: the ranks that share the whole parameters, or None if each rank has all of them.
+        copies: the ranks that have this rank's part as well, or None.
+        policy: a `MixedPrecisionPolicy`.
+        reshards: whether forward gives the whole parameters back; None if it depends on the place of the module.
+    """
+
+    def __init__(self, module, group, copies, policy, reshards, pieces):
+        self.module, self.group, self.copies, self.policy, self.pieces = module, group, copies, policy, pieces
+        self.size = 1 if group is None else group.size()
         self.reshards_after_forward, self.reshards_after_backward, self.syncs = reshards, True, True
         self.is_outermost = True
         self.reduces_copies, self.divide_by, self.unshards_in_backward = True, None, True
-        self.pieces = [
-            Piece(parameter, places, mesh, policy.param_dtype) for parameter, places in _owned(module, ignored)
-        ]
         self.is_whole, self.in_backward, self.left = False, False, 0
-        for piece in self.pieces:
+        for piece in pieces:
             if piece.whole.requires_grad:
                 piece.whole.register_post_accumulate_grad_hook(self._ready)
+        for part in module.modules():
+            # A module is the outermost until another one around it is given.
+            inner = getattr(part, "_fsdp_unit", None)
+            if inner is not None:
+                inner.is_outermost = False
+        module._fsdp_unit = self
         module.register_forward_pre_hook(self.before_forward, prepend=True, with_kwargs=True)
         module.register_forward_hook(self.after_forward)
-        module.register_state_dict_pre_hook(lambda *_: self.reshard())
-        module.register_load_state_dict_pre_hook(lambda *_: self.reshard())
 
     def _by_dtype(self, dtype_of):
         found = {}
@@ -80,42 +89,52 @@ class Unit:
             found.setdefault(dtype_of(piece), []).append(piece)
         return found
 
+    def gathered(self, pieces, given, dtype):
+        """Pairs of pieces and tables of the parts that all ranks give."""
+        given = torch.cat([given(piece, dtype) for piece in pieces])
+        table = given.new_empty(self.size, given.numel())
+        if self.group is None:
+            table[0] = given
+        else:
+            _collectives.all_gather_single(table.view(-1), given, self.group)
+        return zip(pieces, table.split([piece.part for piece in pieces], 1))
+
     def unshard(self):
         """Gathers the whole parameters."""
         if self.is_whole:
             return
-        size = self.group.size()
         with torch.no_grad():
             for piece in self.pieces:
                 piece.find()
             for dtype, pieces in self._by_dtype(lambda piece: piece.whole.dtype).items():
-                given = torch.cat([piece.rows(dtype) for piece in pieces])
-                got = given.new_empty(size * given.numel())
-                _collectives.all_gather_single(got, given, self.group)
-                table, at = got.view(size, -1), 0
-                for piece in pieces:
-                    piece.whole.untyped_storage().resize_(piece.bytes)
+                for piece, table in self.gathered(pieces, lambda piece, dtype: piece.given(dtype), dtype):
+                    piece.allocate()
                     # `data` does not count as a change of what backward needs.
-                    piece.whole.data.view(-1).copy_(table[:, at : at + piece.part].reshape(-1)[: piece.count])
-                    at += piece.part
-        for piece in self.pieces:
-            piece.show(piece.whole)
+                    piece.memory.data.copy_(piece.joined(table))
         self.is_whole = True
+        self._show()
+
+    def _show(self):
+        for piece in self.pieces:
+            piece.show(self.is_whole)
 
     def reshard(self):
         """Gives back the memory of the whole parameters."""
         if not self.is_whole:
             return
-        for piece in self.pieces:
-            piece.show(piece.own)
-            piece.whole.untyped_storage().resize_(0)
         self.is_whole = False
+        self._show()
+        for piece in self.pieces:
+            piece.free()
+
+    def casts_inputs(self):
+        return self.policy.cast_forward_inputs
 
     def before_forward(self, module, args, kwargs):
         self.unshard()
         dtype = self.policy.param_dtype
-        if dtype is not None and self.policy.cast_forward_inputs:
-            return tree_map(lambda value: _cast(value, dtype), (args, kwargs))
+        if dtype is not None and self.casts_inputs():
+            return tree_map(lambda value: cast(value, dtype), (args, kwargs))
         return args, kwargs
 
     def after_forward(self, module, args, output):
@@ -124,7 +143,7 @@ class Unit:
         if not self.in_backward and (wanted or not torch.is_grad_enabled()):
             self.reshard()
         if self.policy.output_dtype is not None:
-            output = tree_map(lambda value: _cast(value, self.policy.output_dtype), output)
+            output = tree_map(lambda value: cast(value, self.policy.output_dtype), output)
         if torch.is_grad_enabled():
             output = tree_map(self._watch, output)
         return output
@@ -161,57 +180,54 @@ class Unit:
             self.reshard()
 
     def _reduce(self):
-        """Averages the gradients over all ranks, and keeps those of this rank's rows."""
-        size, wanted = self.group.size(), self.policy.reduce_dtype
+        """Averages the gradients over all ranks, and keeps those of this rank's part."""
+        wanted = self.policy.reduce_dtype
         trained = self._by_dtype(lambda piece: wanted or piece.whole.dtype)
         for dtype, every in trained.items():
             pieces = [piece for piece in every if piece.whole.requires_grad]
-            given = torch.zeros(size, sum(piece.part for piece in pieces), dtype=dtype)
+            if not pieces:
+                continue
+            given = torch.zeros(self.size, sum(piece.part for piece in pieces), dtype=dtype)
             at = 0
             for piece in pieces:
                 if piece.whole.grad is not None:
-                    flat = piece.whole.grad.to(dtype).reshape(-1)
-                    flat = torch.nn.functional.pad(flat, (0, size * piece.part - piece.count))
-                    given[:, at : at + piece.part] = flat.view(size, piece.part)
+                    grad = piece.whole.grad
+                    given[:, at : at + piece.part] = piece.cut(
+                        (grad.to_local() if isinstance(grad, DTensor) else grad).to(dtype)
+                    )
+                    piece.whole.grad = None
                 at += piece.part
-            got = given.new_empty(given.size(1))
-            op = ReduceOp.AVG if self.divide_by is None else ReduceOp.SUM
-            _collectives.reduce_scatter_single(got, given.view(-1), op, self.group)
-            if self.copies is not None and self.reduces_copies:
-                _collectives.all_reduce(got, op, self.copies)
-            if self.divide_by is not None:
-                got /= self.divide_by
+            got = self._averaged(given)
             for piece, part in zip(pieces, got.split([piece.part for piece in pieces])):
-                self._keep(piece, part)
+                piece.keep(part)
 
-    @staticmethod
-    def _keep(piece, part):
-        rows = piece.own.to_local()
-        part = part[: rows.numel()].view(rows.shape).to(rows.dtype)
-        if piece.own.grad is None:
-            piece.own.grad = leaf(part.clone(), piece.spec)
+    def _averaged(self, given):
+        """This rank's part of the average of tables."""
+        op = ReduceOp.AVG if self.divide_by is None else ReduceOp.SUM
+        got = given.new_empty(given.size(1))
+        if self.group is None:
+            got.copy_(given[0])
         else:
-            piece.own.grad.to_local().add_(part)
-        piece.whole.grad = None
+            _collectives.reduce_scatter_single(got, given.view(-1), op, self.group)
+        if self.copies is not None and self.reduces_copies:
+            _collectives.all_reduce(got, op, self.copies)
+        if self.divide_by is not None:
+            got /= self.divide_by
+        return got
 
 
-def _cast(value, dtype):
+def cast(value, dtype):
+    """A tensor of floating-point numbers in a dtype, or any other value as it is."""
     floating = isinstance(value, torch.Tensor) and value.is_floating_point()
     return value.to(dtype) if floating else value
 
 
-def _owned(module, ignored):
+def owned(module, ignored):
     """The parameters of a module that belong to no unit inside of it, and the places of each."""
     found = {}
     for part in module.modules():
         for name, parameter in part._parameters.items():
             if parameter is None or parameter in ignored or getattr(parameter, "_fsdp", False):
                 continue
-            if isinstance(parameter, DTensor):
-                raise NotImplementedError(f"{name} is a DTensor already, which fully_shard cannot cut again.")
-            if parameter.dim() == 0:
-                raise ValueError(
-                    f"fully_shard doesn't support scalar parameters. Change {name} to a 1D tensor with numel equal to 1."
-                )
             found.setdefault(parameter, []).append((part, name))
-    return found.items()
+    return found

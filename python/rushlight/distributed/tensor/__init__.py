@@ -32,7 +32,7 @@ __all__ = [
 
 
 def __getattr__(name: str):
-    if name == "experimental":
+    if name in ("experimental", "parallel"):
         from importlib import import_module
 
         return import_module(f"{__name__}.{name}")
@@ -42,4 +42,4 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "experimental", "placement_types"]
+    return [*__all__, "experimental", "parallel", "placement_types"]

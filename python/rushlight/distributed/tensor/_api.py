@@ -14,7 +14,7 @@ from rushlight._handlers import elements
 from rushlight._set_module import set_module
 from rushlight.distributed import _collectives
 
-from ._layout import GradientPlaced, Redistribute, Spec, checked, cut, everywhere, local_shape
+from ._layout import GradientPlaced, Redistribute, Spec, checked, cut, everywhere, is_cut, local_shape, order
 from .placement_types import Shard
 
 
@@ -182,8 +182,9 @@ def distribute_tensor(tensor, device_mesh=None, placements=None, *, src_data_ran
             local = local.clone(memory_format=torch.contiguous_format)
             for dim in range(device_mesh.ndim):
                 _collectives.broadcast(local, group=device_mesh.get_group(dim), group_src=src_data_rank)
-        for dim, placement in enumerate(placements):
-            if isinstance(placement, Shard):
+        for dim in order(placements):
+            placement = placements[dim]
+            if is_cut(placement):
                 local = cut(local, spec, dim)
             elif placement.is_partial() and device_mesh.get_coordinate()[dim] != 0:
                 local = torch.zeros_like(local)

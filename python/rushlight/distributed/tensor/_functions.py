@@ -14,8 +14,11 @@ from rushlight._handlers import (
 )
 
 from ._api import DTensor, wrapped
-from ._layout import Spec, cut, everywhere
-from .placement_types import Partial, Shard
+from ._layout import Spec, cut, everywhere, is_cut, order
+from ._loss import is_parallel
+from ._rules import elementwise
+from ._sharded import SHARDED
+from .placement_types import Partial
 
 #: Functions of each element alone. Their results lie like their arguments.
 ELEMENTWISE = frozenset(
@@ -93,45 +96,52 @@ def answer(cls, func, args, kwargs):
         raise RuntimeError(
             f"{name}: the tensors are on different meshes: {sorted({repr(spec.mesh) for spec in specs})}"
         )
-    for one in tensors_in((args, kwargs), Tensor):
+    # The targets of a parallel loss are whole on every rank.
+    plain = [] if name == "cross_entropy" and is_parallel() else tensors_in((args, kwargs), Tensor)
+    for one in plain:
         if not isinstance(one, DTensor) and one.dim() > 0:
             raise RuntimeError(
                 f"{name}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling "
                 "distributed operators!"
             )
+    mesh = given[0]._spec.mesh
+    changes = name.endswith("_") and not name.endswith("__")
     if all(spec.replicated for spec in specs):
-        return whole(func, name, args, kwargs, given[0]._spec.mesh)
-    if name.rstrip("_") in ELEMENTWISE or name in ELEMENTWISE:
-        wanted = lie_alike(specs)
-        if wanted is not None:
-            return elementwise(func, name, args, kwargs, wanted)
-    return whole(func, name, args, kwargs, given[0]._spec.mesh)
+        return whole(func, name, args, kwargs, mesh)
+    result = NotImplemented
+    if name in SHARDED:
+        result = SHARDED[name](func, *args, **kwargs)
+    elif changes and name[:-1] in ELEMENTWISE:
+        result = in_place(func, args, kwargs)
+    elif name in ELEMENTWISE:
+        result = elementwise(func, name, args, kwargs, given, put)
+    return whole(func, name, args, kwargs, mesh) if result is NotImplemented else result
 
 
-def lie_alike(specs):
-    """How the parts of an elementwise function shall lie. None if the shapes are broadcast in another way than from one element."""
-    large = [spec for spec in specs if spec.shape.numel() != 1 or len(spec.shape) > 0]
-    if not large or any(spec.shape != large[0].shape for spec in large):
-        return None
-    chosen = next((spec for spec in large if not spec.partial and not spec.replicated), large[0])
-    return None if chosen.partial else chosen
+def put(value, parts):
+    """A value with each `DTensor` replaced by the next of some parts."""
+    left = iter(parts)
+    return mapped(value, lambda _: next(left))
 
 
-def elementwise(func, name, args, kwargs, spec):
-    def part(tensor):
-        if len(tensor._spec.shape) == 0:
-            return tensor.full_tensor()
-        return elements(
+def in_place(func, args, kwargs):
+    """A function of each element that changes its first argument, which keeps its layout."""
+    target = args[0]
+    if not isinstance(target, DTensor) or target._spec.partial:
+        return NotImplemented
+    spec = target._spec
+    for tensor in tensors_in((args, kwargs), DTensor):
+        if tensor._spec.shape != spec.shape and len(tensor._spec.shape) > 0:
+            return NotImplemented
+    part = lambda tensor: (
+        tensor.full_tensor()
+        if len(tensor._spec.shape) == 0
+        else elements(
             tensor if tensor._spec.placements == spec.placements else tensor.redistribute(placements=spec.placements)
         )
-
-    first = args[0] if args else None
-    if name.endswith("_") and not name.startswith("__") and isinstance(first, DTensor) and first._spec != spec:
-        return whole(func, name, args, kwargs, spec.mesh)
-    result = func(*mapped(args, part), **mapped(kwargs, part))
-    if name.endswith("_") and not name.startswith("__") and isinstance(first, DTensor):
-        return first
-    return wrapped(result, spec) if isinstance(result, Tensor) else result
+    )
+    func(*mapped(args, part), **mapped(kwargs, part))
+    return target
 
 
 def whole(func, name, args, kwargs, mesh):
@@ -142,12 +152,17 @@ def whole(func, name, args, kwargs, mesh):
         result = func(
             target.full_tensor().clone(), *mapped(args[1:], DTensor.full_tensor), **mapped(kwargs, DTensor.full_tensor)
         )
-        for dim, placement in enumerate(target._spec.placements):
-            if isinstance(placement, Shard):
+        for dim in order(target._spec.placements):
+            placement = target._spec.placements[dim]
+            if is_cut(placement):
                 result = cut(result, target._spec, dim)
             elif isinstance(placement, Partial) and mesh.get_coordinate()[dim] != 0:
                 result = torch.zeros_like(result)
-        elements(target).copy_(result)
+        # The functions of `nn.init` change parameters without a history.
+        with torch.set_grad_enabled(
+            torch.is_grad_enabled() and getattr(func, "__module__", None) != "rushlight.nn.init"
+        ):
+            elements(target).copy_(result)
         return target
     replicated = lambda tensor: elements(tensor) if tensor._spec.replicated else tensor.full_tensor()
     result = func(*mapped(args, replicated), **mapped(kwargs, replicated))
@@ -256,17 +271,6 @@ def _copy(func, target, source, non_blocking=False):
         return whole(func, "copy_", (target, source, non_blocking), {}, target._spec.mesh)
     func(elements(target), elements(source.redistribute(placements=target._spec.placements)), non_blocking)
     return target
-
-
-@handles("sum")
-def _sum(func, tensor, *args, **kwargs):
-    spec = tensor._spec
-    if args or kwargs or any(placement.is_partial() for placement in spec.placements):
-        return whole(func, "sum", (tensor, *args), kwargs, spec.mesh)
-    parts = tuple(Partial() if placement.is_shard() else placement for placement in spec.placements)
-    return wrapped(func(elements(tensor)), Spec(spec.mesh, parts, torch.Size())).redistribute(
-        placements=everywhere(spec.mesh)
-    )
 
 
 @handles("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")

@@ -8,7 +8,7 @@ from rushlight.distributed import _collectives
 from rushlight.distributed._functional_collectives import _op
 from rushlight.distributed.device_mesh import DeviceMesh
 
-from .placement_types import Partial, Placement, Replicate, Shard
+from .placement_types import Partial, Placement, Replicate, Shard, _StridedShard
 
 
 class Spec(NamedTuple):
@@ -68,13 +68,32 @@ def bounds(size, parts, index):
     return first, min(rows, size - first)
 
 
+def is_cut(placement):
+    """Whether ranks have parts along a dimension of the mesh."""
+    return isinstance(placement, (Shard, _StridedShard))
+
+
+def order(placements):
+    """The dimensions of the mesh in the order in which they cut the tensor. A strided part is a part of those of later dimensions."""
+    strided = [dim for dim, placement in enumerate(placements) if isinstance(placement, _StridedShard)]
+    return [dim for dim in range(len(placements)) if dim not in strided] + strided
+
+
+def extent(spec, count=None):
+    """The shape of this rank's part after the first `count` cuts, and where it begins in the whole tensor."""
+    shape, offset, place = list(spec.shape), [0] * len(spec.shape), spec.mesh.get_coordinate()
+    for mesh_dim in order(spec.placements)[:count]:
+        placement = spec.placements[mesh_dim]
+        if is_cut(placement):
+            first, rows = bounds(shape[placement.dim], spec.mesh.size(mesh_dim), place[mesh_dim])
+            offset[placement.dim] += first
+            shape[placement.dim] = rows
+    return torch.Size(shape), tuple(offset)
+
+
 def local_shape(spec, count=None):
-    """The shape of this rank's part, after the first `count` dimensions of the mesh."""
-    shape, place = list(spec.shape), spec.mesh.get_coordinate()
-    for dim, placement in enumerate(spec.placements[:count]):
-        if isinstance(placement, Shard):
-            shape[placement.dim] = bounds(shape[placement.dim], spec.mesh.size(dim), place[dim])[1]
-    return torch.Size(shape)
+    """The shape of this rank's part, after the first `count` cuts."""
+    return extent(spec, count)[0]
 
 
 def cut(tensor, spec, mesh_dim):
@@ -84,10 +103,10 @@ def cut(tensor, spec, mesh_dim):
     return tensor.narrow(dim, first, rows).contiguous()
 
 
-def _joined(local, spec, mesh_dim):
-    """The parts of all ranks along a dimension of the mesh, joined."""
+def _joined(local, spec, mesh_dim, cuts):
+    """The parts of all ranks along a dimension of the mesh, joined. So many cuts were made before."""
     dim, count = spec.placements[mesh_dim].dim, spec.mesh.size(mesh_dim)
-    whole = local_shape(spec, mesh_dim)
+    whole = local_shape(spec, cuts)
     parts = []
     for index in range(count):
         shape = list(whole)
@@ -99,20 +118,22 @@ def _joined(local, spec, mesh_dim):
 
 def moved(local, spec, placements):
     """This rank's part under other placements. All ranks of the mesh call it."""
-    pairs = list(zip(spec.placements, placements))
-    # Parts of parts are joined from the last dimension of the mesh to the first that changes, and cut again.
-    first = next((dim for dim, (now, wanted) in enumerate(pairs) if now != wanted), len(pairs))
-    for mesh_dim in reversed(range(first, len(pairs))):
+    before, after = order(spec.placements), order(placements)
+    # Parts of parts are joined from the last cut to the first that changes, and cut again.
+    stays = lambda at: before[at] == after[at] and spec.placements[before[at]] == placements[after[at]]
+    first = next((at for at in range(len(before)) if not stays(at)), len(before))
+    for at in reversed(range(first, len(before))):
+        mesh_dim = before[at]
         now = spec.placements[mesh_dim]
-        if isinstance(now, Shard):
-            local = _joined(local, spec, mesh_dim)
+        if is_cut(now):
+            local = _joined(local, spec, mesh_dim, at)
         elif isinstance(now, Partial) and now != placements[mesh_dim]:
             local = local.clone(memory_format=torch.contiguous_format)
             _collectives.all_reduce(local, _op(now.reduce_op), spec.mesh.get_group(mesh_dim))
     target = spec.placed(placements)
-    for mesh_dim in range(first, len(pairs)):
+    for mesh_dim in after[first:]:
         wanted = placements[mesh_dim]
-        if isinstance(wanted, Shard):
+        if is_cut(wanted):
             local = cut(local, target, mesh_dim)
         elif isinstance(wanted, Partial) and spec.placements[mesh_dim] != wanted:
             if wanted.reduce_op != "sum":

@@ -56,7 +56,7 @@ class Shard(Placement):
 
 @dataclass(frozen=True, init=False, repr=False)
 class _StridedShard(Placement):
-    """A part of each of `split_factor` parts along a dimension, which libraries name and nothing here makes."""
+    """A part of each of `split_factor` parts along a dimension, as of a part that is cut again."""
 
     dim: int
     split_factor: int

@@ -1,0 +1,94 @@
+"""Parameters of which each rank keeps rows, as `fully_shard` cuts them."""
+
+import rushlight as torch
+from rushlight._handlers import elements
+from rushlight.distributed.tensor import DTensor, Replicate, Shard
+from rushlight.distributed.tensor._api import leaf
+from rushlight.distributed.tensor._layout import Spec, cut
+from rushlight.distributed.tensor.placement_types import _StridedShard
+from rushlight.nn import Parameter
+from rushlight.nn.functional import pad
+
+from ._unit import Piece
+
+
+class Rows(Piece):
+    """A parameter: this rank's rows along a dimension, and the whole one.
+
+    Args:
+        parameter: the parameter. If it is a `DTensor` of a mesh for other dimensions, its part on this rank is cut again.
+        places: the modules that have it, and its name in each.
+        mesh: of one dimension, or of two: copies, and ranks that share a copy.
+        dtype: that of the whole parameter, or None for its own.
+        dim: the dimension that is cut.
+    """
+
+    def __init__(self, parameter, places, mesh, dtype, dim):
+        self.places, self.dim, self.ranks = places, dim, mesh.size(mesh.ndim - 1)
+        outer = parameter._spec if isinstance(parameter, DTensor) else None
+        local = elements(parameter.detach()) if outer is not None else parameter.detach()
+        self.shape = local.shape
+        parts = (Replicate(),) * (mesh.ndim - 1) + (Shard(dim),)
+        rows = cut(local, Spec(mesh, parts, self.shape), mesh.ndim - 1)
+        self.spec = Spec(mesh, parts, self.shape) if outer is None else _joint(mesh, parts, outer)
+        self.own = Parameter(leaf(rows.clone(), self.spec), parameter.requires_grad)
+        self.own._fsdp = True
+        # The elements of the parts of all ranks but the last ones, which may have fewer.
+        self.part = -(-self.shape[dim] // self.ranks) * (local.numel() // max(1, self.shape[dim]))
+        dtype = local.dtype if dtype is None or not local.is_floating_point() else dtype
+        memory = torch.empty(self.shape, dtype=dtype)
+        whole = Parameter(memory if outer is None else leaf(memory, outer), parameter.requires_grad)
+        super().__init__(whole, memory)
+        self.show(False)
+
+    def show(self, is_whole):
+        for module, name in self.places:
+            module._parameters[name] = self.whole if is_whole else self.own
+
+    def find(self):
+        module, name = self.places[0]
+        found = module._parameters[name]
+        if isinstance(found, DTensor):
+            self.own = found
+
+    def given(self, dtype):
+        flat = elements(self.own).detach().to(dtype).reshape(-1)
+        return pad(flat, (0, self.part - flat.numel()))
+
+    def joined(self, table):
+        if self.dim == 0:
+            return table.reshape(-1)[: self.shape.numel()].view(self.shape)
+        parts = table.reshape(self.ranks, *self.shape[: self.dim], -1, *self.shape[self.dim + 1 :])
+        return parts.movedim(0, self.dim).reshape(self.shape)
+
+    def cut(self, whole):
+        if self.dim == 0:
+            return pad(whole.reshape(-1), (0, self.ranks * self.part - whole.numel())).view(self.ranks, self.part)
+        return whole.unflatten(self.dim, (self.ranks, -1)).movedim(self.dim, 0).reshape(self.ranks, self.part)
+
+    def keep(self, part):
+        rows = elements(self.own)
+        part = part[: rows.numel()].view(rows.shape).to(rows.dtype)
+        if self.own.grad is None:
+            self.own.grad = leaf(part.clone(), self.spec)
+        else:
+            elements(self.own.grad).add_(part)
+
+
+def _joint(mesh, parts, outer):
+    """The layout on the mesh of both, of a tensor that is cut along `outer` first and then along `mesh`."""
+    root = mesh._get_root_mesh()
+    if root is not outer.mesh._get_root_mesh() or not mesh.mesh_dim_names or not outer.mesh.mesh_dim_names:
+        raise ValueError(
+            "FSDP requires the DP and model parallel TP/EP mesh to have the same parent mesh but got: \n"
+            f"DP's global mesh: {root}\nTP/EP's global mesh: {outer.mesh._get_root_mesh()}"
+        )
+    dim = parts[-1].dim
+    # The cut along `mesh` comes first in the placements, but was made after those of `outer` along the same dimension.
+    times = 1
+    for mesh_dim, placement in enumerate(outer.placements):
+        if placement.is_shard(dim):
+            times *= outer.mesh.size(mesh_dim)
+    last = Shard(dim) if times == 1 else _StridedShard(dim, split_factor=times)
+    joint = root[(*mesh.mesh_dim_names, *outer.mesh.mesh_dim_names)]
+    return Spec(joint, (*parts[:-1], last, *outer.placements), outer.shape)

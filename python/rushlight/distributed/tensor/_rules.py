@@ -1,0 +1,270 @@
+"""Sharding rules: how functions work on parts, so that no tensor has to be whole.
+
+A rule lists strategies for one dimension of a mesh: how each operand may lie, how the result lies then, and how the gradients of
+the operands come out of the function. The dimensions of a mesh are independent. For each of them, the strategy is chosen that
+moves the fewest elements; every list ends with that of whole tensors.
+"""
+
+import math
+from typing import NamedTuple
+
+import rushlight as torch
+
+from ._api import DTensor, wrapped
+from ._layout import GradientPlaced, Spec, is_cut, local_shape
+from .placement_types import Partial, Replicate, Shard
+
+
+class Strategy(NamedTuple):
+    """How the operands lie, the result, and the gradients of the operands if they lie otherwise than these."""
+
+    given: tuple
+    result: object
+    grads: tuple = ()
+
+
+R, P = Replicate(), Partial()
+
+
+def whole_of(count):
+    """The strategy of whole tensors."""
+    return Strategy((R,) * count, R)
+
+
+def _cost(now, wanted, elements):
+    if now == wanted:
+        return 0
+    if now.is_replicate():
+        # Cutting is free, but the gradient has to be joined.
+        return 0.5 if wanted.is_partial() else 1
+    return elements * (2 if now.is_partial() else 1) + 2
+
+
+def run(operands, strategies, shape, call, several=False):
+    """Calls a function with parts.
+
+    Args:
+        operands: the tensors on the mesh.
+        strategies: those of one dimension of the mesh.
+        shape: the shape of the whole result.
+        call: gets the layout of the result and the parts, and returns a part of the result.
+        several: the function has several results, and `shape` is a list of their shapes.
+    """
+    mesh = operands[0]._spec.mesh
+    chosen = []
+    for mesh_dim in range(mesh.ndim):
+        now = [tensor._spec.placements[mesh_dim] for tensor in operands]
+        cost = lambda one, now=now: sum(
+            _cost(placement, wanted, tensor._spec.shape.numel())
+            for placement, wanted, tensor in zip(now, one.given, operands)
+        )
+        chosen.append(min(strategies, key=cost))
+    parts = [
+        _part(
+            tensor,
+            tuple(strategy.given[number] for strategy in chosen),
+            tuple((strategy.grads or strategy.given)[number] for strategy in chosen),
+        )
+        for number, tensor in enumerate(operands)
+    ]
+    results = tuple(strategy.result for strategy in chosen)
+    if several:
+        specs = [Spec(mesh, results, torch.Size(one)) for one in shape]
+        return tuple(wrapped(part, spec) for part, spec in zip(call(specs[0], *parts), specs))
+    spec = Spec(mesh, results, torch.Size(shape))
+    return wrapped(call(spec, *parts), spec)
+
+
+def _part(tensor, placements, grads):
+    """This rank's part under some placements, whose gradient comes in others."""
+    moved = tensor if tensor._spec.placements == placements else tensor.redistribute(placements=placements)
+    local = moved._local_tensor
+    # The gradient of a part of a sum is that of the sum, on every rank.
+    same = all(grad == placement or placement.is_partial() for grad, placement in zip(grads, placements))
+    return local if same else GradientPlaced.apply(local, moved._spec, grads)
+
+
+# Functions of elements.
+
+#: Functions of which a sum of parts is a sum of results.
+_LINEAR = frozenset("add sub subtract neg negative __add__ __sub__ __radd__ __neg__ rsub __rsub__".split())
+_SCALES = frozenset("mul multiply div divide true_divide __mul__ __rmul__ __truediv__ __div__".split())
+
+
+def elementwise(func, name, args, kwargs, operands, put):
+    """A function of each element, whose operands are broadcast."""
+    first = operands[0]._spec
+    if not first.partial and all(tensor._spec == first for tensor in operands):
+        parts = [tensor._local_tensor for tensor in operands]
+        return wrapped(func(*put(args, parts), **put(kwargs, parts[_count(args) :])), first)
+    shapes = [tensor._spec.shape for tensor in operands]
+    try:
+        shape = torch.broadcast_shapes(*shapes)
+    except RuntimeError:
+        return NotImplemented
+    strategies = []
+    for dim, size in enumerate(shape):
+        given, grads = [], []
+        for own in shapes:
+            at = dim - (len(shape) - len(own))
+            cut = at >= 0 and own[at] == size
+            given.append(Shard(at) if cut else R)
+            grads.append(Shard(at) if cut else P)
+        strategies.append(Strategy(tuple(given), Shard(dim), tuple(grads)))
+    numbers = sum(isinstance(one, (int, float, complex)) for one in (*args, *kwargs.values()))
+    if (name in _LINEAR and numbers == 0) or (name in _SCALES and len(operands) == 1 and _divides_by_number(args)):
+        if all(own == shape for own in shapes):
+            strategies.append(Strategy((P,) * len(operands), P, (P,) * len(operands)))
+    strategies.append(whole_of(len(operands)))
+
+    def call(spec, *parts):
+        return func(*put(args, parts), **put(kwargs, parts[_count(args) :]))
+
+    return run(operands, strategies, shape, call)
+
+
+def _divides_by_number(args):
+    return not isinstance(args[-1], torch.Tensor) and isinstance(args[0], DTensor)
+
+
+def _count(value):
+    if isinstance(value, DTensor):
+        return 1
+    if isinstance(value, (list, tuple)):
+        return sum(map(_count, value))
+    return 0
+
+
+# Products.
+
+
+def product(left, right, bias=None, transposed=False):
+    """Strategies of a product of matrices, with an optional bias along the last dimension, and the shape of the result.
+
+    None if the shapes are not those of a product of which the last two dimensions of both are matrices.
+    """
+    a, b = left._spec.shape, right._spec.shape
+    if len(a) < 2 - transposed or len(b) < 2 or not (len(b) == 2 or len(a) == len(b)):
+        return None
+    batch = len(b) - 2
+    if (batch and a[:batch] != b[:batch]) or a[-1] != b[-1 if transposed else -2]:
+        return None
+    shape = (*a[:-1], b[-2 if transposed else -1])
+    inner, outer = (len(b) - 1, len(b) - 2) if transposed else (len(b) - 2, len(b) - 1)
+    last = len(a) - 1
+    extra = lambda placement: () if bias is None else (placement,)
+    strategies = [
+        Strategy((R, Shard(outer), *extra(Shard(0))), Shard(len(shape) - 1), (P, Shard(outer), *extra(Shard(0)))),
+        # The bias is added by one rank.
+        Strategy((Shard(last), Shard(inner), *extra(P)), P),
+    ]
+    for dim in range(last):
+        if dim < batch:
+            strategies.append(
+                Strategy((Shard(dim), Shard(dim), *extra(R)), Shard(dim), (Shard(dim), Shard(dim), *extra(P)))
+            )
+        else:
+            strategies.append(Strategy((Shard(dim), R, *extra(R)), Shard(dim), (Shard(dim), P, *extra(P))))
+    strategies.append(whole_of(3 if bias is not None else 2))
+    return strategies, shape
+
+
+# Reductions.
+
+
+def _dims(dim, count):
+    if dim is None or dim == ():
+        return tuple(range(count))
+    return tuple(one % count for one in ((dim,) if isinstance(dim, int) else dim))
+
+
+def reduction(func, name, tensor, dim, keepdim, options, has_indices=False):
+    """A function that reduces dimensions."""
+    shape = tensor._spec.shape
+    if any(not -len(shape) <= one < len(shape) for one in ((dim,) if isinstance(dim, int) else dim or ())):
+        return NotImplemented
+    dims = _dims(dim, len(shape)) if shape else ()
+    made = [1 if at in dims else size for at, size in enumerate(shape) if keepdim or at not in dims]
+    strategies = []
+    for at in range(len(shape)):
+        if at not in dims:
+            strategies.append(Strategy((Shard(at),), Shard(at if keepdim else at - sum(one < at for one in dims))))
+        elif name in ("sum", "mean"):
+            strategies.append(Strategy((Shard(at),), P))
+    if name in ("sum", "mean"):
+        strategies.append(Strategy((P,), P))
+    strategies.append(whole_of(1))
+    count = math.prod(shape[at] for at in dims)
+
+    def call(spec, part):
+        if name == "mean" and spec.partial:
+            return torch.sum(part, dims, keepdim=keepdim, **options) / count
+        if dim is None:
+            return func(part, **options)
+        return func(part, dim, keepdim=keepdim, **options)
+
+    if not has_indices:
+        return run([tensor], strategies, made, call)
+    kind = []
+
+    def both(spec, part):
+        result = call(spec, part)
+        kind.append(type(result))
+        return result
+
+    values = run([tensor], strategies, [made, made], both, several=True)
+    return kind[0](values)
+
+
+# Views.
+
+
+def along(tensor, kept, shape, call, several=False):
+    """A function that leaves some dimensions alone.
+
+    Args:
+        tensor: the tensor.
+        kept: pairs of a dimension, and that of the result which it becomes.
+        shape, call, several: as in `run`.
+    """
+    strategies = [Strategy((Shard(one),), Shard(other)) for one, other in kept]
+    return run([tensor], [*strategies, Strategy((P,), P), whole_of(1)], shape, call, several)
+
+
+def regrouped(tensor, shape):
+    """Another shape of the same elements, whose sizes may be cut where the first factor of a group of dimensions is."""
+    old = tensor._spec.shape
+    ranks = [tensor._spec.mesh.size(dim) for dim, one in enumerate(tensor._spec.placements) if is_cut(one)]
+    kept = []
+    for first, second in _groups(old, shape):
+        if all(old[first] % count == 0 and shape[second] % count == 0 for count in ranks):
+            kept.append((first, second))
+    cut = [placement.dim for placement in tensor._spec.placements if is_cut(placement)]
+    if len(set(cut)) < len(cut):
+        kept = [pair for pair in kept if old[pair[0]] % math.prod(ranks) == 0 == shape[pair[1]] % math.prod(ranks)]
+    return along(tensor, kept, shape, lambda spec, part: part.reshape(local_shape(spec)))
+
+
+def _groups(old, new):
+    """The first dimensions of the smallest groups of dimensions that have equally many elements in two shapes."""
+    found, one, other = [], 0, 0
+    while one < len(old) and other < len(new):
+        start = one, other
+        left, right = old[one], new[other]
+        one, other = one + 1, other + 1
+        while left != right:
+            if left < right:
+                if one == len(old):
+                    return found
+                left, one = left * old[one], one + 1
+            else:
+                if other == len(new):
+                    return found
+                right, other = right * new[other], other + 1
+        # Dimensions of one element before the first larger one stand for nothing.
+        while start[0] < one - 1 and old[start[0]] == 1:
+            start = start[0] + 1, start[1]
+        while start[1] < other - 1 and new[start[1]] == 1:
+            start = start[0], start[1] + 1
+        found.append(start)
+    return found
