@@ -63,6 +63,8 @@ def __getattr__(name: str) -> Any:
         return load("rushlight._functions")
     if name == "_functorch":
         return load("rushlight._C._functorch")
+    if name in ("DispatchKey", "DispatchKeySet"):
+        return getattr(load("rushlight._dispatch_keys"), name)
     if name == "_LinAlgError":
         return torch.linalg.LinAlgError
     if name == "ScriptModule":

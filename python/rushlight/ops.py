@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["load_library", "loaded_libraries"]
 
 loaded_libraries: set[str] = set()
+#: The libraries that `load_library` has refused. Their operators do not exist.
+_refused_libraries: set[str] = set()
 
 
 def load_library(path: str) -> NoReturn:
@@ -31,6 +33,7 @@ def load_library(path: str) -> NoReturn:
     ...     print(str(error).splitlines()[0])
     Could not load this library: ops.so
     """
+    _refused_libraries.add(path)
     raise OSError(
         f"Could not load this library: {path}\n  rushlight cannot load torch's C++ extensions. "
         "Use functions or torch.autograd.Function."

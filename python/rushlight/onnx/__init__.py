@@ -14,6 +14,8 @@ __all__ = [
         "programs run eagerly, so that there are no graphs to export",
         """
         is_in_onnx_export() = False
+        register_custom_op_symbolic(symbolic_name, symbolic_fn, opset_version) = None
+        unregister_custom_op_symbolic(symbolic_name, opset_version) = None
         export
         class ExportableModule InputObserver ONNXProgram
         error OnnxExporterError(RuntimeError)
