@@ -40,6 +40,15 @@ def _get_default_device() -> str:
     return torch.get_default_device().type
 
 
+def _get_privateuse1_backend_name() -> str:
+    """The name of the type of devices that a program may add to torch.
+
+    >>> torch._C._get_privateuse1_backend_name()
+    'privateuseone'
+    """
+    return "privateuseone"
+
+
 class _Part(ModuleType):
     """A module of built-in functions, `torch._C._nn` for example, whose functions are those of a public module."""
 

@@ -62,6 +62,24 @@ def _index(self: torch.Tensor, indices: Any) -> torch.Tensor:
     return self[tuple(slice(None) if index is None else index for index in indices)]
 
 
+def _convolution(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+    benchmark: bool,
+    deterministic: bool,
+    cudnn_enabled: bool,
+    allow_tf32: bool = True,
+) -> torch.Tensor:
+    return torch.convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+
+
 def _softmax(self: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
     return self.softmax(dim)
 
@@ -78,6 +96,7 @@ def _sparse_mm_reduce_impl(self: torch.Tensor, other: torch.Tensor, reduce: str)
 
 #: Operators of torch's registry that have no function or method of the same name.
 _UNNAMED: dict[str, Callable[..., Any]] = {
+    "_convolution": _convolution,
     "alias": _alias,
     "index": _index,
     "slice": _slice,
