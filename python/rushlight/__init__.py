@@ -106,6 +106,9 @@ _ELSEWHERE = {
         "_checks",
     ),
     **dict.fromkeys(
+        "_assert_async _assert_scalar _assert_tensor_metadata _is_all_true _is_any_true".split(), "_value_checks"
+    ),
+    **dict.fromkeys(
         "PyTorchFileReader PyTorchFileWriter ScriptObject SymBool SymFloat SymInt".split(), "_absent_names"
     ),
     **dict.fromkeys(
@@ -413,6 +416,11 @@ if TYPE_CHECKING:
     from rushlight._streams import Event as Event
     from rushlight._streams import Stream as Stream
     from rushlight._tags import Tag as Tag
+    from rushlight._value_checks import _assert_async as _assert_async
+    from rushlight._value_checks import _assert_scalar as _assert_scalar
+    from rushlight._value_checks import _assert_tensor_metadata as _assert_tensor_metadata
+    from rushlight._value_checks import _is_all_true as _is_all_true
+    from rushlight._value_checks import _is_any_true as _is_any_true
     from rushlight._vendor_names import cudnn_affine_grid_generator as cudnn_affine_grid_generator
     from rushlight._vendor_names import cudnn_batch_norm as cudnn_batch_norm
     from rushlight._vendor_names import cudnn_convolution as cudnn_convolution

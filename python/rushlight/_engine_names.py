@@ -40,6 +40,15 @@ def _get_default_device() -> str:
     return torch.get_default_device().type
 
 
+def _get_privateuse1_backend_name() -> str:
+    """The name of the type of devices that a program may add to torch.
+
+    >>> torch._C._get_privateuse1_backend_name()
+    'privateuseone'
+    """
+    return "privateuseone"
+
+
 class _Part(ModuleType):
     """A module of built-in functions, `torch._C._nn` for example, whose functions are those of a public module."""
 
@@ -63,6 +72,8 @@ def __getattr__(name: str) -> Any:
         return load("rushlight._functions")
     if name == "_functorch":
         return load("rushlight._C._functorch")
+    if name in ("DispatchKey", "DispatchKeySet"):
+        return getattr(load("rushlight._dispatch_keys"), name)
     if name == "_LinAlgError":
         return torch.linalg.LinAlgError
     if name == "ScriptModule":

@@ -215,6 +215,36 @@ def _get_device_module(device_type):
     return module
 
 
+def _get_device_index(device, optional=False, allow_cpu=False):
+    """The number of a device, which may be a `torch.device`, its text or the number.
+
+    Args:
+        device: the device, or None for the current one.
+        optional: whether a device without a number means the current one.
+        allow_cpu: whether the CPU is accepted, whose number is -1.
+
+    Raises:
+        ValueError: the device is the CPU, or has no number.
+
+    >>> torch._utils._get_device_index("cuda:2"), torch._utils._get_device_index("cpu", allow_cpu=True)
+    (2, -1)
+    """
+    import rushlight as torch
+
+    if isinstance(device, str):
+        device = torch.device(device)
+    index = device if isinstance(device, int) else None
+    if isinstance(device, torch.device):
+        if not allow_cpu and device.type == "cpu":
+            raise ValueError(f"Expected a non cpu device, but got: {device}")
+        index = -1 if device.type == "cpu" else device.index
+    if index is None:
+        if not optional:
+            raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
+        index = torch.cuda.current_device() if torch.cuda.is_available() else None
+    return index
+
+
 def __getattr__(name):
     if name in _REBUILDERS:
         return getattr(load("rushlight._checkpoint.rebuild"), name)

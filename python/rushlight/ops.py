@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["load_library", "loaded_libraries"]
 
 loaded_libraries: set[str] = set()
+#: The libraries that `load_library` has refused. Their operators do not exist.
+_refused_libraries: set[str] = set()
 
 
 def load_library(path: str) -> NoReturn:
@@ -31,6 +33,7 @@ def load_library(path: str) -> NoReturn:
     ...     print(str(error).splitlines()[0])
     Could not load this library: ops.so
     """
+    _refused_libraries.add(path)
     raise OSError(
         f"Could not load this library: {path}\n  rushlight cannot load torch's C++ extensions. "
         "Use functions or torch.autograd.Function."
@@ -59,6 +62,24 @@ def _index(self: torch.Tensor, indices: Any) -> torch.Tensor:
     return self[tuple(slice(None) if index is None else index for index in indices)]
 
 
+def _convolution(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+    benchmark: bool,
+    deterministic: bool,
+    cudnn_enabled: bool,
+    allow_tf32: bool = True,
+) -> torch.Tensor:
+    return torch.convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+
+
 def _softmax(self: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
     return self.softmax(dim)
 
@@ -75,6 +96,7 @@ def _sparse_mm_reduce_impl(self: torch.Tensor, other: torch.Tensor, reduce: str)
 
 #: Operators of torch's registry that have no function or method of the same name.
 _UNNAMED: dict[str, Callable[..., Any]] = {
+    "_convolution": _convolution,
     "alias": _alias,
     "index": _index,
     "slice": _slice,

@@ -205,6 +205,14 @@ def register_kernel(
     return register if func is None else register(func)
 
 
+def _of_refused_library(op: Any) -> bool:
+    """Whether a name may be that of an operator which a library that was not loaded would have defined."""
+    if not isinstance(op, str) or not ops._refused_libraries:
+        return False
+    namespace = op.partition("::")[0]
+    return not any(name.startswith(f"{namespace}::") for name in registry)
+
+
 def register_fake(
     op: Any,
     func: Callable[..., Any] | None = None,
@@ -216,15 +224,22 @@ def register_fake(
 ) -> Any:
     """Registers the function of an operator for tensors on the device `meta`. Usable as a decorator.
 
+    Once `torch.ops.load_library` has refused a library, a name in a namespace without operators is accepted and has no
+    effect: a package that goes on without its library still registers functions for it.
+
+    Raises:
+        RuntimeError: programs have defined no such operator.
+
     >>> op = torch.library.custom_op("example::third", lambda x: x / 3, mutates_args=(), schema="(Tensor x) -> Tensor")
     >>> function = torch.library.register_fake("example::third", torch.empty_like)
     >>> op(torch.ones(2, device="meta")).shape
     torch.Size([2])
     """
-    operator = found(op)
+    operator = None if _of_refused_library(op) else found(op)
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        operator.fake = function
+        if operator is not None:
+            operator.fake = function
         return function
 
     return register if func is None else register(func)

@@ -7,6 +7,7 @@ and have no effect. Functions that report whether a library is available return 
 from __future__ import annotations
 
 from . import (
+    cpu,
     cuda,
     cudnn,
     cusparselt,
@@ -24,6 +25,7 @@ from . import (
 )
 
 __all__ = [
+    "cpu",
     "cuda",
     "cudnn",
     "cusparselt",

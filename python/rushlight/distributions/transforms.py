@@ -15,6 +15,7 @@ from ._element_transforms import (
     SoftplusTransform,
     TanhTransform,
 )
+from ._element_transforms import _clipped_sigmoid as _clipped_sigmoid
 from ._event_transforms import (
     CatTransform,
     CorrCholeskyTransform,

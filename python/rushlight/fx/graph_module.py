@@ -59,6 +59,9 @@ def _import_block(variables: dict[str, Any]) -> str:
     return "\n".join(sorted({line for name, value in variables.items() if (line := _import_line(name, value))}))
 
 
+_USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
+
+
 class _CodeOnlyModule(Module):
     """The attributes of a graph module without its graph."""
 

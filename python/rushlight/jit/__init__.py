@@ -229,7 +229,7 @@ class strict_fusion:
         pass
 
 
-script_method = script_if_tracing = export = interface = _overload = _overload_method = _as_it_is
+script_method = script_if_tracing = _script_if_tracing = export = interface = _overload = _overload_method = _as_it_is
 
 
 class TracerWarning(Warning):

@@ -9,6 +9,7 @@ from copy import deepcopy
 from itertools import chain
 
 import rushlight as torch
+from rushlight._loading import load
 from rushlight._text import typename
 from rushlight._warnings import warn
 
@@ -471,3 +472,9 @@ def step_dtype(fused: bool | None = None) -> torch.dtype:
     if fused or torch.get_default_dtype() != torch.float64:
         return torch.float32
     return torch.float64
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("_default_to_fused_or_foreach", "_get_capturable_supported_devices", "_use_grad_for_differentiable"):
+        return getattr(load("rushlight.optim._choices"), name)
+    raise AttributeError(f"module 'torch.optim.optimizer' has no attribute {name!r}")

@@ -15,5 +15,10 @@ __all__ = [
 ]
 
 
+def _default_schedule_fn(step: int) -> ProfilerAction:
+    """The schedule of a profile without one: every step is recorded."""
+    return ProfilerAction.RECORD
+
+
 def __dir__() -> list[str]:
     return __all__

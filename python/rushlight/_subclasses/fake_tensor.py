@@ -1,4 +1,4 @@
-"""`torch.onnx`: the export to ONNX, which rushlight does not have."""
+"""Names of `torch._subclasses.fake_tensor` by which libraries recognise a compiler's tensors. There are none."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ if TYPE_CHECKING:
 __all__ = [
     *declare(
         globals(),
-        "programs run eagerly, so that there are no graphs to export",
+        "programs run eagerly; the device meta has tensors without data",
         """
-        is_in_onnx_export() = False
-        export
-        class ExportableModule InputObserver ONNXProgram
-        error OnnxExporterError(RuntimeError)
+        is_fake(x) = False
+        class FakeTensor FakeTensorMode
         """,
     ),
 ]
