@@ -1,6 +1,7 @@
 """Operators of programs (`torch.library.custom_op`) and `torch.ops`."""
 
 import gc
+import re
 
 import pytest
 
@@ -156,10 +157,18 @@ def test_arguments_are_checked_by_the_schema(library):
         "sc(Tensor x, float a, int b=3, *, bool c=True, Tensor?[] d=[], int[2] e=1, str? f=None) -> (Tensor, Tensor)"
     )
     library.define(schema)
-    library.impl("sc", lambda x, a, b=3, **rest: (type(a), b, rest), "CompositeExplicitAutograd")
+    seen = []
+
+    def function(x, a, b=3, **rest):
+        seen.append((type(a), b, rest))
+        return x.clone(), x.clone()
+
+    library.impl("sc", function, "CompositeExplicitAutograd")
     op, x = torch.ops.tests_registry.sc, torch.ones(1)
-    assert op(x, 2) == (float, 3, {"c": True, "d": [], "e": 1, "f": None})
-    assert op(x, 2.0, c=False, d=[None, x], e=[1, 2], f="a")[2]["e"] == [1, 2]
+    op(x, 2)
+    op(x, 2.0, c=False, d=[None, x], e=[1, 2], f="a")
+    assert seen[0] == (float, 3, {"c": True, "d": [], "e": 1, "f": None})
+    assert seen[1][2]["e"] == [1, 2]
     told = "Declaration: tests_registry::" + schema
     for args, kwargs, message in (
         (
@@ -188,10 +197,10 @@ def test_arguments_are_checked_by_the_schema(library):
 def test_overloads_are_chosen_by_their_arguments(library):
     library.define("add.Tensor(Tensor x, Tensor y) -> Tensor")
     library.define("add.Scalar(Tensor x, Scalar y) -> Tensor")
-    library.impl("add.Tensor", lambda x, y: "tensor", "CPU")
-    library.impl("add.Scalar", lambda x, y: "scalar", "CPU")
+    library.impl("add.Tensor", lambda x, y: x + 1, "CPU")
+    library.impl("add.Scalar", lambda x, y: x + 2, "CPU")
     add, x = torch.ops.tests_registry.add, torch.ones(1)
-    assert (add(x, x), add(x, 2), add.Scalar(x, 2)) == ("tensor", "scalar", "scalar")
+    assert (add(x, x).item(), add(x, 2).item(), add.Scalar(x, 2).item()) == (2, 3, 3)
     assert add.overloads() == ["Tensor", "Scalar"] and add.Tensor.name() == "tests_registry::add.Tensor"
     with pytest.raises(RuntimeError, match="same name and overload name multiple times"):
         library.define("add.Tensor(Tensor x) -> Tensor")
@@ -358,3 +367,87 @@ def test_unknown_dispatch_keys_are_refused():
     with pytest.raises(NotImplementedError, match="the dispatch key Functionalize would never run"):
         library.impl("f", lambda x: x, "Functionalize")
     library.impl("f", torch.library.fallthrough_kernel, "Functionalize")
+
+
+@pytest.mark.parametrize(
+    "returns, result, error, message",
+    [
+        ("Tensor", 3, RuntimeError, "Unable to cast 3 to Tensor"),
+        ("Tensor?", 3, RuntimeError, "Unable to cast 3 to Tensor"),
+        ("(Tensor, Tensor)", torch.ones(1), TypeError, "Object of type 'Tensor' is not an instance of 'sequence'"),
+        ("(Tensor, Tensor)", (torch.ones(1), 1), RuntimeError, "Unable to cast 1 to Tensor"),
+        (
+            "(Tensor, Tensor)",
+            (torch.ones(1),) * 3,
+            RuntimeError,
+            "has 2 results by its schema, but its function returned 3",
+        ),
+        ("()", 3, RuntimeError, "to return None but it returned something else instead."),
+        ("Tensor[]", torch.ones(1), RuntimeError, "Unable to cast Python instance of type"),
+        ("Tensor[]", [1], RuntimeError, "Unable to cast Python instance of type <class 'list'>"),
+        ("Scalar", "a", RuntimeError, "Cannot cast a to number"),
+        ("str", 1, RuntimeError, "Unable to cast Python instance of type <class 'int'>"),
+    ],
+)
+def test_results_are_checked_by_the_schema(library, returns, result, error, message):
+    library.define(f"f(Tensor x) -> {returns}")
+    library.impl("f", lambda x: result, "CPU")
+    with pytest.raises(error, match=re.escape(message)):
+        torch.ops.tests_registry.f(torch.ones(1))
+
+
+@pytest.mark.parametrize(
+    "returns, result, expected",
+    [("int", torch.tensor(2), 2), ("float", 1, 1.0), ("bool", 1, True), ("Tensor", None, None), ("()", None, None)],
+)
+def test_results_are_converted_by_the_schema(library, returns, result, expected):
+    library.define(f"f(Tensor x) -> {returns}")
+    library.impl("f", lambda x: result, "CPU")
+    made = torch.ops.tests_registry.f(torch.ones(1))
+    assert made == expected and type(made) is type(expected)
+
+
+@pytest.mark.parametrize("schema", ["f(Foo x) -> Tensor", "f(Tensor x) -> Foo", "f(List[int] x) -> Tensor"])
+def test_unknown_types_of_a_schema_are_refused(library, schema):
+    with pytest.raises(RuntimeError, match="^\nunknown type specifier. Common valid schema types include Tensor"):
+        library.define(schema)
+
+
+@pytest.mark.parametrize(
+    "gradients, message",
+    [
+        (lambda g: (g,), r"returned an incorrect number of gradients \(expected 3, got 2\)"),
+        (
+            lambda g: (g, g, g),
+            "returned a gradient different than None at position 3, but the corresponding forward input",
+        ),
+        (lambda g: (g, g, None, g), r"returned an incorrect number of gradients \(expected 3, got 5\)"),
+        (lambda g: ([g], g), r"expected Variable or None \(got list\)"),
+    ],
+)
+def test_gradients_are_as_many_as_arguments(gradients, message):
+    op = custom_op("tests::counted", lambda x, y: x * y, mutates_args=(), schema="(Tensor x, Tensor y) -> Tensor")
+    op.register_autograd(lambda ctx, g: gradients(g))
+    with pytest.raises(RuntimeError, match=message):
+        op(torch.ones(1, requires_grad=True), torch.ones(1)).backward()
+
+
+def test_surplus_gradients_may_be_none():
+    op = custom_op("tests::surplus", lambda x: x * 2, mutates_args=(), schema="(Tensor x) -> Tensor")
+    op.register_autograd(lambda ctx, g: (g * 2, None, None))
+    x = torch.ones(1, requires_grad=True)
+    op(x).backward()
+    assert x.grad.item() == 2
+
+
+def test_kernels_are_registered_by_keys_and_by_devices(library):
+    for kind in ("CPU", "cpu", "default", "CompositeImplicitAutograd"):
+        for register in (torch.library.register_kernel, torch.library.impl):
+            library.define(f"{kind}_{register.__name__}(Tensor x) -> Tensor")
+            register(f"tests_registry::{kind}_{register.__name__}", kind, lambda x: x * 2)
+            assert getattr(torch.ops.tests_registry, f"{kind}_{register.__name__}")(torch.ones(1)).item() == 2
+    library.define("f(Tensor x) -> Tensor")
+    with pytest.raises(RuntimeError, match="^Expected one of cpu, cuda"):
+        torch.library.register_kernel("tests_registry::f", "Nonsense", lambda x: x)
+    with pytest.raises(NotImplementedError, match="the dispatch key Functionalize would never run"):
+        torch.library.register_kernel("tests_registry::f", "Functionalize", lambda x: x)

@@ -1,5 +1,7 @@
 """Classes and modes that handle the operators of torch's registry (`__torch_dispatch__`)."""
 
+import re
+
 import pytest
 
 import rushlight as torch
@@ -336,3 +338,32 @@ def test_a_mode_needs_a_method():
 
     with pytest.raises(NotImplementedError, match="Mode has no __torch_dispatch__"), Mode():
         torch.ones(2) + 1
+
+
+@pytest.mark.parametrize("result", [3, "a", [torch.ones(1)], (torch.ones(1),)])
+def test_results_of_handlers_are_tensors(result):
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return result
+
+    x = torch.ones(1)
+    with pytest.raises(RuntimeError, match=re.escape(f"Unable to cast {result} to Tensor")), Mode():
+        torch.add(x, 1)
+
+
+def test_results_of_handlers_are_lists_where_the_operator_has_a_list():
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return args[0]
+
+    x = torch.ones(2)
+    with pytest.raises(RuntimeError, match="Unable to cast Python instance of type"), Mode():
+        torch.split(x, 1)
+
+
+def test_a_wrapper_refuses_unknown_arguments():
+    class Wrapper(torch.Tensor):
+        __torch_dispatch__ = classmethod(lambda cls, func, types, args=(), kwargs=None: NotImplemented)
+
+    with pytest.raises(TypeError, match=r"_make_wrapper_subclass\(\) got an unexpected keyword argument 'foo'"):
+        torch.Tensor._make_wrapper_subclass(Wrapper, (2,), foo=1)

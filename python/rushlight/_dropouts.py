@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rushlight import Tensor
+from rushlight._compiled import compiled
 from rushlight._set_module import set_module
 from rushlight.nn import _dropout
 
@@ -12,6 +13,7 @@ def _check_probability(p: float) -> None:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p:g}")
 
 
+@compiled()
 def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """`dropout` in place.
 
@@ -22,6 +24,7 @@ def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     return _dropout.dropout(input, p, train, True)
 
 
+@compiled()
 def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """Zeroes whole channels (the first two dimensions) with probability ``p``, and divides the others by ``1 - p``.
 
@@ -35,6 +38,7 @@ def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return _dropout._drop_whole(input, p, train, False, 2)
 
 
+@compiled()
 def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """`feature_dropout` in place.
 
@@ -45,6 +49,7 @@ def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     return _dropout._drop_whole(input, p, train, True, 2)
 
 
+@compiled()
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """Dropout that keeps the mean and the variance of the output of SELU; `rushlight.nn.AlphaDropout` describes it.
 
@@ -58,6 +63,7 @@ def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return _dropout.alpha_dropout(input, p, train)
 
 
+@compiled()
 def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """`alpha_dropout` in place.
 
@@ -68,6 +74,7 @@ def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     return _dropout.alpha_dropout(input, p, train, True)
 
 
+@compiled()
 def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """`alpha_dropout` of whole channels.
 
@@ -78,6 +85,7 @@ def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return _dropout.feature_alpha_dropout(input, p, train)
 
 
+@compiled()
 def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     """`feature_alpha_dropout` in place.
 

@@ -7,7 +7,7 @@ gradients of the scale and of the zero point too, those of "Learned Step Size Qu
 from __future__ import annotations
 
 import rushlight as torch
-from rushlight._overridable import overridable
+from rushlight._compiled import compiled
 from rushlight._set_module import set_module
 from rushlight.autograd import Function
 
@@ -116,7 +116,10 @@ def _check_limits(quant_min: int, quant_max: int) -> None:
         raise RuntimeError("`quant_min` should be less than or         equal to `quant_max`.")
 
 
-@overridable
+@compiled(
+    "Tensor input, Tensor scale, Tensor zero_point, int quant_min, int quant_max",
+    "Tensor input, float scale, int zero_point, int quant_min, int quant_max",
+)
 def fake_quantize_per_tensor_affine(
     input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int
 ) -> Tensor:
@@ -159,7 +162,7 @@ def _channel_shape(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int) 
     return [scale.numel() if dim == axis else 1 for dim in range(input.dim())]
 
 
-@overridable
+@compiled()
 def fake_quantize_per_channel_affine(
     input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> Tensor:
@@ -193,7 +196,7 @@ def _name(dtype: torch.dtype) -> str:
     return torch.empty(0, dtype=dtype).type().removeprefix("torch.").removesuffix("Tensor")
 
 
-@overridable
+@compiled()
 def _fake_quantize_learnable_per_tensor_affine(
     input: Tensor, scale: Tensor, zero_point: Tensor, quant_min: int, quant_max: int, grad_factor: float = 1.0
 ) -> Tensor:
@@ -209,7 +212,7 @@ def _fake_quantize_learnable_per_tensor_affine(
     return FakeQuantizeLearnable.apply(input, scale, zero_point, shape, quant_min, quant_max, grad_factor, False)
 
 
-@overridable
+@compiled()
 def _fake_quantize_learnable_per_channel_affine(
     input: Tensor,
     scale: Tensor,
@@ -250,7 +253,7 @@ def choose_qparams(low: Tensor, high: Tensor, limits: tuple[int, int], symmetric
     return torch.tensor(scales, dtype=torch.float32), torch.tensor(zeros, dtype=torch.int32)
 
 
-@overridable
+@compiled()
 def fused_moving_avg_obs_fake_quant(
     input: Tensor,
     observer_on: Tensor,

@@ -6,9 +6,8 @@ fails for that reason changes nothing. The in-place forms return the list of the
 
 from __future__ import annotations
 
-from numbers import Number
-
 import rushlight as torch
+from rushlight._compiled import compiled
 from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
@@ -18,6 +17,13 @@ if TYPE_CHECKING:
 
     from rushlight import Tensor
 
+_OF_THREE = [
+    f"Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, {last}"
+    for last in ("Scalar[] scalars", "Tensor scalars", "Scalar value=1")
+]
+_OF_LERP = [
+    f"Tensor[] self, Tensor[] tensors1, {last}" for last in ("Scalar weight", "Scalar[] weight", "Tensor[] weights")
+]
 _UNARY = (
     "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg reciprocal round rsqrt "
     "sigmoid sign sin sinh sqrt tan tanh trunc"
@@ -34,41 +40,28 @@ _ONE_TENSOR = ("add", "mul", "div")
 _WITH_NUMBER = {"maximum": "clamp_min", "minimum": "clamp_max"}
 
 
-def _is_tensors(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(isinstance(one, torch.Tensor) for one in value)
+def _of_two(operator: str, in_place: bool) -> list[str]:
+    """torch's signatures of a function of two operands."""
+    scalar, other, scalars = _BINARY[operator]
+    alpha = ", *, Scalar alpha=1" if operator in ("add", "sub") else ""
+    rest = [f"Scalar[] {scalars}", *[f"Tensor {other}{alpha}"] * (operator in _ONE_TENSOR), f"Tensor[] {other}{alpha}"]
+    # The number is tried last where torch's product is.
+    kinds = [*rest, f"Scalar {scalar}"] if operator in ("mul", "div") else [f"Scalar {scalar}", *rest]
+    base = ["Scalar self, Tensor[] exponent"] if operator == "pow" and not in_place else []
+    return [*base, *(f"Tensor[] self, {kind}" for kind in kinds)]
 
 
-def _is_numbers(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(isinstance(one, Number) for one in value)
-
-
-def _checked(name: str, tensors: Any, *others: Any) -> Sequence[Tensor]:
-    """The first argument, if it is a list of tensors that is as long as the other lists."""
-    if not isinstance(tensors, (list, tuple)):
-        raise TypeError(
-            f"{name}(): argument 'self' (position 1) must be tuple of Tensors, not {type(tensors).__name__}"
-        )
-    for place, one in enumerate(tensors):
-        if not isinstance(one, torch.Tensor):
-            raise TypeError(f"expected Tensor as element {place} in argument 0, but got {type(one).__name__}")
+def _checked(tensors: Sequence[Tensor], *others: Any) -> Sequence[Tensor]:
+    """The first list, if it is as long as the others."""
     if not tensors:
         raise RuntimeError("Tensor list must have at least one tensor.")
     for other in others:
-        if _is_tensors(other) and (other or not _is_numbers(other)) and len(other) != len(tensors):
-            raise RuntimeError(
-                f"Tensor lists must have the same number of tensors, got {len(tensors)} and {len(other)}"
-            )
-        if _is_numbers(other) and len(other) != len(tensors):
+        if not isinstance(other, (list, tuple)) or len(other) == len(tensors):
+            continue
+        if other and not isinstance(other[0], torch.Tensor):
             raise RuntimeError("Tensor list must have same number of elements as scalar list.")
+        raise RuntimeError(f"Tensor lists must have the same number of tensors, got {len(tensors)} and {len(other)}")
     return tensors
-
-
-def _unknown(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> TypeError:
-    got = [type(one).__name__ for one in args] + [f"{key}={type(one).__name__}" for key, one in options.items()]
-    return TypeError(
-        f"{name}() received an invalid combination of arguments - got ({', '.join(got)})\n"
-        "  It takes lists of tensors, and a number, a list of tensors or a list of numbers for each further operand."
-    )
 
 
 def _each(value: Any, count: int) -> Sequence[Any]:
@@ -77,71 +70,48 @@ def _each(value: Any, count: int) -> Sequence[Any]:
 
 
 def _unary(operator: str, in_place: bool) -> Callable[..., Any]:
-    name = f"_foreach_{operator}" + "_" * in_place
     call = getattr(torch.Tensor, operator + "_" * in_place)
 
     def foreach(self: Any) -> Any:
-        done = [call(one) for one in _checked(name, self)]
+        done = [call(one) for one in _checked(self)]
         return done if in_place else tuple(done)
 
     return foreach
 
 
 def _binary(operator: str, in_place: bool) -> Callable[..., Any]:
-    name = f"_foreach_{operator}" + "_" * in_place
-    keywords = {*_BINARY[operator]}
-
     def method(other: Any) -> Callable[..., Any]:
         if operator in _WITH_NUMBER and isinstance(other, torch.Tensor):
             result = getattr(torch, operator)
             return (lambda one, second: one.copy_(result(one, second))) if in_place else result
         return getattr(torch.Tensor, _WITH_NUMBER.get(operator, operator) + "_" * in_place)
 
-    def foreach(*args: Any, **options: Any) -> Any:
-        given, left = list(args), dict(options)
-        if not given and "self" in left:
-            given.append(left.pop("self"))
-        if len(given) == 1:
-            given += [left.pop(key) for key in keywords & {*left}]
-        alpha = left.pop("alpha", None)
-        if len(given) != 2 or left:
-            raise _unknown(name, args, options)
-        tensors, other = given
-        if operator == "pow" and isinstance(tensors, (int, float, complex)) and not in_place:
-            return tuple(torch.pow(tensors, one) for one in _checked(name, other))
-        one_tensor = isinstance(other, torch.Tensor)
-        listed = _is_tensors(other) and not _is_numbers(other)
-        # A keyword of the one kind does not take a value of the other.
-        kinds = {"scalar": isinstance(other, Number) or one_tensor, "other": one_tensor or listed}
-        kinds["scalars"] = _is_numbers(other)
-        if not any(kinds.values()) or (len(args) < 2 and not any(kinds.get(key, True) for key in options)):
-            raise _unknown(name, args, options)
-        if one_tensor and operator not in _ONE_TENSOR:
-            other = other.item()
-        elif one_tensor and other.dim() != 0:
-            raise RuntimeError(
-                f"scalar tensor expected to be 0 dim but it has {other.dim()} dimensions and {other.numel()} elements."
-            )
-        if alpha is not None and (operator not in ("add", "sub") or not (listed or one_tensor)):
-            raise _unknown(name, args, options)
-        more = {} if alpha is None else {"alpha": alpha}
-        _checked(name, tensors, other)
-        done = [method(second)(one, second, **more) for one, second in zip(tensors, _each(other, len(tensors)))]
+    def foreach(self: Any, *operand: Any, **named: Any) -> Any:
+        more = {"alpha": named.pop("alpha")} if "alpha" in named else {}
+        (other,) = (*operand, *named.values())
+        if operator == "pow" and not isinstance(self, (list, tuple)):
+            return tuple(torch.pow(self, one) for one in _checked(other))
+        if isinstance(other, torch.Tensor):
+            if operator not in _ONE_TENSOR:
+                other = other.item()
+            elif other.dim() != 0:
+                raise RuntimeError(
+                    f"scalar tensor expected to be 0 dim but it has {other.dim()} dimensions and {other.numel()} elements."
+                )
+        _checked(self, other)
+        done = [method(second)(one, second, **more) for one, second in zip(self, _each(other, len(self)))]
         return done if in_place else tuple(done)
 
     return foreach
 
 
 def _ternary(operator: str, in_place: bool) -> Callable[..., Any]:
-    name = f"_foreach_{operator}" + "_" * in_place
     call = getattr(torch.Tensor, operator + "_" * in_place)
 
     def foreach(self: Any, tensor1: Any, tensor2: Any, value: Any = 1, *, scalars: Any = None) -> Any:
         factors = value if scalars is None else scalars
-        if not (_is_tensors(tensor1) and _is_tensors(tensor2)):
-            raise _unknown(name, (self, tensor1, tensor2, factors), {})
         if isinstance(factors, torch.Tensor):
-            _checked(name, self, tensor1, tensor2)
+            _checked(self, tensor1, tensor2)
             if factors.dim() != 1:
                 raise RuntimeError(f"Expected packed scalar Tensor to be of dimension 1. Got {factors.dim()} instead.")
             if len(factors) != len(self):
@@ -149,9 +119,7 @@ def _ternary(operator: str, in_place: bool) -> Callable[..., Any]:
                     f"Expected length of scalars to match input of length {len(self)} but got {len(factors)} instead."
                 )
             factors = factors.tolist()
-        elif not (isinstance(factors, Number) or _is_numbers(factors)):
-            raise _unknown(name, (self, tensor1, tensor2, factors), {})
-        _checked(name, self, tensor1, tensor2, factors)
+        _checked(self, tensor1, tensor2, factors)
         rows = zip(self, tensor1, tensor2, _each(factors, len(self)))
         done = [call(one, first, second, value=factor) for one, first, second, factor in rows]
         return done if in_place else tuple(done)
@@ -160,43 +128,43 @@ def _ternary(operator: str, in_place: bool) -> Callable[..., Any]:
 
 
 def _lerp(in_place: bool) -> Callable[..., Any]:
-    name = "_foreach_lerp" + "_" * in_place
     call = torch.Tensor.lerp_ if in_place else torch.Tensor.lerp
 
     def foreach(self: Any, tensors1: Any, weight: Any = None, *, weights: Any = None) -> Any:
         weight = weights if weight is None else weight
-        known = isinstance(weight, (Number, torch.Tensor)) or _is_tensors(weight) or _is_numbers(weight)
-        if not (known and _is_tensors(tensors1)):
-            raise _unknown(name, (self, tensors1, weight), {})
         if isinstance(weight, torch.Tensor):
             weight = weight.item()
-        _checked(name, self, tensors1, weight)
+        _checked(self, tensors1, weight)
         done = [call(one, end, part) for one, end, part in zip(self, tensors1, _each(weight, len(self)))]
         return done if in_place else tuple(done)
 
     return foreach
 
 
-def _foreach_zero_(self: Any) -> list[Tensor]:
+@compiled()
+def _foreach_zero_(self: Sequence[Tensor]) -> list[Tensor]:
     """Sets each tensor to zero."""
-    return [one.zero_() for one in _checked("_foreach_zero_", self)]
+    return [one.zero_() for one in _checked(self)]
 
 
-def _foreach_copy_(self: Any, src: Any, non_blocking: bool = False) -> list[Tensor]:
+@compiled()
+def _foreach_copy_(self: Sequence[Tensor], src: Sequence[Tensor], non_blocking: bool = False) -> list[Tensor]:
     """Copies each tensor of ``src`` into the tensor at the same place."""
-    _checked("_foreach_copy_", self, src)
+    _checked(self, src)
     return [one.copy_(source, non_blocking) for one, source in zip(self, src)]
 
 
-def _foreach_clone(self: Any, *, memory_format: Any = None) -> tuple[Tensor, ...]:
+@compiled("Tensor[] self, *, MemoryFormat memory_format=None")
+def _foreach_clone(self: Sequence[Tensor], *, memory_format: Any = None) -> tuple[Tensor, ...]:
     """A copy of each tensor."""
     options = {} if memory_format is None else {"memory_format": memory_format}
-    return tuple(one.clone(**options) for one in _checked("_foreach_clone", self))
+    return tuple(one.clone(**options) for one in _checked(self))
 
 
-def _foreach_max(self: Any) -> tuple[Tensor, ...]:
+@compiled()
+def _foreach_max(self: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The largest element of each tensor."""
-    for one in _checked("_foreach_max", self):
+    for one in _checked(self):
         if one.numel() == 0:
             raise RuntimeError(
                 "_foreach_max cannot compute the maximum of an empty tensor; max over zero elements is undefined."
@@ -204,15 +172,17 @@ def _foreach_max(self: Any) -> tuple[Tensor, ...]:
     return tuple(one.max() for one in self)
 
 
-def _foreach_mm(self: Any, mat2: Any) -> tuple[Tensor, ...]:
+@compiled()
+def _foreach_mm(self: Sequence[Tensor], mat2: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The product of each pair of matrices."""
-    _checked("_foreach_mm", self, mat2)
+    _checked(self, mat2)
     return tuple(one.mm(other) for one, other in zip(self, mat2))
 
 
-def _foreach_norm(self: Any, ord: Any = 2, dtype: torch.dtype | None = None) -> tuple[Tensor, ...]:
+@compiled()
+def _foreach_norm(self: Sequence[Tensor], ord: complex = 2, dtype: torch.dtype | None = None) -> tuple[Tensor, ...]:
     """The norm of each tensor."""
-    for one in _checked("_foreach_norm", self):
+    for one in _checked(self):
         if one.numel() == 0 and ord in (torch.inf, -torch.inf):
             raise RuntimeError(
                 "_foreach_norm cannot compute the infinity norm on an empty tensor because the operation does not have an "
@@ -221,13 +191,15 @@ def _foreach_norm(self: Any, ord: Any = 2, dtype: torch.dtype | None = None) -> 
     return tuple(torch.linalg.vector_norm(one, ord, dtype=dtype) for one in self)
 
 
-def _foreach_powsum(self: Any, ord: Any = 2, dtype: torch.dtype | None = None) -> tuple[Tensor, ...]:
+@compiled()
+def _foreach_powsum(self: Sequence[Tensor], ord: complex = 2, dtype: torch.dtype | None = None) -> tuple[Tensor, ...]:
     """The sum of the powers of the absolute values of each tensor."""
-    tensors = _checked("_foreach_powsum", self)
+    tensors = _checked(self)
     return tuple((one if dtype is None else one.to(dtype)).abs().pow(ord).sum() for one in tensors)
 
 
-def _amp_foreach_non_finite_check_and_unscale_(self: Any, found_inf: Tensor, inv_scale: Tensor) -> None:
+@compiled()
+def _amp_foreach_non_finite_check_and_unscale_(self: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor) -> None:
     """Multiplies each gradient by ``inv_scale``, and sets ``found_inf`` to 1 if a gradient has an element that is not finite."""
     if inv_scale.numel() != 1:
         raise RuntimeError("inv_scale must be a 1-element tensor.")
@@ -243,15 +215,16 @@ def _amp_foreach_non_finite_check_and_unscale_(self: Any, found_inf: Tensor, inv
 def _make() -> None:
     made = {}
     for in_place in (False, True):
-        made.update({f"{name}{'_' * in_place}": _unary(name, in_place) for name in _UNARY})
-        made.update({f"{name}{'_' * in_place}": _binary(name, in_place) for name in _BINARY})
-        made.update({f"{name}{'_' * in_place}": _ternary(name, in_place) for name in ("addcdiv", "addcmul")})
-        made[f"lerp{'_' * in_place}"] = _lerp(in_place)
-    for name, function in made.items():
+        mark = "_" * in_place
+        made.update({f"{name}{mark}": (_unary(name, in_place), ["Tensor[] self"]) for name in _UNARY})
+        made.update({f"{name}{mark}": (_binary(name, in_place), _of_two(name, in_place)) for name in _BINARY})
+        made.update({f"{name}{mark}": (_ternary(name, in_place), _OF_THREE) for name in ("addcdiv", "addcmul")})
+        made[f"lerp{mark}"] = _lerp(in_place), _OF_LERP
+    for name, (function, signatures) in made.items():
         function.__name__ = function.__qualname__ = f"_foreach_{name}"
         function.__doc__ = f"`Tensor.{name}` of each tensor of a list."
-        globals()[function.__name__] = function
-        set_module("rushlight", function)
+        globals()[function.__name__] = made_public = compiled(*signatures)(function)
+        set_module("rushlight", made_public)
 
 
 _make()

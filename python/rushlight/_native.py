@@ -6,7 +6,7 @@ Old programs and libraries call them, `torch.batch_norm` for example. Also the c
 from __future__ import annotations
 
 import rushlight as torch
-from rushlight._overridable import overridable
+from rushlight._compiled import compiled
 from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
@@ -18,18 +18,13 @@ if TYPE_CHECKING:
 
 def _reduced(losses: Tensor, reduction: int) -> Tensor:
     """The mean for 1, the sum for 2, and the losses themselves for all other numbers, as in torch."""
-    if isinstance(reduction, bool) or not isinstance(reduction, int):
-        raise TypeError(
-            f"argument 'reduction' must be int, not {type(reduction).__name__}\n"
-            "  0 is 'none', 1 'mean' and 2 'sum'. The function of torch.nn.functional takes the word."
-        )
     return losses.mean() if reduction == 1 else losses.sum() if reduction == 2 else losses
 
 
 # --- normalisation -----------------------------------------------------------------------------------------------------
 
 
-@overridable
+@compiled()
 def batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -49,7 +44,7 @@ def batch_norm(
     return functional.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
-@overridable
+@compiled()
 def instance_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -69,7 +64,7 @@ def instance_norm(
     return functional.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
-@overridable
+@compiled()
 def batch_norm_update_stats(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float
 ) -> tuple[Tensor, Tensor]:
@@ -98,7 +93,7 @@ def batch_norm_update_stats(
     return mean, variance
 
 
-@overridable
+@compiled()
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """The norm over all dimensions but one, which keeps its place; ``dim=-1`` is the norm over all dimensions.
 
@@ -115,7 +110,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     return torch.linalg.vector_norm(v, pow, rest, keepdim=True) if rest else v.abs()
 
 
-@overridable
+@compiled()
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """Dropout that also returns which elements it has kept. ``train=None`` means True.
 
@@ -132,7 +127,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     return input * kept / (1 - p), kept.bool()
 
 
-@overridable
+@compiled()
 def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """`torch.nn.functional.channel_shuffle`.
 
@@ -145,7 +140,7 @@ def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
 # --- convolution -------------------------------------------------------------------------------------------------------
 
 
-@overridable
+@compiled()
 def convolution(
     input: Tensor,
     weight: Tensor,
@@ -177,7 +172,7 @@ def convolution(
     return getattr(functional, name)(input, weight, bias, stride, padding, dilation, groups)
 
 
-@overridable
+@compiled()
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """A convolution over time.
 
@@ -207,7 +202,7 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
 # --- losses ------------------------------------------------------------------------------------------------------------
 
 
-@overridable
+@compiled()
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -224,7 +219,7 @@ def binary_cross_entropy_with_logits(
     return _reduced(losses, reduction)
 
 
-@overridable
+@compiled()
 def kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
     """`torch.nn.functional.kl_div`; the reduction is 0 for none, 1 for the mean, 2 for the sum.
 
@@ -234,7 +229,7 @@ def kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: boo
     return _reduced(functional.kl_div(input, target, reduction="none", log_target=log_target), reduction)
 
 
-@overridable
+@compiled()
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1
 ) -> Tensor:
@@ -246,7 +241,7 @@ def cosine_embedding_loss(
     return _reduced(functional.cosine_embedding_loss(input1, input2, target, margin, reduction="none"), reduction)
 
 
-@overridable
+@compiled()
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1) -> Tensor:
     """`torch.nn.functional.hinge_embedding_loss`; the reduction is 0 for none, 1 for the mean, 2 for the sum.
 
@@ -256,7 +251,7 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, red
     return _reduced(functional.hinge_embedding_loss(input, target, margin, reduction="none"), reduction)
 
 
-@overridable
+@compiled()
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1
 ) -> Tensor:
@@ -268,7 +263,7 @@ def margin_ranking_loss(
     return _reduced(functional.margin_ranking_loss(input1, input2, target, margin, reduction="none"), reduction)
 
 
-@overridable
+@compiled()
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int) -> Tensor:
     """`torch.nn.functional.poisson_nll_loss`; the reduction is 0 for none, 1 for the mean, 2 for the sum.
 
@@ -279,7 +274,7 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool, full: bool,
     return _reduced(losses, reduction)
 
 
-@overridable
+@compiled()
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -302,7 +297,7 @@ def triplet_margin_loss(
 # --- copies of views ---------------------------------------------------------------------------------------------------
 
 
-@overridable
+@compiled()
 def detach_copy(input: Tensor) -> Tensor:
     """A copy of the elements. Gradients flow through it, as in torch.
 
@@ -312,7 +307,7 @@ def detach_copy(input: Tensor) -> Tensor:
     return input.clone()
 
 
-@overridable
+@compiled()
 def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """A copy of a slice of one dimension.
 
@@ -324,7 +319,7 @@ def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int |
     return input.transpose(0, dim)[start:end:step].transpose(0, dim).clone(memory_format=torch.contiguous_format)
 
 
-@overridable
+@compiled()
 def view_as_real_copy(input: Tensor) -> Tensor:
     """A copy of complex numbers as pairs of real ones.
 
@@ -334,7 +329,7 @@ def view_as_real_copy(input: Tensor) -> Tensor:
     return torch.view_as_real(input).clone()
 
 
-@overridable
+@compiled()
 def view_as_complex_copy(input: Tensor) -> Tensor:
     """A copy of pairs of real numbers as complex ones.
 
@@ -344,7 +339,7 @@ def view_as_complex_copy(input: Tensor) -> Tensor:
     return torch.view_as_complex(input).clone()
 
 
-@overridable
+@compiled()
 def indices_copy(input: Tensor) -> Tensor:
     """A copy of the indices of a sparse tensor.
 
@@ -355,7 +350,7 @@ def indices_copy(input: Tensor) -> Tensor:
     return input.indices().clone()
 
 
-@overridable
+@compiled()
 def values_copy(input: Tensor) -> Tensor:
     """A copy of the values of a sparse tensor.
 
@@ -365,7 +360,7 @@ def values_copy(input: Tensor) -> Tensor:
     return input.values().clone()
 
 
-@overridable
+@compiled()
 def crow_indices_copy(input: Tensor) -> Tensor:
     """A copy of where each row begins in a sparse tensor that is compressed by rows.
 
@@ -375,7 +370,7 @@ def crow_indices_copy(input: Tensor) -> Tensor:
     return input.crow_indices().clone()
 
 
-@overridable
+@compiled()
 def col_indices_copy(input: Tensor) -> Tensor:
     """A copy of the column of each value in a sparse tensor that is compressed by rows.
 
@@ -385,7 +380,7 @@ def col_indices_copy(input: Tensor) -> Tensor:
     return input.col_indices().clone()
 
 
-@overridable
+@compiled()
 def ccol_indices_copy(input: Tensor) -> Tensor:
     """A copy of where each column begins in a sparse tensor that is compressed by columns.
 
@@ -395,7 +390,7 @@ def ccol_indices_copy(input: Tensor) -> Tensor:
     return input.ccol_indices().clone()
 
 
-@overridable
+@compiled()
 def row_indices_copy(input: Tensor) -> Tensor:
     """A copy of the row of each value in a sparse tensor that is compressed by columns.
 

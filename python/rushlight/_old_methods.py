@@ -2,6 +2,7 @@
 
 import rushlight
 from rushlight._C import Tensor
+from rushlight._compiled import compiled
 from rushlight._loading import load
 from rushlight._tensor import _method, _number, _without_gradient
 from rushlight._warnings import warn
@@ -121,17 +122,19 @@ def to_sparse_coo(self):
 
 
 @_method
-def smm(self, mat):
+@compiled("Tensor mat2", is_method=True, overridable=False)
+def smm(self, mat2):
     """`torch.smm`.
 
     >>> torch.eye(2).to_sparse().smm(torch.ones(2, 1)).to_dense()
     tensor([[1.],
             [1.]])
     """
-    return load("rushlight.sparse").smm(self, mat)
+    return load("rushlight.sparse").smm(self, mat2)
 
 
 @_method
+@compiled("Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1", is_method=True, overridable=False)
 def sspaddmm(self, mat1, mat2, *, beta=1, alpha=1):
     """`torch.sspaddmm`.
 

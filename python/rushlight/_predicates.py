@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from rushlight import _C
+from rushlight._compiled import compiled
 from rushlight._loading import load
-from rushlight._overridable import overridable
-from rushlight._text import must_be_tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,62 +22,57 @@ def typename(obj: object) -> str:
     return load("rushlight._text").typename(obj)
 
 
-@overridable
+@compiled()
 def is_floating_point(input: Tensor) -> bool:
     """Whether the elements are floating-point numbers.
 
     >>> torch.is_floating_point(torch.zeros(1)), torch.is_floating_point(torch.tensor([1]))
     (True, False)
     """
-    must_be_tensor("is_floating_point", "input", 1, input)
     return input.is_floating_point()
 
 
-@overridable
+@compiled()
 def is_complex(input: Tensor) -> bool:
     """Whether the elements are complex numbers.
 
     >>> torch.is_complex(torch.tensor([1j]))
     True
     """
-    must_be_tensor("is_complex", "input", 1, input)
     return input.is_complex()
 
 
-@overridable
+@compiled()
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative values: every dtype except the unsigned ones and bool.
 
     >>> torch.is_signed(torch.tensor([1])), torch.is_signed(torch.tensor([True]))
     (True, False)
     """
-    must_be_tensor("is_signed", "input", 1, input)
     return input.is_signed()
 
 
-@overridable
+@compiled()
 def is_conj(input: Tensor) -> bool:
     """Whether the tensor is a lazy conjugate: its elements are conjugates of the stored values.
 
     >>> torch.is_conj(torch.tensor([1j])), torch.is_conj(torch.tensor([1j]).conj())
     (False, True)
     """
-    must_be_tensor("is_conj", "input", 1, input)
     return input.is_conj()
 
 
-@overridable
+@compiled()
 def is_neg(input: Tensor) -> bool:
     """Whether the tensor is a lazy negative: its elements are negatives of the stored values.
 
     >>> torch.is_neg(torch.tensor([1j]).imag), torch.is_neg(torch.tensor([1j]).conj().imag)
     (False, True)
     """
-    must_be_tensor("is_neg", "input", 1, input)
     return input.is_neg()
 
 
-@overridable
+@compiled()
 def is_inference(input: Tensor) -> bool:
     """Whether a tensor was created in inference mode.
 
@@ -87,11 +81,10 @@ def is_inference(input: Tensor) -> bool:
     >>> torch.is_inference(made), torch.is_inference(torch.ones(1))
     (True, False)
     """
-    must_be_tensor("is_inference", "input", 1, input)
     return input.is_inference()
 
 
-@overridable
+@compiled()
 def is_nonzero(input: Tensor) -> bool:
     """Whether the only element is not zero.
 
@@ -101,19 +94,16 @@ def is_nonzero(input: Tensor) -> bool:
     >>> torch.is_nonzero(torch.tensor([0.5])), torch.is_nonzero(torch.tensor(0))
     (True, False)
     """
-    must_be_tensor("is_nonzero", "input", 1, input)
     return bool(input)
 
 
-@overridable
+@compiled()
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both tensors have the same sizes.
 
     >>> torch.is_same_size(torch.zeros(2, 1), torch.zeros(1, 2))
     False
     """
-    must_be_tensor("is_same_size", "input", 1, input)
-    must_be_tensor("is_same_size", "other", 2, other)
     return input.is_same_size(other)
 
 
@@ -127,29 +117,27 @@ def is_storage(obj: object) -> bool:
     return isinstance(obj, (storage.UntypedStorage, storage.TypedStorage))
 
 
-@overridable
+@compiled()
 def numel(input: Tensor) -> int:
     """The number of elements.
 
     >>> torch.numel(torch.zeros(2, 3))
     6
     """
-    must_be_tensor("numel", "input", 1, input)
     return input.numel()
 
 
-@overridable
+@compiled()
 def get_device(input: Tensor) -> int:
     """The index of the GPU, or -1 on the CPU.
 
     >>> torch.get_device(torch.zeros(1))
     -1
     """
-    must_be_tensor("get_device", "input", 1, input)
     return input.get_device()
 
 
-@overridable
+@compiled()
 def detach(input: Tensor) -> Tensor:
     """A tensor with the same memory that is not part of the graph.
 
@@ -157,11 +145,10 @@ def detach(input: Tensor) -> Tensor:
     >>> torch.detach(x * 2).requires_grad
     False
     """
-    must_be_tensor("detach", "input", 1, input)
     return input.detach()
 
 
-@overridable
+@compiled()
 def detach_(input: Tensor) -> Tensor:
     """`detach` in place: removes the tensor from the graph.
 
@@ -169,11 +156,10 @@ def detach_(input: Tensor) -> Tensor:
     >>> torch.detach_(x).requires_grad
     False
     """
-    must_be_tensor("detach_", "input", 1, input)
     return input.detach_()
 
 
-@overridable
+@compiled()
 def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether values of dtype ``from_`` may be written to tensors of dtype ``to``.
 
@@ -183,7 +169,7 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     return _C._can_cast(from_, to)
 
 
-@overridable
+@compiled()
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """The smallest dtype that both dtypes can be converted to.
 
@@ -193,7 +179,12 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     return _C._promote_types(type1, type2)
 
 
-@overridable
+@compiled(
+    "Tensor tensor, Tensor other",
+    "Scalar scalar, Tensor tensor",
+    "Tensor tensor, Scalar other",
+    "Scalar scalar1, Scalar scalar2",
+)
 def result_type(tensor: Tensor | complex, other: Tensor | complex) -> dtype:
     """The dtype of arithmetic with two operands.
 

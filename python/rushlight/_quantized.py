@@ -9,7 +9,7 @@ import math
 
 import rushlight as torch
 from rushlight import _C
-from rushlight._overridable import overridable
+from rushlight._compiled import compiled
 from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
@@ -42,7 +42,11 @@ def limits(dtype: Any) -> tuple[int, int]:
     return info.min, info.max
 
 
-@overridable
+@compiled(
+    "Tensor input, Tensor scale, Tensor zero_point, ScalarType dtype",
+    "Tensor input, float scale, int zero_point, ScalarType dtype",
+    "Tensor[] tensors, Tensor scales, Tensor zero_points, ScalarType dtype",
+)
 def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: torch.dtype) -> Any:
     """A quantised tensor with one scale: the integers ``round(input / scale) + zero_point``, limited to the dtype.
 
@@ -68,7 +72,7 @@ def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: torch.dt
     return _C._quantize_per_tensor(input, float(scale), int(zero_point), dtype)
 
 
-@overridable
+@compiled()
 def quantize_per_channel(input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: torch.dtype) -> Tensor:
     """A quantised tensor with a scale and a zero point for each index of dimension `axis`.
 
@@ -84,7 +88,7 @@ def quantize_per_channel(input: Tensor, scales: Tensor, zero_points: Tensor, axi
     return _C._quantize_per_channel(input, scales, zero_points, axis, dtype)
 
 
-@overridable
+@compiled()
 def quantize_per_tensor_dynamic(input: Tensor, dtype: torch.dtype, reduce_range: bool) -> Tensor:
     """A quantised tensor with the scale and the zero point that its own range needs.
 
@@ -115,7 +119,7 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: torch.dtype, reduce_range:
     return _C._quantize_per_tensor(input, *_C._choose_qparams(low, high, least, most), dtype)
 
 
-@overridable
+@compiled("Tensor input", "Tensor[] tensors")
 def dequantize(input: Any) -> Any:
     """The numbers of a quantised tensor as float32, or those of several; another tensor in float32.
 
@@ -127,6 +131,7 @@ def dequantize(input: Any) -> Any:
     return input.dequantize()
 
 
+@compiled()
 def int_repr(input: Tensor) -> Tensor:
     """The integers that a quantised tensor stores.
 
@@ -136,6 +141,7 @@ def int_repr(input: Tensor) -> Tensor:
     return input.int_repr()
 
 
+@compiled()
 def q_scale(input: Tensor) -> float:
     """The scale of a quantised tensor that has a single one.
 
@@ -145,6 +151,7 @@ def q_scale(input: Tensor) -> float:
     return input.q_scale()
 
 
+@compiled()
 def q_zero_point(input: Tensor) -> int:
     """The integer that stands for zero, of a quantised tensor with a single scale.
 
@@ -154,6 +161,7 @@ def q_zero_point(input: Tensor) -> int:
     return input.q_zero_point()
 
 
+@compiled()
 def q_per_channel_scales(input: Tensor) -> Tensor:
     """The scale of each channel of a quantised tensor.
 
@@ -164,6 +172,7 @@ def q_per_channel_scales(input: Tensor) -> Tensor:
     return input.q_per_channel_scales()
 
 
+@compiled()
 def q_per_channel_zero_points(input: Tensor) -> Tensor:
     """For each channel of a quantised tensor the integer that stands for zero.
 
@@ -174,6 +183,7 @@ def q_per_channel_zero_points(input: Tensor) -> Tensor:
     return input.q_per_channel_zero_points()
 
 
+@compiled()
 def q_per_channel_axis(input: Tensor) -> int:
     """The dimension of the channels of a quantised tensor.
 
@@ -190,6 +200,10 @@ def _stored(dtype: Any) -> torch.dtype:
     return STORED[dtype]
 
 
+@compiled(
+    "int[] size, *, float scale=1, int zero_point=0, MemoryFormat memory_format=None, ScalarType dtype=None, "
+    "Layout layout=None, Device device=None, bool pin_memory=False, bool requires_grad=False"
+)
 def _empty_affine_quantized(
     *size: Any, scale: float = 1, zero_point: int = 0, dtype: Any = None, device: Any = None, **options: Any
 ) -> Tensor:
@@ -202,6 +216,10 @@ def _empty_affine_quantized(
     return _C._quantized_over(integers, float(scale), int(zero_point))
 
 
+@compiled(
+    "int[] size, *, Tensor scales, Tensor zero_points, int axis, MemoryFormat memory_format=None, ScalarType dtype=None, "
+    "Layout layout=None, Device device=None, bool pin_memory=False, bool requires_grad=False"
+)
 def _empty_per_channel_affine_quantized(
     *size: Any, scales: Tensor, zero_points: Tensor, axis: int, dtype: Any = None, device: Any = None, **options: Any
 ) -> Tensor:
@@ -218,6 +236,7 @@ def _empty_per_channel_affine_quantized(
     return _C._quantized_over(integers, scales, zero_points, axis)
 
 
+@compiled()
 def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: int) -> Tensor:
     """A quantised tensor with a copy of the given integers.
 
@@ -227,6 +246,7 @@ def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: i
     return _C._quantized_over(input.detach().clone(), float(scale), int(zero_point))
 
 
+@compiled()
 def _make_per_channel_quantized_tensor(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
     """A quantised tensor with a copy of the given integers and a scale for each index of a dimension.
 

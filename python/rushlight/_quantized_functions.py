@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import rushlight as torch
+from rushlight._compiled import compiled
 from rushlight._loading import load
-from rushlight._overridable import overridable
 from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
@@ -32,7 +32,7 @@ def _needs_quantized(name: str, tensor: Tensor) -> None:
         )
 
 
-@overridable
+@compiled()
 def empty_quantized(size: Sequence[int], qtensor: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
     """An uninitialised quantised tensor with the scales and zero points of another one.
 
@@ -51,7 +51,7 @@ def empty_quantized(size: Sequence[int], qtensor: Tensor, *, dtype: torch.dtype 
     return torch._empty_per_channel_affine_quantized(size, scales=scales, zero_points=zeros, axis=axis, dtype=dtype)
 
 
-@overridable
+@compiled()
 def quantized_batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -93,7 +93,7 @@ def _pooled(
     return functional.max_pool2d(input.unsqueeze(-2), *windows, ceil).squeeze(-2)
 
 
-@overridable
+@compiled()
 def quantized_max_pool1d(
     input: Tensor,
     kernel_size: int | Sequence[int],
@@ -111,7 +111,7 @@ def quantized_max_pool1d(
     return _pooled(1, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-@overridable
+@compiled()
 def quantized_max_pool2d(
     input: Tensor,
     kernel_size: int | Sequence[int],
@@ -129,7 +129,7 @@ def quantized_max_pool2d(
     return _pooled(2, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-@overridable
+@compiled()
 def quantized_max_pool3d(
     input: Tensor,
     kernel_size: int | Sequence[int],
@@ -147,7 +147,7 @@ def quantized_max_pool3d(
     return _pooled(3, input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-@overridable
+@compiled()
 def choose_qparams_optimized(
     input: Tensor, numel: int, n_bins: int, ratio: float, bit_width: int
 ) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import rushlight as torch
+from rushlight._compiled import compiled
 from rushlight._loading import load
 from rushlight._set_module import set_module
 
@@ -96,6 +97,7 @@ def sym_ite(b: bool, t: Any, f: Any) -> Any:
     return t if b else f
 
 
+@compiled("Scalar size, *, int min=None, int max=None")
 def sym_constrain_range(size: Any, *, min: int | None = None, max: int | None = None) -> None:
     """Checks that a number is within limits.
 
@@ -111,6 +113,7 @@ def sym_constrain_range(size: Any, *, min: int | None = None, max: int | None = 
         raise RuntimeError(f"Invalid value range for {size} between [{low}, {high}].")
 
 
+@compiled("Scalar size, *, int min=None, int max=None")
 def sym_constrain_range_for_size(size: Any, *, min: int | None = None, max: int | None = None) -> None:
     """Checks that a size is within limits, and that the upper one is more than 2.
 
@@ -188,6 +191,7 @@ def is_vulkan_available() -> bool:
     return False
 
 
+@compiled("Tensor input")
 def is_distributed(input: torch.Tensor) -> bool:
     """Whether the elements are on several machines: always False.
 
@@ -197,6 +201,7 @@ def is_distributed(input: torch.Tensor) -> bool:
     return input.is_distributed()
 
 
+@compiled(overridable=False)
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
     """`torch.autograd.set_detect_anomaly`, as a function.
 

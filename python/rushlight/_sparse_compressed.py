@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import _C
-from rushlight._overridable import overridable
+from rushlight._compiled import compiled
 from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
@@ -31,8 +31,16 @@ _CLASSES = {
     _C.strided: "Strided",
 }
 
+_OPTIONS = (
+    "ScalarType dtype=None, Layout layout=None, Device device=None, bool pin_memory=False, bool requires_grad=False, "
+    "bool check_invariants=None"
+)
 
-@overridable
+
+@compiled(
+    f"object compressed_indices, object plain_indices, object values, int[] size, *, {_OPTIONS}",
+    f"object compressed_indices, object plain_indices, object values, *, {_OPTIONS}",
+)
 def sparse_compressed_tensor(
     compressed_indices: Any,
     plain_indices: Any,
@@ -67,7 +75,10 @@ def sparse_compressed_tensor(
     )
 
 
-@overridable
+@compiled(
+    f"object crow_indices, object col_indices, object values, int[] size, *, {_OPTIONS}",
+    f"object crow_indices, object col_indices, object values, *, {_OPTIONS}",
+)
 def sparse_csr_tensor(
     crow_indices: Any,
     col_indices: Any,
@@ -93,7 +104,10 @@ def sparse_csr_tensor(
     )
 
 
-@overridable
+@compiled(
+    f"object ccol_indices, object row_indices, object values, int[] size, *, {_OPTIONS}",
+    f"object ccol_indices, object row_indices, object values, *, {_OPTIONS}",
+)
 def sparse_csc_tensor(
     ccol_indices: Any,
     row_indices: Any,
@@ -119,7 +133,10 @@ def sparse_csc_tensor(
     )
 
 
-@overridable
+@compiled(
+    f"object crow_indices, object col_indices, object values, int[] size, *, {_OPTIONS}",
+    f"object crow_indices, object col_indices, object values, *, {_OPTIONS}",
+)
 def sparse_bsr_tensor(
     crow_indices: Any,
     col_indices: Any,
@@ -145,7 +162,10 @@ def sparse_bsr_tensor(
     )
 
 
-@overridable
+@compiled(
+    f"object ccol_indices, object row_indices, object values, int[] size, *, {_OPTIONS}",
+    f"object ccol_indices, object row_indices, object values, *, {_OPTIONS}",
+)
 def sparse_bsc_tensor(
     ccol_indices: Any,
     row_indices: Any,
@@ -206,7 +226,7 @@ def _index(data: Any) -> Tensor:
     return made if made.numel() else made.to(torch.int64)
 
 
-@overridable
+@compiled()
 def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
     """The compressed form of sorted indices: where each of ``size`` rows begins, and where the last one ends.
 
@@ -219,7 +239,7 @@ def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: boo
     return torch.searchsorted(input, rows, out_int32=out_int32)
 
 
-@overridable
+@compiled()
 def _convert_indices_from_csr_to_coo(
     crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False
 ) -> Tensor:

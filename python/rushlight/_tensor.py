@@ -68,7 +68,7 @@ def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
 
 def _make_wrapper_subclass(cls, size, *args, **options):
     """A tensor of a class with a ``__torch_dispatch__`` that tells a form and a device and has no elements."""
-    return load("rushlight._torch_dispatch").make_wrapper(cls, size, *args, **options)
+    return load("rushlight._torch_dispatch")._make_wrapper_subclass(cls, size, *args, **options)
 
 
 _attach(_make_wrapper_subclass, staticmethod(_make_wrapper_subclass))

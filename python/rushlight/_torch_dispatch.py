@@ -20,6 +20,7 @@ from rushlight import _C, ops
 from rushlight._aten_names import own_name
 from rushlight._C import Tensor
 from rushlight._decompositions import ATTRIBUTES, DECOMPOSITIONS
+from rushlight._library.results import checked, handled
 from rushlight._overridable import OVERRIDABLE_MARK
 from rushlight.overrides import active_dispatch_modes, handles_operators, without_dispatch_modes
 
@@ -27,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["divide", "handle", "make_wrapper", "plainly"]
+__all__ = ["divide", "handle", "_make_wrapper_subclass", "plainly"]
 
 #: Methods that tell shape, dtype, place and the like, or have no operator in torch.
 _METADATA = frozenset(
@@ -90,18 +91,25 @@ def handle(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
         with without_dispatch_modes(count - 1):
             result = modes[count - 1].__torch_dispatch__(overload, tuple(classes), args, kwargs)
         if result is not NotImplemented:
-            return (result,)
+            return (_checked(overload, result),)
         refused.append(f"mode object {modes[count - 1]!r}")
     with without_dispatch_modes(0) if modes else nullcontext():
         for kind in classes:
             result = kind.__torch_dispatch__(overload, tuple(classes), args, kwargs)  # type: ignore[attr-defined]
             if result is not NotImplemented:
-                return (result,)
+                return (_checked(overload, result),)
             refused.append(f"tensor subclass {kind!r}")
     listed = "\n".join(f"  - {one}" for one in refused)
     raise TypeError(
         f"Multiple dispatch failed for '{overload}'; all __torch_dispatch__ handlers returned NotImplemented:\n\n{listed}"
     )
+
+
+def _checked(overload: Any, result: Any) -> Any:
+    """What a handler has returned, if it fits the operator."""
+    if overload._operator is not None:
+        return checked(overload.name(), overload._schema.returns, result)
+    return handled(overload.overloadpacket.__name__, result)
 
 
 def plainly(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -233,7 +241,7 @@ def _attribute(owner: Any, func: Callable[..., Any], args: tuple[Any, ...]) -> A
     return plainly(func, args, {})
 
 
-def make_wrapper(
+def _make_wrapper_subclass(
     cls: type,
     size: Sequence[int],
     strides: Sequence[int] | None = None,
@@ -247,7 +255,8 @@ def make_wrapper(
     dispatch_sizes_strides_policy: str | None = None,
     dispatch_device: bool = False,
     dispatch_layout: bool = False,
-    **_: Any,
+    _extra_dispatch_keys: Any = None,
+    storage_size: int | None = None,
 ) -> Any:
     """`Tensor._make_wrapper_subclass`: a tensor without elements that tells a form and a device."""
     if not handles_operators(cls):

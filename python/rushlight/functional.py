@@ -19,6 +19,7 @@ from rushlight import meshgrid as meshgrid
 from rushlight import norm as norm
 from rushlight import split as split
 from rushlight import stft as stft
+from rushlight._compiled import compiled
 from rushlight._lowrank import pca_lowrank as pca_lowrank
 from rushlight._lowrank import svd_lowrank as svd_lowrank
 from rushlight._overridable import call_override, mark_overridable, overridable, overridden
@@ -222,7 +223,11 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     return _C._functions[""]["_tensordot"](a, b, dims_a, dims_b, out=out)
 
 
-@overridable
+@compiled(
+    "Tensor input, int bins, float[] range=None, Tensor weight=None, bool density=False",
+    "Tensor input, int[] bins, float[] range=None, Tensor weight=None, bool density=False",
+    "Tensor input, Tensor[] bins, float[] range=None, Tensor weight=None, bool density=False",
+)
 def histogramdd(
     input: Tensor, bins: Any, range: Any = None, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -304,7 +309,15 @@ def _slopes(input: Tensor, dim: int, steps: Any, order: int) -> Tensor:
     return torch.cat([ends[0], ends[1]] if inner is None else [ends[0], inner, ends[1]], dim)
 
 
-@overridable
+@compiled(
+    "Tensor input, *, int[] dim, int edge_order=1",
+    "Tensor input, *, Scalar spacing, int[] dim, int edge_order=1",
+    "Tensor input, *, Scalar spacing=None, int dim=None, int edge_order=1",
+    "Tensor input, *, Scalar[] spacing, int dim=None, int edge_order=1",
+    "Tensor input, *, Scalar[] spacing, int[] dim, int edge_order=1",
+    "Tensor input, *, Tensor[] spacing, int dim=None, int edge_order=1",
+    "Tensor input, *, Tensor[] spacing, int[] dim, int edge_order=1",
+)
 def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """Estimates the gradient of a function from its values on a grid, with one tensor per dimension.
 
@@ -322,9 +335,7 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
     (tensor([1.0000, 1.5000, 3.0000, 4.0000]),)
     """
     import rushlight as torch
-    from rushlight._text import must_be_tensor
 
-    must_be_tensor("gradient", "input", 1, input)
     many = isinstance(spacing, (list, tuple))
     places = list(range(input.dim())) if dim is None else list(dim) if isinstance(dim, (list, tuple)) else [dim]
     if many and len(spacing) != len(places) and dim is None:

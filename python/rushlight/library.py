@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import rushlight as torch
 from rushlight._absent import declare
+from rushlight._library.keys import check_key, check_runs
 from rushlight._library.opcheck import opcheck as opcheck
 from rushlight._library.operator import registry
 from rushlight._library.register import CustomOpDef as CustomOpDef
@@ -51,29 +52,7 @@ __all__ = [
 #: The namespaces that a `Library` with `DEF` has taken.
 _defined: set[str] = set()
 
-#: The dispatch keys whose functions run.
-_KEYS = frozenset(
-    """CPU CUDA HIP XLA MPS IPU XPU HPU VE MTIA MAIA Lazy Meta PrivateUse1 Autograd AutogradCPU AutogradCUDA AutogradHIP
-    AutogradXLA AutogradMPS AutogradIPU AutogradXPU AutogradHPU AutogradVE AutogradMTIA AutogradMAIA AutogradLazy AutogradMeta
-    CompositeImplicitAutograd CompositeExplicitAutograd""".split()
-)
-#: Those of torch that rushlight's calls do not pass.
-_UNUSED_KEYS = frozenset(
-    """Undefined BackendSelect Python PythonDispatcher PythonTLSSnapshot Functionalize FuncTorchBatched FuncTorchVmapMode
-    FuncTorchGradWrapper FuncTorchDynamicLayerFrontMode FuncTorchDynamicLayerBackMode ADInplaceOrView AutogradOther
-    AutogradFunctionality AutogradNestedTensor AutogradPrivateUse1 AutogradPrivateUse2 AutogradPrivateUse3 AutocastCPU AutocastCUDA
-    AutocastXLA AutocastMPS AutocastXPU AutocastHPU AutocastMTIA AutocastMAIA AutocastPrivateUse1 Batched VmapMode Conjugate
-    Negative ZeroTensor Named Tracer Dense Sparse SparseCPU SparseCUDA SparseCsrCPU SparseCsrCUDA SparseMeta Quantized
-    QuantizedCPU QuantizedCUDA QuantizedMeta NestedTensor NestedTensorCPU NestedTensorCUDA MkldnnCPU FPGA Vulkan Metal
-    PrivateUse2 PrivateUse3 CompositeExplicitAutogradNonFunctional CompositeImplicitAutogradNestedTensor""".split()
-)
-
 impl_abstract = register_fake
-
-
-def _check_key(key: str) -> None:
-    if key not in _KEYS and key not in _UNUSED_KEYS:
-        raise RuntimeError(f"could not parse dispatch key: {key}")
 
 
 def fallthrough_kernel() -> NoReturn:
@@ -111,7 +90,7 @@ class Library:
         if ns in ("prim", "prims") and kind in ("DEF", "FRAGMENT"):
             raise ValueError(f"{ns} is a reserved namespace. Please try creating a library with another name.")
         if dispatch_key:
-            _check_key(dispatch_key)
+            check_key(dispatch_key)
         if kind == "DEF":
             if ns in _defined:
                 raise RuntimeError(
@@ -166,7 +145,7 @@ class Library:
         if not callable(fn):
             raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
-        _check_key(key)
+        check_key(key)
         name = op_name.name() if isinstance(op_name, torch.ops.OpOverload) else op_name
         qualified = name if "::" in name else f"{self.ns}::{name}"
         if qualified.startswith("aten::"):
@@ -178,10 +157,7 @@ class Library:
         if fn is fallthrough_kernel:
             operator.kernels.pop(key, None)
             return
-        if key not in _KEYS:
-            raise NotImplementedError(
-                f"A function for the dispatch key {key} would never run: rushlight's calls pass no such key."
-            )
+        check_runs(key)
         operator.kernels[key] = _with_keys(fn) if with_keyset else fn
         self._taken.append((qualified, key))
 
@@ -262,7 +238,7 @@ def impl(
 
     def register(kernel: Callable[..., Any]) -> None:
         for kind in kinds:
-            register_kernel(qualname, None if kind == "default" else kind, kernel)
+            register_kernel(qualname, kind, kernel)
 
     return register if func is None else register(func)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._compiled import compiled
 from rushlight._loading import load
-from rushlight._overridable import overridable
 from rushlight._set_module import set_module
 
 TYPE_CHECKING = False
@@ -46,7 +46,13 @@ _SEMI_STRUCTURED = (
 )
 
 
-@overridable
+@compiled(
+    "object indices, object values, *, ScalarType dtype=None, Device device=None, bool pin_memory=False, "
+    "bool requires_grad=False, bool check_invariants=None, bool is_coalesced=None",
+    "object indices, object values, int[] size, *, ScalarType dtype=None, Device device=None, bool pin_memory=False, "
+    "bool requires_grad=False, bool check_invariants=None, bool is_coalesced=None",
+    "int[] size, *, ScalarType dtype=None, Device device=None, bool requires_grad=False, bool check_invariants=None",
+)
 def sparse_coo_tensor(
     indices: Any = None,
     values: Any = None,
@@ -75,7 +81,8 @@ def sparse_coo_tensor(
             size, indices = indices, None
         if indices is not None or size is None:
             raise TypeError("sparse_coo_tensor() takes indices and values, or only a size")
-        dims = len(tuple(size))
+        size = (size,) if isinstance(size, int) else tuple(size)
+        dims = len(size)
         indices, values, is_coalesced = torch.empty(dims, 0, dtype=torch.int64), torch.empty(0, dtype=dtype), True
     if not isinstance(indices, torch.Tensor):
         indices = torch.tensor(indices, dtype=torch.int64)
@@ -87,8 +94,9 @@ def sparse_coo_tensor(
     return made.requires_grad_() if requires_grad else made
 
 
-def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
-    """A dense matrix plus the product of a sparse and a dense matrix: ``beta * mat + alpha * (mat1 @ mat2)``.
+@compiled(name="_sparse_addmm")
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: complex = 1.0, alpha: complex = 1.0) -> Tensor:
+    """A dense matrix plus the product of a sparse and a dense matrix: ``beta * input + alpha * (mat1 @ mat2)``.
 
     The gradient of the sparse matrix is sparse, with the same indices.
 
@@ -97,18 +105,19 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: 
             [4., 5.]])
     """
     product = mm(mat1, mat2)
-    return torch.add(mat.expand(product.shape) * beta, product, alpha=alpha)
+    return torch.add(input.expand(product.shape) * beta, product, alpha=alpha)
 
 
-def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
+@compiled("Tensor sparse, Tensor dense", "Tensor sparse, Tensor dense, str reduce", name="_sparse_mm")
+def mm(sparse: Tensor, dense: Tensor, reduce: str | None = None) -> Tensor:
     """The product of a sparse and a dense matrix, in either order, or of two sparse matrices, which is sparse.
 
     The gradient of a sparse matrix is sparse, with the same indices.
 
     Args:
-        mat1, mat2: the matrices.
-        reduce: what to take of the products of a row's elements with rows of ``mat2``, in place of their sum, if ``mat1``
-            has the layout ``torch.sparse_csr``: ``"sum"``, ``"mean"``, ``"amax"`` or ``"amin"``.
+        sparse, dense: the matrices.
+        reduce: what to take of the products of a row's elements with rows of ``dense``, in place of their sum, if
+            ``sparse`` has the layout ``torch.sparse_csr``: ``"sum"``, ``"mean"``, ``"amax"`` or ``"amin"``.
 
     >>> swap = torch.tensor([[0., 1.], [1., 0.]]).to_sparse()
     >>> torch.sparse.mm(swap, torch.tensor([[1., 2.], [3., 4.]]))
@@ -120,7 +129,7 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
            values=tensor([1., 1.]),
            size=(2, 2), nnz=2, layout=torch.sparse_coo)
     """
-    return _C._sparse_mm(mat1, mat2) if reduce is None else _mm_reduce(mat1, mat2, reduce)
+    return _C._sparse_mm(sparse, dense) if reduce is None else _mm_reduce(sparse, dense, reduce)
 
 
 def _mm_reduce(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
@@ -162,7 +171,10 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, dtype: torch.dtyp
     return made.coalesce()
 
 
-def softmax(input: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+@compiled(
+    "Tensor input, int dim, ScalarType dtype=None", "Tensor input, int dim, bool half_to_float", name="_sparse_softmax"
+)
+def softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """The softmax along a dimension over the stored elements of a sparse tensor; the others count as minus infinity.
 
     >>> x = torch.sparse_coo_tensor([[0, 0, 1], [0, 2, 1]], [0., 0., 5.], (2, 3))
@@ -173,7 +185,12 @@ def softmax(input: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Ten
     return _softmax("softmax", input, dim, dtype)
 
 
-def log_softmax(input: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+@compiled(
+    "Tensor input, int dim, ScalarType dtype=None",
+    "Tensor input, int dim, bool half_to_float",
+    name="_sparse_log_softmax",
+)
+def log_softmax(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
     """The logarithm of `softmax` at the stored elements of a sparse tensor.
 
     >>> torch.sparse.log_softmax(torch.eye(2).to_sparse(), 1).values()
@@ -235,8 +252,9 @@ def _unsupported(name: str, input: Tensor) -> None:
     )
 
 
+@compiled(name="sparse_sampled_addmm")
 def sampled_addmm(
-    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0, out: Tensor | None = None
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: complex = 1.0, alpha: complex = 1.0, out: Tensor | None = None
 ) -> Tensor:
     """The elements of ``alpha * (mat1 @ mat2)`` at the indices of a CSR tensor, plus `beta` times its values.
 
@@ -278,6 +296,7 @@ def sampled_addmm(
     return result if out is None else out.copy_(result)
 
 
+@compiled("Tensor diagonals, Tensor offsets, int[] shape, Layout layout=None", name="_spdiags")
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: torch.layout | None = None) -> Tensor:
     """A sparse matrix with the rows of `diagonals` on the diagonals of these offsets, each element in its column.
 
@@ -316,7 +335,8 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: to
     return made if layout in (None, torch.sparse_coo) else made.to_sparse(layout=layout)
 
 
-def spsolve(input: Tensor, other: Tensor, *, left: bool = True) -> Tensor:
+@compiled(name="_spsolve")
+def spsolve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """torch's solver for CSR matrices, which runs on GPUs only: on the CPU it raises an error, as in torch.
 
     >>> try:
@@ -325,12 +345,16 @@ def spsolve(input: Tensor, other: Tensor, *, left: bool = True) -> Tensor:
     ...     print("not on the CPU")
     not on the CPU
     """
-    del other, left
-    _unsupported("_spsolve", input)
-    return input
+    del B, left
+    _unsupported("_spsolve", A)
+    return A
 
 
-@overridable
+@compiled(
+    "Tensor input, Tensor mat2, *, Tensor out=None",
+    "Tensor input, Tensor mat2, ScalarType out_dtype, *, Tensor out=None",
+    name="mm",
+)
 def spmm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices, of which one may be sparse: `torch.mm`.
 
@@ -341,7 +365,11 @@ def spmm(input: Tensor, mat2: Tensor) -> Tensor:
     return torch.mm(input, mat2)
 
 
-@overridable
+@compiled(
+    "Tensor input, Tensor mat2, *, Tensor out=None",
+    "Tensor input, Tensor mat2, ScalarType out_dtype, *, Tensor out=None",
+    name="mm",
+)
 def dsmm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices, of which one may be sparse: `torch.mm`.
 
@@ -352,7 +380,7 @@ def dsmm(input: Tensor, mat2: Tensor) -> Tensor:
     return torch.mm(input, mat2)
 
 
-@overridable
+@compiled()
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     """The product of a sparse matrix and a dense one as a sparse tensor of rows.
 
@@ -364,21 +392,21 @@ def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     return sparse_coo_tensor(rows[None], values, (mat1.shape[0], mat2.shape[1]), is_coalesced=True)
 
 
-@overridable
-def smm(input: Tensor, mat: Tensor) -> Tensor:
+@compiled()
+def smm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of a sparse matrix and a dense one as a sparse matrix.
 
     >>> torch.smm(torch.eye(2).to_sparse(), torch.ones(2, 1))._values()
     tensor([1., 1.])
     """
-    rows, values = _rows(input, mat)
-    columns = torch.arange(mat.shape[1])
+    rows, values = _rows(input, mat2)
+    columns = torch.arange(mat2.shape[1])
     indices = torch.stack([rows.repeat_interleave(len(columns)), columns.repeat(len(rows))])
-    return sparse_coo_tensor(indices, values.reshape(-1), (input.shape[0], mat.shape[1]))
+    return sparse_coo_tensor(indices, values.reshape(-1), (input.shape[0], mat2.shape[1]))
 
 
-@overridable
-def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+@compiled()
+def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: complex = 1, alpha: complex = 1) -> Tensor:
     """A sparse matrix plus the product of a sparse matrix and a dense one, as a sparse matrix.
 
     >>> swap = torch.tensor([[0., 1.], [1., 0.]]).to_sparse()
@@ -393,7 +421,7 @@ def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alph
     return sparse_coo_tensor(indices, torch.cat([first._values(), second._values()]), input.shape)
 
 
-@overridable
+@compiled("Tensor input, Scalar p=2", "Tensor input, Scalar? p, int[1] dim, bool keepdim, ScalarType? dtype")
 def native_norm(
     input: Tensor,
     p: float | None = 2,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any, NamedTuple
 
 import rushlight as torch
 from rushlight import _C
+from rushlight._library.results import checked
 from rushlight.autograd import Function
 from rushlight.utils import _pytree as pytree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
 
     from .schema import Schema
@@ -75,7 +77,7 @@ class Operator:
                 return self._vectorised(level, args, kwargs)
         for key in ("Autograd", f"Autograd{device.upper()}", "CompositeImplicitAutograd"):
             if key in self.kernels:
-                return self.kernels[key](*args, **kwargs)
+                return self._result(self.kernels[key](*args, **kwargs))
         recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
         if self.owner is None and self.backward is None:
             # The function's own operators are recorded.
@@ -102,7 +104,10 @@ class Operator:
         result = kernel(*args, **kwargs)
         if self.owner is not None:
             self._check_aliases(kernel, tensors, result)
-        return result
+        return self._result(result)
+
+    def _result(self, result: Any) -> Any:
+        return checked(self.schema.name, self.schema.returns, result)
 
     def _refuse(self, backend: str) -> NoReturn:
         if backend != "Meta":
@@ -176,6 +181,7 @@ class Operator:
             results = results if isinstance(results, tuple) else (results,)
             # One gradient for each leaf: None stands for all leaves of an argument.
             arguments, keywords = spec.children()
+            _check_gradients(f"{name}Backward", results, arguments.children())
             flat: list[Any] = []
             for result, part in zip(results, arguments.children()):
                 flat += [None] * part.num_leaves if result is None else pytree.tree_leaves(result)
@@ -188,6 +194,23 @@ class Operator:
     def overload(self) -> str:
         """The name as `torch.ops` has it: ``mylib.scale.default``."""
         return f"{self.schema.name.replace('::', '.')}.{self.schema.overload_name or 'default'}"
+
+
+def _check_gradients(name: str, gradients: tuple[Any, ...], arguments: Sequence[Any]) -> None:
+    """torch's errors for too few and too many gradients; it counts one more argument and one more gradient."""
+    count, given = len(arguments), len(gradients)
+    if given < count or any(one is not None for one in gradients[count + 1 :]):
+        raise RuntimeError(
+            f"function {name} returned an incorrect number of gradients (expected {count + 1}, got {given + 1})"
+        )
+    if given > count and gradients[count] is not None:
+        raise RuntimeError(
+            f"function {name} returned a gradient different than None at position {count + 1}, but the corresponding forward "
+            "input was not a Variable"
+        )
+    for gradient, argument in zip(gradients, arguments):
+        if argument.is_leaf() and not isinstance(gradient, (torch.Tensor, types.NoneType)):
+            raise RuntimeError(f"expected Variable or None (got {type(gradient).__name__})")
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import rushlight as torch
 from rushlight import ops
+from rushlight._library.keys import backend_key, key_of
 from rushlight._library.operator import Operator, find, registry
 from rushlight._library.schema import infer_schema, parse
 from rushlight._set_module import set_module
@@ -61,16 +62,6 @@ def remove_operator(name: str) -> None:
         namespace, short = name.partition(".")[0].split("::")
         if not any(other.partition(".")[0] == f"{namespace}::{short}" for other in registry):
             vars(getattr(ops, namespace)).pop(short, None)
-
-
-def backend_key(device_type: str) -> str:
-    """The dispatch key of a type of devices: ``CPU``.
-
-    Raises:
-        RuntimeError: there is no such type.
-    """
-    kind = torch.device(device_type).type
-    return {"meta": "Meta", "privateuseone": "PrivateUse1"}.get(kind, kind.upper())
 
 
 class CustomOpDef:
@@ -191,15 +182,23 @@ def register_kernel(
 ) -> Any:
     """Registers a function of an operator for devices of some types. Usable as a decorator.
 
+    For an operator that `define` has made, the name of a dispatch key stands for itself, and ``"default"`` for all devices.
+
+    Raises:
+        RuntimeError: there is no such operator, or no such type of devices.
+        NotImplementedError: the function of this dispatch key would never run.
+
     >>> op = torch.library.custom_op("example::half", lambda x: x / 2, mutates_args=(), schema="(Tensor x) -> Tensor")
     >>> torch.library.register_kernel("example::half", "cpu", lambda x: x * 0.5)(torch.ones(1))
     tensor([0.5000])
     """
 
     def register(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        operator = found(op)
         devices = [device_types] if isinstance(device_types, str) else device_types
-        keys = ["CompositeExplicitAutograd"] if devices is None else [backend_key(device) for device in devices]
-        found(op).kernels.update(dict.fromkeys(keys, kernel))
+        key = key_of if operator.owner is None else backend_key
+        keys = ["CompositeExplicitAutograd"] if devices is None else [key(device) for device in devices]
+        operator.kernels.update(dict.fromkeys(keys, kernel))
         return kernel
 
     return register if func is None else register(func)

@@ -25,6 +25,14 @@ _PARAMETER = re.compile(r"([\w?\[\]]+?)(\([a-z]\d*(!)?[^)]*\))?((?:\[\d*\])?\??)
 _WORDS: dict[str, Any] = {"None": None, "True": True, "False": False, "Mean": 1, "Sum": 2}
 
 
+#: The marks of aliases behind a type: ``Tensor(a!)``.
+_RESULT = re.compile(r"\([a-z]\d*!?[^)]*\)")
+_BASE_TYPES = frozenset(
+    """Tensor int SymInt float bool SymBool str Scalar ScalarType Device DeviceIndex Layout MemoryFormat Generator Stream Storage
+    QScheme Quantizer complex None NoneType Capsule Any AnyClassType""".split()
+)
+
+
 @dataclass(frozen=True)
 class Parameter:
     """A parameter: its type in torch's words, whether it has a default, and whether the operator changes it."""
@@ -44,6 +52,8 @@ class Schema:
     name: str
     overload_name: str
     parameters: tuple[Parameter, ...]
+    #: The types of the results.
+    returns: tuple[str, ...]
     text: str
 
     def __str__(self) -> str:
@@ -151,10 +161,25 @@ def parse(text: str) -> Schema:
         if matched is None:
             raise RuntimeError(f"expected a parameter such as 'Tensor x' but got {part!r} in {text!r}")
         kind, _, mutated, suffix, own, default = matched.groups()
+        _check_type(kind + suffix, text)
         value = None if default is None else _default(default.strip())
         parameters.append(Parameter(own, kind + suffix, value, default is not None, keyword_only, mutated is not None))
     full = f"{name}.{overload}" if overload else name
-    return Schema(name, overload or "", tuple(parameters), f"{full}({', '.join(_split(told))}) -> {returns}")
+    results = _split(returns[1:-1]) if returns.startswith("(") and returns.endswith(")") else [returns]
+    kinds = tuple(_RESULT.sub("", one).split(" ")[0] for one in results)
+    for kind in kinds:
+        _check_type(kind, text)
+    return Schema(name, overload or "", tuple(parameters), kinds, f"{full}({', '.join(_split(told))}) -> {returns}")
+
+
+def _check_type(kind: str, text: str) -> None:
+    base = re.sub(r"(\[\d*\]|\?)+$", "", kind)
+    if base not in _BASE_TYPES and not base.startswith(("Dict(", "Union(", "(")):
+        place = max(text.find(base), 0)
+        raise RuntimeError(
+            "\nunknown type specifier. Common valid schema types include Tensor, SymInt, int, float, bool, Scalar:\n"
+            f"{text}\n{' ' * place}{'~' * len(base)} <--- HERE\n"
+        )
 
 
 def _split(text: str) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import rushlight as torch
 from rushlight import Tensor
+from rushlight._compiled import compiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,6 +168,7 @@ def nested_tensor_from_jagged(
     return nested_view_from_values_offsets_lengths(values, offsets, lengths, ragged, min_seqlen, max_seqlen)
 
 
+@compiled(name="nested_to_padded_tensor")
 def to_padded_tensor(input: Tensor, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
     """The samples stacked in a plain tensor, with ``padding`` behind those that are smaller.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rushlight import Tensor
+from rushlight._compiled import compiled
 
 from ._internal.nested_tensor import NestedTensor, nested_view_from_values_offsets_lengths, values_of
 from ._strided.tensor import from_mask, is_left_aligned, pack, view_from_buffer
@@ -14,16 +15,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+@compiled(overridable=False)
 def _nested_tensor_from_mask(t: Tensor, mask: Tensor, mask_check: bool = True) -> Tensor:
     """A nested tensor of the layout `torch.strided`: of each row of a tensor, the elements where the mask is true."""
     return from_mask(t, mask, mask_check)
 
 
+@compiled(overridable=False)
 def _nested_tensor_from_mask_left_aligned(t: Tensor, mask: Tensor) -> bool:
     """Whether in each row of a mask no true element follows a false one."""
     return is_left_aligned(mask)
 
 
+@compiled(overridable=False)
 def _nested_from_padded(padded: Tensor, cpu_nested_shape_example: Tensor, fuse_transform_0213: bool = False) -> Tensor:
     """A nested tensor of the layout `torch.strided`: of each row of a tensor, the part of the given sizes.
 
@@ -34,6 +38,10 @@ def _nested_from_padded(padded: Tensor, cpu_nested_shape_example: Tensor, fuse_t
     return _from_padded(padded, cpu_nested_shape_example)
 
 
+@compiled(
+    "Tensor[] list, ScalarType dtype=None, Layout layout=None, Device device=None, bool pin_memory=None",
+    overridable=False,
+)
 def _nested_tensor_from_tensor_list(
     list: Sequence[Tensor], dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
 ) -> Tensor:
@@ -41,13 +49,15 @@ def _nested_tensor_from_tensor_list(
     return pack(list, dtype, device)
 
 
-def _nested_view_from_buffer(self: Tensor, nested_size: Tensor, nested_strides: Tensor, offsets: Tensor) -> Tensor:
+@compiled(overridable=False)
+def _nested_view_from_buffer(input: Tensor, nested_size: Tensor, nested_strides: Tensor, offsets: Tensor) -> Tensor:
     """A nested tensor of the layout `torch.strided` that shares its buffer."""
-    return view_from_buffer(self, nested_size, nested_strides, offsets)
+    return view_from_buffer(input, nested_size, nested_strides, offsets)
 
 
+@compiled(overridable=False)
 def _nested_view_from_jagged(
-    self: Tensor,
+    input: Tensor,
     offsets: Tensor,
     dummy: Tensor | None,
     lengths: Tensor | None = None,
@@ -56,7 +66,7 @@ def _nested_view_from_jagged(
     max_seqlen: Tensor | None = None,
 ) -> Tensor:
     """A nested tensor of the layout `torch.jagged` that shares its values."""
-    return nested_view_from_values_offsets_lengths(self, offsets, lengths, ragged_idx)
+    return nested_view_from_values_offsets_lengths(input, offsets, lengths, ragged_idx)
 
 
 def _jagged(name: str, input: Any) -> NestedTensor:
@@ -65,33 +75,39 @@ def _jagged(name: str, input: Any) -> NestedTensor:
     return input
 
 
-def _nested_get_values(self: Tensor) -> Tensor:
+@compiled(overridable=False)
+def _nested_get_values(input: Tensor) -> Tensor:
     """The values of a jagged tensor."""
-    return values_of(_jagged("_nested_get_values", self))
+    return values_of(_jagged("_nested_get_values", input))
 
 
-def _nested_get_offsets(self: Tensor) -> Tensor:
+@compiled(overridable=False)
+def _nested_get_offsets(input: Tensor) -> Tensor:
     """The offsets of a jagged tensor."""
-    return _jagged("_nested_get_offsets", self)._ragged.offsets
+    return _jagged("_nested_get_offsets", input)._ragged.offsets
 
 
-def _nested_get_lengths(self: Tensor) -> Tensor | None:
+@compiled(overridable=False)
+def _nested_get_lengths(input: Tensor) -> Tensor | None:
     """The lengths of a jagged tensor whose samples do not touch."""
-    return _jagged("_nested_get_lengths", self)._ragged.lengths
+    return _jagged("_nested_get_lengths", input)._ragged.lengths
 
 
-def _nested_get_ragged_idx(self: Tensor) -> int:
+@compiled(overridable=False)
+def _nested_get_ragged_idx(input: Tensor) -> int:
     """The dimension of a jagged tensor that is jagged."""
-    return _jagged("_nested_get_ragged_idx", self)._ragged_idx
+    return _jagged("_nested_get_ragged_idx", input)._ragged_idx
 
 
-def _nested_get_min_seqlen(self: Tensor) -> Tensor:
+@compiled(overridable=False)
+def _nested_get_min_seqlen(input: Tensor) -> Tensor:
     """The smallest length of a jagged tensor, as the size of a tensor without elements."""
-    made: Tensor = self.new_tensor([]).new_empty(_jagged("_nested_get_min_seqlen", self)._ragged.bounds[0], 0)
+    made: Tensor = input.new_tensor([]).new_empty(_jagged("_nested_get_min_seqlen", input)._ragged.bounds[0], 0)
     return made
 
 
-def _nested_get_max_seqlen(self: Tensor) -> Tensor:
+@compiled(overridable=False)
+def _nested_get_max_seqlen(input: Tensor) -> Tensor:
     """The largest length of a jagged tensor, as the size of a tensor without elements."""
-    made: Tensor = self.new_tensor([]).new_empty(_jagged("_nested_get_max_seqlen", self)._ragged.bounds[1], 0)
+    made: Tensor = input.new_tensor([]).new_empty(_jagged("_nested_get_max_seqlen", input)._ragged.bounds[1], 0)
     return made

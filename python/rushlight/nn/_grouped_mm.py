@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 import rushlight as torch
+from rushlight._compiled import compiled
 from rushlight._overridable import overridable
 from rushlight._set_module import set_module
 
@@ -137,8 +138,9 @@ def grouped_mm(
     return torch.cat([*products, mat_a.new_zeros(shape)], dim)
 
 
+@compiled()
 def _grouped_mm(
-    self: Tensor,
+    input: Tensor,
     mat2: Tensor,
     offs: Tensor | None = None,
     bias: Tensor | None = None,
@@ -149,7 +151,7 @@ def _grouped_mm(
     >>> torch._grouped_mm(torch.ones(2, 3, 4), torch.ones(2, 4, 4)).shape
     torch.Size([2, 3, 4])
     """
-    return grouped_mm(self, mat2, offs=offs, bias=bias, out_dtype=out_dtype)
+    return grouped_mm(input, mat2, offs=offs, bias=bias, out_dtype=out_dtype)
 
 
 def _refuse(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> NoReturn:
@@ -170,8 +172,9 @@ def _refuse(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> NoReturn:
     )
 
 
+@compiled()
 def _scaled_mm(
-    self: Tensor,
+    input: Tensor,
     mat2: Tensor,
     scale_a: Tensor,
     scale_b: Tensor,
@@ -187,27 +190,27 @@ def _scaled_mm(
     tensor([[1., 1.],
             [1., 1.]])
     """
-    for name, matrix in (("mat1", self), ("mat2", mat2)):
+    for name, matrix in (("mat1", input), ("mat2", mat2)):
         if matrix.dim() != 2:
             raise RuntimeError(f"{name} must be a matrix")
-    (rows, inner), (other, columns) = self.shape, mat2.shape
+    (rows, inner), (other, columns) = input.shape, mat2.shape
     if inner != other:
         raise RuntimeError(f"mat_a and mat_b shapes cannot be multiplied ({rows}x{inner} and {other}x{columns})")
     scales = (scale_a, scale_b)
-    eight_bits = all(matrix.dtype.itemsize == 1 and matrix.is_floating_point() for matrix in (self, mat2))
+    eight_bits = all(matrix.dtype.itemsize == 1 and matrix.is_floating_point() for matrix in (input, mat2))
     whole = all(scale.numel() == 1 for scale in scales)
     by_row = tuple(scale_a.shape) == (rows, 1) and tuple(scale_b.shape) == (1, columns)
     by_row = by_row and all(scale.is_contiguous() for scale in scales)
     if not eight_bits or any(scale.dtype != torch.float32 for scale in scales) or not (whole or by_row):
-        _refuse(self, mat2, scale_a, scale_b)
+        _refuse(input, mat2, scale_a, scale_b)
     if bias is not None and bias.numel() != columns:
         raise RuntimeError(f"Bias must be size {columns} but got {bias.numel()}")
     if whole:
         scale_a, scale_b = scale_a.view(()), scale_b.view(())
-    product = (self.float() * scale_a) @ (mat2.float() * scale_b)
+    product = (input.float() * scale_a) @ (mat2.float() * scale_b)
     if bias is not None:
         product = product + bias.float()
-    dtype = self.dtype if out_dtype is None else out_dtype
+    dtype = input.dtype if out_dtype is None else out_dtype
     if scale_result is not None and dtype.itemsize == 1 and dtype.is_floating_point:
         product = product / scale_result
     return product.to(dtype)

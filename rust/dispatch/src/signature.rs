@@ -2,7 +2,7 @@
 //!
 //! `"(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor"`. The types are `Tensor`, `Tensor|Scalar`,
 //! `Scalar`, `int`, `float`, `bool`, `truth` (any object with a truth value), `int[]` (also separate numbers if it is
-//! the only positional argument), `int[1]` (also one number), `float[]`, `Tensor[]` (separate tensors with a star
+//! the only positional argument), `int[1]` (also one number), `float[]`, `Scalar[]`, `object`, `Tensor[]` (separate tensors with a star
 //! before its name), `ScalarType`, `Device`, `Layout`, `MemoryFormat`, `str`, `Generator`; a `?` after a type allows
 //! `None`. Results are `Tensor`, `(Tensor values, Tensor indices)`, `Tensor[]`, `bool`, `int`, `float`, `ScalarType`,
 //! `None`.
@@ -25,6 +25,10 @@ pub enum Kind {
     /// A list of numbers, or one number used as such a list.
     IntOrInts,
     Floats,
+    /// A list of numbers of any kind. No operator takes this kind or the next one, but functions written in Python do.
+    Scalars,
+    /// Any object.
+    Object,
     Tensors,
     DType,
     Device,
@@ -49,6 +53,8 @@ impl Kind {
             "int[]" => Kind::Ints,
             "int[1]" => Kind::IntOrInts,
             "float[]" => Kind::Floats,
+            "Scalar[]" => Kind::Scalars,
+            "object" => Kind::Object,
             "Tensor[]" | "Tensor?[]" => Kind::Tensors,
             "ScalarType" => Kind::DType,
             "Device" => Kind::Device,
@@ -70,6 +76,8 @@ impl Kind {
             Kind::Bool | Kind::Truth => "bool",
             Kind::Ints | Kind::IntOrInts => "tuple of ints",
             Kind::Floats => "tuple of floats",
+            Kind::Scalars => "tuple of Scalars",
+            Kind::Object => "object",
             Kind::Tensors => "tuple of Tensors",
             Kind::DType => "torch.dtype",
             Kind::Device => "torch.device",
@@ -92,6 +100,8 @@ impl Kind {
             Kind::Ints => "Sequence[int]",
             Kind::IntOrInts => "int | Sequence[int]",
             Kind::Floats => "float | Sequence[float]",
+            Kind::Scalars => "Sequence[Number]",
+            Kind::Object => "object",
             Kind::Tensors => "Sequence[Tensor]",
             Kind::DType => "dtype",
             Kind::Device => "DeviceLike",

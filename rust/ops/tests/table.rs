@@ -39,6 +39,8 @@ fn kind_text(kind: Kind) -> &'static str {
         Kind::Ints => "int[]",
         Kind::IntOrInts => "int[1]",
         Kind::Floats => "float[]",
+        Kind::Scalars => "Scalar[]",
+        Kind::Object => "object",
         Kind::Tensors => "Tensor[]",
         Kind::DType => "ScalarType",
         Kind::Device => "Device",

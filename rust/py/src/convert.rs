@@ -57,6 +57,7 @@ pub fn value<'a>(object: Borrowed<'a, '_, PyAny>, kind: Kind, optional: bool) ->
             }
         }
         Kind::Floats => floats(object)?.map(Value::Floats),
+        Kind::Scalars | Kind::Object => None,
         Kind::Tensors => {
             if let Ok(tuple) = object.cast::<PyTuple>() {
                 collect(tuple.iter(), optional_tensor)?.map(Value::Tensors)

@@ -89,6 +89,7 @@ fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
     autograd::add(module)?;
     functions::add(module)?;
     overrides::add(module)?;
+    module.add_class::<parse::compiled::PySignatures>()?;
     sparse::add(module)?;
     quantized::add(module)?;
     vmap::add(module)?;

@@ -1,7 +1,7 @@
 //! Binds the arguments of a call to a signature: positional ones first, then keywords, by the address of their interned
 //! name or else by their text and torch's synonyms. `call` has both sides of a call. If nothing fits, `refusal` finds
 //! torch's error with torch's `signatures` and the sentences of `messages`, and `python` what CPython says about calls of
-//! functions that torch writes in Python.
+//! functions that torch writes in Python. `compiled` checks the arguments of functions that are written in Python here alone.
 
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
@@ -19,6 +19,7 @@ use crate::errors::raise;
 use crate::{convert, object, scalars};
 
 mod call;
+pub mod compiled;
 mod inside;
 mod messages;
 pub mod python;

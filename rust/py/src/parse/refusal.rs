@@ -13,7 +13,7 @@ use super::messages::{
 use super::signatures::{Expected, Signature, Signatures};
 use crate::errors::kind_of;
 use crate::hash_order::in_hash_order;
-use crate::{convert, errors, object, scalars};
+use crate::{convert, dtype, errors, object, scalars};
 
 /// Why arguments do not fit a signature.
 enum Misfit<'py> {
@@ -54,6 +54,15 @@ pub fn refusal(name: &str, signatures: &Signatures, call: &Call) -> PyErr {
         return only.sentence(misfit, name, call);
     }
     invalid(name, signatures, call)
+}
+
+/// Whether some signature takes the arguments of a call; the error if none does.
+pub(super) fn check_call(name: &str, signatures: &Signatures, call: &Call) -> PyResult<()> {
+    let fitting = signatures.listed.iter().find_map(|signature| fit(signature, call).ok());
+    match fitting {
+        Some(read) => unread(name, &read).map_or(Ok(()), Err),
+        None => Err(refusal(name, signatures, call)),
+    }
 }
 
 /// The first argument of a wrong kind, and the place of its parameter.
@@ -108,6 +117,7 @@ fn fit<'s, 'py>(signature: &'s Signature, call: &Call<'_, 'py>) -> Result<Read<'
                 at = given;
                 continue;
             }
+            Ok(false) if given > takes => return Err(Misfit::TooMany),
             Ok(false) => return Err(Misfit::Wrong(place, object, position)),
         }
         at += usize::from(position.is_some());
@@ -136,6 +146,9 @@ fn check(param: &Expected, object: &Bound<'_, PyAny>, place: usize) -> PyResult<
         Kind::Ints | Kind::IntOrInts if is_list(object) => is_first_int(&items_of(object)),
         Kind::IntOrInts => !matches!(scalars::int(object), Ok(None)),
         Kind::Ints => false,
+        Kind::Object => true,
+        Kind::Scalars => is_list(object) && are_numbers(&items_of(object))?,
+        Kind::DType => dtype::extract_dtype(object).is_some() || dtype::extract_quantized(object).is_some(),
         Kind::Tensors if is_list(object) => {
             let items = items_of(object);
             let bad = items.iter().position(|item| !object::is_tensor(item) && !item.is_none());
@@ -150,6 +163,15 @@ fn check(param: &Expected, object: &Bound<'_, PyAny>, place: usize) -> PyResult<
     })
 }
 
+fn are_numbers(items: &[Bound<'_, PyAny>]) -> PyResult<bool> {
+    for item in items {
+        if convert::scalar(item)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn is_first_int(items: &[Bound<'_, PyAny>]) -> bool {
     items.first().is_none_or(|first| !matches!(scalars::int(first), Ok(None)))
 }
@@ -160,6 +182,7 @@ fn unread(name: &str, read: &Read) -> Option<PyErr> {
         Kind::Ints | Kind::IntOrInts if is_list(object) => {
             unpacking(inside::inner(name, param.name), param.name, &items_of(object)).map(PyTypeError::new_err)
         }
+        Kind::DType | Kind::Scalars | Kind::Object => None,
         kind => convert::value(object.as_borrowed(), kind, false).err(),
     })
 }

@@ -285,6 +285,16 @@ impl Signatures {
         };
         Signatures { listed, has_deprecated: is_one_of(DEPRECATED) }
     }
+
+    /// The signatures of a function that is written in Python; `None` if a text is not a signature.
+    pub(super) fn written(texts: &[&'static str]) -> Option<Signatures> {
+        let listed = texts.iter().map(|text| {
+            let signature = Signature::parse(text);
+            let parts = text.split(", ").filter(|part| !matches!(*part, "*" | "")).count();
+            (signature.params.len() == parts).then_some(signature)
+        });
+        Some(Signatures { listed: listed.collect::<Option<_>>()?, has_deprecated: false })
+    }
 }
 
 impl Signature {
