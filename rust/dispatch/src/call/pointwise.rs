@@ -116,9 +116,14 @@ pub fn pointwise(body: &Pointwise, args: &Args, target: Target, declined: bool) 
     let sizes = common_sizes(args.op, &operands, in_place)?;
     let of_number = matches!(operands.first(), Some(Operand::Number(_)));
     let row_major = args.op.tags.has(Tags::ROW_MAJOR) || of_number && args.op.tags.has(Tags::ROW_MAJOR_FOR_NUMBERS);
-    let layout = match row_major {
-        true => Layout::contiguous(&sizes),
-        false => {
+    let kept = operands.first().and_then(|operand| match operand {
+        Operand::Tensor(own) if body.keeps_strides.has(own.dtype()) && own.layout().is_dense() => Some(own.layout()),
+        _ => None,
+    });
+    let layout = match kept {
+        Some(own) => Layout { offset: 0, ..own.clone() },
+        None if row_major => Layout::contiguous(&sizes),
+        None => {
             // A number is a tensor without dimensions, so that the operands are not all of one shape. For a third
             // operand (the weight of `lerp`) torch has an overload for numbers.
             let number = Layout::contiguous(&[]);

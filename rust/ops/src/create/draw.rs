@@ -34,7 +34,11 @@ fn in_memory_order(layout: &Layout, drawn: &Layout) -> Layout {
 
 /// The elements of `tensor`, expanded to the size of `drawn`, in the order in which those of `drawn` are drawn.
 pub fn alongside<T: rushlight_core::Element>(tensor: &Tensor, drawn: &Tensor) -> Result<Vec<T>> {
-    let layout = crate::view::expand::stretched(tensor.layout(), tensor.dtype(), drawn.sizes().clone())?;
+    let layout = crate::view::expand::stretched(
+        tensor.layout(),
+        || tensor.dtype().class_name(tensor.device()),
+        drawn.sizes().clone(),
+    )?;
     let ordered = in_memory_order(&layout, drawn.layout());
     crate::convert::to_vec(&Tensor::view_of(tensor, ordered))
 }

@@ -48,8 +48,8 @@ impl Batch {
         let name = "(while checking arguments for ctc_loss_allocate_outputs)";
         if !matches!(targets.dtype(), DType::I64 | DType::I32) {
             return Err(Error::runtime(format!(
-                "Expected tensor for argument #2 'targets' to have one of the following scalar types: Int, Long; but got torch.{}Tensor instead (while checking arguments for ctc_loss_cpu)",
-                targets.dtype().display_name()
+                "Expected tensor for argument #2 'targets' to have one of the following scalar types: Int, Long; but got {} instead (while checking arguments for ctc_loss_cpu)",
+                targets.dtype().class_name(targets.device())
             )));
         }
         if blank < 0 || blank >= classes as i64 {

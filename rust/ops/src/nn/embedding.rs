@@ -262,10 +262,7 @@ pub(super) fn check_indices(indices: &Tensor, place: usize, row: &str) -> Result
     }
     Err(Error::runtime(format!(
         "Expected tensor for argument #{place} 'indices' to have one of the following scalar types: Long, Int; but got {} instead (while checking arguments for {row})",
-        match indices.dtype() {
-            DType::Bool => "CPUBoolType".into(),
-            dtype => format!("torch.{}Tensor", dtype.display_name()),
-        }
+        indices.dtype().class_name(indices.device())
     ))
     .hint("Indices must be integers: use indices.long()."))
 }

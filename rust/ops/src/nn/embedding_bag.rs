@@ -119,8 +119,8 @@ impl Bags {
         check_indices(indices, 1, "embedding_bag")?;
         check_indices(offsets, 1, "embedding_bag").map_err(|_| {
             Error::runtime(format!(
-                "Expected tensor for argument #1 'offsets' to have one of the following scalar types: Long, Int; but got torch.{}Tensor instead (while checking arguments for embedding_bag)",
-                offsets.dtype().display_name()
+                "Expected tensor for argument #1 'offsets' to have one of the following scalar types: Long, Int; but got {} instead (while checking arguments for embedding_bag)",
+                offsets.dtype().class_name(offsets.device())
             ))
         })?;
         if indices.rank() != 1 || offsets.rank() != 1 {
@@ -243,8 +243,8 @@ fn bags(args: &Args) -> Result<Output> {
     }
     if !weight.dtype().is_floating() {
         return Err(Error::runtime(format!(
-            "Expected tensor for argument #1 'weight' to have one of the following scalar types: Half, BFloat16, Float, Double; but got torch.{}Tensor instead (while checking arguments for embedding_bag)",
-            weight.dtype().display_name()
+            "Expected tensor for argument #1 'weight' to have one of the following scalar types: Half, BFloat16, Float, Double; but got {} instead (while checking arguments for embedding_bag)",
+            weight.dtype().class_name(weight.device())
         )));
     }
     if let Some(scaled) = scaled {
@@ -253,9 +253,9 @@ fn bags(args: &Args) -> Result<Output> {
         }
         if scaled.dtype() != weight.dtype() {
             return Err(Error::runtime(format!(
-                "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but type torch.{}Tensor does not equal torch.{}Tensor (while checking arguments for embedding_bag)",
-                weight.dtype().display_name(),
-                scaled.dtype().display_name()
+                "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but type {} does not equal {} (while checking arguments for embedding_bag)",
+                weight.dtype().class_name(weight.device()),
+                scaled.dtype().class_name(scaled.device())
             )));
         }
         if scaled.sizes() != args.tensor(INDICES)?.sizes() {

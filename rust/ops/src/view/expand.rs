@@ -105,15 +105,15 @@ fn layout(args: &Args) -> Result<Layout> {
     use EXPAND::*;
 
     let own = args.tensor(INPUT)?;
-    stretched(own.layout(), own.dtype(), to_dims(args.ints(SIZE)?))
+    stretched(own.layout(), || own.dtype().class_name(own.device()), to_dims(args.ints(SIZE)?))
 }
 
-/// A layout expanded to `sizes`, or torch's error.
-pub fn stretched(own: &Layout, dtype: DType, mut sizes: Dims) -> Result<Layout> {
+/// A layout expanded to `sizes`, or torch's error, which names the tensor's class.
+pub fn stretched(own: &Layout, class: impl Fn() -> String, mut sizes: Dims) -> Result<Layout> {
     if sizes.len() < own.rank() {
         return Err(Error::runtime(format!(
-            "expand(torch.{}Tensor{{{}}}, size={}): the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
-            dtype.display_name(),
+            "expand({}{{{}}}, size={}): the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
+            class(),
             Shape(&own.sizes),
             Shape(&sizes),
             sizes.len(),

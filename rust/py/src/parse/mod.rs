@@ -61,10 +61,20 @@ pub fn sort<'py, const N: usize>(
     Ok(sorted)
 }
 
-/// An overload of a name of torch's, which torch may write in Python.
-pub fn overload(op: &'static Operator, params: &[Param], takes_out: bool, with_dim: bool, in_python: bool) -> Overload {
+/// An overload of a name of torch's. `method_in_python` is given if torch writes it in Python, as a method or a function.
+pub fn overload(
+    op: &'static Operator,
+    params: &[Param],
+    takes_out: bool,
+    with_dim: bool,
+    method_in_python: Option<bool>,
+) -> Overload {
     let (takes_pairs, needs_tensor) = (inside::takes_pairs(op), signatures::needs_tensor(op, params));
-    Overload::new(op, params, takes_out, with_dim).in_python(in_python).refusing(takes_pairs, needs_tensor)
+    let overload = Overload::new(op, params, takes_out, with_dim).refusing(takes_pairs, needs_tensor);
+    match method_in_python {
+        Some(is_method) => overload.in_python(is_method),
+        None => overload,
+    }
 }
 
 /// Why a call was not bound to an overload.

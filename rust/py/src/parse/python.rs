@@ -8,7 +8,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use rushlight_dispatch::signature::Kind;
 
-use super::call::{Call, Overload, says, shown};
+use super::call::{Call, Overload, says};
 use super::inside;
 use super::messages::{items_of, takes_fewer, twice, unexpected, wrong_item};
 use super::refusal::first_wrong;
@@ -122,7 +122,7 @@ fn counted(name: &str, overload: &Overload, expected: &[Expected], call: &Call) 
     for (keyword, _) in call.keywords() {
         match overload.place(keyword) {
             Some(place) if !is_variadic && is_filled[place] && !params[place].keyword_only => {
-                return Some(twice(&name, shown(&params[place])));
+                return Some(twice(&name, overload.name_of(place)));
             }
             Some(place) => is_filled[place] = true,
             None if overload.takes_out && says(keyword, c"out") => {}
@@ -140,7 +140,7 @@ fn counted(name: &str, overload: &Overload, expected: &[Expected], call: &Call) 
         let lacks = |place: &usize| {
             !is_filled[*place] && params[*place].default.is_none() && params[*place].keyword_only == keyword_only
         };
-        (0..params.len()).filter(lacks).map(|place| format!("'{}'", shown(&params[place]))).collect()
+        (0..params.len()).filter(lacks).map(|place| format!("'{}'", overload.name_of(place))).collect()
     };
     let (what, names) = match missing(false) {
         names if names.is_empty() => ("keyword-only", missing(true)),

@@ -294,7 +294,7 @@ fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, groups: 
         _ if input.dtype() != weight.dtype()
             && (is_with_library(input, weight, groups) || input.dtype().is_complex()) =>
         {
-            let (own, other) = (class_name(input.dtype()), class_name(weight.dtype()));
+            let (own, other) = (input.dtype().class_name(input.device()), weight.dtype().class_name(weight.device()));
             let end = if input.dtype().is_complex() {
                 ""
             } else {
@@ -326,15 +326,6 @@ fn is_with_library(input: &Tensor, weight: &Tensor, groups: i64) -> bool {
                 || input.numel() > 20480
         }
         _ => false,
-    }
-}
-
-/// torch's name for the class of a dtype's tensors on the CPU.
-fn class_name(dtype: DType) -> String {
-    match dtype {
-        DType::BF16 | DType::Bool => format!("CPU{}Type", dtype.display_name()),
-        dtype if dtype.is_complex() => format!("CPU{}Type", dtype.display_name()),
-        dtype => format!("torch.{}Tensor", dtype.display_name()),
     }
 }
 
