@@ -598,3 +598,45 @@ def test_running_statistics_are_checked(norm, tmp_path):
             ValueError, match="running_mean and running_var must either both be None or neither be None"
         ):
             called(*pair)
+
+
+def test_losses_with_infinite_variances_and_weights():
+    x, y, w = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.5, 0.0, 9.0]), torch.tensor([1.0, 2.0, 4.0])
+    found = F.gaussian_nll_loss(x, y, torch.tensor([torch.inf, 1.0, 1e-9]), reduction="none")
+    assert found[0] == torch.inf and found[1:].isfinite().all()
+    variance = torch.tensor([torch.inf, 1.0, 1e-9], requires_grad=True)
+    F.gaussian_nll_loss(x, y, variance, reduction="none")[1:].sum().backward()
+    assert variance.grad[1] == -1.5 and variance.grad[2] < 0
+    assert F.gaussian_nll_loss(x.expand(2, 3), y, torch.ones(1, 3)).shape == ()
+    # The mean of weighted Huber losses counts the losses, and that of weighted squares the weights.
+    assert F.huber_loss(x, y, weight=w) == F.huber_loss(x, y, weight=w, reduction="none").mean()
+    assert F.mse_loss(x, y, weight=w) == (w * (x - y) ** 2).sum() / w.sum()
+    assert F.multilabel_soft_margin_loss(x, True) == F.multilabel_soft_margin_loss(x, torch.ones(3))
+
+
+def test_losses_have_the_dtype_of_their_scores():
+    x = torch.ones(2, dtype=torch.bfloat16)
+    assert F.soft_margin_loss(x, torch.ones(2)).dtype == torch.bfloat16
+    weight = torch.ones(2, dtype=torch.float16)
+    assert F.binary_cross_entropy_with_logits(x, x, pos_weight=weight).dtype == torch.bfloat16
+
+
+def test_bags_of_sums_have_no_counts():
+    """torch computes them only where the gradient needs them."""
+    table, indices, offsets = torch.ones(4, 3), torch.tensor([0, 1, 2, 3, 0]), torch.tensor([0, 2, 2])
+    for weight, mode, of, counts in (
+        (table, 0, [], [0, 0, 0]),
+        (table.double(), 0, [0, 0, 2, 2, 2], [0, 0, 0]),
+        (table, 1, [0, 0, 2, 2, 2], [2, 0, 3]),
+    ):
+        results = torch.embedding_bag(weight, indices, offsets, False, mode)
+        assert [result.tolist() for result in results[1:]] == [of, counts, counts]
+    # The indices and the offsets have one dtype in the end.
+    assert torch.embedding_bag(table, indices.short(), offsets)[0].tolist() == [[2.0] * 3, [0.0] * 3, [3.0] * 3]
+
+
+def test_a_bias_of_another_dtype_is_converted_if_the_padding_is_a_word():
+    x, weight, bias = torch.ones(1, 1, 3), torch.ones(1, 1, 1), torch.ones(1)
+    assert torch.conv1d(x.double(), weight.double(), bias, padding="same").tolist() == [[[2.0] * 3]]
+    with pytest.raises(RuntimeError, match=r"Input type \(double\) and bias type \(float\) should be the same"):
+        torch.conv1d(x.double(), weight.double(), bias)

@@ -307,6 +307,7 @@ pub fn bernoulli(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
 
 /// Bernoulli trials, each with the probability at its own index.
 pub fn bernoulli_each(tensor: &Tensor, generator: &Generator, p: &Tensor) -> Result<()> {
+    crate::view::expand::stretched(p.layout(), || p.dtype().class_name(p.device()), tensor.sizes().clone())?;
     overlap::check_overlap(tensor, p)?;
     if tensor.numel() == 0 {
         return Ok(());

@@ -194,6 +194,8 @@ fn spaced(args: &Args, shape: impl Fn(c128) -> c128 + Sync) -> Result<Output> {
     }
     let tensor = options.empty(&[steps as isize], dtype)?;
     let count = steps as usize;
+    // A single number is the start; the end may be one that the dtype cannot hold.
+    let end = if count < 2 { start } else { end };
     if dtype.is_complex() {
         let at = line(start.complex(), end.complex(), count, |n| c128::new(n as f64, 0.0));
         dispatch!(dtype, T in [c32, c64, c128] => {

@@ -101,7 +101,7 @@ fn frequencies(args: &Args, n: i64, whole: bool) -> Result<Output> {
         return Err(Error::unsupported("arange_cpu", dtype));
     }
     let count = if whole { n } else { n / 2 + 1 };
-    rushlight_core::layout::checked_numel(&[count as isize])?;
+    rushlight_core::layout::checked_new(&[count as isize])?;
     let places = options.empty(&[count as isize], dtype)?;
     let steps = create::empty(places.sizes(), DType::F64, rushlight_core::Device::Cpu)?;
     let pin = steps.storage().pin()?;

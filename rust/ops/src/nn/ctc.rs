@@ -40,7 +40,14 @@ impl Batch {
         let targets = args.valued(targets)?;
         let (steps, counts, blank) = (args.ints(steps)?, args.ints(counts)?, args.int(blank)?);
         let [time, batch, classes] = logs.sizes()[..] else {
-            return Err(Error::runtime("log_probs must be (T, N, C)"));
+            if logs.numel() == 0 {
+                return Err(Error::runtime("log_probs tensor must not be empty"));
+            }
+            // torch has added a dimension for the batch.
+            return Err(Error::runtime(format!(
+                "Expected 3-dimensional tensor, but got {}-dimensional tensor for argument #1 'log_probs' (while checking arguments for ctc_loss_allocate_outputs)",
+                logs.rank() + 1
+            )));
         };
         if logs.numel() == 0 {
             return Err(Error::runtime("log_probs tensor must not be empty"));

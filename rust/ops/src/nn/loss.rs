@@ -484,11 +484,14 @@ pub static BCE_WITH_LOGITS: Operator = Operator {
         }
         let (x, y) = (Expr::from(input), Expr::from(target));
         let logs = x.clone().call(&crate::pointwise::activation::LOGSIGMOID, []);
-        for (name, operand) in [("weight", WEIGHT), ("pos_weight", POS_WEIGHT)] {
+        for (name, operand) in [("pos_weight", POS_WEIGHT), ("weight", WEIGHT)] {
             if let Some(operand) = args.optional_tensor(operand) {
                 check_constant("binary_cross_entropy_with_logits", name, operand)?;
                 check_cast(promote(common, operand.dtype())?, common)?;
-                let sizes = broadcast(input.sizes(), operand.sizes())?;
+                let sizes = match name {
+                    "weight" => broadcast(input.sizes(), operand.sizes()),
+                    _ => broadcast(operand.sizes(), target.sizes()),
+                }?;
                 if sizes != *input.sizes() {
                     return Err(wrong_shape(input.sizes(), &sizes));
                 }
@@ -500,7 +503,7 @@ pub static BCE_WITH_LOGITS: Operator = Operator {
         };
         let each = (1.0 - y) * x - logs;
         let each = args.optional_tensor(WEIGHT).map_or_else(|| each.clone(), |weight| each.clone() * Expr::from(weight));
-        reduction.apply(each.done()?).map(Output::Tensor)
+        reduction.apply(to_dtype(&each.done()?, common)?).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), t(2, 3).sigmoid()", "t(2, 3), t(2, 3).sigmoid(), pos(3), reduction='none', pos_weight=pos(3)"],

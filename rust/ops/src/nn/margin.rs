@@ -61,6 +61,9 @@ pub static SOFT_MARGIN_LOSS: Operator = Operator {
             return Err(wrong_shape(own.sizes(), &sizes));
         }
         check_stays(args)?;
+        if own.dtype().is_wide_unsigned() {
+            return Err(Error::unsupported("neg_cpu", own.dtype()));
+        }
         if own.dtype().is_integral() {
             check_cast(rushlight_core::dtype::default_dtype(), own.dtype())?;
         }
@@ -312,6 +315,7 @@ pub static MULTILABEL_SOFT_MARGIN_LOSS: Operator = Operator {
         let deprecated = deprecated_at(args, [SIZE_AVERAGE, REDUCE])?;
         let own = expr(args, INPUT)?;
         let target = match args.optional_scalar(TARGET) {
+            Some(Scalar::Bool(truth)) => Expr::from(Scalar::Int(i64::from(truth))),
             Some(number) => Expr::from(number),
             None => expr(args, TARGET)?,
         };

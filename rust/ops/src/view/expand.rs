@@ -1,7 +1,7 @@
 //! Expanding dimensions of size one, without a copy.
 
-use rushlight_core::layout::{Shape, to_dims};
-use rushlight_core::{DType, Dims, Error, Layout, Result};
+use rushlight_core::layout::{Shape, numel_overflow, to_dims};
+use rushlight_core::{Dims, Error, Layout, Result};
 use rushlight_dispatch::operator::{
     Args, DTypes, Derivative, Implementation, Operator, Saves, Tags, Variants, formula, operator,
 };
@@ -126,7 +126,7 @@ pub fn stretched(own: &Layout, class: impl Fn() -> String, mut sizes: Dims) -> R
         let existing = if dim < missing { None } else { Some(own.sizes[dim - missing]) };
         match (sizes[dim], existing) {
             (-1, Some(size)) => sizes[dim] = size,
-            (-1, None) => {
+            (-1, None) if own.rank() > 0 => {
                 return Err(Error::runtime(format!(
                     "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {dim}"
                 ))
@@ -141,11 +141,7 @@ pub fn stretched(own: &Layout, class: impl Fn() -> String, mut sizes: Dims) -> R
                 .axis(dim));
             }
             (size, _) if size < 0 => {
-                return Err(Error::runtime(format!(
-                    "Trying to create tensor with negative dimension {size}: {}",
-                    Shape(&wanted)
-                ))
-                .hint("Sizes must be non-negative."));
+                return Err(numel_overflow(&wanted));
             }
             _ => {}
         }

@@ -141,7 +141,9 @@ pub(super) fn error(
     if matches!(name, "norm" | "split") {
         return passed_on(name, signature, param, place + 1 + usize::from(is_method), object);
     }
-    if let Some(sentence) = operation(name, param.name) {
+    // A float can be divided and rounded down; the operator that then gets it refuses it.
+    let is_divided = (name, param.name) == ("group_norm", "num_groups") && object.is_instance_of::<PyFloat>();
+    if let Some(sentence) = operation(name, param.name).filter(|_| !is_divided) {
         if sentence.ends_with("'str'") && matches!(kind.as_str(), "list" | "tuple") {
             let sentence = format!("can only concatenate {kind} (not \"str\") to {kind}");
             return Some(PyTypeError::new_err(sentence));

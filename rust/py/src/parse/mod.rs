@@ -98,7 +98,7 @@ pub fn bind<'a, 'py>(
 ) -> Result<Option<Object<'a, 'py>>, BindError> {
     let schema = overload.op.schema();
     let given = call.given();
-    let variadic = variadic(schema, call)?;
+    let variadic = variadic(overload, call)?;
     if given > overload.positional() && variadic.is_none() {
         return Err(BindError::Mismatch);
     }
@@ -154,7 +154,7 @@ pub fn bind<'a, 'py>(
     if overload.needs_tensor && args.values.iter().all(|value| value.as_tensor().is_none()) {
         return Err(BindError::Mismatch);
     }
-    if out.is_some() && signatures::lacks_out(args) {
+    if signatures::is_mixed(args) || out.is_some() && signatures::lacks_out(args) {
         return Err(BindError::Mismatch);
     }
     if let Some(error) = too_wide {
@@ -188,13 +188,19 @@ fn too_wide_for(overload: &Overload, param: &Param, object: &Bound<'_, PyAny>) -
 /// `x.view(2, 3)`, `meshgrid(a, b)`: separate numbers or tensors that together are the last positional parameter, a
 /// list of them.
 #[inline]
-fn variadic(schema: &Schema, call: &Call) -> Result<Option<(usize, Value<'static>)>, BindError> {
+fn variadic(overload: &Overload, call: &Call) -> Result<Option<(usize, Value<'static>)>, BindError> {
+    let schema = overload.op.schema();
     let last = schema.positional.checked_sub(1).filter(|last| call.given() >= *last);
     let Some(last) = last.filter(|_| schema.takes_variadic(call.receiver.is_some())) else { return Ok(None) };
     let param = &schema.params[last];
     let value = match param.kind {
         Kind::Ints if call.given() == last => None,
-        Kind::Tensors if !param.separate && call.keywords().next().is_some() && call.given() == last => None,
+        // Python's `*tensors` has no name, so that it is empty here.
+        Kind::Tensors
+            if !overload.in_python && !param.separate && call.keywords().next().is_some() && call.given() == last =>
+        {
+            None
+        }
         Kind::Ints => read_variadic_ints(last, call).map(Value::Ints),
         Kind::Tensors => read_variadic_tensors(last, call).map(Value::Tensors),
         _ => None,

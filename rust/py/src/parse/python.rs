@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
 use rushlight_dispatch::signature::Kind;
 
 use super::call::{Call, Overload, says};
@@ -166,7 +167,12 @@ fn not_tensors(name: &str, expected: &[Expected], call: &Call) -> Option<String>
         return Some(format!("expected Tensor as element {bad} in argument 0, but got {kind}"));
     }
     let items = match &positional[..] {
-        [single] if name.starts_with("atleast") || name == "meshgrid" => items_of(single),
+        [single]
+            if name.starts_with("atleast")
+                || name == "meshgrid" && (single.is_instance_of::<PyTuple>() || single.is_instance_of::<PyList>()) =>
+        {
+            items_of(single)
+        }
         _ => positional.clone(),
     };
     wrong_item(&items, name, expected.first()?, Some(1))

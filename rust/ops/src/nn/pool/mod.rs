@@ -216,10 +216,11 @@ fn shown(input: &Tensor, dims: usize) -> Dims {
 #[cold]
 fn wrong_rank(args: &Args, rank: usize, dims: usize) -> Error {
     // For means over images torch accesses the third dimension from the end first.
-    if let Err(error) = wrap_dim(-3, rank)
-        && args.op.name == "avg_pool2d"
-    {
-        return error;
+    if args.op.name == "avg_pool2d" {
+        return match (wrap_dim(-3, rank), args.tensor(Arg::FIRST)) {
+            (Err(error), _) | (_, Err(error)) => error,
+            (Ok(_), Ok(input)) => empty_input(args, input, dims),
+        };
     }
     Error::runtime(match dims {
         1 => format!(
