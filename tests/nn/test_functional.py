@@ -355,3 +355,10 @@ def test_sentences_of_resizing(call, error, sentence):
     with pytest.raises(error) as caught:
         call(torch.ones(2, 3, 4))
     assert str(caught.value).startswith(sentence)
+
+
+def test_a_bias_of_another_dtype_is_converted_if_the_padding_is_a_word():
+    x, weight, bias = torch.ones(1, 1, 3), torch.ones(1, 1, 1), torch.ones(1)
+    assert torch.conv1d(x.double(), weight.double(), bias, padding="same").tolist() == [[[2.0] * 3]]
+    with pytest.raises(RuntimeError, match=r"Input type \(double\) and bias type \(float\) should be the same"):
+        torch.conv1d(x.double(), weight.double(), bias)

@@ -982,9 +982,9 @@ def round_(input: Tensor) -> Tensor:
     """Each element rounded to the nearest integer, halves to the even one; with `decimals` to that many digits after the decimal point, or before it if negative."""
 def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Concatenates tensors along the rows; a vector is one row."""
-def rrelu(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
+def rrelu(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
     """Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean."""
-def rrelu_(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
+def rrelu_(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
     """Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean."""
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by the square root of each element."""

@@ -52,10 +52,7 @@ pub fn contiguous_strides(sizes: &[isize]) -> Dims {
 /// The number of elements of a view, or an error if it overflows.
 #[inline]
 pub fn checked_numel(sizes: &[isize]) -> Result<usize> {
-    match count(sizes) {
-        Ok(Some(numel)) => Ok(numel),
-        _ => Err(numel_overflow(sizes)),
-    }
+    count(sizes).ok().flatten().ok_or_else(|| numel_overflow(sizes))
 }
 
 /// torch's error for sizes whose product does not fit, which a negative size never does.

@@ -125,6 +125,9 @@ fn rolled(args: &Args, by: fn(isize) -> isize) -> Result<Tensor> {
         None => (0..own.rank() as i64).collect(),
     };
     let shifts = dims.iter().map(|&dim| {
+        if own.rank() == 0 {
+            return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
+        }
         let dim = rushlight_core::layout::wrap_dim(dim, own.rank())?;
         Ok(by(own.sizes().get(dim).copied().unwrap_or(1)) as i64)
     });

@@ -101,7 +101,7 @@ pub static CHOLESKY_OLD: Operator = Operator {
         factor.map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
-    samples: &["torch.eye(3).double() * 4 + i(2, 3, 3)", "t(0, 2, 2)", "t(0, 5, 2)"],
+    samples: &["torch.eye(3).double() * 4 + i(2, 3, 3)", "t(0, 2, 2)"],
     ..Operator::BASE
 };
 

@@ -140,8 +140,10 @@ fn histc_infer(args: &Args) -> Result<Vec<TensorSpec>> {
         // Errors about the elements' range come first, then about the edges, then about the count.
         let counted = DTypes::INTS.has(own.dtype()) || own.dtype().is_complex();
         let asked = low == high && own.numel() > 0;
-        if !asked {
+        if !asked || DTypes::INTS.has(own.dtype()) {
             check_bins(bins)?;
+        }
+        if !asked {
             check_range(low, high, 0)?;
         }
         let kernel = match own.dtype() {

@@ -15,8 +15,12 @@ use crate::convert::{to_dtype, to_vec};
 use crate::create::range::LINSPACE;
 
 /// Shared by the operators.
-const BASE: Operator =
-    Operator { variants: Variants::FUNCTION, dtypes: DTypes::FLOATS, tags: Tags::DATA_DEPENDENT, ..Operator::BASE };
+const BASE: Operator = Operator {
+    variants: Variants::FUNCTION,
+    dtypes: DTypes::of(&[DType::F32, DType::F64]),
+    tags: Tags::DATA_DEPENDENT,
+    ..Operator::BASE
+};
 
 const OUT: Out = Out::new(
     Accepts::Same,
@@ -40,6 +44,7 @@ whole, so that the histogram's integral is one.
     >>> torch.histogram(torch.tensor([1., 2., 1.]), torch.tensor([0., 1.5, 3.])).hist
     tensor([2., 1.])",
     out: OUT,
+    dtypes: DTypes::FLOATS,
     batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
         let own = args.valued(INPUT)?;
@@ -146,6 +151,7 @@ pub static COUNT_POINTS: Operator = Operator {
     >>> torch._histogramdd_from_bin_tensors(torch.tensor([[0., 1.], [2., 3.]]), (torch.tensor([0., 1., 2.]), torch.tensor([1., 3.])))
     tensor([[1.],
             [1.]])",
+    dtypes: DTypes::FLOATS,
     batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
         let points = points(args.valued(INPUT)?)?;

@@ -177,8 +177,11 @@ pub fn bind<'a, 'py>(
 fn too_wide_for(overload: &Overload, param: &Param, object: &Bound<'_, PyAny>) -> Option<PyErr> {
     let flat_name = overload.op.flat_name();
     let name = if overload.in_python { inside::inner(&flat_name, param.name) } else { &flat_name };
+    if flat_name == "split" && param.kind == Kind::Ints {
+        return unpacking("split_with_sizes", "split_sizes", &items_of(object)).map(PyTypeError::new_err);
+    }
     let items = match items_of(object) {
-        items if items.is_empty() && overload.takes_pairs => vec![object.clone()],
+        items if items.is_empty() && overload.takes_pairs && !name.starts_with("adaptive") => vec![object.clone()],
         items => items,
     };
     let is_list = matches!(param.kind, Kind::Ints | Kind::IntOrInts);

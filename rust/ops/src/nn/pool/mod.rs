@@ -204,6 +204,14 @@ fn by_axis(letter: &str, values: &[i64]) -> String {
     each.join(" ")
 }
 
+/// Returns torch's error for sizes in a list where the input has not more dimensions: it might have to fill in a size.
+fn check_listed(wanted: &[i64], rank: usize) -> Result<()> {
+    if wanted.len() > 1 && rank <= wanted.len() {
+        return Err(Error::value(format!("Input dimension should be at least {}", wanted.len() + 1)));
+    }
+    Ok(())
+}
+
 /// Sizes in the format of messages; a sequence is an image of height one.
 fn shown(input: &Tensor, dims: usize) -> Dims {
     let mut sizes = input.sizes().clone();
