@@ -2393,7 +2393,7 @@ def _slice(input: Tensor, dim: _int, start: _int, length: _int, step: _int = 1) 
     """A view of `length` elements of `dim` from `start` on in steps of `step`, which may be negative."""
 def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input_dtype: _dtype) -> Tensor:
     """The gradient of softmax's operand."""
-def _standard_gamma(input: Tensor, *, generator: Generator | None = None) -> Tensor:
+def _standard_gamma(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Values of gamma distributions of scale one, each with the shape parameter at its index."""
 def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
     """The derivatives of samples of gamma distributions in their shape parameters."""

@@ -3,6 +3,7 @@
     python tests/hostile/compare_operators.py --calls 1000000 --findings found.jsonl   # random calls
     python tests/hostile/compare_operators.py --calls 1000000 --source sweep           # every argument, every wrong value
     python tests/hostile/compare_operators.py --source found.jsonl                     # the findings of an earlier run again
+    python tests/hostile/compare_operators.py --source found.jsonl --record            # and records those that now agree
 
 It needs an environment with torch beside rushlight, and is no part of the tests. Compared are the values, dtypes, shapes,
 strides and `requires_grad` of results and changed arguments, and the classes and first lines of exceptions. The summary has
@@ -15,12 +16,18 @@ import re
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from compared import EXCLUDED, SEVERITY, Verdict
+from calls import Call
+from compared import EXCLUDED, SEVERITY, Verdict, recorded
+
+import rushlight
 
 SCRIPT = Path(__file__).with_name("compared.py")
+#: Calls that once differed from torch, and what torch said. `test_recorded.py` makes them again.
+RECORD = SCRIPT.parent.parent / "data" / "recorded_calls.txt"
 #: The number of calls per process.
 COUNT = 20_000
 
@@ -115,15 +122,39 @@ def summary(counts, groups, shown):
             )
 
 
+def record(source, agreed):
+    """Adds to the record one call of each group of an earlier run's findings that now agree, if it has none of the group."""
+    warnings.simplefilter("ignore")
+    text = RECORD.read_text() if RECORD.exists() else ""
+    entries = {entry for entry in text.split("\n\n") if entry}
+    groups = defaultdict(list)
+    with open(source) as file:
+        for line in file:
+            found = Verdict(*json.loads(line))
+            found = found._replace(call=Call(*found.call))
+            if found.differs in ("sentence", "class", "answered", "refused"):
+                groups[group(found)].append(found.call)
+    for calls in groups.values():
+        written = [entry_of(call) for call in calls if call in agreed]
+        if written and not entries.intersection(written):
+            entries.add(min(written, key=len))
+    RECORD.write_text("\n\n".join(sorted(entries)) + "\n")
+
+
+def entry_of(call):
+    return f"{call.name}({call.arguments})  # {call.dtype}\n{recorded(rushlight, call)}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=1_000_000_000)
     parser.add_argument("--source", default="0", help="a seed, `sweep`, or a file of findings")
     parser.add_argument("--first", type=int, default=0, help="the first call")
     parser.add_argument("--findings", type=Path, help="a file for the findings, one a line")
+    parser.add_argument("--record", action="store_true", help="record findings of the source that now agree")
     parser.add_argument("--groups", type=int, default=40, help="how many groups to print")
     options = parser.parse_args()
-    started, counts, groups = time.monotonic(), Counter(), defaultdict(list)
+    started, counts, groups, agreed = time.monotonic(), Counter(), defaultdict(list), set()
     file = options.findings.open("w") if options.findings else None
     try:
         for found in verdicts(options.source, options.first, options.calls):
@@ -133,13 +164,17 @@ def main():
                 continue
             one = found.differs in ("answered", "refused")
             counts["crash" if found.differs == "crash" else "one refused" if one else f"both {found.ending}"] += 1
-            if found.differs:
+            if not found.differs:
+                agreed.add(Call(*found.call))
+            else:
                 counts[found.differs] += 1
                 groups[group(found)].append(found)
                 if file:
                     file.write(json.dumps(found) + "\n")
     except KeyboardInterrupt:  # the summary of the calls so far
         pass
+    if options.record:
+        record(options.source, agreed)
     print("\n".join(summary(counts, groups, options.groups)))
     print(f"\n{time.monotonic() - started:.0f} s")
 

@@ -38,7 +38,8 @@ UNDETERMINED = re.compile(
 #: Calls that are left out, by their text and both outcomes (`compare_operators.known`), and the reasons.
 EXCLUDED = (
     (
-        r"^answered .* -> NotImplementedError: \"[\w<>]+\" not implemented for '",
+        r"^answered .* -> NotImplementedError: \"[\w<>]+\" not implemented for '"
+        r"|^class .*(out of (bounds|range)|cannot be converted to type uint).* -> NotImplementedError: \"\w+\" not implemented for 'UInt",
         "rushlight computes more dtypes than torch",
     ),
     (
@@ -59,7 +60,7 @@ EXCLUDED = (
         "torch does not check this",
     ),
     (r"MKL FFT error", "torch's library refuses transforms of nothing"),
-    (r"std::bad_alloc|DefaultCPUAllocator", "the sentence names a line of torch's source"),
+    (r"std::bad_alloc|DefaultCPUAllocator|\.cpp:\d+: ", "the sentence names a line of torch's source"),
     (r"NVIDIA driver|Found no NVIDIA|CUDA", "the sentence depends on the machine"),
     (r"value special\.\w+_polynomial_\w+\(", "torch converts a degree that no integer has, without a defined result"),
     (r"value .*matrix_exp\(.*float16", "torch's results of half types are infinite or undefined"),
@@ -240,6 +241,20 @@ def shown(error):
 
 def brief(value):
     return re.sub(r"\s+", " ", repr(value))[:300]
+
+
+def recorded(module, call):
+    """What a call gives, in one line: its exception, or the dtype and shape of each result."""
+    found = outcome(module, *prepared(module, call))
+    if isinstance(found, Exception):
+        return shown(found)
+
+    def tensors(value):
+        if isinstance(value, Tensor):
+            return [f"{value.dtype} {list(value.shape)}"]
+        return [text for item in value for text in tensors(item)] if isinstance(value, list) else [repr(value)]
+
+    return "; ".join(tensors(found[0]))
 
 
 def verdict(other, call, halfway=lambda: None):

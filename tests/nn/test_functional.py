@@ -362,3 +362,10 @@ def test_functional_helpers():
     with pytest.raises(AssertionError, match="size must"):
         F.assert_int_or_pair([1, 2, 3], "size", "{} must")
     assert F.GRID_SAMPLE_PADDING_MODES["border"] == 1
+
+
+def test_a_bias_of_another_dtype_is_converted_if_the_padding_is_a_word():
+    x, weight, bias = torch.ones(1, 1, 3), torch.ones(1, 1, 1), torch.ones(1)
+    assert torch.conv1d(x.double(), weight.double(), bias, padding="same").tolist() == [[[2.0] * 3]]
+    with pytest.raises(RuntimeError, match=r"Input type \(double\) and bias type \(float\) should be the same"):
+        torch.conv1d(x.double(), weight.double(), bias)

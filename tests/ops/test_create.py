@@ -302,3 +302,9 @@ def test_indices_are_int32_or_int64(name):
     assert getattr(torch, name)(2, 2, dtype=torch.int32).dtype is torch.int32
     with pytest.raises(NotImplementedError, match=f"\"{name}\" not implemented for 'Float'"):
         getattr(torch, name)(2, 2, dtype=torch.float32)
+
+
+def test_a_single_evenly_spaced_number_is_the_start():
+    for dtype in (torch.float16, torch.float32, torch.float64):
+        assert torch.linspace(2, 1e300, 1, dtype=dtype).tolist() == [2.0]
+        assert torch.linspace(torch.inf, 5, 1, dtype=dtype).tolist() == [torch.inf]

@@ -415,3 +415,12 @@ def test_complex_eigenvectors(n, kind):
     assert sorted(abs(torch.linalg.eigvals(torch.from_numpy(a)).numpy())) == pytest.approx(
         sorted(abs(values)), abs=1e-6
     )
+
+
+def test_right_hand_sides_take_the_dtype_of_the_triangle():
+    a = torch.eye(2, dtype=torch.float64) * 2
+    found = torch.linalg.solve_triangular(a, torch.tensor([[2], [4]]), upper=True)
+    assert found.dtype == torch.float64 and found.tolist() == [[1.0], [2.0]]
+    b = torch.tensor([[2.0], [4.0]], requires_grad=True)
+    torch.linalg.solve_triangular(a, b, upper=True).sum().backward()
+    assert b.grad.dtype == torch.float32 and b.grad.tolist() == [[0.5], [0.5]]

@@ -1,5 +1,7 @@
 """Concatenation, repetition, rotation and padding: compared with NumPy, with the gradients of their kernels."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -191,3 +193,12 @@ def test_repeated_slices_of_any_width(dtype, width):
     assert np.array_equal(x[::2].repeat_interleave(2, 0).numpy(), own[::2].repeat(2, 0))
     assert np.array_equal(x[:, : width // 2 + 1].clone().numpy(), own[:, : width // 2 + 1])
     assert np.array_equal(x[:, None].expand(20, 4, width).contiguous().numpy(), own.repeat(4, 0).reshape(20, 4, width))
+
+
+@pytest.mark.parametrize("copy", (torch.t_copy, torch.squeeze_copy, torch.alias_copy, torch.diag))
+def test_copies_of_views_may_replace_what_they_copy(copy):
+    x = torch.arange(6.0).reshape(2, 3)
+    wanted = copy(x).tolist()
+    with pytest.warns(UserWarning) if copy(x).shape != x.shape else contextlib.nullcontext():
+        copy(x, out=x)
+    assert x.tolist() == wanted

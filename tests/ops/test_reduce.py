@@ -455,3 +455,12 @@ def test_bins_of_bfloat16_are_computed_in_it():
     x = (torch.arange(400) * 7919 % 1000).float() / 100
     found = torch.histc(x.bfloat16(), bins=100, min=0, max=10)[:16].tolist()
     assert found == [6, 3, 4, 4, 4, 5, 3, 3, 5, 4, 4, 4, 3, 5, 4, 3]
+
+
+@pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))
+def test_half_types_are_counted_between_given_edges(dtype):
+    x, edges = torch.ones(3, dtype=dtype), torch.tensor([0.0, 1.0, 2.0], dtype=dtype)
+    assert torch.histogram(x, edges).hist.tolist() == [0.0, 3.0]
+    assert torch.histogram(x, 2, range=(0.0, 2.0)).hist.tolist() == [0.0, 3.0]
+    with pytest.raises(NotImplementedError, match="histogramdd"):
+        torch.histogram(x, 2)

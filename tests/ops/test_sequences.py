@@ -234,3 +234,17 @@ def test_sums_of_bags_of_any_width(width, padding, weighted):
         assert torch.allclose(found[bag], sum(rows, torch.zeros(width, dtype=torch.float64)))
     with pytest.raises(RuntimeError, match="offsets must not decrease"):
         F.embedding_bag(indices, table, torch.tensor([0, 90, 3]), mode="sum")
+
+
+def test_bags_of_sums_have_no_counts():
+    """torch computes them only where the gradient needs them."""
+    table, indices, offsets = torch.ones(4, 3), torch.tensor([0, 1, 2, 3, 0]), torch.tensor([0, 2, 2])
+    for weight, mode, of, counts in (
+        (table, 0, [], [0, 0, 0]),
+        (table.double(), 0, [0, 0, 2, 2, 2], [0, 0, 0]),
+        (table, 1, [0, 0, 2, 2, 2], [2, 0, 3]),
+    ):
+        results = torch.embedding_bag(weight, indices, offsets, False, mode)
+        assert [result.tolist() for result in results[1:]] == [of, counts, counts]
+    # The indices and the offsets have one dtype in the end.
+    assert torch.embedding_bag(table, indices.short(), offsets)[0].tolist() == [[2.0] * 3, [0.0] * 3, [3.0] * 3]

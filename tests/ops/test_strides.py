@@ -365,3 +365,34 @@ def test_rows_of_a_few_elements_and_repeated_operands(dtype):
     assert torch.equal(wide * factor[1:4, None], torch.stack([wide[0], wide[1] * factor[2], wide[2] * factor[3]]))
     assert torch.equal(x[..., None].expand(7, 300, 5, 4).contiguous(), torch.stack([x] * 4, -1))
     assert torch.equal(x.repeat_interleave(3, 1), x[:, torch.arange(900) // 3])
+
+
+@pytest.mark.parametrize("dtype", (torch.int64, torch.float32, torch.complex64))
+@pytest.mark.parametrize(
+    ("shape", "strides"), [((0,), (0,)), ((0, 3), (5, 1)), ((0, 3, 2), (1, 2, 6)), ((1, 3), (7, 1))]
+)
+def test_results_of_empty_like_keep_strides_that_mean_nothing(dtype, shape, strides):
+    """Where torch allocates a result with `empty_like`, it has the strides of the operand also if that has no elements."""
+    x = torch.zeros(8, dtype=dtype).as_strided(shape, strides)
+    kept = [torch.nan_to_num]
+    if dtype.is_complex:
+        kept += [torch.abs, torch.conj_physical]
+    else:
+        kept += [torch.isreal, torch.rad2deg, torch.deg2rad, F.relu6, F.hardtanh]
+    if dtype == torch.int64:
+        kept += [torch.isfinite, torch.isinf]
+    assert {function.__name__: function(x).stride() for function in kept} == {
+        function.__name__: strides for function in kept
+    }
+    if dtype == torch.float32:
+        assert torch.sin(x).stride() == torch.empty(shape).stride()
+
+
+def test_strides_without_elements_or_of_one():
+    assert torch.nonzero(torch.tensor(0)).stride() == (1, 0) and torch.nonzero(torch.tensor(1)).stride() == (1, 1)
+    assert torch.nuclear_norm(torch.ones(2, 3, 2), (0, 2), True).stride() == (1, 1, 1)
+    assert torch.nuclear_norm(torch.ones(2, 3, 2, 2), (0, 2), True).stride() == (1, 2, 1, 1)
+    assert torch.cholesky(torch.ones(0, 5, 2)).stride() == (10, 2, 1)
+    assert F.pixel_unshuffle(torch.ones(1, 3, 3), 3).stride() == (1, 1, 1)
+    x = torch.ones(8).as_strided((2, 6, 0, 2), (0, 0, 0, 0))
+    assert F.channel_shuffle(x, 3).stride() == (0, 0, 0, 0)

@@ -204,3 +204,8 @@ def test_semi_structured_tensors_are_for_cuda_devices():
             make(torch.zeros(64, 64))
     with pytest.raises(NotImplementedError):
         torch.sparse.SparseSemiStructuredTensor.from_dense(torch.zeros(64, 64))
+
+
+def test_a_number_is_its_own_transpose():
+    x = torch.tensor(2.0).to_sparse()
+    assert x.transpose(0, -1).to_dense() == 2.0 and torch.swapaxes(x, 0, 0).to_dense() == 2.0

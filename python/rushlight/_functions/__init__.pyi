@@ -185,7 +185,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     """Combines two inputs through one matrix for each output."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
     """The number of occurrences of each of 0, 1, 2, .., or the sum of their weights."""
-def binomial(count: Tensor, prob: Tensor, *, generator: Generator | None = None) -> Tensor:
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
     """Values of binomial distributions: the number of successes in `count` trials of probability `prob`. The two broadcast."""
 def bitwise_and(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The bitwise and; for bool the logical and."""
@@ -863,7 +863,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
     """Moves groups of channels to spatial dimensions: `(*, C * r * r, H, W)` becomes `(*, C, H * r, W * r)`."""
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
     """Moves square blocks of pixels to channels: `(*, C, H * r, W * r)` becomes `(*, C * r * r, H, W)`."""
-def poisson(input: Tensor, *, generator: Generator | None = None) -> Tensor:
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Values of Poisson distributions, each with the rate at its index."""
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The complex numbers with these magnitudes and angles."""
@@ -982,9 +982,9 @@ def round_(input: Tensor) -> Tensor:
     """Each element rounded to the nearest integer, halves to the even one; with `decimals` to that many digits after the decimal point, or before it if negative."""
 def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Concatenates tensors along the rows; a vector is one row."""
-def rrelu(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
+def rrelu(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
     """Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean."""
-def rrelu_(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
+def rrelu_(input: Tensor, lower: _Number = 0.125, upper: _Number = 0.3333333333333333, training: _bool = False, generator: Generator | None = None) -> Tensor:
     """Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean."""
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """One divided by the square root of each element."""

@@ -152,7 +152,7 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: _int = 1, margin: _float
     """The margin violations of the scores of other classes than the target's, averaged over the classes."""
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """The violations of a margin of 1 between the scores of target classes and of others, averaged over the classes."""
-def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
+def multilabel_soft_margin_loss(input: Tensor, target: Tensor | _Number, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """The binary cross entropy of the scores of several labels, averaged over the labels."""
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, ignore_index: _int = -100, reduce: _bool | None = None, reduction: _str = ...) -> Tensor:
     """Minus the log-probability of the target class, times its weight; the mean divides by the weights."""

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use half::{bf16, f16};
 use num_complex::Complex;
 
+use crate::device::Device;
 use crate::error::{Error, Result};
 
 pub use crate::element::{Cast, Element};
@@ -154,6 +155,24 @@ impl DType {
             DType::F8E5M2Fnuz => "Float8_e5m2fnuz",
             DType::F8E4M3Fnuz => "Float8_e4m3fnuz",
             DType::F8E8M0Fnu => "Float8_e8m0fnu",
+        }
+    }
+
+    /// The class of its tensors in torch's messages: `torch.FloatTensor`, and `CPUBoolType` for the dtypes that came later.
+    pub fn class_name(self, device: Device) -> String {
+        let device = match device {
+            Device::Meta => "Meta",
+            Device::Cuda(_) => "CUDA",
+            _ => "CPU",
+        };
+        let had_class = matches!(
+            self,
+            DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 | DType::F16 | DType::F32 | DType::F64
+        );
+        match device {
+            "CPU" if had_class => format!("torch.{}Tensor", self.display_name()),
+            "CUDA" if had_class => format!("torch.cuda.{}Tensor", self.display_name()),
+            _ => format!("{device}{}Type", self.display_name()),
         }
     }
 

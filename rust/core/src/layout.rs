@@ -52,10 +52,13 @@ pub fn contiguous_strides(sizes: &[isize]) -> Dims {
 /// The number of elements of a view, or an error if it overflows.
 #[inline]
 pub fn checked_numel(sizes: &[isize]) -> Result<usize> {
-    match count(sizes)? {
-        Some(numel) => Ok(numel),
-        None => Err(Error::runtime("numel: integer multiplication overflow").hint(format!("sizes {}", Shape(sizes)))),
-    }
+    count(sizes).ok().flatten().ok_or_else(|| numel_overflow(sizes))
+}
+
+/// torch's error for sizes whose product does not fit, which a negative size never does.
+#[cold]
+pub fn numel_overflow(sizes: &[isize]) -> Error {
+    Error::runtime("numel: integer multiplication overflow").hint(format!("sizes {}", Shape(sizes)))
 }
 
 /// The number of elements of a new tensor, or an error if it overflows.
@@ -352,7 +355,7 @@ impl Layout {
 
     /// The number of bytes from the first to the last element, or an error if it or the number of elements overflows.
     pub fn checked_bytes(&self, width: usize) -> Result<usize> {
-        checked_numel(&self.sizes)?;
+        checked_new(&self.sizes)?;
         let reach = match self.checked_span() {
             Some(None) => Some(0),
             Some(Some((low, high))) => high.checked_sub(low).and_then(|reach| reach.checked_add(1)),

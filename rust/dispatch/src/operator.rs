@@ -214,6 +214,9 @@ impl Promote {
 /// An elementwise operator.
 pub struct Pointwise {
     pub promote: Promote,
+    /// The dtypes for which the result has the strides of its first operand even where they mean nothing: torch allocates
+    /// it with `empty_like`.
+    pub keeps_strides: DTypes,
     /// What it computes for each dtype, on all devices; see `rushlight_cpu::loops!`.
     pub loops: Loops,
 }
@@ -484,6 +487,8 @@ pub struct Out {
     /// order.
     pub direct: bool,
     pub resized: Resized,
+    /// The dtype of the result, where it is compared with the target's before anything is computed.
+    pub known: Option<fn(&Args) -> Option<DType>>,
 }
 
 /// The memory format of the gradients that a node made of several calls gives to its inputs.

@@ -2,12 +2,13 @@
 //!
 //! torch has many different messages. An operator states its own once; `{Result}` and `{Out}` are replaced by torch's
 //! names of the dtypes (`Long`), `{result}` and `{out}` by C++'s names (`long int`), `{Type}` by the old name of the type of
-//! `out` (`torch.LongTensor`), `{Int}` by whether the result is int32, `{name}` by the operator.
+//! `out` (`torch.LongTensor`), `{Int}` by whether the result is int32, `{Own}` by the name of the first tensor's dtype, `{name}` by the
+//! operator.
 
 use rushlight_core::dtype::can_cast;
-use rushlight_core::{Class, DType, Error, Result};
+use rushlight_core::{Class, DType, Device, Error, Result};
 
-use crate::operator::{Accepts, Args, Operator, Out, Resized};
+use crate::operator::{Accepts, Args, Out, Resized};
 
 use crate::value::Value;
 
@@ -40,6 +41,7 @@ impl Out {
             filled: false,
             direct: false,
             resized: Resized::Deprecated,
+            known: None,
         }
     }
 
@@ -72,6 +74,19 @@ impl Out {
         Out { no_alias: true, ..self }
     }
 
+    /// With the result's dtype, which is compared with the target's before anything is computed.
+    pub const fn known(self, dtype: fn(&Args) -> Option<DType>) -> Out {
+        Out { known: Some(dtype), ..self }
+    }
+
+    /// Returns an error for a target that cannot hold the result, as far as that is known beforehand.
+    pub fn check_known(&self, args: &Args, target: DType) -> Result<()> {
+        match self.known.and_then(|known| known(args)) {
+            Some(result) => self.check(args, 0, result, target),
+            None => Ok(()),
+        }
+    }
+
     /// Returns an error for a dtype of the result at `place`.
     #[inline]
     pub fn check(&self, args: &Args, place: usize, result: DType, out: DType) -> Result<()> {
@@ -88,26 +103,22 @@ impl Out {
             Accepts::Also(dtypes) => dtypes.has(out),
             Accepts::Any => true,
         };
-        if fits { Ok(()) } else { Err(rule.dtype_error(args.op, place, result, out)) }
+        if fits { Ok(()) } else { Err(rule.dtype_error(args, place, result, out)) }
     }
 
     #[cold]
-    fn dtype_error(&self, op: &Operator, place: usize, result: DType, out: DType) -> Error {
+    fn dtype_error(&self, args: &Args, place: usize, result: DType, out: DType) -> Error {
         let sentence = self.sentences.get(place).or(self.sentences.last()).copied().unwrap_or_default();
-        let old_type = match out {
-            DType::Bool | DType::BF16 | DType::C32 | DType::C64 | DType::C128 => {
-                format!("CPU{}Type", out.display_name())
-            }
-            _ => format!("torch.{}Tensor", out.display_name()),
-        };
+        let own = args.each_tensor().next().map_or("", |(_, own)| own.dtype().display_name());
         let words = [
-            ("{Type}", &*old_type),
+            ("{Own}", own),
+            ("{Type}", &*out.class_name(Device::Cpu)),
             ("{Int}", if result == DType::I32 { "True" } else { "False" }),
             ("{Result}", result.display_name()),
             ("{Out}", out.display_name()),
             ("{result}", result.c_name()),
             ("{out}", out.c_name()),
-            ("{name}", op.python_name()),
+            ("{name}", args.op.python_name()),
         ];
         let sentence = words.iter().fold(sentence.to_string(), |text, (word, name)| text.replace(word, name));
         Error::new(self.class, sentence).hint(format!("The result is {result}: use a tensor of that dtype for out=."))

@@ -50,7 +50,15 @@ pub fn check_in_place(op: &Operator, own: &Tensor, sizes: &[isize], dtype: DType
             dtype.c_name()
         )));
     }
-    check_cast(dtype, own.dtype())?;
+    check_cast(dtype, own.dtype()).map_err(|error| match op.kernel_name.strip_prefix("clamp_") {
+        // torch's kernels of limits are not told apart by its usual check, and name the target as C++ does.
+        Some(_) => Error::runtime(format!(
+            "result type {} can't be cast to the desired output type {}",
+            dtype.display_name(),
+            own.dtype().c_name()
+        )),
+        None => error,
+    })?;
     match (writes_expanded, elementwise) {
         (true, _) => note_expanded(op),
         (false, true) => Ok(()),

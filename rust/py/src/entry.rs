@@ -180,7 +180,7 @@ fn collect() -> Vec<Callable> {
     let callable = |((namespace, name, form), ops): ((&'static str, String, CallForm), Vec<&'static Operator>)| {
         let takes_out = |op: &Operator| form == CallForm::Function && op.variants.has(Variants::OUT);
         let with_dim = ops.iter().any(|op| op.schema().place("dim").is_some());
-        let in_python = python::is_written_in_python(namespace, &name, form.is_method());
+        let in_python = python::is_written_in_python(namespace, &name, form.is_method()).then_some(form.is_method());
         let overloads = ops
             .into_iter()
             .map(|op| overload(op, names::params(op, namespace, form), takes_out(op), with_dim, in_python))

@@ -1,6 +1,8 @@
 //! The errors of a call.
 
-use rushlight_core::{Class, DType, Dims, Error};
+use rushlight_autograd::Tensor;
+use rushlight_core::layout::Shape;
+use rushlight_core::{Class, DType, Device, Dims, Error};
 
 use crate::operator::{Args, Operator};
 
@@ -10,6 +12,34 @@ pub fn not_implemented(op: &Operator, dtype: DType) -> Error {
     let sentence = format!("\"{name}\" not implemented for '{}'", dtype.display_name());
     let accepted: Vec<&str> = op.dtypes.list().map(DType::name).collect();
     Error::new(Class::NotImplemented, sentence).hint(format!("It accepts {}.", accepted.join(", ")))
+}
+
+/// torch's error for operands that do not broadcast, if one of several devices is `meta`: there it compares shapes first.
+#[cold]
+pub fn shapes_of_meta(args: &Args) -> Option<Error> {
+    let tensors: Vec<&Tensor> = args.each_tensor().map(|(_, tensor)| tensor).collect();
+    if tensors.iter().all(|tensor| tensor.device() != Device::Meta) {
+        return None;
+    }
+    let rank = tensors.iter().map(|tensor| tensor.rank()).max().unwrap_or(0);
+    let mut common = Dims::from_elem(1, rank);
+    for (place, tensor) in tensors.iter().enumerate() {
+        let missing = rank - tensor.rank();
+        for dim in (missing..rank).rev() {
+            let size = tensor.sizes()[dim - missing];
+            if common[dim] == 1 {
+                common[dim] = size;
+            } else if size != 1 && size != common[dim] {
+                return Some(Error::runtime(format!(
+                    "Attempting to broadcast a dimension of length {size} at {}! Mismatching argument at index {place} had torch.Size({}); but expected shape should be broadcastable to {}",
+                    dim as isize - rank as isize,
+                    Shape(tensor.sizes()),
+                    Shape(&common)
+                )));
+            }
+        }
+    }
+    None
 }
 
 #[cold]

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::destination::Destination;
 use super::devices::{Chosen, check_devices, select_kernel};
-use super::errors::not_implemented;
+use super::errors::{self, not_implemented};
 use super::operands::split;
 use super::{numbers, temporaries};
 use crate::allocate::allocate;
@@ -20,6 +20,7 @@ use crate::copy::copy;
 use crate::interpreter::while_detached;
 use crate::operator::{Args, OnCuda, Operator, Pointwise, Promote, Tags, TensorSpec};
 use crate::value::{Operand, Operands, Output, Target};
+use crate::variants::wrong_shape;
 use crate::{device_loops, fast_path, node, promote};
 
 const KEPT_SHAPE: &str = "An in-place operation keeps the shape of the first tensor, and the others broadcast to it.";
@@ -91,7 +92,7 @@ fn through_result(out: &Tensor, result: DType, run: impl Fn(&Tensor) -> Result<(
 
 /// All steps of an elementwise call.
 pub fn pointwise(body: &Pointwise, args: &Args, target: Target, declined: bool) -> Result<Output> {
-    let device = check_devices(args)?;
+    let device = check_devices(args).map_err(|error| errors::shapes_of_meta(args).unwrap_or(error))?;
     let in_place = matches!(target, Target::InPlace);
     let (operands, numbers) = split(args)?;
     let small = numbers::all_small(&numbers);
@@ -102,8 +103,13 @@ pub fn pointwise(body: &Pointwise, args: &Args, target: Target, declined: bool) 
         return Ok(output);
     }
     // Errors of shapes are raised before those of dtypes.
-    let common = promoted(body, &operands, &numbers)
-        .or_else(|error| common_sizes(args.op, &operands, in_place).and(Err(error)))?;
+    let common = promoted(body, &operands, &numbers).or_else(|error| {
+        let sizes = common_sizes(args.op, &operands, in_place)?;
+        match operands.first() {
+            Some(Operand::Tensor(own)) if in_place && *own.sizes() != sizes => Err(wrong_shape(own.sizes(), &sizes)),
+            _ => Err(error),
+        }
+    })?;
     if !small && !args.op.tags.has(Tags::DOUBLE_SCALARS) {
         numbers::check(args, common)?;
     }
@@ -116,9 +122,14 @@ pub fn pointwise(body: &Pointwise, args: &Args, target: Target, declined: bool) 
     let sizes = common_sizes(args.op, &operands, in_place)?;
     let of_number = matches!(operands.first(), Some(Operand::Number(_)));
     let row_major = args.op.tags.has(Tags::ROW_MAJOR) || of_number && args.op.tags.has(Tags::ROW_MAJOR_FOR_NUMBERS);
-    let layout = match row_major {
-        true => Layout::contiguous(&sizes),
-        false => {
+    let kept = operands.first().and_then(|operand| match operand {
+        Operand::Tensor(own) if body.keeps_strides.has(own.dtype()) && own.layout().is_dense() => Some(own.layout()),
+        _ => None,
+    });
+    let layout = match kept {
+        Some(own) => Layout { offset: 0, ..own.clone() },
+        None if row_major => Layout::contiguous(&sizes),
+        None => {
             // A number is a tensor without dimensions, so that the operands are not all of one shape. For a third
             // operand (the weight of `lerp`) torch has an overload for numbers.
             let number = Layout::contiguous(&[]);

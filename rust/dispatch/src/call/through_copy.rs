@@ -41,6 +41,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
         Target::InPlace => {
             let own = args.tensor(Arg::FIRST)?;
             check_writable(own)?;
+            op.out.check_known(args, own.dtype())?;
             if let Implementation::CompositeImplicit(body) = op.implementation {
                 // Tensors that the parts save must not be overwritten.
                 let recorded = modes::recording() && args.each_tensor().any(|(_, tensor)| tensor.is_tracked());
@@ -83,6 +84,7 @@ pub fn through_copy(args: &Args, target: Target) -> Result<Output> {
                 [] => Vec::new(),
                 [first, ..] => {
                     check_no_gradient(args, first)?;
+                    op.out.check_known(args, first.dtype())?;
                     op.out.towards(args, first.dtype())?.call()?.into_tensors()
                 }
             };

@@ -1,7 +1,7 @@
 //! Tensors of one value, or of unspecified values: by size, like another tensor, and `new_*` with another's dtype.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::layout::{Shape, checked_new, to_dims};
+use rushlight_core::layout::{Shape, checked_new, checked_numel, to_dims};
 use rushlight_core::{DType, Device, Dims, Element, Error, Layout, Result, Scalar, dispatch, memory_format};
 use rushlight_dispatch::allocate::allocate;
 use rushlight_dispatch::create::{check_fits, fill};
@@ -524,6 +524,8 @@ pub static EYE: Operator = Operator {
                 return Err(Error::runtime(format!("{name} must be greater or equal to 0, got {size}")));
             }
         }
+        // torch resizes a result without elements.
+        checked_numel(&[rows as isize, columns as isize])?;
         let tensor = options.empty(&[rows as isize, columns as isize], options.dtype())?;
         fill(&tensor, Scalar::ZERO)?;
         let (own, length) = (tensor.layout(), rows.min(columns) as isize);

@@ -34,7 +34,11 @@ fn in_memory_order(layout: &Layout, drawn: &Layout) -> Layout {
 
 /// The elements of `tensor`, expanded to the size of `drawn`, in the order in which those of `drawn` are drawn.
 pub fn alongside<T: rushlight_core::Element>(tensor: &Tensor, drawn: &Tensor) -> Result<Vec<T>> {
-    let layout = crate::view::expand::stretched(tensor.layout(), tensor.dtype(), drawn.sizes().clone())?;
+    let layout = crate::view::expand::stretched(
+        tensor.layout(),
+        || tensor.dtype().class_name(tensor.device()),
+        drawn.sizes().clone(),
+    )?;
     let ordered = in_memory_order(&layout, drawn.layout());
     crate::convert::to_vec(&Tensor::view_of(tensor, ordered))
 }
@@ -303,6 +307,7 @@ pub fn bernoulli(tensor: &Tensor, generator: &Generator, p: f64) -> Result<()> {
 
 /// Bernoulli trials, each with the probability at its own index.
 pub fn bernoulli_each(tensor: &Tensor, generator: &Generator, p: &Tensor) -> Result<()> {
+    crate::view::expand::stretched(p.layout(), || p.dtype().class_name(p.device()), tensor.sizes().clone())?;
     overlap::check_overlap(tensor, p)?;
     if tensor.numel() == 0 {
         return Ok(());

@@ -265,6 +265,9 @@ fn check_std(std: &Tensor) -> Result<()> {
     if std.dtype().is_complex() {
         return Err(Error::runtime("normal expects standard deviation to be non-complex"));
     }
+    if std.dtype().is_wide_unsigned() && std.numel() > 0 {
+        return Err(Error::unsupported("min_all", std.dtype()));
+    }
     if std.device() != Device::Meta && crate::convert::to_vec::<f64>(std)?.iter().any(|std| *std < 0.0) {
         return Err(Error::runtime("normal expects all elements of std >= 0.0"));
     }

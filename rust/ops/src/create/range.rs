@@ -157,13 +157,17 @@ fn end_of(args: &Args, arg: Arg) -> Result<Scalar> {
 }
 
 /// The `place`-th of `count` evenly spaced numbers, computed from the nearer end, so that both ends are exact.
+/// A single one is the start, whatever the end is.
 fn line<T>(start: T, end: T, count: usize, whole: fn(usize) -> T) -> impl Fn(usize) -> T + Sync
 where
     T: Copy + Sync + Add<Output = T> + Sub<Output = T> + Mul<Output = T> + Div<Output = T>,
 {
     let gap = (end - start) / whole(count.saturating_sub(1).max(1));
     move |place| {
-        if place < count / 2 || count == 1 { start + gap * whole(place) } else { end - gap * whole(count - place - 1) }
+        if count == 1 {
+            return start;
+        }
+        if place < count / 2 { start + gap * whole(place) } else { end - gap * whole(count - place - 1) }
     }
 }
 

@@ -64,7 +64,7 @@ pub fn unknown(name: &str) -> Expr {
 #[operator]
 pub static STANDARD_GAMMA: Operator = Operator {
     name: "_standard_gamma",
-    signature: "(Tensor self, *, Generator? generator=None) -> Tensor",
+    signature: "(Tensor self, Generator? generator=None) -> Tensor",
     doc: "Values of gamma distributions of scale one, each with the shape parameter at its index.
 
     >>> torch._standard_gamma(torch.tensor([1., 9.])) > 0
@@ -136,7 +136,7 @@ pub static DIRICHLET_GRAD: Operator = Operator {
 #[operator]
 pub static POISSON: Operator = Operator {
     name: "poisson",
-    signature: "(Tensor self, *, Generator? generator=None) -> Tensor",
+    signature: "(Tensor self, Generator? generator=None) -> Tensor",
     doc: "Values of Poisson distributions, each with the rate at its index.
 
     >>> torch.poisson(torch.tensor([0., 0.]))
@@ -169,7 +169,7 @@ pub static POISSON: Operator = Operator {
 #[operator]
 pub static BINOMIAL: Operator = Operator {
     name: "binomial",
-    signature: "(Tensor count, Tensor prob, *, Generator? generator=None) -> Tensor",
+    signature: "(Tensor count, Tensor prob, Generator? generator=None) -> Tensor",
     doc: "Values of binomial distributions: the number of successes in `count` trials of probability `prob`. The two broadcast.
 
     >>> torch.binomial(torch.tensor([5., 5.]), torch.tensor([0., 1.]))

@@ -6,7 +6,7 @@ use rushlight_core::{Error, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
-    Args, Autocast, Derivative, ErrorInput, Implementation, Operator, Variants, operator,
+    Args, Autocast, Derivative, ErrorInput, Implementation, Operator, Out, Variants, operator,
 };
 use rushlight_dispatch::value::{Ints, Output};
 
@@ -21,8 +21,18 @@ const ERRORS: &[ErrorInput] = &[
     ("t(3, 4), None, (0, 1), 'x'", "RuntimeError", "Invalid normalization mode: \"x\""),
 ];
 
+/// The rule of `out=`, whose sentence names the general transform.
+macro_rules! named {
+    (COMPLEX_OUT $general:literal) => {
+        Out { sentences: &[concat!($general, " expects a complex output tensor, but got {Out}")], ..COMPLEX_OUT }
+    };
+    (REAL_OUT $general:literal) => {
+        Out { sentences: &[concat!($general, " expects a floating point output tensor, but got {Out}")], ..REAL_OUT }
+    };
+}
+
 macro_rules! transforms {
-    ($($op:ident $name:literal, $plane:ident $two:literal $out:ident $dtypes:ident $body:expr; $reference:literal $reference_two:literal $doc:literal;)*) => {$(
+    ($($op:ident $name:literal, $plane:ident $two:literal $out:ident $general:literal $dtypes:ident $body:expr; $reference:literal $reference_two:literal $doc:literal;)*) => {$(
         #[operator]
         pub static $op: Operator = Operator {
             name: $name,
@@ -34,7 +44,7 @@ macro_rules! transforms {
 
     >>> torch.fft.", $name, "(torch.ones(2, 2)).shape == torch.fft.", $two, "(torch.ones(2, 2)).shape
     True"),
-            out: $out,
+            out: named!($out $general),
             dtypes: $dtypes,
             implementation: Implementation::CompositeImplicit(|args| {
                 let body: fn(&Args) -> Result<Tensor> = $body;
@@ -58,7 +68,7 @@ macro_rules! transforms {
 
     >>> torch.fft.", $two, "(torch.ones(2, 2)).shape == torch.fft.", $name, "(torch.ones(2, 2)).shape
     True"),
-            out: $out,
+            out: named!($out $general),
             dtypes: $dtypes,
             implementation: Implementation::CompositeImplicit(|args| {
                 let body: fn(&Args) -> Result<Tensor> = $body;
@@ -74,21 +84,21 @@ macro_rules! transforms {
 }
 
 transforms! {
-    FFTN "fftn", FFT2 "fft2" COMPLEX_OUT DTYPES |args| complex(args, true);
+    FFTN "fftn", FFT2 "fft2" COMPLEX_OUT "fftn" DTYPES |args| complex(args, true);
     "np.fft.fftn(self, s, dim, norm) if s is None or dim is not None else np.fft.fftn(self, s, range(-len(s), 0), norm)"
     "np.fft.fft2(self, s, dim, norm)" "fft";
-    IFFTN "ifftn", IFFT2 "ifft2" COMPLEX_OUT DTYPES |args| complex(args, false);
+    IFFTN "ifftn", IFFT2 "ifft2" COMPLEX_OUT "fftn" DTYPES |args| complex(args, false);
     "np.fft.ifftn(self, s, dim, norm) if s is None or dim is not None else np.fft.ifftn(self, s, range(-len(s), 0), norm)"
     "np.fft.ifft2(self, s, dim, norm)" "ifft";
-    RFFTN "rfftn", RFFT2 "rfft2" COMPLEX_OUT REAL |args| half(args, true);
+    RFFTN "rfftn", RFFT2 "rfft2" COMPLEX_OUT "rfftn" REAL |args| half(args, true);
     "np.fft.rfftn(self, s, dim, norm) if s is None or dim is not None else np.fft.rfftn(self, s, range(-len(s), 0), norm)"
     "np.fft.rfft2(self, s, dim, norm)" "rfft";
-    IRFFTN "irfftn", IRFFT2 "irfft2" REAL_OUT DTYPES |args| real(args, false);
+    IRFFTN "irfftn", IRFFT2 "irfft2" REAL_OUT "irfftn" DTYPES |args| real(args, false);
     "np.fft.irfftn(self, s, dim, norm) if s is None or dim is not None else np.fft.irfftn(self, s, range(-len(s), 0), norm)"
     "np.fft.irfft2(self, s, dim, norm)" "irfft";
-    HFFTN "hfftn", HFFT2 "hfft2" REAL_OUT DTYPES |args| real(args, true);
+    HFFTN "hfftn", HFFT2 "hfft2" REAL_OUT "hfftn" DTYPES |args| real(args, true);
     "" "" "hfft";
-    IHFFTN "ihfftn", IHFFT2 "ihfft2" COMPLEX_OUT REAL |args| half(args, false);
+    IHFFTN "ihfftn", IHFFT2 "ihfft2" COMPLEX_OUT "ihfftn" REAL |args| half(args, false);
     "" "" "ihfft";
 }
 

@@ -101,7 +101,7 @@ fn frequencies(args: &Args, n: i64, whole: bool) -> Result<Output> {
         return Err(Error::unsupported("arange_cpu", dtype));
     }
     let count = if whole { n } else { n / 2 + 1 };
-    rushlight_core::layout::checked_numel(&[count as isize])?;
+    rushlight_core::layout::checked_new(&[count as isize])?;
     let places = options.empty(&[count as isize], dtype)?;
     let steps = create::empty(places.sizes(), DType::F64, rushlight_core::Device::Cpu)?;
     let pin = steps.storage().pin()?;
@@ -125,6 +125,9 @@ fn rolled(args: &Args, by: fn(isize) -> isize) -> Result<Tensor> {
         None => (0..own.rank() as i64).collect(),
     };
     let shifts = dims.iter().map(|&dim| {
+        if own.rank() == 0 {
+            return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
+        }
         let dim = rushlight_core::layout::wrap_dim(dim, own.rank())?;
         Ok(by(own.sizes().get(dim).copied().unwrap_or(1)) as i64)
     });

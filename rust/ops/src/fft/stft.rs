@@ -122,7 +122,7 @@ fn shown(window: Option<&Tensor>) -> String {
         None => "None".into(),
         Some(window) => {
             let sizes: Vec<String> = window.sizes().iter().map(isize::to_string).collect();
-            format!("torch.{}Tensor{{[{}]}}", window.dtype().display_name(), sizes.join(", "))
+            format!("{}{{[{}]}}", window.dtype().class_name(window.device()), sizes.join(", "))
         }
     }
 }
@@ -161,8 +161,8 @@ impl<'a> Analysis<'a> {
         let Analysis { frame, window, normalized, onesided, return_complex, aligned, .. } = self;
         let sizes: Vec<String> = signal.sizes().iter().map(isize::to_string).collect();
         Error::runtime(format!(
-            "stft(torch.{}Tensor[{}], n_fft={}, hop_length={}, win_length={}, window={}, normalized={}, onesided={}, return_complex={}, align_to_window={}) : {}",
-            signal.dtype().display_name(),
+            "stft({}[{}], n_fft={}, hop_length={}, win_length={}, window={}, normalized={}, onesided={}, return_complex={}, align_to_window={}) : {}",
+            signal.dtype().class_name(signal.device()),
             sizes.join(", "),
             frame.n_fft,
             frame.hop,

@@ -90,8 +90,8 @@ pub static MASKED_FILL: Operator = Operator {
     batch_rule: BatchRule::Broadcast,
     implementation: Implementation::Update(Update {
         check: |args| {
-            create::check_fits(args.scalar(VALUE)?, args.tensor(INPUT)?.dtype())?;
-            check_mask(args)
+            check_mask(args)?;
+            create::check_fits(args.scalar(VALUE)?, args.tensor(INPUT)?.dtype())
         },
         cpu: |args, target| {
             let value = create::scalar_of(args.scalar(VALUE)?, target.dtype(), target.device())?;
@@ -139,10 +139,11 @@ pub static MASKED_FILL_TENSOR: Operator = Operator {
                     value.rank()
                 )));
             }
+            check_mask(args)?;
             if value.device() == Device::Cpu && !value.is_batched() {
                 create::check_fits(crate::convert::item(value)?, args.tensor(INPUT)?.dtype())?;
             }
-            check_mask(args)
+            Ok(())
         },
         cpu: |args, target| fill(target, args.tensor(MASK)?, args.tensor(VALUE)?),
         cuda: OnCuda::Own(|args, target| {

@@ -73,7 +73,7 @@ fn nonzero(tensor: &Tensor) -> Result<Tensor> {
     let positions = positions(tensor)?;
     let rows = to_device(&spread(&create::from_slice(&positions)?, tensor.layout())?, tensor.device())?;
     let mut layout = rows.layout().transpose(0, 1);
-    if positions.is_empty() && tensor.rank() > 0 {
+    if positions.is_empty() {
         // torch writes the columns next to each other: without rows they are no elements apart.
         layout.strides[1] = 0;
     }

@@ -115,11 +115,11 @@ pub static SCATTER_MERGED: Operator = Operator {
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Update(Update::on_any_device(
         |args| {
+            check(args, Some(SRC), "scatter")?;
             merge_named(args.str(REDUCE)?)?;
             warn_once!(
                 "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch release. Use torch.scatter_reduce instead for more reduction options.",
-            )?;
-            check(args, Some(SRC), "scatter")
+            )
         },
         |args, target| write(args, SRC, target, merge_named(args.str(REDUCE)?)?),
     )),
@@ -148,8 +148,8 @@ pub static SCATTER_VALUE_MERGED: Operator = Operator {
     batch_rule: BatchRule::Along(DIM),
     implementation: Implementation::Update(Update::on_any_device(
         |args| {
-            merge_named(args.str(REDUCE)?)?;
             check(args, None, "scatter")?;
+            merge_named(args.str(REDUCE)?)?;
             check_value(args)
         },
         |args, target| write(args, VALUE, target, merge_named(args.str(REDUCE)?)?),

@@ -68,7 +68,7 @@ pub static DIAG: Operator = Operator {
             [0, 2]])
     >>> torch.diag(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])",
-    out: Out::STRICT,
+    out: Out::EXACT,
     dtypes: DTypes::ALL,
     implementation: Implementation::CompositeImplicit(|args| {
         let (own, offset) = (args.tensor(INPUT)?, args.int(DIAGONAL)?);

@@ -37,8 +37,8 @@ pub fn check_addend(own: &Tensor, sizes: &[isize]) -> Result<()> {
                 Shape(own.sizes())
             ),
             _ => format!(
-                "expand(torch.{}Tensor{{{}}}, size={}): the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
-                own.dtype().display_name(),
+                "expand({}{{{}}}, size={}): the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
+                own.dtype().class_name(own.device()),
                 Shape(own.sizes()),
                 Shape(sizes),
                 sizes.len(),

@@ -8,7 +8,7 @@ use rushlight_dispatch::operator::{
     Out, Saves, TensorSpec, Variants, formula, operator,
 };
 use rushlight_dispatch::value::Output;
-use rushlight_dispatch::{copy, create, warn_once};
+use rushlight_dispatch::{copy, create, op, warn_once};
 
 use super::dense::{
     batch_sizes, by_columns, check_inexact, check_info, check_kernel, check_square, count, dense, identities, matrices,
@@ -86,13 +86,19 @@ pub static CHOLESKY_OLD: Operator = Operator {
     >>> torch.cholesky(torch.tensor([[4., 2.], [2., 5.]]), upper=True)
     tensor([[2., 1.],
             [0., 2.]])",
-    dtypes: DTypes::DENSE,
+    dtypes: DTypes::ALL,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
         warn_once!(
             "torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a future PyTorch release.\nL = torch.cholesky(A)\nshould be replaced with\nL = torch.linalg.cholesky(A)\nand\nU = torch.cholesky(A, upper=True)\nshould be replaced with\nU = torch.linalg.cholesky(A).mH\nThis transform will produce equivalent results for all valid (symmetric positive definite) inputs.",
         )?;
-        checked(args.tensor(INPUT)?, args.bool(UPPER)?, "cholesky").map(Output::Tensor)
+        let own = args.tensor(INPUT)?;
+        // torch returns a matrix without elements before it looks at its sizes and dtype.
+        let factor = match own.numel() {
+            0 => op!(crate::convert::CLONE, own, "contiguous_format"),
+            _ => checked(own, args.bool(UPPER)?, "cholesky"),
+        };
+        factor.map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["torch.eye(3).double() * 4 + i(2, 3, 3)", "t(0, 2, 2)"],

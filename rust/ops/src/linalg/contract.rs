@@ -252,17 +252,19 @@ fn multi_dot(chain: &[&Tensor]) -> Result<Tensor> {
                 return Err(Error::runtime(format!("multi_dot(): {which} but got {}D", tensor.rank())));
             }
         }
-        if at > 0 && tensor.dtype() != chain[0].dtype() {
+    }
+    for (at, tensor) in chain.iter().enumerate() {
+        if tensor.dtype() != chain[0].dtype() {
             return Err(Error::runtime(format!(
                 "multi_dot(): all tensors must have be the same dtype but tensor 0 is {} and tensor {at} {}",
-                chain[0].dtype().display_name(),
-                tensor.dtype().display_name()
+                chain[0].dtype().c_name(),
+                tensor.dtype().c_name()
             )));
         }
     }
     for at in 0..n - 1 {
         if matrices[at].sizes()[1] != matrices[at + 1].sizes()[0] {
-            let (a, b) = (&matrices[at], &matrices[at + 1]);
+            let (a, b) = (chain[at], chain[at + 1]);
             return Err(Error::runtime(format!(
                 "multi_dot(): tensors {at} and {} with shapes {} and {} cannot be multiplied",
                 at + 1,

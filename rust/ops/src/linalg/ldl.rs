@@ -139,7 +139,7 @@ fn infer_solve(args: &Args) -> Result<Vec<TensorSpec>> {
     let name = "torch.linalg.ldl_solve";
     check_square(name, ld)?;
     check_inexact(name, ld)?;
-    super::dense::check_matrix(name, "B", b)?;
+    super::matrix::size_of(b, -2)?;
     if pivots.sizes()[..] != ld.sizes()[..ld.rank() - 1] {
         return Err(Error::runtime(format!(
             "{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape {} instead",

@@ -8,7 +8,7 @@ use rushlight_dispatch::operator::{
     Accepts, Args, Autocast, DTypes, Derivative, Implementation, Operator, Out, Variants, operator,
 };
 use rushlight_dispatch::value::{Ints, Output, Value};
-use rushlight_dispatch::{create, op, value};
+use rushlight_dispatch::{create, op};
 
 use super::dense::{batch_sizes, check_inexact, check_matrix, check_square, results};
 use super::solve::INV_EX;
@@ -18,6 +18,7 @@ use crate::expr_ext::ExprExt;
 use crate::reduce::extreme::{AMAX, AMIN};
 use crate::reduce::norm::{VECTOR_NORM, deferred};
 use crate::reduce::sum::SUM_DIM;
+use crate::view::squeeze::UNSQUEEZE;
 
 #[operator]
 pub static MATRIX_NORM: Operator = Operator {
@@ -333,9 +334,9 @@ fn norm_over(a: &Tensor, order: Order, dims: &[i64], keepdim: bool, dtype: Optio
             if !keepdim {
                 return Ok(found);
             }
-            let sizes: Vec<isize> =
-                (0..a.rank()).map(|dim| if dim == rows || dim == cols { 1 } else { a.sizes()[dim] }).collect();
-            crate::view::RESHAPE.tensor([(&found).into(), value::sizes_value(&sizes)])
+            let mut back = vec![0; a.rank()];
+            last_two(a.rank(), rows, cols).into_iter().enumerate().for_each(|(place, dim)| back[dim] = place);
+            crate::view::transpose::permuted(&op!(UNSQUEEZE, &found, -1i64)?, &back)
         }
     }
 }

@@ -337,7 +337,7 @@ fn householder_product(input: &Tensor, tau: &Tensor) -> Result<Output> {
             "{name}: input.shape[-2] must be greater than or equal to input.shape[-1]"
         )));
     }
-    if tau.rank() + 1 == input.rank() && n < *tau.sizes().last().unwrap_or(&0) {
+    if n < *tau.sizes().last().unwrap_or(&0) {
         return Err(Error::runtime(format!("{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")));
     }
     check_ranks(name, input, tau)?;

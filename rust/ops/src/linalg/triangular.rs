@@ -14,7 +14,7 @@ use rushlight_dispatch::{copy, op, warn_once};
 
 use super::dense::{
     batch_sizes, by_columns, by_columns_copy, check_fit, check_kernel, check_matrix, check_operands, check_square,
-    common_batch, count, dense, different_dtypes, matrices, matrix_sizes, sized, steady,
+    common_batch, count, dense, matrices, matrix_sizes, sized, steady,
 };
 use crate::expr_ext::ExprExt;
 
@@ -111,13 +111,11 @@ fn infer_triangular(args: &Args) -> Result<Vec<TensorSpec>> {
     check_square(name, a)?;
     check_matrix(name, "B", b)?;
     check_fit(name, a, &matrix_sizes(b), left)?;
-    if a.dtype() != b.dtype() {
-        return Err(different_dtypes(name, "A", a, "B", b));
-    }
     check_kernel("triangular_solve_cpu", a)?;
     let mut sizes = broadcast(batch_sizes(a), batch_sizes(b))?;
     sizes.extend(matrix_sizes(b));
-    Ok(vec![by_columns(&sizes, b.dtype(), b)])
+    // As in torch, the right-hand sides take the dtype of the matrices.
+    Ok(vec![by_columns(&sizes, a.dtype(), b)])
 }
 
 fn solve_triangle(args: &Args, results: &[Tensor]) -> Result<()> {

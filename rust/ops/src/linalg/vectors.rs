@@ -28,7 +28,7 @@ pub static CROSS: Operator = Operator {
 
     >>> torch.linalg.cross(torch.tensor([1, 0, 0]), torch.tensor([0, 1, 0]))
     tensor([0, 0, 1])",
-    out: Out::EXACT,
+    out: Out::STRICT,
     dtypes: DTypes::NUMBERS,
     implementation: Implementation::CompositeImplicit(|args| {
         cross(args.tensor(INPUT)?, args.tensor(OTHER)?, args.int(DIM)?).map(Output::Tensor)
@@ -54,7 +54,7 @@ pub static CROSS_OLD: Operator = Operator {
 
     >>> torch.cross(torch.tensor([1, 0, 0]), torch.tensor([0, 1, 0]), dim=0)
     tensor([0, 0, 1])",
-    out: Out::EXACT,
+    out: Out::STRICT,
     dtypes: DTypes::NUMBERS,
     implementation: Implementation::CompositeImplicit(|args| {
         let own = args.tensor(INPUT)?;

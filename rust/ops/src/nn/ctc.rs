@@ -40,7 +40,14 @@ impl Batch {
         let targets = args.valued(targets)?;
         let (steps, counts, blank) = (args.ints(steps)?, args.ints(counts)?, args.int(blank)?);
         let [time, batch, classes] = logs.sizes()[..] else {
-            return Err(Error::runtime("log_probs must be (T, N, C)"));
+            if logs.numel() == 0 {
+                return Err(Error::runtime("log_probs tensor must not be empty"));
+            }
+            // torch has added a dimension for the batch.
+            return Err(Error::runtime(format!(
+                "Expected 3-dimensional tensor, but got {}-dimensional tensor for argument #1 'log_probs' (while checking arguments for ctc_loss_allocate_outputs)",
+                logs.rank() + 1
+            )));
         };
         if logs.numel() == 0 {
             return Err(Error::runtime("log_probs tensor must not be empty"));
@@ -48,8 +55,8 @@ impl Batch {
         let name = "(while checking arguments for ctc_loss_allocate_outputs)";
         if !matches!(targets.dtype(), DType::I64 | DType::I32) {
             return Err(Error::runtime(format!(
-                "Expected tensor for argument #2 'targets' to have one of the following scalar types: Int, Long; but got torch.{}Tensor instead (while checking arguments for ctc_loss_cpu)",
-                targets.dtype().display_name()
+                "Expected tensor for argument #2 'targets' to have one of the following scalar types: Int, Long; but got {} instead (while checking arguments for ctc_loss_cpu)",
+                targets.dtype().class_name(targets.device())
             )));
         }
         if blank < 0 || blank >= classes as i64 {

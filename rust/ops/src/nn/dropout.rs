@@ -30,7 +30,10 @@ pub static DROPOUT: Operator = Operator {
     implementation: Implementation::CompositeImplicit(|args| {
         let (input, p) = (args.tensor(INPUT)?, args.float(P)?);
         if !(0.0..=1.0).contains(&p) {
-            return Err(Error::runtime(format!("dropout probability has to be between 0 and 1, but got {p}")));
+            return Err(Error::runtime(format!(
+                "dropout probability has to be between 0 and 1, but got {}",
+                crate::create::c_text(p)
+            )));
         }
         if p == 0.0 || !args.bool(TRAIN)? || input.numel() == 0 {
             return Ok(Output::Tensor(input.clone()));

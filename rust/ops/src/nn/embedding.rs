@@ -43,7 +43,7 @@ looked up.
             if weight.rank() != 2 {
                 return Err(Error::runtime("'weight' must be 2-D"));
             }
-            check_indices(indices, 1, "embedding")?;
+            check_indices(indices.dtype(), indices.device(), 1, "embedding")?;
             let mut sizes = Dims::from_slice(indices.sizes());
             sizes.push(weight.sizes()[1]);
             Ok(vec![TensorSpec::new(&sizes, weight.dtype(), weight)])
@@ -133,7 +133,7 @@ pub static EMBEDDING_BACKWARD: Operator = Operator {
             let grad = args.tensor(GRAD_OUTPUT)?;
             let width = grad.sizes().last().copied().unwrap_or(1);
             let indices = args.tensor(INDICES)?;
-            check_indices(indices, 2, "embedding_backward")?;
+            check_indices(indices.dtype(), indices.device(), 2, "embedding_backward")?;
             if grad.numel() != indices.numel() * width as usize {
                 return Err(Error::runtime(format!(
                     "shape '{}' is invalid for input of size {}",
@@ -256,16 +256,13 @@ fn row_factors(indices: &Tensor, rows: i64, skipped: i64, averages: bool, dtype:
     Ok(Some(vmap::all_logical(&factors, &axes)))
 }
 
-pub(super) fn check_indices(indices: &Tensor, place: usize, row: &str) -> Result<()> {
-    if matches!(indices.dtype(), DType::I64 | DType::I32) {
+pub(super) fn check_indices(dtype: DType, device: Device, place: usize, row: &str) -> Result<()> {
+    if matches!(dtype, DType::I64 | DType::I32) {
         return Ok(());
     }
     Err(Error::runtime(format!(
         "Expected tensor for argument #{place} 'indices' to have one of the following scalar types: Long, Int; but got {} instead (while checking arguments for {row})",
-        match indices.dtype() {
-            DType::Bool => "CPUBoolType".into(),
-            dtype => format!("torch.{}Tensor", dtype.display_name()),
-        }
+        dtype.class_name(device)
     ))
     .hint("Indices must be integers: use indices.long()."))
 }
@@ -311,7 +308,8 @@ pub static EMBEDDING_RENORM: Operator = Operator {
                 "Expected 2-dimensional tensor, but got {rank}-dimensional tensor for argument #1 'self' (while checking arguments for embedding_renorm_)"
             )));
         }
-        check_indices(args.tensor(INDICES)?, 2, "embedding_renorm_")
+        let indices = args.tensor(INDICES)?;
+        check_indices(indices.dtype(), indices.device(), 2, "embedding_renorm_")
     }),
     implementation: Implementation::InPlaceFill(InPlaceFill::on_host(|args, weight| {
         if weight.device() == Device::Meta {

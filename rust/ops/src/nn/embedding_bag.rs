@@ -3,6 +3,7 @@
 use rushlight_autograd::Tensor;
 use rushlight_autograd::modes::recording;
 use rushlight_core::alloc::{self, collected, filled};
+use rushlight_core::dtype::promote;
 use rushlight_core::storage::Pin;
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_cpu::nn::embedding;
@@ -33,7 +34,8 @@ pub static EMBEDDING_BAG: Operator = Operator {
 
 Bag `i` begins at `offsets[i]` and ends where the next one begins; with `include_last_offset` the last offset is an end alone. Rows
 are first multiplied with `per_sample_weights` (mode 0 only); the row `padding_idx` counts for nothing. Beside the bags come
-the bag of each index, and how many rows each bag has; for maxima the row that each element is from.
+the bag of each index, and how many rows each bag has; for maxima the row that each element is from. For sums these are empty, or
+zeros, where torch does not compute them.
 
     >>> w = torch.tensor([[1., 2.], [3., 4.], [5., 6.]])
     >>> torch.embedding_bag(w, torch.tensor([0, 1, 2]), torch.tensor([0, 2]))[0]
@@ -76,6 +78,46 @@ the bag of each index, and how many rows each bag has; for maxima the row that e
     ..Operator::BASE
 };
 
+/// Whether torch has a kernel for such tables that needs neither the bag of each index nor their sizes.
+fn is_fast(weight: &Tensor, scaled: Option<&Tensor>, padding: Option<i64>) -> bool {
+    let is_row_major = |tensor: &Tensor| tensor.layout().strides.last() == Some(&1);
+    matches!(weight.dtype(), DType::F32 | DType::F16 | DType::BF16)
+        && padding.is_none()
+        && is_row_major(weight)
+        && scaled.is_none_or(is_row_major)
+}
+
+/// Checks the dimensions and the dtypes in torch's order. Returns the common dtype of indices and offsets.
+fn check_operands(weight: &Tensor, indices: &Tensor, offsets: &Tensor) -> Result<DType> {
+    if weight.rank() != 2 {
+        return Err(Error::runtime(format!(
+            "weight has to be a 2D Tensor, but got Tensor of dimension {}",
+            weight.rank()
+        )));
+    }
+    if !(1..=2).contains(&indices.rank()) {
+        return Err(Error::runtime(format!(
+            "input has to be a 1D or 2D Tensor, but got Tensor of dimension {}",
+            indices.rank()
+        )));
+    }
+    if offsets.rank() != 1 {
+        return Err(Error::runtime(format!(
+            "offsets has to be a 1D Tensor, but got Tensor of dimension {}",
+            offsets.rank()
+        )));
+    }
+    let common = promote(indices.dtype(), offsets.dtype())?;
+    check_indices(common, indices.device(), 1, "embedding_bag")?;
+    if !weight.dtype().is_floating() {
+        return Err(Error::runtime(format!(
+            "Expected tensor for argument #1 'weight' to have one of the following scalar types: Half, BFloat16, Float, Double; but got {} instead (while checking arguments for embedding_bag)",
+            weight.dtype().class_name(weight.device())
+        )));
+    }
+    Ok(common)
+}
+
 /// torch's error for an index that is not a row: for tables that its fast kernels support, the message includes the
 /// position.
 #[cold]
@@ -83,12 +125,8 @@ fn outside_of(args: &Args, weight: &Tensor, padding: Option<i64>, at: usize, bad
     use EMBEDDING_BAG::*;
 
     let rows = weight.sizes()[0];
-    let strides = |tensor: &Tensor| tensor.layout().strides.last() == Some(&1);
-    let fast = matches!(weight.dtype(), DType::F32 | DType::F16 | DType::BF16)
-        && args.int(MODE).is_ok_and(|mode| mode != 2)
-        && padding.is_none()
-        && strides(weight)
-        && args.optional_tensor(PER_SAMPLE_WEIGHTS).is_none_or(strides);
+    let fast = args.int(MODE).is_ok_and(|mode| mode != 2)
+        && is_fast(weight, args.optional_tensor(PER_SAMPLE_WEIGHTS), padding);
     Error::runtime(if fast {
         format!("Index {at} of input takes value {bad} which is not in the valid range [0, {rows})")
     } else {
@@ -113,21 +151,9 @@ impl Bags {
         use EMBEDDING_BAG::*;
 
         let (weight, indices, offsets) = (args.tensor(WEIGHT)?, args.valued(INDICES)?, args.valued(OFFSETS)?);
-        if weight.rank() != 2 {
-            return Err(Error::runtime("'weight' must be 2-D"));
-        }
-        check_indices(indices, 1, "embedding_bag")?;
-        check_indices(offsets, 1, "embedding_bag").map_err(|_| {
-            Error::runtime(format!(
-                "Expected tensor for argument #1 'offsets' to have one of the following scalar types: Long, Int; but got torch.{}Tensor instead (while checking arguments for embedding_bag)",
-                offsets.dtype().display_name()
-            ))
-        })?;
-        if indices.rank() != 1 || offsets.rank() != 1 {
-            return Err(Error::runtime(format!(
-                "input has to be a 1D Tensor, but got Tensor of dimension {}",
-                indices.rank().max(offsets.rank())
-            )));
+        let indices = &to_dtype(indices, check_operands(weight, indices, offsets)?)?;
+        if indices.rank() != 1 {
+            return Err(Error::runtime("input has to be a 1D Tensor, but got Tensor of dimension 2"));
         }
         let rows = weight.sizes()[0] as i64;
         let padding = match args.optional_int(PADDING_IDX) {
@@ -238,14 +264,9 @@ fn bags(args: &Args) -> Result<Output> {
     use EMBEDDING_BAG::*;
 
     let (weight, mode, scaled) = (args.tensor(WEIGHT)?, args.int(MODE)?, args.optional_tensor(PER_SAMPLE_WEIGHTS));
+    check_operands(weight, args.valued(INDICES)?, args.valued(OFFSETS)?)?;
     if !(0..=2).contains(&mode) {
         return Err(Error::runtime("`mode` must be sum, mean, or max."));
-    }
-    if !weight.dtype().is_floating() {
-        return Err(Error::runtime(format!(
-            "Expected tensor for argument #1 'weight' to have one of the following scalar types: Half, BFloat16, Float, Double; but got torch.{}Tensor instead (while checking arguments for embedding_bag)",
-            weight.dtype().display_name()
-        )));
     }
     if let Some(scaled) = scaled {
         if mode != 0 {
@@ -253,9 +274,9 @@ fn bags(args: &Args) -> Result<Output> {
         }
         if scaled.dtype() != weight.dtype() {
             return Err(Error::runtime(format!(
-                "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but type torch.{}Tensor does not equal torch.{}Tensor (while checking arguments for embedding_bag)",
-                weight.dtype().display_name(),
-                scaled.dtype().display_name()
+                "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but type {} does not equal {} (while checking arguments for embedding_bag)",
+                weight.dtype().class_name(weight.device()),
+                scaled.dtype().class_name(scaled.device())
             )));
         }
         if scaled.sizes() != args.tensor(INDICES)?.sizes() {
@@ -263,8 +284,12 @@ fn bags(args: &Args) -> Result<Output> {
         }
     }
     let bags = Bags::read(args)?;
-    let sizes = on_device(weight, &bags.sizes)?;
-    let of = on_device(weight, &bags.of)?;
+    let padding = args.optional_int(PADDING_IDX);
+    let of = on_device(weight, if mode == 0 && is_fast(weight, scaled, padding) { &[] } else { &bags.of })?;
+    let sizes = match mode {
+        0 => create::zeros(&[bags.sizes.len() as isize], DType::I64, weight.device())?,
+        _ => on_device(weight, &bags.sizes)?,
+    };
     if mode == 2 {
         let (best, places) = largest(weight, &bags)?;
         return Ok(Output::Tuple(vec![best, of, sizes, places]));

@@ -140,8 +140,17 @@ fn cubic(t: Expr) -> Vec<Expr> {
     vec![outer(t.clone() + 1.0), inner(t.clone()), inner(1.0 - t.clone()), outer(2.0 - t)]
 }
 
-fn sample(input: &Tensor, grid: &Tensor, mode: Mode, padding: Padding, corners: bool) -> Result<Tensor> {
-    check(input, grid, mode)?;
+fn sample(args: &Args, mode: Mode, padding: Padding, corners: bool) -> Result<Tensor> {
+    use GRID_SAMPLE::*;
+
+    let (input, grid) = (args.tensor(INPUT)?, args.tensor(GRID)?);
+    let wanted = match args.op.name {
+        "grid_sampler_2d" => 4,
+        "grid_sampler_3d" => 5,
+        _ if input.rank() == 4 => 4,
+        _ => 5,
+    };
+    check(input, grid, mode, wanted)?;
     let (own, dims) = (input.sizes(), input.rank() - 2);
     let space = &own[2..];
     let wide = if input.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
@@ -197,9 +206,13 @@ fn sample(input: &Tensor, grid: &Tensor, mode: Mode, padding: Padding, corners: 
     to_dtype(&op!(crate::view::RESHAPE, &sampled, sizes_value(&sizes))?, input.dtype())
 }
 
-fn check(input: &Tensor, grid: &Tensor, mode: Mode) -> Result<()> {
+/// Checks the operands of a function of images or volumes: their dimensions are `wanted` in torch's sentence.
+fn check(input: &Tensor, grid: &Tensor, mode: Mode, wanted: usize) -> Result<()> {
     let (own, places) = (input.sizes(), grid.sizes());
-    if own.len() < 3 || places.is_empty() || own[0] != places[0] {
+    if own.is_empty() || places.is_empty() {
+        return Err(Error::index("Dimension specified as 0 but tensor has no dimensions"));
+    }
+    if own.len() < 2 || places.is_empty() || own[0] != places[0] {
         return Err(Error::runtime(format!(
             "grid_sampler(): expected grid and input to have same batch size, but got input with sizes {} and grid with sizes {}",
             Shape(own),
@@ -215,7 +228,7 @@ fn check(input: &Tensor, grid: &Tensor, mode: Mode) -> Result<()> {
     }
     if !(2..=3).contains(&dims) || places.len() != own.len() {
         return Err(Error::runtime(format!(
-            "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got input with sizes {} and grid with sizes {}",
+            "grid_sampler(): expected {wanted}D input and grid with same number of dimensions, but got input with sizes {} and grid with sizes {}",
             Shape(own),
             Shape(places)
         )));
@@ -287,7 +300,7 @@ run from -1 to 1: between the outer edges, or with `align_corners` the centres, 
             )?;
         }
         let corners = args.optional_bool(ALIGN_CORNERS).unwrap_or(false);
-        sample(args.tensor(INPUT)?, args.tensor(GRID)?, mode, padding, corners).map(Output::Tensor)
+        sample(args, mode, padding, corners).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &[
@@ -405,7 +418,7 @@ fn by_number(args: &Args) -> Result<Output> {
             "Modes are 0 (bilinear), 1 (nearest), 2 (bicubic); padding modes are 0 (zeros), 1 (border), 2 (reflection).",
         ));
     };
-    sample(args.tensor(INPUT)?, args.tensor(GRID)?, mode, padding, args.bool(ALIGN_CORNERS)?).map(Output::Tensor)
+    sample(args, mode, padding, args.bool(ALIGN_CORNERS)?).map(Output::Tensor)
 }
 
 #[operator]

@@ -34,8 +34,7 @@ pub static MSE_LOSS: Operator = Operator {
     dtypes: DTypes::FLOATS,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
-        let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
-        warn_of_broadcasting(args.tensor(INPUT)?, args.tensor(TARGET)?)?;
+        let reduction = prepared(args, [SIZE_AVERAGE, REDUCE, REDUCTION], args.optional_tensor(WEIGHT))?;
         let (input, target) = alike(args, "mse_cpu")?;
         let mse = |reduction: Reduction| op!(MSE, &input, &target, reduction.code());
         match args.optional_tensor(WEIGHT) {
@@ -73,9 +72,8 @@ pub static L1_LOSS: Operator = Operator {
     dtypes: DTypes::INEXACT,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
-        let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
+        let reduction = prepared(args, [SIZE_AVERAGE, REDUCE, REDUCTION], args.optional_tensor(WEIGHT))?;
         let (input, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
-        warn_of_broadcasting(input, target)?;
         let each = (Expr::from(input) - Expr::from(target)).abs().done()?;
         match args.optional_tensor(WEIGHT) {
             Some(weight) => weighed(each, weight, reduction),
@@ -98,11 +96,45 @@ pub static L1_LOSS: Operator = Operator {
     ..Operator::BASE
 };
 
+/// The reduction, after the checks of the shapes that torch makes before it reads the word.
+fn prepared(args: &Args, [average, reduce, word]: [Arg; 3], weight: Option<&Tensor>) -> Result<Reduction> {
+    use MSE_LOSS::*;
+
+    check_shapes(args.tensor(INPUT)?, args.tensor(TARGET)?)?;
+    match deprecated_at(args, [average, reduce])? {
+        Some(reduction) => check_weight(args.tensor(INPUT)?, weight).map(|()| reduction),
+        None => reduction_named(args.str(word)?, args.tensor(INPUT)?, weight),
+    }
+}
+
+/// Warns about a target of another shape than the input's, which must broadcast.
+fn check_shapes(input: &Tensor, target: &Tensor) -> Result<()> {
+    warn_of_broadcasting(input, target)?;
+    broadcast(input.sizes(), target.sizes()).map(drop)
+}
+
+fn check_weight(input: &Tensor, weight: Option<&Tensor>) -> Result<()> {
+    match weight {
+        Some(weight) if weight.sizes() != input.sizes() => {
+            Err(Error::value("Weights and input must have the same size."))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The reduction of a loss with weights, whose shape is checked first, or without.
+fn reduction_named(word: &str, input: &Tensor, weight: Option<&Tensor>) -> Result<Reduction> {
+    check_weight(input, weight)?;
+    match weight {
+        None => Reduction::parse(word),
+        Some(_) => Reduction::parse_or(word, "").map_err(|_| {
+            Error::value(format!("Invalid reduction mode: {word}. Expected one of 'none', 'mean', 'sum'."))
+        }),
+    }
+}
+
 /// The weighted losses of the elements; the mean divides by the weights.
 fn weighed(each: Tensor, weight: &Tensor, reduction: Reduction) -> Result<Tensor> {
-    if weight.sizes() != each.sizes() {
-        return Err(Error::value("Weights and input must have the same size."));
-    }
     let each = op!(MUL, &each, weight)?;
     match reduction {
         Reduction::Mean => op!(DIV, Reduction::Sum.apply(each)?, Reduction::Sum.apply(weight.clone())?),
@@ -207,17 +239,6 @@ fn warn_of_broadcasting(input: &Tensor, target: &Tensor) -> Result<()> {
     ))
 }
 
-/// A loss of the absolute differences: quadratic below a limit, linear above.
-fn bent(args: &Args, kernel: &str, loss: impl FnOnce(Expr) -> Expr) -> Result<Output> {
-    use SMOOTH_L1_LOSS::*;
-
-    let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
-    warn_of_broadcasting(args.tensor(INPUT)?, args.tensor(TARGET)?)?;
-    let (input, target) = alike(args, kernel)?;
-    let distance = (Expr::from(input) - Expr::from(target)).abs();
-    reduction.apply(loss(distance).done()?).map(Output::Tensor)
-}
-
 #[operator]
 pub static SMOOTH_L1_LOSS: Operator = Operator {
     name: "smooth_l1_loss",
@@ -235,16 +256,18 @@ pub static SMOOTH_L1_LOSS: Operator = Operator {
     dtypes: DTypes::FLOATS,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
+        let reduction = prepared(args, [SIZE_AVERAGE, REDUCE, REDUCTION], None)?;
         let beta = args.float(BETA)?;
         if beta < 0.0 || beta.is_nan() {
             return Err(Error::runtime("smooth_l1_loss does not support negative values for beta."));
         }
-        bent(args, "smooth_l1_cpu", |d| {
-            if beta == 0.0 {
-                return d;
-            }
-            d.clone().below(beta).choose(d.clone() * d.clone() * (0.5 / beta), d - Expr::from(0.5 * beta))
-        })
+        let (input, target) = alike(args, "smooth_l1_cpu")?;
+        let d = (Expr::from(input) - Expr::from(target)).abs();
+        let each = match beta {
+            0.0 => d,
+            _ => d.clone().below(beta).choose(d.clone() * d.clone() * (0.5 / beta), d - Expr::from(0.5 * beta)),
+        };
+        reduction.apply(each.done()?).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), t(2, 3)", "t(2, 3), t(2, 3), reduction='none', beta=0.5", "t(2, 3), t(2, 3), beta=0.0"],
@@ -270,22 +293,23 @@ pub static HUBER_LOSS: Operator = Operator {
     dtypes: DTypes::FLOATS,
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
-        let (reduction, delta) = (Reduction::parse(args.str(REDUCTION)?)?, args.float(DELTA)?);
+        let (weight, delta) = (args.optional_tensor(WEIGHT), args.float(DELTA)?);
+        check_shapes(args.tensor(INPUT)?, args.tensor(TARGET)?)?;
+        let reduction = reduction_named(args.str(REDUCTION)?, args.tensor(INPUT)?, weight)?;
         if delta <= 0.0 || delta.is_nan() {
             return Err(Error::runtime("huber_loss does not support non-positive values for delta."));
         }
-        warn_of_broadcasting(args.tensor(INPUT)?, args.tensor(TARGET)?)?;
-        let (input, target) = alike(args, "huber_cpu")?;
         check_stays(args)?;
+        let (input, target) = alike(args, "huber_cpu")?;
         let d = (Expr::from(input) - Expr::from(target)).abs();
         let each = d.clone().at_most(delta).choose(d.clone() * d.clone() * 0.5, (d - Expr::from(0.5 * delta)) * delta);
         // torch rounds each loss to the input's dtype, whatever the target's is.
         let each = crate::convert::to_dtype(&each.done()?, args.tensor(INPUT)?.dtype())?;
-        match args.optional_tensor(WEIGHT) {
-            Some(weight) => weighed(each, weight, reduction),
-            None => reduction.apply(each),
-        }
-        .map(Output::Tensor)
+        let each = match weight {
+            Some(weight) => op!(MUL, &each, weight)?,
+            None => each,
+        };
+        reduction.apply(each).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), t(2, 3)", "t(2, 3), t(2, 3), reduction='none', delta=0.5"],
@@ -460,11 +484,14 @@ pub static BCE_WITH_LOGITS: Operator = Operator {
         }
         let (x, y) = (Expr::from(input), Expr::from(target));
         let logs = x.clone().call(&crate::pointwise::activation::LOGSIGMOID, []);
-        for (name, operand) in [("weight", WEIGHT), ("pos_weight", POS_WEIGHT)] {
+        for (name, operand) in [("pos_weight", POS_WEIGHT), ("weight", WEIGHT)] {
             if let Some(operand) = args.optional_tensor(operand) {
                 check_constant("binary_cross_entropy_with_logits", name, operand)?;
                 check_cast(promote(common, operand.dtype())?, common)?;
-                let sizes = broadcast(input.sizes(), operand.sizes())?;
+                let sizes = match name {
+                    "weight" => broadcast(input.sizes(), operand.sizes()),
+                    _ => broadcast(operand.sizes(), target.sizes()),
+                }?;
                 if sizes != *input.sizes() {
                     return Err(wrong_shape(input.sizes(), &sizes));
                 }
@@ -476,7 +503,7 @@ pub static BCE_WITH_LOGITS: Operator = Operator {
         };
         let each = (1.0 - y) * x - logs;
         let each = args.optional_tensor(WEIGHT).map_or_else(|| each.clone(), |weight| each.clone() * Expr::from(weight));
-        reduction.apply(each.done()?).map(Output::Tensor)
+        reduction.apply(to_dtype(&each.done()?, common)?).map(Output::Tensor)
     }),
     derivative: Derivative::CompositeImplicit,
     samples: &["t(2, 3), t(2, 3).sigmoid()", "t(2, 3), t(2, 3).sigmoid(), pos(3), reduction='none', pos_weight=pos(3)"],

@@ -7,11 +7,12 @@ use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{Args, Autocast, DTypes, Derivative, Implementation, Operator, Variants, operator};
 use rushlight_dispatch::value::{Arg, Output};
-use rushlight_dispatch::variants::wrong_shape;
+use rushlight_dispatch::variants::{check_cast, wrong_shape};
 use rushlight_dispatch::{create, op, value, vmap};
 
 use super::Reduction;
 use super::loss::{check_constant, check_stays, deprecated_at, reduction_at};
+use crate::convert::to_dtype;
 use crate::expr_ext::ExprExt;
 use crate::pointwise::activation::LOGSIGMOID;
 use crate::pointwise::arith::MUL;
@@ -48,15 +49,27 @@ pub static SOFT_MARGIN_LOSS: Operator = Operator {
     autocast: Autocast::Fp32,
     implementation: Implementation::CompositeImplicit(|args| {
         let reduction = reduction_at(args, [SIZE_AVERAGE, REDUCE, REDUCTION])?;
-        check_stays(args)?;
         let (own, target) = (args.tensor(INPUT)?, args.tensor(TARGET)?);
         check_constant("soft_margin_loss", "target", target)?;
+        if own.dtype() == DType::Bool {
+            return Err(Error::runtime(
+                "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
+            ));
+        }
         let sizes = broadcast(own.sizes(), target.sizes())?;
         if sizes != *own.sizes() {
             return Err(wrong_shape(own.sizes(), &sizes));
         }
+        check_stays(args)?;
+        if own.dtype().is_wide_unsigned() {
+            return Err(Error::unsupported("neg_cpu", own.dtype()));
+        }
+        if own.dtype().is_integral() {
+            check_cast(rushlight_core::dtype::default_dtype(), own.dtype())?;
+        }
         // As the logarithm of a sigmoid it neither overflows nor cancels.
-        reduced(-(expr(args, INPUT)? * expr(args, TARGET)?).call(&LOGSIGMOID, []), reduction)
+        let each = -(expr(args, INPUT)? * expr(args, TARGET)?).call(&LOGSIGMOID, []);
+        reduction.apply(to_dtype(&each.done()?, own.dtype())?).map(Output::Tensor)
     }),
     samples: &["t(2, 3), t(2, 3)", "t(4), t(4), reduction='none'"],
     errors: &[(
@@ -228,30 +241,17 @@ pub static GAUSSIAN_NLL_LOSS: Operator = Operator {
             Some(number) if number.is_complex() => {
                 return Err(Error::type_("'<' not supported between instances of 'complex' and 'int'"));
             }
-            // The number may be of a wider kind than the input.
-            Some(number) => op!(MUL, &create::full(own.sizes(), Scalar::ONE, own.dtype(), own.device())?, number)?,
+            Some(Scalar::Float(number)) => {
+                op!(MUL, &create::full(own.sizes(), Scalar::ONE, own.dtype(), own.device())?, number)?
+            }
+            Some(_) => {
+                return Err(Error::type_(
+                    "any() received an invalid combination of arguments - got (bool), but expected one of:",
+                )
+                .hint("A variance that is a number must be a float."));
+            }
             None => args.tensor(VAR)?.clone(),
         };
-        if !variance.dtype().is_differentiable() {
-            return Err(Error::runtime(format!(
-                "result type Float can't be cast to the desired output type {}",
-                variance.dtype().c_name()
-            )));
-        }
-        let (sizes, given) = (own.sizes(), variance.sizes());
-        let variance = if sizes == given {
-            variance
-        } else if !sizes.is_empty() && given.as_slice() == &sizes[..sizes.len() - 1] {
-            op!(crate::view::squeeze::UNSQUEEZE, &variance, -1i64)?
-        } else if let ([first @ .., _], [same @ .., 1]) = (sizes.as_slice(), given.as_slice())
-            && first == same
-        {
-            variance
-        } else {
-            return Err(Error::value("var is of incorrect size")
-                .hint("var must have the input's shape, possibly without the last dimension or with size 1 there."));
-        };
-        let reduction = Reduction::parse_or(args.str(REDUCTION)?, "is not valid")?;
         if variance.numel() > 0 && variance.device() != rushlight_core::Device::Meta {
             let every = vmap::samples(&variance);
             let negative = Expr::from(every).below(0i64).call(&crate::reduce::all_any::ANY, []).done()?;
@@ -260,10 +260,32 @@ pub static GAUSSIAN_NLL_LOSS: Operator = Operator {
                     .hint("Variances must be non-negative; use exp() or softplus() of the prediction."));
             }
         }
-        // The limit does not affect the gradient.
+        let (sizes, given) = (own.sizes(), variance.sizes());
+        let variance = if sizes == given {
+            variance
+        } else if !sizes.is_empty() && given.as_slice() == &sizes[..sizes.len() - 1] {
+            op!(crate::view::squeeze::UNSQUEEZE, &variance, -1i64)?
+        } else if sizes.len() == given.len()
+            && sizes.iter().zip(given).filter(|(size, own)| size != own).map(|(_, own)| own).sum::<isize>() == 1
+        {
+            variance
+        } else {
+            return Err(Error::value("var is of incorrect size")
+                .hint("var must have the input's shape, possibly without the last dimension or with size 1 in one."));
+        };
+        let reduction = Reduction::parse_or(args.str(REDUCTION)?, "is not valid")?;
+        if !variance.dtype().is_differentiable() {
+            return Err(Error::runtime(format!(
+                "result type Float can't be cast to the desired output type {}",
+                variance.dtype().c_name()
+            )));
+        }
+        // The limit does not affect the gradient. An infinite variance has no difference from itself.
         let raised = {
-            let limited = Expr::from(variance.detach()).call(&CLAMP_MIN, [args.float(EPS)?.into()]);
-            Expr::from(&variance) + (limited - Expr::from(variance.detach()))
+            let fixed = Expr::from(variance.detach());
+            let limited = fixed.clone().call(&CLAMP_MIN, [args.float(EPS)?.into()]);
+            let shifted = Expr::from(&variance) + (limited.clone() - fixed.clone());
+            limited.equals(fixed).choose(&variance, shifted)
         };
         let distance = (Expr::from(own) - Expr::from(target)).square();
         let mut each = (raised.clone().log() + distance / raised) * 0.5;
@@ -284,17 +306,19 @@ pub static GAUSSIAN_NLL_LOSS: Operator = Operator {
 #[operator]
 pub static MULTILABEL_SOFT_MARGIN_LOSS: Operator = Operator {
     name: "multilabel_soft_margin_loss",
-    signature: "(Tensor input, Tensor target, Tensor? weight=None, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
+    signature: "(Tensor input, Tensor|Scalar target, Tensor? weight=None, truth? size_average=None, truth? reduce=None, str reduction='mean') -> Tensor",
     doc: "The binary cross entropy of the scores of several labels, averaged over the labels.
 
     >>> torch.nn.functional.multilabel_soft_margin_loss(torch.zeros(1, 2), torch.tensor([[1., 0.]]))
     tensor(0.6931)",
     implementation: Implementation::CompositeImplicit(|args| {
-        let reduction = match deprecated_at(args, [SIZE_AVERAGE, REDUCE])? {
-            Some(reduction) => reduction,
-            None => Reduction::parse_or(args.str(REDUCTION)?, "is not valid")?,
+        let deprecated = deprecated_at(args, [SIZE_AVERAGE, REDUCE])?;
+        let own = expr(args, INPUT)?;
+        let target = match args.optional_scalar(TARGET) {
+            Some(Scalar::Bool(truth)) => Expr::from(Scalar::Int(i64::from(truth))),
+            Some(number) => Expr::from(number),
+            None => expr(args, TARGET)?,
         };
-        let (own, target) = (expr(args, INPUT)?, expr(args, TARGET)?);
         let rank = args.tensor(INPUT)?.rank() as i64;
         let Some(&labels) = args.tensor(INPUT)?.sizes().last() else {
             return Err(Error::index("Dimension specified as -1 but tensor has no dimensions")
@@ -307,7 +331,12 @@ pub static MULTILABEL_SOFT_MARGIN_LOSS: Operator = Operator {
             each = each * Expr::from(weight);
         }
         // A target of a higher rank does not move the labels: the dimension counts from the front, as in torch.
-        reduced(each.sum_over(rank - 1) / labels as f64, reduction)
+        let each = (each.sum_over(rank - 1) / labels as f64).done()?;
+        let reduction = match deprecated {
+            Some(reduction) => reduction,
+            None => Reduction::parse_or(args.str(REDUCTION)?, "is not valid")?,
+        };
+        reduction.apply(each).map(Output::Tensor)
     }),
     samples: &["t(2, 3), t(2, 3).sigmoid()", "t(2, 3), t(2, 3).sigmoid(), pos(3), reduction='none'"],
     errors: &[

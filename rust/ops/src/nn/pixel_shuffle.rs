@@ -17,7 +17,11 @@ fn rearranged(own: &Tensor, split: &[isize], order: &[usize], joined: &[isize]) 
     let places: Vec<usize> = (0..outer).chain(order.iter().map(|place| outer + place)).collect();
     let moved = op!(crate::view::RESHAPE, &permuted(&apart, &places)?, sizes_value(&with(joined)))?;
     // A factor of one moves nothing, but the result is still a copy.
-    let moved = if moved.storage().shares_bytes(own.storage()) { op!(crate::convert::CLONE, &moved)? } else { moved };
+    let moved = if moved.storage().shares_bytes(own.storage()) {
+        op!(crate::convert::CLONE, &moved, "contiguous_format")?
+    } else {
+        moved
+    };
     crate::convert::in_format_of(&moved, own)
 }
 
@@ -168,6 +172,9 @@ pub static CHANNEL_SHUFFLE: Operator = Operator {
             return Err(Error::runtime(format!(
                 "Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
             )));
+        }
+        if own.numel() == 0 {
+            return op!(crate::view::narrow::ALIAS, own).map(Output::Tensor);
         }
         let rest: isize = sizes[2..].iter().product();
         let apart = op!(crate::view::RESHAPE, own, sizes_value(&[sizes[0], groups, channels / groups, rest]))?;

@@ -173,7 +173,7 @@ pub static RRELU_SLOPES: Operator = Operator {
             Ok(vec![TensorSpec::new(args.tensor(INPUT)?.sizes(), args.tensor(INPUT)?.dtype(), args.tensor(INPUT)?)])
         },
         cpu: |args, results| {
-            let (lower, upper) = (args.float(LOWER)?, args.float(UPPER)?);
+            let (lower, upper) = (args.scalar(LOWER)?.f64(), args.scalar(UPPER)?.f64());
             let own = args.tensor(INPUT)?;
             dispatch!(own.dtype(), T in [bf16_, f32, f64] => {
                 let values = to_vec::<f64>(own)?;
@@ -200,7 +200,7 @@ pub static RRELU: Operator = Operator {
     name: "rrelu",
     node: "RreluWithNoiseBackward0 in_place=RreluWithNoiseBackward1",
     variants: Variants::FUNCTION,
-    signature: "(Tensor input, float lower=0.125, float upper=0.3333333333333333, bool training=False, Generator? generator=None, truth inplace=False) -> Tensor",
+    signature: "(Tensor input, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None, truth inplace=False) -> Tensor",
     doc: "Each element, times a slope where it is negative: in training one from `lower` to `upper` for each element, else their mean.
 
     >>> torch.rrelu(torch.tensor([-4., 2.]), 0.25, 0.25, training=True)
@@ -208,7 +208,7 @@ pub static RRELU: Operator = Operator {
     dtypes: DTypes::of(&[DType::BF16, DType::F32, DType::F64]),
     check: Some(check),
     implementation: Implementation::CompositeImplicit(|args| {
-        let (input, lower, upper) = (args.tensor(INPUT)?, args.float(LOWER)?, args.float(UPPER)?);
+        let (input, lower, upper) = (args.tensor(INPUT)?, args.scalar(LOWER)?.f64(), args.scalar(UPPER)?.f64());
         if !args.bool(TRAINING)? {
             return op!(LEAKY_RELU, &op!(CONTIGUOUS, input)?, f64::midpoint(lower, upper)).map(Output::Tensor);
         }
@@ -230,7 +230,7 @@ pub static RRELU: Operator = Operator {
 fn check(args: &Args) -> Result<()> {
     use RRELU::*;
 
-    let (input, lower, upper) = (args.tensor(INPUT)?, args.float(LOWER)?, args.float(UPPER)?);
+    let (input, lower, upper) = (args.tensor(INPUT)?, args.scalar(LOWER)?.f64(), args.scalar(UPPER)?.f64());
     if lower > upper {
         return Err(Error::runtime("Lower bound should be less than or equal to the upper bound"));
     }

@@ -51,7 +51,7 @@ pub static HISTC: Operator = Operator {
     errors: &[
         ("t(3), 0", "RuntimeError", "torch.histogram(): bins must be > 0, but got 0 for dimension 0"),
         ("t(3), 3, 3, 1", "RuntimeError", "torch.histc: max must be larger than min"),
-        ("t(3) * float('nan')", "RuntimeError", "torch.histc: range of [nan, nan] is not finite"),
+        ("t(3) * float('nan')", "RuntimeError", "torch.histc: range of [-nan, -nan] is not finite"),
     ],
     ..Operator::BASE
 };
@@ -114,9 +114,14 @@ fn check_bins(bins: i64) -> Result<()> {
     Err(Error::runtime(format!("torch.histogram(): bins must be > 0, but got {bins} for dimension 0")))
 }
 
-fn check_range(low: f64, high: f64) -> Result<()> {
+/// `count` is that of the elements whose range this is: of several with NaN, torch's vector instructions make the sign negative.
+fn check_range(low: f64, high: f64, count: usize) -> Result<()> {
     if !(low.is_finite() && high.is_finite()) {
-        let [low, high] = [low, high].map(crate::create::c_text);
+        let text = |end: f64| match end.is_nan() && (count > 1 || end.is_sign_negative()) {
+            true => "-nan".to_owned(),
+            false => crate::create::c_text(end),
+        };
+        let [low, high] = [low, high].map(text);
         return Err(Error::runtime(format!("torch.histc: range of [{low}, {high}] is not finite")));
     }
     if low > high {
@@ -135,9 +140,11 @@ fn histc_infer(args: &Args) -> Result<Vec<TensorSpec>> {
         // Errors about the elements' range come first, then about the edges, then about the count.
         let counted = DTypes::INTS.has(own.dtype()) || own.dtype().is_complex();
         let asked = low == high && own.numel() > 0;
-        if !asked {
+        if !asked || DTypes::INTS.has(own.dtype()) {
             check_bins(bins)?;
-            check_range(low, high)?;
+        }
+        if !asked {
+            check_range(low, high, 0)?;
         }
         let kernel = match own.dtype() {
             dtype if asked && !DTypes::REAL.union(DTypes::BOOL).has(dtype) => "aminmax_cpu",
@@ -160,6 +167,7 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
     let bins = args.int(BINS)? as usize;
     let (mut low, mut high) = (args.scalar(MIN)?.f64(), args.scalar(MAX)?.f64());
     let values = to_vec::<f64>(own)?;
+    let count = values.len();
     if low == high && !values.is_empty() {
         // If all are NaN, the range is NaN, which is an error.
         low = values.iter().copied().reduce(|a, b| if a.is_nan() || a <= b { a } else { b }).unwrap_or(low);
@@ -169,7 +177,7 @@ fn histc(args: &Args, results: &[Tensor]) -> Result<()> {
         low -= 1.0;
         high += 1.0;
     }
-    check_range(low, high)?;
+    check_range(low, high, count)?;
     let inside = values.into_iter().filter(|value| (low..=high).contains(value));
     // As in torch, each step is rounded to the elements' dtype.
     let rounded = |value: f64| match own.dtype() {

@@ -44,12 +44,13 @@ whole, so that the histogram's integral is one.
     >>> torch.histogram(torch.tensor([1., 2., 1.]), torch.tensor([0., 1.5, 3.])).hist
     tensor([2., 1.])",
     out: OUT,
+    dtypes: DTypes::FLOATS,
     batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
         let own = args.valued(INPUT)?;
         let edges = args.tensor(BINS)?;
         let counts =
-            counted(&column(own, EDGES)?, &[edges], flat(args.optional_tensor(WEIGHT))?.as_ref(), args.bool(DENSITY)?)?;
+            counted(&column(own)?, &[edges], flat(args.optional_tensor(WEIGHT))?.as_ref(), args.bool(DENSITY)?)?;
         Ok(Output::Tuple(vec![counts, copy::clone(edges)?]))
     })),
     samples: &[
@@ -85,7 +86,7 @@ pub static HISTOGRAM: Operator = Operator {
     out: OUT,
     batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
-        let own = column(args.valued(INPUT)?, RANGES)?;
+        let own = column(args.valued(INPUT)?)?;
         let edges = equal_parts(&own, &[args.int(BINS)?], args.optional_floats(RANGE))?.remove(0);
         let counts = counted(&own, &[&edges], flat(args.optional_tensor(WEIGHT))?.as_ref(), args.bool(DENSITY)?)?;
         Ok(Output::Tuple(vec![counts, edges]))
@@ -124,7 +125,7 @@ pub static BIN_EDGES: Operator = Operator {
     (tensor([0., 1., 2.]), tensor([1., 3.]))",
     batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
-        let points = points(args.valued(INPUT)?, RANGES)?;
+        let points = points(args.valued(INPUT)?)?;
         equal_parts(&points, args.ints(BINS)?, args.optional_floats(RANGE)).map(Output::List)
     })),
     samples: &["t(9, 2), [3, 2]", "t(9, 1), [4], range=(-1., 1.)"],
@@ -150,9 +151,10 @@ pub static COUNT_POINTS: Operator = Operator {
     >>> torch._histogramdd_from_bin_tensors(torch.tensor([[0., 1.], [2., 3.]]), (torch.tensor([0., 1., 2.]), torch.tensor([1., 3.])))
     tensor([[1.],
             [1.]])",
+    dtypes: DTypes::FLOATS,
     batch_rule: BatchRule::Fallback,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
-        let points = points(args.valued(INPUT)?, EDGES)?;
+        let points = points(args.valued(INPUT)?)?;
         counted(&points, &args.tensors(BINS)?, args.optional_tensor(WEIGHT), args.bool(DENSITY)?).map(Output::Tensor)
     })),
     samples: &["t(9, 2), (torch.tensor([-1., 0., 1.], dtype=t(1).dtype), torch.tensor([-1., 1.], dtype=t(1).dtype))"],
@@ -164,10 +166,6 @@ pub static COUNT_POINTS: Operator = Operator {
     reference: "np.histogramdd(self, bins, weights=weight, density=density)[0]",
     ..BASE
 };
-
-/// torch's kernels that count between given edges, and that find the range of the points.
-const EDGES: &str = "histogram_cpu";
-const RANGES: &str = "histogramdd";
 
 /// Points, one per row: the last dimension holds a point's coordinates.
 struct Points {
@@ -193,20 +191,19 @@ impl Points {
     }
 }
 
-/// Points of floats; `kernel` is torch's name of what reads them first.
-fn points(tensor: &Tensor, kernel: &str) -> Result<Points> {
+/// Points of numbers.
+fn points(tensor: &Tensor) -> Result<Points> {
     if tensor.rank() < 2 {
         return Err(Error::runtime("torch.histogramdd: input tensor should have at least 2 dimensions"));
     }
-    if !matches!(tensor.dtype(), DType::F32 | DType::F64) {
-        return Err(Error::unsupported(kernel, tensor.dtype()));
-    }
-    Ok(Points { values: to_vec(tensor)?, tensor: tensor.clone() })
+    // The dtype is refused where its elements are used.
+    let values = if tensor.dtype().is_floating() { to_vec(tensor)? } else { Vec::new() };
+    Ok(Points { values, tensor: tensor.clone() })
 }
 
 /// Numbers as points of one dimension.
-fn column(tensor: &Tensor, kernel: &str) -> Result<Points> {
-    points(&op!(crate::view::RESHAPE, &tensor.detach(), sizes_value(&[tensor.numel() as isize, 1]))?, kernel)
+fn column(tensor: &Tensor) -> Result<Points> {
+    points(&op!(crate::view::RESHAPE, &tensor.detach(), sizes_value(&[tensor.numel() as isize, 1]))?)
 }
 
 fn flat(weight: Option<&Tensor>) -> Result<Option<Tensor>> {
@@ -235,6 +232,10 @@ fn equal_parts(points: &Points, bins: &[i64], range: Option<&[f64]>) -> Result<V
             2 * width,
             range.len()
         )));
+    }
+    let dtype = points.tensor.dtype();
+    if range.is_none() && points.tensor.numel() > 0 && !matches!(dtype, DType::F32 | DType::F64) {
+        return Err(Error::unsupported("histogramdd", dtype));
     }
     let edges = |dim: usize, count: i64| -> Result<Tensor> {
         let (mut low, mut high) = match range {
@@ -269,6 +270,9 @@ fn counted(points: &Points, edges: &[&Tensor], weight: Option<&Tensor>, density:
     let (width, own) = (points.width(), &points.tensor);
     check_edges(points, edges)?;
     check_weight(own, weight)?;
+    if !own.dtype().is_floating() {
+        return Err(Error::unsupported("histogram_cpu", own.dtype()));
+    }
     let lists = edges.iter().map(|edges| to_vec::<f64>(edges)).collect::<Result<Vec<_>>>()?;
     let sizes: Vec<isize> = lists.iter().map(|edges| edges.len() as isize - 1).collect();
     let boxes = rushlight_core::layout::checked_numel(&sizes)?;
@@ -354,18 +358,18 @@ fn check_edges(points: &Points, edges: &[&Tensor]) -> Result<()> {
 
 fn check_weight(own: &Tensor, weight: Option<&Tensor>) -> Result<()> {
     let Some(weight) = weight else { return Ok(()) };
-    if *weight.sizes().as_slice() != own.sizes()[..own.rank() - 1] {
-        return Err(Error::runtime(format!(
-            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding its innermost dimension, but got input with shape {} and weight with shape {}",
-            Shape(own.sizes()),
-            Shape(weight.sizes())
-        )));
-    }
     if weight.dtype() != own.dtype() {
         return Err(Error::runtime(format!(
             "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got input({}), and weight({})",
             own.dtype().c_name(),
             weight.dtype().c_name()
+        )));
+    }
+    if *weight.sizes().as_slice() != own.sizes()[..own.rank() - 1] {
+        return Err(Error::runtime(format!(
+            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding its innermost dimension, but got input with shape {} and weight with shape {}",
+            Shape(own.sizes()),
+            Shape(weight.sizes())
         )));
     }
     Ok(())

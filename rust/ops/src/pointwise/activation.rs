@@ -13,7 +13,7 @@ use rushlight_dispatch::value::{Arg, Output, Value};
 
 use super::activation_backward::{self, CUBIC, ROOT};
 use super::numbers::{Analytic, Narrow};
-use super::{UNARY, common};
+use super::{UNARY, common, keeping_strides};
 use crate::create::c_text;
 use crate::expr_ext::ExprExt;
 
@@ -366,16 +366,19 @@ pub static HARDTANH: Operator = Operator {
     tensor([-1.0000,  0.5000])",
     dtypes: DTypes::REAL,
     kernel_name: "clamp_scalar_cpu",
-    implementation: common(loops! {
-        for<S> [i8, i16, i32, i64, u8] (|x; low, high| {
-            let x = if x < low { low } else { x };
-            if x > high { high } else { x }
-        });
-        for<S> [f32, f64] (|x; low, high| {
-            let y = if x >= low || x.is_nan() { x } else { low };
-            if y <= high || y.is_nan() { y } else { high }
-        })
-    }),
+    implementation: keeping_strides(
+        DTypes::ALL,
+        common(loops! {
+            for<S> [i8, i16, i32, i64, u8] (|x; low, high| {
+                let x = if x < low { low } else { x };
+                if x > high { high } else { x }
+            });
+            for<S> [f32, f64] (|x; low, high| {
+                let y = if x >= low || x.is_nan() { x } else { low };
+                if y <= high || y.is_nan() { y } else { high }
+            })
+        }),
+    ),
     check: Some(|args| {
         if args.tensor(INPUT)?.dtype() == DType::Bool {
             return Err(Error::runtime("Bool inputs not supported for hardtanh"));

@@ -31,6 +31,7 @@ Both arguments broadcast; integers, floats and complex numbers promote to their 
     dtypes: DTypes::COMMON.union(DTypes::COMPLEX32),
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
+        keeps_strides: DTypes::NONE,
         loops: loops! {
             signless;
             for<S> [i8, i16, i32, i64] (|x, y; alpha| x.wrapping_add(alpha.wrapping_mul(y)));
@@ -136,6 +137,7 @@ Both arguments broadcast and promote to their common dtype; bool is not supporte
     sparse: Sparse::Add(-1),
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
+        keeps_strides: DTypes::NONE,
         loops: loops! {
             signless;
             for<S> [i8, i16, i32, i64] (|x, y; alpha| x.wrapping_sub(alpha.wrapping_mul(y)));
@@ -202,6 +204,7 @@ pub static MUL: Operator = Operator {
     sparse: Sparse::ExplicitAutograd,
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
+        keeps_strides: DTypes::NONE,
         loops: loops! {
             signless;
             for<S> [i8, i16, i32, i64] (|x, y| x.wrapping_mul(y));
@@ -237,6 +240,7 @@ pub static NEG: Operator = Operator {
     sparse: Sparse::Linear,
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
+        keeps_strides: DTypes::NONE,
         loops: loops! {
             for<S> [u8, i8, i16, i32, i64] (|x| x.wrapping_neg());
             for<S> [f32, f64, c64, c128] (|x| -x)

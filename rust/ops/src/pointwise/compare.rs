@@ -10,7 +10,7 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::value::{Arg, Output};
 
-use super::{BINARY, UNARY, common, no_complex, question};
+use super::{BINARY, UNARY, common, keeping_strides, no_complex, question};
 use crate::create::c_text;
 use crate::expr_ext::ExprExt;
 
@@ -132,6 +132,9 @@ pub static GE: Operator = Operator {
     ..COMPARISON
 };
 
+/// The dtypes whose numbers are all finite.
+const INTEGRAL: DTypes = DTypes::ALL.without(DTypes::INEXACT).without(DTypes::COMPLEX32).without(DTypes::FLOAT8);
+
 /// Shared by tests of one number.
 #[operator]
 const NATURE: Operator = Operator { variants: Variants::BOTH, dtypes: DTypes::COMPUTED, derivative: WHY, ..UNARY };
@@ -171,7 +174,10 @@ pub static ISINF: Operator = Operator {
     tensor([False,  True])",
     dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32).union(DTypes::of(&[DType::F8E5M2])),
     sparse: Sparse::ZeroPreserving,
-    implementation: nature!(0, |x| x.is_infinite(), |z| z.re.is_infinite() | z.im.is_infinite()),
+    implementation: keeping_strides(
+        INTEGRAL,
+        nature!(0, |x| x.is_infinite(), |z| z.re.is_infinite() | z.im.is_infinite()),
+    ),
     reference: "np.isinf(self)",
     kernel_name: "isinf",
     ..NATURE
@@ -185,7 +191,7 @@ pub static ISFINITE: Operator = Operator {
     >>> torch.isfinite(torch.tensor([1., float('inf')]))
     tensor([ True, False])",
     dtypes: DTypes::COMPUTED.union(DTypes::COMPLEX32).union(DTypes::of(&[DType::F8E5M2, DType::F8E8M0Fnu])),
-    implementation: nature!(1, |x| x.is_finite(), |z| z.re.is_finite() & z.im.is_finite()),
+    implementation: keeping_strides(INTEGRAL, nature!(1, |x| x.is_finite(), |z| z.re.is_finite() & z.im.is_finite())),
     reference: "np.isfinite(self)",
     kernel_name: "isfinite",
     ..NATURE
@@ -199,7 +205,7 @@ pub static ISREAL: Operator = Operator {
     >>> torch.isreal(torch.tensor([1 + 0j, 1j]))
     tensor([ True, False])",
     dtypes: DTypes::ALL,
-    implementation: nature!(1, |_x| true, |z| z.im == 0.0),
+    implementation: keeping_strides(DTypes::ALL.without(DTypes::COMPLEX), nature!(1, |_x| true, |z| z.im == 0.0)),
     reference: "np.isreal(self)",
     ..NATURE
 };

@@ -49,6 +49,7 @@ pub static CONJ_AT_ONCE: Operator = Operator {
     doc: "The complex conjugate of each element, computed immediately; real numbers are unchanged.",
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::Common,
+        keeps_strides: DTypes::COMPLEX.union(DTypes::COMPLEX32),
         loops: loops! {
             for<S> [c64, c128] (|z| z.conj());
             for<S> [u8, i8, i16, i32, i64, f32, f64, rushlight_core::Bool] (|x| x)
@@ -71,6 +72,7 @@ pub static REAL_PART: Operator = Operator {
     dtypes: DTypes::COMPLEX.union(DTypes::COMPLEX32),
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::ComplexToReal,
+        keeps_strides: DTypes::NONE,
         loops: loops! {
             for<S> [c64 => f32] (|z| z.re);
             for<S> [c128 => f64] (|z| z.re)
@@ -229,6 +231,14 @@ fn cpu_pair(args: &Args, second: Arg, results: &[Tensor], loops: Loops) -> Resul
     run_loop(out, [a, b], result, result.to_real(), inner_loop)
 }
 
+/// `out=` of two parts of one dtype.
+const OF_PARTS: Out =
+    Out::new(Accepts::Same, &["Expected object of scalar type {Result} but got scalar type {Out} for argument 'out'"])
+        .known(|args| {
+            let dtypes: Vec<DType> = args.each_tensor().map(|(_, part)| part.dtype()).collect();
+            (dtypes.len() == 2 && dtypes[0] == dtypes[1] && PARTS.has(dtypes[0])).then(|| dtypes[0].to_complex())
+        });
+
 /// The dtypes that parts of complex numbers may have.
 const PARTS: DTypes = DTypes::FLOATS.without(DTypes::of(&[DType::BF16]));
 
@@ -241,10 +251,7 @@ pub static COMPLEX: Operator = Operator {
 
     >>> torch.complex(torch.tensor([1.]), torch.tensor([2.]))
     tensor([1.+2.j])",
-    out: Out::new(
-        Accepts::Same,
-        &["Expected object of scalar type {Result} but got scalar type {Out} for argument 'out'"],
-    ),
+    out: OF_PARTS,
     dtypes: PARTS,
     tags: Tags::BROADCASTS,
     batch_rule: BatchRule::Broadcast,
@@ -272,18 +279,18 @@ pub static POLAR: Operator = Operator {
 
     >>> torch.polar(torch.tensor([1.]), torch.tensor([0.]))
     tensor([1.+0.j])",
-    out: Out::new(
-        Accepts::Same,
-        &["Expected object of scalar type {Result} but got scalar type {Out} for argument 'out'"],
-    ),
+    out: OF_PARTS,
     dtypes: PARTS.without(DTypes::HALVES),
     autocast: Autocast::Fp32,
     tags: Tags::BROADCASTS,
     batch_rule: BatchRule::Broadcast,
     implementation: Implementation::Kernel(Kernel {
-        infer: |args| match args.tensor(ABS)?.dtype() {
-            DType::F16 => Err(Error::unsupported("polar_cpu", DType::F16)),
-            _ => infer_pair(args, ANGLE),
+        infer: |args| {
+            let specs = infer_pair(args, ANGLE)?;
+            match args.tensor(ABS)?.dtype() {
+                DType::F16 => Err(Error::unsupported("polar_cpu", DType::F16)),
+                _ => Ok(specs),
+            }
         },
         cpu: |args, results| cpu_pair(args, ANGLE, results, POLAR_PAIRS),
         cuda: OnCuda::Own(|args, results| cuda_pair(args, ANGLE, results, POLAR_PAIRS)),

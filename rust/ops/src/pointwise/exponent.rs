@@ -3,8 +3,8 @@
 #![allow(clippy::useless_conversion, reason = "expressions are pasted into loops of several types")]
 
 use rushlight_dispatch::operator::{
-    Args, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Saves, Sparse, Tags, Variants,
-    formula, operator,
+    Accepts, Args, BatchRule, DTypes, Derivative, ExplicitAutograd, Implementation, Operator, Out, Saves, Sparse, Tags,
+    Variants, formula, operator,
 };
 use std::f64::consts::PI;
 
@@ -13,11 +13,11 @@ use rushlight_core::dtype::{bf16_, default_dtype, f16_};
 use rushlight_core::{DType, Error, Result, Scalar};
 use rushlight_cpu::loops;
 use rushlight_dispatch::expr::Expr;
-use rushlight_dispatch::op;
-use rushlight_dispatch::value::{Ints, Output, Value};
+use rushlight_dispatch::value::{Ints, Operand, Output, Value};
+use rushlight_dispatch::{op, promote};
 
 use super::special::LGAMMA;
-use super::{BINARY, UNARY, common, float, no_complex};
+use super::{BINARY, UNARY, common, float, keeping_strides, no_complex};
 use crate::convert::to_dtype;
 use crate::create::range::ARANGE_START;
 use crate::expr_ext::ExprExt;
@@ -37,7 +37,7 @@ macro_rules! angles {
             check: Some(|args| {
                 no_complex(args, || Error::runtime(concat!($name, " is not supported for complex tensors.")))
             }),
-            implementation: float(loops! { for<S> [f32, f64] (|x| x * ($factor) as T) }),
+            implementation: keeping_strides(DTypes::ALL, float(loops! { for<S> [f32, f64] (|x| x * ($factor) as T) })),
             derivative: Derivative::Formulas(&[formula(INPUT, Saves::NOTHING, |d| d.grad() * ($factor))]),
             reference: concat!("np.", $name, "(self)"),
             ..UNARY
@@ -56,6 +56,11 @@ angles! {
     tensor([ 0.0000, 57.2958])";
 }
 
+/// The dtype of a result that is a float for integers.
+fn float_of(dtype: DType) -> DType {
+    if dtype.is_differentiable() { dtype } else { default_dtype() }
+}
+
 #[operator]
 pub static LDEXP: Operator = Operator {
     name: "ldexp",
@@ -66,6 +71,10 @@ pub static LDEXP: Operator = Operator {
     >>> torch.ldexp(torch.tensor([1.]), torch.tensor([1, 2]))
     tensor([2., 4.])",
     dtypes: DTypes::COMPUTED,
+    out: Out::new(Accepts::Cast, &["ldexp can't be cast to the desired output type {Out}"]).known(|args| {
+        let tensors = [args.tensor(INPUT).ok()?, args.tensor(OTHER).ok()?];
+        promote::common(&tensors.map(Operand::Tensor).into_iter().collect(), &[]).map(float_of).ok()
+    }),
     tags: Tags::BROADCASTS,
     batch_rule: BatchRule::Broadcast,
     implementation: Implementation::ExplicitAutograd(ExplicitAutograd::on_host(|args| {
@@ -148,6 +157,8 @@ pub static MVLGAMMA: Operator = Operator {
     aliases: &["special.multigammaln"],
     signature: "(Tensor self, int p) -> Tensor",
     variants: Variants::ALL,
+    out: Out::new(Accepts::Cast, &["mvlgamma: result type {Own} can't be cast to the desired output type {Result}"])
+        .known(|args| Some(float_of(args.tensor(INPUT).ok()?.dtype()))),
     doc: "The logarithm of the gamma function of dimension `p`.
 
     out = p * (p - 1) / 4 * log(pi) + sum(lgamma(self - i / 2) for i in range(p))
@@ -157,12 +168,14 @@ pub static MVLGAMMA: Operator = Operator {
     dtypes: REAL,
     implementation: Implementation::CompositeImplicit(|args| {
         let (own, p) = (args.tensor(INPUT)?, args.int(P)?);
+        if own.dtype() == DType::Bool {
+            return Err(Error::runtime("The input tensor may not be a boolean tensor."));
+        }
         if p < 1 {
             return Err(Error::runtime("p has to be greater than or equal to 1"));
         }
         let own = match own.dtype() {
             dtype if dtype.is_complex() => return Err(Error::unsupported("arange_cpu", dtype)),
-            DType::Bool => return Err(Error::runtime("The input tensor may not be a boolean tensor.")),
             dtype if dtype.is_floating() => own.clone(),
             _ => crate::convert::to_dtype(own, rushlight_core::dtype::default_dtype())?,
         };

@@ -33,27 +33,37 @@ pub mod where_;
 use rushlight_core::{Error, Result};
 use rushlight_cpu::loops::Loops;
 use rushlight_dispatch::operator::{
-    Args, ErrorInput, Implementation, Operator, Pointwise, Promote, Variants, operator,
+    Args, DTypes, ErrorInput, Implementation, Operator, Pointwise, Promote, Variants, operator,
 };
 
 /// The operands' common dtype, for computation and result.
 pub(crate) const fn common(loops: Loops) -> Implementation {
-    Implementation::Pointwise(Pointwise { promote: Promote::Common, loops })
+    Implementation::Pointwise(Pointwise { promote: Promote::Common, keeps_strides: DTypes::NONE, loops })
 }
 
 /// The common dtype; integers become the default float.
 pub(crate) const fn float(loops: Loops) -> Implementation {
-    Implementation::Pointwise(Pointwise { promote: Promote::IntToFloat, loops })
+    Implementation::Pointwise(Pointwise { promote: Promote::IntToFloat, keeps_strides: DTypes::NONE, loops })
 }
 
 /// A predicate: the result is bool.
 pub(crate) const fn question(loops: Loops) -> Implementation {
-    Implementation::Pointwise(Pointwise { promote: Promote::ToBool, loops })
+    Implementation::Pointwise(Pointwise { promote: Promote::ToBool, keeps_strides: DTypes::NONE, loops })
 }
 
 /// Like `common`, with the numbers taking part in promotion.
 pub(crate) const fn with_numbers(loops: Loops) -> Implementation {
-    Implementation::Pointwise(Pointwise { promote: Promote::WithNumbers, loops })
+    Implementation::Pointwise(Pointwise { promote: Promote::WithNumbers, keeps_strides: DTypes::NONE, loops })
+}
+
+/// The same for an operator whose result keeps the operand's strides in these dtypes.
+pub(crate) const fn keeping_strides(keeps_strides: DTypes, implementation: Implementation) -> Implementation {
+    match implementation {
+        Implementation::Pointwise(Pointwise { promote, loops, .. }) => {
+            Implementation::Pointwise(Pointwise { promote, keeps_strides, loops })
+        }
+        other => other,
+    }
 }
 
 /// Shared by functions of one tensor.

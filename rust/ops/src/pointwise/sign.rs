@@ -31,6 +31,7 @@ pub static ABS: Operator = Operator {
     sparse: Sparse::ZeroPreserving,
     implementation: Implementation::Pointwise(Pointwise {
         promote: Promote::ComplexToReal,
+        keeps_strides: DTypes::COMPLEX.union(DTypes::COMPLEX32),
         loops: loops! {
             for<S> [u8, i8, i16, i32, i64] (|x| x.magnitude());
             for<S> [f32, f64] (|x| x.abs());

@@ -9,8 +9,8 @@ use rushlight_dispatch::operator::{
 };
 use rushlight_dispatch::value::Value;
 
-use super::common;
 use super::numbers::{Analytic, ComplexMath, Narrow};
+use super::{common, keeping_strides};
 use crate::expr_ext::ExprExt;
 
 #[operator]
@@ -191,18 +191,21 @@ pub static REPLACED: Operator = Operator {
     dtypes: DTypes::COMPUTED,
     doc: "Replaces nan and the infinities.",
     out: Out::new(Accepts::Same, &["nan_to_num: dtype of out: {Out} should be same as input: {Result}"]),
-    implementation: common(loops! {
-        signless;
-        for<S> [f32, f64] (|x; nan, high, low| {
-            if x.is_nan() { nan } else if x == T::INFINITY { high } else if x == T::NEG_INFINITY { low } else { x }
-        });
-        for<S> [c64, c128] (|z; nan, high, low| {
-            let re = if z.re.is_infinite() { if z.re > 0.0 { high.re } else { low.re } } else { z.re };
-            let im = if z.im.is_infinite() { if z.im > 0.0 { high.re } else { low.re } } else { z.im };
-            T::new(if z.re.is_nan() { nan.re } else { re }, if z.im.is_nan() { nan.re } else { im })
-        });
-        for<S> [i8, i16, i32, i64, Bool] (|x| x)
-    }),
+    implementation: keeping_strides(
+        DTypes::ALL,
+        common(loops! {
+            signless;
+            for<S> [f32, f64] (|x; nan, high, low| {
+                if x.is_nan() { nan } else if x == T::INFINITY { high } else if x == T::NEG_INFINITY { low } else { x }
+            });
+            for<S> [c64, c128] (|z; nan, high, low| {
+                let re = if z.re.is_infinite() { if z.re > 0.0 { high.re } else { low.re } } else { z.re };
+                let im = if z.im.is_infinite() { if z.im > 0.0 { high.re } else { low.re } } else { z.im };
+                T::new(if z.re.is_nan() { nan.re } else { re }, if z.im.is_nan() { nan.re } else { im })
+            });
+            for<S> [i8, i16, i32, i64, Bool] (|x| x)
+        }),
+    ),
     derivative: Derivative::Formulas(&[formula(INPUT, Saves::input(INPUT), |d| d.grad() * d.input(INPUT).isfinite())]),
     samples: &["t(2, 3), 0., 1., -1."],
     ..Operator::BASE

@@ -1,5 +1,6 @@
 //! Whether all or any elements are true, and how many are.
 
+use rushlight_autograd::Tensor;
 use rushlight_core::dtype::{c64, c128};
 use rushlight_core::layout::DimSet;
 use rushlight_core::{Bool, DType, Result};
@@ -9,6 +10,7 @@ use rushlight_dispatch::operator::{
     Accepts, Args, BatchRule, DTypes, Derivative, Implementation, Kernel, Operator, Out, Sparse, TensorSpec, Variants,
     operator,
 };
+use rushlight_dispatch::value::Arg;
 
 use super::ReduceDims;
 
@@ -18,7 +20,8 @@ const TRUTH: Operator = Operator {
     out: Out::new(
         Accepts::Also(DTypes::of(&[DType::Bool, DType::U8])),
         &["{name} only supports bool tensor for result, got: {Out}"],
-    ),
+    )
+    .known(|args| args.tensor(Arg::FIRST).ok().map(result_dtype)),
     dtypes: DTypes::ALL,
     derivative: Derivative::NonDifferentiable("its result is a truth value"),
     ..Operator::BASE
@@ -183,12 +186,15 @@ pub const ANY_TRUE: Folds = folds! {
         Bool(0); |a, x| Bool(a.0 | u8::from(x != T::default())); |a, b| Bool(a.0 | b.0); |a, _n| a)
 };
 
-fn infer(args: &Args, over: ReduceDims) -> Result<Vec<TensorSpec>> {
-    let dtype = if args.tensor(ALL::INPUT)?.dtype() == DType::U8 { DType::U8 } else { DType::Bool };
-    Ok(vec![over.spec(args, dtype)?])
+fn result_dtype(own: &Tensor) -> DType {
+    if own.dtype() == DType::U8 { DType::U8 } else { DType::Bool }
 }
 
-fn run(args: &Args, over: ReduceDims, results: &[rushlight_autograd::Tensor], folds: Folds) -> Result<()> {
+fn infer(args: &Args, over: ReduceDims) -> Result<Vec<TensorSpec>> {
+    Ok(vec![over.spec(args, result_dtype(args.tensor(ALL::INPUT)?))?])
+}
+
+fn run(args: &Args, over: ReduceDims, results: &[Tensor], folds: Folds) -> Result<()> {
     let dtype = args.tensor(ALL::INPUT)?.dtype();
     // Signedness does not affect whether an element is zero.
     let compute = if dtype.is_wide_unsigned() { dtype.signed() } else { dtype.compute() };

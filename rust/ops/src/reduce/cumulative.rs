@@ -411,6 +411,13 @@ fn infer_best(args: &Args) -> Result<Vec<TensorSpec>> {
     use CUMMAX::*;
 
     let own = args.tensor(INPUT)?;
+    if own.rank() == 0 && !matches!(args.int(DIM)?, -1 | 0) {
+        return Err(Error::index(format!(
+            "{}(): Expected reduction dim -1 or 0 for scalar but got {}",
+            args.op.name,
+            args.int(DIM)?
+        )));
+    }
     super::one_dim(args, DIM)?;
     if !args.op.dtypes.has(own.dtype()) {
         return Err(not_implemented(args.op, own.dtype()));

@@ -60,6 +60,7 @@ fn refuse_bool(name: &str, own: &Tensor, spacing: &Spacing) -> Result<()> {
 fn integral(own: &Tensor, dim: i64, spacing: Spacing) -> Result<Output> {
     refuse_bool("trapezoid", own, &spacing)?;
     if own.rank() == 0 {
+        let dim = if matches!(spacing, Spacing::At(_)) { wrap_dim(dim, 0)? as i64 } else { dim };
         return Err(Error::index(format!("Dimension specified as {dim} but tensor has no dimensions")));
     }
     let dim = wrap_dim(dim, own.rank())?;

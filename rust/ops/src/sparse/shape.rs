@@ -52,6 +52,9 @@ pub fn transpose(args: &Args, [first, second]: [Arg; 2]) -> Result<Output> {
     if let Some(held) = own.compressed_parts() {
         return compressed::shape::transposed(own, &held, first, second).map(Output::Tensor);
     }
+    if own.rank() == 0 {
+        return Ok(Output::Tensor(own.clone()));
+    }
     let parts = parts(own, "transpose")?;
     let sparse = sparse_dims(&parts);
     if first != second && (first >= sparse || second >= sparse) {

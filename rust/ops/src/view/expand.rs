@@ -1,7 +1,7 @@
 //! Expanding dimensions of size one, without a copy.
 
-use rushlight_core::layout::{Shape, to_dims};
-use rushlight_core::{DType, Dims, Error, Layout, Result};
+use rushlight_core::layout::{Shape, numel_overflow, to_dims};
+use rushlight_core::{Dims, Error, Layout, Result};
 use rushlight_dispatch::operator::{
     Args, DTypes, Derivative, Implementation, Operator, Saves, Tags, Variants, formula, operator,
 };
@@ -105,15 +105,15 @@ fn layout(args: &Args) -> Result<Layout> {
     use EXPAND::*;
 
     let own = args.tensor(INPUT)?;
-    stretched(own.layout(), own.dtype(), to_dims(args.ints(SIZE)?))
+    stretched(own.layout(), || own.dtype().class_name(own.device()), to_dims(args.ints(SIZE)?))
 }
 
-/// A layout expanded to `sizes`, or torch's error.
-pub fn stretched(own: &Layout, dtype: DType, mut sizes: Dims) -> Result<Layout> {
+/// A layout expanded to `sizes`, or torch's error, which names the tensor's class.
+pub fn stretched(own: &Layout, class: impl Fn() -> String, mut sizes: Dims) -> Result<Layout> {
     if sizes.len() < own.rank() {
         return Err(Error::runtime(format!(
-            "expand(torch.{}Tensor{{{}}}, size={}): the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
-            dtype.display_name(),
+            "expand({}{{{}}}, size={}): the number of sizes provided ({}) must be greater or equal to the number of dimensions in the tensor ({})",
+            class(),
             Shape(&own.sizes),
             Shape(&sizes),
             sizes.len(),
@@ -126,7 +126,7 @@ pub fn stretched(own: &Layout, dtype: DType, mut sizes: Dims) -> Result<Layout> 
         let existing = if dim < missing { None } else { Some(own.sizes[dim - missing]) };
         match (sizes[dim], existing) {
             (-1, Some(size)) => sizes[dim] = size,
-            (-1, None) => {
+            (-1, None) if own.rank() > 0 => {
                 return Err(Error::runtime(format!(
                     "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {dim}"
                 ))
@@ -141,11 +141,7 @@ pub fn stretched(own: &Layout, dtype: DType, mut sizes: Dims) -> Result<Layout> 
                 .axis(dim));
             }
             (size, _) if size < 0 => {
-                return Err(Error::runtime(format!(
-                    "Trying to create tensor with negative dimension {size}: {}",
-                    Shape(&wanted)
-                ))
-                .hint("Sizes must be non-negative."));
+                return Err(numel_overflow(&wanted));
             }
             _ => {}
         }

@@ -61,6 +61,12 @@ pub static UNFLATTEN: Operator = Operator {
             return Err(Error::runtime("unflatten: sizes must be non-empty"));
         }
         let own = tensor.sizes().get(dim).copied().unwrap_or(1);
+        if tensor.rank() == 0
+            || wanted.iter().any(|size| *size < -1)
+            || wanted.iter().filter(|size| **size == -1).count() > 1
+        {
+            return Err(Error::runtime("unflatten got an unexpected error:"));
+        }
         let inner = rushlight_core::layout::infer_size(wanted, own as usize).map_err(|_| {
             let (known, message) = (to_dims(wanted), "don't multiply up to the size of dim");
             Error::runtime(format!(

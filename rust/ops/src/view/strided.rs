@@ -2,7 +2,7 @@
 //! in a tensor of zeros.
 
 use rushlight_autograd::Tensor;
-use rushlight_core::layout::to_dims;
+use rushlight_core::layout::{Shape, to_dims};
 use rushlight_core::{Device, Error, Layout, Result};
 use rushlight_dispatch::expr::Expr;
 use rushlight_dispatch::operator::{
@@ -49,10 +49,27 @@ fn layout(args: &Args) -> Result<Layout> {
     let own = args.tensor(INPUT)?;
     let (sizes, strides) = (to_dims(args.ints(SIZE)?), to_dims(args.ints(STRIDE)?));
     let offset = args.optional_int(STORAGE_OFFSET).map_or(own.layout().offset, |offset| offset as isize);
+    if sizes.len() == strides.len() && sizes.iter().any(|&size| size < 0) {
+        return Err(Error::runtime(format!(
+            "Storage size calculation overflowed with sizes={} and strides={}",
+            Shape(&sizes),
+            Shape(&strides)
+        )));
+    }
     let layout = Layout { sizes, strides, offset };
     // The last sample of a batched tensor must fit too.
     let samples = own.batch_dims().iter().map(|axis| (axis.size, axis.stride));
-    layout.check_within(own.storage().len(), own.dtype().size(), samples)?;
+    layout.check_within(own.storage().len(), own.dtype().size(), samples).map_err(|error| {
+        // torch has no negative strides at all.
+        match layout.sizes.len() == layout.strides.len() && layout.strides.iter().any(|&stride| stride < 0) {
+            true => Error::runtime(format!(
+                "as_strided: Negative strides are not supported at the moment, got strides: {}",
+                Shape(&layout.strides)
+            ))
+            .hint("Here they are, as long as the view stays within the storage."),
+            false => error,
+        }
+    })?;
     Ok(layout)
 }
 

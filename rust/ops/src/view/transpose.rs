@@ -278,8 +278,7 @@ pub static MOVEDIM: Operator = Operator {
 
 fn distinct(dims: &[i64], rank: usize, role: &str) -> Result<Order> {
     let mut found = Order::new();
-    for &dim in dims {
-        let wrapped = wrap_dim(dim, rank)?;
+    for wrapped in dims.iter().map(|&dim| wrap_dim(dim, rank)).collect::<Result<Vec<_>>>()? {
         if found.contains(&wrapped) {
             return Err(Error::runtime(format!("movedim: repeated dim in `{role}` ({})", Shape(&to_dims(dims))))
                 .hint("Name each dimension once."));

@@ -35,7 +35,7 @@ macro_rules! copies {
             node: $node,
             variants: $variants,
             signature: $signature,
-            out: Out::STRICT,
+            out: Out::EXACT,
             doc: concat!("A copy of the view of the same name.\n\n", $example),
             dtypes: DTypes::ALL,
             $(tags: $tags,)?

@@ -20,6 +20,8 @@ pub struct Overload {
     pub(super) is_one_with_dim: bool,
     /// Whether torch writes the function in Python.
     pub(super) in_python: bool,
+    /// Whether it is the method, of those that torch writes in Python.
+    is_method: bool,
     /// Whether sizes are a number or a list of full length: `adaptive_avg_pool2d(x, 3)` means `[3, 3]`, and `[3]` is an error.
     pub(super) takes_pairs: bool,
     /// Whether one of the operands has to be a tensor.
@@ -51,28 +53,35 @@ pub(super) fn synonyms(name: &str) -> &'static [&'static str] {
 impl Overload {
     pub fn new(op: &'static Operator, params: &[Param], takes_out: bool, is_one_with_dim: bool) -> Overload {
         let names = params.iter().map(|param| intern(shown(param))).collect();
-        let (shown, [in_python, takes_pairs, needs_tensor]) = (params.len(), [false; 3]);
-        Overload { op, shown, names, takes_out, is_one_with_dim, in_python, takes_pairs, needs_tensor }
+        let (shown, [in_python, is_method, takes_pairs, needs_tensor]) = (params.len(), [false; 4]);
+        Overload { op, shown, names, takes_out, is_one_with_dim, in_python, is_method, takes_pairs, needs_tensor }
     }
 
-    /// The overload of a function that torch writes in Python.
-    pub(super) fn in_python(self, in_python: bool) -> Overload {
-        Overload { in_python, ..self }
+    /// The overload of a function that torch writes in Python, which has no synonyms. A method's object is `self` there.
+    pub(super) fn in_python(mut self, is_method: bool) -> Overload {
+        self.in_python = true;
+        self.names = (0..self.shown).map(|place| intern(self.python_name(place, is_method))).collect();
+        Overload { is_method, ..self }
+    }
+
+    fn python_name(&self, place: usize, is_method: bool) -> &'static str {
+        let param = &self.op.schema().params[place];
+        match (self.op.python_name(), param.name) {
+            (_, "self") if is_method => "self",
+            ("split", "self") => "tensor",
+            ("split", "split_size") if !is_method => "split_size_or_sections",
+            _ => shown(param),
+        }
+    }
+
+    /// A parameter's name in messages, and the only one by which a function written in Python takes it.
+    pub(super) fn name_of(&self, place: usize) -> &'static str {
+        if self.in_python { self.python_name(place, self.is_method) } else { shown(&self.op.schema().params[place]) }
     }
 
     /// The overload with what it refuses besides arguments of wrong kinds.
     pub(super) fn refusing(self, takes_pairs: bool, needs_tensor: bool) -> Overload {
         Overload { takes_pairs, needs_tensor, ..self }
-    }
-
-    /// A function written in Python has no synonyms, but `torch.split` has other names than the method.
-    fn synonyms(&self, param: &Param) -> &'static [&'static str] {
-        match param.name {
-            "self" if self.op.python_name() == "split" => &["tensor"],
-            "split_size" => &["split_size_or_sections"],
-            _ if self.in_python => &[],
-            _ => synonyms(shown(param)),
-        }
     }
 
     /// The visible parameters.
@@ -96,10 +105,9 @@ impl Overload {
             return (!is_unnamed(&params[place])).then_some(place);
         }
         let same = |text: &str| CString::new(text).is_ok_and(|text| says(keyword, &text));
-        params
-            .iter()
-            .position(|p| !is_unnamed(p) && same(shown(p)))
-            .or_else(|| params.iter().position(|p| self.synonyms(p).iter().any(|s| same(s))))
+        let is_called = |place: &usize| !is_unnamed(&params[*place]) && same(self.name_of(*place));
+        let is_also_called = |param: &Param| synonyms(shown(param)).iter().any(|name| same(name));
+        (0..params.len()).find(is_called).or_else(|| params.iter().position(is_also_called).filter(|_| !self.in_python))
     }
 }
 

@@ -7,10 +7,10 @@ use pyo3::types::{PyFloat, PyInt};
 use rushlight_dispatch::operator::Operator;
 use rushlight_dispatch::signature::Kind;
 
-use super::messages::{items_of, wrong};
+use super::messages::{items_of, unpacking, wrong};
 use super::signatures::{Expected, Signature};
 use crate::errors::{self, kind_of};
-use crate::object;
+use crate::{object, scalars};
 
 /// The attribute that a function asks an argument for, before anything else uses it.
 fn attribute(function: &str, param: &str) -> Option<&'static str> {
@@ -92,6 +92,13 @@ fn passed_on(
         (_, other) => ("split_with_sizes", other, param.kind),
     };
     let expected = Expected { name: renamed, kind, ..param.clone() };
+    let items = items_of(object);
+    if kind == Kind::Ints
+        && items.first().is_some_and(|first| matches!(scalars::int(first), Ok(Some(_))))
+        && let Some(sentence) = unpacking(inner, renamed, &items)
+    {
+        return Some(PyTypeError::new_err(sentence));
+    }
     Some(PyTypeError::new_err(wrong(object, inner, &expected, Some(position))))
 }
 
@@ -141,7 +148,9 @@ pub(super) fn error(
     if matches!(name, "norm" | "split") {
         return passed_on(name, signature, param, place + 1 + usize::from(is_method), object);
     }
-    if let Some(sentence) = operation(name, param.name) {
+    // A float can be divided and rounded down; the operator that then gets it refuses it.
+    let is_divided = (name, param.name) == ("group_norm", "num_groups") && object.is_instance_of::<PyFloat>();
+    if let Some(sentence) = operation(name, param.name).filter(|_| !is_divided) {
         if sentence.ends_with("'str'") && matches!(kind.as_str(), "list" | "tuple") {
             let sentence = format!("can only concatenate {kind} (not \"str\") to {kind}");
             return Some(PyTypeError::new_err(sentence));

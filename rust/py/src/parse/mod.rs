@@ -62,10 +62,20 @@ pub fn sort<'py, const N: usize>(
     Ok(sorted)
 }
 
-/// An overload of a name of torch's, which torch may write in Python.
-pub fn overload(op: &'static Operator, params: &[Param], takes_out: bool, with_dim: bool, in_python: bool) -> Overload {
+/// An overload of a name of torch's. `method_in_python` is given if torch writes it in Python, as a method or a function.
+pub fn overload(
+    op: &'static Operator,
+    params: &[Param],
+    takes_out: bool,
+    with_dim: bool,
+    method_in_python: Option<bool>,
+) -> Overload {
     let (takes_pairs, needs_tensor) = (inside::takes_pairs(op), signatures::needs_tensor(op, params));
-    Overload::new(op, params, takes_out, with_dim).in_python(in_python).refusing(takes_pairs, needs_tensor)
+    let overload = Overload::new(op, params, takes_out, with_dim).refusing(takes_pairs, needs_tensor);
+    match method_in_python {
+        Some(is_method) => overload.in_python(is_method),
+        None => overload,
+    }
 }
 
 /// Why a call was not bound to an overload.
@@ -89,7 +99,7 @@ pub fn bind<'a, 'py>(
 ) -> Result<Option<Object<'a, 'py>>, BindError> {
     let schema = overload.op.schema();
     let given = call.given();
-    let variadic = variadic(schema, call)?;
+    let variadic = variadic(overload, call)?;
     if given > overload.positional() && variadic.is_none() {
         return Err(BindError::Mismatch);
     }
@@ -145,7 +155,7 @@ pub fn bind<'a, 'py>(
     if overload.needs_tensor && args.values.iter().all(|value| value.as_tensor().is_none()) {
         return Err(BindError::Mismatch);
     }
-    if out.is_some() && signatures::lacks_out(args) {
+    if signatures::is_mixed(args) || out.is_some() && signatures::lacks_out(args) {
         return Err(BindError::Mismatch);
     }
     if let Some(error) = too_wide {
@@ -168,8 +178,11 @@ pub fn bind<'a, 'py>(
 fn too_wide_for(overload: &Overload, param: &Param, object: &Bound<'_, PyAny>) -> Option<PyErr> {
     let flat_name = overload.op.flat_name();
     let name = if overload.in_python { inside::inner(&flat_name, param.name) } else { &flat_name };
+    if flat_name == "split" && param.kind == Kind::Ints {
+        return unpacking("split_with_sizes", "split_sizes", &items_of(object)).map(PyTypeError::new_err);
+    }
     let items = match items_of(object) {
-        items if items.is_empty() && overload.takes_pairs => vec![object.clone()],
+        items if items.is_empty() && overload.takes_pairs && !name.starts_with("adaptive") => vec![object.clone()],
         items => items,
     };
     let is_list = matches!(param.kind, Kind::Ints | Kind::IntOrInts);
@@ -179,13 +192,19 @@ fn too_wide_for(overload: &Overload, param: &Param, object: &Bound<'_, PyAny>) -
 /// `x.view(2, 3)`, `meshgrid(a, b)`: separate numbers or tensors that together are the last positional parameter, a
 /// list of them.
 #[inline]
-fn variadic(schema: &Schema, call: &Call) -> Result<Option<(usize, Value<'static>)>, BindError> {
+fn variadic(overload: &Overload, call: &Call) -> Result<Option<(usize, Value<'static>)>, BindError> {
+    let schema = overload.op.schema();
     let last = schema.positional.checked_sub(1).filter(|last| call.given() >= *last);
     let Some(last) = last.filter(|_| schema.takes_variadic(call.receiver.is_some())) else { return Ok(None) };
     let param = &schema.params[last];
     let value = match param.kind {
         Kind::Ints if call.given() == last => None,
-        Kind::Tensors if !param.separate && call.keywords().next().is_some() && call.given() == last => None,
+        // Python's `*tensors` has no name, so that it is empty here.
+        Kind::Tensors
+            if !overload.in_python && !param.separate && call.keywords().next().is_some() && call.given() == last =>
+        {
+            None
+        }
         Kind::Ints => read_variadic_ints(last, call).map(Value::Ints),
         Kind::Tensors => read_variadic_tensors(last, call).map(Value::Tensors),
         _ => None,

@@ -6,9 +6,10 @@ use std::cmp::Reverse;
 use pyo3::Borrowed;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
 use rushlight_dispatch::signature::Kind;
 
-use super::call::{Call, Overload, says, shown};
+use super::call::{Call, Overload, says};
 use super::inside;
 use super::messages::{items_of, takes_fewer, twice, unexpected, wrong_item};
 use super::refusal::first_wrong;
@@ -122,7 +123,7 @@ fn counted(name: &str, overload: &Overload, expected: &[Expected], call: &Call) 
     for (keyword, _) in call.keywords() {
         match overload.place(keyword) {
             Some(place) if !is_variadic && is_filled[place] && !params[place].keyword_only => {
-                return Some(twice(&name, shown(&params[place])));
+                return Some(twice(&name, overload.name_of(place)));
             }
             Some(place) => is_filled[place] = true,
             None if overload.takes_out && says(keyword, c"out") => {}
@@ -140,7 +141,7 @@ fn counted(name: &str, overload: &Overload, expected: &[Expected], call: &Call) 
         let lacks = |place: &usize| {
             !is_filled[*place] && params[*place].default.is_none() && params[*place].keyword_only == keyword_only
         };
-        (0..params.len()).filter(lacks).map(|place| format!("'{}'", shown(&params[place]))).collect()
+        (0..params.len()).filter(lacks).map(|place| format!("'{}'", overload.name_of(place))).collect()
     };
     let (what, names) = match missing(false) {
         names if names.is_empty() => ("keyword-only", missing(true)),
@@ -166,7 +167,12 @@ fn not_tensors(name: &str, expected: &[Expected], call: &Call) -> Option<String>
         return Some(format!("expected Tensor as element {bad} in argument 0, but got {kind}"));
     }
     let items = match &positional[..] {
-        [single] if name.starts_with("atleast") || name == "meshgrid" => items_of(single),
+        [single]
+            if name.starts_with("atleast")
+                || name == "meshgrid" && (single.is_instance_of::<PyTuple>() || single.is_instance_of::<PyList>()) =>
+        {
+            items_of(single)
+        }
         _ => positional.clone(),
     };
     wrong_item(&items, name, expected.first()?, Some(1))

@@ -3,6 +3,7 @@
 
 use rushlight_dispatch::operator::{Args, Operator};
 use rushlight_dispatch::signature::{Kind, Param, Returns};
+use rushlight_dispatch::value::Value;
 
 use super::call::{Overload, shown};
 
@@ -234,6 +235,19 @@ pub(super) fn lacks_out(args: &Args) -> bool {
     let found = TENSORS_WITH_OUT.iter().find(|(name, _)| *name == args.op.name);
     let is_number = |place: &usize| args.values.get(*place).is_some_and(|value| value.as_tensor().is_none());
     found.is_some_and(|(_, places)| places.iter().any(is_number))
+}
+
+/// Whether a call mixes tensors and numbers where torch has one form for either: the limits of `clamp`, of which tensors without
+/// dimensions count as numbers, and the operands of `isin`, one of which must be a tensor.
+pub(super) fn is_mixed(args: &Args) -> bool {
+    let is_number = |place: usize| matches!(args.values.get(place), Some(Value::Scalar(_)));
+    let has_dims =
+        |place: usize| args.values.get(place).and_then(Value::as_tensor).is_some_and(|tensor| tensor.rank() > 0);
+    match args.op.python_name() {
+        "clamp" => [(1, 2), (2, 1)].iter().any(|&(number, tensor)| is_number(number) && has_dims(tensor)),
+        "isin" => is_number(0) && is_number(1),
+        _ => false,
+    }
 }
 
 /// Whether one of several operands has to be a tensor.

@@ -72,8 +72,16 @@ impl ConvParams {
     ) -> Result<ConvParams> {
         use CONV1D::*;
 
-        let (input, weight) = (args.tensor(INPUT)?, args.tensor(WEIGHT)?);
-        let name = args.op.python_name();
+        let (input, weight, bias) = (args.tensor(INPUT)?, args.tensor(WEIGHT)?, args.optional_tensor(BIAS));
+        let (name, word) = (args.op.python_name(), args.optional_str(padding));
+        if let Some(bias) = bias.filter(|bias| !transposed && word.is_none() && bias.dtype() != input.dtype()) {
+            return Err(Error::runtime(format!(
+                "Input type ({}) and bias type ({}) should be the same",
+                input.dtype().c_name(),
+                bias.dtype().c_name()
+            ))
+            .hint("Convert one of them: x.to(weight.dtype)."));
+        }
         let rank = input.rank();
         if rank != dims + 1 && rank != dims + 2 {
             return Err(Error::runtime(format!(
@@ -85,11 +93,15 @@ impl ConvParams {
         }
         let batched = rank == dims + 2;
         let input = if batched { input.clone() } else { op!(crate::view::squeeze::UNSQUEEZE, input, 0i64)? };
+        if let Some(word) = word.filter(|word| !matches!(*word, "valid" | "same")) {
+            return Err(Error::runtime(format!("Invalid padding string: '{word}'"))
+                .hint("padding must be 'same', 'valid' or a number for each spatial dimension."));
+        }
         if weight.rank() < 3 {
             return Err(Error::runtime("weight should have at least three dimensions"));
         }
         if weight.rank() != dims + 2 {
-            let is_same = args.optional_str(padding) == Some("same");
+            let is_same = word == Some("same");
             let stride = spread(args, stride, dims, "stride")?;
             if !is_same && dims > 1 {
                 return Err(misfit("stride", &stride, weight.rank() - 2));
@@ -104,21 +116,9 @@ impl ConvParams {
                 Shape(input.sizes())
             )));
         }
-        check_dtypes(&input, weight, args.optional_tensor(BIAS), args.int(groups)?)?;
         let stride = spread(args, stride, dims, "stride")?;
         let dilation = spread(args, dilation, dims, "dilation")?;
-        if !ACCEPTED.has(input.dtype()) {
-            let kernel = match (transposed, dims) {
-                (true, 3) => "slow_conv_transpose3d_out_cpu",
-                (true, _) => "slow_conv_transpose2d_out_cpu",
-                (false, _) if dilation.iter().any(|&step| step != 1) => "slow_conv_dilated<>",
-                (false, 3) if weight.sizes()[2..].iter().all(|&size| size == 1) => "slow_conv3d_cpu",
-                (false, 3) => "compute_columns3d",
-                (false, _) => "slow_conv2d_cpu",
-            };
-            return Err(Error::unsupported(kernel, input.dtype()));
-        }
-        let padding = match args.optional_str(padding) {
+        let padding = match word {
             Some(word) => padding_of_word(word, weight, &stride, &dilation)?,
             None => {
                 let sides = spread(args, padding, dims, "padding")?;
@@ -129,7 +129,6 @@ impl ConvParams {
         for (least, what, name, found) in [
             (0, "negative padding", "padding", &padding[..dims]),
             (1, "non-positive stride", "stride", &stride[..]),
-            (1, "non-positive dilation", "dilation", &dilation[..]),
             (1, "non-positive groups", "groups", &[groups][..]),
         ] {
             if found.iter().any(|&n| n < least) {
@@ -137,9 +136,15 @@ impl ConvParams {
                 return Err(told.hint(format!("{name} is {}; it must be at least {least}.", Shape(&to_dims(found)))));
             }
         }
+        if dilation.iter().any(|&step| step < 0) {
+            return Err(Error::runtime("dilation should be greater than zero"));
+        }
         let most = i64::MAX / 2;
         let params = ConvParams { input, batched, stride, padding, dilation, groups };
-        params.check_channels(weight, args.optional_tensor(BIAS), transposed)?;
+        params.check_channels(weight, bias, transposed)?;
+        if params.dilation.contains(&0) {
+            return Err(Error::runtime("non-positive dilation is not supported"));
+        }
         if let Some(dim) = params.padding[..dims].iter().position(|&side| side > most) {
             return Err(Error::runtime(format!(
                 "Given padding={} at dimension {dim} , expected padding to be at most {most}",
@@ -165,9 +170,13 @@ impl ConvParams {
         let words = if transposed { "transposed=1".to_string() } else { format!("groups={groups}") };
         let channels = if transposed { own[0] } else { own[1] * groups };
         if self.input.sizes()[1] != channels {
+            // torch has added the odd elements of `padding="same"` to the input.
+            let mut padded = self.input.sizes().clone();
+            let n = padded.len() - 2;
+            (0..n).for_each(|dim| padded[2 + dim] += (self.padding[n + dim] - self.padding[dim]) as isize);
             return Err(Error::runtime(format!(
                 "Given {words}, weight of size {shape}, expected input{} to have {channels} channels, but got {} channels instead",
-                Shape(self.input.sizes()),
+                Shape(&padded),
                 self.input.sizes()[1]
             ))
             .shapes([self.input.sizes().as_slice(), own.as_slice()]));
@@ -282,35 +291,47 @@ fn narrow(size: i128) -> Result<i64> {
     i64::try_from(size).map_err(|_| too_many())
 }
 
-fn check_dtypes(input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, groups: i64) -> Result<()> {
-    let convert = "Convert one of them: x.to(weight.dtype).";
-    match bias {
-        Some(bias) if bias.dtype() != input.dtype() => Err(Error::runtime(format!(
-            "Input type ({}) and bias type ({}) should be the same",
-            input.dtype().c_name(),
-            bias.dtype().c_name()
-        ))
-        .hint(convert)),
-        _ if input.dtype() != weight.dtype()
-            && (is_with_library(input, weight, groups) || input.dtype().is_complex()) =>
-        {
-            let (own, other) = (class_name(input.dtype()), class_name(weight.dtype()));
-            let end = if input.dtype().is_complex() {
-                ""
-            } else {
-                " or input should be a MKLDNN tensor and weight is a dense tensor"
-            };
-            Err(Error::runtime(format!("Input type ({own}) and weight type ({other}) should be the same{end}"))
-                .hint(convert))
-        }
-        _ if input.dtype() != weight.dtype() => Err(Error::runtime(format!(
-            "expected scalar type {} but found {}",
-            input.dtype().display_name(),
-            weight.dtype().display_name()
-        ))
-        .hint(convert)),
-        _ => Ok(()),
+/// The dtypes, which torch compares after all sizes, and the bias in the input's dtype.
+fn check_dtypes(
+    params: &ConvParams,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    transposed: bool,
+) -> Result<Option<Tensor>> {
+    let (input, convert) = (&params.input, "Convert one of them: x.to(weight.dtype).");
+    if !ACCEPTED.has(input.dtype()) {
+        let kernel = match (transposed, input.rank() - 2) {
+            (true, 3) => "slow_conv_transpose3d_out_cpu",
+            (true, _) => "slow_conv_transpose2d_out_cpu",
+            (false, _) if params.dilation.iter().any(|&step| step != 1) => "slow_conv_dilated<>",
+            (false, 3) if weight.sizes()[2..].iter().all(|&size| size == 1) => "slow_conv3d_cpu",
+            (false, 3) => "compute_columns3d",
+            (false, _) => "slow_conv2d_cpu",
+        };
+        return Err(Error::unsupported(kernel, input.dtype()));
     }
+    let in_library = is_with_library(input, weight, params.groups);
+    for (what, other) in [("weight", Some(weight)), ("bias", bias)] {
+        let Some(other) = other.filter(|other| other.dtype() != input.dtype()) else { continue };
+        if in_library || input.dtype().is_complex() {
+            let [own, theirs] = [input, other].map(|tensor| tensor.dtype().class_name(tensor.device()));
+            let end = match input.dtype().is_complex() {
+                true => String::new(),
+                false => format!(" or input should be a MKLDNN tensor and {what} is a dense tensor"),
+            };
+            let sentence = format!("Input type ({own}) and {what} type ({theirs}) should be the same{end}");
+            return Err(Error::runtime(sentence).hint(convert));
+        }
+        if what == "weight" || transposed {
+            return Err(Error::runtime(format!(
+                "expected scalar type {} but found {}",
+                input.dtype().display_name(),
+                other.dtype().display_name()
+            ))
+            .hint(convert));
+        }
+    }
+    bias.map(|bias| crate::convert::to_dtype(bias, input.dtype())).transpose()
 }
 
 /// Whether torch convolves with another library, which says differently that the dtypes do not match: in float32 only if
@@ -329,37 +350,24 @@ fn is_with_library(input: &Tensor, weight: &Tensor, groups: i64) -> bool {
     }
 }
 
-/// torch's name for the class of a dtype's tensors on the CPU.
-fn class_name(dtype: DType) -> String {
-    match dtype {
-        DType::BF16 | DType::Bool => format!("CPU{}Type", dtype.display_name()),
-        dtype if dtype.is_complex() => format!("CPU{}Type", dtype.display_name()),
-        dtype => format!("torch.{}Tensor", dtype.display_name()),
-    }
-}
-
 /// The padding for `"valid"` (none) and `"same"` (as many outputs as inputs; an odd element goes behind).
 fn padding_of_word(word: &str, weight: &Tensor, stride: &[i64], dilation: &[i64]) -> Result<Ints> {
     let kernel = &weight.sizes()[2..];
-    match word {
-        "valid" => Ok(Ints::from_elem(0, 2 * kernel.len())),
-        "same" if stride.iter().any(|&step| step != 1) => {
-            Err(Error::runtime("padding='same' is not supported for strided convolutions"))
-        }
-        "same" => {
-            let totals = (0..kernel.len()).map(|dim| narrow(window::reach(kernel[dim] as i64, dilation[dim])));
-            let totals: SmallVec<[i64; 3]> = totals.collect::<Result<_>>()?;
-            if totals.iter().any(|total| total % 2 != 0) {
-                warn_once!(
-                    "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created"
-                )?;
-            }
-            let before = totals.iter().map(|total| total / 2);
-            Ok(before.chain(totals.iter().map(|total| total - total / 2)).collect())
-        }
-        _ => Err(Error::runtime(format!("Invalid padding string: '{word}'"))
-            .hint("padding must be 'same', 'valid' or a number for each spatial dimension.")),
+    if word == "valid" {
+        return Ok(Ints::from_elem(0, 2 * kernel.len()));
     }
+    if stride.iter().any(|&step| step != 1) {
+        return Err(Error::runtime("padding='same' is not supported for strided convolutions"));
+    }
+    let totals = (0..kernel.len()).map(|dim| narrow(window::reach(kernel[dim] as i64, dilation[dim])));
+    let totals: SmallVec<[i64; 3]> = totals.collect::<Result<_>>()?;
+    if totals.iter().any(|total| total % 2 != 0) {
+        warn_once!(
+            "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created"
+        )?;
+    }
+    let before = totals.iter().map(|total| total / 2);
+    Ok(before.chain(totals.iter().map(|total| total - total / 2)).collect())
 }
 
 fn convolution(args: &Args, dims: usize) -> Result<Output> {
@@ -368,8 +376,9 @@ fn convolution(args: &Args, dims: usize) -> Result<Output> {
     let params = ConvParams::read(args, dims, FORWARD, false)?;
     let weight = args.tensor(WEIGHT)?;
     params.check_fits(weight)?;
+    let bias = check_dtypes(&params, weight, args.optional_tensor(BIAS), false)?;
     params.check_elements(weight, false)?;
-    let bias = args.optional_tensor(BIAS);
+    let bias = bias.as_ref();
     if params.input.sizes()[1] == 0 {
         return params.without_channels(weight, bias);
     }
@@ -439,6 +448,7 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
         params.padding[dims + dim] = narrow(behind)?;
         size.push(narrow(own[dim])?);
     }
+    let bias = check_dtypes(&params, weight, args.optional_tensor(BIAS), true)?;
     params.check_elements(weight, true)?;
     let result = CONV_INPUT.tensor([
         (&params.input).into(),
@@ -448,7 +458,7 @@ fn transposed(args: &Args, dims: usize) -> Result<Output> {
         params.padding.clone().into(),
         params.dilation.clone().into(),
         params.groups.into(),
-        args.optional_tensor(BIAS).into(),
+        bias.as_ref().into(),
     ])?;
     params.finish(result)
 }

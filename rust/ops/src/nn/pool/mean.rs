@@ -300,6 +300,7 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
         }
         _ => return Err(Error::runtime(format!("adaptive_avg_pool{dims}d: output_size must be {dims}"))),
     };
+    super::check_listed(wanted, rank)?;
     // torch computes means over whole images with `mean`, also of other dtypes and ranks, and of nothing.
     let whole = output.iter().all(|&n| n == 1);
     if whole && (dims > 1 || rank == 2 || rank == 3) {
@@ -330,10 +331,6 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
             "{name}: elements of output_size must be greater than or equal to 0 but received {{{shown}}}"
         )));
     }
-    if !input.dtype().is_floating() {
-        let kernel = if dims == 3 { "adaptive_avg_pool3d_cpu" } else { &name };
-        return Err(Error::unsupported(kernel, input.dtype()));
-    }
     let sizes = shown(input, dims);
     if let Some(at) = (0..dims).find(|dim| input.sizes()[rank - dims + dim] == 0) {
         return Err(Error::runtime(format!(
@@ -341,6 +338,10 @@ fn adaptive_avg_pool(args: &Args, dims: usize) -> Result<Output> {
             Shape(&sizes),
             sizes.len() - dims + at
         )));
+    }
+    if !input.dtype().is_floating() {
+        let kernel = if dims == 3 { "adaptive_avg_pool3d_cpu" } else { &name };
+        return Err(Error::unsupported(kernel, input.dtype()));
     }
     let count = output.iter().fold(0i64, |sum, &n| sum.saturating_add(n));
     rushlight_core::alloc::list::<[Window; 2]>(count as usize)?;

@@ -204,6 +204,14 @@ fn by_axis(letter: &str, values: &[i64]) -> String {
     each.join(" ")
 }
 
+/// Returns torch's error for sizes in a list where the input has not more dimensions: it might have to fill in a size.
+fn check_listed(wanted: &[i64], rank: usize) -> Result<()> {
+    if wanted.len() > 1 && rank <= wanted.len() {
+        return Err(Error::value(format!("Input dimension should be at least {}", wanted.len() + 1)));
+    }
+    Ok(())
+}
+
 /// Sizes in the format of messages; a sequence is an image of height one.
 fn shown(input: &Tensor, dims: usize) -> Dims {
     let mut sizes = input.sizes().clone();
@@ -216,10 +224,11 @@ fn shown(input: &Tensor, dims: usize) -> Dims {
 #[cold]
 fn wrong_rank(args: &Args, rank: usize, dims: usize) -> Error {
     // For means over images torch accesses the third dimension from the end first.
-    if let Err(error) = wrap_dim(-3, rank)
-        && args.op.name == "avg_pool2d"
-    {
-        return error;
+    if args.op.name == "avg_pool2d" {
+        return match (wrap_dim(-3, rank), args.tensor(Arg::FIRST)) {
+            (Err(error), _) | (_, Err(error)) => error,
+            (Ok(_), Ok(input)) => empty_input(args, input, dims),
+        };
     }
     Error::runtime(match dims {
         1 => format!(

@@ -140,6 +140,7 @@ fn adaptive_max_pool(args: &Args, dims: usize) -> Result<Output> {
             return Err(Error::runtime(text));
         }
     };
+    super::check_listed(wanted, rank)?;
     if rank != dims + 1 && rank != dims + 2 {
         return Err(Error::runtime(match dims {
             1 => format!(

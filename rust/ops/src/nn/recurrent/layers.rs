@@ -2,12 +2,14 @@
 //! together).
 
 use rushlight_autograd::Tensor;
+use rushlight_core::broadcast::broadcast;
 use rushlight_core::{DType, Device, Error, Result};
 use rushlight_dispatch::op;
 use rushlight_dispatch::operator::{
     Args, Autocast, BatchRule, DTypes, Derivative, Implementation, Operator, Tags, Variants, operator,
 };
 use rushlight_dispatch::value::{Arg, Ints, Output, Value, sizes_value};
+use rushlight_dispatch::variants::wrong_shape;
 
 use super::gates::{GRU_GATES, LSTM_GATES};
 use super::sequence::LSTM_SEQUENCE;
@@ -282,6 +284,39 @@ impl<'a> Network<'a> {
         Ok(Network { kind, weights: weights.collect(), layers, directions, dropout, lengths })
     }
 
+    fn run_layer(&self, input: &Tensor, weights: &Weights, first: &State, backwards: bool) -> Result<(Tensor, State)> {
+        let (ready, products) = Layer::new(self.kind, input, weights)?;
+        match &self.lengths {
+            None => match Layer::run_fused(weights, &products, first, backwards)? {
+                Some(found) => Ok(found),
+                None => ready.run(UNBIND.call([(&products).into()])?.into_tensors(), first.clone(), backwards),
+            },
+            Some(lengths) => {
+                let steps = SPLIT_WITH_SIZES.call([(&products).into(), lengths.clone().into()])?.into_tensors();
+                ready.run_packed(steps, first.clone(), backwards)
+            }
+        }
+    }
+
+    /// The first step as torch computes it: the input's part with its bias, the state's part with its own, and their sum in place
+    /// of the latter. A call whose operands do not fit fails here with torch's error.
+    fn in_two_parts(&self, input: &Tensor, weights: &Weights, first: &State, backwards: bool) -> Result<()> {
+        let [of_input, of_state] = weights.biases.map_or([None; 2], |biases| biases.map(Some));
+        let products = op!(LINEAR, input, weights.input, of_input)?;
+        let steps = match &self.lengths {
+            None => UNBIND.call([(&products).into()])?.into_tensors(),
+            Some(lengths) => SPLIT_WITH_SIZES.call([(&products).into(), lengths.clone().into()])?.into_tensors(),
+        };
+        let Some(step) = (if backwards { steps.last() } else { steps.first() }) else { return Ok(()) };
+        let state = first.rows(0, step.sizes().first().copied().unwrap_or(0).min(first.count()))?;
+        let own = op!(LINEAR, &state.output, weights.own, of_state)?;
+        let sizes = broadcast(own.sizes(), step.sizes())?;
+        if self.kind != Kind::Gru && sizes != *own.sizes() {
+            return Err(wrong_shape(own.sizes(), &sizes));
+        }
+        Ok(())
+    }
+
     /// The last layer's outputs, and the last states of all layers and directions.
     fn run(&self, input: &Tensor, first: &[State]) -> Result<(Tensor, Vec<State>)> {
         if first.len() < self.layers * self.directions {
@@ -297,20 +332,11 @@ impl<'a> Network<'a> {
             let mut outputs = Vec::with_capacity(self.directions);
             for direction in 0..self.directions {
                 let at = layer * self.directions + direction;
-                let (ready, products) = Layer::new(self.kind, &input, &self.weights[at])?;
-                let (output, state) = match &self.lengths {
-                    None => match Layer::run_fused(&self.weights[at], &products, &first[at], direction == 1)? {
-                        Some(found) => found,
-                        None => {
-                            let steps = UNBIND.call([(&products).into()])?.into_tensors();
-                            ready.run(steps, first[at].clone(), direction == 1)?
-                        }
-                    },
-                    Some(lengths) => {
-                        let steps = SPLIT_WITH_SIZES.call([(&products).into(), lengths.clone().into()])?.into_tensors();
-                        ready.run_packed(steps, first[at].clone(), direction == 1)?
-                    }
-                };
+                let found = self.run_layer(&input, &self.weights[at], &first[at], direction == 1);
+                let (output, state) = found.map_err(|error| {
+                    let parts = self.in_two_parts(&input, &self.weights[at], &first[at], direction == 1);
+                    parts.err().unwrap_or(error)
+                })?;
                 outputs.push(output);
                 last.push(state);
             }
