@@ -26,7 +26,7 @@ from compared import EXCLUDED, SEVERITY, Verdict, recorded
 import rushlight
 
 SCRIPT = Path(__file__).with_name("compared.py")
-#: Calls that once differed from torch, and what torch said. `test_recorded.py` makes them again.
+#: Calls that once differed from torch, and what torch said. `test_recorded_calls.py` makes them again.
 RECORD = SCRIPT.parent.parent / "data" / "recorded_calls.txt"
 #: The number of calls per process.
 COUNT = 20_000

@@ -11,7 +11,7 @@ use rushlight::Tensor;
 use rushlight_dispatch::backcompat;
 use rushlight_dispatch::backcompat::OmittedArguments;
 use rushlight_dispatch::operator::{Args, Operator};
-use rushlight_dispatch::signature::{Kind, Param, Returns, Schema};
+use rushlight_dispatch::signature::{Kind, Param, Returns};
 use rushlight_dispatch::value::{Ints, Value};
 use smallvec::SmallVec;
 
