@@ -159,6 +159,32 @@ def test_convolution_by_its_private_name():
     assert torch.equal(torch.ops.aten._convolution.deprecated(x, weight, bias, *rest), expected)
 
 
+def test_parts_of_an_operator():
+    add = torch.ops.aten.add.Tensor
+    assert add._overloadpacket is torch.ops.aten.add and (add._opname, add._overloadname) == ("add", "Tensor")
+
+
+def test_properties_that_cannot_be_read_yet_may_be_registered():
+    class Ball(torch.nn.Module):
+        @property
+        def k(self):
+            return -self.c
+
+        @property
+        def broken(self):
+            raise RuntimeError("no")
+
+    ball, one = Ball(), torch.ones(1)
+    ball.k = torch.nn.Parameter(one)
+    ball._parameters.pop("k")
+    ball.c = torch.nn.Parameter(one)
+    assert ball.k == -1 and list(ball._parameters) == ["c"]
+    with pytest.raises(KeyError, match="attribute 'k' already exists"):
+        ball.register_buffer("k", one)
+    with pytest.raises(RuntimeError, match="^no$"):
+        ball.register_parameter("broken", torch.nn.Parameter(one))
+
+
 def test_names_for_a_compiler():
     assert not is_fake(torch.ones(1)) and not isinstance(torch.ones(1), FakeTensor)
     assert dynamo_utils.is_compile_supported("cpu") is False

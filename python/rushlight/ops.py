@@ -130,6 +130,14 @@ class OpOverload:
         return self.overloadpacket._run(args, kwargs) if operator is None else operator(*args, **kwargs)
 
     @property
+    def _overloadpacket(self) -> OpOverloadPacket:
+        return self.overloadpacket
+
+    @property
+    def _opname(self) -> str:
+        return self.overloadpacket.__name__
+
+    @property
     def _operator(self) -> Any:
         """The operator of a program, or None for one of the engine."""
         return self.overloadpacket._operators.get("" if self._overloadname == "default" else self._overloadname)

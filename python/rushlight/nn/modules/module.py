@@ -197,7 +197,8 @@ class Module(_hooks.HasHooks):
             or name in self._parameters
             or name in self._buffers
             or name in self._modules
-            or hasattr(type(self), name)
+            # A property that cannot be read yet, because it needs an attribute that is set later, may be registered.
+            or (hasattr(type(self), name) and hasattr(self, name))
         ):
             raise KeyError(f"attribute '{name}' already exists")
 
