@@ -81,3 +81,16 @@ def test_versions_are_texts():
     assert TorchVersion("1.2.0") == "1.2" and not VERSION == 2.13
     with pytest.raises(TypeError):
         VERSION < 3  # noqa: B015
+
+
+def test_a_text_runs_as_python_runs_it(tmp_path):
+    (tmp_path / "beside.py").write_text("import torch; value = torch.ones(2).sum().item()")
+    text = "import sys, beside, torch; print(torch.__name__, beside.value, sys.argv, __name__, '__file__' in globals())"
+    command = [sys.executable, "-m", "rushlight", "-c", text, "a", "-b"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.stdout == "torch 2.0 ['-c', 'a', '-b'] __main__ False\n", done.stderr
+    for arguments, told in ((["-c", "x ="], "SyntaxError"), (["-c"], "usage:"), (["-c", "raise SystemExit(3)"], "")):
+        done = subprocess.run(
+            [sys.executable, "-m", "rushlight", *arguments], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == (1 if told else 3) and told in done.stderr

@@ -70,3 +70,13 @@ def test_highlighted_text():
 def test_checks_that_never_run_say_so(capsys):
     FileCheck().check("a")
     assert capsys.readouterr().out == "You have not run this instance of FileCheck!\nFileCheck checks:\n\tCHECK: a\n"
+
+
+def test_unusable_checks_are_refused():
+    for checks, error, message in (
+        (lambda: FileCheck().check_count("a", -1), TypeError, r"check_count\(\)"),
+        (lambda: FileCheck().check_regex("(").run("a"), RuntimeError, "is no regular expression"),
+        (lambda: FileCheck().run("# CHECK-FOO: a", "a"), RuntimeError, "^Could not parse check at:"),
+    ):
+        with pytest.raises(error, match=message):
+            checks()

@@ -1,12 +1,14 @@
 """``python -m rushlight script.py [arguments]`` runs a program written for torch, without changes, on rushlight.
 
+``python -m rushlight -m module`` and ``python -m rushlight -c code`` do so for a module and for a text, as ``python`` does.
+
 ``python -m rushlight inspect FILE`` shows what a file of tensors contains and what loading it would execute.
 ``python -m rushlight doctor`` shows what was found for GPUs, what is missing, and what to type.
 """
 
 import sys
 
-_USAGE = "usage: python -m rushlight (script.py | -m module) [arguments]\n       python -m rushlight inspect FILE..."
+_USAGE = "usage: python -m rushlight (script.py | -m module | -c code) [arguments]\n       python -m rushlight inspect FILE..."
 _USAGE += "\n       python -m rushlight doctor"
 
 
@@ -14,7 +16,6 @@ def _run_script(path):
     """Runs a file as Python itself does: as ``__main__``, so that child processes can import it."""
     import io
     import os
-    import types
 
     try:
         with io.open_code(path) as file:
@@ -24,12 +25,29 @@ def _run_script(path):
     except SyntaxError as error:
         _explain(error)
         raise
+    sys.path[0] = os.path.dirname(os.path.abspath(path))
+    _run(code, __file__=path)
+
+
+def _run_text(text):
+    """Runs a text as ``python -c`` does: modules are imported from the current folder, and the program has no file."""
+    try:
+        code = compile(text, "<string>", "exec")
+    except SyntaxError as error:
+        _explain(error)
+        raise
+    sys.path[0] = ""
+    _run(code)
+
+
+def _run(code, **names):
+    import types
+
     main = types.ModuleType("__main__")
-    main.__file__ = path
     main.__spec__ = None
     main.__builtins__ = __builtins__
+    main.__dict__.update(names)
     sys.modules["__main__"] = main
-    sys.path[0] = os.path.dirname(os.path.abspath(path))
     exec(code, main.__dict__)
 
 
@@ -58,9 +76,12 @@ def main():
     from rushlight import _as_torch
 
     _as_torch.install_everywhere()
-    if arguments[0] == "-m":
-        if len(arguments) < 2:
-            sys.exit(_USAGE)
+    if arguments[0] in ("-m", "-c") and len(arguments) < 2:
+        sys.exit(_USAGE)
+    if arguments[0] == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        _run_text(arguments[1])
+    elif arguments[0] == "-m":
         import runpy
 
         sys.argv = arguments[1:]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import rushlight as torch
 from rushlight._compiled import compiled
 from rushlight._loading import load
@@ -164,7 +166,9 @@ def choose_qparams_optimized(
         bit_width: the number of bits.
 
     Raises:
-        RuntimeError: ``numel`` is not a number of elements, the dtype is another one, or ``n_bins`` is negative.
+        RuntimeError: ``numel`` is not a number of elements, the dtype is another one, ``n_bins`` is negative, or
+            ``ratio`` is so large that the search would not end.
+        ValueError: the tensor has no elements.
 
     >>> torch.choose_qparams_optimized(torch.tensor([0.0, 1.0, 2.0, 3.0]), 4, 200, 0.16, 2)
     (tensor([3.]), tensor([0.]))
@@ -176,13 +180,19 @@ def choose_qparams_optimized(
         raise RuntimeError(f"expected scalar type Float but found {found}")
     if n_bins < 0:
         raise RuntimeError(f"n_bins must not be negative, but is {n_bins}")
+    if not input.numel():
+        raise ValueError("input tensor is empty and has no data")
     numbers = input.detach().reshape(-1)[: max(numel, 1)]
     low, high = numbers.min(), numbers.max()
     numbers = numbers[:numel]
     best = start, end = low, high
     step = (high - low) / n_bins
     least = loss = _change(numbers, low, high, bit_width)
-    reserve = int(n_bins * (1.0 - torch.tensor(ratio, dtype=torch.float32).item())) * step
+    kept = n_bins * (1.0 - torch.tensor(ratio, dtype=torch.float32).item())
+    if kept < -(2**31):
+        raise RuntimeError(f"ratio is too large for {n_bins} bins: {ratio}")
+    # A ratio that is no number ends the search before it begins, as in torch.
+    reserve = int(kept) * step if math.isfinite(kept) else step * math.inf
     while start + reserve < end:
         left, right = (_change(numbers, *ends, bit_width) for ends in ((start + step, end), (start, end - step)))
         if loss < left and loss < right and loss < least:

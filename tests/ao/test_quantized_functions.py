@@ -84,3 +84,17 @@ def test_ordinary_tensors_are_refused(name):
         NotImplementedError, match=f"Could not run 'aten::{name}' with arguments from the 'CPU' backend"
     ):
         getattr(torch, name)(*calls.get(name, (x, 2)))
+
+
+@pytest.mark.parametrize("ratio", [float("nan"), -float("inf"), -1.0])
+def test_a_range_is_not_searched_without_a_ratio(ratio):
+    found = torch.choose_qparams_optimized(torch.tensor([1.0, 2.0, 9.5]), 3, 20, ratio, 2)
+    assert [end.tolist() for end in found] == [[9.5], [1.0]]
+
+
+def test_a_search_for_a_range_ends_or_is_refused():
+    with pytest.raises(ValueError, match="^input tensor is empty and has no data$"):
+        torch.choose_qparams_optimized(torch.tensor([]), 0, 200, 0.16, 8)
+    for ratio in (float("inf"), 1e30):
+        with pytest.raises(RuntimeError, match="^ratio is too large for 20 bins"):
+            torch.choose_qparams_optimized(torch.tensor([1.0, 2.0]), 2, 20, ratio, 8)

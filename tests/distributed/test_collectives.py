@@ -381,8 +381,22 @@ def _refusals(rank):
         dist.gather(torch.ones(1), None, rank)
     with pytest.raises(ValueError, match="Invalid usage of tensors with different dtypes"):
         dist.all_gather([torch.ones(1), torch.ones(1).int()], torch.ones(1))
-    with pytest.raises(ValueError, match="output list of 1 tensors for 2 ranks"):
+    with pytest.raises(RuntimeError, match=r"invalid output tensor list at index 0 \(expected length 2, got 1\)"):
         dist.all_gather([torch.ones(1)], torch.ones(1))
+    # Sizes that do not fit on this rank alone leave the group as it was.
+    large, small = [torch.ones(3), torch.ones(3)], [torch.ones(2), torch.ones(2)]
+    told = rf"::{{}}: invalid tensor size at index {rank} \(expected \(2\), got \(3\)\)"
+    with pytest.raises(RuntimeError, match=told.format("allgather")):
+        dist.all_gather(large, small[0])
+    with pytest.raises(RuntimeError, match=told.format("reduce_scatter")):
+        dist.reduce_scatter(small[0], large)
+    with pytest.raises(RuntimeError, match=told.format("gather")):
+        dist.gather(small[0], large, rank)
+    with pytest.raises(RuntimeError, match=told.format("scatter")):
+        dist.scatter(small[0], large, rank)
+    with pytest.raises(RuntimeError, match="alltoall: input and output tensors must have the same size"):
+        dist.all_to_all(large, small)
+    assert (dist.all_gather(large, torch.zeros(3)), large[rank].tolist()) == (None, [0, 0, 0])
     with pytest.raises(ValueError, match="output tensor size must be equal to world_size times input tensor size"):
         dist.all_gather_into_tensor(torch.ones(3), torch.ones(1))
     with pytest.raises(RuntimeError, match="does not divide equally across group size"):

@@ -97,6 +97,16 @@ def test_bro_7_composed_functions_say_it_too():
     composed = "clamp complex dist float_power isclose ldexp max min normal polar rsub where"
     silent = [name for name in composed.split() if "roadcast" not in getattr(torch, name).__doc__]
     assert not silent
+    functions = (torch.allclose, torch.addmv, torch.cdist, torch.cross, torch.linalg.solve, nn.functional.mse_loss)
+    assert not [function.__name__ for function in functions if "roadcast" not in function.__doc__]
+    # Each of them does.
+    assert torch.allclose(torch.ones(2, 3), torch.ones(3))
+    assert torch.addmv(torch.ones(1), torch.ones(2, 3), torch.ones(3)).tolist() == [4, 4]
+    assert torch.cdist(torch.ones(2, 1, 4, 3), torch.ones(5, 4, 3)).shape == (2, 5, 4, 4)
+    assert torch.cross(torch.ones(2, 3), torch.ones(1, 3), dim=1).shape == (2, 3)
+    assert torch.linalg.solve(torch.eye(2).expand(3, 1, 2, 2), torch.ones(4, 2, 1)).shape == (3, 4, 2, 1)
+    with pytest.warns(UserWarning, match="target size"):
+        assert nn.functional.mse_loss(torch.ones(2, 3), torch.ones(3)).item() == 0
 
 
 def test_bro_8_the_readers_example():

@@ -235,15 +235,47 @@ def all_gather(tensor_list, tensor, group=None, async_op=False):
         return warn_not_in_group("all_gather")
     group = resolve(group)
     _check_count(group, tensor_list, "all_gather", "output")
+    _check_own_size(group, "allgather", tensor_list, tensor)
     if any(one.numel() != tensor.numel() for one in tensor_list):
         # Each rank sends its part to every other one, so that parts may have different sizes.
         return call(group, "all_to_all", [tensor] * group.size(), tensor_list, async_op=async_op)
     return call(group, "all_gather", [tensor], tensor_list, async_op=async_op)
 
 
+def _check_exchange(group, inputs, outputs):
+    """What this rank sends to itself has the size of what it receives from itself."""
+    if inputs[group.rank()].numel() != outputs[group.rank()].numel():
+        raise RuntimeError("ProcessGroupGloo::alltoall: input and output tensors must have the same size")
+
+
+#: torch's sentences about lists that have not one tensor for each rank.
+_COUNTED = {
+    "all_gather": "ProcessGroupGloo::allgather: invalid output tensor list at index 0 (expected length {1}, got {0})",
+    "gather": "ProcessGroupGloo::gather: Incorrect output list size {0}. Output list size should be {1}, same as size of "
+    "the process group.",
+    "scatter": "ProcessGroupGloo::scatter: Incorrect input list size {0}. Input list size should be {1}, same as size of "
+    "the process group.",
+    "reduce_scatter": "invalid input tensor list size, must be world size",
+    "all_to_all": "ProcessGroupGloo::alltoall: {2} tensor list size {0} does not match world size {1}",
+}
+
+
 def _check_count(group, tensors, name, what):
     if len(tensors) != group.size():
-        raise ValueError(f"{name}: {what} list of {len(tensors)} tensors for {group.size()} ranks")
+        raise RuntimeError(
+            _COUNTED[name].format(len(tensors), group.size(), what)
+            + f"\n{name}: {what} list of {len(tensors)} tensors for {group.size()} ranks"
+        )
+
+
+def _check_own_size(group, name, tensors, tensor):
+    """This rank's tensor of a list has as many elements as its part: an error here leaves the group as it was."""
+    own = tensors[group.rank()]
+    if own.numel() != tensor.numel():
+        wanted, got = (", ".join(map(str, shape)) for shape in (tensor.shape, own.shape))
+        raise RuntimeError(
+            f"ProcessGroupGloo::{name}: invalid tensor size at index {group.rank()} (expected ({wanted}), got ({got}))"
+        )
 
 
 def _chunks(tensor, count, name):
@@ -334,6 +366,8 @@ def gather(tensor, gather_list=None, dst=None, group=None, async_op=False, group
     group = resolve(group)
     root = group_rank(group, dst, group_dst, 0)
     _check_list_of_root(group, root, gather_list, "gather", "output", "destination")
+    if gather_list:
+        _check_own_size(group, "gather", gather_list, tensor)
     return call(group, "gather", [tensor], gather_list, root, async_op=async_op)
 
 
@@ -357,6 +391,8 @@ def scatter(tensor, scatter_list=None, src=None, group=None, async_op=False, gro
     group = resolve(group)
     root = group_rank(group, src, group_src, 0)
     _check_list_of_root(group, root, scatter_list, "scatter", "input", "source")
+    if scatter_list:
+        _check_own_size(group, "scatter", scatter_list, tensor)
     return call(group, "scatter", scatter_list, [tensor], root, async_op=async_op)
 
 
@@ -369,6 +405,7 @@ def reduce_scatter(output, input_list, op=ReduceOp.SUM, group=None, async_op=Fal
         return warn_not_in_group("reduce_scatter")
     group = resolve(group)
     _check_count(group, input_list, "reduce_scatter", "input")
+    _check_own_size(group, "reduce_scatter", input_list, output)
     return _reduce_scatter(group, output, input_list, op, async_op)
 
 
@@ -408,6 +445,7 @@ def all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False
     group = resolve(group)
     _check_count(group, input_tensor_list, "all_to_all", "input")
     _check_count(group, output_tensor_list, "all_to_all", "output")
+    _check_exchange(group, input_tensor_list, output_tensor_list)
     return call(group, "all_to_all", input_tensor_list, output_tensor_list, async_op=async_op)
 
 
@@ -430,6 +468,7 @@ def all_to_all_single(output, input, output_split_sizes=None, input_split_sizes=
     into = Outputs([output])
     inputs = _parts(packed, input_split_sizes, group.size())
     outputs = _parts(into.packed[0], output_split_sizes, group.size())
+    _check_exchange(group, inputs, outputs)
     return call(group, "all_to_all", inputs, outputs, async_op=async_op, finish=into.finish)
 
 

@@ -50,6 +50,8 @@ class FileCheck:
     def _add(self, kind: str | None, text: str, count: int = 1) -> Self:
         if not isinstance(text, str):
             raise TypeError(f"a check is a string, not {type(text).__name__}")
+        if count < 0:
+            raise TypeError(f"check_count(): the count is not negative, but here it is {count}")
         if kind == "COUNT" and count == 0:
             raise RuntimeError("Count == 0 && !exactly doesn't do anything")
         self._checks.append(_Check(kind, text, count))
@@ -100,7 +102,7 @@ class FileCheck:
             text = test_file
             for kind, count, told in _COMMENT.findall(checks_file):
                 if (kind or None) not in _KINDS:
-                    raise RuntimeError(f"Unknown check: CHECK-{kind}")
+                    raise RuntimeError(f"Could not parse check at:\nCHECK-{kind}: {told}\nCheck for bad input.")
                 self._add(kind or None, told.strip(), int(count or 1))
         if not self._checks:
             raise RuntimeError("No checks have been added to this instance ofFilecheck! Check for bad input.")
@@ -153,7 +155,10 @@ class FileCheck:
 
     def _find(self, text: str, check: _Check, place: int) -> tuple[int, int]:
         if check.kind == "REGEX":
-            match = re.compile(check.text).search(text, place)
+            try:
+                match = re.compile(check.text).search(text, place)
+            except re.error as error:
+                raise RuntimeError(f"{check.text!r} is no regular expression: {error}") from None
             if match is not None:
                 return match.span()
         elif (start := text.find(check.text, place)) >= 0:

@@ -162,7 +162,7 @@ pub static ADDMV: Operator = Operator {
     name: "addmv",
     variants: Variants::ALL.union(Variants::INPLACE_FUNCTION),
     signature: "(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-    doc: "The product of a matrix with a vector, added to another vector.
+    doc: "The product of a matrix with a vector, added to another vector, which broadcasts to the product's shape.
 
     out = beta * self + alpha * (mat @ vec)
 

@@ -58,7 +58,7 @@ pub static SOLVE: Operator = Operator {
     signature: "(Tensor A, Tensor B, *, bool left=True) -> Tensor",
     doc: "The solution `X` of `A @ X = B` for square matrices, or of `X @ A = B` if `left` is false.
 
-`B` may be a vector, or a batch of vectors with the matrices' batch sizes.
+`B` may be a vector, or a batch of vectors with the matrices' batch sizes. Batch dimensions broadcast together otherwise.
 
     >>> torch.linalg.solve(torch.tensor([[2., 0.], [0., 4.]]), torch.tensor([2., 8.]))
     tensor([1., 2.])",

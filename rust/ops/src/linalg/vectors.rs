@@ -50,7 +50,7 @@ pub static CROSS_OLD: Operator = Operator {
     node: "LinalgCrossBackward0",
     variants: Variants::BOTH.union(Variants::OUT),
     signature: "(Tensor self, Tensor other, int? dim=None) -> Tensor",
-    doc: "The cross product along `dim`, by default the first dimension of size three.
+    doc: "The cross product along `dim`, by default the first dimension of size three. `input` and `other` broadcast together.
 
     >>> torch.cross(torch.tensor([1, 0, 0]), torch.tensor([0, 1, 0]), dim=0)
     tensor([0, 0, 1])",

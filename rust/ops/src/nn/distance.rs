@@ -157,7 +157,7 @@ pub static CDIST: Operator = Operator {
     node: "CdistBackward0",
     variants: Variants::FUNCTION,
     signature: "(Tensor x1, Tensor x2, float p=2.0, str compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
-    doc: "The distances between each vector of `x1` (its rows) and each of `x2`.
+    doc: "The distances between each vector of `x1` (its rows) and each of `x2`. The dimensions before the last two broadcast.
 
     >>> torch.cdist(torch.tensor([[0., 0.], [3., 4.]]), torch.tensor([[0., 0.]]))
     tensor([[0.],

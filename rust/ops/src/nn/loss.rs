@@ -29,6 +29,8 @@ pub static MSE_LOSS: Operator = Operator {
     doc:
         "The squared differences, as mean, sum or (`\"none\"`) each; weighted by `weight`, which has the input's shape.
 
+`input` and `target` broadcast together, with a warning if their shapes differ.
+
     >>> torch.nn.functional.mse_loss(torch.tensor([1., 2.]), torch.tensor([0., 4.]))
     tensor(2.5000)",
     dtypes: DTypes::FLOATS,

@@ -12,7 +12,7 @@ use crate::reduce::all_any::ALL;
 pub static ALLCLOSE: Operator = Operator {
     name: "allclose",
     signature: "(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
-    doc: "Whether all elements are equal up to a tolerance.
+    doc: "Whether all elements are equal up to a tolerance. `input` and `other` broadcast together.
 
     abs(self - other) <= atol + rtol * abs(other)
 
