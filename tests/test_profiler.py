@@ -224,6 +224,14 @@ def test_traces_of_tensorboard(tmp_path):
     assert json.loads(file.read_text())["traceEvents"]
 
 
+def test_work_of_gpus_alone_needs_a_gpu():
+    with pytest.raises(AssertionError, match="only with Kineto"):
+        torch.autograd.profiler.profile(use_cpu=False)
+    if not torch.cuda.is_available():
+        with pytest.raises(AssertionError, match="No activities specified for the profiler"), pytest.warns(UserWarning):
+            torch.autograd.profiler.profile(use_cpu=False, use_kineto=True, use_cuda=True)
+
+
 @pytest.mark.parametrize("activities", [[], [3]])
 def test_activities_that_are_none(activities):
     with pytest.raises(AssertionError, match="No valid profiler activities found"):

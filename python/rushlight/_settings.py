@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import rushlight as torch
 from rushlight import _C
 
@@ -170,22 +172,32 @@ def get_float32_matmul_precision() -> str:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Accepted; on the CPU, float32 matrix products always have full precision.
+    """Sets whether products of float32 on a GPU may round their operands to TF32: with ``"high"`` and ``"medium"``.
+
+    On the CPU, and without cuBLASLt, they always have full precision. Another word is ignored with a warning, as in torch.
 
     Args:
         precision: ``"highest"``, ``"high"`` or ``"medium"``.
 
     Raises:
-        ValueError: the precision is not one of these.
+        RuntimeError: the precision is not a string.
 
     >>> torch.set_float32_matmul_precision("high")
     >>> torch.get_float32_matmul_precision()
     'high'
     >>> torch.set_float32_matmul_precision("highest")
     """
+    if not isinstance(precision, str):
+        raise RuntimeError(f"set_float32_matmul_precision expects a str, but got {type(precision).__name__}")
     if precision not in ("highest", "high", "medium"):
-        raise ValueError(f"{precision} is not a valid precision: 'highest', 'high' or 'medium'")
+        warnings.warn(
+            f"{precision} is not one of 'highest', 'high', or 'medium'; the current"
+            "setFloat32MatmulPrecision call has no effect.",
+            stacklevel=2,
+        )
+        return
     _strict["matmul"] = precision
+    _C._cuda_allow_tf32(precision != "highest")
 
 
 def manual_seed(seed: int) -> _C.Generator:

@@ -57,7 +57,8 @@ def test_lists_that_the_host_makes_are_taken_to_the_device():
                 torch.manual_seed(0)
                 results.append([one.detach().cpu() for one in call(device)])
             for one, other in zip(*results, strict=True):
-                torch.testing.assert_close(one, other)
+                # A chain of products, each rounded in the order of its device.
+                torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
         def exponential(device):
             a = (torch.randn(3, 3) * 2).to(device).requires_grad_()
@@ -96,5 +97,19 @@ def test_lists_that_the_host_makes_are_taken_to_the_device():
         both(ctc)
         both(labels)
         both(fills)
+        """
+    )
+
+
+def test_complex_numbers_in_half_precision_are_converted():
+    run(
+        """
+        x = torch.tensor([1 + 2j, -70000 + 1e-7j, float("nan")], dtype=torch.complex64)
+        half = x.cuda().to(torch.complex32)
+        assert str(half.cpu()) == str(x.to(torch.complex32))
+        for dtype in (torch.complex64, torch.complex128, torch.float32, torch.float16):
+            assert torch.equal(half.to(dtype)[:1].cpu(), x.to(torch.complex32).to(dtype)[:1])
+        parts = torch.tensor([1.5, -2.0], dtype=torch.float16)
+        assert str(torch.complex(parts.cuda(), parts.cuda()).cpu()) == str(torch.complex(parts, parts))
         """
     )

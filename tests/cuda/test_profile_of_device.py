@@ -27,13 +27,13 @@ def test_the_profiler_tells_of_kernels_and_copies(seed):
         events = profiled.events()
         work = [event for event in events if event.device_type == DeviceType.CUDA]
         names = [event.name for event in work]
-        assert {"matmul", "exp", "add", "Memcpy DtoH"} <= set(names), names
+        assert {"cublasLtMatmul", "exp", "add", "Memcpy DtoH"} <= set(names), names
         assert all(event.time_range.elapsed_us() >= 0 and event.cpu_time_total == 0 for event in work)
         [add] = [event for event in work if event.name == "add"]
         assert add.device_index == 0 and add.device_resource_id == side.cuda_stream != 0
         # Work runs after the call that enqueued it began, and each call has its own.
         calls = {event.name: event for event in events if event.device_type == DeviceType.CPU}
-        for call, kernel in (("aten::exp", "exp"), ("aten::add", "add"), ("aten::mm", "matmul")):
+        for call, kernel in (("aten::exp", "exp"), ("aten::add", "add"), ("aten::mm", "cublasLtMatmul")):
             assert [one.name for one in calls[call].kernels] == [kernel], (call, calls[call].kernels)
             [run] = [event for event in work if event.name == kernel]
             assert run.time_range.start >= calls[call].time_range.start - 50, (call, run.time_range.start)
@@ -47,7 +47,7 @@ def test_the_profiler_tells_of_kernels_and_copies(seed):
         profiled.export_chrome_trace(path)
         told = json.load(open(path))["traceEvents"]
         kernels = [one for one in told if one.get("cat") == "kernel"]
-        assert {one["name"] for one in kernels} >= {"matmul", "exp", "add"}
+        assert {one["name"] for one in kernels} >= {"cublasLtMatmul", "exp", "add"}
         assert {one["args"]["stream"] for one in kernels} == {0, side.cuda_stream}
         """,
         SOFTCUDA_SEED=seed,
@@ -62,6 +62,9 @@ def test_without_the_activity_no_work_is_recorded():
         with profile(activities=[ProfilerActivity.CPU]) as profiled:
             x + 1
         assert profiled.events() and all(event.device_type == DeviceType.CPU for event in profiled.events())
+        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+            x + 1
+        assert [(event.name, event.device_type) for event in profiled.events()] == [("add", DeviceType.CUDA)]
         with torch.autograd.profiler.profile(use_device="cuda") as profiled:
             x + 1
         assert [event.name for event in profiled.function_events if event.device_type == DeviceType.CUDA] == ["add"]

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.skipif(
 
 #: A sample with dropout, of an operator that is not random without.
 DROPS = ("scaled_dot_product_attention", "t(3, 3), 0.5")
+#: GPUs have one driver for least squares, which gives other results than the CPU's default one.
+DRIVER = ("lstsq", {"driver": "gels"})
 #: torch takes the positions from the CPU alone.
 POSITIONS = "tensor_split.tensor_indices_or_sections"
 REFUSED = "with arguments from the 'CUDA' backend."
@@ -60,6 +62,8 @@ def test_results_are_those_of_the_cpu(op, thorough):
             if op.name == DROPS[0] and DROPS[1] in sample:
                 return None
             args, kwargs = draw(op, sample, dtype)
+            if op.name == DRIVER[0]:
+                kwargs = {**kwargs, **DRIVER[1]}
             there = (args, {**kwargs, "device": "cuda"}) if op.is_factory() else on_device((args, kwargs))
             if op.full_name() == POSITIONS:
                 there = ((there[0][0], *args[1:]), kwargs)

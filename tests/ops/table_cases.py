@@ -122,7 +122,8 @@ class Operator:
 
     def is_factory(self):
         """Whether it creates tensors without tensor arguments, in a dtype given by the caller."""
-        return not self.tensors and any(p["kind"] == "DType" for p in self.params)
+        takes_tensors = any(self.params[at]["kind"] != "Operand" for at in self.tensors)
+        return not takes_tensors and any(p["kind"] == "DType" for p in self.params)
 
     def is_differentiable(self):
         return self.derivative in ("formulas", "joint", "composite")

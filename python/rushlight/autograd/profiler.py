@@ -55,11 +55,12 @@ class profile:
             then, and leaving the context waits for them.
         record_shapes: whether to record the shapes of arguments.
         with_flops, profile_memory, with_stack, with_modules: not supported.
-        use_kineto, use_cpu, experimental_config, acc_events, custom_trace_id_callback: accepted; they have no effect.
+        use_cpu: whether to list the operators; without it ``use_kineto`` must be set, and the work of GPUs is listed alone.
+        use_kineto, experimental_config, acc_events, custom_trace_id_callback: accepted; they have no effect.
 
     Raises:
         RuntimeError: it is entered a second time.
-        AssertionError: results are read before it was entered.
+        AssertionError: results are read before it was entered, or neither operators nor GPUs are to be recorded.
 
     >>> with torch.autograd.profiler.profile() as profiled:
     ...     _ = torch.ones(2) + 1
@@ -91,6 +92,11 @@ class profile:
             with_stack=with_stack,
             with_modules=with_modules,
         )
+        self._on_host = use_cpu
+        if enabled and not use_cpu and not use_kineto:
+            raise AssertionError("Device-only events supported only with Kineto (use_kineto=True)")
+        if enabled and not use_cpu and not self._on_devices:
+            raise AssertionError("No activities specified for the profiler")
         self.enabled = enabled
         self.record_shapes = record_shapes
         self.function_events: EventList | None = None
@@ -112,7 +118,7 @@ class profile:
             return
         work = _C._profile_stop_devices(self._since) if self._on_devices else []
         told, dropped = _C._profile_stop(self._since)
-        self.function_events = EventList.read(told, self._since, work)
+        self.function_events = EventList.read(told if self._on_host else [], self._since, work)
         if dropped:
             warn(f"{dropped} events exceed the limit of the profiler and were not recorded")
 

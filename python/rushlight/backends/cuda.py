@@ -1,9 +1,10 @@
-"""Settings of the CUDA libraries, which are not used."""
+"""Settings of the CUDA libraries. Of these, cuBLASLt multiplies matrices where it is installed."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 
+import rushlight as torch
 from rushlight import _C
 from rushlight._absent import declare
 
@@ -22,7 +23,7 @@ def _refuse(name: str) -> NoReturn:
 __all__ = [
     *declare(
         globals(),
-        "products and attention run on kernels of rushlight's own",
+        "attention runs on kernels of rushlight's own, and products on cuBLASLt or on one of them",
         """
         blas_workspace_size(size=None, backend=None)
         can_use_cudnn_attention(params, debug=False) = False
@@ -58,13 +59,76 @@ __all__ = [
 ]
 
 
-class cuBLASModule:
-    """Settings for the precision of matrix products on GPUs."""
+#: For float16 and bfloat16: whether sums may be divided into parts that are rounded, and whether they may be divided.
+_reductions = {"fp16": (True, True), "bf16": (True, True)}
 
-    allow_tf32: bool = False
-    allow_fp16_reduced_precision_reduction: bool = True
-    allow_bf16_reduced_precision_reduction: bool = True
-    allow_fp16_accumulation: bool = False
+
+def _set_reductions(dtype: str, value: bool | tuple[bool, ...] | list[bool]) -> None:
+    name = f"allow_{dtype}_reduced_precision_reduction"
+    if not isinstance(value, (bool, tuple, list)):
+        raise TypeError(f"{name} expects a bool or a tuple/list of bools, but got {type(value)}")
+    rounded, divided = (*((value,) if isinstance(value, bool) else value), True, True)[:2]
+    for part, title in ((rounded, "allow_reduced_precision"), (divided, "allow_splitk")):
+        if not isinstance(part, bool):
+            raise TypeError(f"{name} expects a bool for {title}, but got {type(part)}")
+    if rounded and not divided:
+        raise RuntimeError("allow_splitk=False is not supported when reduced precision reductions are enabled")
+    _reductions[dtype] = (rounded, divided)
+    _C._cuda_allow_reductions(dtype == "bf16", rounded, divided)
+
+
+class cuBLASModule:
+    """Settings for the precision of matrix products on GPUs, by cuBLASLt.
+
+    `allow_fp16_accumulation` has no effect: sums of float16 are computed in float32.
+
+    >>> torch.backends.cuda.matmul.allow_tf32 = True
+    >>> torch.get_float32_matmul_precision()
+    'high'
+    >>> torch.backends.cuda.matmul.allow_tf32 = False
+    """
+
+    _accumulation = False
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether operands of float32 may be rounded to TF32, which has ten bits after the leading one."""
+        return torch.get_float32_matmul_precision() != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise RuntimeError(f"set_allow_tf32_cublas expects a bool, but got {type(value).__name__}")
+        torch.set_float32_matmul_precision("high" if value else "highest")
+
+    @property
+    def allow_fp16_reduced_precision_reduction(self) -> bool:
+        """Whether parts of sums may be rounded to float16. A pair also says whether sums may be divided at all."""
+        return _reductions["fp16"][0]
+
+    @allow_fp16_reduced_precision_reduction.setter
+    def allow_fp16_reduced_precision_reduction(self, value: bool | tuple[bool, ...] | list[bool]) -> None:
+        _set_reductions("fp16", value)
+
+    @property
+    def allow_bf16_reduced_precision_reduction(self) -> bool:
+        """Whether parts of sums may be rounded to bfloat16. A pair also says whether sums may be divided at all."""
+        return _reductions["bf16"][0]
+
+    @allow_bf16_reduced_precision_reduction.setter
+    def allow_bf16_reduced_precision_reduction(self, value: bool | tuple[bool, ...] | list[bool]) -> None:
+        _set_reductions("bf16", value)
+
+    @property
+    def allow_fp16_accumulation(self) -> bool:
+        """Whether the setting for sums in float16 is on. It has no effect."""
+        return self._accumulation
+
+    @allow_fp16_accumulation.setter
+    def allow_fp16_accumulation(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise RuntimeError(f"set_allow_fp16_accumulation_cublas expects a bool, but got {type(value).__name__}")
+        self._accumulation = value
 
 
 matmul = cuBLASModule()
@@ -169,12 +233,12 @@ def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
 
 
 def is_built() -> bool:
-    """Whether this build supports GPUs.
+    """Whether this build supports GPUs: always. `torch.cuda.is_available` tells whether there is one.
 
     >>> torch.backends.cuda.is_built()
-    False
+    True
     """
-    return False
+    return True
 
 
 def flash_sdp_enabled() -> bool:

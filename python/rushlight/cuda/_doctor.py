@@ -22,6 +22,7 @@ def report() -> list[tuple[bool, str, str]]:
         lines.append((False, "NVRTC, which compiles the kernels: not installed", "pip install 'rushlight[cuda13]'"))
     else:
         lines.append((True, f"NVRTC, which compiles the kernels: {nvrtc}", ""))
+    lines.append(_about_products(libraries["cublaslt"]))
     cache = libraries["kernel cache"]
     lines.append((True, f"compiled kernels: {cache or 'not kept, because no folder was found'}", ""))
     for index in range(torch.cuda.device_count()):
@@ -31,6 +32,13 @@ def report() -> list[tuple[bool, str, str]]:
     if usable and nvrtc is not None:
         lines.append(_trial())
     return lines
+
+
+def _about_products(found: tuple[str, bool] | None) -> tuple[bool, str, str]:
+    """Products of matrices run on a slower kernel without cuBLASLt."""
+    version, usable = found or ("not installed", False)
+    remedy = "" if usable else "pip install 'rushlight[cuda13]'; until then a slower kernel multiplies"
+    return usable, f"cuBLASLt, which multiplies matrices: {version}", remedy
 
 
 def _about_driver(told: str) -> str:

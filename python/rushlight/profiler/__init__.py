@@ -265,7 +265,12 @@ class profile:
                 self.on_trace_ready(self)
             before = ProfilerAction.NONE
         if action in _RECORDS and before not in _RECORDS:
-            self.profiler = _Recording(record_shapes=self.record_shapes, use_cuda=self._on_devices)
+            self.profiler = _Recording(
+                record_shapes=self.record_shapes,
+                use_cuda=self._on_devices,
+                use_cpu=ProfilerActivity.CPU in self.activities,
+                use_kineto=True,
+            )
             self.profiler.__enter__()
         if self.schedule is not None and not ended:
             self._step = record_function(f"ProfilerStep#{self.step_num}")

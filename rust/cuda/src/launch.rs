@@ -156,24 +156,31 @@ pub unsafe fn launch(
     arguments: &mut [*mut c_void],
 ) -> Result<()> {
     let queue = stream::handle(stream);
+    enqueue(card, kernel.name, stream, || {
+        // SAFETY: guaranteed by the caller.
+        check(unsafe {
+            sys::cuLaunchKernel(
+                kernel.function,
+                grid[0],
+                grid[1],
+                1,
+                THREADS,
+                1,
+                1,
+                0,
+                queue,
+                arguments.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        })
+    })
+}
+
+/// Runs a function that enqueues work, which a profiler may measure.
+pub fn enqueue(card: &Card, name: &'static str, stream: StreamId, run: impl FnOnce() -> Result<()>) -> Result<()> {
     let before = profile::before(card.index, stream);
-    // SAFETY: guaranteed by the caller.
-    check(unsafe {
-        sys::cuLaunchKernel(
-            kernel.function,
-            grid[0],
-            grid[1],
-            1,
-            THREADS,
-            1,
-            1,
-            0,
-            queue,
-            arguments.as_mut_ptr(),
-            std::ptr::null_mut(),
-        )
-    })?;
-    profile::after(before, kernel.name, stream);
+    run()?;
+    profile::after(before, name, stream);
     if is_blocking() && !capture::is_capturing(card.index, stream) {
         stream::synchronize(card.index, stream)
     } else {

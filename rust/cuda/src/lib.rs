@@ -9,6 +9,7 @@
 //! - `profile` measures how long kernels and copies run.
 //! - `library` finds NVIDIA's other libraries.
 //! - `program` compiles the source of a kernel and keeps the result, in memory and on disk.
+//! - `blas` gives products of matrices to cuBLASLt, where it is installed.
 //! - `copy`, `elementwise`, `reduce`, `matmul`, `indexed`, `lines`, `order` and `random` enqueue work. They return before it has
 //!   run.
 //! - `kernels` has the sources of device functions.
@@ -16,6 +17,7 @@
 //! No operation waits for the device unless its result is needed on the host.
 
 pub mod allocator;
+pub mod blas;
 pub mod capture;
 pub mod card;
 pub mod copy;

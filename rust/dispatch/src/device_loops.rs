@@ -108,7 +108,7 @@ fn run<const N: usize>(
     numbers: &[[u64; 2]],
 ) -> Result<()> {
     let stored = |kind: &Kind| match kind {
-        Kind::Of(dtype) if dtype.is_storage_only() => Some(*dtype),
+        Kind::Of(dtype) if dtype.is_float8() => Some(*dtype),
         _ => None,
     };
     if let Some(dtype) = kinds.iter().find_map(stored) {
@@ -124,7 +124,7 @@ fn run<const N: usize>(
     unsafe { elementwise::run(card, stream, function, &nest, &memory, inputs, numbers) }
 }
 
-/// The error for a dtype that kernels only move.
+/// The error for a dtype that kernels only move: the floats of 8 bits.
 #[cold]
 pub fn not_on_device(dtype: DType) -> Error {
     Error::not_implemented(format!("\"copy_\" not implemented on CUDA for '{}'", dtype.display_name()))

@@ -33,7 +33,7 @@ thread_local! {
 }
 
 /// The device of this thread's context.
-fn current() -> Result<c_int, Status> {
+pub fn current() -> Result<c_int, Status> {
     match CURRENT.get() {
         0 => Err(INVALID_CONTEXT),
         context => Ok((context - CONTEXTS) as c_int),
@@ -520,6 +520,12 @@ pub extern "C" fn softcuda_allocations() -> u64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn softcuda_launches() -> u64 {
     counter(|machine| machine.launches)
+}
+
+/// For tests: how many products of matrices have run.
+#[unsafe(no_mangle)]
+pub extern "C" fn softcuda_products() -> u64 {
+    counter(|machine| machine.products)
 }
 
 fn counter(read: impl FnOnce(&Machine) -> u64) -> u64 {

@@ -19,6 +19,7 @@ pub struct Machine {
     /// The error of each device, which every later call returns.
     pub faults: HashMap<c_int, Status>,
     pub launches: u64,
+    pub products: u64,
     random: u64,
 }
 
@@ -50,6 +51,7 @@ pub fn start() -> Status {
         graphs: Graphs::default(),
         faults: HashMap::new(),
         launches: 0,
+        products: 0,
         random: number("SOFTCUDA_SEED").unwrap_or(0),
     });
     if made.process == std::process::id() { SUCCESS } else { NOT_INITIALIZED }

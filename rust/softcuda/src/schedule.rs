@@ -106,6 +106,11 @@ impl Machine {
                     self.stop(device, status, &fault);
                 }
             }
+            Work::Product(product) => {
+                self.products += 1;
+                // SAFETY: its matrices were checked when the work was enqueued, and freeing memory waits for its device.
+                unsafe { product.run() };
+            }
             Work::Copy { to, from, bytes } => {
                 let from = match &from {
                     Source::Address(address) => std::ptr::with_exposed_provenance::<u8>(*address),

@@ -5,10 +5,12 @@ use std::ffi::c_int;
 use std::time::Instant;
 
 use crate::modules::Launch;
+use crate::products::Product;
 
 #[derive(Clone)]
 pub enum Work {
     Launch(Launch),
+    Product(Product),
     Copy {
         to: usize,
         from: Source,

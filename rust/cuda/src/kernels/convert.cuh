@@ -41,9 +41,19 @@ template <class T, class F> DEVICE T truncated(F x) {
     }
 }
 
+/// Complex numbers in half precision, which are only moved and converted.
+struct alignas(4) c32 {
+    f16 re, im;
+};
+
 template <class To, class From> DEVICE To convert(From x) {
     if constexpr (same<To, From>) {
         return x;
+    } else if constexpr (same<From, c32>) {
+        return convert<To>(c64(to_f32(x.re), to_f32(x.im)));
+    } else if constexpr (same<To, c32>) {
+        const c64 z = convert<c64>(x);
+        return {round_to_f16(z.re), round_to_f16(z.im)};
     } else if constexpr (is_complex<From>) {
         if constexpr (is_complex<To>) {
             typedef typename part<To>::type R;

@@ -53,8 +53,8 @@ pub const fn type_name(dtype: DType) -> &'static str {
         DType::C64 => "c64",
         DType::C128 => "c128",
         DType::Bool => "Bool",
-        // No expression is written for the dtypes that are only stored.
         DType::C32 => "c32",
+        // No kernel converts the dtypes that are only moved.
         DType::F8E5M2 => "f8e5m2",
         DType::F8E4M3Fn => "f8e4m3fn",
         DType::F8E5M2Fnuz => "f8e5m2fnuz",

@@ -107,12 +107,19 @@ pub fn product(out: Matrix, alpha: Scalar, a: Matrix, b: Matrix, addend: Option<
         operand.layout.broadcast_to(&sizes)
     };
     if let Device::Cuda(_) = out.tensor.device() {
+        let copies = [on_cuda::readable(a.tensor, &a.layout)?, on_cuda::readable(b.tensor, &b.layout)?];
+        let a = copies[0].as_ref().map_or(a, Matrix::of);
+        let b = copies[1].as_ref().map_or(b, Matrix::of);
         let (a, b) = ((a.tensor, stretch(a, m, k)?), (b.tensor, stretch(b, k, n)?));
+        let out = (out.tensor, out.layout.clone());
         let addend = match addend {
-            Some((beta, operand)) if beta.truth() => Some((beta, (operand.tensor, stretch(operand, m, n)?))),
+            Some((beta, operand)) if beta.truth() => {
+                let addend = (operand.tensor, stretch(operand, m, n)?);
+                Some((beta, if on_cuda::move_addend(&out, beta, &addend)? { out.clone() } else { addend }))
+            }
             _ => None,
         };
-        return on_cuda::product((out.tensor, out.layout), alpha, a, b, addend);
+        return on_cuda::product(out, alpha, a, b, addend);
     }
     let (pa, pb, pc) = (a.tensor.storage().pin()?, b.tensor.storage().pin()?, out.tensor.storage().pin()?);
     let pd = addend.as_ref().map(|(_, operand)| operand.tensor.storage().pin()).transpose()?;

@@ -4,11 +4,49 @@ use rushlight_autograd::Tensor;
 use rushlight_core::loop_nest::LoopNest;
 use rushlight_core::{Dims, Layout, Result, Scalar};
 use rushlight_cuda::matmul::{Matrices, Sizes, multiply};
-use rushlight_cuda::{card, stream};
+use rushlight_cuda::{blas, card, stream};
+use rushlight_dispatch::copy;
+use rushlight_dispatch::operands::plain;
 use rushlight_dispatch::promote::bits;
 
 /// A tensor with the layout in which a product reads it.
 pub type View<'a> = (&'a Tensor, Layout);
+
+/// The last two dimensions of a layout.
+fn matrix(layout: &Layout) -> blas::View {
+    let (row, column) = (layout.rank() - 2, layout.rank() - 1);
+    let at = |numbers: &[isize], dim: usize| numbers[dim] as i64;
+    blas::View {
+        rows: at(&layout.sizes, row),
+        columns: at(&layout.sizes, column),
+        row_stride: at(&layout.strides, row),
+        column_stride: at(&layout.strides, column),
+    }
+}
+
+/// A row-major copy of a factor that cuBLASLt cannot read, if it is there.
+pub fn readable(tensor: &Tensor, layout: &Layout) -> Result<Option<Tensor>> {
+    if matrix(layout).is_readable() || !blas::multiplies(tensor.dtype()) {
+        return Ok(None);
+    }
+    plain(&Tensor::view_of(tensor, layout.clone()), tensor.dtype()).map(Some)
+}
+
+/// Copies an addend that cuBLASLt cannot add into the result, if it is there; whether it did.
+pub fn move_addend(out: &View, beta: Scalar, addend: &View) -> Result<bool> {
+    let (dtype, layout) = (out.0.dtype(), &addend.1);
+    if !blas::multiplies(dtype) {
+        return Ok(false);
+    }
+    let (own, result) = (matrix(layout), matrix(&out.1));
+    let repeats = (0..layout.rank() - 2).all(|dim| layout.strides[dim] == 0 || layout.sizes[dim] == 1);
+    let is_bias = repeats && beta.is_one() && blas::adds_bias(dtype) && own.is_bias_of(result);
+    if is_bias || own.adds_to(result) || !result.is_readable() {
+        return Ok(false);
+    }
+    copy::copy_views(out.0, &out.1, addend.0, layout)?;
+    Ok(true)
+}
 
 /// `out = alpha * a b + beta * addend` for batches of matrices. All operands have the result's batch.
 pub fn product(out: View, alpha: Scalar, a: View, b: View, addend: Option<(Scalar, View)>) -> Result<()> {
@@ -39,5 +77,10 @@ pub fn product(out: View, alpha: Scalar, a: View, b: View, addend: Option<(Scala
     let nest = LoopNest::new(batch.each_ref(), [width; 4]);
     let numbers = [alpha, beta].map(|number| bits(number, compute));
     // SAFETY: layouts stay within their storages, which are pinned on the stream.
-    unsafe { multiply(card, stream, dtype, matrices, sizes, &nest, numbers, has_addend) }
+    unsafe {
+        if blas::multiply(card, stream, dtype, &matrices, &sizes, &nest, numbers, has_addend)? {
+            return Ok(());
+        }
+        multiply(card, stream, dtype, matrices, sizes, &nest, numbers, has_addend)
+    }
 }

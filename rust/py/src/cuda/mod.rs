@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rushlight::Device;
+use rushlight::{DType, Device};
 use rushlight_cuda::card::{self, Card};
 use rushlight_cuda::{driver, library};
 use rushlight_dispatch::generator::Generator;
@@ -100,8 +100,23 @@ fn _cuda_libraries(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let compiler = py.detach(rushlight_cuda::program::compiler_version);
     let place = || library::find("libnvrtc.so.").first().map_or("the system".into(), |file| file.display().to_string());
     dict.set_item("nvrtc", compiler.map(|(major, minor)| format!("{major}.{minor}, from {}", place())))?;
+    let blas = py.detach(rushlight_cuda::blas::describe);
+    dict.set_item("cublaslt", blas.map(|version| (version, rushlight_cuda::blas::is_available())))?;
     dict.set_item("kernel cache", rushlight_cuda::program::cache_folder().map(|folder| folder.display().to_string()))?;
     Ok(dict)
+}
+
+/// Sets whether products of float32 may round their operands to TF32.
+#[pyfunction]
+fn _cuda_allow_tf32(allowed: bool) {
+    rushlight_cuda::blas::allow_tf32(allowed);
+}
+
+/// Sets whether sums of products in float16 or bfloat16 may be divided, and whether their parts may be rounded to this dtype.
+#[pyfunction]
+fn _cuda_allow_reductions(bfloat16: bool, rounded: bool, divided: bool) {
+    let dtype = if bfloat16 { DType::BF16 } else { DType::F16 };
+    rushlight_cuda::blas::allow_reductions(dtype, rounded, divided);
 }
 
 /// The default generator of a device, which need not exist.
@@ -137,6 +152,8 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
         wrap_pyfunction!(_cuda_can_access, module)?,
         wrap_pyfunction!(_cuda_describe, module)?,
         wrap_pyfunction!(_cuda_libraries, module)?,
+        wrap_pyfunction!(_cuda_allow_tf32, module)?,
+        wrap_pyfunction!(_cuda_allow_reductions, module)?,
         wrap_pyfunction!(_cuda_default_generator, module)?,
         wrap_pyfunction!(_cuda_seed_devices, module)?,
     ] {

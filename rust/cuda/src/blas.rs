@@ -1,0 +1,425 @@
+//! Products of matrices by NVIDIA's cuBLASLt, where it is installed.
+//!
+//! It describes a matrix by columns, whose elements are adjacent. A row-major product is the product of the transposed factors
+//! in the other order. What it does not take is left to the kernel of `matmul`.
+//!
+//! Each call has a workspace of its own, so that the bits of a result do not depend on other streams.
+
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use cudarc::cublaslt::sys::{
+    self as lt, cublasComputeType_t as Compute, cublasLtEpilogue_t as Epilogue,
+    cublasLtMatmulDescAttributes_t as Operation, cublasLtMatmulPreferenceAttributes_t as Preference,
+    cublasLtMatrixLayoutAttribute_t as Placing, cublasLtReductionScheme_t as Reduction, cublasStatus_t as Status,
+    cudaDataType_t as Data,
+};
+use once_cell::race::OnceBox;
+use rushlight_core::device_memory::StreamId;
+use rushlight_core::fork::{ForkMutex, Rank};
+use rushlight_core::loop_nest::LoopNest;
+use rushlight_core::{DType, Error, Result};
+
+use crate::card::Card;
+use crate::launch::enqueue;
+use crate::matmul::{Matrices, Sizes};
+use crate::{capture, library, memory, stream};
+
+/// The oldest version with the functions that are called, as cuBLASLt writes it: 12.0.
+const OLDEST: usize = 120_000;
+
+/// The version of cuBLASLt; `None` if it is not installed. It is loaded by the first call.
+fn found() -> Option<usize> {
+    static VERSION: OnceBox<Option<usize>> = OnceBox::new();
+    *VERSION.get_or_init(|| {
+        // SAFETY: loading the library runs its initialisers, which any program may load.
+        let present = || unsafe { lt::is_culib_present() };
+        let loaded = present() || (library::load("libcublasLt.so.") && present());
+        // SAFETY: the library is present, and every version of it has this function.
+        Box::new(loaded.then(|| unsafe { lt::cublasLtGetVersion() }))
+    })
+}
+
+/// Whether products are given to cuBLASLt.
+pub fn is_available() -> bool {
+    found().is_some_and(|version| version >= OLDEST)
+}
+
+/// The version in a sentence, for `python -m rushlight doctor`; `None` if the library is not installed.
+pub fn describe() -> Option<String> {
+    let name = |version: usize| format!("{}.{}", version / 10000, version % 10000 / 100);
+    found().map(|version| match version < OLDEST {
+        true => format!("{}, which is older than {}", name(version), name(OLDEST)),
+        false => name(version),
+    })
+}
+
+/// Whether float32 is rounded to TF32 before it is multiplied.
+static TF32: AtomicBool = AtomicBool::new(false);
+/// How the parts of a long sum may be joined in float16 and in bfloat16 (`cublasLtReductionScheme_t`).
+static REDUCTIONS: [AtomicU32; 2] = [const { AtomicU32::new(Reduction::CUBLASLT_REDUCTION_SCHEME_MASK as u32) }; 2];
+
+/// Sets whether float32 may be rounded to TF32 before it is multiplied.
+pub fn allow_tf32(allowed: bool) {
+    TF32.store(allowed, Ordering::Relaxed);
+}
+
+/// Sets whether a sum of float16 or bfloat16 may be divided, and whether its parts may be rounded to this dtype.
+pub fn allow_reductions(dtype: DType, rounded: bool, divided: bool) {
+    let scheme = match (rounded, divided) {
+        (true, _) => Reduction::CUBLASLT_REDUCTION_SCHEME_MASK,
+        (false, true) => Reduction::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+        (false, false) => Reduction::CUBLASLT_REDUCTION_SCHEME_NONE,
+    };
+    REDUCTIONS[usize::from(dtype == DType::BF16)].store(scheme as u32, Ordering::Relaxed);
+}
+
+/// How cuBLASLt names a dtype, what it computes in, and the dtype of the factors of the product and of the addend.
+struct Types {
+    data: Data,
+    compute: Compute,
+    scale: Data,
+    reductions: u32,
+}
+
+impl Types {
+    fn of(dtype: DType) -> Option<Types> {
+        let all = Reduction::CUBLASLT_REDUCTION_SCHEME_MASK as u32;
+        let single = match TF32.load(Ordering::Relaxed) {
+            true => Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
+            false => Compute::CUBLAS_COMPUTE_32F,
+        };
+        let (data, compute, scale, reductions) = match dtype {
+            DType::F16 | DType::BF16 => {
+                let brief = dtype == DType::BF16;
+                let reductions = REDUCTIONS[usize::from(brief)].load(Ordering::Relaxed);
+                let data = if brief { Data::CUDA_R_16BF } else { Data::CUDA_R_16F };
+                (data, Compute::CUBLAS_COMPUTE_32F, Data::CUDA_R_32F, reductions)
+            }
+            DType::F32 => (Data::CUDA_R_32F, single, Data::CUDA_R_32F, all),
+            DType::C64 => (Data::CUDA_C_32F, single, Data::CUDA_C_32F, all),
+            DType::F64 => (Data::CUDA_R_64F, Compute::CUBLAS_COMPUTE_64F, Data::CUDA_R_64F, all),
+            DType::C128 => (Data::CUDA_C_64F, Compute::CUBLAS_COMPUTE_64F, Data::CUDA_C_64F, all),
+            _ => return None,
+        };
+        Some(Types { data, compute, scale, reductions })
+    }
+}
+
+/// Whether products in a dtype are given to cuBLASLt.
+pub fn multiplies(dtype: DType) -> bool {
+    Types::of(dtype).is_some() && is_available()
+}
+
+/// A matrix in memory. Distances are in elements.
+#[derive(Clone, Copy)]
+pub struct View {
+    pub rows: i64,
+    pub columns: i64,
+    pub row_stride: i64,
+    pub column_stride: i64,
+}
+
+impl View {
+    fn transposed(self) -> View {
+        let View { rows, columns, row_stride, column_stride } = self;
+        View { rows: columns, columns: rows, row_stride: column_stride, column_stride: row_stride }
+    }
+
+    /// The distance between columns, if the elements of a column are adjacent and columns do not overlap.
+    fn leading(self) -> Option<i64> {
+        let apart = if self.columns == 1 { self.rows } else { self.column_stride };
+        ((self.row_stride == 1 || self.rows == 1) && apart >= self.rows).then_some(apart)
+    }
+
+    fn is_row_major(self) -> bool {
+        self.transposed().leading().is_some()
+    }
+
+    /// Whether cuBLASLt can read it: by columns or by rows.
+    pub fn is_readable(self) -> bool {
+        self.leading().is_some() || self.is_row_major()
+    }
+
+    /// Whether it can be added to a result: it lies in the same order.
+    pub fn adds_to(self, result: View) -> bool {
+        if result.is_row_major() { self.is_row_major() } else { self.leading().is_some() }
+    }
+
+    /// Whether it is one row for all rows of a result, which cuBLASLt adds when it stores a row-major one.
+    pub fn is_bias_of(self, result: View) -> bool {
+        let row = self.columns == 1 || self.column_stride == 1;
+        row && (self.rows == 1 || self.row_stride == 0) && result.is_row_major()
+    }
+}
+
+/// Whether a row can be added when the result is stored.
+pub fn adds_bias(dtype: DType) -> bool {
+    !dtype.is_complex()
+}
+
+#[cold]
+fn failure(status: Status, call: &str) -> Error {
+    Error::runtime(format!("CUDA error: {status:?} when calling `{call}`"))
+}
+
+fn check(status: Status, call: &str) -> Result<()> {
+    if status == Status::CUBLAS_STATUS_SUCCESS { Ok(()) } else { Err(failure(status, call)) }
+}
+
+/// What cuBLASLt creates to describe a call.
+struct Object<H: Copy, A> {
+    handle: H,
+    set: unsafe fn(H, A, *const c_void, usize) -> Status,
+    destroy: unsafe fn(H) -> Status,
+}
+
+impl<H: Copy, A> Object<H, A> {
+    /// # Safety
+    /// The value has the type of the attribute.
+    unsafe fn set<V>(&self, attribute: A, value: V) -> Result<()> {
+        // SAFETY: the object is alive, and cuBLASLt copies the value, which has the type that it expects.
+        let status = unsafe { (self.set)(self.handle, attribute, (&raw const value).cast(), size_of::<V>()) };
+        check(status, "cublasLt*SetAttribute( object, attribute, value, size)")
+    }
+}
+
+impl<H: Copy, A> Drop for Object<H, A> {
+    fn drop(&mut self) {
+        // SAFETY: this is the only owner.
+        unsafe { (self.destroy)(self.handle) };
+    }
+}
+
+type Call = Object<lt::cublasLtMatmulDesc_t, Operation>;
+type Place = Object<lt::cublasLtMatrixLayout_t, Placing>;
+type Wishes = Object<lt::cublasLtMatmulPreference_t, Preference>;
+
+fn call_of(types: &Types) -> Result<Call> {
+    let mut handle = std::ptr::null_mut();
+    // SAFETY: the library is present, and the pointer is that of a local variable.
+    let status = unsafe { lt::cublasLtMatmulDescCreate(&raw mut handle, types.compute, types.scale) };
+    check(status, "cublasLtMatmulDescCreate( &descriptor, compute_type, scale_type)")?;
+    Ok(Object { handle, set: lt::cublasLtMatmulDescSetAttribute, destroy: lt::cublasLtMatmulDescDestroy })
+}
+
+fn place_of(types: &Types, rows: i64, columns: i64, leading: i64, count: c_int, step: i64) -> Result<Place> {
+    let mut handle = std::ptr::null_mut();
+    // SAFETY: the library is present, and the pointer is that of a local variable.
+    let status =
+        unsafe { lt::cublasLtMatrixLayoutCreate(&raw mut handle, types.data, rows as u64, columns as u64, leading) };
+    check(status, "cublasLtMatrixLayoutCreate( &descriptor, type, rows, columns, leading)")?;
+    let place = Object { handle, set: lt::cublasLtMatrixLayoutSetAttribute, destroy: lt::cublasLtMatrixLayoutDestroy };
+    if count > 1 {
+        // SAFETY: these attributes are numbers of 32 and of 64 bits.
+        unsafe {
+            place.set(Placing::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count)?;
+            place.set(Placing::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, step)?;
+        }
+    }
+    Ok(place)
+}
+
+fn wishes_of(workspace: u64, reductions: u32, alignments: [u32; 4]) -> Result<Wishes> {
+    let mut handle = std::ptr::null_mut();
+    // SAFETY: the library is present, and the pointer is that of a local variable.
+    let status = unsafe { lt::cublasLtMatmulPreferenceCreate(&raw mut handle) };
+    check(status, "cublasLtMatmulPreferenceCreate( &preference)")?;
+    let wishes =
+        Object { handle, set: lt::cublasLtMatmulPreferenceSetAttribute, destroy: lt::cublasLtMatmulPreferenceDestroy };
+    let [a, b, c, d] = alignments;
+    // SAFETY: the size of the workspace is a number of 64 bits, the others are of 32 bits.
+    unsafe {
+        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace)?;
+        wishes.set(Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions)?;
+        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a)?;
+        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b)?;
+        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c)?;
+        wishes.set(Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d)?;
+    }
+    Ok(wishes)
+}
+
+/// The library's state for a device, which any thread may use.
+#[derive(Clone, Copy)]
+struct Handle(lt::cublasLtHandle_t);
+
+// SAFETY: a handle of cuBLASLt may be used by several threads.
+unsafe impl Send for Handle {}
+
+fn handle_of(card: &Card) -> Result<lt::cublasLtHandle_t> {
+    static HANDLES: ForkMutex<BTreeMap<u8, Handle>> = ForkMutex::new(Rank::Tables, BTreeMap::new());
+    let mut handles = HANDLES.lock();
+    if let Some(handle) = handles.get(&card.index) {
+        return Ok(handle.0);
+    }
+    let _relaxed = capture::Relaxed::begin();
+    let mut handle = std::ptr::null_mut();
+    // SAFETY: the device's context is current, and the pointer is that of a local variable.
+    check(unsafe { lt::cublasLtCreate(&raw mut handle) }, "cublasLtCreate( &handle)")?;
+    handles.insert(card.index, Handle(handle));
+    Ok(handle)
+}
+
+/// The largest power of two that divides all addresses, up to what kernels make use of.
+fn alignment(addresses: u64) -> u32 {
+    1 << addresses.trailing_zeros().min(8)
+}
+
+/// The bytes that a product may use beside its operands, as torch gives them.
+fn workspace_limit(card: &Card) -> u64 {
+    if card.properties.major >= 9 { 32 << 20 } else { 8 << 20 }
+}
+
+/// Enqueues `alpha * (a @ b) + beta * addend` for every matrix of a batch, as `matmul::multiply`. False if cuBLASLt does not take
+/// the product; then nothing was enqueued.
+///
+/// # Safety
+/// As `matmul::multiply`.
+pub unsafe fn multiply(
+    card: &Card,
+    stream: StreamId,
+    dtype: DType,
+    matrices: &Matrices,
+    sizes: &Sizes,
+    batch: &LoopNest<4>,
+    [alpha, beta]: [[u64; 2]; 2],
+    has_addend: bool,
+) -> Result<bool> {
+    let width = dtype.size() as i64;
+    let (count, steps) = (batch.inner(), batch.inner_strides());
+    let in_elements = |bytes: i64| (bytes % width == 0).then_some(bytes / width);
+    let view = |n: usize, rows: u64, columns: u64| {
+        let (row_stride, column_stride) = (in_elements(matrices.rows[n])?, in_elements(matrices.columns[n])?);
+        Some(View { rows: rows as i64, columns: columns as i64, row_stride, column_stride })
+    };
+    let plan = || {
+        let (m, n, k) = (sizes.rows, sizes.columns, sizes.inner);
+        let views = [view(0, m, n)?, view(1, m, k)?, view(2, k, n)?, view(3, m, n)?];
+        let steps = [0, 1, 2, 3].map(|n| in_elements(steps[n] as i64).filter(|&step| step >= 0));
+        let steps = [steps[0]?, steps[1]?, steps[2]?, steps[3]?];
+        (k > 0).then_some((Types::of(dtype)?, c_int::try_from(count).ok()?, views, steps))
+    };
+    let Some((types, count, [out, a, b, addend], steps)) = plan().filter(|_| is_available()) else { return Ok(false) };
+    // The result by columns: its transposition if it is row-major.
+    let turned = out.is_row_major();
+    let turn = |view: View| if turned { view.transposed() } else { view };
+    let (first, second) = if turned { (2, 1) } else { (1, 2) };
+    let factors = if turned { [turn(b), turn(a)] } else { [a, b] };
+    let (Some(leading), [rows, columns]) = (turn(out).leading(), [turn(out).rows, turn(out).columns]) else {
+        return Ok(false);
+    };
+    let repeats = (0..batch.rank()).all(|dim| batch.strides(dim)[3] == 0);
+    let with_bias = has_addend && repeats && addend.is_bias_of(out) && adds_bias(dtype) && is_one(beta, dtype);
+    let added = match turn(addend).leading() {
+        _ if !has_addend || with_bias => leading,
+        Some(leading) => leading,
+        None => return Ok(false),
+    };
+
+    let call = call_of(&types)?;
+    let factor = |view: View, step: i64, side: Operation| {
+        let (matrix, transposed, leading) = match (view.leading(), view.transposed().leading()) {
+            (Some(leading), _) => (view, 0, leading),
+            (None, Some(leading)) => (view.transposed(), 1, leading),
+            (None, None) => return Ok(None),
+        };
+        // SAFETY: this attribute is a number of 32 bits, 1 for a transposed matrix.
+        unsafe { call.set::<c_int>(side, transposed)? };
+        place_of(&types, matrix.rows, matrix.columns, leading, count, step).map(Some)
+    };
+    let left = factor(factors[0], steps[first], Operation::CUBLASLT_MATMUL_DESC_TRANSA)?;
+    let right = factor(factors[1], steps[second], Operation::CUBLASLT_MATMUL_DESC_TRANSB)?;
+    let (Some(left), Some(right)) = (left, right) else { return Ok(false) };
+    // Without an addend its place is the result's.
+    let third = if has_addend && !with_bias { 3 } else { 0 };
+    let addend = place_of(&types, rows, columns, added, count, steps[third])?;
+    let result = place_of(&types, rows, columns, leading, count, steps[0])?;
+    if with_bias {
+        let bias = matrices.at[3].wrapping_add_signed(batch.bases()[3] as i64);
+        // SAFETY: the epilogue is a number of 32 bits, the bias an address of the device.
+        unsafe {
+            call.set(Operation::CUBLASLT_MATMUL_DESC_EPILOGUE, Epilogue::CUBLASLT_EPILOGUE_BIAS)?;
+            call.set(Operation::CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias)?;
+        }
+    }
+
+    let mut starts = Vec::new();
+    batch.runs(0..batch.numel(), |offsets, _| {
+        starts.push([0, 1, 2, 3].map(|n| matrices.at[n].wrapping_add_signed(offsets[n] as i64)));
+    });
+    let together = |n: usize| starts.iter().fold(0, |all, at| all | at[n]);
+    let stored = together(0) | if with_bias { together(3) } else { 0 };
+    let aligned = [together(first), together(second), together(third), stored].map(alignment);
+    let wishes = wishes_of(workspace_limit(card), types.reductions, aligned)?;
+    let handle = handle_of(card)?;
+    let mut found: std::mem::MaybeUninit<lt::cublasLtMatmulHeuristicResult_t> = std::mem::MaybeUninit::zeroed();
+    let mut count = 0;
+    // SAFETY: all objects are alive, and there is room for one answer.
+    let status = unsafe {
+        lt::cublasLtMatmulAlgoGetHeuristic(
+            handle,
+            call.handle,
+            left.handle,
+            right.handle,
+            addend.handle,
+            result.handle,
+            wishes.handle,
+            1,
+            found.as_mut_ptr(),
+            &raw mut count,
+        )
+    };
+    if status != Status::CUBLAS_STATUS_SUCCESS || count == 0 {
+        return Ok(false);
+    }
+    // SAFETY: cuBLASLt has written an answer; before that all of it was zero.
+    let found = unsafe { found.assume_init() };
+    let bytes = found.workspaceSize;
+    let workspace = memory::allocate(card.index, bytes)?;
+    let pin = workspace.pin_on(stream)?;
+    let space: *mut c_void = if bytes == 0 { std::ptr::null_mut() } else { pointer(pin.address() as u64) };
+    // The bias is added with the factor one by the epilogue.
+    let beta = if third == 3 { beta } else { [0; 2] };
+    for at in starts {
+        enqueue(card, "cublasLtMatmul", stream, || {
+            // SAFETY: the objects describe matrices in memory that the caller holds for the stream, as `pin` does with the
+            // workspace; the factors have the dtype that the call was created with.
+            let status = unsafe {
+                lt::cublasLtMatmul(
+                    handle,
+                    call.handle,
+                    alpha.as_ptr().cast(),
+                    pointer(at[first]),
+                    left.handle,
+                    pointer(at[second]),
+                    right.handle,
+                    beta.as_ptr().cast(),
+                    pointer(at[third]),
+                    addend.handle,
+                    pointer(at[0]),
+                    result.handle,
+                    &raw const found.algo,
+                    space,
+                    bytes,
+                    stream::handle(stream).cast(),
+                )
+            };
+            check(
+                status,
+                "cublasLtMatmul( handle, descriptor, &alpha, a, b, &beta, c, d, &algorithm, workspace, size, stream)",
+            )
+        })?;
+    }
+    Ok(true)
+}
+
+/// The bits of a number that are 1 in the dtype that products are summed in.
+fn is_one(bits: [u64; 2], dtype: DType) -> bool {
+    bits == if dtype == DType::F64 { [1f64.to_bits(), 0] } else { [u64::from(1f32.to_bits()), 0] }
+}
+
+fn pointer(address: u64) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}
