@@ -170,7 +170,7 @@ class FullyShardedDataParallel(Module):
             synchronise(module, ignored, group, copies)
         if strategy is ShardingStrategy.NO_SHARD:
             group, copies = None, group
-        found = owned(module, ignored)
+        found = owned([module], ignored)
         check_alike(found, use_orig_params)
         names = names_of(module)
         pieces = []
@@ -181,7 +181,7 @@ class FullyShardedDataParallel(Module):
             pieces.append(Flat(module, known, found, size, rank, dtype, use_orig_params))
         self._fsdp_wrapped_module = module
         reshards = False if strategy in _ZERO2 else None
-        FlatUnit(self, group, copies, self.mixed_precision, reshards, pieces)
+        FlatUnit([self], group, copies, self.mixed_precision, reshards, pieces)
         self._buffer_dtypes: dict = {}
         self.register_forward_pre_hook(lambda *_: self._cast_buffers())
         self.register_load_state_dict_post_hook(lambda *_: self._loading.close())
