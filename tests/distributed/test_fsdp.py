@@ -122,6 +122,27 @@ def test_columns(ranks):
     ranks(_columns, 2)
 
 
+def _several(rank):
+    whole, own = _data(rank, 2)
+    alone, net = _net(), _net()
+    made = fully_shard([net.blocks[0], net.blocks[2]])
+    assert made == [net.blocks[0], net.blocks[2]] and made[0]._fsdp_unit is made[1]._fsdp_unit
+    fully_shard(net)
+    seen = []
+    for block in net.blocks:
+        block.register_forward_hook(lambda *_: seen.append(made[0]._fsdp_unit.is_whole))
+    for one, data in ((alone, whole), (net, own)):
+        _loss(one, data).backward()
+        torch.optim.SGD(one.parameters(), 0.1).step()
+    # The unit is whole from the first to the last of its modules.
+    assert seen == [True, True, False] and not made[0]._fsdp_unit.is_whole
+    _compare(net, alone, rtol=1e-4, atol=1e-6)
+
+
+def test_one_unit_of_several_modules(ranks):
+    ranks(_several, 2)
+
+
 def _memory(rank):
     net = _shard(_net())
     seen = []
@@ -265,7 +286,8 @@ def _others(rank):
     for call, error, text in (
         (lambda: fully_shard(net), AssertionError, "only be applied to a module once"),
         (lambda: fully_shard(nn.ModuleList([net])), ValueError, "do not implement forward"),
-        (lambda: fully_shard([net]), NotImplementedError, "Call it for each of them"),
+        (lambda: fully_shard([nn.Linear(2, 2), net]), AssertionError, "only be applied to a module once"),
+        (lambda: fully_shard([]), IndexError, "out of range"),
         (
             lambda: fully_shard(nn.Linear(3, 2, False), shard_placement_fn=lambda p: Shard(1)),
             NotImplementedError,

@@ -148,7 +148,7 @@ def materialise(module, param_init_fn):
 
 def synchronise(module, ignored, group, copies):
     """Copies parameters and buffers of the first rank to the others."""
-    tensors = list(owned(module, ignored))
+    tensors = list(owned([module], ignored))
     tensors += [buffer for _, _, buffer in own_buffers(module)]
     for ranks in filter(None, (copies, group)):
         for tensor in tensors:

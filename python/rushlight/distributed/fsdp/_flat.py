@@ -215,8 +215,8 @@ class FlatUnit(Unit):
 
     hook = None
 
-    def __init__(self, module, group, copies, policy, reshards, pieces):
-        super().__init__(module, group, copies, policy, reshards, pieces)
+    def __init__(self, modules, group, copies, policy, reshards, pieces):
+        super().__init__(modules, group, copies, policy, reshards, pieces)
         self.rank = 0 if group is None else group.rank()
 
     def casts_inputs(self):

@@ -149,7 +149,7 @@ def fully_shard(
     this rank's rows; an optimizer made afterwards steps on them.
 
     Args:
-        module: the module, which is changed. Its class gets `FSDPModule` as a base.
+        module: the module, which is changed. Its class gets `FSDPModule` as a base. A list of modules is one unit.
         mesh: of one dimension, or of two: copies, and ranks that share a copy. By default all ranks share one.
         reshard_after_forward: give back the memory after forward; by default True for all modules but the outermost.
         shard_placement_fn: returns ``Shard(dim)`` for a parameter that is cut along another dimension than the first, or None. The
@@ -163,7 +163,8 @@ def fully_shard(
 
     Raises:
         ValueError: the module is a container without forward, or a parameter is a scalar.
-        NotImplementedError: a list of modules, or a size that the ranks do not divide.
+        IndexError: the list is empty.
+        NotImplementedError: a size that the ranks do not divide.
 
     >>> dist = torch.distributed
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -172,28 +173,33 @@ def fully_shard(
     ((Shard(dim=0),), torch.Size([1, 3]))
     >>> dist.destroy_process_group()
     """
-    if isinstance(module, (list, tuple)):
-        raise NotImplementedError("fully_shard of a list of modules\n  Call it for each of them.")
-    if isinstance(module, (torch.nn.ModuleList, torch.nn.ModuleDict)):
-        raise ValueError(f"fully_shard does not support containers that do not implement forward: {module}")
-    if isinstance(module, FSDPModule):
-        raise AssertionError(f"Each distinct composable distributed API can only be applied to a module once: {module}")
+    modules = list(module) if isinstance(module, (list, tuple)) else [module]
+    if not modules:
+        raise IndexError("tuple index out of range")
+    for one in modules:
+        if isinstance(one, (torch.nn.ModuleList, torch.nn.ModuleDict)):
+            raise ValueError(f"fully_shard does not support containers that do not implement forward: {one}")
+        if isinstance(one, FSDPModule):
+            raise AssertionError(
+                f"Each distinct composable distributed API can only be applied to a module once: {one}"
+            )
     if mesh is None:
         mesh = init_device_mesh("cpu", (get_default_group().size(),))
     if mesh.ndim not in (1, 2):
         raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
-    found = owned(module, set(ignored_params or ()))
+    found = owned(modules, set(ignored_params or ()))
     dims = [_dimension(parameter, places[0][1], mesh, shard_placement_fn) for parameter, places in found.items()]
     pieces = [
         Rows(parameter, places, mesh, mp_policy.param_dtype, dim)
         for (parameter, places), dim in zip(found.items(), dims)
     ]
     copies = mesh.get_group(0) if mesh.ndim == 2 else None
-    unit = Unit(module, mesh.get_group(mesh.ndim - 1), copies, mp_policy, reshard_after_forward, pieces)
-    module.register_state_dict_pre_hook(lambda *_: unit.reshard())
-    module.register_load_state_dict_pre_hook(lambda *_: unit.reshard())
-    kind = type(module)
-    module.__class__ = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {"__module__": kind.__module__})
+    unit = Unit(modules, mesh.get_group(mesh.ndim - 1), copies, mp_policy, reshard_after_forward, pieces)
+    for one in modules:
+        one.register_state_dict_pre_hook(lambda *_: unit.reshard())
+        one.register_load_state_dict_pre_hook(lambda *_: unit.reshard())
+        kind = type(one)
+        one.__class__ = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {"__module__": kind.__module__})
     return module
 
 

@@ -55,17 +55,19 @@ class Piece:
 
 
 class Unit:
-    """The pieces of a module that belong to no unit inside of it.
+    """The pieces of modules that belong to no unit inside of them.
 
     Args:
+        modules: the modules, usually one. The unit is in use from the beginning of the first to the end of the last one's forward.
         group: the ranks that share the whole parameters, or None if each rank has all of them.
         copies: the ranks that have this rank's part as well, or None.
         policy: a `MixedPrecisionPolicy`.
         reshards: whether forward gives the whole parameters back; None if it depends on the place of the module.
     """
 
-    def __init__(self, module, group, copies, policy, reshards, pieces):
-        self.module, self.group, self.copies, self.policy, self.pieces = module, group, copies, policy, pieces
+    def __init__(self, modules, group, copies, policy, reshards, pieces):
+        self.modules, self.group, self.copies, self.policy, self.pieces = modules, group, copies, policy, pieces
+        self.ran: set = set()
         self.size = 1 if group is None else group.size()
         self.reshards_after_forward, self.reshards_after_backward, self.syncs = reshards, True, True
         self.is_outermost = True
@@ -74,14 +76,15 @@ class Unit:
         for piece in pieces:
             if piece.whole.requires_grad:
                 piece.whole.register_post_accumulate_grad_hook(self._ready)
-        for part in module.modules():
+        for part in {part for module in modules for part in module.modules()}:
             # A module is the outermost until another one around it is given.
             inner = getattr(part, "_fsdp_unit", None)
             if inner is not None:
                 inner.is_outermost = False
-        module._fsdp_unit = self
-        module.register_forward_pre_hook(self.before_forward, prepend=True, with_kwargs=True)
-        module.register_forward_hook(self.after_forward)
+        for module in modules:
+            module._fsdp_unit = self
+            module.register_forward_pre_hook(self.before_forward, prepend=True, with_kwargs=True)
+            module.register_forward_hook(self.after_forward)
 
     def _by_dtype(self, dtype_of):
         found = {}
@@ -140,8 +143,12 @@ class Unit:
     def after_forward(self, module, args, output):
         # The outermost module needs its parameters again at once.
         wanted = not self.is_outermost if self.reshards_after_forward is None else self.reshards_after_forward
-        if not self.in_backward and (wanted or not torch.is_grad_enabled()):
-            self.reshard()
+        if not self.in_backward:
+            self.ran.add(module)
+            if len(self.ran) == len(self.modules):
+                self.ran.clear()
+                if wanted or not torch.is_grad_enabled():
+                    self.reshard()
         if self.policy.output_dtype is not None:
             output = tree_map(lambda value: cast(value, self.policy.output_dtype), output)
         if torch.is_grad_enabled():
@@ -222,10 +229,10 @@ def cast(value, dtype):
     return value.to(dtype) if floating else value
 
 
-def owned(module, ignored):
-    """The parameters of a module that belong to no unit inside of it, and the places of each."""
-    found = {}
-    for part in module.modules():
+def owned(modules, ignored):
+    """The parameters of modules that belong to no unit inside of them, and the places of each."""
+    found: dict = {}
+    for part in dict.fromkeys(part for module in modules for part in module.modules()):
         for name, parameter in part._parameters.items():
             if parameter is None or parameter in ignored or getattr(parameter, "_fsdp", False):
                 continue

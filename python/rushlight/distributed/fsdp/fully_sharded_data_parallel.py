@@ -8,8 +8,7 @@ import warnings
 
 import rushlight as torch
 from rushlight._set_module import set_module
-from rushlight.distributed import _collectives, _groups
-from rushlight.distributed._reduce_op import ReduceOp
+from rushlight.distributed import _groups
 from rushlight.distributed.device_mesh import DeviceMesh
 from rushlight.distributed.tensor import DTensor, Shard, distribute_tensor
 from rushlight.distributed.tensor._api import leaf
@@ -29,6 +28,7 @@ from ._arguments import (
     synchronise,
 )
 from ._flat import NAME, PREFIX, Flat, FlatUnit
+from ._norm import clipped
 from ._unit import cast, owned
 from .api import (
     BackwardPrefetch,
@@ -170,7 +170,7 @@ class FullyShardedDataParallel(Module):
             synchronise(module, ignored, group, copies)
         if strategy is ShardingStrategy.NO_SHARD:
             group, copies = None, group
-        found = owned(module, ignored)
+        found = owned([module], ignored)
         check_alike(found, use_orig_params)
         names = names_of(module)
         pieces = []
@@ -181,7 +181,7 @@ class FullyShardedDataParallel(Module):
             pieces.append(Flat(module, known, found, size, rank, dtype, use_orig_params))
         self._fsdp_wrapped_module = module
         reshards = False if strategy in _ZERO2 else None
-        FlatUnit(self, group, copies, self.mixed_precision, reshards, pieces)
+        FlatUnit([self], group, copies, self.mixed_precision, reshards, pieces)
         self._buffer_dtypes: dict = {}
         self.register_forward_pre_hook(lambda *_: self._cast_buffers())
         self.register_load_state_dict_post_hook(lambda *_: self._loading.close())
@@ -355,37 +355,7 @@ class FullyShardedDataParallel(Module):
             for piece in unit.pieces
             for parameter in piece.parameters()
         }
-        parameters = [parameter for parameter in self.parameters() if parameter.grad is not None]
-        sharded = [parameter.grad for parameter in parameters if parameter in cut]
-        others = [parameter.grad for parameter in parameters if parameter not in cut]
-        norm_of = lambda grads: torch.nn.utils.get_total_norm(grads, norm_type).to(torch.float32)
-        norm_type = float(norm_type)
-        norms = [norm_of(sharded), norm_of(others)]
-        if cut:
-            if norm_type == torch.inf:
-                _collectives.all_reduce(norms[0], ReduceOp.MAX, self.process_group)
-            else:
-                powers = norms[0] ** norm_type
-                _collectives.all_reduce(powers, group=self.process_group)
-                norms[0] = powers ** (1.0 / norm_type)
-        if norm_type == torch.inf:
-            total = torch.maximum(*norms)
-        else:
-            total = (norms[0] ** norm_type + norms[1] ** norm_type) ** (1.0 / norm_type)
-        if not parameters:
-            warnings.warn(
-                f"Called FSDP.clip_grad_norm_() on rank {self.process_group.rank()} with no gradients -- returning the total "
-                "norm in the default dtype torch.float32",
-                stacklevel=2,
-            )
-            return total
-        factor = torch.clamp(max_norm / (total + 1e-6), max=1.0)
-        for grad in sharded + others:
-            grad.mul_(factor.to(grad.dtype))
-        dtypes = {grad.dtype for grad in sharded + others}
-        for dtype in dtypes - {total.dtype}:
-            total = total.to(torch.promote_types(total.dtype, dtype))
-        return total if len(dtypes) > 1 else total.to(*dtypes)
+        return clipped(self.parameters(), cut, self.process_group, max_norm, float(norm_type))
 
     @contextlib.contextmanager
     def no_sync(self):
