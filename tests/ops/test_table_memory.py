@@ -24,6 +24,8 @@ from table_cases import (
 import rushlight as torch
 
 LAYOUTS = {"strided": strided, "transposed": transposed, "reversed": reversed_}
+#: Operators of which only the first results are compared: the others serve the gradient, and are empty where a layout needs none.
+COMPARED = {"embedding_bag": 1}
 
 
 @every_operator
@@ -39,6 +41,8 @@ def test_strides(op, thorough):
                 args, kwargs, wanted = evaluate(op, dtype, sample)
                 args, kwargs = draw(op, sample, dtype)
                 got = call(op.function(), change(args, make), change(kwargs, make))
+                if first := COMPARED.get(op.python_name):
+                    wanted = [*wanted[:first], *[...] * (len(wanted) - first)]
                 return difference(got, wanted) if tensors_in(got) else None
 
             report.guard(f"{dtype} {how}", sample, check)

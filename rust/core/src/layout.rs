@@ -355,7 +355,7 @@ impl Layout {
 
     /// The number of bytes from the first to the last element, or an error if it or the number of elements overflows.
     pub fn checked_bytes(&self, width: usize) -> Result<usize> {
-        checked_new(&self.sizes)?;
+        checked_numel(&self.sizes)?;
         let reach = match self.checked_span() {
             Some(None) => Some(0),
             Some(Some((low, high))) => high.checked_sub(low).and_then(|reach| reach.checked_add(1)),

@@ -2,6 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::block::Block;
+use rushlight_core::layout::checked_new;
 use rushlight_core::{Device, Result, Storage};
 
 use crate::operator::TensorSpec;
@@ -18,6 +19,7 @@ pub fn storage(device: Device, bytes: usize) -> Result<Storage> {
 
 /// Uninitialised elements for a result.
 pub fn allocate(spec: &TensorSpec) -> Result<Tensor> {
+    checked_new(&spec.layout.sizes)?;
     let storage = storage(spec.device, spec.layout.checked_bytes(spec.dtype.size())?)?;
     Ok(Tensor::new(storage, spec.layout.clone(), spec.dtype, spec.device))
 }

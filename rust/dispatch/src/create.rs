@@ -2,6 +2,7 @@
 
 use rushlight_autograd::Tensor;
 use rushlight_core::device::default_device;
+use rushlight_core::layout::checked_new;
 use rushlight_core::{DType, Device, Element, Error, Layout, Result, Scalar, dispatch};
 
 use crate::allocate::allocate;
@@ -108,6 +109,7 @@ pub fn from_slice<T: Element>(elements: &[T]) -> Result<Tensor> {
 
 /// Uninitialised elements in page-locked memory of the host.
 pub fn page_locked(layout: Layout, dtype: DType) -> Result<Tensor> {
+    checked_new(&layout.sizes)?;
     let bytes = layout.checked_bytes(dtype.size())?;
     Ok(Tensor::new(rushlight_cuda::pinned::allocate(bytes)?, layout, dtype, Device::Cpu))
 }
