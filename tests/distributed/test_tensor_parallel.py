@@ -319,8 +319,10 @@ def _refusals(rank):
     ):
         with pytest.raises(error, match=text):
             call()
-    with pytest.warns(UserWarning, match="plan key 'x' could not be resolved: no submodule matching token 'x'"):
-        parallelize_module(nn.Sequential(nn.ReLU()), mesh, {"x": style})
+    for path, token in (("x", "x"), (".x", "")):
+        text = f"plan key '{path}' could not be resolved: no submodule matching token '{token}'"
+        with pytest.warns(UserWarning, match=text):
+            parallelize_module(nn.Sequential(nn.ReLU()), mesh, {path: style})
     with pytest.warns(UserWarning, match="No parallelize_plan is provided"):
         parallelize_module(nn.ReLU(), mesh)
 
